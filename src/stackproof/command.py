@@ -1,0 +1,100 @@
+"""Programs and environments as values: what will be run, where, with what.
+
+Nothing here runs anything; `stackproof.host.run` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvPatch:
+    """A change to an environment: scalars set or unset, list variables extended.
+
+    List variables are colon-separated. The result has no empty and no repeated entries (the first
+    one stays), as the uenv tools do.
+    """
+
+    set: Mapping[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    prepend: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    append: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def apply(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return `environment` with this patch applied; the argument stays as it is."""
+        result = {key: value for key, value in environment.items() if key not in self.unset}
+        result.update(self.set)
+        for key in {*self.prepend, *self.append}:
+            old = tuple(result.get(key, "").split(":"))
+            entries = (*self.prepend.get(key, ()), *old, *self.append.get(key, ()))
+            result[key] = ":".join(dict.fromkeys(entry for entry in entries if entry))
+        return result
+
+    def then(self, later: EnvPatch) -> EnvPatch:
+        """Return one patch that does this one and then `later`."""
+        kept_set = {k: v for k, v in self.set.items() if k not in later.unset}
+        touched = {*later.set}
+        prepend = {k: v for k, v in self.prepend.items() if k not in {*later.unset, *touched}}
+        append = {k: v for k, v in self.append.items() if k not in {*later.unset, *touched}}
+        for key, entries in later.prepend.items():
+            prepend[key] = (*entries, *prepend.get(key, ()))
+        for key, entries in later.append.items():
+            append[key] = (*append.get(key, ()), *entries)
+        unset = tuple(dict.fromkeys((*self.unset, *later.unset)))
+        return EnvPatch(
+            set={**kept_set, **later.set},
+            unset=tuple(key for key in unset if key not in later.set),
+            prepend=prepend,
+            append=append,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bind:
+    """A path of the host as seen in a sandbox."""
+
+    source: str
+    target: str
+    writable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sandbox:
+    """A closed view of the machine: nothing is visible but these binds.
+
+    `scratch` are empty in-memory folders; `network` is off unless a step fetches.
+    """
+
+    binds: tuple[Bind, ...] = ()
+    scratch: tuple[str, ...] = ("/tmp",)  # noqa: S108 - a private tmpfs inside the sandbox
+    links: Mapping[str, str] = field(default_factory=dict)
+    network: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One program to run: argv only, never a shell line.
+
+    The environment starts empty but for PATH, HOME, LANG and TMPDIR; `env` is applied on top.
+    """
+
+    argv: tuple[str, ...]
+    cwd: str | None = None
+    env: EnvPatch = field(default_factory=EnvPatch)
+    timeout_s: float | None = None
+    sandbox: Sandbox | None = None
+    ok: tuple[int, ...] = (0,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """How a command ended; `returncode` is negative for a signal, as in `subprocess`."""
+
+    argv: tuple[str, ...]
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+    seconds: float
+    timed_out: bool = False

@@ -1,0 +1,1 @@
+"""The only room, with `executor.py` and `cli/`, that touches the machine."""

@@ -1,0 +1,95 @@
+"""Files: written whole or not at all, deleted in one place."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from stackproof.errors import Location, Reason, StackproofError, fail
+
+
+def cache_home(environment: dict[str, str] | None = None) -> Path:
+    """Return the folder for everything that can be made again.
+
+    `STACKPROOF_CACHE` wins, then `$XDG_CACHE_HOME/stackproof`, then `~/.cache/stackproof`.
+    """
+    env = os.environ if environment is None else environment
+    if env.get("STACKPROOF_CACHE"):
+        return Path(env["STACKPROOF_CACHE"])
+    base = env.get("XDG_CACHE_HOME") or os.path.join(env.get("HOME", "/"), ".cache")
+    return Path(base) / "stackproof"
+
+
+def translate(error: OSError, path: os.PathLike[str] | str) -> StackproofError:
+    """Return the error of ours that says what an `OSError` on `path` means to a user."""
+    where = Location(file=os.fspath(path))
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return fail(
+            Reason.DISK_FULL,
+            f"no space left while writing `{os.fspath(path)}`",
+            where=where,
+            hint="free space, or set STACKPROOF_CACHE to a folder on a larger file system",
+        )
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        return fail(
+            Reason.NOT_PERMITTED,
+            f"no right to use `{os.fspath(path)}`: {error.strerror}",
+            where=where,
+            hint="choose a path you may write to",
+        )
+    if error.errno == errno.ENOENT:
+        return fail(Reason.FILE_MISSING, f"`{os.fspath(path)}` does not exist", where=where)
+    return fail(Reason.INVALID_VALUE, f"`{os.fspath(path)}`: {error.strerror}", where=where)
+
+
+def write(path: os.PathLike[str] | str, content: bytes | str, *, mode: int = 0o644) -> None:
+    """Write a file atomically: a temporary file beside it, then a rename.
+
+    Raises `StackproofError` (DISK_FULL, NOT_PERMITTED); the old file stays as it was then.
+    """
+    target = os.fspath(path)
+    data = content.encode() if isinstance(content, str) else content
+    folder = os.path.dirname(target) or "."
+    temporary = ""
+    try:
+        os.makedirs(folder, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(target)}.")
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, mode)
+        os.replace(temporary, target)
+    except OSError as error:
+        raise translate(error, target) from error
+    finally:
+        if temporary:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+
+
+def sha256(path: os.PathLike[str] | str) -> str:
+    """Return the SHA-256 of a file as hexadecimal digits; raises `StackproofError`."""
+    try:
+        with open(path, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise translate(error, path) from error
+
+
+def remove(path: os.PathLike[str] | str) -> None:
+    """Delete a file or a whole tree; nothing happens when it is not there.
+
+    A symbolic link is deleted itself, never what it points to.
+    """
+    target = os.fspath(path)
+    if os.path.isdir(target) and not os.path.islink(target):
+        shutil.rmtree(target)
+        return
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(target)

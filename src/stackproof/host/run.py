@@ -1,0 +1,153 @@
+"""The one door for programs.
+
+A `Command` goes in, a `Completed` comes out. argv only, standard input closed, a clean
+environment, output always kept. A failure shows the last lines, the log's path and a script that
+repeats it.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Protocol
+
+from stackproof.command import Command, Completed
+from stackproof.errors import Reason, StackproofError, fail
+from stackproof.host import files, sandbox
+
+_TAIL_LINES = 20
+_STOP_WAIT_S = 2.0
+
+
+class Runner(Protocol):
+    """Whatever can run a command: the host, a dry run, or a script of answers in tests."""
+
+    def __call__(self, command: Command, *, log: Path | None = None) -> Completed:
+        """Run a command to its end; `log` is where its output is kept as well."""
+
+
+def base_environment() -> dict[str, str]:
+    """Return the small environment that every program starts from."""
+    kept = {
+        key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR", "TERM") if key in os.environ
+    }
+    return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **kept, "LANG": "C.UTF-8"}
+
+
+def run(command: Command, *, log: Path | None = None) -> Completed:
+    """Run a command on this machine and return how it ended, whatever the exit code.
+
+    Raises `StackproofError` (TOOL_MISSING) when the program is not there, and what
+    `sandbox.argv` raises. On a timeout or an interrupt the whole process group is ended:
+    politely, then firmly.
+    """
+    argv = sandbox.argv(command) if command.sandbox else command.argv
+    env = command.env.apply(base_environment())
+    started = time.monotonic()
+    try:
+        process = subprocess.Popen(
+            argv,
+            cwd=None if command.sandbox else command.cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise fail(
+            Reason.TOOL_MISSING,
+            f"cannot run `{argv[0]}`: {error.strerror}",
+            hint=sandbox.package_hint(argv[0]),
+        ) from error
+    except OSError as error:
+        raise files.translate(error, argv[0]) from error
+    timed_out = False
+    try:
+        stdout, stderr = process.communicate(timeout=command.timeout_s)
+    except subprocess.TimeoutExpired:
+        timed_out = True
+        stdout, stderr = _stop(process)
+    except BaseException:
+        _stop(process)
+        raise
+    done = Completed(
+        argv=argv,
+        returncode=process.returncode,
+        stdout=stdout,
+        stderr=stderr,
+        seconds=time.monotonic() - started,
+        timed_out=timed_out,
+    )
+    if log:
+        files.write(log, transcript(done))
+        files.write(log.with_suffix(".replay.sh"), replay_script(command, argv), mode=0o755)
+    return done
+
+
+def check(command: Command, *, log: Path | None = None, runner: Runner = run) -> Completed:
+    """Run a command and raise `StackproofError` (BUILD_FAILED) unless its exit code is in `ok`."""
+    done = runner(command, log=log)
+    if done.returncode not in command.ok or done.timed_out:
+        raise failure(command, done, log=log)
+    return done
+
+
+def failure(
+    command: Command, done: Completed, *, log: Path | None, reason: Reason = Reason.BUILD_FAILED
+) -> StackproofError:
+    """Return the error for a command that ended badly: how, its last lines, how to repeat it."""
+    program = os.path.basename(command.argv[0])
+    text = (done.stderr or done.stdout).decode(errors="replace").rstrip("\n")
+    tail = "\n".join(text.split("\n")[-_TAIL_LINES:])
+    if "No space left on device" in text:
+        reason = Reason.DISK_FULL
+    hint = (
+        f"the whole output is in `{log}`; repeat it with `{log.with_suffix('.replay.sh')}`"
+        if log
+        else f"repeat it with: {shlex.join(command.argv)}"
+    )
+    return fail(reason, f"`{program}` {how_it_ended(done)}", detail=tail or None, hint=hint)
+
+
+def how_it_ended(done: Completed) -> str:
+    """Return `exited with 3`, `was killed by SIGSEGV` or `did not end within its time limit`."""
+    if done.timed_out:
+        return "did not end within its time limit"
+    if done.returncode < 0:
+        return f"was killed by {signal.Signals(-done.returncode).name}"
+    return f"exited with {done.returncode}"
+
+
+def transcript(done: Completed) -> bytes:
+    """Return the log text of a finished command."""
+    head = f"$ {shlex.join(done.argv)}\n# {how_it_ended(done)} after {done.seconds:.2f} s\n"
+    return head.encode() + b"# stdout\n" + done.stdout + b"\n# stderr\n" + done.stderr
+
+
+def replay_script(command: Command, argv: tuple[str, ...]) -> str:
+    """Return a shell script that runs the same program with the same environment again."""
+    env = command.env.apply(base_environment())
+    lines = ["#!/bin/sh", "# Repeats one command of stackproof."]
+    if command.cwd and not command.sandbox:
+        lines.append(f"cd {shlex.quote(command.cwd)} || exit 1")
+    assignments = " ".join(f"{key}={shlex.quote(value)}" for key, value in sorted(env.items()))
+    lines.append(f"exec env -i {assignments} {shlex.join(argv)}")
+    return "\n".join(lines) + "\n"
+
+
+def _stop(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            break
+        try:
+            return process.communicate(timeout=_STOP_WAIT_S)
+        except subprocess.TimeoutExpired:
+            continue
+    return process.communicate()

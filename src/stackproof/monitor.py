@@ -1,0 +1,34 @@
+"""Progress as events, so that no arrow and no effect prints.
+
+A monitor receives events; the command line shows them (as lines, as a live display or as JSON
+lines), tests record them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened: `what` is started, done, skipped, failed, progress or note."""
+
+    what: str
+    name: str
+    text: str = ""
+    done: int | None = None
+    total: int | None = None
+    seconds: float | None = None
+
+
+class Monitor(Protocol):
+    """Whoever wants to know."""
+
+    def __call__(self, event: Event) -> None:
+        """Take one event."""
+
+
+def null_monitor(event: Event) -> None:
+    """Drop every event."""
+    del event
