@@ -1,0 +1,5 @@
+"""`python -m stackproof`."""
+
+from stackproof.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""One JSON Schema per document kind; every key has a description."""
