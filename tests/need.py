@@ -1,0 +1,206 @@
+"""What a test needs of the machine: `need("bubblewrap")` skips where it is not to be had.
+
+    from need import need
+
+    def test_build() -> None:
+        need("bubblewrap", "mksquashfs")
+
+The environment variable `STACKPROOF_MUST_WORK` (names with commas, or `all`) turns such a skip into
+a failure, so that a machine known to have something cannot lose it in silence. Every probe uses the
+thing for real, once per test session; that a program lies on PATH proves nothing. `PROBES` holds
+the names.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+_PROBE_TIMEOUT_S = 60
+_NOBODY = "65534"
+
+
+def need(*names: str) -> None:
+    """Skip the running test unless everything named works; fail it where it must work."""
+    must = _must_work()
+    for name in names:
+        if name not in PROBES:
+            raise ValueError(f"{name!r} is not one of: {', '.join(PROBES)}")
+        fault = _fault(name)
+        if fault is None:
+            continue
+        text = f"{name} does not work here: {fault}"
+        if name in must:
+            pytest.fail(f"{text} (STACKPROOF_MUST_WORK names it)", pytrace=False)
+        pytest.skip(text)
+
+
+def works(name: str) -> bool:
+    """Return whether something works, for a test that runs either way and asserts accordingly."""
+    return _fault(name) is None
+
+
+def as_unprivileged(argv: Sequence[str]) -> list[str]:
+    """Return the argv that runs a program as a user without rights (needs `unprivileged-user`)."""
+    ids = ["--reuid", _NOBODY, "--regid", _NOBODY, "--clear-groups"]
+    return ["setpriv", *ids, "--bounding-set=-all", "--inh-caps=-all", *argv]
+
+
+def private_namespaces(*extra: str) -> list[str]:
+    """Return the start of an argv that has its own mounts and processes, gone when it ends.
+
+    `extra` are more options of unshare(1), such as `--net`. Without root a user namespace is made.
+    """
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    return ["unshare", *user, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", *extra]
+
+
+def _must_work() -> frozenset[str]:
+    text = os.environ.get("STACKPROOF_MUST_WORK", "")
+    names = frozenset(word.strip() for word in text.split(",") if word.strip())
+    if "all" in names:
+        return frozenset(PROBES)
+    unknown = names - set(PROBES)
+    if unknown:
+        raise ValueError(f"STACKPROOF_MUST_WORK names what is not known: {sorted(unknown)}")
+    return names
+
+
+@functools.cache
+def _fault(name: str) -> str | None:
+    """Return why something does not work, or None when it does."""
+    with tempfile.TemporaryDirectory(prefix="stackproof-need-") as folder:
+        try:
+            return PROBES[name](Path(folder))
+        except subprocess.TimeoutExpired:
+            return f"no answer within {_PROBE_TIMEOUT_S} s"
+        except OSError as error:
+            return str(error)
+
+
+def _try(*argv: str | Path, **options: str) -> str | None:
+    """Return None when a program ends with 0, otherwise its last words."""
+    done = subprocess.run(
+        [os.fspath(word) for word in argv],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=_PROBE_TIMEOUT_S,
+        check=False,
+        env={**os.environ, **options},
+    )
+    if done.returncode == 0:
+        return None
+    words = done.stdout.decode(errors="replace").strip().splitlines()
+    return words[-1] if words else f"{argv[0]} exited with {done.returncode}"
+
+
+def _root(_: Path) -> str | None:
+    return None if os.geteuid() == 0 else "not root"
+
+
+def _bubblewrap(_: Path) -> str | None:
+    libraries = [
+        word for folder in ("/lib", "/lib64") for word in ("--ro-bind-try", folder, folder)
+    ]
+    base = ["--die-with-parent", "--unshare-all", "--ro-bind", "/usr", "/usr", *libraries]
+    return _try("bwrap", *base, "--proc", "/proc", "--dev", "/dev", "/usr/bin/true")
+
+
+def _tiny_image(folder: Path) -> tuple[Path, str | None]:
+    source = folder / "source"
+    source.mkdir()
+    (source / "word").write_text("here\n")
+    image = folder / "tiny.squashfs"
+    fault = _try("mksquashfs", source, image, "-comp", "zstd", "-no-progress", "-quiet")
+    return image, fault
+
+
+def _mksquashfs(folder: Path) -> str | None:
+    return _tiny_image(folder)[1]
+
+
+def _squashfuse(folder: Path) -> str | None:
+    image, fault = _tiny_image(folder)
+    if fault:
+        return fault
+    mount = folder / "mount"
+    mount.mkdir()
+    script = 'squashfuse "$0" "$1" && grep -q here "$1/word" && umount "$1"'
+    return _try(*private_namespaces(), "sh", "-c", script, image, mount)
+
+
+def _fuse(_: Path) -> str | None:
+    os.close(os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC))
+    return None
+
+
+def _userns(_: Path) -> str | None:
+    return _try("unshare", "--user", "--map-root-user", "--mount", "true")
+
+
+def _unprivileged_user(_: Path) -> str | None:
+    return _try(*as_unprivileged(["true"]))
+
+
+def _unprivileged_userns(_: Path) -> str | None:
+    return _try(*as_unprivileged(["unshare", "--user", "--map-root-user", "--mount", "true"]))
+
+
+def _gcc(folder: Path) -> str | None:
+    source, program = folder / "a.c", folder / "a"
+    source.write_text('#include <stdio.h>\nint main(void) { return puts("here") < 0; }\n')
+    return _try("gcc", "-o", program, source) or _try(program)
+
+
+def _network(_: Path) -> str | None:
+    options = ("--retries", "1", "--timeout", "15", "--disable-pip-version-check")
+    return _try(sys.executable, "-m", "pip", "index", "versions", *options, "mpich")
+
+
+_LINK = (
+    "ip link add left type veth peer name right && ip link set left up && tc qdisc add dev left "
+)
+
+
+def _netns(_: Path) -> str | None:
+    script = f"{_LINK} root tbf rate 1gbit burst 64kb latency 10ms"
+    return _try(*private_namespaces("--net", "--uts"), "sh", "-c", script)
+
+
+def _netem(_: Path) -> str | None:
+    script = f"{_LINK} root netem delay 1ms"
+    return _try(*private_namespaces("--net", "--uts"), "sh", "-c", script)
+
+
+def _chromium(folder: Path) -> str | None:
+    if not shutil.which("chromedriver"):
+        return "no chromedriver"
+    options = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+    profile = f"--user-data-dir={folder / 'profile'}"
+    return _try("chromium", *options, profile, "--dump-dom", "about:blank", HOME=str(folder))
+
+
+PROBES: dict[str, Callable[[Path], str | None]] = {
+    "root": _root,
+    "bubblewrap": _bubblewrap,
+    "mksquashfs": _mksquashfs,
+    "squashfuse": _squashfuse,
+    "fuse": _fuse,
+    "userns": _userns,
+    "unprivileged-user": _unprivileged_user,
+    "unprivileged-userns": _unprivileged_userns,
+    "gcc": _gcc,
+    "network": _network,
+    "netns": _netns,
+    "netem": _netem,
+    "chromium": _chromium,
+}
