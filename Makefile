@@ -1,0 +1,27 @@
+# The two commands of README, from a checkout with nothing but git, make, python3 and apt.
+# PYTHON=… chooses another Python (3.11 or newer) than the first python3 on PATH.
+
+PYTHON ?= python3
+export PYTHON
+
+.PHONY: help test demo clean
+
+help:
+	@echo 'make demo    build three MPI stacks, compare them, write the report to demo-out/'
+	@echo 'make test    run the linters and all tests'
+	@echo 'make clean   remove what these two made in this folder (.venv, build/, demo-out/)'
+	@echo
+	@echo 'Both install what they need: programs by apt (asking sudo unless root), the rest in .venv.'
+
+# The last line counts the tests, whatever was printed before it.
+test:
+	@tools/bootstrap test
+	@rm -f build/tests.xml
+	@.venv/bin/python -m nox; status=$$?; .venv/bin/python tools/count_tests.py build/tests.xml; exit $$status
+
+demo:
+	@tools/bootstrap demo
+	@.venv/bin/python tools/demo.py
+
+clean:
+	rm -rf .venv build dist demo-out .nox .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,112 @@
+"""Every check of this project, in order; `make test` prepares the machine and runs all of them.
+
+The sessions run in the environment that nox itself was started from: `.venv`, made by
+`tools/bootstrap`, or any other that has the extras `test` and `lint`. `nox -s quick` takes seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+import nox
+
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["lint", "types", "layers", "docs", "package", "tests"]
+
+ROOT = Path(__file__).parent
+# What travels in the wheel besides src/ (pyproject.toml, force-include).
+DATA_FOLDERS = ("sites", "recipes", "knowledge")
+
+
+def python(session: nox.Session, *arguments: str, **options: str) -> None:
+    """Run this Python with arguments and more environment variables."""
+    session.run(sys.executable, *arguments, env=options, external=True)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Ruff: every rule but the commented list in pyproject.toml, and the formatter."""
+    python(session, "-m", "ruff", "check", ".")
+    python(session, "-m", "ruff", "format", "--check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Mypy, strict."""
+    python(session, "-m", "mypy")
+
+
+@nox.session
+def layers(session: nox.Session) -> None:
+    """Import-linter: nouns know no arrows, arrows no effects."""
+    session.run(str(Path(sys.executable).parent / "lint-imports"), external=True)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The generated reference pages say what the code says."""
+    python(session, "tools/generate_reference.py", "--check")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """All tests; arguments after `--` go to pytest."""
+    python(session, "-m", "pytest", "--junit-xml=build/tests.xml", *session.posargs)
+
+
+@nox.session
+def quick(session: nox.Session) -> None:
+    """Lint, types and the tests that need no tool."""
+    lint(session)
+    types(session)
+    python(session, "-m", "pytest", "-q", "tests/unit", "tests/contract", *session.posargs)
+
+
+@nox.session
+def package(session: nox.Session) -> None:
+    """The wheel is pure and whole, the sdist builds the same wheel, and the wheel runs."""
+    with tempfile.TemporaryDirectory(prefix="stackproof-package-") as folder:
+        first, second = Path(folder, "first"), Path(folder, "second")
+        python(session, "-m", "hatchling", "build", "-d", str(first))
+        wheel, sdist = next(first.glob("*.whl")), next(first.glob("*.tar.gz"))
+        names = _names(wheel)
+        for fault in _wheel_faults(wheel.name, names):
+            session.error(fault)
+        with tarfile.open(sdist) as archive:
+            archive.extractall(folder, filter="data")
+        with session.chdir(Path(folder, sdist.name.removesuffix(".tar.gz"))):
+            python(session, "-m", "hatchling", "build", "-t", "wheel", "-d", str(second))
+        different = names ^ _names(next(second.glob("*.whl")))
+        if different:
+            session.error(f"checkout and sdist build different wheels: {sorted(different)}")
+        site = str(Path(folder, "site"))
+        pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps")
+        python(session, *pip, "--target", site, str(wheel))
+        with session.chdir(folder):
+            python(session, "-P", "-m", "stackproof", "--version", PYTHONPATH=site)
+
+
+def _names(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if not name.endswith("/")}
+
+
+def _wheel_faults(wheel: str, names: set[str]) -> list[str]:
+    """Return what is wrong with a wheel: compiled parts, or files of the project left out."""
+    faults = [] if wheel.endswith("-py3-none-any.whl") else [f"{wheel} is not a pure wheel"]
+    faults += [f"a compiled file: {name}" for name in names if name.endswith((".so", ".a", ".o"))]
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "src/stackproof", *DATA_FOLDERS],
+        cwd=ROOT, check=True, stdout=subprocess.PIPE, env=dict(os.environ),
+    ).stdout.decode()  # fmt: skip
+    for path in filter(None, listed.split("\0")):
+        inside = path.removeprefix("src/") if path.startswith("src/") else f"stackproof/data/{path}"
+        if inside not in names and Path(ROOT, path).name != ".gitkeep":
+            faults.append(f"the wheel lacks {path}")
+    return faults
