@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 class EnvPatch:
     """A change to an environment: scalars set or unset, list variables extended.
 
-    List variables are colon-separated. The result has no empty and no repeated entries (the first
-    one stays), as the uenv tools do.
+    First variables are unset, then set, then the list variables extended. List variables are
+    colon-separated. The result has no empty and no repeated entries (the first one stays), as the
+    uenv tools do; a list that ends up without entries is unset, since an empty PATH-like variable
+    means the current folder to many programs.
     """
 
     set: Mapping[str, str] = field(default_factory=dict)
@@ -27,25 +29,32 @@ class EnvPatch:
         result = {key: value for key, value in environment.items() if key not in self.unset}
         result.update(self.set)
         for key in {*self.prepend, *self.append}:
-            old = tuple(result.get(key, "").split(":"))
-            entries = (*self.prepend.get(key, ()), *old, *self.append.get(key, ()))
-            result[key] = ":".join(dict.fromkeys(entry for entry in entries if entry))
+            entries = (*self.prepend.get(key, ()), result.get(key, ""), *self.append.get(key, ()))
+            # An entry may hold several paths itself.
+            words = dict.fromkeys(":".join(entries).split(":"))
+            words.pop("", None)
+            if words:
+                result[key] = ":".join(words)
+            else:
+                result.pop(key, None)
         return result
 
     def then(self, later: EnvPatch) -> EnvPatch:
-        """Return one patch that does this one and then `later`."""
-        kept_set = {k: v for k, v in self.set.items() if k not in later.unset}
-        touched = {*later.set}
-        prepend = {k: v for k, v in self.prepend.items() if k not in {*later.unset, *touched}}
-        append = {k: v for k, v in self.append.items() if k not in {*later.unset, *touched}}
+        """Return one patch that does this one and then `later`.
+
+        For every environment `e`: `a.then(b).apply(e) == b.apply(a.apply(e))`.
+        """
+        replaced = {*later.set, *later.unset}
+        prepend = {key: value for key, value in self.prepend.items() if key not in replaced}
+        append = {key: value for key, value in self.append.items() if key not in replaced}
         for key, entries in later.prepend.items():
             prepend[key] = (*entries, *prepend.get(key, ()))
         for key, entries in later.append.items():
             append[key] = (*append.get(key, ()), *entries)
-        unset = tuple(dict.fromkeys((*self.unset, *later.unset)))
+        kept = {key: value for key, value in self.set.items() if key not in replaced}
         return EnvPatch(
-            set={**kept_set, **later.set},
-            unset=tuple(key for key in unset if key not in later.set),
+            set={**kept, **later.set},
+            unset=tuple(dict.fromkeys((*self.unset, *later.unset))),
             prepend=prepend,
             append=append,
         )

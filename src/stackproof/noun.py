@@ -55,8 +55,6 @@ def from_json(kind: type[T], text: str | bytes, *, file: str = "<text>") -> T:
     """Return the noun that a JSON text describes; raises `StackproofError` like `from_data`."""
     try:
         data = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise fail(
-            Reason.YAML_SYNTAX, f"not JSON: {error}", where=Location(file=file)
-        ) from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise fail(Reason.YAML_SYNTAX, f"not JSON: {error}", where=Location(file=file)) from None
     return from_data(kind, data, file=file)

@@ -1,0 +1,22 @@
+"""What holds for every test: caches in a folder of the test run, properties without a clock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+# A busy machine is not a failure, and a test run leaves no database behind. In continuous
+# integration the examples are the same every time.
+settings.register_profile("house", deadline=None, database=None, derandomize="CI" in os.environ)
+settings.load_profile("house")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_the_test_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep downloads and builds of tests out of the user's cache, and share them among tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STACKPROOF_CACHE", os.fspath(tmp_path_factory.mktemp("cache")))
+        yield
