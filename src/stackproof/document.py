@@ -11,6 +11,8 @@ import difflib
 import functools
 import importlib.resources
 import json
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,10 +24,18 @@ from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 MAX_BYTES = 1 << 20
 _MAX_NODES = 100_000
 _MAX_DEPTH = 64
-_PLAIN_TAGS = {
-    f"tag:yaml.org,2002:{name}"
-    for name in ("map", "seq", "str", "int", "float", "bool", "null", "timestamp")
+_YAML = "tag:yaml.org,2002:"
+_MERGE_TAG = f"{_YAML}merge"
+_PLAIN_TAGS: dict[type[yaml.Node], set[str]] = {
+    yaml.MappingNode: {f"{_YAML}map"},
+    yaml.SequenceNode: {f"{_YAML}seq"},
+    yaml.ScalarNode: {
+        f"{_YAML}{name}" for name in ("str", "int", "float", "bool", "null", "timestamp")
+    },
 }
+
+# No key is like this: texts with NUL are refused.
+_KEY = "\0key"
 
 Path = tuple[str | int, ...]
 
@@ -35,7 +45,7 @@ class Document:
     """Parsed data of one file and where each value stands.
 
     `positions` maps a path of keys and indexes to the place of the value; the place of a key is
-    under its path with a trailing `"#key"`.
+    under its path with `_KEY` behind it.
     """
 
     file: str
@@ -51,7 +61,7 @@ class Document:
 
     def where_key(self, *path: str | int) -> Location:
         """Return the place of the key that `path` ends in."""
-        return self.positions.get((*path, "#key"), self.where(*path))
+        return self.positions.get((*path, _KEY), self.where(*path))
 
 
 def parse(text: str | bytes, *, file: str) -> Document:
@@ -67,36 +77,52 @@ def parse(text: str | bytes, *, file: str) -> Document:
             where=Location(file=file),
             hint="check that this is the file you meant",
         )
-    try:
-        decoded = text.decode("utf-8-sig") if isinstance(text, bytes) else text
-        root = yaml.compose(decoded, Loader=yaml.SafeLoader)
-    except UnicodeDecodeError as error:
-        raise fail(
-            Reason.YAML_SYNTAX, f"not UTF-8 text (byte {error.start})", where=Location(file=file)
-        ) from None
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = (
-            Location(file=file, line=mark.line + 1, column=mark.column + 1)
-            if mark
-            else Location(file=file)
-        )
-        context = f" {error.context}" if error.context else ""
-        raise fail(
-            Reason.YAML_SYNTAX, f"not YAML: {error.problem}{context}", where=where
-        ) from None
-    except yaml.YAMLError as error:
-        message = str(error).splitlines()[0]
-        raise fail(Reason.YAML_SYNTAX, f"not YAML: {message}", where=Location(file=file)) from None
-    except RecursionError:
-        raise fail(
-            Reason.YAML_SYNTAX, "nested too deeply", where=Location(file=file)
-        ) from None
+    root = _compose(_decode(text, file), file)
     builder = _Builder(file)
     data = None if root is None else builder.build(root, ())
     if builder.problems:
         raise StackproofError(*builder.problems)
     return Document(file=file, data=data, positions=builder.positions)
+
+
+def _decode(text: str | bytes, file: str) -> str:
+    if isinstance(text, str):
+        return text
+    try:
+        return text.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        where = _place_of(text[: error.start].decode(errors="replace"), file)
+        raise fail(
+            Reason.YAML_SYNTAX, "not UTF-8 text", where=where, hint="save the file as UTF-8"
+        ) from None
+
+
+def _compose(text: str, file: str) -> yaml.Node | None:
+    """Return the root node of a text; every way in which it is not YAML is one error of ours."""
+    where = Location(file=file)
+    try:
+        return yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        if mark:
+            where = Location(file=file, line=mark.line + 1, column=mark.column + 1)
+        context = f" {error.context}" if error.context else ""
+        message = f"not YAML: {error.problem}{context}"
+    except yaml.reader.ReaderError as error:
+        where = _place_of(text[: error.position], file)
+        message = f"not YAML: the character U+{ord(text[error.position]):04X} may not stand here"
+    except RecursionError:
+        message = "nested too deeply"
+    except (ValueError, OverflowError, yaml.YAMLError) as error:
+        # PyYAML leaks these from escapes such as "\\UFFFFFFFF" and from `%YAML` with huge numbers.
+        message = f"not YAML: {_one_line(str(error))}"
+    raise fail(Reason.YAML_SYNTAX, message, where=where)
+
+
+def _place_of(before: str, file: str) -> Location:
+    """Return the place that comes after the text `before`."""
+    line_start = before.rfind("\n") + 1
+    return Location(file=file, line=before.count("\n") + 1, column=len(before) - line_start + 1)
 
 
 class _Builder:
@@ -124,63 +150,86 @@ class _Builder:
                 hint="do not nest YAML aliases",
             )
         self.positions[path] = where
-        if node.tag not in _PLAIN_TAGS:
-            self.problems.append(
-                Problem(
-                    reason=Reason.UNSAFE_TAG,
-                    message=f"the YAML tag `{_short_tag(node.tag)}` is not allowed",
-                    hint="write a plain value without a tag",
-                    where=where,
-                )
-            )
+        if not self._is_plain(node):
             return None
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
             return [self.build(child, (*path, i)) for i, child in enumerate(node.value)]
-        return self._scalar(node, where)
+        return self._scalar(node)
+
+    def _is_plain(self, node: yaml.Node) -> bool:
+        """Return whether a node has a tag that its kind has without being asked; report if not."""
+        if node.tag in _PLAIN_TAGS[type(node)]:
+            return True
+        self._problem(
+            Reason.UNSAFE_TAG,
+            f"the YAML tag `{_short_tag(node.tag)}` is not allowed here",
+            node,
+            hint="write a plain value without a tag",
+        )
+        return False
+
+    def _problem(
+        self, reason: Reason, message: str, node: yaml.Node, *, hint: str | None = None
+    ) -> None:
+        self.problems.append(
+            Problem(reason=reason, message=message, hint=hint, where=self._at(node))
+        )
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            where = self._at(key_node)
-            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag not in _PLAIN_TAGS:
-                self.problems.append(
-                    Problem(
-                        reason=Reason.WRONG_TYPE, message="a key must be a plain word", where=where
-                    )
-                )
+            key = self._key(key_node)
+            if key is None:
                 continue
-            key = str(key_node.value)
             if key in result:
-                first = self.positions[(*path, key, "#key")]
-                self.problems.append(
-                    Problem(
-                        reason=Reason.DUPLICATE_KEY,
-                        message=f"the key `{key}` stands here twice",
-                        hint=f"remove one of them; the first is at line {first.line}",
-                        where=where,
-                    )
+                first = self.positions[(*path, key, _KEY)]
+                self._problem(
+                    Reason.DUPLICATE_KEY,
+                    f"the key `{key}` stands here twice",
+                    key_node,
+                    hint=f"remove one of them; the first is at line {first.line}",
                 )
                 continue
-            self.positions[(*path, key, "#key")] = where
+            self.positions[(*path, key, _KEY)] = self._at(key_node)
             result[key] = self.build(value_node, (*path, key))
         return result
 
-    def _scalar(self, node: yaml.Node, where: Location) -> Any:
-        if node.tag.endswith((":timestamp", ":str")):
-            return node.value  # a date is kept as the text that was written
-        try:
-            return self._constructor.construct_object(node)  # type: ignore[no-untyped-call]
-        except (ValueError, yaml.YAMLError) as error:
-            self.problems.append(
-                Problem(reason=Reason.WRONG_TYPE, message=f"not a value: {error}", where=where)
-            )
+    def _key(self, node: yaml.Node) -> str | None:
+        if not isinstance(node, yaml.ScalarNode) or node.tag == _MERGE_TAG:
+            self._problem(Reason.WRONG_TYPE, "a key must be a plain word", node)
             return None
+        if not self._is_plain(node):
+            return None
+        return self._text(node)
+
+    def _scalar(self, node: yaml.Node) -> Any:
+        if node.tag.endswith((":timestamp", ":str")):
+            return self._text(node)  # a date is kept as the text that was written
+        try:
+            value = self._constructor.construct_object(node)
+        except (ValueError, LookupError, ArithmeticError, yaml.YAMLError):
+            # PyYAML checks plain values only; `!!int ""` makes it look past the end of a text.
+            self._problem(Reason.WRONG_TYPE, f"not a value of `{_short_tag(node.tag)}`", node)
+            return None
+        if isinstance(value, float) and not math.isfinite(value):
+            self._problem(Reason.WRONG_TYPE, "a number must be finite", node)
+            return None
+        return value
+
+    def _text(self, node: yaml.Node) -> str:
+        """Return the text of a scalar: one that a path or an environment variable can hold."""
+        text = str(node.value)
+        if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+            self._problem(
+                Reason.WRONG_TYPE, "a text may hold neither NUL nor half a character", node
+            )
+        return text
 
 
 def _short_tag(tag: str) -> str:
-    return tag.replace("tag:yaml.org,2002:", "!!")
+    return tag.replace(_YAML, "!!")
 
 
 @functools.cache
@@ -209,68 +258,107 @@ def _place(problem: Problem) -> tuple[int, int]:
 
 def _explain(error: Any, document: Document) -> list[Problem]:
     """Turn one jsonschema error into problems in our own words."""
-    path: Path = tuple(error.absolute_path)
-    where = document.where(*path)
-    name = ".".join(str(part) for part in path) or "the document"
-    match error.validator:
-        case "additionalProperties":
-            known = sorted(error.schema.get("properties", {}))
-            extra = [key for key in error.instance if key not in known]
-            return [_unknown_key(document, path, key, known) for key in extra]
-        case "required":
-            missing = [key for key in error.validator_value if key not in error.instance]
-            return [
-                Problem(
-                    reason=Reason.MISSING_KEY,
-                    message=f"the key `{key}` is missing in {_quoted(name)}",
-                    hint=_describe(error.schema, key),
-                    where=where,
-                )
-                for key in missing
-            ]
-        case "type":
-            wanted = error.validator_value
-            wanted = wanted if isinstance(wanted, str) else " or ".join(wanted)
-            return [
-                Problem(
-                    reason=Reason.WRONG_TYPE,
-                    message=f"{_quoted(name)} must be {_TYPES.get(wanted, wanted)}, "
-                    f"not {_TYPES.get(_type_name(error.instance), 'this')}",
-                    hint=_hint_of(error.schema),
-                    where=where,
-                )
-            ]
-        case "enum":
-            choices = [str(value) for value in error.validator_value]
-            close = difflib.get_close_matches(str(error.instance), choices, n=1)
-            hint = f"did you mean `{close[0]}`? " if close else ""
-            return [
-                Problem(
-                    reason=Reason.INVALID_VALUE,
-                    message=f"`{error.instance}` is not a value of {_quoted(name)}",
-                    hint=f"{hint}it is one of: {', '.join(choices)}",
-                    where=where,
-                )
-            ]
-        case "anyOf" | "oneOf":
-            return [
-                Problem(
-                    reason=Reason.WRONG_TYPE,
-                    message=f"{_quoted(name)} has none of the forms it may have",
-                    hint=_hint_of(error.schema),
-                    where=where,
-                )
-            ]
-        case _:
-            return [
-                Problem(
-                    reason=Reason.INVALID_VALUE,
-                    message=f"{_quoted(name)} is not valid: {_one_line(error.message)}",
-                    hint=_hint_of(error.schema),
-                    where=where,
-                )
-            ]
+    explain = _EXPLAIN.get(error.validator, _other)
+    return explain(error, document, tuple(error.absolute_path))
 
+
+def _named(path: Path) -> str:
+    return f"`{'.'.join(str(part) for part in path)}`" if path else "the document"
+
+
+def _unknown_keys(error: Any, document: Document, path: Path) -> list[Problem]:
+    known = sorted(error.schema.get("properties", {}))
+    patterns = error.schema.get("patternProperties", {})
+    return [
+        _unknown_key(document, path, key, known)
+        for key in error.instance
+        if key not in known and not any(re.search(pattern, key) for pattern in patterns)
+    ]
+
+
+def _missing_keys(error: Any, document: Document, path: Path) -> list[Problem]:
+    return [
+        Problem(
+            reason=Reason.MISSING_KEY,
+            message=f"the key `{key}` is missing in {_named(path)}",
+            hint=_hint_of(error.schema.get("properties", {}).get(key, {})),
+            where=document.where(*path),
+        )
+        for key in error.validator_value
+        if key not in error.instance
+    ]
+
+
+def _wrong_type(error: Any, document: Document, path: Path) -> list[Problem]:
+    wanted = error.validator_value
+    names = [wanted] if isinstance(wanted, str) else wanted
+    forms = " or ".join(_TYPES[name] for name in names)
+    found = _TYPES[_PYTHON_TYPES[type(error.instance)]]
+    return [
+        Problem(
+            reason=Reason.WRONG_TYPE,
+            message=f"{_named(path)} must be {forms}, not {found}",
+            hint=_hint_of(error.schema),
+            where=document.where(*path),
+        )
+    ]
+
+
+def _not_a_choice(error: Any, document: Document, path: Path) -> list[Problem]:
+    choices = [str(value) for value in error.validator_value]
+    close = difflib.get_close_matches(str(error.instance), choices, n=1)
+    hint = f"did you mean `{close[0]}`? " if close else ""
+    return [
+        Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"`{_one_line(str(error.instance))}` is not a value of {_named(path)}",
+            hint=f"{hint}it is one of: {', '.join(choices)}",
+            where=document.where(*path),
+        )
+    ]
+
+
+def _no_form(error: Any, document: Document, path: Path) -> list[Problem]:
+    """Explain `anyOf` and `oneOf`: by the one form that was meant, when the type tells which."""
+    branches: dict[Any, list[Any]] = {}
+    for inner in error.context:
+        branches.setdefault(inner.schema_path[0], []).append(inner)
+    meant = [
+        inners
+        for inners in branches.values()
+        if not any(inner.validator == "type" and not inner.path for inner in inners)
+    ]
+    if len(meant) == 1:
+        return [problem for inner in meant[0] for problem in _explain(inner, document)]
+    return [
+        Problem(
+            reason=Reason.WRONG_TYPE,
+            message=f"{_named(path)} has none of the forms it may have",
+            hint=_hint_of(error.schema),
+            where=document.where(*path),
+        )
+    ]
+
+
+def _other(error: Any, document: Document, path: Path) -> list[Problem]:
+    return [
+        Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"{_named(path)} is not valid: {_one_line(error.message)}",
+            hint=_hint_of(error.schema),
+            where=document.where(*path),
+        )
+    ]
+
+
+_EXPLAIN = {
+    "additionalProperties": _unknown_keys,
+    "required": _missing_keys,
+    "type": _wrong_type,
+    "enum": _not_a_choice,
+    "anyOf": _no_form,
+    "oneOf": _no_form,
+}
 
 _TYPES = {
     "string": "text",
@@ -283,26 +371,15 @@ _TYPES = {
 }
 
 
-def _type_name(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
-
-
-def _quoted(name: str) -> str:
-    return name if name == "the document" else f"`{name}`"
+_PYTHON_TYPES: dict[type, str] = {
+    str: "string",
+    dict: "object",
+    list: "array",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
 
 
 def _one_line(message: str, limit: int = 160) -> str:
@@ -315,17 +392,12 @@ def _hint_of(node: Mapping[str, Any]) -> str | None:
     return str(text) if text else None
 
 
-def _describe(node: Mapping[str, Any], key: str) -> str | None:
-    return _hint_of(node.get("properties", {}).get(key, {}))
-
-
 def _unknown_key(document: Document, path: Path, key: str, known: list[str]) -> Problem:
     close = difflib.get_close_matches(key, known, n=1)
     hint = f"did you mean `{close[0]}`?" if close else f"known keys are: {', '.join(known)}"
-    place = ".".join(str(part) for part in path)
     return Problem(
         reason=Reason.UNKNOWN_KEY,
-        message=f"unknown key `{key}`" + (f" in `{place}`" if place else ""),
+        message=f"unknown key `{_one_line(key)}`" + (f" in {_named(path)}" if path else ""),
         hint=hint,
         where=document.where_key(*path, key),
     )

@@ -1,0 +1,320 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stackproof import document, ids
+from stackproof.errors import Location, Reason, StackproofError
+
+TEXT = """\
+# a comment
+name: ünï
+list:
+  - one
+  - {two: 2, "three": 3.5}
+empty:
+nested:
+  deeper: {deepest: yes}
+"""
+
+
+def at(line: int, column: int) -> Location:
+    return Location(file="a.yaml", line=line, column=column)
+
+
+def refused(text: str | bytes) -> StackproofError:
+    with pytest.raises(StackproofError) as caught:
+        document.parse(text, file="a.yaml")
+    return caught.value
+
+
+def test_values() -> None:
+    assert document.parse(TEXT, file="a.yaml").data == {
+        "name": "ünï",
+        "list": ["one", {"two": 2, "three": 3.5}],
+        "empty": None,
+        "nested": {"deeper": {"deepest": True}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "value"),
+    [
+        (("name",), at(2, 1), at(2, 7)),
+        (("list",), at(3, 1), at(4, 3)),
+        (("list", 0), at(4, 5), at(4, 5)),
+        (("list", 1), at(5, 5), at(5, 5)),
+        (("list", 1, "two"), at(5, 6), at(5, 11)),
+        (("list", 1, "three"), at(5, 14), at(5, 23)),
+        (("empty",), at(6, 1), at(6, 7)),
+        (("nested", "deeper", "deepest"), at(8, 12), at(8, 21)),
+        (("nested", "not", "there"), at(8, 3), at(8, 3)),
+        ((), at(2, 1), at(2, 1)),
+    ],
+)
+def test_positions(path: document.Path, key: Location, value: Location) -> None:
+    parsed = document.parse(TEXT, file="a.yaml")
+    assert parsed.where(*path) == value
+    assert parsed.where_key(*path) == key
+
+
+def test_the_place_in_nothing_is_the_file() -> None:
+    parsed = document.parse("", file="a.yaml")
+    assert parsed.data is None
+    assert parsed.where("x") == Location(file="a.yaml")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_key() -> None:
+    assert document.parse("\ufeffa: 1".encode(), file="a.yaml").data == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2024-01-01", "2024-01-01"),
+        ("12345678901234567890123", 12345678901234567890123),
+        ("'1'", "1"),
+        ("~", None),
+        ("[a, &x b, *x]", ["a", "b", "b"]),
+        ('"<<"', "<<"),
+        ("!!str 1", "1"),
+    ],
+)
+def test_scalars(text: str, value: Any) -> None:
+    assert document.parse(text, file="a.yaml").data == value
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "line", "column"),
+    [
+        ("a: [1, 2", Reason.YAML_SYNTAX, 1, 9),
+        ("a: 1\n b: 2", Reason.YAML_SYNTAX, 2, 3),
+        ("a: 1\n---\nb: 2", Reason.YAML_SYNTAX, 2, 1),
+        ("a: *nowhere", Reason.YAML_SYNTAX, 1, 4),
+        ("\ta: 1", Reason.YAML_SYNTAX, 1, 1),
+        ("a: 1\nb: \x07", Reason.YAML_SYNTAX, 2, 4),
+        ("a: 1\nb: \x00", Reason.YAML_SYNTAX, 2, 4),
+        (b"a: 1\nb: \xff\xfe", Reason.YAML_SYNTAX, 2, 4),
+        ("a: 1\n".encode("utf-16"), Reason.YAML_SYNTAX, 1, 1),
+        ('a: "\\UFFFFFFFF"', Reason.YAML_SYNTAX, 0, 0),
+        ("%YAML " + "9" * 5000 + ".1\n---\na: 1", Reason.YAML_SYNTAX, 0, 0),
+        ("[" * 50_000, Reason.YAML_SYNTAX, 0, 0),
+        ("a: " * 1000, Reason.YAML_SYNTAX, 1, 5),
+        ("a: !!python/object/apply:os.system [true]", Reason.UNSAFE_TAG, 1, 4),
+        ("!!python/name:os.system : 1", Reason.UNSAFE_TAG, 1, 1),
+        ("a: !mine 1", Reason.UNSAFE_TAG, 1, 4),
+        ("a: !!binary aGk=", Reason.UNSAFE_TAG, 1, 4),
+        ("a: !!set {x}", Reason.UNSAFE_TAG, 1, 4),
+        ("a: !!map word", Reason.UNSAFE_TAG, 1, 4),
+        ("a: !!str [b]", Reason.UNSAFE_TAG, 1, 4),
+        ("a: !!int {b: 1}", Reason.UNSAFE_TAG, 1, 4),
+        ("a: 1\nb: 2\na: 3", Reason.DUPLICATE_KEY, 3, 1),
+        ("a: {b: 1, 'b': 2}", Reason.DUPLICATE_KEY, 1, 11),
+        ("1: a\n'1': b", Reason.DUPLICATE_KEY, 2, 1),
+        ("? [a]\n: 1", Reason.WRONG_TYPE, 1, 3),
+        ("x: &x {a: 1}\ny: {<<: *x}", Reason.WRONG_TYPE, 2, 5),
+        ("a: " + "9" * 5000, Reason.WRONG_TYPE, 1, 4),
+        ("a: !!int ''", Reason.WRONG_TYPE, 1, 4),
+        ("a: !!float ''", Reason.WRONG_TYPE, 1, 4),
+        ("a: !!bool maybe", Reason.WRONG_TYPE, 1, 4),
+        ("a: .inf", Reason.WRONG_TYPE, 1, 4),
+        ("a: .nan", Reason.WRONG_TYPE, 1, 4),
+        ("a: 1.0e+999", Reason.WRONG_TYPE, 1, 4),
+        ("a: 1" + ":59" * 400 + ".5", Reason.WRONG_TYPE, 1, 4),
+        ('a: "x\\0y"', Reason.WRONG_TYPE, 1, 4),
+        ('"x\\0y": 1', Reason.WRONG_TYPE, 1, 1),
+        ('a: "\\ud800"', Reason.WRONG_TYPE, 1, 4),
+        ("&a [*a]", Reason.TOO_LARGE, 1, 1),
+        ("&a {b: *a}", Reason.TOO_LARGE, 1, 1),
+        ("[" * 66 + "]" * 66, Reason.TOO_LARGE, 1, 66),
+        ("a" * (document.MAX_BYTES + 1), Reason.TOO_LARGE, 0, 0),
+    ],
+    ids=lambda value: ascii(value[:30]) if isinstance(value, str | bytes) else "",
+)
+def test_refused(text: str | bytes, reason: Reason, line: int, column: int) -> None:
+    problem = refused(text).problems[0]
+    assert problem.reason is reason
+    assert problem.where == Location(file="a.yaml", line=line, column=column)
+
+
+def test_a_bomb_of_aliases_is_refused() -> None:
+    layers = [f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 9)}]" for i in range(1, 12)]
+    bomb = "\n".join(["l0: &l0 [lol, lol]", *layers])
+    assert refused(bomb).reason is Reason.TOO_LARGE
+
+
+def test_a_hundred_megabytes_are_refused_before_they_are_parsed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(yaml, "compose")
+    assert refused(b"a: 1\n" * 20_000_000).reason is Reason.TOO_LARGE
+
+
+def test_problems_of_a_document_come_all_at_once() -> None:
+    error = refused("a: !x 1\nb: 2\nb: 3\nc: .inf\n? [d]\n: 4")
+    assert [problem.reason for problem in error.problems] == [
+        Reason.UNSAFE_TAG, Reason.DUPLICATE_KEY, Reason.WRONG_TYPE, Reason.WRONG_TYPE,
+    ]  # fmt: skip
+
+
+# Characters that mean something in YAML come often.
+PIECES = st.sampled_from([
+    "a", "b", ": ", "- ", "\n", "  ", "[", "]", "{", "}", ",", "&a ", "*a", "!", "!!int ", "!!map ",
+    "!!float ", "!!bool ", "!!python/object:x ", "|", ">", "'", '"', "\\", "\\u", "#", "%", "---",
+    "...", "? ", "<<", "0x", "1", ".", ":", "e", "~", "\t", "\x00", "é", "\ud800", "😀", "2024-01-01",
+])  # fmt: skip
+
+
+def _one_of_both(text: str | bytes) -> None:
+    try:
+        parsed = document.parse(text, file="a.yaml")
+    except StackproofError as error:
+        places = [problem.where for problem in error.problems]
+    else:
+        places = list(parsed.positions.values())
+        json.loads(ids.canonical_json(parsed.data))
+    assert all(place and place.file == "a.yaml" for place in places)
+
+
+@given(st.lists(PIECES, max_size=30).map("".join))
+def test_anything_like_yaml_is_a_document_or_an_error_of_ours(text: str) -> None:
+    _one_of_both(text)
+
+
+@given(st.text() | st.binary())
+def test_anything_is_a_document_or_an_error_of_ours(text: str | bytes) -> None:
+    _one_of_both(text)
+
+
+WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
+DATA = st.recursive(
+    st.none() | st.booleans() | st.integers() | WORDS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS, inner, max_size=4),
+    max_leaves=15,
+)
+
+
+@given(DATA, st.booleans())
+def test_what_pyyaml_writes_is_read_back_and_every_value_has_a_place(data: Any, flow: bool) -> None:
+    text = yaml.safe_dump(data, allow_unicode=True, default_flow_style=flow)
+    parsed = document.parse(text, file="a.yaml")
+    assert parsed.data == data
+
+    def visit(value: Any, path: document.Path) -> None:
+        assert path in parsed.positions
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                assert parsed.where_key(*path, key).line
+                visit(inner, (*path, key))
+        elif isinstance(value, list):
+            for index, inner in enumerate(value):
+                visit(inner, (*path, index))
+
+    visit(data, ())
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["name", "size"],
+    "properties": {
+        "name": {"type": "string", "description": "what it is called"},
+        "size": {"type": ["integer", "null"], "minimum": 1, "description": "how large"},
+        "kind": {"enum": ["shm", "cxi", 3]},
+        "form": {
+            "description": "a word or a mapping",
+            "oneOf": [
+                {"type": "string"},
+                {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "properties": {"inner": {"type": "integer"}},
+                },
+            ],
+        },
+        "two": {"anyOf": [{"type": "object", "required": ["a"]}, {"required": ["b"]}]},
+        "free": {
+            "type": "object",
+            "additionalProperties": False,
+            "patternProperties": {"^x-": {"type": "string"}},
+        },
+        "many": {"type": "array", "items": {"type": "number"}, "uniqueItems": True},
+    },
+}
+
+
+@pytest.fixture
+def schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(document, "schema", lambda _: SCHEMA)
+
+
+def found(text: str) -> list[tuple[Reason, int, int]]:
+    problems = document.problems(document.parse(text, file="a.yaml"), "test")
+    places = [problem.where or Location(file="") for problem in problems]
+    return [(p.reason, w.line, w.column) for p, w in zip(problems, places, strict=True)]
+
+
+@pytest.mark.usefixtures("schema")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("name: a\nsize: 1", []),
+        ("name: a\nsize:", []),
+        ("name: a\nsize: 1\nform: b", []),
+        ("name: a\nsize: 1\nform: {inner: 3}", []),
+        ("name: a\nsize: 1\nfree: {x-a: b}", []),
+        ("", [(Reason.WRONG_TYPE, 0, 0)]),
+        ("[a]", [(Reason.WRONG_TYPE, 1, 1)]),
+        ("name: a", [(Reason.MISSING_KEY, 1, 1)]),
+        ("{}", [(Reason.MISSING_KEY, 1, 1), (Reason.MISSING_KEY, 1, 1)]),
+        ("name: 1\nsize: a", [(Reason.WRONG_TYPE, 1, 7), (Reason.WRONG_TYPE, 2, 7)]),
+        ("name: a\nsize: 1\nnaem: b\nzzz: c", [(Reason.UNKNOWN_KEY, 3, 1), (Reason.UNKNOWN_KEY, 4, 1)]),
+        ("name: a\nsize: 0", [(Reason.INVALID_VALUE, 2, 7)]),
+        ("name: a\nsize: 1\nkind: cxii", [(Reason.INVALID_VALUE, 3, 7)]),
+        ("name: a\nsize: 1\nkind: [1]", [(Reason.INVALID_VALUE, 3, 7)]),
+        ("name: a\nsize: 1\nform: 1", [(Reason.WRONG_TYPE, 3, 7)]),
+        ("name: a\nsize: 1\nform: {inner: b}", [(Reason.WRONG_TYPE, 3, 15)]),
+        ("name: a\nsize: 1\nform: {iner: 1}", [(Reason.UNKNOWN_KEY, 3, 8)]),
+        ("name: a\nsize: 1\ntwo: {}", [(Reason.WRONG_TYPE, 3, 6)]),
+        ("name: a\nsize: 1\nfree: {x-a: 1, y: b}", [(Reason.WRONG_TYPE, 3, 13), (Reason.UNKNOWN_KEY, 3, 16)]),
+        ("name: a\nsize: 1\nmany: [1, true, 1]", [(Reason.INVALID_VALUE, 3, 7), (Reason.WRONG_TYPE, 3, 11)]),
+    ],
+)  # fmt: skip
+def test_schema_problems(text: str, expected: list[tuple[Reason, int, int]]) -> None:
+    assert sorted(found(text)) == sorted(expected)
+
+
+@pytest.mark.usefixtures("schema")
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("nmae: a\nname: a\nsize: 1", "`name`"),
+        ("qqqqq: a\nname: a\nsize: 1", "size"),
+        ("name: a\nsize: 1\nkind: cxii", "`cxi`"),
+        ("name: a\nsize: 1\nkind: 7", "shm, cxi, 3"),
+        ("name: a", "how large"),
+        ("name: 1\nsize: 1", "what it is called"),
+        ("name: a\nsize: 1\nform: 1", "a word or a mapping"),
+    ],
+)
+def test_hints_say_what_to_do(text: str, hint: str) -> None:
+    (problem,) = document.problems(document.parse(text, file="a.yaml"), "test")
+    assert hint in (problem.hint or "")
+
+
+@pytest.mark.usefixtures("schema")
+@given(DATA)
+def test_whatever_the_data_the_schema_problems_have_places(data: Any) -> None:
+    text = yaml.safe_dump(data, allow_unicode=True)
+    for problem in document.problems(document.parse(text, file="a.yaml"), "test"):
+        assert problem.where
+        assert "\n" not in problem.message
+
+
+def test_schemas_are_read_from_the_package() -> None:
+    assert document.schema("recipe")["type"] == "object"
