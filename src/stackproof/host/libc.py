@@ -1,0 +1,61 @@
+"""The few system calls that mounting needs and Python 3.11 lacks, and how mounting fails.
+
+Imports nothing of ours and little of the standard library: see `mountexec`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+# linux/sched.h, sys/mount.h
+CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT = 1, 2, 4, 32
+MS_BIND, MS_MOVE, MS_REC, MS_SLAVE = 4096, 8192, 16384, 1 << 19
+READ_ONLY = MS_RDONLY | MS_NOSUID | MS_NODEV
+_MNT_DETACH = 2
+
+_NOT_POSSIBLE = {"tool-missing", "no-user-namespaces", "no-fuse", "not-permitted"}
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class MountFailure(Exception):  # noqa: N818 - it is a failure, as the reason says
+    """Why an image could not be mounted; `reason` is a value of `stackproof.errors.Reason`."""
+
+    def __init__(self, reason: str, message: str, hint: str = "", *, exit_code: int = 0) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.hint = hint
+        self.exit_code = exit_code or (4 if reason in _NOT_POSSIBLE else 6)
+
+
+def unshare(flags: int) -> None:
+    """Leave the namespaces that `flags` name, as unshare(2) does; raises `OSError`."""
+    _check("unshare", _libc.unshare(flags))
+
+
+def mount(
+    source: str | None, target: str, kind: str | None, flags: int, options: str | None = None
+) -> None:
+    """Do what mount(2) does; raises `OSError`."""
+    words = [None if text is None else os.fsencode(text) for text in (source, target, kind)]
+    data = None if options is None else os.fsencode(options)
+    _check(target, _libc.mount(*words, ctypes.c_ulong(flags), data))
+
+
+def detach(target: str) -> None:
+    """Take a mount away as soon as nobody uses it, as umount2(2); raises `OSError`."""
+    _check(target, _libc.umount2(os.fsencode(target), _MNT_DETACH))
+
+
+def default_signal(number: int) -> None:
+    """Give a signal its default action, as signal(2); Python's `signal` costs 4 ms to import."""
+    _libc.signal(number, None)
+
+
+def _check(name: str, result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), name)
