@@ -1,0 +1,477 @@
+"""Results to a comparison: which challenger is as fast as the baseline, at which sizes.
+
+One launch is one observation. Everything is judged in pairs: the launches of baseline and
+challenger in one randomised block. docs/explanation/statistics.md says what is computed and why.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from stackproof.benchmarks import METRICS
+from stackproof.comparison import (
+    DEFAULT_MARGINS,
+    ArmVerdict,
+    CompareOptions,
+    Comparison,
+    Curve,
+    Discarded,
+    Judgement,
+    Launch,
+    Note,
+    Panel,
+    RankPlace,
+    Results,
+    Verdict,
+)
+from stackproof.errors import Problem, Reason, StackproofError, fail
+from stackproof.judging import Observations, Rules, judge, points_of
+from stackproof.measurement import Check, Measurement, State
+from stackproof.quantities import ranges_text
+
+Table = dict[tuple[str, str, str], dict[str, dict[int, dict[int, float]]]]
+"""(placement, program, benchmark) -> arm -> size -> block -> median of the launch."""
+
+_WORST_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Collected:
+    """Usable observations and everything that is not among them."""
+
+    table: Table
+    localities: Mapping[str, str]
+    discarded: tuple[Discarded, ...]
+    warm_up: int
+
+
+def compare(results: Results, options: CompareOptions | None = None) -> Comparison:
+    """Return the comparison of every challenger, and of the null arm, with the baseline.
+
+    Raises `StackproofError`: NO_RESULTS when nothing usable is there to compare, INVALID_VALUE for
+    margins or other options that make no sense.
+    """
+    options = options or CompareOptions()
+    spec = results.spec
+    rules = _rules(results, options)
+    collected = _collect(results)
+    panels = tuple(
+        panel
+        for key in sorted(collected.table, key=_panel_order)
+        if (panel := _panel(key, collected, results, rules)) is not None
+    )
+    if not any(judgement.cells for panel in panels for judgement in panel.judgements):
+        raise _no_results(results, collected)
+    null = () if spec.null is None else (spec.null,)
+    verdicts = tuple(
+        _verdict(arm, panels, spec.baseline, is_null=arm in null)
+        for arm in (*spec.challengers, *null)
+    )
+    return Comparison(
+        verdict=_overall(verdicts),
+        verdicts=verdicts,
+        panels=panels,
+        discarded=collected.discarded,
+        launches=_launches(results.measurements),
+        notes=_notes(results, collected, panels, verdicts, rules),
+        spec=spec,
+        margins=dict(rules.margins),
+        minimum_launches=rules.minimum_launches,
+        confidence=rules.confidence,
+        family_error=rules.family_error,
+        resamples=rules.resamples,
+        seed=rules.seed,
+    )
+
+
+def _rules(results: Results, options: CompareOptions) -> Rules:
+    """Return the rules to judge by: options over specification over defaults."""
+    margins = {**DEFAULT_MARGINS, **results.spec.margins, **options.margins}
+    problems = [
+        Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"there is no kind of metric `{kind}` to set a margin for",
+            hint=f"kinds are: {', '.join(DEFAULT_MARGINS)}",
+        )
+        for kind in margins
+        if kind not in DEFAULT_MARGINS
+    ]
+    problems += [
+        Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"the margin of `{kind}` is {margin}; it must lie between 0 and 1",
+            hint="a margin is a fraction: 0.10 means that a challenger may be 10 % worse",
+        )
+        for kind, margin in margins.items()
+        if not 0 < margin < 1
+    ]
+    if not (0.5 <= options.confidence < 1 and 0 < options.family_error < 1):
+        problems.append(
+            Problem(
+                reason=Reason.INVALID_VALUE,
+                message="confidence must be at least 0.5 and below 1, family error between 0 and 1",
+            )
+        )
+    if options.resamples < 100:
+        problems.append(
+            Problem(
+                reason=Reason.INVALID_VALUE,
+                message=f"{options.resamples} resamples cannot give an interval",
+                hint="use at least 100; 10000 is the default",
+            )
+        )
+    if problems:
+        raise StackproofError(*problems)
+    minimum = options.minimum_launches
+    return Rules(
+        margins=margins,
+        confidence=options.confidence,
+        family_error=options.family_error,
+        resamples=options.resamples,
+        seed=abs(results.spec.seed if options.seed is None else options.seed),
+        minimum_launches=results.spec.minimum_launches if minimum is None else minimum,
+    )
+
+
+# --- observations ---------------------------------------------------------------------------
+
+
+def _collect(results: Results) -> _Collected:
+    table: Table = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
+    localities: dict[str, str] = {}
+    discarded = [_unreadable(problem) for problem in results.problems]
+    warm_up = 0
+    known = {results.spec.baseline, results.spec.null, *results.spec.challengers}
+    for measurement in sorted(results.measurements, key=lambda m: (m.order, m.started)):
+        localities[measurement.case.placement.name] = measurement.case.placement.locality.value
+        if not measurement.usable:
+            discarded.append(_unusable(measurement))
+        elif measurement.arm not in known:
+            discarded.append(
+                _discard(measurement, Reason.INVALID_VALUE, "the specification has no such arm")
+            )
+        elif measurement.block <= 0:
+            warm_up += 1
+        else:
+            discarded += _enter(measurement, table)
+    return _Collected(table, localities, tuple(discarded), warm_up)
+
+
+def _enter(measurement: Measurement, table: Table) -> list[Discarded]:
+    """Enter a launch's medians into the table; return what of it cannot enter."""
+    out: list[Discarded] = []
+    replaced = False
+    for series in measurement.output.series:
+        metric = METRICS.get(series.benchmark)
+        if metric is None or series.unit != metric.unit:
+            text = f"`{series.benchmark}` in `{series.unit}` is not a known metric"
+            out.append(_discard(measurement, Reason.GARBAGE_OUTPUT, text))
+            continue
+        if not series.values or not all(isfinite(v) and v > 0 for v in series.values):
+            text = f"{series.benchmark} at {series.size} B holds values that are no measurement"
+            out.append(_discard(measurement, Reason.GARBAGE_OUTPUT, text))
+            continue
+        case = measurement.case
+        cell = table[case.placement.name, case.program, series.benchmark][measurement.arm][
+            series.size
+        ]
+        replaced |= measurement.block in cell
+        cell[measurement.block] = statistics.median(series.values)
+    if replaced:
+        text = "an earlier launch of this arm in the same block was replaced by a later one"
+        out.append(_discard(measurement, Reason.INVALID_VALUE, text, what="superseded launch"))
+    return list(dict.fromkeys(out))
+
+
+def _discard(
+    measurement: Measurement, reason: Reason, evidence: str, *, what: str = "launch"
+) -> Discarded:
+    return Discarded(
+        what=what,
+        reason=reason.value,
+        evidence=evidence,
+        arm=measurement.arm,
+        block=measurement.block,
+        placement=measurement.case.placement.name,
+        program=measurement.case.program,
+    )
+
+
+def _unusable(measurement: Measurement) -> Discarded:
+    bad = [check for check in measurement.checks if check.state is State.BAD]
+    evidence = "; ".join(f"{check.name}: {check.evidence}".rstrip(": ") for check in bad)
+    entry = _discard(measurement, Reason.JOB_FAILED, evidence)
+    return dataclasses.replace(entry, reason=bad[0].reason) if bad[0].reason else entry
+
+
+def _unreadable(problem: Problem) -> Discarded:
+    place = f" ({problem.where})" if problem.where else ""
+    return Discarded(
+        what="launch file", reason=problem.reason.value, evidence=f"{problem.message}{place}"
+    )
+
+
+def _no_results(results: Results, collected: _Collected) -> StackproofError:
+    lines = [
+        f"{entry.arm or entry.what}, block {entry.block}: {entry.reason}: {entry.evidence}"
+        for entry in collected.discarded[:20]
+    ]
+    return fail(
+        Reason.NO_RESULTS,
+        f"nothing can be compared: {len(results.measurements)} launches were read, and no "
+        "benchmark has usable launches of the baseline and of a challenger",
+        detail="\n".join(lines) or None,
+        hint="look at the reasons above; the logs of the launches are in the results folder",
+    )
+
+
+# --- panels ---------------------------------------------------------------------------------
+
+
+def _panel_order(key: tuple[str, str, str]) -> tuple[str, str, int]:
+    placement, program, benchmark = key
+    return (placement, program, list(METRICS).index(benchmark))
+
+
+def _panel(
+    key: tuple[str, str, str], collected: _Collected, results: Results, rules: Rules
+) -> Panel | None:
+    """Return one curve with its judgements; None when the baseline was never run there."""
+    spec = results.spec
+    placement, program, benchmark = key
+    metric = METRICS[benchmark]
+    by_arm: Mapping[str, Observations] = collected.table[key]
+    if spec.baseline not in by_arm:
+        return None
+    curve = Curve(
+        placement=placement,
+        locality=collected.localities[placement],
+        program=program,
+        benchmark=benchmark,
+        title=metric.title,
+        unit=metric.unit,
+        kind=metric.kind,
+        higher_is_better=metric.higher_is_better,
+        sized=metric.sized,
+    )
+    limit, source = _limit(results, placement, benchmark)
+    floors: dict[int, float] = {}
+    judgements: list[Judgement] = []
+    if spec.null is not None and spec.null in by_arm:
+        null = judge(spec.null, curve, by_arm[spec.baseline], by_arm[spec.null], rules)
+        judgements.append(null)
+        floors = rules.floors(null)
+    judgements = [
+        judge(
+            arm, curve, by_arm[spec.baseline], by_arm[arm], dataclasses.replace(rules, floor=floors)
+        )
+        for arm in spec.challengers
+        if arm in by_arm
+    ] + judgements
+    null_arm = () if spec.null is None else (spec.null,)
+    return Panel(
+        curve=curve,
+        limit=limit,
+        limit_source=source,
+        arms=tuple(
+            points_of(arm, curve, by_arm[arm], limit)
+            for arm in (spec.baseline, *spec.challengers, *null_arm)
+            if arm in by_arm
+        ),
+        judgements=tuple(judgements),
+    )
+
+
+def _limit(results: Results, placement: str, benchmark: str) -> tuple[float | None, str]:
+    """Return the limit of a benchmark in its own accounting (MB/s) and who states it."""
+    stated = results.spec.limits.get(placement, {})
+    value = stated.get("MB/s")
+    metric = METRICS[benchmark]
+    if metric.unit != "MB/s" or not isinstance(value, int | float) or value <= 0:
+        return None, ""
+    return float(value) * metric.traffic, str(stated.get("source", ""))
+
+
+# --- verdicts -------------------------------------------------------------------------------
+
+
+def _verdict(arm: str, panels: Sequence[Panel], baseline: str, *, is_null: bool) -> ArmVerdict:
+    judged = [(panel, j) for panel in panels if (j := panel.judgement(arm)) is not None]
+    found = [cell.verdict for _, judgement in judged for cell in judgement.cells]
+    counts = {verdict: found.count(verdict) for verdict in Verdict}
+    if counts[Verdict.FAIL]:
+        verdict = Verdict.FAIL
+    elif found and counts[Verdict.PASS] == len(found):
+        verdict = Verdict.PASS
+    else:
+        verdict = Verdict.INCONCLUSIVE
+    return ArmVerdict(
+        arm=arm,
+        verdict=verdict,
+        is_null=is_null,
+        passed=counts[Verdict.PASS],
+        failed=counts[Verdict.FAIL],
+        inconclusive=counts[Verdict.INCONCLUSIVE],
+        sentence=_sentence(arm, baseline, judged, counts, is_null=is_null),
+    )
+
+
+def _sentence(
+    arm: str,
+    baseline: str,
+    judged: Sequence[tuple[Panel, Judgement]],
+    counts: Mapping[Verdict, int],
+    *,
+    is_null: bool,
+) -> str:
+    total = sum(counts.values())
+    if not total:
+        return f"{arm} has no usable launch to compare with {baseline}."
+    passed, failed, unclear = (
+        counts[verdict] for verdict in (Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE)
+    )
+    who = f"{baseline} against itself (arm {arm})" if is_null else arm
+    at = f"all {total} points" if passed == total else f"{passed} of {total} points"
+    equal = "is the same" if is_null else f"is as fast as {baseline}"
+    parts = [f"{who} {equal} within the margins at {at}"]
+    if failed:
+        parts.append(f"slower at {failed}: {_where(judged)}")
+    if unclear:
+        parts.append(f"undecided at {unclear}")
+    return "; ".join(parts) + "."
+
+
+def _where(judged: Sequence[tuple[Panel, Judgement]]) -> str:
+    """Return where a challenger fails, worst first: `latency pair 1 B-64 B (ratio 0.80)`."""
+    places: list[tuple[float, str]] = []
+    for panel, judgement in judged:
+        bad = [c for c in judgement.cells if c.verdict is Verdict.FAIL and c.ratio is not None]
+        if bad:
+            worst = min(c.ratio for c in bad if c.ratio is not None)
+            curve = panel.curve
+            sizes = ranges_text((c.size for c in bad), (c.size for c in judgement.cells))
+            size = f" {sizes}" if curve.sized else ""
+            places.append((worst, f"{curve.title} {curve.placement}{size} (ratio {worst:.2f})"))
+    places.sort()
+    text = ", ".join(place for _, place in places[:_WORST_SHOWN])
+    rest = len(places) - _WORST_SHOWN
+    return f"{text} and on {rest} more curves" if rest > 0 else text
+
+
+def _overall(verdicts: Sequence[ArmVerdict]) -> Verdict:
+    """Return FAIL when any arm fails, PASS when all challengers pass.
+
+    The null arm cannot make a PASS of the challengers less certain by being INCONCLUSIVE, but its
+    FAIL shows that the experiment itself is not to be trusted.
+    """
+    if any(verdict.verdict is Verdict.FAIL for verdict in verdicts):
+        return Verdict.FAIL
+    challengers = [verdict for verdict in verdicts if not verdict.is_null]
+    if challengers and all(verdict.verdict is Verdict.PASS for verdict in challengers):
+        return Verdict.PASS
+    return Verdict.INCONCLUSIVE
+
+
+# --- evidence -------------------------------------------------------------------------------
+
+
+def _launches(measurements: Iterable[Measurement]) -> tuple[Launch, ...]:
+    groups: dict[tuple[str, str, str], list[Measurement]] = defaultdict(list)
+    for m in sorted(measurements, key=lambda m: (m.order, m.started)):
+        groups[m.case.placement.name, m.case.program, m.arm].append(m)
+    return tuple(_launch(group) for _, group in sorted(groups.items()))
+
+
+def _launch(group: Sequence[Measurement]) -> Launch:
+    first = next((m for m in group if m.usable), group[0])
+    checks: dict[Check, None] = {}
+    for measurement in group:
+        checks.update(dict.fromkeys(measurement.checks))
+    ranks = tuple(
+        RankPlace(rank=rank.rank, host=rank.host, cpu=rank.cpu, cpus=rank.cpus)
+        for rank in first.output.ranks
+    )
+    return Launch(
+        arm=first.arm,
+        placement=first.case.placement.name,
+        program=first.case.program,
+        count=len(group),
+        argv=first.argv,
+        env=dict(first.env),
+        mpi_library=first.output.mpi_library,
+        program_version=first.output.program_version,
+        ranks=ranks,
+        checks=tuple(checks),
+        libraries=tuple(sorted({path for rank in first.output.ranks for path in rank.libraries})),
+        host_facts=dict(first.host_facts),
+        clock=dict(first.output.clock),
+    )
+
+
+def _notes(
+    results: Results,
+    collected: _Collected,
+    panels: Sequence[Panel],
+    verdicts: Sequence[ArmVerdict],
+    rules: Rules,
+) -> tuple[Note, ...]:
+    spec = results.spec
+    warnings = _warnings(results, panels, verdicts)
+    plain: list[str] = []
+    if rules.minimum_launches < 10:
+        plain.append(
+            f"{rules.minimum_launches} launches per arm were accepted as enough; 10 are "
+            "recommended, and with fewer than 5 nothing is judged"
+        )
+    for arm in (*spec.challengers, *(() if spec.null is None else (spec.null,))):
+        absent = [
+            f"{panel.curve.title} {panel.curve.placement} ({panel.curve.program})"
+            for panel in panels
+            if panel.judgement(arm) is None
+        ]
+        if absent:
+            plain.append(f"{arm} has no usable launch of: {', '.join(absent)}")
+    if collected.warm_up:
+        plain.append(f"{collected.warm_up} warm-up launches (block 0) are left out, as planned")
+    return (
+        *(Note(level="warning", text=text) for text in warnings),
+        *(Note(level="note", text=text) for text in plain),
+    )
+
+
+def _warnings(
+    results: Results, panels: Sequence[Panel], verdicts: Sequence[ArmVerdict]
+) -> list[str]:
+    spec = results.spec
+    found: list[str] = []
+    if any(verdict.is_null and verdict.verdict is Verdict.FAIL for verdict in verdicts):
+        found.append(
+            f"the null arm FAILS: {spec.baseline} looks slower than itself, so this machine was "
+            "too noisy (or the arms were not run alike) and no verdict here can be trusted; "
+            "make the machine quiet, or use more launches, and measure again"
+        )
+    if spec.null is None:
+        found.append(
+            "there is no null arm (the baseline once more), so the noise floor of this machine is "
+            "not known and a FAIL may be noise"
+        )
+    base = spec.arms.get(spec.baseline)
+    found += [
+        f"{arm} and {spec.baseline} are the same image with the same settings: comparing them "
+        "says nothing about two stacks"
+        for arm in spec.challengers
+        if base
+        and base.image_sha256
+        and (other := spec.arms.get(arm))
+        and (other.image_sha256, other.view, other.transport)
+        == (base.image_sha256, base.view, base.transport)
+    ]
+    shown = {panel.curve.benchmark for panel in panels}
+    if not shown:
+        found.append("no benchmark has usable launches of the baseline")
+    return found

@@ -1,0 +1,353 @@
+"""The nouns of comparing: results that were measured, and the comparison made of them.
+
+`Results` is a results folder as a value (`bench.json` and every launch). `Comparison` holds
+everything a reader needs to believe or doubt a verdict: curves, cells, what was discarded, and how
+each arm was made and run. Ratios are always oriented so that more than 1 means that the challenger
+is better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from stackproof.errors import Problem
+from stackproof.measurement import Check, Measurement
+
+DEFAULT_MARGINS: Mapping[str, float] = {
+    "latency": 0.10,
+    "bandwidth": 0.05,
+    "rate": 0.10,
+    "collective": 0.10,
+}
+"""How much worse a challenger may be, as a fraction of the baseline, by kind of metric."""
+
+RECOMMENDED_LAUNCHES = 10
+"""Launches per arm below which nothing is judged unless asked for (docs/explanation/statistics)."""
+
+TABLE_SIZES: tuple[int, ...] = (8, 1024, 8192, 65536, 1 << 20, 1 << 22)
+"""Message sizes of the verdict table, in bytes."""
+
+
+class Verdict(StrEnum):
+    """The three answers of a comparison."""
+
+    PASS = "PASS"  # noqa: S105 - a verdict, not a password
+    FAIL = "FAIL"
+    INCONCLUSIVE = "INCONCLUSIVE"
+
+
+class Why(StrEnum):
+    """Why a cell is INCONCLUSIVE."""
+
+    NO_PAIRS = "no-pairs"
+    """No block has a usable launch of both arms."""
+    TOO_FEW = "too-few-launches"
+    INTERVAL = "interval-crosses-margin"
+    CHANCE = "not-beyond-chance"
+    """The interval is below the margin, but so many sizes were looked at that it may be chance."""
+    NOISE = "within-noise-floor"
+    """The difference is not larger than what the baseline shows against itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """What was compared: an image with its recipe and lock, as the specification recorded it."""
+
+    image: str = ""
+    image_sha256: str = ""
+    lock_digest: str = ""
+    mpi: Mapping[str, str] = field(default_factory=dict)
+    recipe: str = ""
+    lock: str = ""
+    view: str | None = None
+    transport: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultsSpec:
+    """What was asked for and where it ran: the file `bench.json` of a results folder.
+
+    `null` is the arm that is the baseline once more. `margins` are fractions by kind of metric;
+    `launches` how many blocks were planned; `limits` maps a placement's name to
+    `{"MB/s": number or null, "source": text}`, the limit of its link in one direction.
+    """
+
+    SCHEMA: ClassVar[str] = "stackproof/results/1"
+
+    name: str
+    baseline: str
+    challengers: tuple[str, ...]
+    null: str | None = None
+    margins: Mapping[str, float] = field(default_factory=dict)
+    launches: int = RECOMMENDED_LAUNCHES
+    minimum_launches: int = RECOMMENDED_LAUNCHES
+    seed: int = 0
+    created: str = ""
+    arms: Mapping[str, Arm] = field(default_factory=dict)
+    host: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+    stackproof: str = ""
+    versions: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """A results folder: the specification, every launch, and the files that could not be read."""
+
+    spec: ResultsSpec
+    measurements: tuple[Measurement, ...]
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareOptions:
+    """How to compare.
+
+    `margins` override those of the specification. `confidence` is the coverage of the two-sided
+    intervals; `family_error` the chance, for the sizes of one curve together, of one false FAIL
+    when the challenger stands exactly at the margin. `seed` None takes the specification's,
+    `minimum_launches` None the specification's.
+    """
+
+    margins: Mapping[str, float] = field(default_factory=dict)
+    confidence: float = 0.95
+    family_error: float = 0.05
+    resamples: int = 10_000
+    seed: int | None = None
+    minimum_launches: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """What identifies a curve: one benchmark of one program at one placement."""
+
+    placement: str
+    locality: str
+    program: str
+    benchmark: str
+    title: str
+    unit: str
+    kind: str
+    higher_is_better: bool
+    sized: bool = True
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Return placement, program and benchmark."""
+        return (self.placement, self.program, self.benchmark)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One arm at one size: the per-launch medians (`values`, one per block) and their summary.
+
+    All values are in the curve's unit. `percent_of_limit` is None where no limit is stated or the
+    metric has none. `outliers` are blocks outside Tukey's fences; they stay in.
+    """
+
+    size: int
+    median: float
+    minimum: float
+    maximum: float
+    blocks: tuple[int, ...]
+    values: tuple[float, ...]
+    percent_of_limit: float | None = None
+    outliers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """Hockney's model T(s) = T0 + s / B of one arm's curve.
+
+    `t0_us` in µs, `bandwidth` in MB/s (10^6 B), `half_size` in bytes: where half of the bandwidth
+    is reached. None where the sizes measured do not determine it.
+    """
+
+    t0_us: float | None = None
+    bandwidth: float | None = None
+    half_size: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmCurve:
+    """One arm's points of a curve, by growing size."""
+
+    arm: str
+    points: tuple[Point, ...]
+    fit: Fit | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """The judgement of one challenger at one size.
+
+    `blocks` counts the pairs used. `ratio` with `low` and `high` is the ratio of medians and its
+    interval; `p` the adjusted p-value of "not worse than the FAIL margin". `margin` is the stated
+    margin, `floor` the noise floor (None without a null arm). `launches_needed` estimates how many
+    launches per arm would settle an INCONCLUSIVE cell; None when no sensible number would.
+    """
+
+    size: int
+    blocks: int
+    verdict: Verdict
+    margin: float
+    why: Why | None = None
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    floor: float | None = None
+    launches_needed: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regime:
+    """Geometric mean of the ratios of a range of sizes, with its interval."""
+
+    name: str
+    sizes: tuple[int, ...]
+    ratio: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """One challenger on one curve: a cell for every size, and the regimes."""
+
+    arm: str
+    cells: tuple[Cell, ...]
+    regimes: tuple[Regime, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """Everything about one curve: all arms' points and all challengers' judgements."""
+
+    curve: Curve
+    limit: float | None
+    limit_source: str
+    arms: tuple[ArmCurve, ...]
+    judgements: tuple[Judgement, ...]
+
+    def points(self, arm: str) -> Mapping[int, Point]:
+        """Return an arm's points by size."""
+        return {p.size: p for curve in self.arms if curve.arm == arm for p in curve.points}
+
+    def judgement(self, arm: str) -> Judgement | None:
+        """Return a challenger's judgement, None when it was not measured here."""
+        return next((j for j in self.judgements if j.arm == arm), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmVerdict:
+    """The verdict of one challenger (or of the null arm) over all its cells."""
+
+    arm: str
+    verdict: Verdict
+    is_null: bool
+    passed: int
+    failed: int
+    inconclusive: int
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discarded:
+    """A launch, or part of one, that did not enter: `reason` is a value of `errors.Reason`."""
+
+    what: str
+    reason: str
+    evidence: str
+    arm: str = ""
+    block: int | None = None
+    placement: str = ""
+    program: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankPlace:
+    """Where one rank really was: host, processor, affinity mask."""
+
+    rank: int
+    host: str
+    cpu: int | None
+    cpus: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How one arm was launched at one placement: the first usable launch stands for all.
+
+    `checks` are those of all launches, each different evidence once.
+    """
+
+    arm: str
+    placement: str
+    program: str
+    count: int
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    mpi_library: str
+    program_version: str
+    ranks: tuple[RankPlace, ...]
+    checks: tuple[Check, ...]
+    libraries: tuple[str, ...] = ()
+    host_facts: Mapping[str, str] = field(default_factory=dict)
+    clock: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Something the reader must know; `level` is `warning` or `note`."""
+
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The verdict and everything behind it.
+
+    `margins`, `minimum_launches`, `seed`, `resamples`, `confidence` and `family_error` are those
+    that were used.
+    """
+
+    SCHEMA: ClassVar[str] = "stackproof/comparison/1"
+
+    verdict: Verdict
+    verdicts: tuple[ArmVerdict, ...]
+    panels: tuple[Panel, ...]
+    discarded: tuple[Discarded, ...]
+    launches: tuple[Launch, ...]
+    notes: tuple[Note, ...]
+    spec: ResultsSpec
+    margins: Mapping[str, float]
+    minimum_launches: int
+    confidence: float
+    family_error: float
+    resamples: int
+    seed: int
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Return every arm: baseline, null arm, challengers."""
+        null = () if self.spec.null is None else (self.spec.null,)
+        return (self.spec.baseline, *null, *self.spec.challengers)
+
+    @property
+    def challengers(self) -> tuple[str, ...]:
+        """Return the arms that were judged, the null arm last."""
+        null = () if self.spec.null is None else (self.spec.null,)
+        return (*self.spec.challengers, *null)
+
+    def verdict_of(self, arm: str) -> ArmVerdict:
+        """Return the verdict of one challenger; raises `KeyError` for an arm not judged."""
+        for verdict in self.verdicts:
+            if verdict.arm == arm:
+                return verdict
+        raise KeyError(arm)
