@@ -201,12 +201,31 @@ def parse_site(document: Document) -> Site:
         found += [new for new in _meaning_problems(document) if new.where not in places]
     if found:
         raise StackproofError(*found)
-    return _from_data(document.data, document.file)
+    return from_document(document.data, file=document.file)
+
+
+def from_document(data: Mapping[str, Any], *, file: str) -> Site:
+    """Return the site of document data that has no problems, the reverse of `to_document`.
+
+    Raises `StackproofError` (WRONG_TYPE) for data that `parse_site` would have refused.
+    """
+    given: dict[str, Any] = {"schema": Site.SCHEMA}
+    for key, value in data.items():
+        name = key.replace("-", "_")
+        if key in _NAMED:
+            given[name] = {entry: _underscored(body or {}) for entry, body in value.items()}
+        elif key == "facts":
+            given[name] = {p: [ids] if isinstance(ids, str) else ids for p, ids in value.items()}
+        else:
+            given[name] = _underscored(value)
+    return noun.from_data(Site, given, file=file)
 
 
 def to_document(site: Site) -> dict[str, Any]:
     """Return the data of the site's YAML document: what is unknown or empty is left out."""
     data: dict[str, Any] = _plain(site)
+    for path, ids in data.get("facts", {}).items():
+        data["facts"][path] = ids[0] if len(ids) == 1 else ids
     return data
 
 
@@ -228,7 +247,7 @@ def merge(declared: Site, probed: Site) -> Site:
             theirs.pop(section, None)
     merged = _overlay(theirs, ours)
     merged["facts"] = {**_facts_by_leaf(theirs), **_facts_by_leaf(ours)}
-    return _from_data(merged, "<merged>")
+    return from_document(merged, file="<merged>")
 
 
 def _rename_sources(site: Site, taken: Mapping[str, Source]) -> Site:
@@ -294,20 +313,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return str(value) if isinstance(value, StrEnum) else value
-
-
-def _from_data(data: Mapping[str, Any], file: str) -> Site:
-    """Return the site of valid document data."""
-    given: dict[str, Any] = {"schema": Site.SCHEMA}
-    for key, value in data.items():
-        name = key.replace("-", "_")
-        if key in _NAMED:
-            given[name] = {entry: _underscored(body or {}) for entry, body in value.items()}
-        elif key == "facts":
-            given[name] = {p: [ids] if isinstance(ids, str) else ids for p, ids in value.items()}
-        else:
-            given[name] = _underscored(value)
-    return noun.from_data(Site, given, file=file)
 
 
 def _underscored(value: Any) -> Any:

@@ -1,0 +1,175 @@
+"""`stackproof site`: show, check or probe what a machine offers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from stackproof import noun
+from stackproof.capture import Capture, read_capture
+from stackproof.host import files, probe, shipped
+from stackproof.site import Site, SourceKind, leaves, parse_site, to_document
+
+Row = tuple[str, ...]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `site`."""
+    verbs = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
+    text = "look at this machine and say what it offers"
+    look = verbs.add_parser("probe", help=text, description=text, allow_abbrev=False)
+    form = look.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print the site as JSON")
+    form.add_argument("--yaml", action="store_true", help="print a site file to start from")
+    form.add_argument(
+        "--capture", action="store_true", help="print what was read, to be read elsewhere"
+    )
+    look.add_argument(
+        "--from",
+        dest="capture_file",
+        metavar="FILE",
+        help="read a capture of another machine instead of this machine",
+    )
+    look.set_defaults(run=run_probe)
+
+    text = "list the sites that come with stackproof"
+    known = verbs.add_parser("list", help=text, description=text, allow_abbrev=False)
+    known.add_argument("--json", action="store_true", help="print the list as JSON")
+    known.set_defaults(run=run_list)
+
+    text = "show the facts of a site and where each is from"
+    show = verbs.add_parser("show", help=text, description=text, allow_abbrev=False)
+    show.add_argument("site", metavar="NAME|FILE", help="a shipped site's name or a site file")
+    show.add_argument("--json", action="store_true", help="print the site as JSON")
+    show.set_defaults(run=run_show)
+
+    text = "say whether a site file is valid, with every problem at once"
+    check = verbs.add_parser("check", help=text, description=text, allow_abbrev=False)
+    check.add_argument("site", metavar="FILE", help="a site file")
+    check.set_defaults(run=run_check)
+
+
+def run_probe(args: argparse.Namespace) -> int:
+    """Print what this machine offers, or what a capture of another one shows."""
+    taken = _read_capture(args.capture_file) if args.capture_file else probe.take_capture()
+    site = read_capture(taken, name=probe.LOCAL)
+    if args.capture:
+        print(noun.to_json(taken), end="")
+    elif args.json:
+        print(noun.to_json(site), end="")
+    elif args.yaml:
+        _print_yaml(to_document(site))
+    else:
+        _print_site(site)
+    return 0
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """Print the sites that come with stackproof."""
+    sites = [parse_site(probe.read_site_file(name)) for name in shipped.names("sites")]
+    if args.json:
+        print(json.dumps([_summary(site) for site in sites], indent=1, ensure_ascii=False))
+    else:
+        rows = [tuple(str(value) for value in _summary(site).values()) for site in sites]
+        _print_table(("SITE", "ARCHITECTURE", "FABRIC", "DESCRIPTION"), rows)
+    return 0
+
+
+def run_show(args: argparse.Namespace) -> int:
+    """Print the facts of one site and their sources."""
+    site = probe.load_site(args.site)
+    if args.json:
+        print(noun.to_json(site), end="")
+    else:
+        _print_site(site)
+    return 0
+
+
+def run_check(args: argparse.Namespace) -> int:
+    """Raise with every problem of a site file, or say that there is none."""
+    site = parse_site(probe.read_site_file(args.site))
+    print(
+        f"{args.site}: valid ({len(leaves(site))} facts, {len(site.sources)} sources)",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def _read_capture(file: str) -> Capture:
+    try:
+        text = Path(file).read_bytes()
+    except OSError as error:
+        raise files.translate(error, file) from error
+    return noun.from_json(Capture, text, file=file)
+
+
+def _summary(site: Site) -> dict[str, Any]:
+    return {
+        "name": site.name,
+        "architecture": " ".join(site.architectures),
+        "fabric": site.fabric.type or "",
+        "description": site.description,
+    }
+
+
+def _print_site(site: Site) -> None:
+    print(site.name + (f": {site.description}" if site.description else ""))
+    rows = [(path, _value(value), _origin(site, path)) for path, value in leaves(site).items()]
+    if rows:
+        _print_table(("FACT", "VALUE", "SOURCE"), rows)
+    documents = {n: s for n, s in site.sources.items() if s.kind is SourceKind.DOCUMENT}
+    if documents:
+        print()
+        _print_table(
+            ("SOURCE", "DATE", "TITLE", "URL"),
+            [(name, s.date or "", s.title, s.url or "") for name, s in documents.items()],
+        )
+
+
+def _origin(site: Site, path: str) -> str:
+    """Return the ids of the documents, or the files and commands, that a fact is from."""
+    ids = {source: name for name, source in site.sources.items()}
+    return ", ".join(
+        ids[source] if source.kind is SourceKind.DOCUMENT else source.title
+        for source in site.sources_of(path)
+    )
+
+
+def _value(value: Any) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case list():
+            return ", ".join(_value(item) for item in value)
+        case dict():
+            return " ".join(f"{key}: {_value(item)}" for key, item in value.items())
+        case float():
+            return f"{value:g}" if value != int(value) else str(int(value))
+        case _:
+            return str(value)
+
+
+def _print_yaml(data: dict[str, Any]) -> None:
+    import yaml  # noqa: PLC0415 - only for this form
+
+    print(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100), end="")
+
+
+def _print_table(heads: Row, rows: Sequence[Row]) -> None:
+    """Print rows under their heads: a table on a terminal, aligned plain text elsewhere."""
+    if sys.stdout.isatty():
+        from rich import box, console, table, text  # noqa: PLC0415 - slow to import
+
+        grid = table.Table(*heads, box=box.SIMPLE_HEAD, pad_edge=False)
+        for row in rows:
+            grid.add_row(*(text.Text(cell, overflow="fold") for cell in row))
+        console.Console().print(grid)
+        return
+    widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
+    for row in (heads, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print("  ".join(cells).rstrip())
