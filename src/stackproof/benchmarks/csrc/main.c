@@ -1,0 +1,190 @@
+/* stackproof-bench: MPI benchmarks that give evidence with their numbers.
+ *
+ * Rank 0 writes JSON lines on standard output (see emit.h): `start`, then one `series` or `skip`
+ * for every benchmark and size, then one `rank` for every rank, then `end`. A run whose `end` is
+ * missing did not finish. All ranks collect facts before and after the measurements, never during.
+ */
+#include "bench.h"
+
+#include "emit.h"
+#include "evidence.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void tell_start(const struct job *job)
+{
+    struct text members = {0};
+    char library[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "";
+    char standard[32];
+    int length = 0;
+    int major = 0;
+    int minor = 0;
+    const struct options *options = job->options;
+    struct clock_facts clock = clock_measure();
+    MPI_Get_library_version(library, &length);
+    MPI_Get_version(&major, &minor);
+    (void)snprintf(standard, sizeof standard, "%d.%d", major, minor);
+    text_string(&members, "program", PROGRAM_NAME);
+    text_string(&members, "version", PROGRAM_VERSION);
+    text_string(&members, "mpi_library", library);
+    text_string(&members, "mpi_standard", standard);
+    text_string(&members, "compiled_with", COMPAT_HEADER);
+    text_integer(&members, "world_size", job->ranks);
+    text_key(&members, "options");
+    text_raw(&members, "{", 1);
+    text_key(&members, "benchmarks");
+    text_raw(&members, "[", 1);
+    for (int b = 0; b < options->benchmark_count; b++) {
+        text_item(&members, benchmark_table[options->benchmarks[b]]->name);
+    }
+    text_raw(&members, "]", 1);
+    text_integer(&members, "size_count", options->size_count);
+    text_integer(&members, "samples", options->samples);
+    text_real(&members, "seconds_per_size", options->seconds);
+    text_integer(&members, "window", options->window);
+    text_boolean(&members, "validate", options->validate);
+    text_unsigned(&members, "memory_limit", options->memory_limit);
+    text_integer(&members, "expect_ranks", options->expect_ranks);
+    text_raw(&members, "}", 1);
+    text_key(&members, "clock");
+    text_raw(&members, "{", 1);
+    text_real(&members, "resolution_s", clock.resolution);
+    text_real(&members, "overhead_s", clock.overhead);
+    text_real(&members, "mpi_wtick_s", MPI_Wtick());
+    text_raw(&members, "}", 1);
+    (void)emit("start", &members);
+    text_free(&members);
+}
+
+static void tell_error(const char *reason, const char *message)
+{
+    struct text members = {0};
+    text_string(&members, "reason", reason);
+    text_string(&members, "message", message);
+    (void)emit("error", &members);
+    text_free(&members);
+    (void)fprintf(stderr, PROGRAM_NAME ": %s\n", message);
+}
+
+/* Give rank 0 every rank's facts, one record each, in rank order. */
+static void tell_ranks(const struct job *job, const struct evidence *before)
+{
+    struct text mine = {0};
+    evidence_describe(before, job->rank, &mine);
+    int length = (int)mine.used;
+    if (job->rank != 0) {
+        MPI_Send(&length, 1, MPI_INT, 0, 1, MPI_COMM_WORLD);
+        MPI_Send(mine.data, length, MPI_CHAR, 0, 2, MPI_COMM_WORLD);
+        text_free(&mine);
+        return;
+    }
+    (void)emit("rank", &mine);
+    text_free(&mine);
+    for (int rank = 1; rank < job->ranks; rank++) {
+        MPI_Recv(&length, 1, MPI_INT, rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        char *data = calloc((size_t)length + 1, 1);
+        if (data == NULL) {
+            (void)fputs(PROGRAM_NAME ": out of memory\n", stderr);
+            MPI_Abort(MPI_COMM_WORLD, EXIT_FAULT);
+            exit(EXIT_FAULT);
+        }
+        MPI_Recv(data, length, MPI_CHAR, rank, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        struct text other = {.data = data, .used = (size_t)length, .capacity = (size_t)length + 1};
+        (void)emit("rank", &other);
+        text_free(&other);
+    }
+}
+
+static void tell_end(uint64_t errors)
+{
+    struct text members = {0};
+    text_boolean(&members, "ok", errors == 0);
+    text_unsigned(&members, "errors", errors);
+    text_integer(&members, "records", emit_count() + 1);
+    (void)emit("end", &members);
+    text_free(&members);
+}
+
+/* Return whether the world is the one asked for; rank 0 tells when not. */
+static bool world_is_right(const struct job *job)
+{
+    char message[160];
+    int expected = job->options->expect_ranks;
+    bool right = job->ranks >= 2 && (expected == 0 || expected == job->ranks);
+    if (!right && job->rank == 0) {
+        (void)snprintf(message, sizeof message, "the world has %d ranks; %s%d %s needed", job->ranks,
+                       expected == 0 ? "at least " : "", expected == 0 ? 2 : expected,
+                       expected == 1 ? "is" : "are");
+        tell_error("world-size", message);
+    }
+    return right;
+}
+
+static bool allocate(struct job *job)
+{
+    size_t send = 0;
+    size_t recv = 0;
+    void *blocks[2] = {NULL, NULL};
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    measure_need(job, &send, &recv);
+    job->requests = calloc(2 * (size_t)job->options->window, sizeof *job->requests);
+    int good = job->requests != NULL && posix_memalign(&blocks[0], page, send) == 0 &&
+               posix_memalign(&blocks[1], page, recv) == 0;
+    int everywhere = 0;
+    MPI_Allreduce(&good, &everywhere, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    job->send = blocks[0];
+    job->recv = blocks[1];
+    if (everywhere == 0 && job->rank == 0) {
+        tell_error("out-of-memory", "a rank has no memory for its message buffers");
+    }
+    return everywhere != 0;
+}
+
+static int run(struct job *job)
+{
+    struct evidence before;
+    if (job->rank == 0) {
+        emit_begin();
+        tell_start(job);
+    }
+    if (!world_is_right(job)) {
+        return EXIT_WORLD;
+    }
+    if (!allocate(job)) {
+        return EXIT_FAULT;
+    }
+    evidence_take(&before);
+    uint64_t errors = measure_all(job);
+    tell_ranks(job, &before);
+    evidence_free(&before);
+    if (job->rank == 0) {
+        tell_end(errors);
+    }
+    int outcome = !emit_ok() ? EXIT_FAULT : errors != 0 ? EXIT_VALIDATION : EXIT_DONE;
+    MPI_Bcast(&outcome, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return outcome;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options;
+    struct job job;
+    int outcome = options_parse(argc, argv, &options);
+    if (outcome == EXIT_DONE) {
+        memset(&job, 0, sizeof job);
+        job.options = &options;
+        MPI_Init(&argc, &argv);
+        MPI_Comm_rank(MPI_COMM_WORLD, &job.rank);
+        MPI_Comm_size(MPI_COMM_WORLD, &job.ranks);
+        outcome = run(&job);
+        free(job.requests);
+        free(job.send);
+        free(job.recv);
+        MPI_Finalize();
+    }
+    options_free(&options);
+    return outcome < 0 ? EXIT_DONE : outcome;
+}
