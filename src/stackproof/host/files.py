@@ -69,7 +69,7 @@ def write(path: os.PathLike[str] | str, content: bytes | str, *, mode: int = 0o6
         raise translate(error, target) from error
     finally:
         if temporary:
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):  # gone after the rename
                 os.unlink(temporary)
 
 
@@ -85,11 +85,25 @@ def sha256(path: os.PathLike[str] | str) -> str:
 def remove(path: os.PathLike[str] | str) -> None:
     """Delete a file or a whole tree; nothing happens when it is not there.
 
-    A symbolic link is deleted itself, never what it points to.
+    A symbolic link is deleted itself, never what it points to. Folders that their owner may not
+    write to (as installed software has them) are opened first. Raises `StackproofError`.
     """
     target = os.fspath(path)
-    if os.path.isdir(target) and not os.path.islink(target):
-        shutil.rmtree(target)
+    try:
+        if os.path.isdir(target) and not os.path.islink(target):
+            _remove_tree(target)
+        else:
+            os.unlink(target)
+    except FileNotFoundError:
         return
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(target)
+    except OSError as error:
+        raise translate(error, target) from error
+
+
+def _remove_tree(folder: str) -> None:
+    try:
+        shutil.rmtree(folder)
+    except PermissionError:
+        for inner, _, _ in os.walk(folder):
+            os.chmod(inner, 0o700)
+        shutil.rmtree(folder)

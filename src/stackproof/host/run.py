@@ -7,7 +7,9 @@ repeats it.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import shlex
 import signal
 import subprocess
@@ -32,9 +34,7 @@ class Runner(Protocol):
 
 def base_environment() -> dict[str, str]:
     """Return the small environment that every program starts from."""
-    kept = {
-        key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR", "TERM") if key in os.environ
-    }
+    kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR", "TERM") if key in os.environ}
     return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **kept, "LANG": "C.UTF-8"}
 
 
@@ -46,26 +46,8 @@ def run(command: Command, *, log: Path | None = None) -> Completed:
     politely, then firmly.
     """
     argv = sandbox.argv(command) if command.sandbox else command.argv
-    env = command.env.apply(base_environment())
     started = time.monotonic()
-    try:
-        process = subprocess.Popen(
-            argv,
-            cwd=None if command.sandbox else command.cwd,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-    except FileNotFoundError as error:
-        raise fail(
-            Reason.TOOL_MISSING,
-            f"cannot run `{argv[0]}`: {error.strerror}",
-            hint=sandbox.package_hint(argv[0]),
-        ) from error
-    except OSError as error:
-        raise files.translate(error, argv[0]) from error
+    process = _start(command, argv)
     timed_out = False
     try:
         stdout, stderr = process.communicate(timeout=command.timeout_s)
@@ -85,8 +67,40 @@ def run(command: Command, *, log: Path | None = None) -> Completed:
     )
     if log:
         files.write(log, transcript(done))
-        files.write(log.with_suffix(".replay.sh"), replay_script(command, argv), mode=0o755)
+        script = replay_script(command, argv).encode(errors="surrogateescape")
+        files.write(log.with_suffix(".replay.sh"), script, mode=0o755)
     return done
+
+
+def _start(command: Command, argv: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            argv,
+            cwd=None if command.sandbox else command.cwd,
+            env=_environment(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        if command.cwd and not command.sandbox and error.filename == command.cwd:
+            raise files.translate(error, command.cwd) from error
+        raise fail(
+            Reason.TOOL_MISSING,
+            f"cannot run `{argv[0]}`: {error.strerror}",
+            hint=sandbox.package_hint(argv[0]),
+        ) from error
+    except OSError as error:
+        raise files.translate(error, argv[0]) from error
+    except ValueError as error:  # a NUL in a word, `=` in a variable's name
+        raise fail(Reason.INVALID_VALUE, f"cannot run `{argv[0]}`: {error}") from error
+
+
+def _environment(command: Command) -> dict[str, str]:
+    """Return what the started program sees; for a sandbox that is bubblewrap, not the command."""
+    base = base_environment()
+    return base if command.sandbox else command.env.apply(base)
 
 
 def check(command: Command, *, log: Path | None = None, runner: Runner = run) -> Completed:
@@ -119,19 +133,27 @@ def how_it_ended(done: Completed) -> str:
     if done.timed_out:
         return "did not end within its time limit"
     if done.returncode < 0:
-        return f"was killed by {signal.Signals(-done.returncode).name}"
+        number = -done.returncode
+        known = number in set(signal.Signals)
+        return f"was killed by {signal.Signals(number).name if known else f'signal {number}'}"
     return f"exited with {done.returncode}"
 
 
 def transcript(done: Completed) -> bytes:
     """Return the log text of a finished command."""
     head = f"$ {shlex.join(done.argv)}\n# {how_it_ended(done)} after {done.seconds:.2f} s\n"
-    return head.encode() + b"# stdout\n" + done.stdout + b"\n# stderr\n" + done.stderr
+    return (
+        head.encode(errors="surrogateescape")
+        + b"# stdout\n"
+        + done.stdout
+        + b"\n# stderr\n"
+        + done.stderr
+    )
 
 
 def replay_script(command: Command, argv: tuple[str, ...]) -> str:
     """Return a shell script that runs the same program with the same environment again."""
-    env = command.env.apply(base_environment())
+    env = _environment(command)
     lines = ["#!/bin/sh", "# Repeats one command of stackproof."]
     if command.cwd and not command.sandbox:
         lines.append(f"cd {shlex.quote(command.cwd)} || exit 1")
@@ -141,13 +163,38 @@ def replay_script(command: Command, argv: tuple[str, ...]) -> str:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
+    """End a process group, politely, then firmly, and return what it had written.
+
+    The leader is left unreaped until the end, so that the group's number stays ours and the last
+    signal cannot hit a stranger. A second interrupt while waiting ends the group at once.
+    """
+    try:
+        _signal_group(process, signal.SIGTERM)
+        _wait_unreaped(process.pid, _STOP_WAIT_S)
+    finally:
+        _signal_group(process, signal.SIGKILL)
+    try:
+        return process.communicate(timeout=_STOP_WAIT_S)
+    except subprocess.TimeoutExpired as error:
+        # A daemon that left the group still holds our pipes; do not wait for it.
+        process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream:
+                stream.close()
+        return error.stdout or b"", error.stderr or b""
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
-        except ProcessLookupError:
-            break
+
+
+def _wait_unreaped(pid: int, timeout_s: float) -> None:
+    """Wait until a child has ended, without taking its exit status; see pidfd_open(2)."""
+    with contextlib.suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(pid)
         try:
-            return process.communicate(timeout=_STOP_WAIT_S)
-        except subprocess.TimeoutExpired:
-            continue
-    return process.communicate()
+            select.select([descriptor], [], [], timeout_s)
+        finally:
+            os.close(descriptor)

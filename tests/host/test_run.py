@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from stackproof.command import Command, Completed, EnvPatch
+from stackproof.errors import Reason, StackproofError
+from stackproof.host import run
+
+
+def shell(script: str, **options: object) -> Command:
+    return Command(argv=("sh", "-c", script), **options)  # type: ignore[arg-type]
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def ended(pid: int) -> bool:
+    """Return whether a process has ended, or does so within a second."""
+    for _ in range(100):
+        if not alive(pid):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_output_and_exit_code_are_kept_apart() -> None:
+    done = run.run(shell("echo out; echo err >&2; exit 3"))
+    assert (done.stdout, done.stderr, done.returncode) == (b"out\n", b"err\n", 3)
+    assert not done.timed_out
+    assert done.seconds > 0
+
+
+def test_output_is_bytes_whatever_they_are() -> None:
+    assert run.run(shell(r"printf '\377\000x'")).stdout == b"\xff\x00x"
+
+
+def test_more_output_than_a_pipe_holds() -> None:
+    done = run.run(shell("head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2"))
+    assert (len(done.stdout), len(done.stderr)) == (300_000, 300_000)
+
+
+def test_standard_input_is_closed() -> None:
+    assert run.run(Command(argv=("cat",), timeout_s=10)).stdout == b""
+
+
+def test_the_environment_is_clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET", "s")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/nowhere")
+    monkeypatch.setenv("LANG", "de_DE.UTF-8")
+    patch = EnvPatch(set={"A": "1"}, prepend={"PATH": ("/first",)}, unset=("TERM",))
+    lines = run.run(Command(argv=("env",), env=patch)).stdout.decode().splitlines()
+    seen = dict(line.split("=", 1) for line in lines)
+    assert set(seen) <= {"PATH", "HOME", "TMPDIR", "LANG", "A"}
+    assert seen["A"] == "1"
+    assert seen["LANG"] == "C.UTF-8"
+    assert seen["PATH"].startswith("/first:")
+
+
+def test_there_is_always_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PATH")
+    assert run.run(Command(argv=("true",))).returncode == 0
+
+
+def test_the_folder(tmp_path: Path) -> None:
+    assert (
+        run.run(Command(argv=("pwd",), cwd=os.fspath(tmp_path))).stdout == f"{tmp_path}\n".encode()
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (Command(argv=("no-such-program-here",)), Reason.TOOL_MISSING),
+        (Command(argv=("/no/such/program",)), Reason.TOOL_MISSING),
+        (Command(argv=("true",), cwd="/no/such/folder"), Reason.FILE_MISSING),
+        (Command(argv=("/etc/passwd",)), Reason.NOT_PERMITTED),
+        (Command(argv=("true", "\0")), Reason.INVALID_VALUE),
+        (Command(argv=("true",), env=EnvPatch(set={"A=B": "1"})), Reason.INVALID_VALUE),
+    ],
+)
+def test_what_cannot_start(command: Command, reason: Reason) -> None:
+    with pytest.raises(StackproofError) as caught:
+        run.run(command)
+    assert caught.value.reason is reason
+
+
+def test_a_missing_tool_names_its_package() -> None:
+    with pytest.raises(StackproofError) as caught:
+        run.run(Command(argv=("/nowhere/mksquashfs",)))
+    assert "squashfs-tools" in (caught.value.problems[0].hint or "")
+
+
+def test_a_timeout_keeps_what_was_written_and_leaves_no_child(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    script = f"echo before; sleep 60 & echo $! $$ > {pids}; wait"
+    done = run.run(shell(script, timeout_s=1.5))
+    assert done.timed_out
+    assert done.stdout == b"before\n"
+    assert done.returncode == -signal.SIGTERM
+    assert done.seconds < 20
+    assert all(ended(int(pid)) for pid in pids.read_text().split())
+
+
+def test_a_timeout_ends_who_does_not_listen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_STOP_WAIT_S", 0.3)
+    pids = tmp_path / "pids"
+    script = f"trap '' TERM; sh -c \"trap '' TERM; sleep 60\" & echo $! $$ > {pids}; sleep 60"
+    done = run.run(shell(script, timeout_s=1.5))
+    assert (done.timed_out, done.returncode) == (True, -signal.SIGKILL)
+    assert all(ended(int(pid)) for pid in pids.read_text().split())
+
+
+def test_a_timeout_ends_the_deaf_child_of_a_leader_that_has_gone(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    script = f"(trap '' TERM; exec >/dev/null 2>&1; sleep 60) & echo $! > {pids}; sleep 60"
+    assert run.run(shell(script, timeout_s=1.5)).timed_out
+    assert ended(int(pids.read_text()))
+
+
+def test_a_daemon_that_keeps_our_pipes_cannot_hold_us(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_STOP_WAIT_S", 0.3)
+    pids = tmp_path / "pids"
+    done = run.run(
+        shell(f"echo x; setsid sh -c 'echo $$ > {pids}; exec sleep 60' &", timeout_s=1.5)
+    )
+    os.kill(int(pids.read_text()), signal.SIGKILL)
+    assert done.timed_out
+    assert done.stdout == b"x\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_no_child(tmp_path: Path, number: signal.Signals) -> None:
+    pids = tmp_path / "pids"
+    program = textwrap.dedent(f"""
+        import signal
+        from stackproof.command import Command
+        from stackproof.host import run
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            run.run(Command(argv=("sh", "-c", "sleep 60 & echo $! $$ > {pids}; wait")))
+        except KeyboardInterrupt:
+            print("unwound")
+    """)
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    for _ in range(1000):
+        if pids.exists() and len(pids.read_text().split()) == 2:
+            break
+        time.sleep(0.01)
+    process.send_signal(number)
+    stdout, _ = process.communicate(timeout=30)
+    assert stdout == b"unwound\n"
+    assert all(ended(int(pid)) for pid in pids.read_text().split())
+
+
+def test_a_second_interrupt_does_not_wait(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    script = f"trap '' TERM; sh -c \"trap '' TERM; sleep 60\" & echo $! $$ > {pids}; sleep 60"
+    program = textwrap.dedent(f"""
+        import signal
+        from stackproof.command import Command
+        from stackproof.host import run
+        run._STOP_WAIT_S = 60
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 1, 0.5)
+        try:
+            run.run(Command(argv=("sh", "-c", {script!r})))
+        except KeyboardInterrupt:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            print("unwound")
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=30, check=True
+    )
+    assert done.stdout == b"unwound\n"
+    assert all(ended(int(pid)) for pid in pids.read_text().split())
+
+
+def test_log_and_replay(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "step.log"
+    command = shell(
+        'echo "$A $(pwd)"; echo err >&2; exit 4', cwd="/usr", env=EnvPatch(set={"A": "a 'b"})
+    )
+    done = run.run(command, log=log)
+    text = log.read_text()
+    assert "exited with 4" in text
+    assert "a 'b /usr\n" in text
+    assert "# stderr\nerr\n" in text
+    again = subprocess.run([log.with_suffix(".replay.sh")], capture_output=True, check=False)
+    assert (again.returncode, again.stdout, again.stderr) == (4, done.stdout, done.stderr)
+
+
+def test_words_that_are_not_utf8_are_logged_and_replayed(tmp_path: Path) -> None:
+    word = os.fsdecode(b"\xff\xfe")
+    log = tmp_path / "step.log"
+    done = run.run(Command(argv=("printf", "%s", word)), log=log)
+    assert done.stdout == b"\xff\xfe"
+    again = subprocess.run([log.with_suffix(".replay.sh")], capture_output=True, check=True)
+    assert again.stdout == done.stdout
+
+
+def test_check_accepts_the_exit_codes_of_the_command() -> None:
+    assert run.check(shell("exit 3", ok=(0, 3))).returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("script", "timeout", "reason"),
+    [
+        ("echo why >&2; exit 1", None, Reason.BUILD_FAILED),
+        ("echo why; kill -SEGV $$", None, Reason.BUILD_FAILED),
+        ("echo why; sleep 60", 0.3, Reason.BUILD_FAILED),
+        ("echo why: No space left on device >&2; exit 1", None, Reason.DISK_FULL),
+    ],
+)
+def test_check_refuses_the_rest(
+    tmp_path: Path, script: str, timeout: float | None, reason: Reason
+) -> None:
+    log = tmp_path / "x.log"
+    with pytest.raises(StackproofError) as caught:
+        run.check(shell(script, timeout_s=timeout), log=log)
+    (problem,) = caught.value.problems
+    assert problem.reason is reason
+    assert "why" in (problem.detail or "")
+    assert os.fspath(log) in (problem.hint or "")
+
+
+def test_check_takes_another_runner_and_shows_the_last_lines() -> None:
+    def scripted(command: Command, *, log: Path | None = None) -> Completed:
+        text = "\n".join(f"line {i}" for i in range(100)).encode()
+        return Completed(argv=command.argv, returncode=9, stdout=text, stderr=b"", seconds=0)
+
+    with pytest.raises(StackproofError) as caught:
+        run.check(Command(argv=("/opt/tool", "a b")), runner=scripted)
+    (problem,) = caught.value.problems
+    lines = (problem.detail or "").split("\n")
+    assert (lines[0], lines[-1], len(lines)) == ("line 80", "line 99", 20)
+    assert "'a b'" in (problem.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("returncode", "timed_out", "words"),
+    [
+        (3, False, "exited with 3"),
+        (-11, False, "was killed by SIGSEGV"),
+        (-40, False, "was killed by signal 40"),
+        (-15, True, "did not end within its time limit"),
+    ],
+)
+def test_how_it_ended(returncode: int, timed_out: bool, words: str) -> None:
+    done = Completed(
+        argv=("x",), returncode=returncode, stdout=b"", stderr=b"", seconds=1, timed_out=timed_out
+    )
+    assert run.how_it_ended(done) == words

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from need import need
+from stackproof.command import Bind, Command, EnvPatch, Sandbox
+from stackproof.errors import Reason, StackproofError
+from stackproof.host import run, sandbox
+
+# What a program of the host needs to run at all. Folders that are links (merged /usr) stay links.
+_LINKS = {
+    path: os.readlink(path) for path in ("/bin", "/lib", "/lib64", "/sbin") if os.path.islink(path)
+}
+_FOLDERS = [
+    path
+    for path in ("/usr", "/bin", "/lib", "/lib64")
+    if os.path.isdir(path) and path not in _LINKS
+]
+_SYSTEM = tuple(Bind(source=path, target=path) for path in _FOLDERS)
+
+
+def boxed(
+    script: str,
+    *,
+    binds: tuple[Bind, ...] = (),
+    scratch: tuple[str, ...] = ("/tmp",),
+    network: bool = False,
+    variables: Mapping[str, str] | None = None,
+    timeout_s: float = 30,
+) -> Command:
+    box = Sandbox(binds=(*_SYSTEM, *binds), links=_LINKS, scratch=scratch, network=network)
+    return Command(
+        argv=("sh", "-c", script),
+        sandbox=box,
+        env=EnvPatch(set=variables or {}),
+        timeout_s=timeout_s,
+    )
+
+
+def out(command: Command) -> list[str]:
+    need("bubblewrap")
+    done = run.run(command)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode().split("\n")[:-1]
+
+
+def test_only_what_is_bound_is_visible(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("host")
+    assert set(out(boxed("ls /"))) <= {"usr", "bin", "lib", "lib64", "sbin", "dev", "proc", "tmp"}
+    assert out(boxed(f"ls /tmp; test -e {tmp_path}/file || echo hidden")) == ["hidden"]
+    assert (
+        out(boxed("test -e /etc/passwd || echo hidden; test -e /root || echo hidden"))
+        == ["hidden"] * 2
+    )
+
+
+def test_binds_are_read_only_unless_asked(tmp_path: Path) -> None:
+    for name in ("closed", "open"):
+        (tmp_path / name).mkdir()
+    binds = (
+        Bind(source=os.fspath(tmp_path / "closed"), target="/closed"),
+        Bind(source=os.fspath(tmp_path / "open"), target="/store/open", writable=True),
+    )
+    out(
+        boxed(
+            "echo new > /store/open/file; ! touch /closed/file /usr/file 2>/dev/null", binds=binds
+        )
+    )
+    assert (tmp_path / "open" / "file").read_text() == "new\n"
+    assert list((tmp_path / "closed").iterdir()) == []
+
+
+def test_scratch_is_empty_writable_and_gone(tmp_path: Path) -> None:
+    assert out(boxed("echo x > /scratch/a; ls /scratch", scratch=("/scratch",))) == ["a"]
+    assert not Path("/scratch").exists()
+
+
+def test_links() -> None:
+    need("bubblewrap")
+    box = Sandbox(binds=_SYSTEM, links={**_LINKS, "/opt/tool": "/usr/bin/env"})
+    done = run.run(Command(argv=("readlink", "/opt/tool"), sandbox=box))
+    assert done.stdout == b"/usr/bin/env\n"
+
+
+_INTERFACES = "cut -d: -f1 -s /proc/net/dev | tr -d ' '"
+
+
+def test_no_network_unless_asked() -> None:
+    assert out(boxed(_INTERFACES)) == ["lo"]
+    here = sorted(os.listdir("/sys/class/net"))
+    assert sorted(out(boxed(_INTERFACES, network=True))) == here
+
+
+def test_other_processes_are_not_visible() -> None:
+    seen = {word for word in out(boxed("ls /proc")) if word.isdigit()}
+    assert len(seen) <= 4  # bubblewrap's own, the shell, ls
+    assert str(os.getpid()) not in seen or os.getpid() <= 4
+
+
+def test_the_environment_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET", "s")
+    seen = dict(line.split("=", 1) for line in out(boxed("env", variables={"A": "x y"})))
+    assert {key for key in seen if key not in {"PWD", "SHLVL", "_", "OLDPWD"}} == {
+        "PATH",
+        "HOME",
+        "LANG",
+        "A",
+    }
+    assert (seen["A"], seen["PATH"], seen["HOME"]) == ("x y", "/usr/bin:/bin", "/tmp")
+
+
+def test_variables_of_the_command_do_not_reach_bubblewrap_itself(tmp_path: Path) -> None:
+    assert out(boxed("echo $LD_LIBRARY_PATH", variables={"LD_LIBRARY_PATH": "/none"})) == ["/none"]
+    log = tmp_path / "x.log"
+    run.run(boxed("true", variables={"LD_LIBRARY_PATH": "/none"}), log=log)
+    script = log.with_suffix(".replay.sh").read_text()
+    assert "LD_LIBRARY_PATH=" not in script
+    assert subprocess.run([log.with_suffix(".replay.sh")], check=False).returncode == 0
+
+
+def test_the_host_name_is_the_same_everywhere() -> None:
+    assert out(boxed("uname -n")) == ["stackproof"]
+
+
+def test_the_exit_code_comes_through() -> None:
+    need("bubblewrap")
+    assert run.run(boxed("exit 42")).returncode == 42
+
+
+def test_a_timeout_ends_everything_inside(tmp_path: Path) -> None:
+    need("bubblewrap")
+    bind = Bind(source=os.fspath(tmp_path), target="/out", writable=True)
+    script = "trap '' TERM; (while :; do date +%N > /out/alive; sleep 0.05; done) & sleep 60"
+    assert run.run(boxed(script, binds=(bind,), timeout_s=1.5)).timed_out
+    (tmp_path / "alive").unlink()
+    with pytest.raises(subprocess.TimeoutExpired):
+        subprocess.run(
+            ["sh", "-c", f"until test -e {tmp_path}/alive; do sleep 0.05; done"],
+            timeout=0.5,
+            check=True,
+        )
+
+
+def test_a_source_that_is_not_there(tmp_path: Path) -> None:
+    need("bubblewrap")
+    bind = Bind(source=os.fspath(tmp_path / "nothing"), target="/x")
+    with pytest.raises(StackproofError) as caught:
+        run.check(boxed("true", binds=(bind,)))
+    assert caught.value.reason is Reason.BUILD_FAILED
+    assert "nothing" in (caught.value.problems[0].detail or "")
+
+
+def test_never_unsandboxed_by_accident(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.fspath(tmp_path))
+    mark = tmp_path / "mark"
+    command = Command(argv=("/usr/bin/touch", os.fspath(mark)), sandbox=Sandbox(binds=_SYSTEM))
+    with pytest.raises(StackproofError) as caught:
+        run.run(command)
+    assert caught.value.reason is Reason.TOOL_MISSING
+    assert "bubblewrap" in (caught.value.problems[0].hint or "")
+    assert not mark.exists()
+
+
+def test_a_command_without_a_sandbox_is_itself() -> None:
+    assert sandbox.argv(Command(argv=("a", "b"))) == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("program", "package"),
+    [("bwrap", "bubblewrap"), ("/usr/sbin/tc", "iproute2"), ("hello", "hello")],
+)
+def test_package_hint(program: str, package: str) -> None:
+    assert sandbox.package_hint(program).endswith(f" {package}")

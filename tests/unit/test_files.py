@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from need import need, private_namespaces
+from stackproof.errors import Reason, StackproofError
+from stackproof.host import files
+
+
+def test_write_makes_folders_and_leaves_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "a" / "b" / "file"
+    files.write(target, "ü\n")
+    assert target.read_bytes() == "ü\n".encode()
+    assert [path.name for path in target.parent.iterdir()] == ["file"]
+    assert target.stat().st_mode & 0o777 == 0o644
+
+
+def test_write_replaces_content_and_mode(tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    target.write_text("old")
+    files.write(target, b"\x00new", mode=0o755)
+    assert target.read_bytes() == b"\x00new"
+    assert target.stat().st_mode & 0o777 == 0o755
+
+
+def test_write_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    files.write("file", "x")
+    assert (tmp_path / "file").read_text() == "x"
+
+
+@pytest.mark.parametrize("step", ["fsync", "chmod", "replace"])
+@pytest.mark.parametrize("fault", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
+def test_a_write_cut_short_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, fault: BaseException
+) -> None:
+    target = tmp_path / "file"
+    target.write_text("old")
+
+    def fails(*_: object, **__: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(os, step, fails)
+    with pytest.raises((StackproofError, KeyboardInterrupt)):
+        files.write(target, "new")
+    monkeypatch.undo()
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_write_onto_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StackproofError) as caught:
+        files.write(tmp_path / "folder", "x")
+    assert caught.value.reason is Reason.INVALID_VALUE
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_write_below_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StackproofError) as caught:
+        files.write(tmp_path / "file" / "inner", "x")
+    assert caught.value.reason is Reason.INVALID_VALUE
+
+
+def _report(script: str, *prefix: str, cwd: Path) -> str:
+    """Run a Python script in another process, below `prefix`; return what it prints."""
+    head = "import os, sys\nfrom stackproof.errors import StackproofError\nfrom stackproof.host import files\n"
+    done = subprocess.run(
+        [*prefix, sys.executable, "-c", head + textwrap.dedent(script)],
+        stdout=subprocess.PIPE, cwd=cwd, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    return done.stdout
+
+
+# Only root needs it: then rights are dropped after the imports, since a test's folder and
+# Python itself may lie below folders that are closed to others.
+_AS_ANYBODY = """
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+"""
+
+
+def test_disk_full(tmp_path: Path) -> None:
+    need("userns")
+    mount = 'mount -t tmpfs -o size=64k tmpfs "$0" && cd "$0" && exec "$@"'
+    script = """
+    files.write("small", b"x")
+    for name in ("large", "small"):
+        try:
+            files.write(name, b"x" * 200_000)
+        except StackproofError as error:
+            print(error.reason, os.listdir(), os.path.getsize("small"))
+    """
+    printed = _report(script, *private_namespaces(), "sh", "-c", mount, str(tmp_path), cwd=tmp_path)
+    assert printed == "disk-full ['small'] 1\n" * 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_right_to_write(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    tmp_path.chmod(0o555)
+    script = f"""
+    {textwrap.indent(_AS_ANYBODY, "    ").strip()}
+    try:
+        files.write("file", b"new")
+    except StackproofError as error:
+        print(error.reason)
+    """
+    assert _report(script, cwd=tmp_path) == "not-permitted\n"
+    assert (tmp_path / "file").read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (errno.ENOSPC, Reason.DISK_FULL),
+        (errno.EDQUOT, Reason.DISK_FULL),
+        (errno.EACCES, Reason.NOT_PERMITTED),
+        (errno.EPERM, Reason.NOT_PERMITTED),
+        (errno.EROFS, Reason.NOT_PERMITTED),
+        (errno.ENOENT, Reason.FILE_MISSING),
+        (errno.EISDIR, Reason.INVALID_VALUE),
+        (errno.ENAMETOOLONG, Reason.INVALID_VALUE),
+    ],
+)
+def test_translate(number: int, reason: Reason) -> None:
+    error = files.translate(OSError(number, os.strerror(number)), Path("/p"))
+    assert error.reason is reason
+    assert error.problems[0].where is not None
+    assert error.problems[0].where.file == "/p"
+
+
+def test_sha256(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    # sha256sum(1) of nothing
+    digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    assert files.sha256(tmp_path / "empty") == digest
+    with pytest.raises(StackproofError) as caught:
+        files.sha256(tmp_path / "nothing")
+    assert caught.value.reason is Reason.FILE_MISSING
+
+
+def test_remove_a_tree_but_not_what_links_point_to(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    tree = tmp_path / "tree"
+    (tree / "inner").mkdir(parents=True)
+    (tree / "inner" / "link").symlink_to(kept)
+    files.remove(tree)
+    (tmp_path / "link").symlink_to(kept)
+    files.remove(tmp_path / "link")
+    files.remove(tmp_path / "nothing")
+    files.remove(tmp_path / "nothing" / "below")
+    assert sorted(tmp_path.rglob("*")) == [kept, kept / "file"]
+
+
+def test_remove_a_tree_that_is_closed_to_its_owner(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    script = f"""
+    {textwrap.indent(_AS_ANYBODY, "    ").strip()}
+    os.makedirs("tree/inner")
+    open("tree/inner/file", "w").close()
+    os.chmod("tree/inner", 0o555)
+    os.chmod("tree", 0o555)
+    files.remove("tree")
+    """
+    _report(script, cwd=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_remove_what_is_not_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuses(_: str) -> None:
+        raise PermissionError(errno.EPERM, "no")
+
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(os, "unlink", refuses)
+    with pytest.raises(StackproofError) as caught:
+        files.remove(tmp_path / "file")
+    assert caught.value.reason is Reason.NOT_PERMITTED
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"STACKPROOF_CACHE": "/c", "XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/c"),
+        ({"STACKPROOF_CACHE": "", "XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/x/stackproof"),
+        ({"XDG_CACHE_HOME": "", "HOME": "/h"}, "/h/.cache/stackproof"),
+        ({}, "/.cache/stackproof"),
+    ],
+)
+def test_cache_home(environment: dict[str, str], expected: str) -> None:
+    assert files.cache_home(environment) == Path(expected)
+
+
+def test_cache_home_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STACKPROOF_CACHE", "/here")
+    assert files.cache_home() == Path("/here")
