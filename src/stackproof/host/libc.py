@@ -32,14 +32,14 @@ class MountFailure(Exception):  # noqa: N818 - it is a failure, as the reason sa
 
 
 def unshare(flags: int) -> None:
-    """Leave the namespaces that `flags` name, as unshare(2) does; raises `OSError`."""
+    """Leave the namespaces that `flags` name; raises `OSError`."""
     _check("unshare", _libc.unshare(flags))
 
 
 def mount(
     source: str | None, target: str, kind: str | None, flags: int, options: str | None = None
 ) -> None:
-    """Do what mount(2) does; raises `OSError`."""
+    """Mount by the system call of that name; raises `OSError`."""
     words = [None if text is None else os.fsencode(text) for text in (source, target, kind)]
     data = None if options is None else os.fsencode(options)
     _check(target, _libc.mount(*words, ctypes.c_ulong(flags), data))

@@ -1,0 +1,86 @@
+"""The mount list grammar, from one file of examples that every parser of it shares."""
+
+from __future__ import annotations
+
+import string
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stackproof import mountlist
+from stackproof.errors import Reason, StackproofError
+from stackproof.host import mountexec
+from stackproof.host.libc import MountFailure
+from stackproof.mountlist import MountRequest, bad_mount_point
+
+_EXAMPLES = yaml.safe_load(
+    (Path(__file__).parents[1] / "documents" / "mountlists.yaml").read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize("example", _EXAMPLES["valid"], ids=lambda example: example["text"])
+def test_valid(example: dict) -> None:
+    requests = mountlist.parse(example["text"])
+    assert [[r.image, r.mount_point] for r in requests] == example["entries"]
+    assert mountlist.parse(mountlist.render(requests)) == requests
+
+
+@pytest.mark.parametrize("example", _EXAMPLES["valid"], ids=lambda example: example["text"])
+def test_valid_for_mountexec(example: dict) -> None:
+    if not example["wire"]:
+        with pytest.raises(MountFailure) as caught:
+            mountexec.parse_wire(example["text"])
+        assert caught.value.reason == Reason.USAGE
+        return
+    read = [
+        [w.image, mountlist.normal(w.mount_point)] for w in mountexec.parse_wire(example["text"])
+    ]
+    assert read == example["entries"]
+
+
+@pytest.mark.parametrize("example", _EXAMPLES["invalid"], ids=lambda example: repr(example["text"]))
+def test_invalid(example: dict) -> None:
+    with pytest.raises(StackproofError) as caught:
+        mountlist.parse(example["text"])
+    assert [problem.reason for problem in caught.value.problems] == example["reasons"]
+
+
+_paths = st.text(string.ascii_letters + string.digits + "._-+ ", min_size=1)
+
+
+@given(st.lists(st.tuples(_paths, st.none() | _paths.map("/mount/x{}".format)), min_size=1))
+def test_render_and_parse_are_inverse(entries: list[tuple[str, str | None]]) -> None:
+    requests = tuple(MountRequest(image=i, mount_point=m) for i, m in entries)
+    if mountlist.clashes(requests):
+        with pytest.raises(StackproofError):
+            mountlist.parse(mountlist.render(requests))
+    else:
+        assert mountlist.parse(mountlist.render(requests)) == requests
+
+
+@given(st.text())
+def test_any_text_gives_entries_or_an_error_of_ours(text: str) -> None:
+    outcome = _outcome(text)
+    if isinstance(outcome, StackproofError):
+        assert outcome.reason in {Reason.USAGE, Reason.BAD_MOUNT_POINT, Reason.MOUNT_POINT_CLASH}
+        assert "\x00" not in str(outcome)
+    else:
+        assert all(r.mount_point is None or not bad_mount_point(r.mount_point) for r in outcome)
+
+
+def _outcome(text: str) -> tuple[MountRequest, ...] | StackproofError:
+    try:
+        return mountlist.parse(text)
+    except StackproofError as error:
+        return error
+
+
+@pytest.mark.parametrize(
+    ("path", "bad"),
+    [("/user-environment", False), ("user-environment", True), ("/usr", True), ("/usr/x", True)],
+)
+def test_bad_mount_point_says_why(path: str, bad: bool) -> None:
+    assert bool(bad_mount_point(path)) is bad
