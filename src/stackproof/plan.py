@@ -11,14 +11,27 @@ from stackproof.command import Command
 from stackproof.stack import Artefact
 
 
+# Where things are inside the build sandbox. `@python@` stands for the interpreter that runs
+# stackproof: its path differs between machines and must not change an id.
+PYTHON = "@python@"
+DOWNLOADS = "/build/downloads"
+TOOLS = "/build/tools"
+OUT = "/build/out"
+IMAGE_FILE = "image.squashfs"
+LAYOUT = 1
+"""Version of the sandbox layout; part of every step's id."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One unit of work of a build.
 
-    Paths in `files`, `outputs` and commands use the build layout of `executor.py`; `files` maps a
-    path below the store to its content as text (JSON and scripts); `outputs` are paths below the
-    store that belong to this step alone: they are removed before it is run again. `fetch` are the
-    files it needs downloaded; `inputs` are ids of steps before it.
+    `files` maps a path below the store to its content (text: metadata, scripts, sources), written
+    before the commands run; those in `executable` get mode 0755. `commands` run in the build
+    sandbox, whose layout is `LAYOUT`: the store is at its mount point, so nothing carries a build
+    path. `outputs` are paths below the store that belong to this step alone: they are removed
+    before it is run again. `fetch` are files that must be downloaded first; `inputs` are the ids
+    of the steps before it.
     """
 
     name: str
@@ -27,7 +40,6 @@ class Step:
     files: Mapping[str, str] = field(default_factory=dict)
     executable: tuple[str, ...] = ()
     fetch: tuple[Artefact, ...] = ()
-    install: tuple[tuple[Artefact, str], ...] = ()
     commands: tuple[Command, ...] = ()
     outputs: tuple[str, ...] = ()
 
@@ -36,7 +48,7 @@ class Step:
         """Return the hash of everything that decides the step's result."""
         from stackproof.noun import to_data  # noqa: PLC0415 - msgspec only when an id is needed
 
-        return ids.content_id(to_data(self))
+        return ids.content_id({"layout": LAYOUT, **to_data(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +60,6 @@ class Plan:
     name: str
     mount: str
     steps: tuple[Step, ...]
-    image_file: str
 
     @property
     def id(self) -> str:

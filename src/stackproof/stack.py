@@ -52,6 +52,7 @@ class Stack:
     default_view: str | None
     transports: tuple[str, ...]
     benchmarks: tuple[str, ...]
+    packages: tuple[str, ...] = ()
     compression: str = "zstd"
     compression_level: int = 6
     site_facts: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,168 @@
+"""The bench specification noun: baseline, challengers, benchmarks, sizes, placements."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from stackproof import document as documents
+from stackproof.case import Placement, Rank
+from stackproof.comparison import DEFAULT_MARGINS
+from stackproof.document import Document
+from stackproof.errors import Problem, Reason, StackproofError
+
+_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One deployment to measure; `image` is IMAGE[:MOUNT] with the image's path made absolute."""
+
+    image: str
+    name: str = ""
+    view: str | None = None
+    program_image: str | None = None
+    transports: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    rate: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchSpec:
+    """What to measure; the meaning of each key is in `schemas/bench.json`.
+
+    `placements` holds names of ready placements and placements of one's own.
+    """
+
+    SCHEMA: ClassVar[str] = "stackproof/bench/1"
+
+    baseline: Arm
+    challengers: tuple[Arm, ...] = ()
+    name: str = "bench"
+    null_arm: bool = True
+    programs: tuple[str, ...] = ("stackproof-bench",)
+    benchmarks: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+    placements: tuple[str | Placement, ...] = ("intra-node", "inter-node")
+    launches: int = 10
+    samples: int = 20
+    seconds_per_size: float = 0.02
+    window: int = 64
+    validate: bool = True
+    timeout_s: float = 120.0
+    seed: int = 20260101
+    margins: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_MARGINS))
+    cluster: str = "default"
+
+
+def power_sizes(first: int, last: int) -> tuple[int, ...]:
+    """Return the powers of two from `first` to `last` bytes, with 0 in front when it is asked."""
+    powers = tuple(1 << n for n in range(33) if max(first, 1) <= 1 << n <= last)
+    return (0, *powers) if first == 0 else powers
+
+
+DEFAULT_SIZES = power_sizes(0, 4 << 20)
+"""0 B to 4 MiB, the range of the published tables of the field."""
+
+
+def parse_size(text: str | int) -> int:
+    """Return a size in bytes from `8`, `64 KiB` or `4MiB`; raises `ValueError`."""
+    if isinstance(text, int):
+        return text
+    match = re.fullmatch(r"(\d+) ?(B|KiB|MiB|GiB)", text)
+    if not match:
+        raise ValueError(f"not a size: {text}")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def parse_bench(document: Document, *, folder: str = "") -> BenchSpec:
+    """Return the bench specification that a document holds.
+
+    Image paths are taken relative to `folder`, the specification's own. Raises `StackproofError`
+    with every problem at once.
+    """
+    found = [*documents.problems(document, "bench")]
+    if not found:
+        found += _name_problems(document)
+    if found:
+        raise StackproofError(*found)
+    return _build(document.data, folder)
+
+
+def _name_problems(document: Document) -> list[Problem]:
+    """Return the arms and placements that have the same name."""
+    found: list[Problem] = []
+    arms = [(("baseline",), document.data["baseline"])]
+    arms += [
+        (("challengers", i), arm) for i, arm in enumerate(document.data.get("challengers", []))
+    ]
+    seen: set[str] = set()
+    for path, arm in arms:
+        name = arm.get("name", "")
+        if name and name in seen:
+            found.append(
+                Problem(
+                    reason=Reason.INVALID_VALUE,
+                    message=f"two arms are called `{name}`",
+                    hint="give each arm a name of its own",
+                    where=document.where(*path, "name"),
+                )
+            )
+        seen.add(name)
+    return found
+
+
+def _build(data: dict[str, Any], folder: str) -> BenchSpec:
+    given: dict[str, Any] = {
+        key.replace("-", "_"): data[key]
+        for key in ("name", "null-arm", "launches", "samples", "seconds-per-size", "window",
+                    "validate", "seed", "cluster")
+        if key in data
+    }  # fmt: skip
+    for key in ("programs", "benchmarks"):
+        if key in data:
+            given[key] = tuple(data[key])
+    if "timeout" in data:
+        given["timeout_s"] = float(data["timeout"])
+    if "sizes" in data:
+        given["sizes"] = _sizes(data["sizes"])
+    if "placements" in data:
+        given["placements"] = tuple(
+            entry if isinstance(entry, str) else _placement(entry) for entry in data["placements"]
+        )
+    if "margins" in data:
+        given["margins"] = {**DEFAULT_MARGINS, **data["margins"]}
+    return BenchSpec(
+        baseline=_arm(data["baseline"], folder),
+        challengers=tuple(_arm(arm, folder) for arm in data.get("challengers", ())),
+        **given,
+    )
+
+
+def _sizes(value: Any) -> tuple[int, ...]:
+    if isinstance(value, list):
+        return tuple(sorted({parse_size(entry) for entry in value}))
+    return power_sizes(parse_size(value.get("from", 0)), parse_size(value["to"]))
+
+
+def _placement(data: dict[str, Any]) -> Placement:
+    return Placement(
+        name=data["name"],
+        ranks=tuple(Rank(node=rank["node"], cpu=rank.get("cpu")) for rank in data["ranks"]),
+        interface=data.get("interface"),
+    )
+
+
+def _arm(data: dict[str, Any], folder: str) -> Arm:
+    given = {key.replace("-", "_"): value for key, value in data.items()}
+    given["image"] = _absolute(data["image"], folder)
+    if "program-image" in data:
+        given["program_image"] = _absolute(data["program-image"], folder)
+    return Arm(**given)
+
+
+def _absolute(image: str, folder: str) -> str:
+    return image if os.path.isabs(image) else os.path.normpath(os.path.join(folder, image))

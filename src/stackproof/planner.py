@@ -1,0 +1,178 @@
+"""Stack and lock to plan: every step of the build, as data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stackproof import __version__, ids, noun
+from stackproof.bom import render_bom
+from stackproof.command import Command, EnvPatch
+from stackproof.engines import REGISTRY as ENGINES
+from stackproof.engines import wheel
+from stackproof.image import BenchmarkProgram, Image, MpiFacts, View
+from stackproof.images import metadata, squashfs
+from stackproof.mpis import REGISTRY as MPIS
+from stackproof.plan import Plan, Step
+from stackproof.stack import Lock, Stack
+
+NATIVE = "stackproof-bench"
+_FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-D_GNU_SOURCE")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Texts that go into an image: the recipe as written and the benchmark's C sources by name."""
+
+    recipe_name: str
+    recipe: str
+    csrc: Mapping[str, str]
+
+
+def plan(stack: Stack, lock: Lock, sources: Sources) -> Plan:
+    """Return the plan that builds the image of a locked stack."""
+    steps = list(ENGINES[stack.engine].steps(stack, lock, ()))
+    facts = mpi_facts(stack, lock)
+    if NATIVE in stack.benchmarks:
+        steps.append(_compile_step(stack, facts, sources, (steps[-1].id,)))
+    steps.append(_metadata_step(stack, lock, sources, (steps[-1].id,)))
+    steps.append(
+        squashfs.pack_step(
+            mount=stack.mount,
+            compression=stack.compression,
+            level=stack.compression_level,
+            inputs=(steps[-1].id,),
+        )
+    )
+    return Plan(name=stack.name, mount=stack.mount, steps=tuple(steps))
+
+
+def mpi_facts(stack: Stack, lock: Lock) -> MpiFacts:
+    """Return what the image will say about its MPI."""
+    return MpiFacts(
+        family=stack.mpi_family,
+        version=wheel.mpi_version(stack, lock),
+        prefix=f"{stack.mount}/{wheel.prefix_name(stack, lock)}",
+        launcher=MPIS[stack.mpi_family].launcher,
+    )
+
+
+def lock_digest(lock: Lock) -> str:
+    """Return the id of a lock's content."""
+    return ids.content_id(noun.to_data(lock))
+
+
+def describe(stack: Stack, lock: Lock) -> Image:
+    """Return what the image will say of itself; `path`, `size` and `sha256` are still empty."""
+    facts = mpi_facts(stack, lock)
+    needs = EnvPatch(prepend={"PATH": (f"{facts.prefix}/bin",)}).then(
+        MPIS[facts.family].environment(facts.prefix)
+    )
+    views = {
+        view.name: View(
+            name=view.name,
+            root=f"{stack.mount}/env/{view.name}",
+            description=view.description,
+            env=needs.then(_fill(view.env, stack.mount, facts.prefix)),
+        )
+        for view in stack.views
+    }
+    return Image(
+        path="",
+        name=stack.name,
+        mount=stack.mount,
+        size=0,
+        description=stack.description,
+        default_view=stack.default_view,
+        views=views,
+        mpi=facts,
+        benchmarks=tuple(
+            BenchmarkProgram(name=name, path=_program_path(name, stack, facts))
+            for name in stack.benchmarks
+        ),
+        stack_id=ids.content_id(noun.to_data(stack)),
+        lock_digest=lock_digest(lock),
+    )
+
+
+def _program_path(name: str, stack: Stack, facts: MpiFacts) -> str:
+    return f"{stack.mount}/benchmarks/{name}" if name == NATIVE else f"{facts.prefix}/bin/{name}"
+
+
+def _fill(env: EnvPatch, mount: str, prefix: str) -> EnvPatch:
+    def fill(text: str) -> str:
+        return text.replace("@prefix@", prefix).replace("@mount@", mount)
+
+    return EnvPatch(
+        set={key: fill(value) for key, value in env.set.items()},
+        unset=env.unset,
+        prepend={key: tuple(map(fill, value)) for key, value in env.prepend.items()},
+        append={key: tuple(map(fill, value)) for key, value in env.append.items()},
+    )
+
+
+def _compile_step(
+    stack: Stack, facts: MpiFacts, sources: Sources, inputs: tuple[str, ...]
+) -> Step:
+    """Return the step that compiles the benchmark with the stack's own compiler wrapper.
+
+    The sources stay in the image: whoever doubts a number can read the program that made it.
+    """
+    folder = f"{stack.mount}/benchmarks"
+    units = sorted(name for name in sources.csrc if name.endswith(".c"))
+    compiler = MPIS[facts.family].compiler
+    return Step(
+        name="benchmark",
+        description=f"compile {NATIVE} with the stack's {compiler}",
+        inputs=inputs,
+        files={f"benchmarks/src/{name}": text for name, text in sources.csrc.items()},
+        commands=(
+            Command(
+                argv=(
+                    f"{facts.prefix}/bin/{compiler}", *_FLAGS, "-o", f"../{NATIVE}", *units, "-lm",
+                ),
+                cwd=f"{folder}/src",
+                env=MPIS[facts.family].environment(facts.prefix),
+            ),
+        ),
+        outputs=("benchmarks",),
+    )  # fmt: skip
+
+
+def _metadata_step(stack: Stack, lock: Lock, sources: Sources, inputs: tuple[str, ...]) -> Step:
+    image = describe(stack, lock)
+    files: dict[str, str] = {
+        "meta/env.json": metadata.render_env_json(image),
+        "meta/configure.json": _configure_json(stack),
+        "meta/stack.json": noun.to_json(stack),
+        "meta/lock.json": noun.to_json(lock),
+        "meta/bom.cdx.json": render_bom(stack, lock),
+        f"meta/recipe/{sources.recipe_name}": sources.recipe,
+    }
+    scripts = []
+    for name, view in image.views.items():
+        files[f"env/{name}/env.json"] = metadata.render_view_env_json(view)
+        files[f"env/{name}/activate.sh"] = metadata.render_activate_sh(view)
+        scripts.append(f"env/{name}/activate.sh")
+    return Step(
+        name="metadata",
+        description="write metadata, views, lock and bill of materials",
+        inputs=inputs,
+        files=files,
+        executable=tuple(scripts),
+        outputs=("meta", "env"),
+    )
+
+
+
+
+def _configure_json(stack: Stack) -> str:
+    """Return `meta/configure.json` of the uenv contract, without the times that would spoil it."""
+    data = {
+        "mount": stack.mount,
+        "stackproof": {"version": __version__},
+        "engine": stack.engine,
+        "host": {"machine": stack.architecture, **stack.site_facts},
+    }
+    return json.dumps(data, indent=1, sort_keys=True) + "\n"

@@ -1,0 +1,83 @@
+"""The schedule: blocks, shuffles, placements."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stackproof.bench import Arm, BenchSpec
+from stackproof.case import Locality
+from stackproof.errors import Reason, StackproofError
+from stackproof.jobs import case_for, ready_placement, schedule, transport_for
+
+BOTH = frozenset({"stackproof-bench", "IMB-MPI1"})
+NATIVE = frozenset({"stackproof-bench"})
+
+
+def spec(**more: object) -> BenchSpec:
+    return BenchSpec(baseline=Arm(image="/a.squashfs"), **more)  # type: ignore[arg-type]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 12))
+def test_every_block_has_every_arm_once(seed: int, launches: int) -> None:
+    arms = {"base": NATIVE, "null": NATIVE, "ours": NATIVE}
+    plan = schedule(spec(seed=seed, launches=launches), arms, ("intra-node", "inter-node"))
+    assert [launch.order for launch in plan] == list(range(len(plan)))
+    for block in range(launches + 1):
+        for placement in ("intra-node", "inter-node"):
+            names = [x.arm for x in plan if x.block == block and x.placement == placement]
+            assert sorted(names) == ["base", "null", "ours"]
+
+
+def test_the_order_is_shuffled_and_repeats_with_its_seed() -> None:
+    arms = {"base": NATIVE, "null": NATIVE, "ours": NATIVE}
+    first = schedule(spec(seed=1), arms, ("intra-node",))
+    assert first == schedule(spec(seed=1), arms, ("intra-node",))
+    assert first != schedule(spec(seed=2), arms, ("intra-node",))
+    orders = {tuple(x.arm for x in first if x.block == block) for block in range(11)}
+    assert len(orders) > 2
+
+
+def test_a_program_runs_only_on_arms_that_can() -> None:
+    plan = schedule(
+        spec(programs=("stackproof-bench", "IMB-MPI1")),
+        {"base": BOTH, "open": NATIVE},
+        ("intra-node",),
+    )
+    assert {x.arm for x in plan if x.program == "IMB-MPI1"} == {"base"}
+    assert len({launch.file_name for launch in plan}) == len(plan)
+
+
+def test_ready_placements() -> None:
+    intra = ready_placement("intra-node", ("node1", "node2"), (0, 1), "eth0")
+    assert intra.locality is Locality.INTRA
+    assert [rank.cpu for rank in intra.ranks] == [0, 1]
+    assert intra.interface is None
+    inter = ready_placement("inter-node", ("node1", "node2"), (0, 1), "eth0")
+    assert inter.nodes == ("node1", "node2")
+    assert inter.interface == "eth0"
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "cpus"),
+    [("inter-node", ("node1",), (0, 1)), ("intra-node", ("node1",), (0,)), ("intra-node", (), (0, 1))],
+)  # fmt: skip
+def test_never_oversubscribed(name: str, nodes: tuple[str, ...], cpus: tuple[int, ...]) -> None:
+    with pytest.raises(StackproofError) as caught:
+        ready_placement(name, nodes, cpus, None)
+    assert caught.value.reason is Reason.UNSUPPORTED
+
+
+def test_transport_follows_the_placement_unless_said_otherwise() -> None:
+    intra = ready_placement("intra-node", ("n",), (0, 1), None)
+    assert transport_for(intra, {}) == "shm"
+    assert transport_for(intra, {"intra-node": "tcp"}) == "tcp"
+
+
+def test_only_the_warm_up_validates() -> None:
+    plan = schedule(spec(launches=1), {"base": NATIVE}, ("intra-node",))
+    placement = ready_placement("intra-node", ("n",), (0, 1), None)
+    cases = [case_for(spec(launches=1), launch, placement, "shm") for launch in plan]
+    assert [case.validate for case in cases] == [True, False]
+    assert cases[0].sizes[-1] == 4 << 20

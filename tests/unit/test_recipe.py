@@ -1,0 +1,88 @@
+"""Recipes and bench specifications: every document under tests/documents, and what they mean."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from stackproof import document, noun
+from stackproof.bench import BenchSpec, parse_bench, parse_size, power_sizes
+from stackproof.errors import StackproofError
+from stackproof.recipe import Recipe, parse_recipe
+
+DOCUMENTS = Path(__file__).parents[1] / "documents"
+PARSERS = {"recipe": parse_recipe, "bench": parse_bench}
+
+
+def _documents(kind: str) -> list[Path]:
+    return sorted(p for name in PARSERS for p in (DOCUMENTS / kind).glob(f"{name}-*.yaml"))
+
+
+@pytest.mark.parametrize("path", _documents("valid"), ids=lambda path: path.stem)
+def test_valid(path: Path) -> None:
+    parse = PARSERS[path.name.partition("-")[0]]
+    value = parse(document.parse(path.read_bytes(), file=path.name))
+    assert noun.from_json(type(value), noun.to_json(value)) == value
+
+
+@pytest.mark.parametrize("path", _documents("invalid"), ids=lambda path: path.stem)
+def test_invalid(path: Path) -> None:
+    text = path.read_text()
+    reason, line = text.splitlines()[0].removeprefix("# expect: ").split()
+    parse = PARSERS[path.name.partition("-")[0]]
+    with pytest.raises(StackproofError) as caught:
+        parse(document.parse(text, file=path.name))
+    first = caught.value.problems[0]
+    assert (first.reason.value, first.where and first.where.line) == (reason, int(line))
+    assert first.hint or first.reason.value == "yaml-syntax"
+
+
+def test_all_problems_at_once() -> None:
+    text = "name: X\nmpi: {family: mpich, flavour: 1}\nmount: /usr\nimage: {level: high}\n"
+    with pytest.raises(StackproofError) as caught:
+        parse_recipe(document.parse(text, file="r.yaml"))
+    assert {p.reason.value for p in caught.value.problems} == {
+        "invalid-value", "unknown-key", "bad-mount-point", "wrong-type",
+    }  # fmt: skip
+
+
+def test_schema_keys_are_the_fields() -> None:
+    """Defaults live in the dataclass only; the schema has the same keys."""
+    for kind, cls in (("recipe", Recipe), ("bench", BenchSpec)):
+        keys = {key.replace("-", "_") for key in document.schema(kind)["properties"]}
+        names = {field.name for field in dataclasses.fields(cls)}
+        fields = {"timeout" if name == "timeout_s" else name for name in names}
+        assert keys == fields
+        assert "default" not in json.dumps(document.schema(kind)).replace("default-view", "").replace(
+            "`default`", "").replace("its default view", "")  # fmt: skip
+
+
+def test_defaults() -> None:
+    recipe = parse_recipe(document.parse("name: x\nmpi: {family: mpich}\n", file="r.yaml"))
+    assert recipe.mount == "/user-environment"
+    assert [view.name for view in recipe.views] == ["default"]
+    assert recipe.default_view == "default"
+
+
+def test_views_without_a_default_have_none() -> None:
+    text = "name: x\nmpi: {family: mpich}\nviews: {develop: {set: {A: b}}}\n"
+    recipe = parse_recipe(document.parse(text, file="r.yaml"))
+    assert recipe.default_view is None
+
+
+def test_sizes() -> None:
+    assert power_sizes(0, 8) == (0, 1, 2, 4, 8)
+    assert power_sizes(3, 16) == (4, 8, 16)
+    assert [parse_size(s) for s in (7, "64 KiB", "4MiB", "1 B")] == [7, 65536, 4194304, 1]
+    with pytest.raises(ValueError, match="not a size"):
+        parse_size("4 MB")
+
+
+def test_image_paths_are_relative_to_the_specification() -> None:
+    text = "baseline: {image: a.squashfs}\nchallengers: [{image: /x/b.squashfs:/mnt}]\n"
+    spec = parse_bench(document.parse(text, file="b.yaml"), folder="/data/demo")
+    assert spec.baseline.image == "/data/demo/a.squashfs"
+    assert spec.challengers[0].image == "/x/b.squashfs:/mnt"
