@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
+import itertools
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 
 import stackproof
@@ -55,36 +58,63 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _main(argv: list[str]) -> int:
+    """Return the exit code of a command line; everything that can go wrong becomes one here."""
+    debug = "--debug" in itertools.takewhile(lambda word: word.startswith("-"), argv)
+    code = 0
+    try:
+        code = _run(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader (`| head`) has gone: nobody is left to tell
+        _abandon_stdout()
+    except BaseException as error:  # noqa: BLE001 - the last net
+        if debug:
+            traceback.print_exc()
+        problem, code = _explain(error)
+        print(problem, file=sys.stderr)
+    return code
+
+
+def _run(argv: list[str]) -> int:
+    try:
+        args = _parse(argv)
+    except SystemExit as stop:  # argparse: help, version or wrong usage
+        return stop.code if isinstance(stop.code, int) else 0
+    # SIGTERM unwinds like Ctrl-C, so that nothing half-written stays behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    return int(args.run(args))
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
     verb = next((word for word in argv if not word.startswith("-")), None)
     parser = build_parser(verb if verb in VERBS else None)
     args = parser.parse_args(argv)
     if args.verb is None:
         parser.print_help(sys.stderr)
-        return 2
-    # SIGTERM unwinds like Ctrl-C, so that nothing half-written stays behind.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+        sys.exit(2)
+    return args
+
+
+def _explain(error: BaseException) -> tuple[str, int]:
+    """Return what a user is told of an error, and the exit code."""
     from stackproof.errors import ExitCode, StackproofError  # noqa: PLC0415 - not for --version
 
-    try:
-        return int(args.run(args))
-    except StackproofError as error:
-        if args.debug:
-            raise
-        print(error, file=sys.stderr)
-        return int(error.reason.exit_code)
-    except KeyboardInterrupt:
-        print("error: interrupted", file=sys.stderr)
-        return int(ExitCode.INTERRUPTED)
-    except BrokenPipeError:
-        # The reader (`| head`) has gone; say nothing, and keep Python's exit from complaining.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return int(ExitCode.DONE)
-    except Exception as error:  # the last net: everything else is a bug of ours
-        if args.debug:
-            raise
-        print(
-            f"error: this is a bug in stackproof: {type(error).__name__}: {error}\n"
-            "hint: run the same command with --debug before the verb and report what it prints",
-            file=sys.stderr,
-        )
-        return int(ExitCode.BUG)
+    if isinstance(error, StackproofError):
+        return str(error), error.reason.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        return "error: interrupted", ExitCode.INTERRUPTED
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        from stackproof.host import files  # noqa: PLC0415 - not for --version
+
+        if error.filename is None:
+            _abandon_stdout()
+        full = files.translate(error, error.filename or "standard output")
+        return str(full), full.reason.exit_code
+    return (
+        f"error: this is a bug in stackproof: {type(error).__name__}: {error}\n"
+        "hint: run the same command with --debug before the verb and report what it prints"
+    ), ExitCode.BUG
+
+
+def _abandon_stdout() -> None:
+    """Keep Python's own exit from trying again to write what could not be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

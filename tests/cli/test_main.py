@@ -1,0 +1,234 @@
+"""The command line as a whole: exit codes, and who is told what where."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import importlib.metadata
+import os
+import signal
+import subprocess
+import sys
+import types
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import stackproof
+from stackproof import cli
+from stackproof.errors import ExitCode, Problem, Reason, StackproofError, fail
+
+
+@pytest.fixture(autouse=True)
+def signals_as_they_were() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def verb(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[argparse.Namespace], int]], None]:
+    """Return a function that makes its argument the verb `check`."""
+
+    def install(action: Callable[[argparse.Namespace], int]) -> None:
+        module = types.ModuleType("stackproof.cli.check")
+        module.configure = lambda parser: parser.set_defaults(run=action)  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "stackproof.cli.check", module)
+
+    return install
+
+
+def exit_code(*argv: str) -> int:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(argv)
+    assert isinstance(caught.value.code, int)
+    return caught.value.code
+
+
+def raises(error: BaseException) -> Callable[[argparse.Namespace], int]:
+    def action(_: argparse.Namespace) -> int:
+        raise error
+
+    return action
+
+
+def program(*argv: str, **options: object) -> subprocess.CompletedProcess[bytes]:
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": env, **options}
+    return subprocess.run(  # type: ignore[call-overload,no-any-return]
+        [sys.executable, "-m", "stackproof", *argv], timeout=60, check=False, **given
+    )
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("--version") == 0
+    assert capsys.readouterr().out == f"{stackproof.__version__}\n"
+    assert importlib.metadata.version("stackproof") == stackproof.__version__
+
+
+def test_version_imports_no_library() -> None:
+    script = (
+        "import sys\nfrom stackproof import cli\n"
+        "try:\n    cli.main(['--version'])\nexcept SystemExit:\n    pass\n"
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    heavy = {"numpy", "scipy", "plotly", "rich", "yaml", "jsonschema", "msgspec", "subprocess"}
+    assert not heavy & set(done.stdout.splitlines()[1].split())
+
+
+def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("--help") == 0
+    text = capsys.readouterr().out
+    for name, (_, line) in cli.VERBS.items():
+        assert f" {name} " in text
+        assert line.split()[0] in text
+
+
+def test_no_verb_shows_help_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code() == ExitCode.USAGE
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "verbs" in captured.err
+
+
+@pytest.mark.parametrize("argv", [("nonsense",), ("--nonsense",), ("check",), ("check", "--vers")])
+def test_wrong_usage(capsys: pytest.CaptureFixture[str], argv: tuple[str, ...]) -> None:
+    assert exit_code(*argv) == ExitCode.USAGE
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "error:" in captured.err
+
+
+def test_an_unknown_verb_is_told_which_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    exit_code("chekc")
+    assert "check" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", cli.VERBS)
+def test_every_verb_has_help(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert exit_code(name, "--help") == 0
+    captured = capsys.readouterr()
+    assert f"stackproof {name}" in captured.out
+    assert captured.err == ""
+
+
+@pytest.mark.parametrize("code", [0, 8, ExitCode.JOB])
+def test_the_exit_code_of_a_verb(verb: Callable[..., None], code: int) -> None:
+    verb(lambda _: code)
+    assert exit_code("check") == code
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_the_reason_decides_the_exit_code(
+    verb: Callable[..., None], capsys: pytest.CaptureFixture[str], reason: Reason
+) -> None:
+    verb(raises(fail(reason, "what", hint="do")))
+    assert exit_code("check") == reason.exit_code
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "error: what\nhint: do\n")
+
+
+def test_all_problems_are_shown(
+    verb: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    problems = [Problem(reason=Reason.UNKNOWN_KEY, message=word) for word in ("one", "two")]
+    verb(raises(StackproofError(*problems)))
+    assert exit_code("check") == ExitCode.INVALID
+    assert capsys.readouterr().err == "error: one\nerror: two\n"
+
+
+def test_debug_adds_the_traceback_and_keeps_the_exit_code(
+    verb: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    verb(raises(fail(Reason.NO_FUSE, "what")))
+    assert exit_code("--debug", "check") == ExitCode.NOT_POSSIBLE
+    text = capsys.readouterr().err
+    assert "Traceback" in text
+    assert text.endswith("error: what\n")
+
+
+def test_an_interrupt(verb: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
+    verb(raises(KeyboardInterrupt()))
+    assert exit_code("check") == ExitCode.INTERRUPTED
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_sigterm_unwinds_like_an_interrupt(verb: Callable[..., None]) -> None:
+    unwound = []
+
+    def action(_: argparse.Namespace) -> int:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            signal.pause()
+        finally:
+            unwound.append("yes")
+        return 0
+
+    verb(action)
+    assert exit_code("check") == ExitCode.INTERRUPTED
+    assert unwound == ["yes"]
+
+
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError("x"), OSError(errno.EIO, "x"), RecursionError()]
+)
+def test_everything_else_is_a_bug_of_ours(
+    verb: Callable[..., None], capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    verb(raises(error))
+    assert exit_code("check") == ExitCode.BUG
+    text = capsys.readouterr().err
+    assert "Traceback" not in text
+    assert "--debug" in text
+    exit_code("--debug", "check")
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_no_space_is_no_bug(verb: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
+    verb(raises(OSError(errno.ENOSPC, "no space", "/some/file")))
+    assert exit_code("check") == Reason.DISK_FULL.exit_code
+    assert "/some/file" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_gone_is_no_error() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as stream:
+        done = program("--help", stdout=stream)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("code", [0, 8])
+def test_a_reader_that_has_gone_does_not_hide_the_verdict(code: int) -> None:
+    script = (
+        "import sys, types\nfrom stackproof import cli\n"
+        f"def run(_):\n    print('x')\n    return {code}\n"
+        "module = types.ModuleType('m')\n"
+        "module.configure = lambda parser: parser.set_defaults(run=run)\n"
+        "sys.modules['stackproof.cli.check'] = module\n"
+        "cli.main(['check'])"
+    )
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as stream:
+        done = subprocess.run(
+            [sys.executable, "-c", script], stdout=stream, stderr=subprocess.PIPE, check=False,
+            env={key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"},
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (code, b"")
+
+
+def test_output_that_nothing_can_take() -> None:
+    with open("/dev/full", "wb") as stream:
+        done = program("--help", stdout=stream)
+    assert done.returncode == Reason.DISK_FULL.exit_code
+    assert b"standard output" in done.stderr
+    assert b"Exception ignored" not in done.stderr
+
+
+def test_the_installed_program_is_the_same() -> None:
+    scripts = importlib.metadata.entry_points(group="console_scripts", name="stackproof")
+    assert [script.load() for script in scripts] == [cli.main]
