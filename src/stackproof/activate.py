@@ -1,0 +1,128 @@
+"""Image and view to what a job sees: an environment patch, a deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from stackproof.command import EnvPatch
+from stackproof.deployment import Deployment
+from stackproof.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.image import Image, ImageMount, View
+from stackproof.images.metadata import REFERENCE
+
+
+def environment_patch(
+    image: Image, view: str | None = None, *, environment: Mapping[str, str]
+) -> EnvPatch:
+    """Return the patch of a view: of the image's default view when none is named.
+
+    `environment` is the one that the patch will be applied to; `${@NAME@}` in a value is replaced
+    from it, by nothing where it lacks the variable. An image without a default view changes
+    nothing. Raises `StackproofError` (UNKNOWN_VIEW).
+    """
+    return combined(choose_views((image,), (view,) if view else ()), environment=environment)
+
+
+def choose_views(images: Sequence[Image], names: Sequence[str]) -> tuple[View, ...]:
+    """Return the views called `[IMAGE-NAME:]VIEW`, or without names each image's default view.
+
+    Raises `StackproofError` with all problems: UNKNOWN_VIEW for a view that no image has, USAGE for
+    one that several images have.
+    """
+    if not names:
+        defaults = [(image, image.default_view) for image in images if image.default_view]
+        return tuple(_view_of(image, name) for image, name in defaults)
+    problems: list[Problem] = []
+    chosen: list[View] = []
+    for name in names:
+        owner, colon, view = name.rpartition(":")
+        candidates = [image for image in images if view in image.views]
+        if colon:
+            candidates = [image for image in candidates if image.name == owner]
+        if len(candidates) == 1:
+            chosen.append(candidates[0].views[view])
+        else:
+            problems.append(_not_one(name, candidates, images))
+    if problems:
+        raise StackproofError(*problems)
+    return tuple(chosen)
+
+
+def combined(views: Sequence[View], *, environment: Mapping[str, str]) -> EnvPatch:
+    """Return the patches of views as one, in their order; `environment` as above."""
+    patch = EnvPatch()
+    for view in views:
+        patch = patch.then(_resolved(view.env, environment))
+    return patch
+
+
+def deploy(
+    image: Image,
+    view: str | None = None,
+    *,
+    name: str,
+    environment: Mapping[str, str],
+    mount_point: str | None = None,
+) -> Deployment:
+    """Return an image as an arm called `name` of a comparison.
+
+    It is mounted where it was built for, or at `mount_point`. Raises `StackproofError`:
+    UNKNOWN_VIEW, or IMAGE_NO_META when the image does not say which MPI it holds.
+    """
+    if image.mpi is None:
+        raise fail(
+            Reason.IMAGE_NO_META,
+            f"image `{image.path}` does not say which MPI it holds",
+            where=Location(file=image.path),
+            hint="make images for benchmarks with `stackproof build`",
+        )
+    return Deployment(
+        name=name,
+        mounts=(ImageMount(image=image.path, mount_point=mount_point or image.mount),),
+        mpi=image.mpi,
+        programs={program.name: program.path for program in image.benchmarks},
+        env=environment_patch(image, view, environment=environment),
+        image_sha256=image.sha256,
+        lock_digest=image.lock_digest,
+        recipe=image.name,
+    )
+
+
+def _view_of(image: Image, name: str) -> View:
+    if name not in image.views:
+        raise StackproofError(_not_one(name, [], (image,)))
+    return image.views[name]
+
+
+def _not_one(name: str, candidates: Sequence[Image], images: Sequence[Image]) -> Problem:
+    if candidates:
+        return Problem(
+            reason=Reason.USAGE,
+            message=f"view `{name}` is in {len(candidates)} images",
+            hint="say which: " + ", ".join(f"{image.name}:{name}" for image in candidates),
+        )
+    known = [
+        view if len(images) == 1 else f"{image.name}:{view}"
+        for image in images
+        for view in sorted(image.views)
+    ]
+    return Problem(
+        reason=Reason.UNKNOWN_VIEW,
+        message=f"no view `{name}` in `{'`, `'.join(image.path for image in images)}`",
+        hint=f"views: {', '.join(known)}" if known else "there are no views; leave it out",
+    )
+
+
+def _resolved(env: EnvPatch, environment: Mapping[str, str]) -> EnvPatch:
+    def resolve(text: str) -> str:
+        return REFERENCE.sub(lambda match: environment.get(match[1], ""), text)
+
+    def resolve_all(lists: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        return {name: tuple(map(resolve, entries)) for name, entries in lists.items()}
+
+    return EnvPatch(
+        set={name: resolve(value) for name, value in env.set.items()},
+        unset=env.unset,
+        prepend=resolve_all(env.prepend),
+        append=resolve_all(env.append),
+    )
