@@ -145,15 +145,22 @@ def _processor(capture: Capture) -> Iterator[_Finding]:
         yield _node("cpu", model, "lscpu", SourceKind.COMMAND)
     elif found := re.search(r"^model name\s*:\s*(.+?)\s*$", _file(capture, _CPUINFO), re.MULTILINE):
         yield _node("cpu", found[1], _CPUINFO)
-    sockets, cores = lines.get("Socket(s)", ""), lines.get("Core(s) per socket", "")
-    if sockets.isdigit() and cores.isdigit():
-        yield _node("sockets", int(sockets), "lscpu", SourceKind.COMMAND)
-        yield _node("cores", int(sockets) * int(cores), "lscpu", SourceKind.COMMAND)
+    sockets, each = _whole(lines.get("Socket(s)")), _whole(lines.get("Core(s) per socket"))
+    if sockets and each:
+        yield _node("sockets", sockets, "lscpu", SourceKind.COMMAND)
+        yield _node("cores", sockets * each, "lscpu", SourceKind.COMMAND)
 
 
 def _memory(capture: Capture) -> Iterator[_Finding]:
-    if found := re.search(r"^MemTotal:\s+(\d+) kB$", _file(capture, _MEMINFO), re.MULTILINE):
+    if found := re.search(
+        r"^MemTotal:\s+([0-9]{1,15}) kB$", _file(capture, _MEMINFO), re.MULTILINE
+    ):
         yield _node("memory-gb", _gigabytes(int(found[1]) * 1024), _MEMINFO)
+
+
+def _whole(text: str | None) -> int | None:
+    """Return a number without a sign that fits any use here, None for every other text."""
+    return int(text) if text and re.fullmatch(r"[0-9]{1,15}", text) else None
 
 
 def _gigabytes(size: int) -> float:
@@ -184,8 +191,8 @@ def _interfaces(capture: Capture) -> Iterator[_Finding]:
 
 def _rate(capture: Capture, interface: str) -> float | None:
     """Return the rate of an interface in MB/s; the kernel gives Mbit/s, -1 when it has none."""
-    text = _file(capture, f"{_NET}/{interface}/speed")
-    return int(text) / 8 if text.isdigit() and int(text) > 0 else None
+    rate = _whole(_file(capture, f"{_NET}/{interface}/speed"))
+    return rate / 8 if rate else None
 
 
 def _fabric(capture: Capture) -> Iterator[_Finding]:

@@ -200,7 +200,7 @@ def parse_site(document: Document) -> Site:
         places = {problem.where for problem in found}
         found += [new for new in _meaning_problems(document) if new.where not in places]
     if found:
-        raise StackproofError(*found)
+        raise StackproofError(*sorted(found, key=_place))
     return from_document(document.data, file=document.file)
 
 
@@ -328,6 +328,10 @@ def _meaning_problems(document: Document) -> list[Problem]:
         *_uncovered_problems(document),
         *_fabric_problems(document),
     ]
+
+
+def _place(problem: Problem) -> tuple[int, int]:
+    return (problem.where.line, problem.where.column) if problem.where else (0, 0)
 
 
 def _body(document: Document) -> dict[str, Any]:

@@ -1,0 +1,127 @@
+"""`stackproof site`, as a user calls it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stackproof import noun
+from stackproof.capture import Capture
+from stackproof.cli import main
+from stackproof.site import Site
+
+CAPTURES = Path(__file__).parents[1] / "captures" / "probe"
+
+
+def call(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as caught:
+        main(["site", *argv])
+    out, err = capsys.readouterr()
+    return int(caught.value.code or 0), out, err
+
+
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = call(capsys, "list")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].split() == ["SITE", "ARCHITECTURE", "FABRIC", "DESCRIPTION"]
+    assert [line.split()[0] for line in lines[1:]] == sorted(line.split()[0] for line in lines[1:])
+    assert any(line.startswith("lumi-g ") and "slingshot-11" in line for line in lines)
+
+
+def test_list_json(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = call(capsys, "list", "--json")
+    sites = {entry["name"]: entry for entry in json.loads(out)}
+    assert sites["alps-gh200"]["architecture"] == "aarch64"
+    assert sites["local"]["fabric"] == ""
+
+
+def test_show_names_the_source_of_every_fact(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capsys, "show", "olivia-gh200")
+    assert code == 0
+    facts, _, sources = out.partition("\n\n")
+    rows = [line.split("  ") for line in facts.splitlines()[2:]]
+    assert all(len([cell for cell in row if cell.strip()]) == 3 for row in rows)
+    assert "vendor-mpi.version" in facts
+    assert "MPI at Warp Speed" in sources
+
+
+def test_show_json_is_the_noun(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = call(capsys, "show", "adastra", "--json")
+    assert noun.from_json(Site, out).launchers["srun"].pmi == ("pmi2",)
+
+
+def test_show_local_is_probed(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = call(capsys, "show", "local")
+    assert "/proc/sys/kernel/osrelease" in out
+
+
+def test_probe_json(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capsys, "probe", "--json")
+    assert code == 0
+    assert noun.from_json(Site, out).kernel
+
+
+def test_a_capture_is_read_elsewhere(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, _ = call(capsys, "probe", "--capture")
+    assert code == 0
+    file = tmp_path / "here.json"
+    file.write_text(out)
+    assert noun.from_json(Capture, out).taken
+    _, here, _ = call(capsys, "probe", "--from", str(file), "--json")
+    _, there, _ = call(
+        capsys, "probe", "--from", str(CAPTURES / "constructed-slingshot.json"), "--json"
+    )
+    assert (
+        noun.from_json(Site, here).fabric.type != "slingshot-11" or Path("/sys/class/cxi").exists()
+    )
+    assert noun.from_json(Site, there).fabric.type == "slingshot-11"
+
+
+def test_probe_yaml_is_a_valid_site_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    _, out, _ = call(capsys, "probe", "--yaml")
+    file = tmp_path / "mine.yaml"
+    file.write_text(out)
+    code, out, err = call(capsys, "check", str(file))
+    assert (code, out) == (0, "")
+    assert "valid" in err
+
+
+def test_check_tells_every_problem_with_its_place(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text("name: x\nfabrik: {}\npartitions: {a: {nodes: two}}\n")
+    code, out, err = call(capsys, "check", str(file))
+    assert (code, out) == (3, "")
+    assert f"--> {file}:2:1" in err
+    assert f"--> {file}:3:25" in err
+    assert "did you mean `fabric`?" in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        ([], 2),
+        (["show", "lumi-x"], 3),
+        (["check", "/no/such/file.yaml"], 3),
+        (["probe", "--from", "/no/such/file.json"], 3),
+        (["probe", "--json", "--yaml"], 2),
+    ],
+)
+def test_failures(capsys: pytest.CaptureFixture[str], argv: list[str], code: int) -> None:
+    found, out, err = call(capsys, *argv)
+    assert (found, out) == (code, "")
+    assert "error: " in err
+
+
+def test_a_capture_file_of_another_kind(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "x.json"
+    file.write_text('{"schema": "stackproof/site/1"}')
+    code, _, err = call(capsys, "probe", "--from", str(file))
+    assert code == 3
+    assert "stackproof/capture/1" in err
