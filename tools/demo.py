@@ -52,7 +52,9 @@ def main() -> int:
         _stackproof("cluster", "down", "--name", CLUSTER, ok=None)
     print(f"\nThe report is {output / 'report.html'} ({time.monotonic() - begun:.0f} s in all).")
     if code == WORSE:
-        print("A verdict is FAIL: `stackproof bench` ended with exit code 8, as it does in scripts.")
+        print(
+            "A verdict is FAIL: `stackproof bench` ended with exit code 8, as it does in scripts."
+        )
     return 0
 
 

@@ -97,9 +97,8 @@ def deliver(built: Built, target: Path) -> bool:
 
     Raises `StackproofError` (DISK_FULL, NOT_PERMITTED); the old file stays as it was then.
     """
-    if target.is_file() and target.stat().st_size == built.size:
-        if files.sha256(target) == built.sha256:
-            return False
+    if _is_there(built, target):
+        return False
     temporary = ""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -116,6 +115,14 @@ def deliver(built: Built, target: Path) -> bool:
     return True
 
 
+def _is_there(built: Built, target: Path) -> bool:
+    return (
+        target.is_file()
+        and target.stat().st_size == built.size
+        and files.sha256(target) == built.sha256
+    )
+
+
 def _event(what: str, step: Step, number: int, plan: Plan) -> Event:
     return Event(
         what=what, name=step.name, text=step.description, done=number, total=len(plan.steps)
@@ -124,7 +131,21 @@ def _event(what: str, step: Step, number: int, plan: Plan) -> Event:
 
 @contextmanager
 def _exclusive(folder: Path, monitor: Monitor) -> Iterator[None]:
-    """Hold the build folder's lock; the kernel lets go of it however the holder ends."""
+    """Hold the build folder's lock; the kernel lets go of it however the holder ends.
+
+    Meanwhile files and folders get the same modes whatever the user's umask is: they are part of
+    the image.
+    """
+    old_mask = os.umask(0o022)
+    try:
+        with _locked(folder, monitor):
+            yield
+    finally:
+        os.umask(old_mask)
+
+
+@contextmanager
+def _locked(folder: Path, monitor: Monitor) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
@@ -168,7 +189,8 @@ def _with_python(command: Command) -> Command:
 
 def _sandbox(plan: Plan, folder: Path, fetched: tuple[Artefact, ...]) -> Sandbox:
     """Return the closed view in which every build command runs (layout: `plan.LAYOUT`)."""
-    binds = [Bind(source=path, target=path) for path in _HOST_FOLDERS if os.path.exists(path)]
+    there = [path for path in _HOST_FOLDERS if os.path.exists(path)]
+    binds = [Bind(source=path, target=path) for path in there]
     links = {}
     for path in _MERGED_FOLDERS:
         if os.path.islink(path):

@@ -10,7 +10,6 @@ from stackproof import ids
 from stackproof.command import Command
 from stackproof.stack import Artefact
 
-
 # Where things are inside the build sandbox. `@python@` stands for the interpreter that runs
 # stackproof: its path differs between machines and must not change an id.
 PYTHON = "@python@"

@@ -66,9 +66,7 @@ def lock_digest(lock: Lock) -> str:
 def describe(stack: Stack, lock: Lock) -> Image:
     """Return what the image will say of itself; `path`, `size` and `sha256` are still empty."""
     facts = mpi_facts(stack, lock)
-    needs = EnvPatch(prepend={"PATH": (f"{facts.prefix}/bin",)}).then(
-        MPIS[facts.family].environment(facts.prefix)
-    )
+    needs = MPIS[facts.family].environment(facts.prefix)
     views = {
         view.name: View(
             name=view.name,
@@ -112,9 +110,7 @@ def _fill(env: EnvPatch, mount: str, prefix: str) -> EnvPatch:
     )
 
 
-def _compile_step(
-    stack: Stack, facts: MpiFacts, sources: Sources, inputs: tuple[str, ...]
-) -> Step:
+def _compile_step(stack: Stack, facts: MpiFacts, sources: Sources, inputs: tuple[str, ...]) -> Step:
     """Return the step that compiles the benchmark with the stack's own compiler wrapper.
 
     The sources stay in the image: whoever doubts a number can read the program that made it.
@@ -163,8 +159,6 @@ def _metadata_step(stack: Stack, lock: Lock, sources: Sources, inputs: tuple[str
         executable=tuple(scripts),
         outputs=("meta", "env"),
     )
-
-
 
 
 def _configure_json(stack: Stack) -> str:

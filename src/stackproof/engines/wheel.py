@@ -169,9 +169,9 @@ def _plain(name: str) -> str:
 
 
 def _platform(architecture: str) -> tuple[str, ...]:
-    return tuple(f"--platform={tag}" for tag in _PLATFORMS.get(architecture, ())) + (
-        "--target=/nonexistent-since-this-is-a-dry-run",
-    )
+    tags = (f"--platform={tag}" for tag in _PLATFORMS.get(architecture, ()))
+    # pip insists on a target with --platform; a dry run writes nothing there.
+    return (*tags, "--target=/nonexistent")
 
 
 def _tags_of(filename: str) -> tuple[str, ...]:

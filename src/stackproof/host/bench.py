@@ -10,7 +10,7 @@ A results folder can be continued: launches whose file is there are not repeated
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 import platform
 import sys
@@ -331,7 +331,7 @@ def _host_facts(state: ClusterState | None) -> dict[str, str]:
 
 
 def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
 
 
 def _run_launch(bench: Bench, launch: Launch, folder: Path, monitor: Monitor) -> None:
@@ -375,9 +375,7 @@ def measure(bench: Bench, launch: Launch) -> tuple[Measurement, Completed]:
         done = run(command)
     finally:
         if planted and bench.state:
-            clusters.set_link(
-                bench.state, rate=bench.state.spec.rate, delay=bench.state.spec.delay
-            )
+            clusters.set_link(bench.state, rate=bench.state.spec.rate, delay=bench.state.spec.delay)
     if done.timed_out and bench.state:
         clusters.end_processes(bench.state)
     output = PROGRAMS[case.program].parse(done.stdout, case)

@@ -5,14 +5,21 @@
 Self-contained but for the `installer` library, which lies beside it in the sandbox. Files of the
 wheel's `data` and `scripts` go below PREFIX and keep their execute bits; Python modules go to
 PREFIX/lib/python/site-packages, whatever Python runs this, so that the result is the same
-everywhere. Every member's digest is checked against the wheel's own RECORD.
+everywhere. Every member's digest is checked against the wheel's own RECORD. Wheels of one stack
+may bring the same file (a licence text); the same name with other content is an error.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from installer.utils import Scheme
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -21,11 +28,29 @@ def main(wheel: str, prefix: str) -> None:
     """Install `wheel` below `prefix`."""
     from installer import install  # noqa: PLC0415 - lies in the sandbox's tools folder
     from installer.destinations import SchemeDictionaryDestination  # noqa: PLC0415
+    from installer.records import Hash, RecordEntry  # noqa: PLC0415
     from installer.sources import WheelFile  # noqa: PLC0415
+
+    class Destination(SchemeDictionaryDestination):
+        def write_to_fs(
+            self,
+            scheme: Scheme,
+            path: str,
+            stream: BinaryIO,
+            is_executable: bool,  # noqa: FBT001
+        ) -> RecordEntry:
+            target = Path(self.scheme_dict[scheme]) / path
+            if not target.exists():
+                return super().write_to_fs(scheme, path, stream, is_executable)
+            content = stream.read()
+            if target.read_bytes() != content:
+                sys.exit(f"two wheels bring a different `{target}`")
+            digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=")
+            return RecordEntry(path, Hash("sha256", digest.decode()), len(content))
 
     os.umask(0o022)
     modules = f"{prefix}/lib/python/site-packages"
-    destination = SchemeDictionaryDestination(
+    destination = Destination(
         {
             "data": prefix,
             "scripts": f"{prefix}/bin",
