@@ -14,8 +14,11 @@ class ExitCode(IntEnum):
     """Exit codes of every `stackproof` verb (documented in docs/reference/exit-codes.md)."""
 
     DONE = 0
+    """The command did what it was asked."""
     BUG = 1
+    """Stackproof itself is at fault."""
     USAGE = 2
+    """The command line is wrong."""
     INVALID = 3
     """A recipe, site, bench specification or lock is not valid."""
     NOT_POSSIBLE = 4
@@ -29,6 +32,7 @@ class ExitCode(IntEnum):
     WORSE = 8
     """The comparison's verdict is FAIL."""
     INTERRUPTED = 130
+    """The user, or a signal, stopped the command."""
 
 
 class Reason(StrEnum):
@@ -160,31 +164,62 @@ _EXIT_CODES: dict[Reason, ExitCode] = {
     Reason.USAGE: ExitCode.USAGE,
     **_codes(
         ExitCode.INVALID,
-        Reason.FILE_MISSING, Reason.TOO_LARGE, Reason.YAML_SYNTAX, Reason.UNSAFE_TAG,
-        Reason.DUPLICATE_KEY, Reason.UNKNOWN_KEY, Reason.MISSING_KEY, Reason.WRONG_TYPE,
-        Reason.INVALID_VALUE, Reason.BAD_MOUNT_POINT, Reason.UNKNOWN_VERSION, Reason.UNSUPPORTED,
+        Reason.FILE_MISSING,
+        Reason.TOO_LARGE,
+        Reason.YAML_SYNTAX,
+        Reason.UNSAFE_TAG,
+        Reason.DUPLICATE_KEY,
+        Reason.UNKNOWN_KEY,
+        Reason.MISSING_KEY,
+        Reason.WRONG_TYPE,
+        Reason.INVALID_VALUE,
+        Reason.BAD_MOUNT_POINT,
+        Reason.UNKNOWN_VERSION,
+        Reason.UNSUPPORTED,
         Reason.LOCK_MISMATCH,
     ),
     **_codes(
         ExitCode.NOT_POSSIBLE,
-        Reason.TOOL_MISSING, Reason.NO_USER_NAMESPACES, Reason.NO_FUSE, Reason.NOT_PERMITTED,
-        Reason.NO_NETWORK, Reason.DISK_FULL, Reason.BUSY, Reason.CLUSTER_DOWN,
+        Reason.TOOL_MISSING,
+        Reason.NO_USER_NAMESPACES,
+        Reason.NO_FUSE,
+        Reason.NOT_PERMITTED,
+        Reason.NO_NETWORK,
+        Reason.DISK_FULL,
+        Reason.BUSY,
+        Reason.CLUSTER_DOWN,
         Reason.CLUSTER_FAILED,
     ),
     **_codes(ExitCode.BUILD, Reason.DIGEST_MISMATCH, Reason.BUILD_FAILED),
     **_codes(
         ExitCode.IMAGE,
-        Reason.IMAGE_MISSING, Reason.IMAGE_UNREADABLE, Reason.IMAGE_NOT_SQUASHFS,
-        Reason.IMAGE_TRUNCATED, Reason.IMAGE_NO_META, Reason.UNKNOWN_VIEW,
-        Reason.MOUNT_POINT_MISSING, Reason.MOUNT_POINT_OCCUPIED, Reason.MOUNT_POINT_CLASH,
-        Reason.MOUNT_FAILED, Reason.COMMAND_NOT_FOUND,
+        Reason.IMAGE_MISSING,
+        Reason.IMAGE_UNREADABLE,
+        Reason.IMAGE_NOT_SQUASHFS,
+        Reason.IMAGE_TRUNCATED,
+        Reason.IMAGE_NO_META,
+        Reason.UNKNOWN_VIEW,
+        Reason.MOUNT_POINT_MISSING,
+        Reason.MOUNT_POINT_OCCUPIED,
+        Reason.MOUNT_POINT_CLASH,
+        Reason.MOUNT_FAILED,
+        Reason.COMMAND_NOT_FOUND,
     ),
     **_codes(
         ExitCode.JOB,
-        Reason.JOB_FAILED, Reason.RANK_CRASHED, Reason.JOB_TIMEOUT, Reason.GARBAGE_OUTPUT,
-        Reason.TRUNCATED_OUTPUT, Reason.VALIDATION_FAILED, Reason.NODE_UNREACHABLE,
-        Reason.SINGLETONS, Reason.WRONG_PLACEMENT, Reason.WRONG_TRANSPORT, Reason.WRONG_MPI,
-        Reason.TOO_FEW_LAUNCHES, Reason.NO_RESULTS,
+        Reason.JOB_FAILED,
+        Reason.RANK_CRASHED,
+        Reason.JOB_TIMEOUT,
+        Reason.GARBAGE_OUTPUT,
+        Reason.TRUNCATED_OUTPUT,
+        Reason.VALIDATION_FAILED,
+        Reason.NODE_UNREACHABLE,
+        Reason.SINGLETONS,
+        Reason.WRONG_PLACEMENT,
+        Reason.WRONG_TRANSPORT,
+        Reason.WRONG_MPI,
+        Reason.TOO_FEW_LAUNCHES,
+        Reason.NO_RESULTS,
     ),
     Reason.WORSE: ExitCode.WORSE,
     Reason.INTERRUPTED: ExitCode.INTERRUPTED,

@@ -1,0 +1,298 @@
+"""Write docs/reference/ from the code: commands, schemas, exit codes, environment variables.
+
+`--check` writes nothing and exits with 1 when a page is not what would be written. The text does
+not depend on the version of Python, so argparse's own formatting is not used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib.util
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "stackproof"
+REFERENCE = ROOT / "docs" / "reference"
+
+# Every variable that the code reads must be here, and nothing else.
+ENVIRONMENT = {
+    "NO_COLOR": "Set to anything: no colour in the terminal.",
+    "STACKPROOF_CACHE": "Folder for downloads and builds. Left out: `$XDG_CACHE_HOME/stackproof`, "
+    "then `~/.cache/stackproof`. Everything in it can be made again.",
+    "STACKPROOF_MOUNTED": "Set by `run` and `start` for the command: the images that are mounted.",
+    "STACKPROOF_MOUNTS": "Set by `run` and `start` for the command: what is mounted where.",
+    "STACKPROOF_MUST_WORK": "Tests only: what may not be missing on this machine (`tests/need.py` "
+    "has the names; `all` is every one).",
+    "STACKPROOF_NO_APT": "`tools/bootstrap` only: set to anything, and apt installs nothing.",
+}
+# Tests and data may name others; these are read by no Python or shell code of ours.
+_IN_C = re.compile(r"STACKPROOF_[A-Z]+_H$")
+
+Row = tuple[str, ...]
+
+
+def table(head: Row, rows: Sequence[Row]) -> str:
+    """Return a Markdown table; cells keep to one line and their bars are escaped."""
+    lines = [head, tuple("---" for _ in head), *rows]
+    cells = ([" ".join(cell.split()).replace("|", "\\|") for cell in line] for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells) + "\n"
+
+
+def documented_members(source: str, name: str) -> dict[str, str]:
+    """Return the members of an enum class and the text that stands below each of them."""
+    tree = ast.parse(source)
+    body = next(
+        node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name
+    )
+    members: dict[str, str] = {}
+    last = ""
+    for node in body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            last = node.targets[0].id
+            members[last] = ""
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and last:
+            members[last] = str(node.value.value)
+        else:
+            last = ""
+    return members
+
+
+def _quoted(words: Iterable[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words)
+
+
+def exit_codes() -> str:
+    """Return the page of exit codes and reasons."""
+    from stackproof.errors import ExitCode, Reason  # noqa: PLC0415 - after the page needs them
+
+    source = (PACKAGE / "errors.py").read_text()
+    codes = documented_members(source, "ExitCode")
+    reasons = documented_members(source, "Reason")
+    rows = [
+        (str(int(code)), codes[code.name], _quoted(r for r in Reason if r.exit_code is code))
+        for code in ExitCode
+    ]
+    meanings = [(f"`{r}`", str(int(r.exit_code)), reasons[r.name]) for r in Reason]
+    return (
+        "# Exit codes and reasons\n\n"
+        "Every failure has a reason, and the reason decides the exit code. With more than one\n"
+        "problem the first one does.\n\n"
+        + table(("code", "meaning", "reasons"), rows)
+        + "\n## Reasons\n\n"
+        + table(("reason", "code", "meaning"), meanings)
+    )
+
+
+def commands() -> str:
+    """Return the page of all verbs that exist, from their parsers."""
+    from stackproof import cli  # noqa: PLC0415 - after the page needs it
+
+    head = (
+        "# Commands\n\n`stackproof [--version] [--debug] VERB …`\n\n"
+        "`--debug` shows a traceback for every error. Data go to standard output, everything else\n"
+        "to standard error. Exit codes: [exit-codes.md](exit-codes.md).\n"
+    )
+    parts = [head]
+    for verb, (module, text) in cli.VERBS.items():
+        if importlib.util.find_spec(f"stackproof.cli.{module}") is None:
+            continue
+        parser = argparse.ArgumentParser(prog=f"stackproof {verb}", description=text)
+        importlib.import_module(f"stackproof.cli.{module}").configure(parser)
+        parts.append(_command(parser, 2))
+    return "\n".join(parts)
+
+
+def _command(parser: argparse.ArgumentParser, level: int) -> str:
+    positionals: list[argparse.Action] = []
+    options: list[argparse.Action] = []
+    inner: list[argparse.ArgumentParser] = []
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public way to look inside
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            inner += list(dict.fromkeys(action.choices.values()))
+        elif isinstance(action, argparse._HelpAction):  # noqa: SLF001
+            continue
+        else:
+            (options if action.option_strings else positionals).append(action)
+    usage = [parser.prog, *(["[OPTION…]"] if options else []), *map(_usage_of, positionals)]
+    text = f"{'#' * level} {parser.prog}\n\n{_sentence(parser.description)}\n"
+    if not inner:
+        text += f"\n`{' '.join(usage)}`\n"
+    rows = [(f"`{_name_of(a)}`", _help_of(a, parser)) for a in (*positionals, *options)]
+    if rows:
+        text += "\n" + table(("argument", "meaning"), rows)
+    if parser.epilog:
+        text += f"\n{' '.join(parser.epilog.split())}\n"
+    return "\n".join([text, *(_command(child, level + 1) for child in inner)])
+
+
+def _metavar(action: argparse.Action) -> str:
+    if isinstance(action.metavar, tuple):
+        return " ".join(action.metavar)
+    if action.metavar is not None:
+        return action.metavar
+    return action.dest.upper() if action.option_strings else action.dest
+
+
+def _usage_of(action: argparse.Action) -> str:
+    name = _metavar(action)
+    match action.nargs:
+        case "?":
+            return f"[{name}]"
+        case "*" | argparse.REMAINDER:
+            return f"[{name} …]"
+        case "+":
+            return f"{name} [{name} …]"
+        case _:
+            return name
+
+
+def _name_of(action: argparse.Action) -> str:
+    if not action.option_strings:
+        return _metavar(action)
+    names = ", ".join(action.option_strings)
+    return names if action.nargs == 0 else f"{names} {_metavar(action)}"
+
+
+def _help_of(action: argparse.Action, parser: argparse.ArgumentParser) -> str:
+    values = {"prog": parser.prog, **vars(action)}
+    text = (action.help or "") % values if "%" in (action.help or "") else action.help or ""
+    if action.choices is not None:
+        text += f" (one of: {', '.join(map(str, action.choices))})"
+    return text
+
+
+def _sentence(text: str | None) -> str:
+    words = " ".join((text or "").split())
+    return words[:1].upper() + words[1:] + ("" if words.endswith(".") else ".")
+
+
+def schema_page(kind: str) -> str:
+    """Return the page of one document kind: every key with its type and description."""
+    root = json.loads((PACKAGE / "schemas" / f"{kind}.json").read_text())
+    rows = [
+        (f"`{path}`", _type_of(node, root), "yes" if required else "", node.get("description", ""))
+        for path, node, required in _keys(root, root, "", ())
+    ]
+    head = f"# {root.get('title', kind.title())}\n\n{root.get('description', '')}\n\n"
+    return head + table(("key", "type", "required", "meaning"), rows)
+
+
+def _resolved(node: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema with its `$ref` followed; what stands beside the reference wins."""
+    while "$ref" in node:
+        target: Any = root
+        for part in node["$ref"].removeprefix("#/").split("/"):
+            target = target[part]
+        node = {**target, **{key: value for key, value in node.items() if key != "$ref"}}
+    return node
+
+
+def _keys(
+    node: dict[str, Any], root: dict[str, Any], path: str, refs: tuple[str, ...]
+) -> Iterator[tuple[str, dict[str, Any], bool]]:
+    """Yield the path, the schema and whether it is required of every key below `node`."""
+    if "$ref" in node:
+        if node["$ref"] in refs:
+            return  # a form that holds itself
+        refs = (*refs, node["$ref"])
+    node = _resolved(node, root)
+    dot = f"{path}." if path else ""
+    for key, value in node.get("properties", {}).items():
+        yield f"{dot}{key}", _resolved(value, root), key in node.get("required", ())
+        yield from _keys(value, root, f"{dot}{key}", refs)
+    named = [*node.get("patternProperties", {}).values(), node.get("additionalProperties")]
+    for value in named:
+        if isinstance(value, dict):
+            yield f"{dot}NAME", _resolved(value, root), False
+            yield from _keys(value, root, f"{dot}NAME", refs)
+    if isinstance(node.get("items"), dict):
+        yield from _keys(node["items"], root, f"{path}[]", refs)
+    for choice in ("oneOf", "anyOf", "allOf"):
+        for value in node.get(choice, ()):
+            yield from _keys(value, root, path, refs)
+
+
+_TYPES = {
+    "string": "text",
+    "object": "mapping",
+    "array": "list",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "true or false",
+    "null": "empty",
+}
+
+
+def _type_of(node: dict[str, Any], root: dict[str, Any]) -> str:
+    node = _resolved(node, root)
+    if "const" in node:
+        return f"`{node['const']}`"
+    if "enum" in node:
+        return " or ".join(f"`{value}`" for value in node["enum"])
+    if "type" in node:
+        types = [node["type"]] if isinstance(node["type"], str) else node["type"]
+        names = " or ".join(_TYPES[name] for name in types)
+        if types == ["array"] and isinstance(node.get("items"), dict):
+            return f"list of {_type_of(node['items'], root)}"
+        return names
+    forms = [form for choice in ("oneOf", "anyOf") for form in node.get(choice, ())]
+    return " or ".join(dict.fromkeys(_type_of(form, root) for form in forms))
+
+
+def environment() -> str:
+    """Return the page of environment variables; raises `ValueError` when code reads another."""
+    read = environment_in_code()
+    known = {name for name in ENVIRONMENT if name.startswith("STACKPROOF_")}
+    if read - known:
+        raise ValueError(f"ENVIRONMENT in {__file__} lacks {sorted(read - known)}")
+    rows = [(f"`{n}`", t) for n, t in ENVIRONMENT.items() if n in read or n not in known]
+    return "# Environment variables\n\n" + table(("variable", "meaning"), rows)
+
+
+def environment_in_code() -> set[str]:
+    """Return the names of our own variables that Python and shell code names."""
+    files = [*PACKAGE.rglob("*.py"), *(ROOT / "tools").iterdir(), ROOT / "tests" / "need.py"]
+    texts = [path.read_text() for path in files if path.is_file() and path != Path(__file__)]
+    names = {name for text in texts for name in re.findall(r"\bSTACKPROOF_[A-Z_]+\b", text)}
+    return {name for name in names if not _IN_C.match(name)}
+
+
+def pages() -> dict[str, str]:
+    """Return every page by its name in docs/reference."""
+    kinds = sorted(path.stem for path in (PACKAGE / "schemas").glob("*.json"))
+    made = {
+        "commands.md": commands(),
+        "environment.md": environment(),
+        "exit-codes.md": exit_codes(),
+        **{f"schema-{kind}.md": schema_page(kind) for kind in kinds},
+    }
+    note = "<!-- Written by tools/generate_reference.py; change the code, not this page. -->\n\n"
+    return {name: note + text.rstrip("\n") + "\n" for name, text in made.items()}
+
+
+def main() -> None:
+    """Write the pages, or with `--check` say which are not up to date."""
+    wanted = pages()
+    found = {path.name: path.read_text() for path in REFERENCE.glob("*.md")}
+    if sys.argv[1:] == ["--check"]:
+        old = sorted(n for n in {*wanted, *found} if wanted.get(n) != found.get(n))
+        for name in old:
+            print(f"docs/reference/{name} is not what the code says", file=sys.stderr)
+        if old:
+            print("hint: run tools/generate_reference.py", file=sys.stderr)
+        sys.exit(bool(old))
+    REFERENCE.mkdir(parents=True, exist_ok=True)
+    for name in {*found} - {*wanted}:
+        (REFERENCE / name).unlink()
+    for name, text in wanted.items():
+        (REFERENCE / name).write_text(text)
+
+
+if __name__ == "__main__":
+    main()
