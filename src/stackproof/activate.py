@@ -12,7 +12,7 @@ from stackproof.images.metadata import REFERENCE
 
 
 def environment_patch(
-    image: Image, view: str | None = None, *, environment: Mapping[str, str]
+    image: Image, view: str | None = None, *, environment: Mapping[str, str] | None = None
 ) -> EnvPatch:
     """Return the patch of a view: of the image's default view when none is named.
 
@@ -20,7 +20,8 @@ def environment_patch(
     from it, by nothing where it lacks the variable. An image without a default view changes
     nothing. Raises `StackproofError` (UNKNOWN_VIEW).
     """
-    return combined(choose_views((image,), (view,) if view else ()), environment=environment)
+    views = choose_views((image,), (view,) if view else ())
+    return combined(views, environment=environment or {})
 
 
 def choose_views(images: Sequence[Image], names: Sequence[str]) -> tuple[View, ...]:
@@ -56,18 +57,17 @@ def combined(views: Sequence[View], *, environment: Mapping[str, str]) -> EnvPat
     return patch
 
 
-def deploy(
+def deployment(
     image: Image,
     view: str | None = None,
     *,
     name: str,
-    environment: Mapping[str, str],
-    mount_point: str | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Deployment:
-    """Return an image as an arm called `name` of a comparison.
+    """Return an image, mounted where it was built for, as an arm called `name` of a comparison.
 
-    It is mounted where it was built for, or at `mount_point`. Raises `StackproofError`:
-    UNKNOWN_VIEW, or IMAGE_NO_META when the image does not say which MPI it holds.
+    Raises `StackproofError`: UNKNOWN_VIEW, or IMAGE_NO_META when the image does not say which MPI
+    it holds.
     """
     if image.mpi is None:
         raise fail(
@@ -78,7 +78,7 @@ def deploy(
         )
     return Deployment(
         name=name,
-        mounts=(ImageMount(image=image.path, mount_point=mount_point or image.mount),),
+        mounts=(ImageMount(image=image.path, mount_point=image.mount),),
         mpi=image.mpi,
         programs={program.name: program.path for program in image.benchmarks},
         env=environment_patch(image, view, environment=environment),

@@ -17,7 +17,7 @@ import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stackproof.errors import Problem, Reason, StackproofError
+from stackproof.errors import Problem, Reason, StackproofError, fail
 
 # A mount would hide what the system or the user needs; some also when it hides only a part.
 _SYSTEM_ALONE = frozenset(("/", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp"))  # noqa: S108
@@ -98,7 +98,17 @@ def parse(text: str) -> tuple[MountRequest, ...]:
 
 
 def render(requests: Sequence[MountRequest]) -> str:
-    """Return the text that `parse` reads back."""
+    """Return the text that `parse` reads back.
+
+    Raises `StackproofError` (USAGE) for a path that the grammar cannot write.
+    """
+    for request in requests:
+        if any(character in request.image for character in ",:"):
+            raise fail(
+                Reason.USAGE,
+                f"the path `{_shown(request.image)}` has a comma or a colon",
+                hint="use the image through a link with another name",
+            )
     return ",".join(str(request) for request in requests)
 
 
