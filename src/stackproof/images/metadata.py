@@ -94,10 +94,12 @@ def parse_env_json(text: str | bytes, *, path: str, size: int) -> Image:
         why = str(error) if isinstance(error, json.JSONDecodeError) else "not text in UTF-8"
         raise _bad(path, f"it is not JSON: {why}") from None
     reader = _Reader(path)
+    if data is None:
+        raise _bad(path, "it is empty")
     whole = reader.mapping(data, "it")
-    ours = reader.mapping(whole.get("stackproof") or {}, "`stackproof`")
-    views = reader.mapping(whole.get("views") or {}, "`views`")
-    programs = reader.mapping(ours.get("benchmarks") or {}, "`stackproof.benchmarks`")
+    ours = reader.mapping(whole.get("stackproof"), "`stackproof`")
+    views = reader.mapping(whole.get("views"), "`views`")
+    programs = reader.mapping(ours.get("benchmarks"), "`stackproof.benchmarks`")
     default = whole.get("default-view")
     return Image(
         path=path,
@@ -124,6 +126,8 @@ class _Reader:
         self._path = path
 
     def mapping(self, value: Any, what: str) -> dict[str, Any]:
+        if value is None:
+            return {}
         if not isinstance(value, dict):
             raise _bad(self._path, f"{what} is not an object")
         for key in value:
@@ -139,8 +143,8 @@ class _Reader:
 
     def view(self, name: str, value: Any) -> View:
         data = self.mapping(value, f"view `{name}`")
-        environment = self.mapping(data.get("env") or {}, f"`env` of view `{name}`")
-        values = self.mapping(environment.get("values") or {}, f"`values` of view `{name}`")
+        environment = self.mapping(data.get("env"), f"`env` of view `{name}`")
+        values = self.mapping(environment.get("values"), f"`values` of view `{name}`")
         return View(
             name=name,
             root=self.text(data.get("root") or "", f"`root` of view `{name}`", empty=True),
@@ -151,8 +155,8 @@ class _Reader:
         )
 
     def environment(self, values: dict[str, Any], what: str) -> EnvPatch:
-        lists = self.mapping(values.get("list") or {}, f"`list` of {what}")
-        scalars = self.mapping(values.get("scalar") or {}, f"`scalar` of {what}")
+        lists = self.mapping(values.get("list"), f"`list` of {what}")
+        scalars = self.mapping(values.get("scalar"), f"`scalar` of {what}")
         changes = _Changes()
         for name, operations in lists.items():
             self.variable(name, what)
@@ -260,9 +264,10 @@ def _environment_data(env: EnvPatch) -> dict[str, Any]:
 
 def _operations(env: EnvPatch, name: str) -> list[Mapping[str, Any]]:
     operations: list[Mapping[str, Any]] = []
-    if name in env.set:
-        operations.append({"op": "set", "value": env.set[name].split(":")})
-    elif name in env.unset:
+    fixed = env.set.get(name, "").split(":")
+    if any(fixed):
+        operations.append({"op": "set", "value": fixed})
+    elif name in env.set or name in env.unset:
         operations.append({"op": "unset", "value": []})
     if name in env.prepend:
         operations.append({"op": "prepend", "value": list(env.prepend[name])})
