@@ -1,0 +1,44 @@
+"""Loading the reference curves that come with stackproof."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stackproof import document as documents
+from stackproof.curves import (
+    ReferenceCurve,
+    ReferenceTable,
+    check_index,
+    file_names,
+    parse_curves,
+    parse_tables,
+)
+from stackproof.document import Document
+from stackproof.host import files, shipped
+
+
+def load_curves(folder: Path | None = None) -> tuple[ReferenceCurve, ...]:
+    """Return the reference curves of a folder with an `index.yaml`, the shipped ones by default.
+
+    Raises `StackproofError` (FILE_MISSING, or what `curves.parse_curves` raises).
+    """
+    return parse_curves(*_load(folder))
+
+
+def load_tables(folder: Path | None = None) -> tuple[ReferenceTable, ...]:
+    """Return the reference tables of a folder; raises like `load_curves`."""
+    return parse_tables(*_load(folder))
+
+
+def _load(folder: Path | None) -> tuple[Document, dict[str, str]]:
+    base = shipped.root("knowledge") / "reference-curves" if folder is None else folder
+    index = documents.parse(_read(base / "index.yaml"), file=str(base / "index.yaml"))
+    check_index(index)
+    return index, {name: _read(base / name).decode(errors="replace") for name in file_names(index)}
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise files.translate(error, path) from error
