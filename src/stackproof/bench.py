@@ -95,7 +95,7 @@ def parse_bench(document: Document, *, folder: str = "") -> BenchSpec:
 def _name_problems(document: Document) -> list[Problem]:
     """Return the arms and placements that have the same name."""
     found: list[Problem] = []
-    arms = [(("baseline",), document.data["baseline"])]
+    arms: list[tuple[tuple[str | int, ...], Any]] = [(("baseline",), document.data["baseline"])]
     arms += [
         (("challengers", i), arm) for i, arm in enumerate(document.data.get("challengers", []))
     ]

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import installer
 
-from stackproof.command import Bind, Command, Completed, Sandbox
+from stackproof.command import Bind, Command, Completed, EnvPatch, Sandbox
 from stackproof.engines import REGISTRY as ENGINES
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.host import files, wheel_worker
@@ -38,9 +38,20 @@ from stackproof.plan import DOWNLOADS, IMAGE_FILE, OUT, PYTHON, TOOLS, Plan, Ste
 from stackproof.stack import Artefact, Lock, Stack
 
 # What a build may see of the host: compilers, their headers and libraries, and nothing else.
-_HOST_FOLDERS = ("/usr", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf",
-                 "/etc/ld.so.conf.d", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group")  # fmt: skip
+_HOST_FOLDERS = (
+    "/usr", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
+    "/etc/nsswitch.conf", "/etc/passwd", "/etc/group",
+)  # fmt: skip
 _MERGED_FOLDERS = ("/bin", "/sbin", "/lib", "/lib64")
+# How pip finds the index: the user's settings for it, and nothing else of his environment.
+_INDEX_VARIABLES = (
+    *(f"PIP_{name}" for name in ("INDEX_URL", "EXTRA_INDEX_URL", "TRUSTED_HOST", "FIND_LINKS",
+                                 "NO_INDEX", "CERT", "CLIENT_CERT", "PROXY", "CONFIG_FILE",
+                                 "CACHE_DIR", "KEYRING_PROVIDER")),
+    *(f"{name}_proxy" for name in ("http", "https", "all", "no")),
+    *(f"{name}_PROXY" for name in ("HTTP", "HTTPS", "ALL", "NO")),
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +68,7 @@ class Built:
 def lock_stack(stack: Stack, *, runner: Runner = run) -> Lock:
     """Ask the engine for the exact files of a stack; needs the package index."""
     engine = ENGINES[stack.engine]
-    return engine.read_lock(stack, runner(_with_python(engine.lock_command(stack))))
+    return engine.read_lock(stack, runner(_for_index(engine.lock_command(stack))))
 
 
 def execute(plan: Plan, engine: str, monitor: Monitor) -> Built:
@@ -187,6 +198,12 @@ def _with_python(command: Command) -> Command:
     )
 
 
+def _for_index(command: Command) -> Command:
+    """Return a command that talks to the package index as the user has set it."""
+    given = {name: os.environ[name] for name in _INDEX_VARIABLES if name in os.environ}
+    return replace(_with_python(command), env=command.env.then(EnvPatch(set=given)))
+
+
 def _sandbox(plan: Plan, folder: Path, fetched: tuple[Artefact, ...]) -> Sandbox:
     """Return the closed view in which every build command runs (layout: `plan.LAYOUT`)."""
     there = [path for path in _HOST_FOLDERS if os.path.exists(path)]
@@ -245,7 +262,7 @@ def fetch(artefact: Artefact, engine: str, monitor: Monitor, *, runner: Runner =
     except OSError as error:
         raise files.translate(error, target) from error
     try:
-        command = _with_python(ENGINES[engine].fetch_command(artefact, str(folder)))
+        command = _for_index(ENGINES[engine].fetch_command(artefact, str(folder)))
         done = runner(command)
         if done.returncode != 0:
             raise _fetch_failure(command, artefact, done)

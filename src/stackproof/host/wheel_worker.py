@@ -61,7 +61,7 @@ def main(wheel: str, prefix: str) -> None:
         interpreter="/usr/bin/python3",
         script_kind="posix",
     )
-    with WheelFile.open(wheel) as source:
+    with WheelFile.open(Path(wheel)) as source:
         source.validate_record(validate_contents=True)
         install(source, destination, additional_metadata={"INSTALLER": b"stackproof\n"})
 

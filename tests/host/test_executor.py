@@ -1,0 +1,253 @@
+"""Plans run for real: continued, repeated, cut short, tampered with, two at once, no space."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from need import need, private_namespaces
+from stackproof import noun
+from stackproof.command import Command, Completed
+from stackproof.errors import Reason, StackproofError
+from stackproof.executor import Built, deliver, execute, fetch
+from stackproof.host import files
+from stackproof.images.squashfs import pack_step
+from stackproof.monitor import Event, null_monitor
+from stackproof.plan import Plan, Step
+from stackproof.stack import Artefact
+
+MOUNT = "/user-environment"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    need("bubblewrap", "mksquashfs")
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def small_plan(name: str = "small", shell: str = "echo hello > $0/made/file") -> Plan:
+    first = Step(name="files", files={"meta/env.json": "{}\n", "bin/x": "#!/bin/sh\n"},
+                 executable=("bin/x",), outputs=("meta", "bin"))  # fmt: skip
+    made = Step(
+        name="made",
+        inputs=(first.id,),
+        commands=(Command(argv=("sh", "-c", f"mkdir {MOUNT}/made; {shell}", MOUNT)),),
+        outputs=("made",),
+    )
+    pack = pack_step(mount=MOUNT, compression="zstd", level=3, inputs=(made.id,))
+    return Plan(name=name, mount=MOUNT, steps=(first, made, pack))
+
+
+def listing(image: Path) -> str:
+    argv = ["unsquashfs", "-lls", "-no-progress", str(image)]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
+
+def test_build_and_unchanged_build() -> None:
+    built = execute(small_plan(), "wheel", null_monitor)
+    assert built.ran == 3
+    assert "squashfs-root/made/file" in listing(built.path)
+    assert "-rwxr-xr-x root/root" in listing(built.path)
+    seen: list[Event] = []
+    again = execute(small_plan(), "wheel", seen.append)
+    assert (again.ran, again.sha256) == (0, built.sha256)
+    assert {event.what for event in seen} == {"skipped"}
+
+
+def test_same_digest_in_another_cache_with_another_umask_and_on_another_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = execute(small_plan(), "wheel", null_monitor)
+    time.sleep(1.1)  # SquashFS times have whole seconds
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "other"))
+    old = os.umask(0o077)
+    try:
+        second = execute(small_plan(), "wheel", null_monitor)
+    finally:
+        os.umask(old)
+    assert second.path != first.path
+    assert second.sha256 == first.sha256
+
+
+def test_the_sandbox_shows_no_build_path_and_no_network() -> None:
+    shell = "ls / > $0/made/root; ls /proc/net 2>&1 | head -1 > /dev/null; cat /proc/net/dev > $0/made/net"
+    built = execute(small_plan("closed", shell), "wheel", null_monitor)
+    store = built.path.parents[1] / "store" / "made"
+    assert "home" not in (store / "root").read_text().split()
+    assert [
+        line.split(":")[0].strip() for line in (store / "net").read_text().splitlines()[2:]
+    ] == ["lo"]
+
+
+def test_a_failing_step_says_why_and_leaves_no_image(tmp_path: Path) -> None:
+    plan = small_plan("bad", "echo the reason >&2; exit 3")
+    with pytest.raises(StackproofError) as caught:
+        execute(plan, "wheel", null_monitor)
+    problem = caught.value.problems[0]
+    assert problem.reason is Reason.BUILD_FAILED
+    assert problem.detail is not None
+    assert "the reason" in problem.detail
+    folder = next((tmp_path / "cache" / "builds").iterdir())
+    assert not (folder / "out" / "image.squashfs").exists()
+    replay = folder / "logs" / "made-1.replay.sh"
+    again = subprocess.run([str(replay)], capture_output=True, text=True, check=False)
+    assert again.returncode != 0
+
+
+def test_interrupted_build_continues_with_the_same_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kill a build in the middle of a step, as hard as can be, at several moments."""
+    reference = execute(
+        small_plan("cut", "sleep 0.6; echo x > $0/made/file"), "wheel", null_monitor
+    )
+    for number, (delay, sig) in enumerate(
+        [(0.4, signal.SIGKILL), (0.7, signal.SIGINT), (0.2, signal.SIGTERM)]
+    ):
+        cache = tmp_path / f"cut{number}"
+        code = textwrap.dedent(f"""
+            from stackproof.executor import execute
+            from stackproof.monitor import null_monitor
+            from stackproof import noun
+            from stackproof.plan import Plan
+            plan = noun.from_json(Plan, open({str(tmp_path / "plan.json")!r}).read())
+            print("ready", flush=True)
+            execute(plan, "wheel", null_monitor)
+        """)  # fmt: skip
+        (tmp_path / "plan.json").write_text(
+            noun.to_json(small_plan("cut", "sleep 0.6; echo x > $0/made/file"))
+        )
+        env = {**os.environ, "STACKPROOF_CACHE": str(cache)}
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(delay)
+        process.send_signal(sig)
+        process.wait(timeout=20)
+        process.stdout.close()
+        monkeypatch.setenv("STACKPROOF_CACHE", str(cache))
+        built = execute(
+            small_plan("cut", "sleep 0.6; echo x > $0/made/file"), "wheel", null_monitor
+        )
+        assert built.sha256 == reference.sha256
+
+
+def test_two_builds_at_once_make_one_image() -> None:
+    results: list[Built] = []
+    plan = small_plan("twice", "sleep 0.5; echo x > $0/made/file")
+    threads = [
+        threading.Thread(target=lambda: results.append(execute(plan, "wheel", null_monitor)))
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(built.ran for built in results) == [0, 3]
+    assert len({built.sha256 for built in results}) == 1
+
+
+def test_a_removed_image_is_made_again() -> None:
+    built = execute(small_plan(), "wheel", null_monitor)
+    built.path.unlink()
+    assert execute(small_plan(), "wheel", null_monitor).sha256 == built.sha256
+
+
+def test_deliver_is_whole_or_not_at_all(tmp_path: Path) -> None:
+    built = execute(small_plan(), "wheel", null_monitor)
+    target = tmp_path / "x.squashfs"
+    assert deliver(built, target)
+    assert not deliver(built, target)
+    target.write_bytes(b"other")
+    assert deliver(built, target)
+    assert files.sha256(target) == built.sha256
+    assert [p.name for p in tmp_path.glob(".x*")] == []
+
+
+def wheel_file(content: bytes, digest: str | None = None) -> Artefact:
+    return Artefact(
+        name="x", version="1", filename="x-1-py3-none-any.whl",
+        sha256=digest or hashlib.sha256(content).hexdigest(),
+    )  # fmt: skip
+
+
+def pip_that_brings(
+    content: bytes, name: str = "x-1-py3-none-any.whl", *, code: int = 0, stderr: bytes = b""
+):
+    def runner(command: Command, *, log: Path | None = None) -> Completed:
+        folder = Path(command.argv[command.argv.index("--dest") + 1])
+        if code == 0:
+            (folder / name).write_bytes(content)
+        return Completed(argv=command.argv, returncode=code, stdout=b"", stderr=stderr, seconds=0)
+
+    return runner
+
+
+def test_a_file_with_another_digest_is_refused_and_removed(cache: Path) -> None:
+    with pytest.raises(StackproofError) as caught:
+        fetch(wheel_file(b"good"), "wheel", null_monitor, runner=pip_that_brings(b"evil"))
+    assert caught.value.reason is Reason.DIGEST_MISMATCH
+    assert not [p for p in cache.rglob("*") if p.is_file()]
+
+
+def test_a_file_that_was_tampered_with_in_the_cache_is_fetched_anew() -> None:
+    path = fetch(wheel_file(b"good"), "wheel", null_monitor, runner=pip_that_brings(b"good"))
+    path.write_bytes(b"evil")
+    again = fetch(wheel_file(b"good"), "wheel", null_monitor, runner=pip_that_brings(b"good"))
+    assert again.read_bytes() == b"good"
+
+
+def test_a_cached_file_needs_no_network() -> None:
+    fetch(wheel_file(b"good"), "wheel", null_monitor, runner=pip_that_brings(b"good"))
+    offline = pip_that_brings(b"", code=1, stderr=b"Retrying (Retry(total=0))")
+    assert fetch(wheel_file(b"good"), "wheel", null_monitor, runner=offline).exists()
+    with pytest.raises(StackproofError) as caught:
+        fetch(wheel_file(b"more"), "wheel", null_monitor, runner=offline)
+    assert caught.value.reason is Reason.NO_NETWORK
+
+
+def test_another_file_name_is_refused() -> None:
+    runner = pip_that_brings(b"good", "x-1-py3-none-manylinux1_x86_64.whl")
+    with pytest.raises(StackproofError) as caught:
+        fetch(wheel_file(b"good"), "wheel", null_monitor, runner=runner)
+    assert caught.value.reason is Reason.DIGEST_MISMATCH
+
+
+def test_disk_full(tmp_path: Path) -> None:
+    """A cache on a file system that is too small: a clear reason, no image, and a later success."""
+    need("root")
+    code = textwrap.dedent(f"""
+        import sys
+        from stackproof import noun
+        from stackproof.errors import StackproofError
+        from stackproof.executor import execute
+        from stackproof.monitor import null_monitor
+        from stackproof.plan import Plan
+        plan = noun.from_json(Plan, open({str(tmp_path / "plan.json")!r}).read())
+        try:
+            execute(plan, "wheel", null_monitor)
+        except StackproofError as error:
+            print(error.reason.value)
+    """)
+    plan = small_plan("full", "head -c 8000000 /dev/urandom > $0/made/file")
+    (tmp_path / "plan.json").write_text(noun.to_json(plan))
+    (tmp_path / "tiny").mkdir()
+    script = (
+        f"mount -t tmpfs -o size=2m tmpfs {tmp_path}/tiny && "
+        f'STACKPROOF_CACHE={tmp_path}/tiny exec {sys.executable} -c "$0"'
+    )
+    argv = [*private_namespaces(), "sh", "-c", script, code]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout.strip() == "disk-full", done.stderr
