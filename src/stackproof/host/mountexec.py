@@ -130,9 +130,10 @@ def become(argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
 
 
 def with_marker(mounted: Sequence[Mounted], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment that says what is mounted."""
-    text = ",".join(f"{item.image}:{item.mount_point}" for item in mounted)
-    return {**environment, MARKER: text}
+    """Return an environment that says what is mounted, after what was mounted around it."""
+    texts = [f"{item.image}:{item.mount_point}" for item in mounted]
+    outer = environment.get(MARKER)
+    return {**environment, MARKER: ",".join([outer, *texts] if outer else texts)}
 
 
 def _candidates(name: str, environment: Mapping[str, str]) -> Iterable[str]:

@@ -1,0 +1,171 @@
+"""`stackproof run IMAGE[:MOUNT][,…] -- COMMAND`: a command with images mounted.
+
+The command takes the place of this process, so its exit code and signals are its own. Whatever
+can be left out is left out here: this runs before every command of a user.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import sys
+from collections.abc import Sequence
+
+from stackproof import activate, mountlist
+from stackproof.errors import Location, Reason, StackproofError, fail
+from stackproof.host import mountexec
+from stackproof.host.libc import MountFailure
+from stackproof.image import Image
+from stackproof.images import metadata
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    add_arguments(parser)
+    parser.usage = "stackproof run IMAGE[:MOUNT][,IMAGE…] [OPTION…] -- COMMAND [ARGUMENT…]"
+    parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run")
+    parser.epilog = (
+        "exit codes: those of the command; 127 when it is not found, 126 when it cannot be "
+        "executed; 2, 3, 4 and 6 as everywhere when it was not started"
+    )
+    parser.set_defaults(run=functools.partial(run, parser))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what `run` and `start` have in common."""
+    parser.add_argument(
+        "images",
+        metavar="IMAGE[:MOUNT][,IMAGE…]",
+        help="image files and where to mount them; without MOUNT, where the image was built for",
+    )
+    _add_options(parser)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--view",
+        action="append",
+        default=[],
+        metavar="V[,V]",
+        help="views to use, as VIEW or NAME:VIEW; without it each image's default view",
+    )
+    parser.add_argument("--no-view", action="store_true", help="leave the environment as it is")
+    parser.add_argument(
+        "--how",
+        choices=("auto", "kernel", "fuse"),
+        default="auto",
+        help="how to mount: by the kernel (as root) or by squashfuse; auto takes what is allowed",
+    )
+    parser.add_argument("--verbose", action="store_true", help="say on stderr how it is mounted")
+
+
+def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
+    """Mount, and become the command; returns only if that cannot be executed."""
+    try:
+        command = _split(parser, args)
+    except SystemExit as stop:  # argparse has printed help or what is wrong
+        return int(stop.code or 0)
+    _, environment = enter(args)
+    return become(command, environment)
+
+
+def _split(parser: argparse.ArgumentParser, args: argparse.Namespace) -> list[str]:
+    """Return the command; read the options that stand between the image and `--`.
+
+    argparse cannot do this by itself: it takes away a `--` that belongs to the command.
+    """
+    rest: list[str] = args.rest
+    if rest and rest[0].startswith("-"):
+        at = rest.index("--") if "--" in rest else len(rest)
+        between = argparse.ArgumentParser(
+            prog=parser.prog, usage=parser.usage, add_help=False, allow_abbrev=False
+        )
+        between.add_argument("-h", "--help", action="store_true")
+        _add_options(between)
+        between.parse_args(rest[:at], namespace=args)
+        if args.help:
+            parser.print_help()
+            parser.exit()
+        rest = rest[at + 1 :]
+    if not rest:
+        parser.error("say what to run: -- COMMAND")
+    return rest
+
+
+def become(argv: Sequence[str], environment: dict[str, str]) -> int:
+    """Become a command; return 126 or 127 as env(1) after telling why that failed."""
+    try:
+        mountexec.become(argv, environment)
+    except MountFailure as failure:
+        print(fail(Reason(failure.reason), failure.message), file=sys.stderr)
+        return failure.exit_code
+
+
+def enter(args: argparse.Namespace) -> tuple[tuple[Image, ...], dict[str, str]]:
+    """Mount the images for this process; return them and the environment of their views.
+
+    Raises `StackproofError`; this process is then good for nothing but to end.
+    """
+    names = [name for text in args.view for name in text.split(",")]
+    if names and args.no_view:
+        raise fail(Reason.USAGE, "`--view` and `--no-view` exclude each other")
+    images: list[Image] = []
+
+    def place(wanted: mountexec.Wanted, meta: bytes | None, size: int) -> str:
+        image = _described(wanted.image, meta, size)
+        images.append(image)
+        return _mount_point(wanted, image)
+
+    requests = mountlist.parse(args.images)
+    wanted = [mountexec.Wanted(item.image, item.mount_point or "") for item in requests]
+    try:
+        mounted = mountexec.attach(
+            wanted, how=args.how, place=place, say=_say if args.verbose else lambda _: None
+        )
+    except MountFailure as failure:
+        raise fail(Reason(failure.reason), failure.message, hint=failure.hint or None) from None
+    patch = activate.combined(
+        () if args.no_view else activate.choose_views(images, names), environment=os.environ
+    )
+    for image, done in zip(images, mounted, strict=True):
+        if done.mount_point != image.mount and image.views and not args.no_view:
+            _say(
+                f"`{image.name}` was built for {image.mount}; its views name that path, "
+                f"not {done.mount_point}"
+            )
+    return tuple(images), mountexec.with_marker(mounted, patch.apply(os.environ))
+
+
+def _described(path: str, meta: bytes | None, size: int) -> Image:
+    if meta is None:
+        raise fail(
+            Reason.IMAGE_NO_META,
+            f"image `{path}` has no `{metadata.META}`, so nothing tells what is in it",
+            where=Location(file=path),
+            hint="make images with `stackproof build`",
+        )
+    return metadata.parse_env_json(meta, path=path, size=size)
+
+
+def _mount_point(wanted: mountexec.Wanted, image: Image) -> str:
+    point = wanted.mount_point or image.mount
+    # A link may lead to a place that must not be hidden.
+    real = os.path.realpath(point) if point.startswith("/") else point
+    for path in (point, real):
+        if why := mountlist.bad_mount_point(path):
+            raise _bad_place(path, why, image)
+    return point
+
+
+def _bad_place(path: str, why: str, image: Image) -> StackproofError:
+    return fail(
+        Reason.BAD_MOUNT_POINT,
+        f"`{path}` cannot be a mount point: {why}",
+        where=Location(file=image.path),
+        hint="name another one: IMAGE:MOUNT",
+    )
+
+
+def _say(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)

@@ -1,0 +1,54 @@
+"""`stackproof start IMAGE`: a shell with images mounted."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+
+from stackproof.cli.run import add_arguments, become, enter
+from stackproof.errors import Reason, fail
+from stackproof.host.mountexec import MARKER
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    add_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Mount, and become the user's shell; raises `StackproofError` (BUSY) inside of another."""
+    if MARKER in os.environ:
+        raise fail(
+            Reason.BUSY,
+            f"images are mounted in this session: {os.environ[MARKER]}",
+            hint="leave it with `exit`, or start all images at once: IMAGE,IMAGE",
+        )
+    images, environment = enter(args)
+    names = ",".join(image.name for image in images)
+    shell = os.environ.get("SHELL") or "/bin/sh"
+    argv = [shell]
+    if sys.stdin.isatty():
+        print(f"{environment[MARKER]}\nleave with `exit`", file=sys.stderr)
+        if os.path.basename(shell) == "bash":
+            argv += ["--rcfile", f"/proc/self/fd/{_startup_file(names)}"]
+    return become(argv, environment)
+
+
+def _startup_file(names: str) -> int:
+    """Return a descriptor of a bash start-up file: the user's own, then names in the prompt."""
+    descriptor = os.memfd_create("stackproof-prompt", 0)
+    prompt = shlex.quote(f"[{names}] ".replace("\\", "").replace("$", "").replace("`", ""))
+    lines = [
+        "for _stackproof in /etc/bash.bashrc ~/.bashrc; do",
+        '  [ ! -r "$_stackproof" ] || . "$_stackproof"',
+        "done",
+        "unset _stackproof",
+        f"PS1={prompt}$PS1",
+        f"exec {descriptor}<&-",
+    ]
+    os.write(descriptor, "\n".join([*lines, ""]).encode())
+    os.set_inheritable(descriptor, True)
+    return descriptor
