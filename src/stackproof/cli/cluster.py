@@ -1,0 +1,142 @@
+"""`stackproof cluster up|down|status`: nodes on this machine, each in namespaces of its own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import Any
+
+from stackproof import cluster, noun
+from stackproof.cli import progress
+from stackproof.cluster import ClusterSpec, ClusterState
+from stackproof.errors import ExitCode, Reason, fail
+from stackproof.host import cluster as host_cluster
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the actions of `cluster`."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
+    text = "bring a cluster up; nothing happens when the same one is up already"
+    up = actions.add_parser("up", help=text, description=text, allow_abbrev=False)
+    up.add_argument(
+        "--nodes", metavar="N", default="2", help=f"1 to {cluster.MAX_NODES} nodes; default: 2"
+    )
+    up.add_argument(
+        "--rate", metavar="R", help="rate of each link, such as 1gbit, 500mbit or 100MB/s"
+    )
+    up.add_argument("--delay", metavar="D", help="delay of what a node sends, such as 20us or 1ms")
+    up.add_argument(
+        "--share", metavar="PATH", action="append", default=[],
+        help="path below /tmp that the nodes see; each has a /tmp of its own otherwise",
+    )  # fmt: skip
+    _add_common(up)
+    up.set_defaults(run=run_up)
+
+    text = "take a cluster down with everything that runs in it"
+    down = actions.add_parser("down", help=text, description=text, allow_abbrev=False)
+    _add_common(down)
+    down.set_defaults(run=run_down)
+
+    text = "show a cluster; exit code 4 when it is not up or not whole"
+    status = actions.add_parser("status", help=text, description=text, allow_abbrev=False)
+    _add_common(status)
+    status.set_defaults(run=run_status)
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--name", default="default", help="name of the cluster; default: default")
+    parser.add_argument("--json", action="store_true", help="print the state as JSON")
+
+
+def run_up(args: argparse.Namespace) -> int:
+    """Bring a cluster up and print what it is."""
+    spec = ClusterSpec(
+        name=args.name,
+        nodes=_count(args.nodes),
+        rate=args.rate,
+        delay=args.delay,
+        shared=tuple(map(os.path.abspath, args.share)),
+    )
+    state = host_cluster.up(spec, progress.monitor(quiet=args.json))
+    _show(state, as_json=args.json)
+    return int(ExitCode.DONE)
+
+
+def run_down(args: argparse.Namespace) -> int:
+    """Take a cluster down; that there was none is worth a word, not an error."""
+    existed = host_cluster.down(args.name)
+    if args.json:
+        print(json.dumps({"name": args.name, "up": False, "was_up": existed}, indent=1))
+    else:
+        said = "is down" if existed else "was not up"
+        print(f"cluster `{args.name}` {said}", file=sys.stderr)
+    return int(ExitCode.DONE)
+
+
+def run_status(args: argparse.Namespace) -> int:
+    """Print the state of a cluster; NOT_POSSIBLE when it is not up or has lost something."""
+    state = host_cluster.status(args.name)
+    if state is not None:
+        _show(state, as_json=args.json)
+    elif args.json:
+        print(json.dumps({"name": args.name, "up": False}, indent=1))
+    host_cluster.require(args.name)
+    return int(ExitCode.DONE)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise fail(
+            Reason.INVALID_VALUE,
+            f"`{text}` is not a number of nodes",
+            hint=f"choose 1 to {cluster.MAX_NODES}",
+        )
+    return int(text)
+
+
+def _show(state: ClusterState, *, as_json: bool) -> None:
+    if as_json:
+        data: dict[str, Any] = noun.to_data(state)
+        data |= {
+            "name": state.name,
+            "up": True,
+            "rate_mb_s": state.rate_mb_s,
+            "faults": list(state.faults),
+        }
+        print(json.dumps(data, indent=1))
+        return
+    for label, value in _summary(state):
+        print(f"{label:<8} {value}")
+    print(f"\n{'NODE':<8} {'ADDRESS':<14} {'INTERFACE':<10} {'PID':>8}  STATE")
+    for node in (state.head, *state.nodes):
+        alive = "alive" if node.alive else "dead"
+        print(f"{node.name:<8} {node.address:<14} {node.interface:<10} {node.pid:>8}  {alive}")
+
+
+def _summary(state: ClusterState) -> list[tuple[str, str]]:
+    rate = state.rate_mb_s
+    rows = [
+        ("cluster", f"{state.name}, {len(state.nodes)} nodes{_owner(state)}"),
+        ("rate", f"{state.spec.rate} ({rate:g} MB/s)" if rate else "unlimited"),
+        ("delay", _delay(state)),
+        ("agent", state.agent),
+    ]
+    return rows + [("note", note) for note in state.notes]
+
+
+def _owner(state: ClusterState) -> str:
+    return ", in a user namespace" if state.rootless else ""
+
+
+def _delay(state: ClusterState) -> str:
+    facts = state.delay
+    if facts is None:
+        return "none"
+    if facts.seen_us is None:
+        return f"{facts.asked_us:g} us by {facts.method}, not measured with one node"
+    return (
+        f"{facts.asked_us:g} us by {facts.method}, "
+        f"measured {facts.seen_us:g} us (quartiles ±{facts.spread_us:g} us)"
+    )

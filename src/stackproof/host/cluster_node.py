@@ -1,0 +1,419 @@
+"""What runs inside a cluster: the first processes of its head and nodes, and a small probe.
+
+    python -I -S cluster_node.py head SOCKET FOLDER     first process of the head
+    python -I -S cluster_node.py node SOCKET REPORT     first process of a node
+    python -I -S cluster_node.py share PATH…            make paths below the outer /tmp visible
+    python -I -S cluster_node.py echo                   answer UDP packets on a port it prints
+    python -I -S cluster_node.py probe ADDRESS PORT     print round-trip times, us, as JSON
+
+The file imports nothing but the standard library, and little of that, since each start of it is
+part of the time that a cluster takes to come up. `stackproof.host.cluster` starts it.
+
+A cluster comes up by messages on sockets that keep their limits (SOCK_SEQPACKET); the kernel adds
+the sender's pid as the receiver sees it, so nobody has to search for pids:
+
+    up   -> head    the settings (JSON)
+    head -> node    the node's settings; again an empty object when its network is there
+    any  -> up      {"name": …} once it exists, {"error": …} if something fails
+    node -> head    {"name": …} at first, {"ready": …} in the end
+    head -> up      {"ready": {node: pid as the head sees it}, "notes": […]}
+    up   -> head    {"stay": true}; the end of the stream instead makes the head exit, and with it
+                    everything, so that an interrupted start leaves nothing
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+if False:  # for type checkers; `typing` costs time at each start
+    from collections.abc import Callable
+    from typing import Any, NoReturn
+
+OUTER = "/tmp/.outer"  # noqa: S108 - inside the cluster's own /tmp
+"""Where the head and the nodes see the /tmp of the machine."""
+
+_MESSAGE_BYTES = 1 << 20
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC = 2, 4, 8, 4096, 16384
+_MNT_DETACH = 2
+_CREDENTIALS = struct.Struct("iII")
+_PROBES = 200
+_PROBE_BUDGET_S = 0.5
+_PROBE_LOST_S = 5.0
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class SetupError(Exception):
+    """Why the head or a node could not be set up."""
+
+
+def mount(
+    source: str | None, target: str, kind: str | None, flags: int, options: str | None = None
+) -> None:
+    """Do what the system call of this name does; raises `OSError`."""
+    words = [None if word is None else os.fsencode(word) for word in (source, target, kind)]
+    data = None if options is None else os.fsencode(options)
+    if _libc.mount(*words, ctypes.c_ulong(flags), data) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), target)
+
+
+def unmount(target: str) -> None:
+    """Take a mount away at once, whoever uses it; raises `OSError`."""
+    if _libc.umount2(os.fsencode(target), _MNT_DETACH) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), target)
+
+
+# ------------------------------------------------------------------------------------ the own view
+
+
+def make_own_view(name: str, shared: list[str]) -> list[str]:
+    """Give this process's namespaces a hostname, /dev/shm, /tmp and /sys of their own.
+
+    Returns notes on what could not be done and is not vital. Raises `OSError`.
+    """
+    notes: list[str] = []
+    socket.sethostname(name)
+    mount("stackproof", "/dev/shm", "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777")  # noqa: S108
+    try:
+        _own_sys("/dev/shm/keep")  # noqa: S108
+    except OSError as error:
+        # Containers often forbid it. Then programs see the machine's network interfaces in /sys.
+        notes.append(f"{name}: /sys is the machine's ({error.strerror})")
+    _own_tmp("/dev/shm/keep")  # noqa: S108
+    for path in shared:
+        share(path)
+    return notes
+
+
+def _own_sys(keep: str) -> None:
+    """Mount the sysfs of this network namespace, with the machine's control groups in it."""
+    groups = "/sys/fs/cgroup"
+    os.mkdir(keep)
+    try:
+        mount(groups, keep, None, _MS_BIND | _MS_REC)
+        try:
+            mount("sysfs", "/sys", "sysfs", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+            mount(keep, groups, None, _MS_BIND | _MS_REC)
+        finally:
+            unmount(keep)
+    finally:
+        os.rmdir(keep)
+
+
+def _own_tmp(keep: str) -> None:
+    """Mount an empty /tmp and keep the machine's below it.
+
+    A node of a real cluster has its own, and launchers rely on it: PRRTE's daemons name their
+    session folder by their pid, and two nodes have the same pids.
+    """
+    outer = OUTER if os.path.isdir(OUTER) else "/tmp"  # noqa: S108
+    os.mkdir(keep)
+    mount(outer, keep, None, _MS_BIND | _MS_REC)
+    mount("stackproof", "/tmp", "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777")  # noqa: S108
+    os.mkdir(OUTER)
+    mount(keep, OUTER, None, _MS_BIND | _MS_REC)
+    unmount(keep)
+    os.rmdir(keep)
+
+
+def share(path: str) -> None:
+    """Show a path of the machine's /tmp at the same path here; raises `OSError`.
+
+    Nothing happens for a path elsewhere, for /tmp itself and for what is visible already.
+    """
+    path = os.path.normpath(path)
+    if not path.startswith("/tmp/") or path.startswith(OUTER):  # noqa: S108
+        return
+    source = OUTER + path.removeprefix("/tmp")  # noqa: S108
+    found = os.stat(source)
+    try:
+        here = os.stat(path)
+    except FileNotFoundError:
+        if os.path.isdir(source):
+            os.makedirs(path)
+        else:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o600))
+    else:
+        if (here.st_dev, here.st_ino) == (found.st_dev, found.st_ino):
+            return
+    mount(source, path, None, _MS_BIND | _MS_REC)
+
+
+def set_hosts(text: str) -> None:
+    """Let the names of nodes be found here, and on nodes started later; raises `OSError`.
+
+    An overlay on /etc where nothing is mounted below /etc: a bind mount on one file is dropped
+    silently when somebody on the machine renames a new file over it. Where something is mounted
+    there (containers mount this very file) an overlay would hide it, so the file is bound.
+    """
+    folder = "/dev/shm/keep"  # noqa: S108
+    os.mkdir(folder)
+    mount("stackproof", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755")
+    try:
+        for name in ("upper", "work"):
+            os.mkdir(f"{folder}/{name}")
+        with open(f"{folder}/upper/hosts", "w", encoding="ascii") as stream:
+            stream.write(text)
+        os.chmod(f"{folder}/upper/hosts", 0o644)
+        os.chmod(f"{folder}/upper", 0o755)  # noqa: S103 - it becomes /etc
+        options = f"lowerdir=/etc,upperdir={folder}/upper,workdir={folder}/work"
+        if _mounted_below("/etc/") or not _try_overlay("/etc", options):
+            mount(f"{folder}/upper/hosts", "/etc/hosts", None, _MS_BIND)
+    finally:
+        unmount(folder)  # what was made from it keeps it
+        os.rmdir(folder)
+
+
+def _mounted_below(prefix: str) -> bool:
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as stream:
+        return any(line.split(" ")[4].startswith(prefix) for line in stream)
+
+
+def _try_overlay(target: str, options: str) -> bool:
+    try:
+        mount("stackproof", target, "overlay", 0, options)
+    except OSError:  # an old kernel without rights, or too many layers already
+        return False
+    return True
+
+
+def no_ipv6() -> None:
+    """Switch IPv6 off in this network namespace: its discovery is traffic nobody asked for."""
+    for which in ("all", "default"):
+        try:
+            with open(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6", "w") as stream:
+                stream.write("1")
+        except OSError:  # a kernel without it
+            return
+
+
+def ip_batch(program: str, lines: list[str]) -> None:
+    """Run `ip -batch` on lines; raises `SetupError` with what it said."""
+    done = subprocess.run(
+        [program, "-batch", "-"], input="\n".join(lines) + "\n", text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        said = " ".join(line for line in done.stdout.splitlines() if line.strip())
+        raise SetupError(f"cannot set up the network: {said}")
+
+
+# ------------------------------------------------------------------------------- the first process
+
+
+def send(link: socket.socket, message: dict[str, Any]) -> None:
+    """Send one message."""
+    link.send(json.dumps(message).encode())
+
+
+def receive(link: socket.socket) -> dict[str, Any]:
+    """Wait for a message and return it; empty at the end of the stream."""
+    data = link.recv(_MESSAGE_BYTES)
+    return dict(json.loads(data)) if data else {}
+
+
+def receive_text_with_pid(link: socket.socket) -> tuple[str, int]:
+    """Wait for text and return it with the sender's pid as this process sees it (0: none)."""
+    data, control, _, _ = link.recvmsg(_MESSAGE_BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))
+    pid = 0
+    for level, kind, content in control:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
+            pid = _CREDENTIALS.unpack(content)[0]
+    return data.decode(errors="replace"), pid
+
+
+def receive_with_pid(link: socket.socket) -> tuple[dict[str, Any], int]:
+    """Wait for a message and return it with the sender's pid as this process sees it."""
+    text, pid = receive_text_with_pid(link)
+    return (dict(json.loads(text)) if text else {}), pid
+
+
+def run_head(link: socket.socket) -> NoReturn:
+    """Be the first process of the head: start the nodes, join them, then keep house."""
+    settings = receive(link)
+    if not settings:
+        sys.exit(1)
+    send(link, {"name": "head"})
+    notes = make_own_view("head", settings["shared"])
+    set_hosts(settings["hosts"])
+    links = {name: _start_node(name, settings, link) for name in settings["nodes"]}
+    no_ipv6()
+    pids = {name: receive_with_pid(node)[1] for name, node in links.items()}
+    if not all(pids.values()):
+        raise SetupError("a node ended before it was set up")
+    lines: list[str] = settings["network"]
+    for name, pid in pids.items():
+        lines = [line.replace(f"@{name}@", str(pid)) for line in lines]
+    ip_batch(settings["ip"], lines)
+    for node in links.values():
+        send(node, {})
+    for node in links.values():
+        notes += receive(node).get("ready", [])
+    send(link, {"ready": pids, "notes": notes})
+    if not receive(link):
+        sys.exit(1)
+    for node in links.values():
+        send(node, {"stay": True})
+        node.close()
+    keep_house(link)
+
+
+def _start_node(name: str, settings: dict[str, Any], report: socket.socket) -> socket.socket:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    subprocess.Popen(
+        [
+            *settings["unshare"], sys.executable, "-I", "-S", __file__,
+            "node", str(theirs.fileno()), str(report.fileno()),
+        ],
+        pass_fds=(theirs.fileno(), report.fileno()),
+    )  # fmt: skip
+    theirs.close()
+    node = {
+        "name": name,
+        "shared": settings["shared"],
+        "ip": settings["ip"],
+        "network": settings["nodes"][name],
+    }
+    send(ours, node)
+    return ours
+
+
+def run_node(link: socket.socket, report: socket.socket) -> NoReturn:
+    """Be the first process of a node."""
+    settings = receive(link)
+    name = settings["name"]
+    for listener in (report, link):
+        send(listener, {"name": name})
+    notes = make_own_view(name, settings["shared"])
+    no_ipv6()
+    receive(link)
+    ip_batch(settings["ip"], settings["network"])
+    send(link, {"ready": notes})
+    receive(link)
+    report.close()
+    keep_house(link)
+
+
+def keep_house(link: socket.socket) -> NoReturn:
+    """Reap every process that has lost its parent, until this one is killed or told to end."""
+    link.close()
+    os.chdir("/")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(nothing, number)
+    awaited = {signal.SIGCHLD, signal.SIGTERM}
+    # Blocked from here on, so that no child can end unseen between the look and the wait.
+    signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+    while True:
+        _reap()
+        if signal.sigwait(awaited) == signal.SIGTERM:
+            os._exit(0)
+
+
+def _reap() -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return
+
+
+def guarded(report: socket.socket, what: str, work: Callable[[], NoReturn]) -> NoReturn:
+    """Do the work of a first process; a failure is reported, then everything ends."""
+    try:
+        work()
+    except SetupError as error:
+        send(report, {"error": f"{what}: {error}"})
+    except OSError as error:
+        send(report, {"error": f"{what}: {error.filename}: {error.strerror}"})
+    sys.exit(1)
+
+
+# --------------------------------------------------------------------------------------- the probe
+
+
+def run_echo() -> NoReturn:
+    """Send every UDP packet back, until one says `end` or nothing has come for a while."""
+    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    server.bind(("", 0))
+    sys.stdout.write(f"{server.getsockname()[1]}\n")
+    sys.stdout.flush()
+    server.settimeout(_PROBE_LOST_S)
+    while True:
+        try:
+            data, sender = server.recvfrom(64)
+        except TimeoutError:
+            sys.exit(0)
+        server.sendto(data, sender)
+        if data == b"end":
+            sys.exit(0)
+
+
+def run_probe(address: str, port: int) -> None:
+    """Print the round-trip times of small packets, in us, as a JSON list."""
+    client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    client.connect((address, port))
+    client.setblocking(False)
+    times: list[float] = []
+    end = time.monotonic() + _PROBE_BUDGET_S
+    while len(times) < _PROBES and (len(times) < 10 or time.monotonic() < end):
+        begin = time.perf_counter_ns()
+        client.send(b"probe")
+        if not _answered(client, begin + int(_PROBE_LOST_S * 1e9)):
+            break
+        times.append((time.perf_counter_ns() - begin) / 1000)
+    client.send(b"end")
+    sys.stdout.write(json.dumps(times[len(times) // 10 :]))
+
+
+def _answered(client: socket.socket, until_ns: int) -> bool:
+    """Wait for an answer without sleeping at first: a sleep costs more than a short delay."""
+    busy_until = time.perf_counter_ns() + 200_000
+    while time.perf_counter_ns() < until_ns:
+        try:
+            return bool(client.recv(64))
+        except BlockingIOError:
+            if time.perf_counter_ns() > busy_until:
+                select.select([client], [], [], 0.5)
+    return False
+
+
+def _socket(word: str) -> socket.socket:
+    return socket.socket(fileno=int(word))
+
+
+def main(words: list[str]) -> None:
+    """Do what the module's docstring says."""
+    match words:
+        case ["head", number, _]:
+            link = _socket(number)
+            guarded(link, "head", lambda: run_head(link))
+        case ["node", number, report_number]:
+            link, report = _socket(number), _socket(report_number)
+            guarded(report, "node", lambda: run_node(link, report))
+        case ["share", *paths]:
+            for path in paths:
+                share(path)
+        case ["echo"]:
+            run_echo()
+        case ["probe", address, port]:
+            run_probe(address, int(port))
+        case _:
+            sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

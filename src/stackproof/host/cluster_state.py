@@ -1,0 +1,207 @@
+"""Where clusters keep their state, and how one is found, looked at and removed.
+
+Each user has one folder that nobody else can use, and in it one folder per cluster. A cluster's
+processes are found by their command line and not by the state file, so that one whose file was
+deleted, or whose start was killed at any point, is found as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import os
+import select
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from stackproof import cluster, noun
+from stackproof.cluster import ClusterSpec, ClusterState
+from stackproof.errors import Reason, StackproofError, fail
+from stackproof.host import cluster_node, files
+from stackproof.host.agent import started
+
+STATE_FILE = "state.json"
+_SCRIPT = os.path.basename(os.fsencode(cluster_node.__file__))
+_STOP_S = 10.0
+_LOCK_S = 20.0
+
+
+def base() -> Path:
+    """Return the folder that holds this user's clusters, checked.
+
+    `$XDG_RUNTIME_DIR/stackproof` when that is this user's and programs may be started from it,
+    else `/tmp/stackproof-UID`.
+    """
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    try:
+        usable = (
+            os.path.isabs(runtime)
+            and not any(letter.isspace() for letter in runtime)  # launchers split the agent's path
+            and os.stat(runtime).st_uid == os.geteuid()
+            and not os.statvfs(runtime).f_flag & os.ST_NOEXEC
+        )
+    except OSError:
+        usable = False
+    if usable:
+        return private_folder(Path(runtime) / "stackproof")
+    return private_folder(Path(f"/tmp/stackproof-{os.geteuid()}"))  # noqa: S108 - checked
+
+
+def private_folder(path: Path) -> Path:
+    """Make a folder that only this user can use, and trust nothing that somebody else made."""
+    try:
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        found = path.lstat()
+    except OSError as error:
+        raise files.translate(error, path) from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise fail(
+            Reason.NOT_PERMITTED,
+            f"`{path}` is not a folder that only you can use",
+            hint="remove it, or set XDG_RUNTIME_DIR to a folder of your own",
+        )
+    return path
+
+
+def checked_name(name: str) -> str:
+    """Return a cluster's name if it can be one; raises `StackproofError` (INVALID_VALUE)."""
+    wrong = cluster.problems(ClusterSpec(name=name))
+    if wrong:
+        raise StackproofError(*wrong)
+    return name
+
+
+@contextlib.contextmanager
+def locked(name: str) -> Iterator[Path]:
+    """Hold the lock of a cluster's name and give its folder.
+
+    Raises `StackproofError` (NOT_PERMITTED, BUSY after 20 s of waiting).
+    """
+    folder = base() / checked_name(name)
+    path = folder.with_name(f".{name}.lock")
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise files.translate(error, path) from error
+    try:
+        _wait_for_lock(descriptor, name)
+        yield folder
+    finally:
+        os.close(descriptor)
+
+
+def _wait_for_lock(descriptor: int, name: str) -> None:
+    end = time.monotonic() + _LOCK_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise fail(
+                    Reason.BUSY,
+                    f"another command is at work on the cluster `{name}`",
+                    hint="wait for it to end, or choose another --name",
+                ) from None
+            time.sleep(0.02)
+        else:
+            return
+
+
+def look(folder: Path) -> ClusterState | None:
+    """Return the state in a folder with what is alive, None when the head is not."""
+    try:
+        text = (folder / STATE_FILE).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise files.translate(error, folder) from error
+    try:
+        state = noun.from_json(ClusterState, text, file=os.fspath(folder / STATE_FILE))
+    except StackproofError:  # written by another version: its cluster is found by `_heads`
+        return None
+    if not _lives(state.head.pid, state.head.started):
+        return None
+    nodes = tuple(
+        dataclasses.replace(node, alive=_lives(node.pid, node.started)) for node in state.nodes
+    )
+    delay = state.delay
+    if delay and delay.pid:
+        delay = dataclasses.replace(delay, alive=_lives(delay.pid, delay.started))
+    return dataclasses.replace(state, nodes=nodes, delay=delay)
+
+
+def _lives(pid: int, since: int) -> bool:
+    return since != 0 and started(pid) == since
+
+
+def remove(folder: Path) -> bool:
+    """Kill the cluster of a folder, wait until all of it has gone, delete the folder.
+
+    Returns whether there was anything. Raises `StackproofError` (NOT_PERMITTED, CLUSTER_FAILED).
+    """
+    heads = _heads(folder)
+    for pid in heads:
+        _kill(pid)
+    if not heads and not os.path.lexists(folder):
+        return False
+    try:
+        files.remove(folder)
+    except OSError as error:
+        raise files.translate(error, folder) from error
+    return True
+
+
+def _heads(folder: Path) -> list[int]:
+    """Return the processes that are the head of this folder, and the unshare(1) that started it.
+
+    Only processes of this user count. The script's folder is not compared, so that a cluster of
+    another installation of this package is found too.
+    """
+    found: list[int] = []
+    mark = os.fsencode(folder)
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit():
+            continue
+        try:
+            if entry.stat().st_uid != os.geteuid():
+                continue
+            with open(f"{entry.path}/cmdline", "rb") as stream:
+                words = stream.read().split(b"\0")
+        except OSError:
+            continue
+        # … cluster_node.py head SOCKET FOLDER, and the zero byte at the end
+        if len(words) > 5 and words[-4] == b"head" and words[-2] == mark:
+            found += [int(entry.name)] if os.path.basename(words[-5]) == _SCRIPT else []
+    return found
+
+
+def _kill(pid: int) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        # Readable when it has ended; a first process ends after everything in its namespace.
+        if not select.select([descriptor], [], [], _STOP_S)[0]:
+            raise fail(
+                Reason.CLUSTER_FAILED,
+                f"process {pid} of the cluster does not end",
+                hint="a process in it may hang on a file system that does not answer",
+            )
+    except ProcessLookupError:
+        return
+    except PermissionError as error:
+        raise fail(Reason.NOT_PERMITTED, f"no right to end process {pid}") from error
+    finally:
+        os.close(descriptor)
+
+
+def write(state: ClusterState) -> None:
+    """Write the state file, whole or not at all; raises `StackproofError`."""
+    files.write(os.path.join(state.folder, STATE_FILE), noun.to_json(state), mode=0o600)
