@@ -83,6 +83,8 @@ def test_unknown_family_is_unsupported():
         ("5.0.11", "5.0.1", False),
         ("5.0.1", "5.0.1.post1", True),
         ("8.1.28.2", "8.1.28", True),
+        ("2021.17", "2021.17.2", True),
+        ("2021.17", "2021.18.1", False),
     ],
 )
 def test_same_release(version, wanted, same):

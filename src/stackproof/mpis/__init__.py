@@ -93,13 +93,13 @@ def identify(library_version: str) -> tuple[str, str] | None:
 
 
 def same_release(version: str, wanted: str) -> bool:
-    """Return whether `version` is `wanted` or a release below it (`5.0.11` is a `5.0`).
+    """Return whether two versions agree as far as both are told (`5.0.11` is a `5.0`).
 
-    A wheel's rebuild of the same release (`5.0.1.post1` of `5.0.1`) counts as the same.
+    Intel MPI's library of release 2021.17.2 says 2021.17, so the shorter one may be either. A
+    wheel's rebuild (`5.0.1.post1` of `5.0.1`) counts as the same.
     """
-    parts = _POST.sub("", version).split(".")
-    asked = _POST.sub("", wanted).split(".")
-    return parts[: len(asked)] == asked
+    pairs = zip(_POST.sub("", version).split("."), _POST.sub("", wanted).split("."), strict=False)
+    return all(one == other for one, other in pairs)
 
 
 _POST = re.compile(r"\.post\d+$")

@@ -32,7 +32,8 @@ class CrayMpich:
     def identify(self, library_version: str) -> str | None:
         """Return the version in `MPI VERSION    : CRAY MPICH version 8.1.28.2 (ANL base 3.4a2)`.
 
-        Source of the form: docs of the Julia language's MPI.jl for HPC systems and of NERSC.
+        Source of the form: output of `MPI.versioninfo()` (Julia) and `mpi4py --mpi-lib-version`
+        on Cray EX machines, as users' public documentation shows it.
         """
         match = _VERSION.match(library_version.lstrip())
         return match[1] if match else None

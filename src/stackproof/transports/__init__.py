@@ -1,1 +1,56 @@
-"""."""
+"""Transport profiles: the settings that make an MPI use one path, and how to see that it did.
+
+A profile forces its path: where the path cannot be had, the MPI must fail and not take another
+one. That does not hold for every MPI and every mistake, so that each profile also has a check,
+which looks at the bytes that left the interfaces of each node, never at the speed.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from stackproof.case import Case, Placement
+from stackproof.command import EnvPatch
+from stackproof.errors import Reason, fail
+from stackproof.measurement import Check, Output
+from stackproof.transports.auto import Auto
+from stackproof.transports.shm import Shm
+from stackproof.transports.tcp import Tcp
+
+
+class Transport(Protocol):
+    """One path that messages can take."""
+
+    @property
+    def name(self) -> str:
+        """Return the name in the registry."""
+
+    @property
+    def title(self) -> str:
+        """Return what a reader of a report should see."""
+
+    def supports(self, family: str, version: str) -> bool:
+        """Return whether this release of a family (a name in `stackproof.mpis`) can be forced."""
+
+    def patch(self, family: str, version: str, placement: Placement) -> EnvPatch:
+        """Return the variables that force the path.
+
+        Raises `StackproofError` (UNSUPPORTED) when family, version or placement cannot do it.
+        """
+
+    def check(self, output: Output, case: Case) -> Check:
+        """Return whether the messages took the path, by the bytes that were counted."""
+
+
+REGISTRY: dict[str, Transport] = {transport.name: transport for transport in (Auto(), Shm(), Tcp())}
+
+
+def get(name: str) -> Transport:
+    """Return a transport by name; raises `StackproofError` (UNSUPPORTED) for an unknown one."""
+    if name not in REGISTRY:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"the transport `{name}` is not known",
+            hint=f"known transports are: {', '.join(REGISTRY)}",
+        )
+    return REGISTRY[name]

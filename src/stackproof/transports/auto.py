@@ -1,0 +1,41 @@
+"""The MPI's own choice of path."""
+
+from __future__ import annotations
+
+from stackproof.case import Case, Placement
+from stackproof.command import EnvPatch
+from stackproof.measurement import Check, Output, State
+from stackproof.transports import traffic
+
+
+class Auto:
+    """Nothing is forced; only the interface is pinned where the placement names one.
+
+    Without that, Open MPI and MPICH spread messages over all interfaces that they find, also over
+    a management network.
+    """
+
+    name = "auto"
+    title = "the MPI's own choice"
+
+    def supports(self, family: str, version: str) -> bool:
+        """Return True: every MPI has a choice of its own."""
+        del family, version
+        return True
+
+    def patch(self, family: str, version: str, placement: Placement) -> EnvPatch:
+        """Return the pins for TCP of Open MPI, UCX and libfabric; a pin chooses no path."""
+        del version
+        if placement.interface is None:
+            return EnvPatch()
+        pins = {"FI_TCP_IFACE": placement.interface, "UCX_NET_DEVICES": placement.interface}
+        if family == "openmpi":
+            pins["OMPI_MCA_btl_tcp_if_include"] = placement.interface
+        return EnvPatch(set=pins)
+
+    def check(self, output: Output, case: Case) -> Check:
+        """Return OK with what was counted: whatever path was taken is the one asked for."""
+        del case
+        found = traffic.counted(output)
+        words = found.text if found.sent else "no interface was counted"
+        return Check(name="transport", state=State.OK, evidence=f"nothing was forced; {words}")

@@ -1,0 +1,77 @@
+"""Shared memory inside one node."""
+
+from __future__ import annotations
+
+from stackproof.case import Case, Locality, Placement
+from stackproof.command import EnvPatch
+from stackproof.errors import Reason, fail
+from stackproof.measurement import Check, Output, State
+from stackproof.transports import support, traffic
+
+# Seen to keep all traffic off the interfaces: Open MPI 5.0.8 and 5.0.11, MPICH 4.3.1 and 5.0.2,
+# Intel MPI 2021.17.2 and 2021.18.1. MPICH before 4 may be built on ch3, which has other settings.
+_MINIMUM: support.Minimum = {"openmpi": (5,), "mpich": (4,), "intel-mpi": (2021,)}
+
+_SETTINGS = {
+    # ob1 with no other way to reach a peer than shared memory: another peer is an error. Leaving
+    # the libfabric and UCX components out also makes the start several times faster.
+    "openmpi": {
+        "OMPI_MCA_pml": "ob1",
+        "OMPI_MCA_mtl": "^ofi",
+        "OMPI_MCA_btl": "self,sm",
+    },
+    # ch4 uses its own shared memory for peers on the node; libfabric's shm provider is the only
+    # network it gets, so that nothing can leave the node.
+    "mpich": {
+        "MPIR_CVAR_NOLOCAL": "0",
+        "MPIR_CVAR_CH4_NETMOD": "ofi",
+        "FI_PROVIDER": "shm",
+    },
+    "intel-mpi": {"I_MPI_FABRICS": "shm"},
+}
+
+
+class Shm:
+    """Messages through memory that the ranks of one node share."""
+
+    name = "shm"
+    title = "shared memory"
+
+    def supports(self, family: str, version: str) -> bool:
+        """Return whether the release was seen to obey, or is newer than one that was."""
+        return support.reaches(_MINIMUM, family, version)
+
+    def patch(self, family: str, version: str, placement: Placement) -> EnvPatch:
+        """Return the family's settings; UNSUPPORTED for a placement with more than one node."""
+        if not self.supports(family, version):
+            raise support.unsupported(self.name, _MINIMUM, family, version)
+        if placement.locality is Locality.INTER:
+            raise fail(
+                Reason.UNSUPPORTED,
+                f"the placement `{placement.name}` has {len(placement.nodes)} nodes, which share "
+                "no memory",
+                hint="use the transport `tcp` or `auto` for it",
+            )
+        return EnvPatch(set=_SETTINGS[family])
+
+    def check(self, output: Output, case: Case) -> Check:
+        """Return OK when next to nothing left by any interface, loopback included.
+
+        BAD when one of them sent all that was moved. In between, others on this machine may have
+        sent it.
+        """
+        del case
+        found = traffic.counted(output)
+        unseen = traffic.unseen("transport", found)
+        if unseen is not None:
+            return unseen
+        total = found.off()
+        if total <= max(traffic.NOISE, int(found.payload * traffic.STRAY)):
+            state, reason = State.OK, ""
+        elif total >= found.payload:
+            state, reason = State.BAD, Reason.WRONG_TRANSPORT.value
+        else:
+            state, reason = State.UNKNOWN, ""
+        return Check(
+            name="transport", state=state, reason=reason, evidence=f"shared memory: {found.text}"
+        )

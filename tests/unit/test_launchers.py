@@ -1,0 +1,175 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from stackproof import launchers
+from stackproof.case import Placement, Rank
+from stackproof.errors import Reason, StackproofError
+from stackproof.launchers import LaunchRequest, messages
+
+CAPTURES = Path(__file__).parents[1] / "captures" / "launch"
+
+
+def placement(*ranks: tuple[str, int | None]) -> Placement:
+    return Placement(name="p", ranks=tuple(Rank(node=node, cpu=cpu) for node, cpu in ranks))
+
+
+def request(*ranks, **changes) -> LaunchRequest:
+    kept = {"prefix": "/mnt/s", "program": ("prog", "--x"), "agent": "/run/agent", **changes}
+    return LaunchRequest(placement=placement(*ranks), **kept)
+
+
+def words(name, *ranks, **changes) -> str:
+    return " ".join(launchers.get(name).argv(request(*ranks, **changes)))
+
+
+TWO_NODES = (("n1", 0), ("n2", 1))
+
+
+def test_hydra_pins_each_rank_and_counts_hosts_in_rank_order():
+    assert words("hydra", *TWO_NODES) == (
+        "/mnt/s/bin/mpiexec -launcher rsh -launcher-exec /run/agent -genvall -bind-to none"
+        " -hosts n1:1,n2:1 -n 1 taskset -c 0 prog --x : -n 1 taskset -c 1 prog --x"
+    )
+
+
+def test_hydra_names_a_node_again_for_a_later_run_of_ranks():
+    ranks = (("b", None), ("b", None), ("a", None), ("b", None))
+    assert "-hosts b:2,a:1,b:1 -n 2 prog --x : -n 1 prog --x : -n 1 prog --x" in words(
+        "hydra", *ranks
+    )
+
+
+def test_intel_hydra_names_the_host_of_each_segment():
+    assert words("intel-hydra", ("b", 1), ("a", None), ("a", None)) == (
+        "/mnt/s/bin/mpiexec.hydra -bootstrap rsh -bootstrap-exec /run/agent -genvall"
+        " -n 1 -host b taskset -c 1 prog --x : -n 2 -host a prog --x"
+    )
+
+
+def test_prte_gives_each_segment_all_slots_of_its_host_and_exports_by_name():
+    line = words("prte", ("a", 0), ("a", 1), ("b", 0), environment={"B": "2", "A": "1"})
+    assert line == (
+        "/mnt/s/bin/mpiexec --bind-to none -x A -x B"
+        " -n 1 --host a:2 taskset -c 0 prog --x"
+        " : -n 1 --host a:2 taskset -c 1 prog --x"
+        " : -n 1 --host b:1 taskset -c 0 prog --x"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "words_wanted"),
+    [
+        ("hydra", "-launcher fork -genvall -bind-to none -hosts localhost:2 -n 2 prog"),
+        ("intel-hydra", "-bootstrap fork -genvall -n 2 -host localhost prog"),
+        ("prte", "--bind-to none -n 2 --host localhost:2 prog"),
+    ],
+)
+def test_without_an_agent_all_ranks_are_here(name, words_wanted):
+    assert words_wanted in words(name, ("n1", None), ("n1", None), agent=None)
+
+
+def test_root_is_allowed_only_when_it_is_root():
+    prte = launchers.get("prte")
+    as_root = prte.environment(request(*TWO_NODES, as_root=True)).set
+    as_user = prte.environment(request(*TWO_NODES)).set
+    assert set(as_root) - set(as_user) == {
+        "OMPI_ALLOW_RUN_AS_ROOT",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+    }
+
+
+def test_prte_is_told_the_agent_by_the_names_of_both_versions():
+    found = launchers.get("prte").environment(request(*TWO_NODES)).set
+    assert found["PRTE_MCA_plm_ssh_agent"] == found["OMPI_MCA_plm_rsh_agent"] == "/run/agent"
+
+
+def test_intel_library_does_not_pin_again():
+    assert launchers.get("intel-hydra").environment(request(*TWO_NODES)).set["I_MPI_PIN"] == "off"
+
+
+@pytest.mark.parametrize(
+    ("family", "option"),
+    [
+        ("openmpi", "--mpi=pmix"),
+        ("mpich", "--mpi=pmi2"),
+        ("intel-mpi", "--mpi=pmi2"),
+        ("cray-mpich", "--mpi=cray_shasta"),
+    ],
+)
+def test_srun_speaks_the_interface_of_the_family(family, option):
+    assert option in words("srun", ("a", 0), ("b", 0), family=family).split()
+
+
+def test_srun_in_blocks_with_a_map_of_cpus():
+    line = words("srun", ("a", 0), ("a", 2), ("b", 0), ("b", 2))
+    assert line == (
+        "srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --nodelist=a,b --distribution=block"
+        " --cpu-bind=map_cpu:0,2 --kill-on-bad-exit=1 --export=ALL prog --x"
+    )
+
+
+def test_srun_in_turns_without_cpus():
+    line = words("srun", ("a", None), ("b", None), ("a", None), ("b", None))
+    assert "--distribution=cyclic --cpu-bind=none" in line
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        pytest.param((("a", 0), ("b", 1)), id="cpus-differ"),
+        pytest.param((("a", None), ("b", None), ("b", None), ("a", None)), id="order"),
+        pytest.param((("b", None), ("a", None)), id="nodes-in-another-order"),
+        pytest.param((("a", None), ("a", None), ("b", None)), id="uneven"),
+        pytest.param((("a", 0), ("a", None)), id="half-pinned"),
+    ],
+)
+def test_what_srun_cannot_say_is_unsupported(ranks):
+    with pytest.raises(StackproofError) as caught:
+        words("srun", *ranks)
+    assert caught.value.reason is Reason.UNSUPPORTED
+
+
+def capture(name: str) -> str:
+    data = json.loads((CAPTURES / f"{name}.json").read_text())
+    return data["stdout"] + "\n" + data["stderr"]
+
+
+NAMES = sorted(path.stem for path in CAPTURES.glob("*.json"))
+
+
+def of(*endings: str) -> set[str]:
+    return {name for name in NAMES if name.endswith(endings)}
+
+
+# One node's crash leaves words of launchers about the rank; a rank that only exits may leave none.
+@pytest.mark.parametrize(
+    ("read", "firing"),
+    [
+        (messages.unreachable, of("unreachable", "node-lost")),
+        (messages.crashed, of("crash", "crash-one-node", "abort") | {"prte-exit-7"}),
+        (messages.not_started, of("no-start")),
+        (messages.no_program, of("no-program", "no-program-pinned")),
+        (messages.no_cpu, of("no-cpu")),
+    ],
+)
+def test_messages_fire_on_their_captures_alone(read, firing):
+    assert {name for name in NAMES if read(capture(name))} == firing
+    assert len(firing) >= 3
+
+
+@pytest.mark.parametrize("name", sorted(of("crash", "crash-one-node")))
+def test_the_signal_of_the_rank_that_crashed_is_quoted(name):
+    assert "11" in messages.crashed(capture(name))
+
+
+@pytest.mark.parametrize("name", ["prte-unreachable", "intel-hydra-unreachable", "prte-node-lost"])
+def test_the_lost_node_is_named_where_the_launcher_names_it(name):
+    assert "node2" in messages.unreachable(capture(name))
+
+
+def test_the_agents_own_words_are_quoted():
+    assert messages.unreachable("stackproof agent: node `n2` is not running") == (
+        "stackproof agent: node `n2` is not running"
+    )

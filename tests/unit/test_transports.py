@@ -1,0 +1,153 @@
+import pytest
+
+from stackproof import transports
+from stackproof.case import Case, Placement, Rank
+from stackproof.errors import Reason, StackproofError
+from stackproof.measurement import Output, RankFacts, Series, State
+from stackproof.transports import support, traffic
+
+MB = 1_000_000
+INTRA = Placement(name="intra", ranks=(Rank(node="a"), Rank(node="a")))
+INTER = Placement(name="inter", ranks=(Rank(node="a"), Rank(node="b")), interface="eth0")
+FREE = Placement(name="free", ranks=(Rank(node="a"), Rank(node="b")))
+FOUR = Placement(name="four", ranks=tuple(Rank(node=node) for node in "aabb"), interface="eth0")
+
+
+def output(*sent: tuple[str, dict[str, int]], payload: int = 100 * MB) -> Output:
+    series = Series(
+        benchmark="latency", size=payload // 100, unit="us", values=(1.0,) * 10, iterations=10
+    )
+    return Output(
+        program="x",
+        ranks=tuple(
+            RankFacts(rank=number, host=host, tx_bytes=counts)
+            for number, (host, counts) in enumerate(sent)
+        ),
+        series=(series,),
+    )
+
+
+def state(name: str, placement: Placement, *sent, **changes) -> State:
+    case = Case(
+        program="x", benchmarks=("latency",), sizes=(8,), placement=placement, transport=name
+    )
+    return transports.get(name).check(output(*sent, **changes), case).state
+
+
+QUIET = {"lo": 0, "eth0": 300, "eth1": 0}
+
+
+def test_ranks_of_one_node_are_not_counted_twice():
+    found = traffic.counted(output(("a", {"lo": 5}), ("a", {"lo": 7}), ("b", {"eth0": 1})))
+    assert found.sent == {"a": {"lo": 7}, "b": {"eth0": 1}}
+    assert found.payload == 100 * MB
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        ((QUIET, QUIET), State.OK),
+        (({"lo": 2 * 100 * MB}, QUIET), State.BAD),
+        (({"lo": 0, "eth0": 110 * MB}, QUIET), State.BAD),
+        (({"lo": 40 * MB}, QUIET), State.UNKNOWN),
+        (({}, {}), State.UNKNOWN),
+    ],
+)
+def test_shared_memory_leaves_the_interfaces_alone(sent, answer):
+    assert state("shm", INTRA, *(("a", counts) for counts in sent)) is answer
+
+
+@pytest.mark.parametrize(
+    ("placement", "first", "second", "answer"),
+    [
+        pytest.param(INTER, {"eth0": 100 * MB}, {"eth0": 100 * MB}, State.OK, id="pinned"),
+        pytest.param(INTER, {"eth1": 100 * MB}, {"eth1": 100 * MB}, State.BAD, id="other"),
+        pytest.param(
+            INTER,
+            {"eth0": 90 * MB, "eth1": 40 * MB},
+            {"eth0": 90 * MB, "eth1": 40 * MB},
+            State.BAD,
+            id="striped",
+        ),
+        pytest.param(INTER, QUIET, QUIET, State.BAD, id="bypassed-by-shared-memory"),
+        pytest.param(INTER, {"lo": 200 * MB}, {"lo": 200 * MB}, State.BAD, id="loopback"),
+        pytest.param(FREE, {"eth1": 100 * MB}, {"eth1": 100 * MB}, State.OK, id="any"),
+        pytest.param(FREE, QUIET, QUIET, State.BAD, id="none"),
+        pytest.param(INTER, {}, {}, State.UNKNOWN, id="not-counted"),
+    ],
+)
+def test_tcp_between_nodes(placement, first, second, answer):
+    assert state("tcp", placement, ("a", first), ("b", second)) is answer
+
+
+def test_tcp_inside_a_node_goes_by_loopback():
+    assert state("tcp", INTRA, ("a", {"lo": 200 * MB}), ("a", {"lo": 200 * MB})) is State.OK
+    assert state("tcp", INTRA, ("a", QUIET), ("a", QUIET)) is State.BAD
+
+
+def test_tcp_with_several_ranks_on_each_node_must_still_cross():
+    inside = {"lo": 200 * MB, "eth0": 10}
+    across = {"lo": 50 * MB, "eth0": 60 * MB}
+    assert state("tcp", FOUR, ("a", inside), ("b", inside)) is State.BAD
+    assert state("tcp", FOUR, ("a", across), ("b", across)) is State.OK
+
+
+@pytest.mark.parametrize("name", ["shm", "tcp"])
+def test_too_little_traffic_tells_nothing(name):
+    placement = INTRA if name == "shm" else INTER
+    assert state(name, placement, ("a", QUIET), ("b", QUIET), payload=1000) is State.UNKNOWN
+
+
+def test_auto_accepts_every_path_and_shows_it():
+    case = Case(program="x", benchmarks=("latency",), sizes=(8,), placement=INTER)
+    check = transports.get("auto").check(output(("a", {"eth1": 5 * MB})), case)
+    assert check.state is State.OK
+    assert "eth1 5.0 MB" in check.evidence
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "version", "placement"),
+    [
+        ("tcp", "mpich", "3.4.3", INTER),
+        ("shm", "mpich", "3.4.3", INTRA),
+        ("shm", "openmpi", "4.1.8", INTRA),
+        ("tcp", "cray-mpich", "8.1.28", INTER),
+        ("shm", "cray-mpich", "8.1.28", INTRA),
+        ("shm", "mpich", "5.0.2", INTER),
+        (
+            "tcp",
+            "openmpi",
+            "5.0.11",
+            Placement(name="lo", ranks=INTRA.ranks, interface="lo"),
+        ),
+    ],
+)
+def test_what_cannot_be_forced_is_unsupported_with_a_way_out(name, family, version, placement):
+    with pytest.raises(StackproofError) as caught:
+        transports.get(name).patch(family, version, placement)
+    assert caught.value.reason is Reason.UNSUPPORTED
+    assert caught.value.problems[0].hint
+
+
+@pytest.mark.parametrize("family", ["openmpi", "mpich", "intel-mpi"])
+def test_tcp_pins_the_interface_only_where_one_is_named(family):
+    version = {"intel-mpi": "2021.18.1"}.get(family, "5.0")
+    tcp = transports.get("tcp")
+    assert tcp.patch(family, version, INTER).set["FI_TCP_IFACE"] == "eth0"
+    assert "FI_TCP_IFACE" not in tcp.patch(family, version, FREE).set
+
+
+@pytest.mark.parametrize(
+    ("version", "found"),
+    [("5.0.11", (5, 0, 11)), ("5.0.1.post1", (5, 0, 1)), ("5.1rc1", (5, 1)), ("", ()), ("x", ())],
+)
+def test_numbers_of_a_version(version, found):
+    assert support.numbers(version) == found
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (34_447_794, "34.4 MB"),
+                        (5_200_000_000, "5.2 GB")]
+)  # fmt: skip
+def test_amounts_are_decimal(count, text):
+    assert traffic.amount(count) == text
