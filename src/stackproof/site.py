@@ -18,6 +18,7 @@ from stackproof import document as documents
 from stackproof import noun
 from stackproof.document import Document
 from stackproof.errors import Problem, Reason, StackproofError
+from stackproof.mountlist import bad_mount_point
 
 # Keys of a site that are not facts about the machine.
 _NOT_FACTS = ("name", "description", "sources", "facts")
@@ -327,6 +328,7 @@ def _meaning_problems(document: Document) -> list[Problem]:
         *_source_problems(document),
         *_uncovered_problems(document),
         *_fabric_problems(document),
+        *_mount_point_problems(document),
     ]
 
 
@@ -403,3 +405,15 @@ def _fabric_problems(document: Document) -> Iterator[Problem]:
             hint="leave the other keys out, or state the fabric's type",
             where=document.where("fabric", "type"),
         )
+
+
+def _mount_point_problems(document: Document) -> Iterator[Problem]:
+    paths = document.data.get("mount-points")
+    for index, path in enumerate(paths if isinstance(paths, list) else []):
+        if isinstance(path, str) and (fault := bad_mount_point(path)):
+            yield Problem(
+                reason=Reason.BAD_MOUNT_POINT,
+                message=f"`{path}` cannot be a mount point: {fault}",
+                hint="use a path of its own, for example /user-environment",
+                where=document.where("mount-points", index),
+            )

@@ -281,3 +281,10 @@ def test_knowledge_is_named_by_its_path() -> None:
     assert all(shipped.find("knowledge", name).is_file() for name in shipped.names("knowledge"))
     with pytest.raises(ValueError, match="not one of"):
         shipped.root("secrets")
+
+
+def test_the_example_of_the_how_to_is_valid() -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "describe-a-site.md"
+    text = page.read_text()
+    found = parse(text.split("```yaml\n")[1].split("```")[0])
+    assert f"valid ({len(leaves(found))} facts, {len(found.sources)} sources)" in text
