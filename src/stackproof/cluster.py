@@ -171,14 +171,14 @@ def parse_rate(text: str) -> int:
         factor = _RATE_UNITS_BYTES.get(unit.lower())
     if match is None or factor is None:
         raise fail(Reason.INVALID_VALUE, f"`{text}` is not a rate", hint=hint)
-    rate = round(float(match[1]) * factor)
+    rate = float(match[1]) * factor
     if not _MIN_RATE <= rate <= _MAX_RATE:
         raise fail(
             Reason.INVALID_VALUE,
             f"a link cannot have the rate `{text}`",
             hint="choose one from 1mbit to 400gbit, or none for an unlimited link",
         )
-    return rate
+    return round(rate)
 
 
 def parse_delay(text: str) -> float:

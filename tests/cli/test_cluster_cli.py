@@ -1,0 +1,135 @@
+"""`stackproof cluster`: what it prints where, and its exit codes. Nothing here needs namespaces."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from stackproof import cli
+from stackproof.errors import ExitCode
+
+
+@pytest.fixture(autouse=True)
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "runtime"
+    folder.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    return folder
+
+
+def exit_code(*argv: str) -> int:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["cluster", *argv])
+    assert isinstance(caught.value.code, int)
+    return caught.value.code
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("--nodes", "0"), ("--nodes", "9"), ("--nodes", "two"), ("--nodes", "-1"), ("--nodes", "2.0"),
+        ("--nodes", ""), ("--rate", "1"), ("--rate", "1gbps"), ("--rate", "-1gbit"),
+        ("--rate", "1kbit"), ("--delay", "20"), ("--delay", "0us"), ("--delay", "2s"),
+        ("--name", "../x"), ("--name", ""), ("--name", "A B"), ("--share", "/tmp/not/there"),
+    ],
+)  # fmt: skip
+def test_a_bad_value_is_an_error_that_leaves_nothing(
+    argv: tuple[str, ...], runtime: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code("up", *(f"{argv[0]}={argv[1]}",)) == ExitCode.INVALID
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("error: ")
+    assert list(runtime.iterdir()) == []
+
+
+def test_all_bad_values_are_shown_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("up", "--nodes", "9", "--rate", "x", "--delay", "y", "--name", "Z") == 3
+    assert capsys.readouterr().err.count("error: ") == 4
+
+
+@pytest.mark.parametrize(
+    "argv", [(), ("sideways",), ("up", "--colour", "red"), ("down", "--nodes", "2")]
+)
+def test_wrong_usage_is_exit_code_2(
+    argv: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(*argv) == ExitCode.USAGE
+    assert "usage: stackproof" in capsys.readouterr().err
+
+
+def test_a_cluster_that_is_not_up_says_how_to_bring_it_up(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert exit_code("status", "--name", "mine") == ExitCode.NOT_POSSIBLE
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "stackproof cluster up --name mine" in shown.err
+
+
+def test_a_program_can_ask_whether_it_is_up(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("status", "--json") == ExitCode.NOT_POSSIBLE
+    assert json.loads(capsys.readouterr().out) == {"name": "default", "up": False}
+
+
+def test_taking_down_what_is_not_up_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("down", "--json") == ExitCode.DONE
+    assert json.loads(capsys.readouterr().out) == {"name": "default", "up": False, "was_up": False}
+    assert exit_code("down") == ExitCode.DONE
+    assert "was not up" in capsys.readouterr().err
+
+
+def test_missing_programs_are_named_all_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    assert exit_code("up") == ExitCode.NOT_POSSIBLE
+    said = capsys.readouterr().err
+    assert "`ip`" in said
+    assert "`nsenter`" in said
+    assert "apt-get install iproute2" in said
+
+
+def test_the_folder_is_made_for_one_user(runtime: Path) -> None:
+    exit_code("down")
+    assert stat.S_IMODE((runtime / "stackproof").stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("action", ["up", "down", "status"])
+def test_a_folder_that_others_could_use_is_refused(
+    action: str, runtime: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (runtime / "stackproof").mkdir()
+    (runtime / "stackproof").chmod(0o755)
+    assert exit_code(action) == ExitCode.NOT_POSSIBLE
+    assert "only you can use" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("action", ["up", "down", "status"])
+def test_a_link_in_the_place_of_the_folder_is_refused(
+    action: str, runtime: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    (runtime / "stackproof").symlink_to(elsewhere)
+    assert exit_code(action) == ExitCode.NOT_POSSIBLE
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(runtime: Path) -> None:
+    (runtime / "stackproof").write_text("mine\n")
+    assert exit_code("up") == ExitCode.NOT_POSSIBLE
+    assert (runtime / "stackproof").read_text() == "mine\n"
+
+
+def test_a_state_of_another_version_is_no_cluster(runtime: Path) -> None:
+    folder = runtime / "stackproof" / "default"
+    folder.mkdir(parents=True)
+    (runtime / "stackproof").chmod(0o700)
+    (folder / "state.json").write_text('{"schema": "stackproof/cluster/999"}')
+    assert exit_code("status") == ExitCode.NOT_POSSIBLE
+    assert exit_code("down") == ExitCode.DONE
+    assert not folder.exists()

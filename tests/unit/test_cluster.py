@@ -1,0 +1,309 @@
+"""Clusters as values: rates and delays with units, what is wrong with a wish, command lines."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stackproof import cluster, noun
+from stackproof.cluster import ClusterSpec, ClusterState, DelayFacts, Node
+from stackproof.errors import Reason, StackproofError
+from stackproof.host import agent
+
+
+def node(name: str, pid: int, **changes: object) -> Node:
+    made = Node(
+        name=name,
+        address=cluster.address_of(name),
+        interface="eth0",
+        pid=pid,
+        head_pid=pid - 99,
+        started=1000 + pid,
+    )
+    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+
+
+def state(**changes: object) -> ClusterState:
+    made = ClusterState(
+        spec=ClusterSpec(rate="1gbit"),
+        folder="/run/user/7/stackproof/default",
+        agent="/run/user/7/stackproof/default/agent",
+        rootless=False,
+        head=node("head", 100),
+        nodes=(node("node1", 103), node("node2", 104)),
+    )
+    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+
+
+def reasons(spec: ClusterSpec) -> list[Reason]:
+    return [problem.reason for problem in cluster.problems(spec)]
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("1gbit", 125_000_000),
+        ("500mbit", 62_500_000),
+        ("1000kbit", 125_000),
+        ("100MB/s", 100_000_000),
+        ("1.5GB/s", 1_500_000_000),
+        ("2000 kB/s", 2_000_000),
+        ("10Gbit", 1_250_000_000),
+        ("10gbit/s", 1_250_000_000),
+        (" 1mbit ", 125_000),
+        ("400gbit", 50_000_000_000),
+    ],
+)
+def test_a_rate_has_a_unit(text: str, rate: int) -> None:
+    assert cluster.parse_rate(text) == rate
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "1", "gbit", "1 g bit", "1gbps", "100Mb/s", "100MB", "-1gbit", "+1gbit", "1e3mbit",
+        "1,5gbit", "nan mbit", "0gbit", "1kbit", "401gbit", "1gbit;reboot", "１gbit",
+        "1" * 400 + "gbit",
+    ],
+)  # fmt: skip
+def test_other_rates_are_errors(text: str) -> None:
+    with pytest.raises(StackproofError) as caught:
+        cluster.parse_rate(text)
+    assert caught.value.reason is Reason.INVALID_VALUE
+
+
+@pytest.mark.parametrize(
+    ("text", "delay_us"),
+    [("20us", 20), ("1ms", 1000), ("0.5ms", 500), ("1s", 1e6), ("1.5 us", 1.5)],
+)
+def test_a_delay_has_a_unit(text: str, delay_us: float) -> None:
+    assert cluster.parse_delay(text) == pytest.approx(delay_us)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "20", "us", "20ns", "0us", "0.5us", "2s", "1m", "20US", "-1us", "1e3us", "1us1us"]
+)
+def test_other_delays_are_errors(text: str) -> None:
+    with pytest.raises(StackproofError) as caught:
+        cluster.parse_delay(text)
+    assert caught.value.reason is Reason.INVALID_VALUE
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_value_or_an_error_of_ours(text: str) -> None:
+    for parse in (cluster.parse_rate, cluster.parse_delay):
+        try:
+            assert parse(text) > 0
+        except StackproofError as error:
+            assert error.reason is Reason.INVALID_VALUE
+
+
+@given(st.integers(min_value=1_000, max_value=400_000_000))
+def test_a_rate_means_the_same_in_bits_and_bytes(kbit: int) -> None:
+    assert cluster.parse_rate(f"{kbit}kbit") == kbit * 125
+    assert cluster.parse_rate(f"{kbit * 125 / 1e6:.6f}MB/s") == kbit * 125
+
+
+def test_a_plain_wish_is_right() -> None:
+    assert reasons(ClusterSpec()) == []
+    assert reasons(ClusterSpec(name="a-b_2", nodes=8, rate="1gbit", delay="20us")) == []
+
+
+def test_everything_wrong_is_said_at_once() -> None:
+    spec = ClusterSpec(name="../x", nodes=9, rate="fast", delay="slow", shared=("here", "/tmp/x"))
+    assert reasons(spec) == [Reason.INVALID_VALUE] * 5
+
+
+@pytest.mark.parametrize(
+    "name", ["", "A", "a/b", ".", "..", "-a", "a-", "a b", "ä", "a" * 33, "a\n"]
+)
+def test_a_name_is_part_of_a_path_and_of_a_command(name: str) -> None:
+    assert reasons(ClusterSpec(name=name)) == [Reason.INVALID_VALUE]
+
+
+@pytest.mark.parametrize("count", [-1, 0, 9, 1000])
+def test_there_are_one_to_eight_nodes(count: int) -> None:
+    assert reasons(ClusterSpec(nodes=count)) == [Reason.INVALID_VALUE]
+
+
+def test_addresses_and_ports_are_all_different() -> None:
+    names = (cluster.HEAD, *cluster.node_names(8))
+    assert len({cluster.address_of(name) for name in names}) == 9
+    assert len({cluster.port_of(name) for name in names}) == 9
+    assert cluster.address_of("node3") == "10.77.0.3"
+
+
+def test_every_node_is_named_in_hosts() -> None:
+    lines = cluster.hosts_text(2).splitlines()
+    assert "127.0.0.1 localhost" in lines
+    assert {"10.77.0.254 head", "10.77.0.1 node1", "10.77.0.2 node2"} < set(lines)
+
+
+def test_the_bridge_has_a_fixed_address() -> None:
+    made = [line for line in cluster.head_network(2) if "type bridge" in line]
+    assert len(made) == 1
+    assert " address 02:00:0a:4d:00:fe " in made[0]
+
+
+def test_neighbours_are_known_beforehand() -> None:
+    known = [line.split()[2] for line in cluster.node_network("node2", 3) if "neigh" in line]
+    assert known == ["10.77.0.254", "10.77.0.1", "10.77.0.3"]
+
+
+def test_a_link_without_shape_has_no_queue() -> None:
+    assert cluster.shape_lines("eth0", rate=None) == ("qdisc replace dev eth0 root noqueue",)
+
+
+def test_the_bucket_holds_a_fixed_time() -> None:
+    (_, line) = cluster.shape_lines("eth0", rate=125_000_000)
+    assert "root handle 2: tbf rate 1000000000bit burst 16000b limit 1266000b" in line
+
+
+def test_a_slow_bucket_still_takes_whole_packets() -> None:
+    (_, line) = cluster.shape_lines("eth0", rate=125_000)
+    assert " burst 4096b " in line
+
+
+def test_netem_is_first_and_the_bucket_its_child() -> None:
+    (_, netem, bucket) = cluster.shape_lines("eth0", rate=125_000_000, netem_us=20.5)
+    assert "root handle 1: netem delay 20.5us" in netem
+    assert " parent 1:1 " in bucket
+
+
+def test_the_switch_is_told_nanoseconds_and_ports() -> None:
+    argv = cluster.switch_argv("/cache/switch", 2, 20.5)
+    assert argv == ("/cache/switch", "20500", "head1", "port1", "port2")
+
+
+def test_switching_off_undoes_switching_on() -> None:
+    on, off = " ".join(cluster.switch_on_lines(2)), " ".join(cluster.switch_off_lines(2))
+    for port in ("port1", "port2"):
+        assert f"set {port} nomaster arp off" in on
+        assert f"set {port} arp on master br0" in off
+
+
+def test_entering_keeps_the_environment_and_sets_the_folder() -> None:
+    argv = cluster.enter_argv(state(), "node2", ("hostname", "-f"), "/tmp/x")
+    assert argv[:3] == ("nsenter", "--target", "104")
+    assert argv[-5:] == ("--", "env", "--chdir=/tmp/x", "hostname", "-f")
+    assert "--user" not in argv
+    assert not [word for word in argv if "ignore" in word]
+
+
+def test_without_a_node_it_is_the_head() -> None:
+    assert cluster.enter_argv(state(), None, ("true",))[2] == "100"
+    assert cluster.enter_argv(state(), "head", ("true",))[2] == "100"
+
+
+def test_a_cluster_without_rights_is_entered_by_its_user_namespace() -> None:
+    argv = cluster.enter_argv(state(rootless=True), None, ("true",))
+    assert {"--user", "--preserve-credentials"} < set(argv)
+    assert {"--user", "--net"} < set(
+        cluster.enter_network_argv(state(rootless=True), "node1", ("tc",))
+    )
+
+
+def test_an_unknown_node_cannot_be_entered() -> None:
+    with pytest.raises(StackproofError) as caught:
+        cluster.enter_argv(state(), "node3", ("true",))
+    assert caught.value.reason is Reason.NODE_UNREACHABLE
+
+
+def test_a_state_survives_its_file() -> None:
+    facts = DelayFacts(method="switch", asked_us=20, seen_us=21.5, spread_us=0.5, pid=9, started=8)
+    made = state(delay=facts, notes=("one",), rootless=True)
+    assert noun.from_json(ClusterState, noun.to_json(made)) == made
+
+
+def test_the_rate_is_in_megabytes() -> None:
+    assert state().rate_mb_s == 125
+    assert state(spec=ClusterSpec()).rate_mb_s is None
+
+
+def test_faults_say_what_has_died() -> None:
+    assert state().faults == ()
+    dead = state(
+        nodes=(node("node1", 103), node("node2", 104, alive=False)),
+        delay=DelayFacts(method="switch", asked_us=20, pid=9, started=8, alive=False),
+    )
+    assert len(dead.faults) == 2
+    assert "node2" in dead.faults[0]
+
+
+def test_the_command_of_a_hint_brings_the_same_up() -> None:
+    assert cluster.up_command(ClusterSpec()) == "stackproof cluster up"
+    spec = ClusterSpec(name="x", nodes=3, rate="1gbit", delay="20us")
+    assert cluster.up_command(spec).split()[3:] == [
+        "--name", "x", "--nodes", "3", "--rate", "1gbit", "--delay", "20us",
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------- the agent, in the place of ssh
+
+
+@pytest.mark.parametrize(
+    ("words", "host", "command"),
+    [
+        (["node1", "hostname"], "node1", "hostname"),
+        (["-x", "node1", "env", "A=b c", "prog"], "node1", "env A=b c prog"),
+        (["-p", "22", "-oBatchMode=yes", "-o", "A=b", "root@node2", "x"], "node2", "x"),
+        (["-xp22", "-q", "node1", "x", "-p", "y"], "node1", "x -p y"),
+        (["-xp", "22", "node1", "x"], "node1", "x"),
+        (["--", "node1", "x"], "node1", "x"),
+        (
+            ["node1", '"/a/proxy"', "--control-port", "head:1"],
+            "node1",
+            '"/a/proxy" --control-port head:1',
+        ),
+    ],
+)
+def test_the_agent_is_called_like_ssh(words: list[str], host: str, command: str) -> None:
+    assert agent.split(words) == (host, command)
+
+
+@pytest.mark.parametrize("words", [[], ["-x"], ["-p", "22"], ["node1"], ["--", "node1"]])
+def test_the_agent_needs_a_host_and_a_command(words: list[str]) -> None:
+    with pytest.raises(agent.UnreachableError):
+        agent.split(words)
+
+
+def as_read(made: ClusterState) -> dict[str, object]:
+    data: dict[str, object] = json.loads(noun.to_json(made))
+    return data
+
+
+def test_the_agent_refuses_what_it_does_not_know() -> None:
+    with pytest.raises(agent.UnreachableError, match="node1, node2"):
+        agent.argv_for(as_read(state()), "node7", "true", {})
+
+
+def test_the_agent_refuses_a_pid_that_is_another_process_now() -> None:
+    with pytest.raises(agent.UnreachableError, match="not running"):
+        agent.argv_for(as_read(state()), "node1", "true", {})
+
+
+@pytest.mark.parametrize("host", ["node1", "10.77.0.1"])
+def test_the_agent_lets_the_shell_of_the_node_run_the_words(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "started", lambda pid: 1103 if pid == 4 else 0)
+    argv = agent.argv_for(as_read(state()), host, "a 'b c'", {})
+    assert argv[:3] == ["nsenter", "--target", "4"]
+    assert argv[-4:] == ["--", "sh", "-c", "a 'b c'"]
+
+
+def test_the_agent_mounts_once_for_everything_on_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent, "started", lambda _: 1103)
+    argv = agent.argv_for(as_read(state()), "node1", "x", {"STACKPROOF_MOUNTS": "/i:/m,/j:/n"})
+    assert argv[-5:] == ["/i:/m,/j:/n", "--", "sh", "-c", "x"]
+    assert argv[-6].endswith("/host/mountexec.py")
+
+
+def test_a_process_that_is_not_there_never_started() -> None:
+    assert agent.started(0) == 0
+    assert agent.started(os.getpid()) > 0
