@@ -6,62 +6,22 @@ results are expressed in, so that programs can be compared with each other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from stackproof.benchmarks import imb, native
+from stackproof.benchmarks.metrics import METRICS, Metric
 from stackproof.case import Case
 from stackproof.measurement import Output
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """What a benchmark reports: its unit and whether more is better.
-
-    `kind` groups metrics for margins (`latency`, `bandwidth`, `rate`, `collective`);
-    `traffic` says how often a message's bytes cross a link in one direction's accounting (2 for a
-    bidirectional test), used for `percent of limit`.
-    """
-
-    title: str
-    unit: str
-    higher_is_better: bool
-    kind: str
-    traffic: int = 1
-    sized: bool = True
-
-
-METRICS: dict[str, Metric] = {
-    "latency": Metric(
-        title="latency", unit="us", higher_is_better=False, kind="latency"
-    ),
-    "bandwidth": Metric(
-        title="bandwidth", unit="MB/s", higher_is_better=True, kind="bandwidth"
-    ),
-    "bibandwidth": Metric(
-        title="bidirectional bandwidth", unit="MB/s", higher_is_better=True, kind="bandwidth",
-        traffic=2,
-    ),
-    "message_rate": Metric(
-        title="message rate", unit="msg/s", higher_is_better=True, kind="rate"
-    ),
-    "allreduce": Metric(
-        title="allreduce", unit="us", higher_is_better=False, kind="collective"
-    ),
-    "alltoall": Metric(title="alltoall", unit="us", higher_is_better=False, kind="collective"),
-    "allgather": Metric(
-        title="allgather", unit="us", higher_is_better=False, kind="collective"
-    ),
-    "bcast": Metric(title="bcast", unit="us", higher_is_better=False, kind="collective"),
-    "barrier": Metric(
-        title="barrier", unit="us", higher_is_better=False, kind="collective", sized=False
-    ),
-}
+__all__ = ["METRICS", "REGISTRY", "Benchmark", "Metric"]
 
 
 class Benchmark(Protocol):
     """A benchmark program."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Return the program's name, as recipes and bench specifications write it."""
 
     def problems(self, case: Case) -> tuple[str, ...]:
         """Return what of a case this program cannot do, in words."""
@@ -71,3 +31,8 @@ class Benchmark(Protocol):
 
     def parse(self, stdout: bytes, case: Case) -> Output:
         """Return what the program printed; never raises, whatever the bytes are."""
+
+
+REGISTRY: dict[str, Benchmark] = {
+    program.name: program for program in (native.BENCHMARK, imb.BENCHMARK)
+}

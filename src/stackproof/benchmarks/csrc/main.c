@@ -115,9 +115,8 @@ static bool world_is_right(const struct job *job)
     int expected = job->options->expect_ranks;
     bool right = job->ranks >= 2 && (expected == 0 || expected == job->ranks);
     if (!right && job->rank == 0) {
-        (void)snprintf(message, sizeof message, "the world has %d ranks; %s%d %s needed", job->ranks,
-                       expected == 0 ? "at least " : "", expected == 0 ? 2 : expected,
-                       expected == 1 ? "is" : "are");
+        (void)snprintf(message, sizeof message, "the number of ranks is %d; it must be %s%d",
+                       job->ranks, expected == 0 ? "at least " : "", expected == 0 ? 2 : expected);
         tell_error("world-size", message);
     }
     return right;

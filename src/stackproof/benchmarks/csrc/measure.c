@@ -18,6 +18,10 @@ static const size_t validation_bytes = (size_t)16 << 20;
 /* Slots begin at multiples of a cache line, so that no two messages share one. */
 static const size_t slot_alignment = 64;
 
+/* A rank that shares its processor may stand still for about so long; waiting it out costs less
+ * than a result made of one stall. */
+static const double stall_seconds = 0.25;
+
 struct schedule {
     int warmup;     /* operations before the first sample */
     int iterations; /* operations in one sample */
@@ -92,12 +96,23 @@ void measure_need(const struct job *job, size_t *send, size_t *recv)
     }
 }
 
+/* Return whether the warm-up is over. A first operation says little: it may open a connection or
+ * lose its processor for a moment. So it is not the last, unless a second would cost too much. */
+static bool warm_enough(double cap, int round, int batch, double elapsed)
+{
+    if (round == 0) {
+        return elapsed >= 4.0 * cap && elapsed >= stall_seconds;
+    }
+    return elapsed >= 0.1 * cap || batch >= WARMUP_MOST;
+}
+
 /* Run batches of 1, 1, 2, 4, … operations until one takes a tenth of the cap, then let rank 0
- * derive the schedule from the speed of the last one, and tell all ranks. A first operation that
- * alone takes four times the cap ends it at once: measuring more would not be worth the time. */
+ * derive the schedule from the fastest of them, and tell all ranks. The fastest, because a batch
+ * that lost its processor would make the samples few and short. */
 static struct schedule warm_up(struct job *job, const struct benchmark *bench)
 {
     double cap = job->options->seconds;
+    double fastest = 0.0;
     int plan[4] = {0, 1, 1, 0}; /* go on?, iterations, samples, warm-up operations */
     int total = 0;
     int batch = 1;
@@ -106,14 +121,15 @@ static struct schedule warm_up(struct job *job, const struct benchmark *bench)
         double start = now_seconds();
         (void)bench->run(job, batch);
         double elapsed = now_seconds() - start;
+        double each = (elapsed > 1e-9 ? elapsed : 1e-9) / batch;
+        fastest = round == 0 || each < fastest ? each : fastest;
         total += batch;
         if (job->rank == 0) {
-            bool enough = elapsed >= 4.0 * cap || (round > 0 && elapsed >= 0.1 * cap);
-            plan[0] = !enough && batch < WARMUP_MOST;
-            double fit = cap * batch / (elapsed > 0.0 ? elapsed : 1e-9);
-            double each = fit / job->options->samples;
-            plan[1] = each < 1.0 ? 1 : each > ITERATIONS_MOST ? ITERATIONS_MOST : (int)each;
-            plan[2] = each >= 1.0 ? job->options->samples : fit < 1.0 ? 1 : (int)fit;
+            double fit = cap / fastest;
+            double share = fit / job->options->samples;
+            plan[0] = !warm_enough(cap, round, batch, elapsed);
+            plan[1] = share < 1.0 ? 1 : share > ITERATIONS_MOST ? ITERATIONS_MOST : (int)share;
+            plan[2] = share >= 1.0 ? job->options->samples : fit < 1.0 ? 1 : (int)fit;
             plan[3] = total;
         }
         MPI_Bcast(plan, 4, MPI_INT, 0, MPI_COMM_WORLD);
@@ -126,13 +142,15 @@ static struct schedule warm_up(struct job *job, const struct benchmark *bench)
 }
 
 /* Take the samples; the seconds that this rank counts go to `seconds`. Return how many were taken:
- * rank 0 ends early when three times the cap has passed, because the machine became slower. */
+ * rank 0 ends early when the machine has become much slower than it was during the warm-up. */
 static int take_samples(struct job *job, const struct benchmark *bench,
                         const struct schedule *schedule, double *seconds)
 {
+    double cap = job->options->seconds;
+    double limit = 3.0 * cap > cap + stall_seconds ? 3.0 * cap : cap + stall_seconds;
     double start = now_seconds();
     for (int s = 0; s < schedule->samples; s++) {
-        int go = s == 0 || now_seconds() - start < 3.0 * job->options->seconds;
+        int go = s == 0 || now_seconds() - start < limit;
         MPI_Bcast(&go, 1, MPI_INT, 0, MPI_COMM_WORLD);
         if (go == 0) {
             return s;

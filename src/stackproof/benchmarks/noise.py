@@ -1,0 +1,42 @@
+"""Lines on standard output that are not the program's: warnings of the MPI, labels, or worse."""
+
+from __future__ import annotations
+
+import re
+
+MAX_LINES = 200
+MAX_LENGTH = 300
+
+# What launchers put before each line: `srun -l` a task number and a colon, hydra's `-l` a rank in
+# brackets, Open MPI's `--tag-output` job, rank and stream.
+_LABEL = re.compile(r"\s*(?:\d+: ?|\[\d+\] ?|\[\d+,\d+\]<std(?:out|err)>:? ?)")
+
+
+def without_label(line: str) -> str:
+    """Return a line without what a launcher put before it, and without a carriage return."""
+    match = _LABEL.match(line)
+    return (line[match.end() :] if match else line).rstrip("\r")
+
+
+class Garbage:
+    """Lines kept to be shown; only so many, and only so long, however much there was."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._dropped = 0
+
+    def add(self, line: str) -> None:
+        """Keep a line unless it is blank."""
+        text = line.strip()
+        if not text:
+            return
+        if len(self._lines) == MAX_LINES:
+            self._dropped += 1
+            return
+        self._lines.append(text if len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}…")
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Return the lines, with a last one that counts those left out."""
+        more = (f"… and {self._dropped} more lines",) if self._dropped else ()
+        return (*self._lines, *more)
