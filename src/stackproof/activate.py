@@ -8,7 +8,7 @@ from stackproof.command import EnvPatch
 from stackproof.deployment import Deployment
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.image import Image, ImageMount, View
-from stackproof.images.metadata import REFERENCE
+from stackproof.images import metadata
 
 
 def environment_patch(
@@ -115,7 +115,7 @@ def _not_one(name: str, candidates: Sequence[Image], images: Sequence[Image]) ->
 
 def _resolved(env: EnvPatch, environment: Mapping[str, str]) -> EnvPatch:
     def resolve(text: str) -> str:
-        return REFERENCE.sub(lambda match: environment.get(match[1], ""), text)
+        return metadata.resolved(text, lambda name: environment.get(name, ""))
 
     def resolve_all(lists: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         return {name: tuple(map(resolve, entries)) for name, entries in lists.items()}

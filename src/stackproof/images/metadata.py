@@ -19,9 +19,8 @@ other word means (src/util/envvars.cpp). Three traps in it:
 from __future__ import annotations
 
 import json
-import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from stackproof.command import EnvPatch
@@ -29,10 +28,6 @@ from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.image import BenchmarkProgram, Image, MpiFacts, View
 
 META = "meta/env.json"
-REFERENCE = re.compile(r"\$\{@([^@{}]*)@\}")
-"""A `${@NAME@}`; the group is the name."""
-
-_SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def render_env_json(image: Image) -> str:
@@ -80,6 +75,20 @@ def render_activate_sh(view: View) -> str:
         if _fits_shell(name)
     ]
     return "\n".join(lines) + "\n"
+
+
+def resolved(
+    value: str, variable: Callable[[str], str], *, text: Callable[[str], str] = str
+) -> str:
+    """Return a value with each `${@NAME@}` replaced by `variable(NAME)`, the rest by `text`."""
+    done: list[str] = []
+    while True:
+        before, opening, rest = value.partition("${@")
+        name, closing, after = rest.partition("@}")
+        if not (opening and closing):
+            return "".join((*done, text(value)))
+        done += [text(before), variable(name)]
+        value = after
 
 
 def parse_env_json(text: str | bytes, *, path: str, size: int) -> Image:
@@ -277,7 +286,7 @@ def _operations(env: EnvPatch, name: str) -> list[Mapping[str, Any]]:
 
 
 def _fits_shell(name: str) -> bool:
-    return _SHELL_NAME.fullmatch(name) is not None
+    return name.isascii() and name.isidentifier()
 
 
 def _shell_list(name: str, env: EnvPatch) -> str:
@@ -290,14 +299,15 @@ def _shell_list(name: str, env: EnvPatch) -> str:
 
 
 def _shell_text(value: str) -> str:
-    """Return a value as shell words, with references to variables that the shell resolves."""
-    pieces = REFERENCE.split(value)  # text and names in turn
-    words = [
-        (f'"${{{piece}-}}"' if _fits_shell(piece) else "") if index % 2 else shlex.quote(piece)
-        for index, piece in enumerate(pieces)
-        if piece or len(pieces) == 1
-    ]
-    return "".join(words)
+    """Return a value as a shell word, with references to variables that the shell resolves."""
+    return (
+        resolved(
+            value,
+            lambda name: f'"${{{name}-}}"' if _fits_shell(name) else "",
+            text=lambda piece: shlex.quote(piece) if piece else "",
+        )
+        or "''"
+    )
 
 
 def _json(data: Mapping[str, Any]) -> str:
