@@ -12,7 +12,6 @@ import itertools
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Sequence
 
 import stackproof
@@ -68,6 +67,8 @@ def _main(argv: list[str]) -> int:
         _abandon_stdout()
     except BaseException as error:  # noqa: BLE001 - the last net
         if debug:
+            import traceback  # noqa: PLC0415 - not for --version
+
             traceback.print_exc()
         problem, code = _explain(error)
         print(problem, file=sys.stderr)
