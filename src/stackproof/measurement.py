@@ -68,7 +68,8 @@ class Output:
 
     `complete` says that the program reached its end; `validation_errors` counts wrong bytes;
     `worlds` counts how many times a program introduced itself as rank 0 (more than one means
-    singletons); `garbage` are lines that are not the program's (noise of the MPI or worse).
+    singletons); `garbage` are lines that are not the program's (noise of the MPI or worse);
+    `skipped` says why a benchmark left a size out, keyed `allreduce 2`.
     """
 
     program: str
@@ -82,6 +83,7 @@ class Output:
     complete: bool = False
     validation_errors: int = 0
     garbage: tuple[str, ...] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,13 +41,15 @@ class Prte:
     def environment(self, request: LaunchRequest) -> EnvPatch:
         """Return the request's variables and the launcher's own.
 
-        The agent is named as a variable, since the option has another name in version 4. Open MPI
-        refuses to run as root without both of its variables for that.
+        The agent is named as a variable, since the option has another name in version 4. It need
+        work only where the launcher runs, so the nodes' daemons must not start each other. Open
+        MPI refuses to run as root without both of its variables for that.
         """
         extra: dict[str, str] = {}
         if request.agent is not None:
-            extra["PRTE_MCA_plm_ssh_agent"] = request.agent
-            extra["OMPI_MCA_plm_rsh_agent"] = request.agent
+            for prefix in ("PRTE_MCA_plm_ssh", "OMPI_MCA_plm_rsh"):
+                extra[f"{prefix}_agent"] = request.agent
+                extra[f"{prefix}_no_tree_spawn"] = "1"
         if request.as_root:
             extra["OMPI_ALLOW_RUN_AS_ROOT"] = "1"
             extra["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"

@@ -1,0 +1,247 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stackproof import checks
+from stackproof.case import Case, Placement, Rank
+from stackproof.command import Completed
+from stackproof.errors import Reason
+from stackproof.measurement import Check, Output, RankFacts, Series, State
+
+CAPTURES = Path(__file__).parents[1] / "captures" / "launch"
+OPENMPI = (CAPTURES / "library-version-openmpi-5.0.11.txt").read_text()
+
+CASE = Case(
+    program="stackproof-bench",
+    benchmarks=("latency", "allreduce", "barrier"),
+    sizes=(0, 8, 1 << 20),
+    placement=Placement(
+        name="inter",
+        ranks=(Rank(node="node1", cpu=0), Rank(node="node2", cpu=1)),
+        interface="eth0",
+    ),
+    transport="tcp",
+    validate=True,
+    timeout_s=30,
+)
+DONE = Completed(argv=("mpiexec",), returncode=0, stdout=b"lines\n", stderr=b"", seconds=1.0)
+
+
+def series(benchmark: str, size: int) -> Series:
+    return Series(
+        benchmark=benchmark, size=size, unit="us", values=(1.0, 1.1), iterations=10, validated=size
+    )
+
+
+GOOD = Output(
+    program="stackproof-bench",
+    mpi_library=OPENMPI,
+    world_size=2,
+    worlds=1,
+    ranks=(
+        RankFacts(rank=0, host="node1", cpus=(0,), tx_bytes={"lo": 0, "eth0": 50_000_000}),
+        RankFacts(rank=1, host="node2", cpus=(1,), tx_bytes={"lo": 0, "eth0": 50_000_000}),
+    ),
+    series=(
+        *(series("latency", size) for size in CASE.sizes),
+        series("allreduce", 8),
+        series("allreduce", 1 << 20),
+        series("barrier", 0),
+    ),
+    complete=True,
+    skipped={"allreduce 0": "too-small"},
+)
+SILENT = Output(program="stackproof-bench")
+
+
+def judge(output=GOOD, case=CASE, completed=DONE, *, mpi=("openmpi", "5.0.11")):
+    return checks.judge(output, case, mpi_family=mpi[0], mpi_version=mpi[1], completed=completed)
+
+
+def bad(*arguments, **named) -> dict[str, str]:
+    found = judge(*arguments, **named)
+    return {check.name: check.reason for check in found if check.state is State.BAD}
+
+
+def state(name: str, *arguments, **named) -> State:
+    return next(check.state for check in judge(*arguments, **named) if check.name == name)
+
+
+def test_a_good_launch_passes_every_check_with_evidence():
+    found = judge()
+    assert [check.name for check in found if check.state is not State.OK] == []
+    assert all(check.evidence for check in found)
+    assert len({check.name for check in found}) == len(found)
+    assert checks.first_failure(found) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "reason"),
+    [
+        ("world", {"worlds": 2, "world_size": 1}, Reason.SINGLETONS),
+        ("world", {"world_size": 1}, Reason.SINGLETONS),
+        ("validation", {"validation_errors": 3}, Reason.VALIDATION_FAILED),
+        ("output", {"complete": False}, Reason.TRUNCATED_OUTPUT),
+        ("mpi", {"mpi_library": "MPICH Version:      5.0.2"}, Reason.WRONG_MPI),
+        ("mpi", {"mpi_library": "Open MPI v5.0.8, x"}, Reason.WRONG_MPI),
+        ("mpi", {"mpi_library": "an MPI nobody knows"}, Reason.WRONG_MPI),
+        ("results", {"series": GOOD.series[1:]}, Reason.NO_RESULTS),
+        ("results", {"series": GOOD.series[:-1]}, Reason.NO_RESULTS),
+    ],
+)
+def test_one_fault_fails_its_own_check_alone(name, changes, reason):
+    assert bad(replace(GOOD, **changes)) == {name: reason.value}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(("node2", (0,)), ("node2", (1,)), id="host"),
+        pytest.param(("node1", (0, 1)), ("node2", (1,)), id="not-pinned"),
+        pytest.param(("node1", (1,)), ("node2", (1,)), id="other-cpu"),
+    ],
+)
+def test_a_rank_elsewhere_is_a_wrong_placement(first, second):
+    ranks = tuple(
+        replace(facts, host=host, cpus=cpus)
+        for facts, (host, cpus) in zip(GOOD.ranks, (first, second), strict=True)
+    )
+    assert bad(replace(GOOD, ranks=ranks))["placement"] == Reason.WRONG_PLACEMENT.value
+
+
+def test_a_domain_after_the_host_name_is_the_same_node():
+    ranks = tuple(replace(facts, host=f"{facts.host}.cluster.example") for facts in GOOD.ranks)
+    assert bad(replace(GOOD, ranks=ranks)) == {}
+
+
+def test_localhost_is_any_one_machine():
+    here = replace(CASE, placement=Placement(name="p", ranks=(Rank(node="localhost"),) * 2))
+    assert state("placement", case=replace(here, transport="auto")) is State.OK
+
+
+def test_a_wrong_interface_is_a_wrong_transport():
+    ranks = tuple(replace(facts, tx_bytes={"eth1": 50_000_000}) for facts in GOOD.ranks)
+    assert bad(replace(GOOD, ranks=ranks)) == {"transport": Reason.WRONG_TRANSPORT.value}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("world", {"world_size": 0, "worlds": 0}),
+        ("placement", {"ranks": ()}),
+        ("nodes", {"ranks": ()}),
+        ("transport", {"ranks": ()}),
+        ("mpi", {"mpi_library": ""}),
+        ("validation", {"series": tuple(replace(s, validated=None) for s in GOOD.series)}),
+    ],
+)
+def test_what_the_program_did_not_tell_cannot_be_told(name, changes):
+    output = replace(GOOD, **changes)
+    assert state(name, output) is State.UNKNOWN
+    assert bad(output) == {}
+
+
+def test_validation_that_nobody_asked_for_cannot_be_told():
+    assert state("validation", case=replace(CASE, validate=False)) is State.UNKNOWN
+
+
+def test_a_size_may_be_left_out_only_with_a_reason():
+    def lost(key: str) -> bool:
+        kept = tuple(s for s in GOOD.series if f"{s.benchmark} {s.size}" != key)
+        return "results" in bad(replace(GOOD, series=kept))
+
+    assert lost("allreduce 1048576")
+    assert lost("latency 0")
+    told = replace(GOOD, series=GOOD.series[:4], skipped={
+        "allreduce 0": "too-small", "allreduce 1048576": "memory-limit", "barrier 0": "clock"
+    })  # fmt: skip
+    assert "results" not in bad(told)
+
+
+@pytest.mark.parametrize(
+    ("stdout", "garbage", "reason"),
+    [
+        (b"", (), Reason.TRUNCATED_OUTPUT),
+        (b"  \n", (), Reason.TRUNCATED_OUTPUT),
+        (b"\x00\xff\x13", (), Reason.GARBAGE_OUTPUT),
+        (b"hello\nworld\n", ("hello", "world"), Reason.GARBAGE_OUTPUT),
+    ],
+)
+def test_output_of_another_program(stdout, garbage, reason):
+    completed = replace(DONE, stdout=stdout)
+    found = judge(replace(SILENT, garbage=garbage), completed=completed)
+    assert next(c.reason for c in found if c.name == "output") == reason.value
+
+
+def test_a_job_that_hangs_is_a_timeout_whether_or_not_it_spoke():
+    hung = replace(DONE, returncode=-15, timed_out=True)
+    assert bad(completed=hung) == {"end": Reason.JOB_TIMEOUT.value}
+    assert checks.first_failure(judge(SILENT, completed=hung)).reason is Reason.JOB_TIMEOUT
+
+
+def failed(name: str) -> Completed:
+    data = json.loads((CAPTURES / f"{name}.json").read_text())
+    return replace(
+        DONE,
+        returncode=data["returncode"],
+        stdout=data["stdout"].encode(),
+        stderr=data["stderr"].encode(),
+    )
+
+
+BEGUN = replace(GOOD, complete=False, series=(), ranks=(), skipped={})
+EXPECTED = {
+    "unreachable": (SILENT, Reason.NODE_UNREACHABLE),
+    "node-lost": (BEGUN, Reason.NODE_UNREACHABLE),
+    "crash": (BEGUN, Reason.RANK_CRASHED),
+    "crash-one-node": (BEGUN, Reason.RANK_CRASHED),
+    "exit-7": (BEGUN, Reason.RANK_CRASHED),
+    "abort": (BEGUN, Reason.RANK_CRASHED),
+    "no-program": (SILENT, Reason.COMMAND_NOT_FOUND),
+    "no-program-pinned": (SILENT, Reason.COMMAND_NOT_FOUND),
+    "no-cpu": (SILENT, Reason.WRONG_PLACEMENT),
+    "no-start": (SILENT, Reason.JOB_FAILED),
+    "singletons": (replace(GOOD, worlds=2, world_size=1, series=(), ranks=()), Reason.SINGLETONS),
+}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in CAPTURES.glob("*.json")))
+def test_the_failure_that_explains_the_others_comes_first(name):
+    what = max((w for w in EXPECTED if name.endswith(f"-{w}")), key=len)
+    output, reason = EXPECTED[what]
+    completed = failed(name)
+    problem = checks.first_failure(judge(output, completed=completed), completed.stderr)
+    assert problem.reason is reason
+    assert problem.hint
+    assert problem.message
+    if completed.stderr.strip():
+        assert problem.detail
+        assert (
+            problem.detail.splitlines()[-1] == completed.stderr.decode().rstrip().splitlines()[-1]
+        )
+
+
+def test_a_launcher_that_says_zero_when_it_lost_a_node_is_not_believed():
+    lost = failed("prte-node-lost")
+    assert lost.returncode == 0
+    assert bad(GOOD, completed=lost) == {"nodes": Reason.NODE_UNREACHABLE.value}
+
+
+def test_every_reason_of_a_check_has_its_place_and_a_hint():
+    for reason in checks._ORDER:
+        check = Check(name="x", state=State.BAD, reason=reason.value, evidence="why")
+        problem = checks.first_failure((check,), "words\n")
+        assert problem.reason is reason
+        assert problem.hint
+        assert problem.detail == "words"
+
+
+def test_a_launcher_killed_by_a_signal_is_a_crash():
+    assert bad(BEGUN, completed=replace(DONE, returncode=-9))["end"] == Reason.RANK_CRASHED.value
+
+
+def test_a_failure_of_another_kind_is_told_too():
+    check = Check(name="x", state=State.BAD, reason=Reason.DISK_FULL.value, evidence="full")
+    assert checks.first_failure((check,)).reason is Reason.DISK_FULL
