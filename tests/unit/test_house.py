@@ -1,0 +1,316 @@
+"""The rules of the house, as far as a program can check them (CODING_STYLE.md says why)."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from stackproof import cli
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "stackproof"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+PROGRAMS = sorted(
+    [
+        *MODULES,
+        ROOT / "noxfile.py",
+        *(ROOT / "tools").glob("*.py"),
+        *(ROOT / "benchmarks").glob("*.py"),
+    ]
+)
+SCHEMAS = sorted((PACKAGE / "schemas").glob("*.json"))
+# The only rooms with effects.
+EFFECTS = ("host", "cli", "executor.py", "__main__.py")
+
+MODULE_LINES = 500
+FUNCTION_LINES = 60
+PARAMETERS = 6
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def functions(path: Path) -> Iterator[Function]:
+    return (node for node in ast.walk(tree(path)) if isinstance(node, Function))
+
+
+def tracked() -> list[Path]:
+    """Return the files of the project, or skip where this is no checkout."""
+    if not (ROOT / ".git").exists() or not shutil.which("git"):
+        pytest.skip("not a git checkout")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    paths = [ROOT / word for word in listed.stdout.decode().split("\0") if word]
+    return [path for path in paths if path.is_file()]
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=name)
+def test_modules_are_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= MODULE_LINES
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=name)
+def test_functions_are_short(path: Path) -> None:
+    lengths = {f.name: (f.end_lineno or 0) - f.lineno + 1 for f in functions(path)}
+    assert {name: lines for name, lines in lengths.items() if lines > FUNCTION_LINES} == {}
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=name)
+def test_functions_take_few_parameters(path: Path) -> None:
+    counts = {}
+    for function in functions(path):
+        every = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+        counts[function.name] = len([a for a in every if a.arg not in {"self", "cls"}])
+    assert {name: count for name, count in counts.items() if count > PARAMETERS} == {}
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=name)
+def test_what_is_public_has_a_docstring(path: Path) -> None:
+    module = tree(path)
+    assert ast.get_docstring(module)
+    owners: list[ast.Module | ast.ClassDef] = [module]
+    owners += [n for n in module.body if isinstance(n, ast.ClassDef) and not n.name.startswith("_")]
+    bare = [
+        node.name
+        for owner in owners
+        for node in owner.body
+        if isinstance(node, Function | ast.ClassDef)
+        and not node.name.startswith("_")
+        and not ast.get_docstring(node)
+    ]
+    assert bare == []
+
+
+def test_every_module_is_on_the_map() -> None:
+    """A folder's `__init__.py` is named as the folder, everything else by its path."""
+    inside = {path.relative_to(PACKAGE).as_posix() for path in MODULES} - {"__init__.py"}
+    shown = {path.removesuffix("__init__.py") for path in inside}
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
+    assert sorted(path for path in shown if f"`{path}`" not in text) == []
+
+
+def test_the_map_shows_no_module_that_is_gone() -> None:
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
+    shown = re.findall(r"^\| `([a-z_/]+(?:\.py|/))` \|", text, re.MULTILINE)
+    assert len(shown) > 20
+    assert [word for word in shown if not (PACKAGE / word).exists()] == []
+
+
+# What reaches the machine. `os` itself is allowed for paths and constants.
+_MODULES_WITH_EFFECTS = {
+    "subprocess", "socket", "shutil", "tempfile", "urllib.request", "http", "ftplib", "ssl", "ctypes",
+    "signal", "fcntl", "mmap", "multiprocessing", "concurrent", "asyncio", "threading", "logging",
+    "glob", "requests", "rich", "getpass", "pwd", "platform", "time",
+}  # fmt: skip
+_CALLS_WITH_EFFECTS = {"open", "print", "input", "exec", "eval", "breakpoint"}
+_METHODS_WITH_EFFECTS = {
+    "write_text", "write_bytes", "read_text", "read_bytes", "mkdir", "unlink", "rmdir", "touch",
+    "symlink_to", "chmod", "exists", "is_file", "is_dir", "iterdir", "rglob", "resolve", "expanduser",
+    "stat", "getcwd", "environ", "getenv", "system", "today", "utcnow",
+}  # fmt: skip
+
+
+def effects(path: Path) -> Iterator[str]:
+    for node in ast.walk(tree(path)):
+        match node:
+            case ast.Import(names=names):
+                found = {alias.name for alias in names}
+            case ast.ImportFrom(module=str(module)):
+                found = {module}
+            case ast.Call(func=ast.Name(id=called)):
+                if called in _CALLS_WITH_EFFECTS:
+                    yield f"line {node.lineno}: {called}()"
+                continue
+            case ast.Attribute(attr=attribute):
+                if attribute in _METHODS_WITH_EFFECTS:
+                    yield f"line {node.lineno}: .{attribute}"
+                continue
+            case _:
+                continue
+        for module in found:
+            if module in _MODULES_WITH_EFFECTS or module.split(".")[0] in _MODULES_WITH_EFFECTS:
+                yield f"line {node.lineno}: import {module}"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in MODULES if path.relative_to(PACKAGE).parts[0] not in EFFECTS],
+    ids=name,
+)
+def test_only_the_rooms_with_effects_have_effects(path: Path) -> None:
+    found = list(effects(path))
+    if "importlib.resources" in path.read_text():  # data inside the package never change
+        found = [effect for effect in found if not effect.endswith(".read_text")]
+    assert found == []
+
+
+def keys_of(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every schema of a key: below `properties`, wherever that stands."""
+    if isinstance(node, list):
+        for index, inner in enumerate(node):
+            yield from keys_of(inner, f"{path}[{index}]")
+    elif isinstance(node, dict):
+        properties = node.get("properties", {})
+        for key, value in properties.items():
+            yield f"{path}.{key}", value
+        for key, inner in node.items():
+            yield from keys_of(inner, f"{path}.{key}")
+
+
+@pytest.mark.parametrize("path", SCHEMAS, ids=lambda path: path.stem)
+def test_schemas(path: Path) -> None:
+    schema = json.loads(path.read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["description"]
+    bare = [place for place, value in keys_of(schema) if not value.get("description")]
+    assert bare == []
+
+
+def closed(node: Any) -> bool:
+    """Return whether every mapping of a schema says what else it may hold."""
+    if isinstance(node, list):
+        return all(closed(inner) for inner in node)
+    if not isinstance(node, dict):
+        return True
+    if isinstance(node.get("properties"), dict) and isinstance(node.get("type"), str):
+        open_ended = node["type"] == "object" and "additionalProperties" not in node
+        if open_ended:
+            return False
+    return all(closed(inner) for inner in node.values())
+
+
+@pytest.mark.parametrize("path", SCHEMAS, ids=lambda path: path.stem)
+def test_schemas_refuse_unknown_keys(path: Path) -> None:
+    assert closed(json.loads(path.read_text()))
+
+
+def test_there_are_schemas() -> None:
+    assert {path.stem for path in SCHEMAS} >= {"recipe", "site"}
+
+
+def _pattern(*words: tuple[str, ...]) -> re.Pattern[str]:
+    """Return a pattern of words that this file itself must not hold in one piece."""
+    return re.compile("|".join(re.escape("".join(pieces)) for pieces in words))
+
+
+_HOSTS = _pattern(
+    ("pypi", ".org"), ("python", "hosted.org"), ("registry.", "npmjs"), ("crates", ".io"),
+    ("proxy.", "golang"), ("deb.", "debian.org"), ("archive.", "ubuntu.com"), ("repo", ".maven"),
+)  # fmt: skip
+# Absolute paths of somebody's own folders, where a path of the system or a relative one belongs.
+_FOLDERS = re.compile(
+    "|".join((r"/ho" + r"me/(?!me/|user/)\w", r"/ro" + r"ot/[.\w]", r"/wo" + r"rk/\w", r"/t" + r"mp/exp\b"))
+)
+
+
+def test_no_file_names_a_package_host_or_a_folder_of_one_machine() -> None:
+    found = []
+    for path in tracked():
+        if "captures" in path.parts:
+            continue  # what was recorded on a machine says what it said there
+        try:
+            lines = path.read_text().splitlines()
+        except UnicodeDecodeError:
+            continue
+        for number, line in enumerate(lines, start=1):
+            if _HOSTS.search(line) or _FOLDERS.search(line):
+                found.append(f"{name(path)}:{number}: {line.strip()[:100]}")
+    assert found == []
+
+
+def test_nothing_large_or_built_is_tracked() -> None:
+    ends = (".pyc", ".so", ".o", ".a", ".whl", ".squashfs", ".egg-info")
+    assert [name(path) for path in tracked() if path.name.endswith(ends)] == []
+    assert [name(path) for path in tracked() if path.stat().st_size > 2 << 20] == []
+
+
+TEST_FILES = sorted((ROOT / "tests").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", TEST_FILES, ids=name)
+def test_every_test_is_collected(path: Path) -> None:
+    """A file whose name pytest does not look for holds no test, and none hides behind another."""
+    tests = [
+        f.name for f in tree(path).body if isinstance(f, Function) and f.name.startswith("test_")
+    ]
+    if path.name.startswith("test_"):
+        assert tests
+        assert len(tests) == len(set(tests)), "two tests of one name: the first one never runs"
+    else:
+        assert tests == []
+
+
+def test_pytest_looks_everywhere(pytestconfig: pytest.Config) -> None:
+    assert pytestconfig.getini("testpaths") == ["tests"]
+    hidden = set(pytestconfig.getini("norecursedirs"))
+    folders = {path.parent for path in TEST_FILES}
+    assert not any(folder.name in hidden for folder in folders)
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_every_verb_is_in_the_reference(verb: str) -> None:
+    if importlib.util.find_spec(f"stackproof.cli.{cli.VERBS[verb][0]}") is None:
+        pytest.skip("not there yet")
+    assert f"## stackproof {verb}\n" in (ROOT / "docs" / "reference" / "commands.md").read_text()
+
+
+def test_the_reference_is_up_to_date() -> None:
+    argv = [sys.executable, str(ROOT / "tools" / "generate_reference.py"), "--check"]
+    done = subprocess.run(argv, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.stderr == ""
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("path", [".ci/run", "tools/bootstrap"])
+def test_shell_scripts_are_well_formed_and_stop_at_the_first_error(path: str) -> None:
+    text = (ROOT / path).read_text()
+    assert text.startswith("#!/bin/bash\n")
+    assert "\nset -euo pipefail\n" in text
+    assert (ROOT / path).stat().st_mode & 0o111
+    subprocess.run(["bash", "-n", ROOT / path], check=True)
+
+
+def test_continuous_integration_runs_what_a_person_runs() -> None:
+    text = (ROOT / ".ci" / "run").read_text()
+    assert text.rstrip().split("\n")[-1] == "exec make test"
+
+
+def links(text: str) -> Iterator[str]:
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not target.startswith(("http:", "https:", "#", "mailto:")):
+            yield target.partition("#")[0]
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    pages = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
+    broken = [
+        f"{name(page)}: {target}"
+        for page in pages
+        for target in links(page.read_text())
+        if not (page.parent / target).exists()
+    ]
+    assert broken == []
+
+
+def test_decisions_are_numbered_without_a_gap() -> None:
+    numbers = sorted(int(path.name[:3]) for path in (ROOT / "docs" / "decisions").glob("*.md"))
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(numbers) >= 6
