@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from stackproof.command import EnvPatch
-from stackproof.deployment import Deployment
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.image import Image, ImageMount, View
 from stackproof.images import metadata
+
+if TYPE_CHECKING:
+    from stackproof.deployment import Deployment
 
 
 def environment_patch(
@@ -69,6 +72,8 @@ def deployment(
     Raises `StackproofError`: UNKNOWN_VIEW, or IMAGE_NO_META when the image does not say which MPI
     it holds.
     """
+    from stackproof.deployment import Deployment  # noqa: PLC0415 - `stackproof run` has no use of it
+
     if image.mpi is None:
         raise fail(
             Reason.IMAGE_NO_META,
