@@ -28,6 +28,7 @@ from stackproof.comparison import (
     RankPlace,
     Results,
     Verdict,
+    Why,
 )
 from stackproof.errors import Problem, Reason, StackproofError, fail
 from stackproof.judging import Observations, Rules, judge, points_of
@@ -342,7 +343,11 @@ def _sentence(
     if failed:
         parts.append(f"slower at {failed}: {_where(judged)}")
     if unclear:
-        parts.append(f"undecided at {unclear}")
+        few = sum(
+            cell.why in {Why.TOO_FEW, Why.NO_PAIRS} for _, one in judged for cell in one.cells
+        )
+        text = f" ({few} of them for too few launches)" if few else ""
+        parts.append(f"undecided at {unclear}{text}")
     return "; ".join(parts) + "."
 
 
@@ -468,8 +473,7 @@ def _warnings(
         if base
         and base.image_sha256
         and (other := spec.arms.get(arm))
-        and (other.image_sha256, other.view, other.transport)
-        == (base.image_sha256, base.view, base.transport)
+        and dataclasses.replace(other, image=base.image) == base
     ]
     shown = {panel.curve.benchmark for panel in panels}
     if not shown:

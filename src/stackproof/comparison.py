@@ -54,16 +54,21 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """What was compared: an image with its recipe and lock, as the specification recorded it."""
+    """What was compared: an image with its recipe and lock, as the specification recorded it.
+
+    `transport`, `env` and `rate` are what the specification asked of this arm alone.
+    """
 
     image: str = ""
     image_sha256: str = ""
     lock_digest: str = ""
-    mpi: Mapping[str, str] = field(default_factory=dict)
+    mpi: Mapping[str, Any] = field(default_factory=dict)
     recipe: str = ""
     lock: str = ""
     view: str | None = None
-    transport: str | None = None
+    transport: Any = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    rate: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

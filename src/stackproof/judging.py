@@ -68,15 +68,20 @@ class Rules:
 
     @staticmethod
     def floors(null: Judgement) -> dict[int, float]:
-        """Return the noise floor by size: the largest slow-down that the null arm leaves possible.
+        """Return the noise floor by size, as the fraction by which the null arm seems slower.
 
-        The null arm's interval is taken in both directions, since which of the two identical arms
-        came out ahead is chance.
+        It is the largest difference that the baseline shows against itself at this size or its two
+        neighbours, so that one size which agreed by luck does not hide the noise around it. The
+        difference counts in both directions: which of the two came out ahead is chance.
         """
-        return {
-            cell.size: 1 - math.exp(-max(abs(math.log(cell.low)), abs(math.log(cell.high))))
+        seen = [
+            (cell.size, abs(math.log(cell.ratio)))
             for cell in null.cells
-            if cell.low is not None and cell.high is not None and cell.blocks >= FEWEST_BLOCKS
+            if cell.ratio is not None and cell.blocks >= FEWEST_BLOCKS
+        ]
+        return {
+            size: 1 - math.exp(-max(log for _, log in seen[max(at - 1, 0) : at + 2]))
+            for at, (size, _) in enumerate(seen)
         }
 
 

@@ -1,0 +1,51 @@
+"""A comparison to what people and programs read: HTML, JSON, CSV, Markdown, terminal text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stackproof import noun
+from stackproof.comparison import Comparison
+from stackproof.curves import ReferenceCurve
+from stackproof.errors import Problem, Reason, StackproofError
+from stackproof.reporting.page import Page, render_page
+from stackproof.reporting.tables import render_csv, render_markdown, terminal_verdicts
+
+__all__ = [
+    "render_csv",
+    "render_html",
+    "render_json",
+    "render_markdown",
+    "terminal_verdicts",
+]
+
+
+def render_html(
+    comparison: Comparison,
+    *,
+    curves: Sequence[ReferenceCurve] = (),
+    overlay: Sequence[str] = (),
+) -> str:
+    """Return the report as one self-contained HTML text.
+
+    `curves` can be chosen in the page, `overlay` are the ids of those shown from the start. Raises
+    `StackproofError` (INVALID_VALUE) for an id that is none of them.
+    """
+    known = [curve.id for curve in curves]
+    unknown = [
+        Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"there is no reference curve `{name}`",
+            hint=f"there are: {', '.join(known)}" if known else "no reference curves were given",
+        )
+        for name in overlay
+        if name not in known
+    ]
+    if unknown:
+        raise StackproofError(*unknown)
+    return render_page(comparison, Page(curves, overlay))
+
+
+def render_json(comparison: Comparison) -> str:
+    """Return the comparison as JSON (schema `stackproof/comparison/1`)."""
+    return noun.to_json(comparison)

@@ -1,0 +1,308 @@
+// Draws the report's curves. Data: #chart-data. Colours: the custom properties of report.css.
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("chart-data").textContent);
+  const hidden = new Set();
+  const references = new Set(data.overlay);
+  const drawn = new Map();
+  const DASHES = ["solid", "dash", "dashdot", "longdash", "dot", "longdashdot"];
+  const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "star"];
+  const VERDICT_SYMBOLS = { PASS: "circle", FAIL: "x", INCONCLUSIVE: "circle-open" };
+  const RATIO_TICKS = [0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10];
+  const CONFIG = {
+    displaylogo: false,
+    responsive: true,
+    scrollZoom: false,
+    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
+  };
+
+  const colour = (name) =>
+    getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const armOf = (name) => data.arms.find((arm) => arm.name === name);
+  const sizeText = (size) => {
+    for (const [step, unit] of [[1 << 30, "GiB"], [1 << 20, "MiB"], [1 << 10, "KiB"]]) {
+      if (size >= step) return `${Number((size / step).toPrecision(4))} ${unit}`;
+    }
+    return `${size} B`;
+  };
+  const number = (value) => Number(value.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 6 });
+  // 0 bytes have no place on a logarithmic axis; they stand half a step left of 1 byte.
+  const place = (size) => (size === 0 ? 0.5 : size);
+  const clean = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+
+  function styleOf(name) {
+    const { role, style } = armOf(name);
+    if (role === "baseline") {
+      return { colour: colour("baseline"), dash: "solid", symbol: "circle", width: 2.6 };
+    }
+    if (role === "null") {
+      return { colour: colour("null"), dash: "dot", symbol: "circle-open", width: 1.5 };
+    }
+    return {
+      colour: colour(`series-${style % 6}`),
+      dash: DASHES[style % DASHES.length],
+      symbol: SYMBOLS[style % SYMBOLS.length],
+      width: 1.8,
+    };
+  }
+
+  const faded = (hex, alpha) => {
+    const parts = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+    return `rgba(${parts.join(",")},${alpha})`;
+  };
+
+  function curveTraces(panel) {
+    const bands = [];
+    const lines = [];
+    for (const { arm, points } of panel.arms) {
+      const style = styleOf(arm);
+      const x = points.map((point) => place(point[0]));
+      bands.push({
+        x: [...x, ...[...x].reverse()],
+        y: [...points.map((p) => p[3]), ...points.map((p) => p[2]).reverse()],
+        type: "scatter", mode: "lines", fill: "toself", hoverinfo: "skip", meta: arm,
+        fillcolor: faded(style.colour, 0.16), line: { width: 0 },
+      });
+      lines.push({
+        x, y: points.map((point) => point[1]),
+        type: "scatter", mode: "lines+markers", meta: arm, name: clean(arm),
+        line: { color: style.colour, width: style.width, dash: style.dash },
+        marker: { color: style.colour, symbol: style.symbol, size: 5.5 },
+        customdata: points.map((p) =>
+          `${sizeText(p[0])}<br><b>${number(p[1])} ${panel.unit}</b><br>` +
+          `${number(p[2])} to ${number(p[3])}` +
+          (p[4] === null ? "" : `<br>${number(p[4])} % of limit`)),
+        hovertemplate: "%{customdata}",
+      });
+    }
+    for (const reference of panel.references) {
+      if (!references.has(reference.id)) continue;
+      lines.push({
+        x: reference.points.map((point) => place(point[0])),
+        y: reference.points.map((point) => point[1]),
+        type: "scatter", mode: "lines", name: clean(reference.label),
+        line: { color: colour("soft"), width: 1.4, dash: "longdashdot" },
+        customdata: reference.points.map((p) => `${sizeText(p[0])}<br><b>${number(p[1])} ${panel.unit}</b>`),
+        hovertemplate: "%{customdata}",
+      });
+    }
+    return [...bands, ...lines];
+  }
+
+  function ratioTraces(panel) {
+    const count = panel.ratios.length;
+    return panel.ratios.map(({ arm, cells }, index) => {
+      const style = styleOf(arm);
+      // Side by side, so that the intervals of several arms can be told apart.
+      const shift = panel.sized ? 2 ** (0.16 * (index - (count - 1) / 2)) : 1;
+      const known = cells.map((c) => (c[2] === null ? [c[0], c[1], c[1], c[1], c[4]] : c));
+      return {
+        x: panel.sized ? known.map((cell) => place(cell[0]) * shift) : known.map(() => clean(arm)),
+        y: known.map((cell) => cell[1]),
+        type: "scatter", mode: panel.sized ? "lines+markers" : "markers",
+        meta: arm, name: clean(arm), xaxis: panel.sized ? "x" : "x2", yaxis: "y2",
+        line: { color: faded(style.colour, 0.6), width: 1, dash: style.dash },
+        marker: {
+          color: style.colour, size: 7,
+          symbol: known.map((cell) => VERDICT_SYMBOLS[cell[4]]),
+        },
+        error_y: {
+          type: "data", symmetric: false, color: style.colour, thickness: 1.3, width: 2,
+          array: known.map((cell) => cell[3] - cell[1]),
+          arrayminus: known.map((cell) => cell[1] - cell[2]),
+        },
+        customdata: known.map((cell) =>
+          `${panel.sized ? `${sizeText(cell[0])}<br>` : ""}<b>${cell[1].toFixed(3)}</b> ` +
+          `(${cell[2].toFixed(3)} to ${cell[3].toFixed(3)})<br>${cell[4]}`),
+        hovertemplate: "%{customdata}",
+      };
+    });
+  }
+
+  function launchTraces(panel) {
+    return panel.arms.map(({ arm, values }) => {
+      const style = styleOf(arm);
+      const all = values.flat();
+      return {
+        x: all.map(() => clean(arm)), y: all, type: "scatter", mode: "markers", meta: arm,
+        name: clean(arm),
+        marker: { color: faded(style.colour, 0.7), symbol: style.symbol, size: 9 },
+        hovertemplate: `%{y} ${panel.unit}`,
+      };
+    });
+  }
+
+  function ratioRange(panel) {
+    const all = panel.ratios.flatMap(({ cells }) => cells.flatMap((c) => [c[1], c[2] ?? c[1], c[3] ?? c[1]]));
+    const low = Math.max(0.05, Math.min(1 - 1.6 * panel.margin, ...all.map((v) => v * 0.97)));
+    const high = Math.min(20, Math.max(1 + 1.6 * panel.margin, ...all.map((v) => v * 1.03)));
+    return [Math.log10(low), Math.log10(high)];
+  }
+
+  function ratioTicks(range) {
+    const inside = RATIO_TICKS.filter((t) => Math.log10(t) >= range[0] && Math.log10(t) <= range[1]);
+    // Thin out so that no two labels touch; 1 always stays.
+    const gap = (range[1] - range[0]) / 9;
+    const kept = [1];
+    for (const tick of inside.sort((a, b) => Math.abs(Math.log(a)) - Math.abs(Math.log(b)))) {
+      if (kept.every((other) => Math.abs(Math.log10(tick / other)) >= gap)) kept.push(tick);
+    }
+    return kept;
+  }
+
+  function sizeAxis(panel, narrow) {
+    const shown = panel.references.filter((one) => references.has(one.id));
+    const sizes = [...new Set([
+      ...panel.arms.flatMap((arm) => arm.points.map((point) => point[0])),
+      ...shown.flatMap((one) => one.points.map((point) => point[0])),
+    ])].sort((a, b) => a - b);
+    const powers = sizes.filter((size) => size > 0);
+    const step = Math.max(1, Math.ceil(powers.length / (narrow ? 6 : 9)));
+    const ticks = powers.filter((_, index) => index % step === 0);
+    if (sizes.includes(0)) ticks.unshift(0);
+    return {
+      type: "log", tickvals: ticks.map(place),
+      ticktext: ticks.map((size) => sizeText(size).replace(" B", "").replace(" KiB", "K").replace(" MiB", "M")),
+      range: [Math.log10(place(sizes[0]) / 1.3), Math.log10(place(sizes[sizes.length - 1]) * 1.3)],
+    };
+  }
+
+  function layoutOf(panel, width) {
+    const narrow = width < 460;
+    const axis = {
+      gridcolor: colour("grid"), linecolor: colour("soft"), zeroline: false, showline: true,
+      ticks: "outside", tickcolor: colour("soft"), ticklen: 4, automargin: false,
+    };
+    const range = ratioRange(panel);
+    const ticks = ratioTicks(range);
+    const zone = panel.sized
+      ? { xref: "x domain", yref: "y2" }
+      : { xref: "x2 domain", yref: "y2" };
+    const shapes = [
+      { type: "rect", ...zone, x0: 0, x1: 1, y0: 1 - panel.margin, y1: 1 + panel.margin,
+        fillcolor: colour("zone"), line: { width: 0 }, layer: "below" },
+      { type: "line", ...zone, x0: 0, x1: 1, y0: 1, y1: 1,
+        line: { color: colour("soft"), width: 1 }, layer: "below" },
+    ];
+    const annotations = [];
+    if (panel.limit !== null) {
+      shapes.push({
+        type: "line", xref: "x domain", yref: "y", x0: 0, x1: 1, y0: panel.limit, y1: panel.limit,
+        line: { color: colour("fail"), width: 1.2, dash: "dash" },
+      });
+      annotations.push({
+        xref: "x domain", yref: "y", x: 0, y: Math.log10(panel.limit), xanchor: "left", yanchor: "bottom",
+        text: `limit ${number(panel.limit)} ${panel.unit}`, showarrow: false,
+        font: { size: 11, color: colour("fail") },
+      });
+    }
+    const layout = {
+      paper_bgcolor: colour("sheet"), plot_bgcolor: colour("sheet"), showlegend: false,
+      font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("ink") },
+      margin: { l: narrow ? 48 : 60, r: narrow ? 10 : 14, t: 28, b: 44 },
+      hovermode: "closest", dragmode: narrow ? false : "zoom", shapes, annotations,
+      hoverlabel: { bgcolor: colour("sheet"), bordercolor: colour("rule"), font: { color: colour("ink") } },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), activecolor: colour("ink") },
+    };
+    const ratioAxis = {
+      ...axis, type: "log", range, tickvals: ticks, ticktext: ticks.map(String),
+      title: { text: "ratio", standoff: 6, font: { size: 12 } },
+    };
+    const title = (text) => ({ text, standoff: 6, font: { size: 12 } });
+    if (!panel.sized) {
+      return {
+        ...layout,
+        xaxis: { ...axis, type: "category", domain: [0, 0.56], range: [-0.5, panel.arms.length - 0.5] },
+        yaxis: { ...axis, rangemode: "tozero", title: title(panel.unit) },
+        xaxis2: { ...axis, type: "category", domain: [0.7, 1], anchor: "y2", range: [-0.5, panel.ratios.length - 0.5] },
+        yaxis2: { ...ratioAxis, anchor: "x2" },
+      };
+    }
+    return {
+      ...layout,
+      xaxis: { ...axis, ...sizeAxis(panel, narrow), anchor: "y2", title: title("message size (bytes)") },
+      yaxis: { ...axis, type: "log", domain: [0.38, 1], dtick: 1, exponentformat: "none", separatethousands: true, title: title(panel.unit) },
+      yaxis2: { ...ratioAxis, domain: [0, 0.31], anchor: "x" },
+    };
+  }
+
+  function draw(panel) {
+    const target = document.getElementById(panel.id);
+    const main = panel.sized ? curveTraces(panel) : launchTraces(panel);
+    const traces = [...main, ...ratioTraces(panel)].map((trace) => ({
+      ...trace, visible: !hidden.has(trace.meta),
+    }));
+    drawn.set(panel.id, panel);
+    return window.Plotly.react(target, traces, layoutOf(panel, target.clientWidth), CONFIG);
+  }
+
+  const redraw = () => Promise.all([...drawn.values()].map(draw));
+  const drawAll = () => Promise.all(data.panels.map(draw));
+
+  function swatch(name) {
+    const { colour: ink, dash, width } = styleOf(name);
+    const pattern = { solid: "", dash: "6 4", dashdot: "7 3 2 3", longdash: "10 4", dot: "2 3", longdashdot: "10 3 2 3" }[dash];
+    return `<svg width="34" height="12" aria-hidden="true"><line x1="1" y1="6" x2="33" y2="6" ` +
+      `stroke="${ink}" stroke-width="${width + 0.6}" stroke-dasharray="${pattern}"/></svg>`;
+  }
+
+  function legend() {
+    const box = document.getElementById("legend");
+    box.replaceChildren(...data.arms.map((arm) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.setAttribute("aria-pressed", String(!hidden.has(arm.name)));
+      button.innerHTML = swatch(arm.name);
+      const role = arm.role === "challenger" ? "" : arm.role === "null" ? " (null arm)" : " (baseline)";
+      button.append(arm.name + role);
+      button.addEventListener("click", () => {
+        if (!hidden.delete(arm.name)) hidden.add(arm.name);
+        button.setAttribute("aria-pressed", String(!hidden.has(arm.name)));
+        redraw();
+      });
+      return button;
+    }));
+  }
+
+  async function loadPlotly() {
+    const packed = Uint8Array.from(atob(document.getElementById("plotly").textContent), (c) => c.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const script = document.createElement("script");
+    script.textContent = await new Response(stream).text();
+    document.head.append(script);
+    if (!window.Plotly) throw new Error("plotly.js did not start");
+  }
+
+  async function start() {
+    legend();
+    for (const box of document.querySelectorAll("input.reference")) {
+      box.addEventListener("change", () => {
+        if (box.checked) references.add(box.value);
+        else references.delete(box.value);
+        redraw();
+      });
+    }
+    await loadPlotly();
+    // A figure is drawn when it comes near the window: a page may have dozens.
+    const watcher = new IntersectionObserver((entries) => {
+      for (const entry of entries.filter((one) => one.isIntersecting)) {
+        watcher.unobserve(entry.target);
+        draw(data.panels.find((panel) => panel.id === entry.target.id));
+      }
+    }, { rootMargin: "800px" });
+    for (const panel of data.panels) watcher.observe(document.getElementById(panel.id));
+    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+      legend();
+      redraw();
+    });
+    window.addEventListener("beforeprint", drawAll);
+  }
+
+  const ready = start().catch((error) => {
+    const box = document.getElementById("plot-problem");
+    box.hidden = false;
+    box.textContent = `The curves cannot be drawn in this browser (${error.message}). ` +
+      "Every number is in the tables; a newer browser shows the curves too.";
+  });
+  window.stackproofReport = { ready, drawAll, data };
+})();

@@ -1,0 +1,110 @@
+"""A comparison's curves as data for the report's script; no style here but an index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stackproof.comparison import ArmCurve, Comparison, Panel
+from stackproof.curves import ReferenceCurve, Role
+from stackproof.reporting.tables import curve_label
+from stackproof.reporting.verdict_part import unit_text
+
+
+def chart_data(
+    comparison: Comparison, curves: Sequence[ReferenceCurve], overlay: Sequence[str]
+) -> dict[str, Any]:
+    """Return everything the script draws; `overlay` are the ids of curves shown from the start."""
+    return {
+        "arms": [
+            {"name": arm, "role": _role(comparison, arm), "style": _style(comparison, arm)}
+            for arm in comparison.arms
+        ],
+        "panels": [
+            _panel(comparison, panel, index, curves)
+            for index, panel in enumerate(comparison.panels)
+        ],
+        "overlay": list(overlay),
+    }
+
+
+def panel_id(index: int) -> str:
+    """Return the id of a panel's element in the page."""
+    return f"panel-{index}"
+
+
+def _role(comparison: Comparison, arm: str) -> str:
+    if arm == comparison.spec.baseline:
+        return "baseline"
+    return "null" if arm == comparison.spec.null else "challenger"
+
+
+def _style(comparison: Comparison, arm: str) -> int:
+    """Return a number for colour, dash and marker; the baseline and the null arm have their own."""
+    challengers = comparison.spec.challengers
+    return challengers.index(arm) if arm in challengers else -1
+
+
+def _panel(
+    comparison: Comparison, panel: Panel, index: int, curves: Sequence[ReferenceCurve]
+) -> dict[str, Any]:
+    curve = panel.curve
+    return {
+        "id": panel_id(index),
+        "title": f"{curve_label(comparison, curve)}, {curve.placement}",
+        "unit": unit_text(curve.unit),
+        "sized": curve.sized,
+        "higher": curve.higher_is_better,
+        "margin": comparison.margins[curve.kind],
+        "limit": panel.limit,
+        "limitSource": panel.limit_source,
+        "arms": [_arm(arm, single=not curve.sized) for arm in panel.arms],
+        "ratios": [
+            {
+                "arm": judgement.arm,
+                "cells": [
+                    [cell.size, cell.ratio, cell.low, cell.high, cell.verdict.value]
+                    for cell in judgement.cells
+                    if cell.ratio is not None
+                ],
+            }
+            for judgement in panel.judgements
+        ],
+        "references": [
+            {
+                "id": reference.id,
+                "label": reference_label(reference),
+                "points": [[point.size, point.value] for point in reference.points],
+            }
+            for reference in curves
+            if fits(reference, panel)
+        ],
+    }
+
+
+def _arm(arm: ArmCurve, *, single: bool) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "arm": arm.arm,
+        "points": [
+            [point.size, point.median, point.minimum, point.maximum, point.percent_of_limit]
+            for point in arm.points
+        ],
+    }
+    if single:
+        data["values"] = [list(point.values) for point in arm.points]
+    return data
+
+
+def fits(reference: ReferenceCurve, panel: Panel) -> bool:
+    """Return whether a reference curve belongs on a panel: same benchmark, unit and locality."""
+    return (
+        reference.benchmark == panel.curve.benchmark
+        and reference.unit == panel.curve.unit
+        and reference.locality == panel.curve.locality
+    )
+
+
+def reference_label(reference: ReferenceCurve) -> str:
+    """Return a reference curve's name with its machine and how it was measured."""
+    fault = ", a known fault" if reference.role is Role.COUNTEREXAMPLE else ""
+    return f"{reference.title} (machine {reference.machine}, {reference.tool}{fault})"

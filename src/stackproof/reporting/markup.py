@@ -1,0 +1,104 @@
+"""HTML by functions: every text is escaped unless it is markup made here."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterable
+from typing import Any
+
+DASH = "\u2013"
+"""Stands where there is no value."""
+
+_VOID = frozenset({"br", "col", "hr", "meta", "link"})
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+Child = str | Markup | int | None
+
+
+def text(value: str | int) -> Markup:
+    """Return plain text as markup; what is markup already stays as it is."""
+    return value if isinstance(value, Markup) else Markup(html.escape(str(value), quote=True))
+
+
+def element(name: str, /, *children: Child, **attributes: str | bool | int | None) -> Markup:
+    """Return an element; `class_` gives `class`, `data_size` gives `data-size`.
+
+    Children that are not `Markup` are escaped; None is left out, and so is an attribute that is
+    None or False.
+    """
+    parts = [f"<{name}"]
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        label = key.rstrip("_").replace("_", "-")
+        parts.append(f" {label}" if value is True else f' {label}="{text(value)}"')
+    parts.append(">")
+    if name in _VOID:
+        return Markup("".join(parts))
+    parts += [text(child) for child in children if child is not None]
+    parts.append(f"</{name}>")
+    return Markup("".join(parts))
+
+
+def joined(parts: Iterable[Markup | None], separator: str = "\n") -> Markup:
+    """Return pieces of markup one after the other."""
+    return Markup(separator.join(part for part in parts if part is not None))
+
+
+def script_json(data: Any) -> Markup:
+    """Return JSON that can stand inside a script element whatever texts it holds."""
+    encoded = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        encoded = encoded.replace(character, f"\\u{ord(character):04x}")
+    return Markup(encoded)
+
+
+def table(
+    caption: str,
+    head: Iterable[Child],
+    rows: Iterable[Iterable[Child]],
+    *,
+    class_: str | None = None,
+) -> Markup:
+    """Return a table in a box that scrolls by itself; the first cell of a row is its heading.
+
+    A cell that is a `<td` already is taken as it is.
+    """
+    headings = [element("th", cell, scope="col") for cell in head]
+    body = []
+    for row in rows:
+        first, *rest = row
+        cells = [element("th", first, scope="row"), *(_cell(cell) for cell in rest)]
+        body.append(element("tr", joined(cells, "")))
+    return element(
+        "div",
+        element(
+            "table",
+            element("caption", caption),
+            element("thead", element("tr", joined(headings, ""))),
+            element("tbody", joined(body)),
+            class_=class_,
+        ),
+        class_="scroll",
+        tabindex=0,
+        role="region",
+        aria_label=caption,
+    )
+
+
+def _cell(cell: Child) -> Markup:
+    if isinstance(cell, Markup) and cell.startswith("<td"):
+        return cell
+    return element("td", cell)
+
+
+def details(summary: str, *children: Child, open_: bool = False) -> Markup:
+    """Return a part that opens on demand."""
+    return element("details", element("summary", summary), *children, open=open_)

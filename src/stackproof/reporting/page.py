@@ -1,0 +1,235 @@
+"""The report as one HTML file: no request leaves it, plotly.js travels inside, compressed."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import gzip
+import importlib.resources
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stackproof.comparison import Comparison
+from stackproof.curves import ReferenceCurve
+from stackproof.reporting.charts import chart_data, fits, panel_id, reference_label
+from stackproof.reporting.evidence_part import (
+    checks_part,
+    differences_part,
+    discarded_part,
+    fits_part,
+    noise_part,
+    plain_value,
+)
+from stackproof.reporting.markup import Markup, element, joined, script_json
+from stackproof.reporting.provenance_part import method_part, provenance_part, repeat_part
+from stackproof.reporting.tables import curve_label, placements
+from stackproof.reporting.verdict_part import regimes_part, tables_part, unit_text, verdict_part
+
+# The page may run and style itself and ask nobody for anything: the browser enforces it.
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a report is made of besides the comparison."""
+
+    curves: Sequence[ReferenceCurve] = ()
+    overlay: Sequence[str] = ()
+
+
+def render_page(comparison: Comparison, page: Page) -> str:
+    """Return the report as HTML text."""
+    data = chart_data(comparison, page.curves, page.overlay)
+    title = f"{comparison.spec.name}: {comparison.verdict}"
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("meta", name="generator", content=f"stackproof {comparison.spec.stackproof}"),
+        element("title", title),
+        element("style", Markup(_asset("report.css"))),
+    )
+    body = element(
+        "body",
+        element("a", "To the verdict", href="#verdict", class_="skip"),
+        _header(comparison),
+        element("main", *_main(comparison, page)),
+        element("footer", element("p", _made_by(comparison))),
+        element("script", script_json(data), type="application/json", id="chart-data"),
+        element("script", Markup(_plotly()), type="text/plain", id="plotly"),
+        element("script", Markup(_asset("report.js"))),
+    )
+    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+
+
+def _main(comparison: Comparison, page: Page) -> tuple[Markup | None, ...]:
+    return (
+        verdict_part(comparison),
+        tables_part(comparison),
+        _curves_part(comparison, page),
+        regimes_part(comparison),
+        fits_part(comparison),
+        noise_part(comparison),
+        discarded_part(comparison),
+        differences_part(comparison),
+        checks_part(comparison),
+        provenance_part(comparison),
+        repeat_part(comparison),
+        method_part(comparison),
+    )
+
+
+def _header(comparison: Comparison) -> Markup:
+    spec = comparison.spec
+    cpu = spec.host.get("cpu")
+    kernel = spec.host.get("kernel")
+    facts = (
+        ("baseline", spec.baseline),
+        ("measured", spec.created),
+        ("CPU", plain_value(cpu) if cpu else ""),
+        ("kernel", plain_value(kernel) if kernel else ""),
+        ("launches per arm", str(spec.launches)),
+    )
+    links = (
+        ("Verdict", "verdict"), ("Sizes", "sizes"), ("Curves", "curves"), ("Noise", "noise"),
+        ("Discarded", "discarded"), ("Differences", "differences"),
+        ("Provenance", "provenance"), ("Method", "method"),
+    )  # fmt: skip
+    items = joined(
+        (
+            element("div", element("dt", name), element("dd", value))
+            for name, value in facts
+            if value
+        ),
+        "",
+    )
+    return element(
+        "header",
+        element("p", "Comparison of MPI stacks", class_="eyebrow"),
+        element("h1", spec.name),
+        element("dl", items, class_="facts"),
+        element(
+            "nav",
+            joined((element("a", name, href=f"#{target}") for name, target in links), " "),
+            aria_label="Parts of the report",
+        ),
+    )
+
+
+def _curves_part(comparison: Comparison, page: Page) -> Markup:
+    sections = []
+    for placement in placements(comparison):
+        figures = [
+            _figure(comparison, index)
+            for index, panel in enumerate(comparison.panels)
+            if panel.curve.placement == placement
+        ]
+        sections += [element("h3", placement), element("div", *figures, class_="figures")]
+    shown = [
+        reference
+        for reference in page.curves
+        if any(fits(reference, panel) for panel in comparison.panels)
+    ]
+    return element(
+        "section",
+        element("h2", "Curves"),
+        element(
+            "p",
+            "Line: median over launches. Band: smallest to largest launch. Below each: the ratio "
+            "to the baseline with its interval; within the shaded zone arms count as equal. Drag "
+            "to zoom, double-click to go back.",
+        ),
+        element(
+            "div",
+            element("div", id="legend", role="group", aria_label="Arms shown"),
+            _reference_choice(shown, page.overlay),
+            class_="controls",
+        ),
+        element(
+            "noscript",
+            element("p", "The curves need JavaScript; every number is in the tables above."),
+        ),
+        element("p", id="plot-problem", class_="warning", hidden=True),
+        *sections,
+        id="curves",
+    )
+
+
+def _figure(comparison: Comparison, index: int) -> Markup:
+    panel = comparison.panels[index]
+    curve = panel.curve
+    label = curve_label(comparison, curve)
+    better = "higher is better" if curve.higher_is_better else "lower is better"
+    return element(
+        "figure",
+        element(
+            "figcaption",
+            element("b", f"{label[:1].upper()}{label[1:]}"),
+            f" {unit_text(curve.unit)}, {better}",
+        ),
+        element(
+            "div",
+            id=panel_id(index),
+            class_="plot",
+            role="img",
+            aria_label=f"{label}, {curve.placement}: values and ratios by size; "
+            "the same numbers are in the tables",
+        ),
+    )
+
+
+def _reference_choice(
+    references: Sequence[ReferenceCurve], overlay: Sequence[str]
+) -> Markup | None:
+    """Return the list of reference curves that fit a panel, to be switched on and off."""
+    if not references:
+        return None
+    rows = [
+        element(
+            "label",
+            element(
+                "input",
+                type="checkbox",
+                class_="reference",
+                value=reference.id,
+                checked=reference.id in overlay,
+            ),
+            f" {reference_label(reference)}",
+        )
+        for reference in references
+    ]
+    return element(
+        "details",
+        element("summary", f"Published curves of other machines ({len(references)})"),
+        element(
+            "p",
+            "To see what is usual elsewhere. They never take part in a verdict.",
+            class_="small",
+        ),
+        element("div", *rows, class_="references"),
+        open=bool(overlay),
+    )
+
+
+def _made_by(comparison: Comparison) -> str:
+    version = comparison.spec.stackproof
+    return f"Made by stackproof {version}. This file is complete: it asks no server for anything."
+
+
+@functools.cache
+def _asset(name: str) -> str:
+    return importlib.resources.files("stackproof.reporting.assets").joinpath(name).read_text()
+
+
+@functools.cache
+def _plotly() -> str:
+    """Return plotly.js, compressed and in base64: 2 MB instead of 5."""
+    import plotly.offline  # noqa: PLC0415 - only a report needs it, and it is slow to import
+
+    script: str = plotly.offline.get_plotlyjs()
+    packed = gzip.compress(script.encode(), compresslevel=9, mtime=0)
+    return base64.b64encode(packed).decode("ascii")

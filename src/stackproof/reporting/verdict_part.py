@@ -1,0 +1,309 @@
+"""The part of the report that answers the question: verdicts, where, and at which sizes."""
+
+from __future__ import annotations
+
+from stackproof.comparison import (
+    ArmVerdict,
+    Cell,
+    Comparison,
+    Judgement,
+    Panel,
+    Point,
+    Verdict,
+)
+from stackproof.quantities import percent_text, size_text, value_text
+from stackproof.reporting.markup import DASH, Markup, details, element, joined, table
+from stackproof.reporting.tables import (
+    WHY_TEXTS,
+    Row,
+    curve_label,
+    placements,
+    table_columns,
+    verdict_rows,
+)
+
+MARKS = {Verdict.PASS: "●", Verdict.FAIL: "✕", Verdict.INCONCLUSIVE: "○"}
+"""Shapes that tell the verdicts apart without colour."""
+
+_CLASSES = {Verdict.PASS: "pass", Verdict.FAIL: "fail", Verdict.INCONCLUSIVE: "open"}
+
+
+def verdict_class(verdict: Verdict) -> str:
+    """Return the style class of a verdict."""
+    return _CLASSES[verdict]
+
+
+def badge(verdict: Verdict) -> Markup:
+    """Return a verdict as a word with its mark."""
+    mark = element("span", MARKS[verdict], aria_hidden="true")
+    return element("span", mark, f" {verdict}", class_=f"badge {_CLASSES[verdict]}")
+
+
+def verdict_part(comparison: Comparison) -> Markup:
+    """Return the cards with the sentences, and what the reader must be warned of."""
+    cards = joined(_card(comparison, verdict) for verdict in comparison.verdicts)
+    notes = joined(
+        element(
+            "p", element("strong", f"{note.level.capitalize()}: "), note.text, class_=note.level
+        )
+        for note in comparison.notes
+    )
+    return element(
+        "section",
+        element("h2", "Verdict"),
+        element("div", cards, class_="cards"),
+        notes,
+        id="verdict",
+    )
+
+
+def _card(comparison: Comparison, verdict: ArmVerdict) -> Markup:
+    name = (
+        f"{comparison.spec.baseline} against itself"
+        if verdict.is_null
+        else f"{verdict.arm} against {comparison.spec.baseline}"
+    )
+    label = "null arm: the noise of this machine" if verdict.is_null else "challenger"
+    kind = f"card {_CLASSES[verdict.verdict]}" + (" null" if verdict.is_null else "")
+    return element(
+        "article",
+        element("p", label, class_="eyebrow"),
+        element("h3", name, " ", badge(verdict.verdict)),
+        element("p", verdict.sentence),
+        _bar(verdict),
+        class_=kind,
+    )
+
+
+def _bar(verdict: ArmVerdict) -> Markup | None:
+    total = verdict.passed + verdict.failed + verdict.inconclusive
+    if not total:
+        return None
+    counts = (
+        (Verdict.PASS, verdict.passed),
+        (Verdict.INCONCLUSIVE, verdict.inconclusive),
+        (Verdict.FAIL, verdict.failed),
+    )
+    parts = joined(
+        (
+            element("span", class_=_CLASSES[kind], style=f"flex-grow:{count}")
+            for kind, count in counts
+            if count
+        ),
+        "",
+    )
+    words = ", ".join(f"{count} {kind}" for kind, count in counts)
+    return element(
+        "div",
+        element("div", parts, class_="bar", aria_hidden="true"),
+        element("p", words, class_="small"),
+    )
+
+
+def tables_part(comparison: Comparison) -> Markup:
+    """Return the verdict tables at the chosen sizes, the map of all sizes, and every number."""
+    blocks = [_arm_tables(comparison, arm) for arm in comparison.challengers]
+    return element(
+        "section",
+        element("h2", "At which sizes"),
+        element(
+            "p",
+            "Each cell: ratio of medians with its ",
+            f"{comparison.confidence:.0%} interval, then the challenger's median. A ratio above 1 "
+            "means that the challenger is better.",
+        ),
+        joined(blocks),
+        id="sizes",
+    )
+
+
+def _arm_tables(comparison: Comparison, arm: str) -> Markup:
+    verdict = comparison.verdict_of(arm)
+    who = f"{arm} (null arm)" if verdict.is_null else arm
+    head = ("", *table_columns(comparison))
+    shown = []
+    for placement in placements(comparison):
+        rows = verdict_rows(comparison, arm, placement)
+        if rows:
+            shown.append(
+                table(
+                    f"{who} against {comparison.spec.baseline}, {placement}",
+                    head,
+                    ([row.label, *_row_cells(row, arm)] for row in rows),
+                    class_="verdicts",
+                )
+            )
+    every = [
+        _every_size(comparison, panel, judgement)
+        for panel in comparison.panels
+        if (judgement := panel.judgement(arm)) is not None
+    ]
+    body = (
+        *shown,
+        _map(comparison, arm),
+        details(f"Every size of {who}, with every number", *every),
+    )
+    heading = element("h3", f"{who} against {comparison.spec.baseline} ", badge(verdict.verdict))
+    if verdict.is_null:
+        return details(f"{who} against {comparison.spec.baseline}: {verdict.verdict}", *body)
+    return element("div", heading, *body)
+
+
+def _row_cells(row: Row, arm: str) -> list[Markup]:
+    points = row.panel.points(arm)
+    return [
+        _verdict_cell(cell, None if cell is None else points.get(cell.size), row.panel)
+        for cell in row.cells
+    ]
+
+
+def _verdict_cell(cell: Cell | None, point: Point | None, panel: Panel) -> Markup:
+    if cell is None:
+        return element("td", element("span", "not measured", class_="quiet"), class_="none")
+    ratio = DASH if cell.ratio is None else f"{cell.ratio:.2f}"
+    mark = element("span", MARKS[cell.verdict], aria_hidden="true", class_="mark")
+    return element(
+        "td",
+        element(
+            "span",
+            mark,
+            element("b", ratio),
+            element("span", f" {cell.verdict}", class_="word"),
+            class_=f"chip {_CLASSES[cell.verdict]}",
+        ),
+        element("span", _interval(cell), class_="interval"),
+        element("span", _point_text(point, panel), class_="value"),
+        title=None if cell.why is None else WHY_TEXTS[cell.why],
+    )
+
+
+def _interval(cell: Cell) -> str:
+    if cell.low is None or cell.high is None:
+        return f"n = {cell.blocks}"
+    return f"{cell.low:.2f} to {cell.high:.2f}"
+
+
+def _point_text(point: Point | None, panel: Panel) -> str:
+    if point is None:
+        return "no value"
+    value = f"{value_text(point.median)} {unit_text(panel.curve.unit)}"
+    if point.percent_of_limit is None:
+        return value
+    return f"{value}, {point.percent_of_limit:.3g} % of limit"
+
+
+def unit_text(unit: str) -> str:
+    """Return a unit as it is printed."""
+    return "µs" if unit == "us" else unit
+
+
+def short_size(size: int) -> str:
+    """Return a size for a narrow column: `8`, `4K`, `1M`."""
+    return size_text(size).replace(" B", "").replace(" KiB", "K").replace(" MiB", "M")
+
+
+def _map(comparison: Comparison, arm: str) -> Markup | None:
+    """Return a strip of marks, one per size, for every curve of a challenger."""
+    judged = [
+        (panel, judgement)
+        for panel in comparison.panels
+        if panel.curve.sized and (judgement := panel.judgement(arm)) is not None
+    ]
+    sizes = sorted({cell.size for _, judgement in judged for cell in judgement.cells})
+    if not sizes:
+        return None
+    head = ["", *(short_size(size) if i % 3 == 0 else "" for i, size in enumerate(sizes))]
+    rows = []
+    for panel, judgement in judged:
+        by_size = {cell.size: cell for cell in judgement.cells}
+        label = f"{curve_label(comparison, panel.curve)}, {panel.curve.placement}"
+        rows.append([label, *(_dot(size, by_size.get(size)) for size in sizes)])
+    return table(
+        f"{arm}: every size at a glance (● PASS, ○ INCONCLUSIVE, ✕ FAIL)",
+        head,
+        rows,
+        class_="map",
+    )
+
+
+def _dot(size: int, cell: Cell | None) -> Markup:
+    if cell is None:
+        return element("td", "")
+    ratio = "" if cell.ratio is None else f", ratio {cell.ratio:.2f}"
+    title = f"{size_text(size)}: {cell.verdict}{ratio}"
+    return element("td", MARKS[cell.verdict], class_=_CLASSES[cell.verdict], title=title)
+
+
+def _every_size(comparison: Comparison, panel: Panel, judgement: Judgement) -> Markup:
+    baseline = panel.points(comparison.spec.baseline)
+    points = panel.points(judgement.arm)
+    unit = unit_text(panel.curve.unit)
+    limit = panel.limit is not None
+    head = [
+        "size", f"{comparison.spec.baseline} ({unit})", f"{judgement.arm} ({unit})",
+        *(("% of limit",) if limit else ()),
+        "ratio", "interval", "margin", "noise floor", "pairs", "adjusted p", "verdict", "",
+    ]  # fmt: skip
+    rows = []
+    for cell in judgement.cells:
+        left, right = baseline.get(cell.size), points.get(cell.size)
+        percent = None if right is None else right.percent_of_limit
+        rows.append(
+            [
+                size_text(cell.size),
+                DASH if left is None else value_text(left.median),
+                DASH if right is None else value_text(right.median),
+                *((DASH if percent is None else f"{percent:.3g}",) if limit else ()),
+                DASH if cell.ratio is None else f"{cell.ratio:.3f}",
+                DASH if cell.low is None else f"{cell.low:.3f} to {cell.high:.3f}",
+                percent_text(cell.margin),
+                DASH if cell.floor is None else percent_text(cell.floor),
+                str(cell.blocks),
+                DASH if cell.p is None else f"{cell.p:.2g}",
+                element("td", badge(cell.verdict)),
+                why_text(cell),
+            ]
+        )
+    caption = (
+        f"{curve_label(comparison, panel.curve)}, {panel.curve.placement}: "
+        f"{judgement.arm} against {comparison.spec.baseline}"
+    )
+    return table(caption, head, rows, class_="numbers")
+
+
+def why_text(cell: Cell) -> str:
+    """Return why a cell is INCONCLUSIVE and what would settle it."""
+    if cell.why is None:
+        return ""
+    text = WHY_TEXTS[cell.why]
+    if cell.launches_needed is None:
+        return text
+    return f"{text}; about {cell.launches_needed} launches per arm would settle it"
+
+
+def regimes_part(comparison: Comparison) -> Markup | None:
+    """Return the geometric means by range of sizes."""
+    rows = [
+        [
+            f"{curve_label(comparison, panel.curve)}, {panel.curve.placement}",
+            judgement.arm,
+            regime.name,
+            f"{regime.ratio:.3f}",
+            f"{regime.low:.3f} to {regime.high:.3f}",
+        ]
+        for panel in comparison.panels
+        for judgement in panel.judgements
+        for regime in judgement.regimes
+    ]
+    if not rows:
+        return None
+    head = ("curve", "challenger", "range of sizes", "ratio", "interval")
+    return details(
+        "Summaries by range of sizes",
+        element(
+            "p",
+            "Geometric mean of the ratios over all sizes of a range. A summary, not a verdict: "
+            "a deficit at one size can hide in it.",
+        ),
+        table("Geometric mean of ratios by range of sizes", head, rows, class_="numbers"),
+    )
