@@ -31,6 +31,14 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A benchmark program to run; without `benchmarks` it runs the specification's."""
+
+    name: str
+    benchmarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BenchSpec:
     """What to measure; the meaning of each key is in `schemas/bench.json`.
 
@@ -43,7 +51,7 @@ class BenchSpec:
     challengers: tuple[Arm, ...] = ()
     name: str = "bench"
     null_arm: bool = True
-    programs: tuple[str, ...] = ("stackproof-bench",)
+    programs: tuple[Program, ...] = (Program(name="stackproof-bench"),)
     benchmarks: tuple[str, ...] = ()
     sizes: tuple[int, ...] = ()
     placements: tuple[str | Placement, ...] = ("intra-node", "inter-node")
@@ -122,9 +130,15 @@ def _build(data: dict[str, Any], folder: str) -> BenchSpec:
                     "validate", "seed", "cluster")
         if key in data
     }  # fmt: skip
-    for key in ("programs", "benchmarks"):
-        if key in data:
-            given[key] = tuple(data[key])
+    if "programs" in data:
+        given["programs"] = tuple(
+            Program(name=entry)
+            if isinstance(entry, str)
+            else Program(name=entry["name"], benchmarks=tuple(entry["benchmarks"]))
+            for entry in data["programs"]
+        )
+    if "benchmarks" in data:
+        given["benchmarks"] = tuple(data["benchmarks"])
     if "timeout" in data:
         given["timeout_s"] = float(data["timeout"])
     if "sizes" in data:

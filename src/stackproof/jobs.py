@@ -50,7 +50,7 @@ def schedule(
     generator = random.Random(spec.seed)  # noqa: S311 - an order to repeat, not a secret
     launches: list[Launch] = []
     for block in range(spec.launches + 1):
-        for program in spec.programs:
+        for program in (wanted.name for wanted in spec.programs):
             for placement in placements:
                 names = [name for name, programs in arms.items() if program in programs]
                 generator.shuffle(names)
@@ -103,9 +103,10 @@ def transport_for(placement: Placement, wanted: Mapping[str, str]) -> str:
 def case_for(spec: BenchSpec, launch: Launch, placement: Placement, transport: str) -> Case:
     """Return the case of one launch; raises `StackproofError` when the program cannot do it."""
     can = _PROGRAM_BENCHMARKS[launch.program]
+    own = next((p.benchmarks for p in spec.programs if p.name == launch.program), ())
     case = Case(
         program=launch.program,
-        benchmarks=tuple(name for name in spec.benchmarks or can if name in can),
+        benchmarks=tuple(name for name in own or spec.benchmarks or can if name in can),
         sizes=spec.sizes or DEFAULT_SIZES,
         placement=placement,
         transport=transport,

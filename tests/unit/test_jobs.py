@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.bench import Arm, BenchSpec
+from stackproof.bench import Arm, BenchSpec, Program
 from stackproof.case import Locality
 from stackproof.errors import Reason, StackproofError
 from stackproof.jobs import case_for, ready_placement, schedule, transport_for
@@ -41,7 +41,7 @@ def test_the_order_is_shuffled_and_repeats_with_its_seed() -> None:
 
 def test_a_program_runs_only_on_arms_that_can() -> None:
     plan = schedule(
-        spec(programs=("stackproof-bench", "IMB-MPI1")),
+        spec(programs=(Program(name="stackproof-bench"), Program(name="IMB-MPI1"))),
         {"base": BOTH, "open": NATIVE},
         ("intra-node",),
     )
@@ -81,3 +81,10 @@ def test_only_the_warm_up_validates() -> None:
     cases = [case_for(spec(launches=1), launch, placement, "shm") for launch in plan]
     assert [case.validate for case in cases] == [True, False]
     assert cases[0].sizes[-1] == 4 << 20
+
+
+def test_a_program_may_have_benchmarks_of_its_own() -> None:
+    wish = spec(launches=1, programs=(Program(name="IMB-MPI1", benchmarks=("latency",)),))
+    placement = ready_placement("intra-node", ("n",), (0, 1), None)
+    case = case_for(wish, schedule(wish, {"base": BOTH}, ("intra-node",))[0], placement, "shm")
+    assert case.benchmarks == ("latency",)
