@@ -99,8 +99,8 @@ class ImbMpi1:
     def parse(self, stdout: bytes, case: Case) -> Output:
         """Return what the program printed; never raises.
 
-        A row counts only when it is written exactly as the program writes it, in its table, at its
-        place in the order of sizes. What is doubtful is garbage.
+        A row counts only when it is written exactly as the program writes it, at its place in a
+        table that is whole, as are all tables before it.
         """
         reader = _Reader(case)
         for line in stdout.decode(errors="replace").split("\n"):
@@ -245,12 +245,28 @@ class _Reader:
 
     def missing(self) -> bool:
         """Return whether a table or a row that was asked for did not come."""
-        rows = {table.title: len(table.rows) for table in self._good_tables()}
-        return any(rows.get(title) != len(self._expected(title)) for title in _titles(self.case))
+        return len(self._good_tables()) != len(_titles(self.case))
 
     def _good_tables(self) -> list[_Table]:
-        titles = [table.title for table in self.tables]
-        return [t for t in self.tables if not t.broken and titles.count(t.title) == 1]
+        """Return the tables that are whole, in the order asked for.
+
+        Lost lines can join the rows of one table to those of the next, and two tables can look
+        alike. So a table counts only when it is full and what must follow it (the next table, or
+        the last line of the program) does follow it.
+        """
+        titles = _titles(self.case)
+        good: list[_Table] = []
+        for place, (title, table) in enumerate(zip(titles, self.tables, strict=False)):
+            full = len(table.rows) == len(self._expected(title))
+            if place + 1 < len(titles):
+                after = self.tables[place + 1 : place + 2]
+                followed = bool(after) and after[0].title == titles[place + 1]
+            else:
+                followed = self.ends == 1 and len(self.tables) == len(titles)
+            if table.title != title or table.broken or not full or not followed:
+                break
+            good.append(table)
+        return good
 
     def _comment(self, line: str) -> None:
         banner, title = _BANNER.fullmatch(line), _TITLE.fullmatch(line)
