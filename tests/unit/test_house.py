@@ -113,6 +113,20 @@ def test_the_map_shows_no_module_that_is_gone() -> None:
     assert [word for word in shown if not (PACKAGE / word).exists()] == []
 
 
+def test_importing_changes_nothing() -> None:
+    """A module that runs as a program does its work under `__main__` only."""
+    names = [".".join(path.relative_to(ROOT / "src").with_suffix("").parts) for path in MODULES]
+    names = [word.removesuffix(".__init__") for word in names if not word.endswith("__main__")]
+    script = (
+        "import sys, os, importlib\n"
+        "before = (list(sys.path), dict(os.environ), os.getcwd())\n"
+        f"for name in {names!r}:\n    importlib.import_module(name)\n"
+        "print(before == (sys.path, dict(os.environ), os.getcwd()))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, check=True)
+    assert done.stdout == b"True\n"
+
+
 # What reaches the machine. `os` itself is allowed for paths and constants.
 _MODULES_WITH_EFFECTS = {
     "subprocess", "socket", "shutil", "tempfile", "urllib.request", "http", "ftplib", "ssl", "ctypes",
@@ -217,7 +231,14 @@ _HOSTS = _pattern(
 )  # fmt: skip
 # Absolute paths of somebody's own folders, where a path of the system or a relative one belongs.
 _FOLDERS = re.compile(
-    "|".join((r"/ho" + r"me/(?!me/|user/)\w", r"/ro" + r"ot/[.\w]", r"/wo" + r"rk/\w", r"/t" + r"mp/exp\b"))
+    "|".join(
+        (
+            r"/ho" + r"me/(?!me/|user/)\w",
+            r"/ro" + r"ot/[.\w]",
+            r"/wo" + r"rk/\w",
+            r"/t" + r"mp/exp\b",
+        )
+    )
 )
 
 

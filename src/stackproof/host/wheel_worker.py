@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING, BinaryIO
 if TYPE_CHECKING:
     from installer.utils import Scheme
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 
 def main(wheel: str, prefix: str) -> None:
     """Install `wheel` below `prefix`."""
@@ -67,4 +65,5 @@ def main(wheel: str, prefix: str) -> None:
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
     main(*sys.argv[1:])
