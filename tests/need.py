@@ -138,6 +138,15 @@ def _squashfuse(folder: Path) -> str | None:
     return _try(*private_namespaces(), "sh", "-c", script, image, mount)
 
 
+def _kernel_mount(folder: Path) -> str | None:
+    image, fault = _tiny_image(folder)
+    if fault:
+        return fault
+    mount = folder / "mount"
+    mount.mkdir()
+    return _try("unshare", "--mount", "mount", "-o", "loop,ro", image, mount)
+
+
 def _fuse(_: Path) -> str | None:
     os.close(os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC))
     return None
@@ -194,6 +203,7 @@ PROBES: dict[str, Callable[[Path], str | None]] = {
     "bubblewrap": _bubblewrap,
     "mksquashfs": _mksquashfs,
     "squashfuse": _squashfuse,
+    "kernel-mount": _kernel_mount,
     "fuse": _fuse,
     "userns": _userns,
     "unprivileged-user": _unprivileged_user,

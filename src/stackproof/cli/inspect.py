@@ -6,9 +6,10 @@ import argparse
 import json
 from dataclasses import replace
 
-from stackproof import ids, mountlist, noun
+from stackproof import ids, mountlist, mounts, noun
 from stackproof.host import files
 from stackproof.host.images import load_image, load_superblock
+from stackproof.host.mountfacts import load_mount_facts
 from stackproof.image import Image
 from stackproof.images.superblock import Superblock
 
@@ -29,16 +30,23 @@ def run(args: argparse.Namespace) -> int:
     head, _ = load_superblock(args.image)
     if args.digest:
         image = replace(image, sha256=files.sha256(args.image))
-    print(_json(image, head) if args.json else render(image, head))
+    facts = load_mount_facts()
+    print(_json(image, head, facts) if args.json else render(image, head, facts))
     return 0
 
 
-def _json(image: Image, head: Superblock) -> str:
-    return json.dumps({**noun.to_data(image), "squashfs": noun.to_data(head)}, indent=1)
+def _json(image: Image, head: Superblock, facts: mounts.MountFacts) -> str:
+    ways = {
+        name: [problem.message for problem in way.problems(facts)]
+        for name, way in mounts.REGISTRY.items()
+    }
+    data = {**noun.to_data(image), "squashfs": noun.to_data(head), "problems-to-mount": ways}
+    return json.dumps(data, indent=1)
 
 
-def render(image: Image, head: Superblock) -> str:
-    """Return the facts of an image for people."""
+def render(image: Image, head: Superblock, facts: mounts.MountFacts) -> str:
+    """Return the facts of an image, and how it would be mounted here, for people."""
+    way = mounts.first(facts)
     rows = [
         ("file", f"{image.path}"),
         ("size", f"{image.size} bytes, {head.compressor}, {head.inodes} files and folders"),
@@ -46,6 +54,12 @@ def render(image: Image, head: Superblock) -> str:
     ]
     if why := mountlist.bad_mount_point(image.mount):
         rows.append(("", f"this cannot be a mount point: {why}"))
+    reasons = [
+        problem for mounter in mounts.REGISTRY.values() for problem in mounter.problems(facts)
+    ]
+    rows += _listed(
+        "mounted by", [way.title] if way else [f"not here: {p.message}" for p in reasons]
+    )
     if image.mpi:
         mpi = image.mpi
         rows.append(

@@ -90,13 +90,14 @@ def choose(how: str) -> str:
 def kernel_permitted() -> bool:
     """Say whether the kernel may mount: SquashFS does so in the first user namespace alone."""
     return (
-        _may_mount()
+        may_mount()
         and os.stat("/proc/self/ns/user").st_ino == _FIRST_USER_NAMESPACE
         and os.access("/dev/loop-control", os.R_OK | os.W_OK)
     )
 
 
-def _may_mount() -> bool:
+def may_mount() -> bool:
+    """Say whether this process has the right to mount in its own user namespace."""
     with open("/proc/self/status", "rb") as stream:
         for line in stream:
             if line.startswith(b"CapEff:"):
@@ -206,7 +207,7 @@ def prepare_fuse(images: Sequence[OpenImage], say: Callable[[str], None]) -> Non
         )
     if not os.path.exists("/dev/fuse"):
         raise MountFailure("no-fuse", "this machine has no /dev/fuse", "load the `fuse` module")
-    if not _may_mount():
+    if not may_mount():
         say("making a user namespace, because there is no right to mount in this one")
         _new_user_namespace()
     for image in images:
@@ -301,7 +302,7 @@ def _mount_by_fuse(image: OpenImage, target: str) -> None:
     os.close(image.start)
     os.close(image.fuse)  # squashfuse alone holds it now: if it ends, nobody waits for ever
     try:
-        os.statvfs(target)  # waits for the first answer
+        os.listdir(target)  # waits for the first answers; a damaged image has none
     except OSError as error:
         said = os.pread(image.complaints, 4096, 0).decode(errors="replace").strip()
         raise MountFailure(

@@ -1,0 +1,75 @@
+"""What every way to mount keeps."""
+
+from __future__ import annotations
+
+import pytest
+
+from stackproof import mounts
+from stackproof.errors import ExitCode, Reason
+from stackproof.host.mountways import WAYS
+from stackproof.mounts import MountFacts
+
+_ALL = MountFacts(
+    kernel_mounts=True, mounts=True, user_namespaces=True, fuse=True, squashfuse="/usr/bin/x"
+)
+_NOTHING = MountFacts(
+    kernel_mounts=False, mounts=False, user_namespaces=False, fuse=False, squashfuse=None
+)
+_USER = MountFacts(
+    kernel_mounts=False, mounts=False, user_namespaces=True, fuse=True, squashfuse="/usr/bin/x"
+)
+each_way = pytest.mark.parametrize("name", list(mounts.REGISTRY))
+
+
+def _without(facts: MountFacts, **changes: object) -> MountFacts:
+    names = ("kernel_mounts", "mounts", "user_namespaces", "fuse", "squashfuse")
+    return MountFacts(**{**{name: getattr(facts, name) for name in names}, **changes})
+
+
+def test_the_registry_is_what_mountexec_can_do() -> None:
+    assert set(mounts.REGISTRY) == set(WAYS)
+
+
+@each_way
+def test_registered_under_its_name(name: str) -> None:
+    assert mounts.REGISTRY[name].name == name
+    assert mounts.REGISTRY[name].title
+
+
+@each_way
+def test_no_problem_where_there_is_everything(name: str) -> None:
+    assert mounts.REGISTRY[name].problems(_ALL) == ()
+
+
+@each_way
+def test_every_problem_is_one_of_the_machine_and_has_a_hint(name: str) -> None:
+    problems = mounts.REGISTRY[name].problems(_NOTHING)
+    assert problems
+    assert all(p.hint and p.reason.exit_code is ExitCode.NOT_POSSIBLE for p in problems)
+
+
+@pytest.mark.parametrize(
+    ("facts", "way"),
+    [(_ALL, "kernel"), (_USER, "fuse"), (_NOTHING, None)],
+)
+def test_the_first_way_that_can_be_gone(facts: MountFacts, way: str | None) -> None:
+    found = mounts.first(facts)
+    assert (found.name if found else None) == way
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"squashfuse": None}, Reason.TOOL_MISSING),
+        ({"fuse": False}, Reason.NO_FUSE),
+        ({"user_namespaces": False}, Reason.NO_USER_NAMESPACES),
+    ],
+)
+def test_fuse_needs_each_of_its_parts(change: dict, reason: Reason) -> None:
+    problems = mounts.REGISTRY["fuse"].problems(_without(_USER, **change))
+    assert [problem.reason for problem in problems] == [reason]
+
+
+def test_fuse_needs_no_user_namespace_where_mounting_is_allowed() -> None:
+    facts = _without(_USER, user_namespaces=False, mounts=True)
+    assert mounts.REGISTRY["fuse"].problems(facts) == ()
