@@ -43,6 +43,10 @@ _NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,30}[a-z0-9])?")
 # bucket's size through at several times the rate, since it refills while the peer answers.
 _BURST_SECONDS = 128e-6
 _MIN_BURST = 4_096
+# What comes from one node has its rate already. The head's end of a link limits only what several
+# nodes send to one, and a bucket as tight as the first would lose rate a second time whenever the
+# machine is late.
+PORT_BUCKETS = 4
 _QUEUE_SECONDS = 0.01
 _MIN_QUEUE = 131_072
 _NETEM_PACKETS = 100_000
@@ -324,13 +328,13 @@ def node_network(name: str, count: int) -> tuple[str, ...]:
 
 
 def shape_lines(
-    interface: str, *, rate: int | None, netem_us: float | None = None
+    interface: str, *, rate: int | None, netem_us: float | None = None, buckets: int = 1
 ) -> tuple[str, ...]:
     """Return the lines for `tc -batch` that give an interface this rate and netem delay.
 
-    `rate` is in bytes per second. Parameters of the bucket: see tc-tbf(8); that a rate is a
-    child of netem: see "Rate control" of the netem documentation, as netem's own queue must be
-    the first.
+    `rate` is in bytes per second; the bucket holds `buckets` times what it usually does.
+    Parameters of the bucket: see tc-tbf(8); that a rate is a child of netem: see "Rate control"
+    of the netem documentation, as netem's own queue must be the first.
     """
     # `noqueue` first, whatever there was: a bucket cannot replace a netem that has another handle.
     lines = [f"qdisc replace dev {interface} root noqueue"]
@@ -342,7 +346,7 @@ def shape_lines(
         )
         parent = "parent 1:1"
     if rate is not None:
-        burst = max(_MIN_BURST, round(rate * _BURST_SECONDS))
+        burst = max(_MIN_BURST, round(rate * _BURST_SECONDS)) * buckets
         queue = max(_MIN_QUEUE, round(rate * _QUEUE_SECONDS)) + burst
         lines.append(
             f"qdisc replace dev {interface} {parent} handle 2: tbf rate {rate * 8}bit "

@@ -67,7 +67,7 @@ def test_a_rate_has_a_unit(text: str, rate: int) -> None:
     "text",
     [
         "", "1", "gbit", "1 g bit", "1gbps", "100Mb/s", "100MB", "-1gbit", "+1gbit", "1e3mbit",
-        "1,5gbit", "nan mbit", "0gbit", "1kbit", "401gbit", "1gbit;reboot", "１gbit",
+        "1,5gbit", "nan mbit", "0gbit", "1kbit", "401gbit", "1gbit;reboot", "\uff11gbit",
         "1" * 400 + "gbit",
     ],
 )  # fmt: skip
@@ -97,10 +97,12 @@ def test_other_delays_are_errors(text: str) -> None:
 @given(st.text(max_size=30))
 def test_any_text_is_a_value_or_an_error_of_ours(text: str) -> None:
     for parse in (cluster.parse_rate, cluster.parse_delay):
+        reason = None
         try:
-            assert parse(text) > 0
+            parse(text)
         except StackproofError as error:
-            assert error.reason is Reason.INVALID_VALUE
+            reason = error.reason
+        assert reason in {None, Reason.INVALID_VALUE}
 
 
 @given(st.integers(min_value=1_000, max_value=400_000_000))

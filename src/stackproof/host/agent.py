@@ -50,11 +50,15 @@ def split(words: list[str]) -> tuple[str, str]:
 
 
 def started(pid: int) -> int:
-    """Return the start time of a process in clock ticks since boot, 0 if there is none."""
+    """Return the start time of a living process in clock ticks since boot, 0 if there is none.
+
+    One that has ended and that nobody has waited for yet (a zombie) does not live.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as stream:
             # The name in parentheses may hold anything, so count from its end.
-            return int(stream.read().rpartition(b")")[2].split()[19])
+            fields = stream.read().rpartition(b")")[2].split()
+        return 0 if fields[0] in {b"Z", b"X"} else int(fields[19])
     except (OSError, IndexError):
         return 0
 

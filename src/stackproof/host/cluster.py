@@ -250,7 +250,7 @@ def _shared(spec: ClusterSpec, folder: Path) -> Iterator[str]:
     """Yield what must be visible inside: what was asked for, and what this package itself needs."""
     package = Path(cluster_node.__file__).parents[1]
     wanted: list[os.PathLike[str] | str] = [*spec.shared, folder, package, files.cache_home()]
-    wanted += [sys.prefix, sys.base_prefix]
+    wanted += [sys.prefix, sys.base_prefix, _tool("ip"), _tool("unshare")]
     with contextlib.suppress(OSError):
         wanted.append(os.getcwd())
     for path in wanted:

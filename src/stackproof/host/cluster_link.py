@@ -78,7 +78,8 @@ def _set_queues(state: ClusterState, rate_text: str | None, netem_us: float | No
     rate = None if rate_text is None else cluster.parse_rate(rate_text)
     head: list[str] = []
     for node in state.nodes:
-        head += cluster.shape_lines(cluster.port_of(node.name), rate=rate)
+        port = cluster.port_of(node.name)
+        head += cluster.shape_lines(port, rate=rate, buckets=cluster.PORT_BUCKETS)
         lines = cluster.shape_lines(node.interface, rate=rate, netem_us=netem_us)
         _batch(state, node.name, "tc", lines)
     _batch(state, cluster.HEAD, "tc", tuple(head))
