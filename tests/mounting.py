@@ -7,9 +7,12 @@ makes a private mount namespace where both are bound below /mnt and where /dev/f
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 import need
 
@@ -59,6 +62,11 @@ class Way:
         return ["env", "PYTHONPATH=/mnt/src", "PYTHONDONTWRITEBYTECODE=1", "/usr/bin/python3"]
 
     @property
+    def stackproof(self) -> list[str]:
+        """Return the start of a stackproof command line."""
+        return [*self.python, "-m", "stackproof"]
+
+    @property
     def mountexec(self) -> list[str]:
         """Return the start of a mountexec command line that forces this way."""
         source = Path("/mnt/src") if self.private else SOURCE
@@ -76,6 +84,12 @@ def way(how: str, folder: Path) -> Way:
     need.need("squashfuse", "fuse")
     if os.geteuid() == 0:
         need.need("unprivileged-userns")
+        done = subprocess.run(
+            ["/usr/bin/python3", "-c", "import sys; sys.exit(sys.version_info < (3, 11))"],
+            check=False,
+        )
+        if done.returncode:
+            pytest.skip("/usr/bin/python3 is not Python 3.11 or newer")
         return Way(how, folder, private=True)
     need.need("userns")
     return Way(how, folder, private=False)

@@ -1,0 +1,112 @@
+"""`stackproof inspect`, as a user calls it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from images import MOUNT, env_json, make_image
+from need import need
+from stackproof.cli import main
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    need("mksquashfs")
+    return make_image(tmp_path / "a.squashfs", options=("-comp", "xz"))
+
+
+def call(capsys: pytest.CaptureFixture[str], *argv: str | Path) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as caught:
+        main(["inspect", *map(str, argv)])
+    out, err = capsys.readouterr()
+    return int(caught.value.code or 0), out, err
+
+
+def test_text_for_people(capsys: pytest.CaptureFixture[str], image: Path) -> None:
+    code, out, err = call(capsys, image)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "tiny: an image for tests"
+    assert [" ".join(line.split()) for line in lines[1:4]] == [
+        f"file {image}",
+        f"size {image.stat().st_size} bytes, xz, 8 files and folders",
+        f"mount point {MOUNT}",
+    ]
+    assert "default: the usual (default)" in out
+    assert f"mpich 5.0.2 in {MOUNT}/mpich, started by hydra" in out
+    assert "SHA-256" not in out
+
+
+def test_json(capsys: pytest.CaptureFixture[str], image: Path) -> None:
+    code, out, err = call(capsys, image, "--json")
+    data = json.loads(out)
+    assert (code, err) == (0, "")
+    assert data["schema"] == "stackproof/image/1"
+    assert (data["path"], data["size"]) == (str(image), image.stat().st_size)
+    assert (data["mount"], data["default_view"]) == (MOUNT, "default")
+    assert data["views"]["default"]["env"]["set"] == {"TINY": "yes"}
+    assert data["squashfs"]["compressor"] == "xz"
+    assert (data["stack_id"], data["lock_digest"]) == ("0" * 64, "1" * 64)
+    assert set(data["problems-to-mount"]) == {"kernel", "fuse"}
+    assert data["sha256"] == ""
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_digest(capsys: pytest.CaptureFixture[str], image: Path, form: list[str]) -> None:
+    _, out, _ = call(capsys, image, "--digest", *form)
+    assert hashlib.sha256(image.read_bytes()).hexdigest() in out
+
+
+def test_a_relative_path(
+    capsys: pytest.CaptureFixture[str], image: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(image.parent)
+    assert json.loads(call(capsys, "a.squashfs", "--json")[1])["path"] == str(image)
+
+
+def test_an_image_of_others_with_little_metadata(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    need("mksquashfs")
+    path = make_image(tmp_path / "a.squashfs", meta={"mount": "/user-tools", "views": {}})
+    code, out, _ = call(capsys, path)
+    assert code == 0
+    assert out.splitlines()[0] == "unnamed"
+
+
+def test_text_of_the_image_does_not_command_the_terminal(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    need("mksquashfs")
+    meta = env_json(name="a\x1b[2Jb\n  mounted by", description="\x9b31m", mount="/x\x07")
+    code, out, _ = call(capsys, make_image(tmp_path / "a.squashfs", meta=meta))
+    assert code == 0
+    assert all(character.isprintable() for character in out.replace("\n", ""))
+    assert out.splitlines()[0] == "a?[2Jb?  mounted by: ?31m"
+
+
+@pytest.mark.parametrize("name", ["none", "text", "folder", "cut", "bare"])
+def test_what_is_not_an_image(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, image: Path, name: str
+) -> None:
+    (tmp_path / "text").write_text("text")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "cut").write_bytes(image.read_bytes()[:2000])
+    make_image(tmp_path / "bare", meta=None)
+    code, out, err = call(capsys, tmp_path / name)
+    assert (code, out) == (6, "")
+    assert err.startswith("error: ")
+    assert f"--> {tmp_path / name}" in err
+
+
+def test_without_unsquashfs(
+    capsys: pytest.CaptureFixture[str], image: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    code, out, err = call(capsys, image)
+    assert (code, out) == (4, "")
+    assert "squashfs-tools" in err

@@ -1,0 +1,276 @@
+"""`stackproof run` and `stackproof start`, as a user calls them: as root and without any right."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from images import MOUNT, env_json, make_image
+from mounting import Way, way
+
+_TIMEOUT_S = 60
+_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+_ENVIRONMENT = {"PATH": _PATH, "LC_ALL": "C.UTF-8", "HOME": "/"}
+
+
+@pytest.fixture(params=["kernel", "fuse"])
+def mounter(request: pytest.FixtureRequest, tmp_path: Path) -> Way:
+    return way(request.param, tmp_path)
+
+
+Verb = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def verb(mounter: Way) -> Verb:
+    """Return a function that calls stackproof in the test's folder, where `a.squashfs` is."""
+    make_image(mounter.real_folder / "a.squashfs")
+
+    def call(*words: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            mounter.argv(*mounter.stackproof, *words),
+            capture_output=True, text=True, timeout=_TIMEOUT_S, check=False,
+            env={**_ENVIRONMENT, **environment}, input=environment.pop("INPUT", ""),
+        )  # fmt: skip
+
+    return call
+
+
+def _error(done: subprocess.CompletedProcess[str]) -> tuple[int, str]:
+    """Return the exit code and the text of a failure, which says nothing on stdout."""
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: "), done.stderr
+    assert "bug in stackproof" not in done.stderr
+    return done.returncode, done.stderr
+
+
+def test_the_command_finds_the_image_at_its_place_with_its_default_view(verb: Verb) -> None:
+    done = verb("run", "a.squashfs", "--", "sh", "-c", "hello; echo $TINY $PATH; exit 3")
+    assert done.stdout.splitlines() == ["hello from the image", f"yes {MOUNT}/bin:{_PATH}"]
+    assert (done.returncode, done.stderr) == (3, "")
+
+
+def test_views_are_chosen_and_left_out(verb: Verb) -> None:
+    for options, said in (
+        (["--view", "bare"], ""),
+        (["--view", "tiny:default"], "yes"),
+        (["--view", "bare,default"], "yes"),
+        (["--view", "bare", "--view", "default"], "yes"),
+        (["--no-view"], ""),
+    ):
+        for words in (["a.squashfs", *options], [*options, "a.squashfs"]):
+            done = verb("run", *words, "--", "sh", "-c", "echo $TINY")
+            assert (done.returncode, done.stdout) == (0, f"{said}\n"), done.stderr
+
+
+def test_an_unknown_view_tells_which_there_are(verb: Verb) -> None:
+    code, text = _error(verb("run", "a.squashfs", "--view", "defualt", "--", "true"))
+    assert code == 6
+    assert "bare, default" in text
+
+
+def test_a_view_of_two_images_must_be_named_in_full(verb: Verb, mounter: Way) -> None:
+    make_image(mounter.real_folder / "b.squashfs", meta=env_json(name="other", mount="/other"))
+    code, text = _error(verb("run", "a.squashfs,b.squashfs", "--view", "default", "--", "true"))
+    assert code == 2
+    assert "tiny:default, other:default" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["run"], 2),
+        (["run", "a.squashfs"], 2),
+        (["run", "a.squashfs", "--"], 2),
+        (["run", "a.squashfs", "--verbose"], 2),
+        (["run", "a.squashfs", "--view", "--", "true"], 2),
+        (["run", "a.squashfs", "--nonsense", "--", "true"], 2),
+        (["run", "a.squashfs", "--how", "magic", "--", "true"], 2),
+        (["run", "a.squashfs", "--view", "bare", "--no-view", "--", "true"], 2),
+        (["run", "a.squashfs,", "--", "true"], 2),
+        (["run", "a.squashfs:user", "--", "true"], 3),
+        (["run", "a.squashfs:/usr", "--", "true"], 3),
+        (["run", "a.squashfs:/x,a.squashfs:/x", "--", "true"], 6),
+        (["start"], 2),
+    ],
+)
+def test_wrong_words(verb: Verb, words: list[str], code: int) -> None:
+    done = verb(*words)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert "error: " in done.stderr
+    assert "bug in stackproof" not in done.stderr
+
+
+def test_words_of_the_command_are_its_own(verb: Verb) -> None:
+    show = ["sh", "-c", 'printf "<%s>" "$0" "$@"']
+    words = ["--", "--view", "x y", "", "--", "--help"]
+    expected = "".join(f"<{word}>" for word in words)
+    assert verb("run", "a.squashfs", "--", *show, *words).stdout == expected
+    assert verb("run", "a.squashfs", *show, *words).stdout == expected
+    assert verb("run", "a.squashfs", "--no-view", "--", *show, *words).stdout == expected
+
+
+@pytest.mark.parametrize("words", [["--help"], ["a.squashfs", "--help"], ["a.squashfs", "-h"]])
+def test_help(verb: Verb, words: list[str]) -> None:
+    done = verb("run", *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "IMAGE[:MOUNT]" in done.stdout
+
+
+def test_another_mount_point_is_told_of(verb: Verb, mounter: Way) -> None:
+    (mounter.real_folder / "mount").mkdir()
+    point = mounter.folder / "mount"
+    done = verb("run", f"a.squashfs:{point}", "--", f"{point}/bin/hello")
+    assert done.stdout == "hello from the image\n"
+    assert MOUNT in done.stderr
+    assert verb("run", f"a.squashfs:{point}", "--no-view", "--", "true").stderr == ""
+
+
+def test_how_it_is_mounted_is_told_on_request(verb: Verb) -> None:
+    done = verb("run", "a.squashfs", "--verbose", "--", "true")
+    assert done.stderr.startswith("note: mounting by ")
+
+
+@pytest.mark.parametrize("name", ["no-such-program", "./no"])
+def test_a_command_that_is_not_there(verb: Verb, name: str) -> None:
+    code, text = _error(verb("run", "a.squashfs", "--", name))
+    assert code == 127
+    assert name in text
+
+
+def test_a_command_that_cannot_be_executed(verb: Verb) -> None:
+    assert _error(verb("run", "a.squashfs", "--", "./a.squashfs"))[0] == 126
+
+
+def test_a_reader_that_goes_away_ends_the_command(verb: Verb, mounter: Way) -> None:
+    words = mounter.argv(*mounter.stackproof, "run", "a.squashfs", "--", "yes")
+    with subprocess.Popen(words, stdout=subprocess.PIPE, env=_ENVIRONMENT) as process:
+        assert process.stdout is not None
+        process.stdout.read(4)
+        process.stdout.close()
+        assert process.wait(_TIMEOUT_S) == -13
+
+
+def test_images_that_want_one_place_clash(verb: Verb, mounter: Way) -> None:
+    make_image(mounter.real_folder / "b.squashfs")
+    code, text = _error(verb("run", "a.squashfs,b.squashfs", "--", "true"))
+    assert code == 6
+    assert "a.squashfs" in text
+    assert "b.squashfs" in text
+
+
+@pytest.mark.parametrize(
+    ("meta", "code"),
+    [
+        (None, 6),
+        ("not json", 6),
+        ({}, 6),
+        (env_json(mount="user-environment"), 3),
+        (env_json(mount="/usr"), 3),
+        (env_json(mount="/proc/self"), 3),
+    ],
+)
+def test_metadata_that_cannot_be_used(
+    verb: Verb, mounter: Way, meta: dict | str | None, code: int
+) -> None:
+    make_image(mounter.real_folder / "b.squashfs", meta=meta)
+    found, text = _error(verb("run", "b.squashfs", "--", "true"))
+    assert found == code
+    assert "b.squashfs" in text
+
+
+def test_a_link_to_a_system_path_is_no_mount_point(verb: Verb, mounter: Way) -> None:
+    (mounter.real_folder / "link").symlink_to("/usr")
+    assert _error(verb("run", f"a.squashfs:{mounter.folder}/link", "--", "true"))[0] == 3
+
+
+@pytest.mark.parametrize("name", ["none.squashfs", "text", ".", "cut"])
+def test_what_is_not_an_image(verb: Verb, mounter: Way, name: str) -> None:
+    (mounter.real_folder / "text").write_text("text")
+    (mounter.real_folder / "cut").write_bytes(
+        (mounter.real_folder / "a.squashfs").read_bytes()[:999]
+    )
+    for action in (["run", name, "--", "true"], ["start", name]):
+        code, text = _error(verb(*action))
+        assert code == 6
+        assert name in text
+
+
+def test_nothing_heavy_is_imported(verb: Verb, mounter: Way) -> None:
+    python = [*mounter.python, "-X", "importtime", "-m", "stackproof"]
+    done = subprocess.run(
+        mounter.argv(*python, "run", "a.squashfs", "--", "true"),
+        capture_output=True, text=True, timeout=_TIMEOUT_S, check=True, env=_ENVIRONMENT,
+    )  # fmt: skip
+    imported = {
+        line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()
+    }
+    assert "argparse" in imported
+    assert not imported & {
+        "msgspec",
+        "yaml",
+        "jsonschema",
+        "numpy",
+        "subprocess",
+        "asyncio",
+        "rich",
+    }
+
+
+# ------------------------------------------------------------------------------------------ start
+
+
+def test_start_is_a_shell_in_the_view(verb: Verb) -> None:
+    done = verb("start", "a.squashfs", INPUT="hello; echo $TINY; exit 4\n", SHELL="/bin/sh")
+    assert done.stdout == "hello from the image\nyes\n"
+    assert done.returncode == 4
+
+
+def test_start_within_start_is_refused(verb: Verb, mounter: Way) -> None:
+    command = " ".join([*mounter.stackproof, "start", "a.squashfs"])
+    done = verb("start", "a.squashfs", INPUT=f"{command}\n")
+    assert done.returncode == 4
+    assert "exit" in done.stderr
+
+
+def test_the_prompt_of_bash_names_the_image(verb: Verb, mounter: Way) -> None:
+    (mounter.real_folder / ".bashrc").write_text("PS1='mine> '\n")
+    head, tail = pty.openpty()
+    argv = mounter.argv(*mounter.stackproof, "start", "a.squashfs")
+    environment = {
+        **_ENVIRONMENT,
+        "SHELL": "/bin/bash",
+        "TERM": "dumb",
+        "HOME": str(mounter.folder),
+    }
+    with subprocess.Popen(
+        argv, stdin=tail, stdout=tail, stderr=tail, env=environment, start_new_session=True
+    ) as process:
+        os.close(tail)
+        seen = _read_until(head, b"mine> ")
+        os.write(head, b"ls /proc/$$/fd | wc -w; hello; exit 9\n")
+        seen += _read_until(head, None)
+        assert process.wait(_TIMEOUT_S) == 9
+    os.close(head)
+    text = seen.decode()
+    assert "[tiny] mine> " in text
+    assert "hello from the image" in text
+    assert f"a.squashfs:{MOUNT}" in text
+    assert "\r\n4\r\n" in text, "the start-up file must be closed"
+
+
+def _read_until(descriptor: int, end: bytes | None) -> bytes:
+    seen = b""
+    with contextlib.suppress(OSError):  # EIO: the other side has gone
+        while end is None or end not in seen:
+            data = os.read(descriptor, 4096)
+            if not data:
+                break
+            seen += data
+    return seen
