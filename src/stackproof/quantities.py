@@ -16,11 +16,11 @@ def size_text(size: int) -> str:
 
 
 def value_text(value: float) -> str:
-    """Return a value with four significant digits, without an exponent below 10^9."""
-    if abs(value) >= 1e9:
-        return f"{value:.4g}"
+    """Return a value with four significant digits: `0.5911`, `1,250`, `13.25 M`."""
+    if abs(value) >= 1e6:
+        return f"{value / 1e6:.4g} M"
     if abs(value) >= 1000:
-        return f"{value:.0f}"
+        return f"{value:,.0f}"
     return f"{value:.4g}"
 
 

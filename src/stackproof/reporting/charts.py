@@ -74,6 +74,7 @@ def _panel(
             {
                 "id": reference.id,
                 "label": reference_label(reference),
+                "machine": reference.machine,
                 "points": [[point.size, point.value] for point in reference.points],
             }
             for reference in curves

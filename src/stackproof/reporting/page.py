@@ -23,7 +23,13 @@ from stackproof.reporting.evidence_part import (
 from stackproof.reporting.markup import Markup, element, joined, script_json
 from stackproof.reporting.provenance_part import method_part, provenance_part, repeat_part
 from stackproof.reporting.tables import curve_label, placements
-from stackproof.reporting.verdict_part import regimes_part, tables_part, unit_text, verdict_part
+from stackproof.reporting.verdict_part import (
+    badge,
+    regimes_part,
+    tables_part,
+    unit_text,
+    verdict_part,
+)
 
 # The page may run and style itself and ask nobody for anything: the browser enforces it.
 _POLICY = (
@@ -111,6 +117,7 @@ def _header(comparison: Comparison) -> Markup:
         "header",
         element("p", "Comparison of MPI stacks", class_="eyebrow"),
         element("h1", spec.name),
+        element("p", "Overall", badge(comparison.verdict), class_="overall"),
         element("dl", items, class_="facts"),
         element(
             "nav",
@@ -146,9 +153,9 @@ def _curves_part(comparison: Comparison, page: Page) -> Markup:
         element(
             "div",
             element("div", id="legend", role="group", aria_label="Arms shown"),
-            _reference_choice(shown, page.overlay),
             class_="controls",
         ),
+        _reference_choice(shown, page.overlay),
         element(
             "noscript",
             element("p", "The curves need JavaScript; every number is in the tables above."),
@@ -211,6 +218,7 @@ def _reference_choice(
             class_="small",
         ),
         element("div", *rows, class_="references"),
+        class_="overlays",
         open=bool(overlay),
     )
 

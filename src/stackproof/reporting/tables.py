@@ -141,7 +141,12 @@ def terminal_verdicts(comparison: Comparison) -> str:
             ]
         lines.append("")
     lines += [LEGEND, *closing_lines(comparison)]
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(harmless, lines)) + "\n"
+
+
+def harmless(line: str) -> str:
+    """Return a line without what a terminal would obey: names and evidence are not ours."""
+    return "".join(character if character.isprintable() else "?" for character in line)
 
 
 def _line(label: str, cells: tuple[str, ...], width: int) -> str:
@@ -160,7 +165,7 @@ def closing_lines(comparison: Comparison) -> list[str]:
     if comparison.notes:
         lines += ["", *(f"{note.level}: {note.text}" for note in comparison.notes)]
     lines += ["", f"verdict: {comparison.verdict}"]
-    return lines
+    return [harmless(line) for line in lines]
 
 
 def discarded_text(entry: Discarded) -> str:

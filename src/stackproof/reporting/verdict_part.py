@@ -18,7 +18,7 @@ from stackproof.reporting.tables import (
     Row,
     curve_label,
     placements,
-    table_columns,
+    table_sizes,
     verdict_rows,
 )
 
@@ -109,8 +109,9 @@ def tables_part(comparison: Comparison) -> Markup:
         element(
             "p",
             "Each cell: ratio of medians with its ",
-            f"{comparison.confidence:.0%} interval, then the challenger's median. A ratio above 1 "
-            "means that the challenger is better.",
+            f"{comparison.confidence:.0%} interval, then the challenger's median with, in "
+            "brackets, its share of the link's limit. A ratio above 1 means that the challenger "
+            "is better. ● PASS, ○ INCONCLUSIVE, ✕ FAIL.",
         ),
         joined(blocks),
         id="sizes",
@@ -120,7 +121,8 @@ def tables_part(comparison: Comparison) -> Markup:
 def _arm_tables(comparison: Comparison, arm: str) -> Markup:
     verdict = comparison.verdict_of(arm)
     who = f"{arm} (null arm)" if verdict.is_null else arm
-    head = ("", *table_columns(comparison))
+    sizes = table_sizes(comparison)
+    head = ("", *(size_text(size) for size in sizes))
     shown = []
     for placement in placements(comparison):
         rows = verdict_rows(comparison, arm, placement)
@@ -129,7 +131,7 @@ def _arm_tables(comparison: Comparison, arm: str) -> Markup:
                 table(
                     f"{who} against {comparison.spec.baseline}, {placement}",
                     head,
-                    ([row.label, *_row_cells(row, arm)] for row in rows),
+                    ([_row_head(row), *_row_cells(row, arm, len(sizes))] for row in rows),
                     class_="verdicts",
                 )
             )
@@ -149,15 +151,26 @@ def _arm_tables(comparison: Comparison, arm: str) -> Markup:
     return element("div", heading, *body)
 
 
-def _row_cells(row: Row, arm: str) -> list[Markup]:
+def _row_head(row: Row) -> str:
+    return row.label if row.panel.curve.sized else f"{row.label} (no size)"
+
+
+def _row_cells(row: Row, arm: str, columns: int) -> list[Markup]:
+    """Return a row's cells; one wide cell where the benchmark has no size."""
     points = row.panel.points(arm)
+    if not row.panel.curve.sized:
+        cell = row.cells[-1]
+        point = None if cell is None else points.get(cell.size)
+        return [_verdict_cell(cell, point, row.panel, colspan=max(columns, 1))]
     return [
         _verdict_cell(cell, None if cell is None else points.get(cell.size), row.panel)
-        for cell in row.cells
+        for cell in row.cells[:columns]
     ]
 
 
-def _verdict_cell(cell: Cell | None, point: Point | None, panel: Panel) -> Markup:
+def _verdict_cell(
+    cell: Cell | None, point: Point | None, panel: Panel, *, colspan: int | None = None
+) -> Markup:
     if cell is None:
         return element("td", element("span", "not measured", class_="quiet"), class_="none")
     ratio = DASH if cell.ratio is None else f"{cell.ratio:.2f}"
@@ -174,6 +187,7 @@ def _verdict_cell(cell: Cell | None, point: Point | None, panel: Panel) -> Marku
         element("span", _interval(cell), class_="interval"),
         element("span", _point_text(point, panel), class_="value"),
         title=None if cell.why is None else WHY_TEXTS[cell.why],
+        colspan=colspan,
     )
 
 
@@ -189,7 +203,7 @@ def _point_text(point: Point | None, panel: Panel) -> str:
     value = f"{value_text(point.median)} {unit_text(panel.curve.unit)}"
     if point.percent_of_limit is None:
         return value
-    return f"{value}, {point.percent_of_limit:.3g} % of limit"
+    return f"{value} ({point.percent_of_limit:.3g} %)"
 
 
 def unit_text(unit: str) -> str:
@@ -219,7 +233,7 @@ def _map(comparison: Comparison, arm: str) -> Markup | None:
         label = f"{curve_label(comparison, panel.curve)}, {panel.curve.placement}"
         rows.append([label, *(_dot(size, by_size.get(size)) for size in sizes)])
     return table(
-        f"{arm}: every size at a glance (● PASS, ○ INCONCLUSIVE, ✕ FAIL)",
+        f"{arm}: every size at a glance",
         head,
         rows,
         class_="map",

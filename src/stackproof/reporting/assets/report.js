@@ -13,7 +13,8 @@
     displaylogo: false,
     responsive: true,
     scrollZoom: false,
-    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
+    // Named one by one: the library's own choice has a button that sends data to a server.
+    modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
   };
 
   const colour = (name) =>
@@ -75,13 +76,16 @@
         hovertemplate: "%{customdata}",
       });
     }
-    for (const reference of panel.references) {
-      if (!references.has(reference.id)) continue;
+    const shown = panel.references.filter((one) => references.has(one.id));
+    for (const [index, reference] of shown.entries()) {
+      const last = reference.points.length - 1;
       lines.push({
         x: reference.points.map((point) => place(point[0])),
         y: reference.points.map((point) => point[1]),
-        type: "scatter", mode: "lines", name: clean(reference.label),
-        line: { color: colour("soft"), width: 1.4, dash: "longdashdot" },
+        text: reference.points.map((_, at) => (at === last ? clean(reference.machine) : "")),
+        textposition: "top left", textfont: { size: 11, color: colour("soft") }, cliponaxis: false,
+        type: "scatter", mode: "lines+text", name: clean(reference.label),
+        line: { color: colour("soft"), width: 1.4, dash: DASHES[(index + 3) % DASHES.length] },
         customdata: reference.points.map((p) => `${sizeText(p[0])}<br><b>${number(p[1])} ${panel.unit}</b>`),
         hovertemplate: "%{customdata}",
       });
@@ -89,34 +93,51 @@
     return [...bands, ...lines];
   }
 
+  const ratioText = (panel, cell) =>
+    `${panel.sized ? `${sizeText(cell[0])}<br>` : ""}<b>${cell[1].toFixed(3)}</b> ` +
+    `(${cell[2].toFixed(3)} to ${cell[3].toFixed(3)})<br>${cell[4]}`;
+
+  // The null arm on a curve is a grey band: what the baseline differs from itself.
+  function nullTraces(panel, arm, cells) {
+    const style = styleOf(arm);
+    const x = cells.map((cell) => place(cell[0]));
+    const common = { type: "scatter", mode: "lines", meta: arm, name: clean(arm), yaxis: "y2" };
+    return [
+      { ...common, x: [...x, ...[...x].reverse()], y: [...cells.map((c) => c[3]), ...cells.map((c) => c[2]).reverse()],
+        fill: "toself", fillcolor: faded(style.colour, 0.3), line: { width: 0 }, hoverinfo: "skip" },
+      { ...common, x, y: cells.map((cell) => cell[1]),
+        line: { color: style.colour, width: 1, dash: style.dash },
+        customdata: cells.map((cell) => ratioText(panel, cell)), hovertemplate: "%{customdata}" },
+    ];
+  }
+
   function ratioTraces(panel) {
-    const count = panel.ratios.length;
-    return panel.ratios.map(({ arm, cells }, index) => {
+    const beside = panel.ratios.filter(({ arm }) => armOf(arm).role !== "null").map(({ arm }) => arm);
+    return panel.ratios.map(({ arm, cells }) => {
       const style = styleOf(arm);
-      // Side by side, so that the intervals of several arms can be told apart.
-      const shift = panel.sized ? 2 ** (0.16 * (index - (count - 1) / 2)) : 1;
       const known = cells.map((c) => (c[2] === null ? [c[0], c[1], c[1], c[1], c[4]] : c));
-      return {
-        x: panel.sized ? known.map((cell) => place(cell[0]) * shift) : known.map(() => clean(arm)),
+      if (panel.sized && armOf(arm).role === "null") return nullTraces(panel, arm, known);
+      // Side by side, so that the intervals of several arms can be told apart.
+      const shift = 2 ** (0.22 * (beside.indexOf(arm) - (beside.length - 1) / 2));
+      return [{
+        x: known.map((cell) => (panel.sized ? place(cell[0]) * shift : clean(arm))),
         y: known.map((cell) => cell[1]),
         type: "scatter", mode: panel.sized ? "lines+markers" : "markers",
         meta: arm, name: clean(arm), xaxis: panel.sized ? "x" : "x2", yaxis: "y2",
         line: { color: faded(style.colour, 0.6), width: 1, dash: style.dash },
         marker: {
-          color: style.colour, size: 7,
+          color: style.colour, size: 6.5,
           symbol: known.map((cell) => VERDICT_SYMBOLS[cell[4]]),
         },
         error_y: {
-          type: "data", symmetric: false, color: style.colour, thickness: 1.3, width: 2,
+          type: "data", symmetric: false, color: style.colour, thickness: 1.2, width: 0,
           array: known.map((cell) => cell[3] - cell[1]),
           arrayminus: known.map((cell) => cell[1] - cell[2]),
         },
-        customdata: known.map((cell) =>
-          `${panel.sized ? `${sizeText(cell[0])}<br>` : ""}<b>${cell[1].toFixed(3)}</b> ` +
-          `(${cell[2].toFixed(3)} to ${cell[3].toFixed(3)})<br>${cell[4]}`),
+        customdata: known.map((cell) => ratioText(panel, cell)),
         hovertemplate: "%{customdata}",
-      };
-    });
+      }];
+    }).reverse().flat();
   }
 
   function launchTraces(panel) {
@@ -167,6 +188,23 @@
     };
   }
 
+  // Powers of ten, with 2 and 5 between them where the values span less than two decades.
+  function valueAxis(panel) {
+    const values = [
+      ...panel.arms.flatMap((arm) => arm.points.flatMap((point) => [point[2], point[3]])),
+      ...panel.references.filter((one) => references.has(one.id)).flatMap((one) => one.points.map((p) => p[1])),
+      ...(panel.limit === null ? [] : [panel.limit]),
+    ].filter((value) => value > 0);
+    const range = [Math.log10(Math.min(...values)) - 0.08, Math.log10(Math.max(...values)) + 0.12];
+    const steps = range[1] - range[0] < 2 ? [1, 2, 5] : [1];
+    const ticks = [];
+    for (let power = Math.floor(range[0]); power <= range[1]; power += 1) {
+      for (const step of steps) ticks.push(Number(`${step}e${power}`));
+    }
+    const short = (v) => (v >= 1e6 ? `${v / 1e6} M` : v >= 1e4 ? `${v / 1e3} k` : String(v));
+    return { type: "log", range, tickvals: ticks, ticktext: ticks.map(short) };
+  }
+
   function layoutOf(panel, width) {
     const narrow = width < 460;
     const axis = {
@@ -199,9 +237,9 @@
     const layout = {
       paper_bgcolor: colour("sheet"), plot_bgcolor: colour("sheet"), showlegend: false,
       font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("ink") },
-      margin: { l: narrow ? 48 : 60, r: narrow ? 10 : 14, t: 28, b: 44 },
+      margin: { l: narrow ? 54 : 62, r: narrow ? 10 : 14, t: 28, b: 44 },
       hovermode: "closest", dragmode: narrow ? false : "zoom", shapes, annotations,
-      hoverlabel: { bgcolor: colour("sheet"), bordercolor: colour("rule"), font: { color: colour("ink") } },
+      hoverlabel: { namelength: -1, bgcolor: colour("sheet"), bordercolor: colour("rule"), font: { color: colour("ink") } },
       modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), activecolor: colour("ink") },
     };
     const ratioAxis = {
@@ -212,31 +250,40 @@
     if (!panel.sized) {
       return {
         ...layout,
-        xaxis: { ...axis, type: "category", domain: [0, 0.56], range: [-0.5, panel.arms.length - 0.5] },
+        xaxis: { ...axis, type: "category", automargin: true, domain: [0, 0.54], range: [-0.5, panel.arms.length - 0.5] },
         yaxis: { ...axis, rangemode: "tozero", title: title(panel.unit) },
-        xaxis2: { ...axis, type: "category", domain: [0.7, 1], anchor: "y2", range: [-0.5, panel.ratios.length - 0.5] },
+        xaxis2: {
+          ...axis, type: "category", automargin: true, domain: [0.68, 1], anchor: "y2",
+          categoryorder: "array", categoryarray: panel.ratios.map(({ arm }) => clean(arm)),
+          range: [-0.5, panel.ratios.length - 0.5],
+        },
         yaxis2: { ...ratioAxis, anchor: "x2" },
       };
     }
     return {
       ...layout,
       xaxis: { ...axis, ...sizeAxis(panel, narrow), anchor: "y2", title: title("message size (bytes)") },
-      yaxis: { ...axis, type: "log", domain: [0.38, 1], dtick: 1, exponentformat: "none", separatethousands: true, title: title(panel.unit) },
-      yaxis2: { ...ratioAxis, domain: [0, 0.31], anchor: "x" },
+      yaxis: { ...axis, ...valueAxis(panel), domain: [0.43, 1], title: title(panel.unit) },
+      yaxis2: { ...ratioAxis, domain: [0, 0.36], anchor: "x" },
     };
   }
 
+  // One drawing of a figure at a time: the library does not expect a second call during the first.
   function draw(panel) {
-    const target = document.getElementById(panel.id);
-    const main = panel.sized ? curveTraces(panel) : launchTraces(panel);
-    const traces = [...main, ...ratioTraces(panel)].map((trace) => ({
-      ...trace, visible: !hidden.has(trace.meta),
-    }));
-    drawn.set(panel.id, panel);
-    return window.Plotly.react(target, traces, layoutOf(panel, target.clientWidth), CONFIG);
+    const before = drawn.get(panel.id) ?? Promise.resolve();
+    const done = before.then(() => {
+      const target = document.getElementById(panel.id);
+      const main = panel.sized ? curveTraces(panel) : launchTraces(panel);
+      const traces = [...main, ...ratioTraces(panel)].map((trace) => ({
+        ...trace, visible: !hidden.has(trace.meta),
+      }));
+      return window.Plotly.react(target, traces, layoutOf(panel, target.clientWidth), CONFIG);
+    });
+    drawn.set(panel.id, done);
+    return done;
   }
 
-  const redraw = () => Promise.all([...drawn.values()].map(draw));
+  const redraw = () => Promise.all(data.panels.filter((panel) => drawn.has(panel.id)).map(draw));
   const drawAll = () => Promise.all(data.panels.map(draw));
 
   function swatch(name) {
@@ -304,5 +351,5 @@
     box.textContent = `The curves cannot be drawn in this browser (${error.message}). ` +
       "Every number is in the tables; a newer browser shows the curves too.";
   });
-  window.stackproofReport = { ready, drawAll, data };
+  window.stackproofReport = { ready, drawAll };
 })();
