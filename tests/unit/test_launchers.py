@@ -173,3 +173,11 @@ def test_the_agents_own_words_are_quoted():
     assert messages.unreachable("stackproof agent: node `n2` is not running") == (
         "stackproof agent: node `n2` is not running"
     )
+
+
+def test_ranks_that_fail_at_the_same_time_talk_across_each_other():
+    text = (
+        "taskset: taskset: failed to set pid 4490's affinity: Invalid argument\n"
+        "failed to set pid 4491's affinity: Invalid argument\n"
+    )
+    assert "4490" in messages.no_cpu(text)

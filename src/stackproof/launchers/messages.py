@@ -65,7 +65,8 @@ _NO_PROGRAM = tuple(
     )
 )
 
-_NO_CPU = re.compile(r"^taskset: failed to set pid \d+'s affinity: .*", re.MULTILINE)
+# Ranks fail at the same time, and taskset writes a line in pieces: only this one is whole.
+_NO_CPU = re.compile(r"failed to set pid \d+'s affinity")
 
 
 def unreachable(text: str) -> str:
