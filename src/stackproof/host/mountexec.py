@@ -34,7 +34,8 @@ from stackproof.host import libc, mountways
 from stackproof.host.libc import MountFailure
 from stackproof.host.mountpoints import Stage
 
-if False:  # for type checkers alone; `typing` takes longer to import than an image to mount
+TYPE_CHECKING = False  # `typing` takes longer to import than an image to mount
+if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import NoReturn
 
@@ -81,13 +82,13 @@ def attach(
     the mount point; without it, each image must name one. `say` hears which way was taken. Raises
     `MountFailure`, or what `place` raises; this process is then good for nothing but to end.
     """
-    images = [mountways.OpenImage(item.image) for item in wanted]
-    way = mountways.choose(how)
-    say(f"mounting by {mountways.WAYS[way]}")
-    if way == "fuse":
-        mountways.prepare_fuse(images, say)
     folder = _working_folder()
     try:
+        images = [mountways.OpenImage(item.image) for item in wanted]
+        way = mountways.choose(how)
+        say(f"mounting by {mountways.WAYS[way]}")
+        if way == "fuse":
+            mountways.prepare_fuse(images, say)
         libc.unshare(libc.CLONE_NEWNS)
         libc.mount(None, "/", None, libc.MS_REC | libc.MS_SLAVE)
         stage = Stage(say)

@@ -10,7 +10,8 @@ import os
 from stackproof.host import libc
 from stackproof.host.libc import MountFailure
 
-if False:  # for type checkers alone; `typing` takes longer to import than an image to mount
+TYPE_CHECKING = False  # `typing` takes longer to import than an image to mount
+if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _ROOM = "mode=0755,size=4m"

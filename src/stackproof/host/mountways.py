@@ -14,7 +14,8 @@ import struct
 from stackproof.host import libc
 from stackproof.host.libc import MountFailure
 
-if False:  # for type checkers alone; `typing` takes longer to import than an image to mount
+TYPE_CHECKING = False  # `typing` takes longer to import than an image to mount
+if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 WAYS = {"kernel": "a loop device", "fuse": "squashfuse"}
