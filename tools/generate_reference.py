@@ -272,6 +272,8 @@ def pages() -> dict[str, str]:
         "exit-codes.md": exit_codes(),
         **{f"schema-{kind}.md": schema_page(kind) for kind in kinds},
     }
+    rows = [f"- [{text.splitlines()[0].removeprefix('# ')}]({name})" for name, text in made.items()]
+    made["index.md"] = "# Reference\n\n" + "\n".join(rows)
     note = "<!-- Written by tools/generate_reference.py; change the code, not this page. -->\n\n"
     return {name: note + text.rstrip("\n") + "\n" for name, text in made.items()}
 

@@ -335,3 +335,15 @@ def test_decisions_are_numbered_without_a_gap() -> None:
     numbers = sorted(int(path.name[:3]) for path in (ROOT / "docs" / "decisions").glob("*.md"))
     assert numbers == list(range(1, len(numbers) + 1))
     assert len(numbers) >= 6
+
+
+def test_every_page_can_be_found_from_the_index() -> None:
+    docs = ROOT / "docs"
+    found: set[Path] = set()
+    left = [docs / "index.md"]
+    while left:
+        page = left.pop()
+        if page not in found and page.suffix == ".md":
+            found.add(page)
+            left += [(page.parent / target).resolve() for target in links(page.read_text())]
+    assert sorted(name(page) for page in set(docs.rglob("*.md")) - found) == []
