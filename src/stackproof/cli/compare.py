@@ -135,8 +135,9 @@ def _print_rich(comparison: Comparison) -> None:
             if not rows:
                 continue
             table = Table(box=None, padding=(0, 1), pad_edge=True)
+            # A narrow terminal folds what does not fit; nothing is cut off.
             for column in (placement, *tables.table_columns(comparison)):
-                table.add_column(Text(tables.harmless(column)), no_wrap=True)
+                table.add_column(Text(tables.harmless(column)), overflow="fold")
             for row in rows:
                 cells = [
                     Text(tables.cell_word(cell), style=_STYLES[cell.verdict] if cell else "dim")
