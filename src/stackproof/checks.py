@@ -19,6 +19,11 @@ _TAIL_LINES = 20
 _ELEMENT = 4
 """Bytes of MPI_INT and MPI_FLOAT, in whole numbers of which an allreduce is measured."""
 
+# Exit codes of a shell for a program that a signal ended, and the signals of a program's own faults
+# (signal(7), numbers of Linux).
+_SIGNALLED = 128
+_FAULTS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV"}
+
 # Which failure explains the others: a node that was not there before the crash it caused.
 _ORDER = (
     Reason.NODE_UNREACHABLE, Reason.SINGLETONS, Reason.WRONG_PLACEMENT, Reason.COMMAND_NOT_FOUND,
@@ -128,11 +133,11 @@ def _ended(output: Output, case: Case, completed: Completed, text: str) -> Check
         if completed.returncode < 0
         else f"the launcher ended with {completed.returncode}"
     )
-    reason, what = _why(output, text)
+    reason, what = _why(output, completed.returncode, text)
     return _bad(name, reason, f"{what}; {how}")
 
 
-def _why(output: Output, text: str) -> tuple[Reason, str]:
+def _why(output: Output, code: int, text: str) -> tuple[Reason, str]:
     """Return why a job ended with an error, from the most telling words it left."""
     spoke = _spoke(output)
     said = (
@@ -147,6 +152,9 @@ def _why(output: Output, text: str) -> tuple[Reason, str]:
         return Reason.JOB_FAILED, "all ranks reached their end"
     if spoke:
         return Reason.RANK_CRASHED, "the program did not reach its end"
+    if code - _SIGNALLED in _FAULTS:
+        # PRRTE sometimes ends before it has told of the rank.
+        return Reason.RANK_CRASHED, f"a rank was killed by {_FAULTS[code - _SIGNALLED]}"
     return Reason.JOB_FAILED, "no rank spoke"
 
 

@@ -245,3 +245,13 @@ def test_a_launcher_killed_by_a_signal_is_a_crash():
 def test_a_failure_of_another_kind_is_told_too():
     check = Check(name="x", state=State.BAD, reason=Reason.DISK_FULL.value, evidence="full")
     assert checks.first_failure((check,)).reason is Reason.DISK_FULL
+
+
+def test_an_exit_code_that_means_a_fault_is_a_crash_though_nobody_spoke():
+    silent = judge(SILENT, completed=replace(DONE, returncode=139, stdout=b""))
+    problem = checks.first_failure(silent)
+    assert problem.reason is Reason.RANK_CRASHED
+    assert "SIGSEGV" in problem.message
+    # Hydra ends with 143 when it stopped the ranks itself.
+    assert "end" in bad(SILENT, completed=replace(DONE, returncode=143))
+    assert bad(SILENT, completed=replace(DONE, returncode=143))["end"] == Reason.JOB_FAILED.value

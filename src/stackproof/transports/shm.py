@@ -57,8 +57,8 @@ class Shm:
     def check(self, output: Output, case: Case) -> Check:
         """Return OK when next to nothing left by any interface, loopback included.
 
-        BAD when one of them sent all that was moved. In between, others on this machine may have
-        sent it.
+        BAD when they sent all that was moved: by the MPI, or by others on this node, which then
+        disturbed the launch. What is in between cannot be told.
         """
         del case
         found = traffic.counted(output)
@@ -67,11 +67,10 @@ class Shm:
             return unseen
         total = found.off()
         if total <= max(traffic.NOISE, int(found.payload * traffic.STRAY)):
-            state, reason = State.OK, ""
+            state, reason, what = State.OK, "", "shared memory"
         elif total >= found.payload:
             state, reason = State.BAD, Reason.WRONG_TRANSPORT.value
+            what = "the MPI, or others on this node, used the network"
         else:
-            state, reason = State.UNKNOWN, ""
-        return Check(
-            name="transport", state=state, reason=reason, evidence=f"shared memory: {found.text}"
-        )
+            state, reason, what = State.UNKNOWN, "", "there was other traffic"
+        return Check(name="transport", state=state, reason=reason, evidence=f"{what}: {found.text}")
