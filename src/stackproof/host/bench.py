@@ -407,12 +407,16 @@ def launch_command(bench: Bench, ready: ReadyArm, case: Case) -> tuple[Command, 
     """
     deployment, state = ready.deployment, bench.state
     family = deployment.mpi.family
+    # What the loader reads is for the ranks alone: the launcher and the programs that start it on
+    # a node would load it as well, some of them before the image is mounted.
+    loader = {key: value for key, value in ready.arm.env.items() if key.startswith("LD_")}
+    program = PROGRAMS[case.program].argv(deployment.programs[case.program], case)
     request = LaunchRequest(
         prefix=deployment.mpi.prefix,
-        program=PROGRAMS[case.program].argv(deployment.programs[case.program], case),
+        program=(*_setting(loader), *program),
         placement=case.placement,
         agent=state.agent if state else None,
-        environment=dict(ready.arm.env),
+        environment={k: v for k, v in ready.arm.env.items() if k not in loader},
         as_root=os.geteuid() == 0 or bool(state and state.rootless),
     )
     launcher = LAUNCHERS[deployment.mpi.launcher]
@@ -430,3 +434,8 @@ def launch_command(bench: Bench, ready: ReadyArm, case: Case) -> tuple[Command, 
     if state:
         argv = cluster.enter_argv(state, None, argv)
     return Command(argv=argv, env=patch, timeout_s=case.timeout_s, cwd="/"), patch
+
+
+def _setting(variables: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the words before a program that set variables for it alone; none for none."""
+    return ("env", *(f"{key}={value}" for key, value in variables.items())) if variables else ()

@@ -1,0 +1,261 @@
+"""The road's second half for real: images on two nodes, planted causes, everything that can go wrong.
+
+One MPICH image serves all arms, so that whatever differs is what was planted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from need import need
+
+ROOT = Path(__file__).resolve().parents[2]
+CLUSTER = "test-bench"
+WRAPPER = """#!/bin/sh
+# Stands in the place of the benchmark program and fails as $FAULT says.
+real=/user-environment/benchmarks/real-bench
+case ${FAULT:-none} in
+crash) case ${PMI_RANK:-0} in 1) kill -SEGV $$ ;; esac; exec $real "$@" ;;
+hang) [ "${PMI_RANK:-0}" = 1 ] && exec sleep 600; exec $real "$@" ;;
+garbage) echo 'Segmentation fault (not really)'; echo '{"record": "start"'; exit 0 ;;
+cut) $real "$@" | head -n 4; exit 0 ;;
+alone) exec env -u PMI_FD -u PMI_RANK -u PMI_SIZE -u PMI_PORT -u PMI_ID $real "$@" ;;
+flip) STACKPROOF_WRONGBYTE_SIZE=4096 LD_PRELOAD=$FLIP exec $real "$@" ;;
+esac
+exec $real "$@"
+"""
+
+
+def stackproof(*words: object, cwd: Path, ok: tuple[int, ...] = (0,)) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "stackproof", *map(str, words)],
+        cwd=cwd, capture_output=True, text=True, check=False, timeout=540,
+    )  # fmt: skip
+    assert done.returncode in ok, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with the image, an image that fails on demand, preloads and a cluster that is up."""
+    need("network", "bubblewrap", "mksquashfs", "netns", "gcc", "root")
+    folder = tmp_path_factory.mktemp("bench")
+    shutil.copy(ROOT / "recipes" / "mpich.yaml", folder)
+    old = os.environ.get("STACKPROOF_CACHE")
+    os.environ["STACKPROOF_CACHE"] = str(folder / "cache")
+    try:
+        stackproof("build", "mpich.yaml", cwd=folder)
+        _faulty_image(folder)
+        for name in ("slowsend", "wrongbyte"):
+            source = ROOT / "tests" / "csrc" / f"{name}.c"
+            compiler = ("mpicc", "-shared", "-fPIC", "-O1", "-o", f"{name}.so", source)
+            stackproof("run", "mpich.squashfs", "--", *compiler, cwd=folder)
+        stackproof("cluster", "up", "--nodes", "2", "--rate", "2gbit", "--name", CLUSTER, cwd=folder)
+        yield folder
+    finally:
+        stackproof("cluster", "down", "--name", CLUSTER, cwd=folder)
+        if old is None:
+            del os.environ["STACKPROOF_CACHE"]
+        else:
+            os.environ["STACKPROOF_CACHE"] = old
+
+
+def _faulty_image(folder: Path) -> None:
+    def run(*argv: str) -> None:
+        subprocess.run(argv, cwd=folder, check=True, capture_output=True)
+
+    run("unsquashfs", "-no-progress", "-d", "tree", "mpich.squashfs")
+    bench = folder / "tree" / "benchmarks"
+    (bench / "stackproof-bench").rename(bench / "real-bench")
+    (bench / "stackproof-bench").write_text(WRAPPER)
+    (bench / "stackproof-bench").chmod(0o755)
+    run("mksquashfs", "tree", "faulty.squashfs", "-comp", "lz4", "-no-progress", "-quiet")
+
+
+def write_spec(folder: Path, name: str, **changes: object) -> str:
+    spec = {
+        "baseline": {"name": "base", "image": "mpich.squashfs"},
+        "null-arm": False,
+        "benchmarks": ["latency"],
+        "sizes": [8, 4096],
+        "placements": ["intra-node"],
+        "launches": 1,
+        "samples": 5,
+        "seconds-per-size": 0.005,
+        "timeout": 20,
+        "cluster": CLUSTER,
+        **changes,
+    }
+    (folder / f"{name}.yaml").write_text(json.dumps(spec))
+    return f"{name}.yaml"
+
+
+def verdicts(comparison: dict[str, object], arm: str) -> dict[tuple[str, str, int], str]:
+    found = {}
+    for panel in comparison["panels"]:  # type: ignore[attr-defined]
+        for judgement in panel["judgements"]:
+            if judgement["arm"] == arm:
+                curve = panel["curve"]
+                for cell in judgement["cells"]:
+                    found[curve["placement"], curve["benchmark"], cell["size"]] = cell["verdict"]
+    return found
+
+
+def test_planted_causes_are_found_where_they_are_and_nowhere_else(room: Path) -> None:
+    """A slower link and a wait in sends must FAIL at the sizes they affect, and only there."""
+    spec = write_spec(
+        room, "planted",
+        **{
+            "null-arm": True,
+            "challengers": [
+                {"name": "same", "image": "mpich.squashfs"},
+                {"name": "slow-link", "image": "mpich.squashfs", "rate": "500mbit"},
+                {
+                    "name": "slow-send", "image": "mpich.squashfs",
+                    "env": {
+                        "LD_PRELOAD": str(room / "slowsend.so"),
+                        "STACKPROOF_SLOWSEND_NS": "400000",
+                        "STACKPROOF_SLOWSEND_MIN": "4096",
+                    },
+                },
+            ],
+            "benchmarks": ["latency", "bandwidth"],
+            "sizes": [8, 4096, 1 << 20],
+            "placements": ["intra-node", "inter-node"],
+            "launches": 10,
+            "samples": 10,
+        },
+    )  # fmt: skip
+    done = stackproof("bench", spec, "-o", "planted", "--json", cwd=room, ok=(8,))
+    comparison = json.loads(done.stdout)
+    assert "FAIL" not in verdicts(comparison, "base-again").values()
+    assert "FAIL" not in verdicts(comparison, "same").values()
+    link = verdicts(comparison, "slow-link")
+    failed = {key for key, verdict in link.items() if verdict == "FAIL"}
+    assert ("inter-node", "bandwidth", 1 << 20) in failed
+    assert ("inter-node", "latency", 1 << 20) in failed
+    assert all(place == "inter-node" and size > 8 for place, _, size in failed), failed
+    send = verdicts(comparison, "slow-send")
+    failed = {key for key, verdict in send.items() if verdict == "FAIL"}
+    assert {("intra-node", "latency", 4096), ("inter-node", "latency", 4096)} <= failed
+    assert all(size >= 4096 for _, _, size in failed), failed
+
+
+def test_an_interrupted_bench_continues(room: Path) -> None:
+    spec = write_spec(room, "again", launches=2)
+    stackproof("bench", spec, "-o", "again", "--no-verdict", cwd=room)
+    launches = sorted((room / "again" / "launches").iterdir())
+    assert len(launches) == 3
+    before = {path.name: path.stat().st_mtime_ns for path in launches}
+    launches[1].unlink()
+    stackproof("bench", spec, "-o", "again", "--no-verdict", cwd=room)
+    after = {path.name: path.stat().st_mtime_ns for path in (room / "again" / "launches").iterdir()}
+    assert after.keys() == before.keys()
+    assert [name for name in before if before[name] != after[name]] == [launches[1].name]
+
+
+def test_results_of_another_specification_are_not_mixed(room: Path) -> None:
+    stackproof("bench", write_spec(room, "one"), "-o", "mixed", "--no-verdict", cwd=room)
+    other = write_spec(room, "two", sizes=[16])
+    done = stackproof("bench", other, "-o", "mixed", cwd=room, ok=(2,))
+    assert "another specification" in done.stderr
+    (room / "full").mkdir()
+    (room / "full" / "thesis.tex").write_text("precious")
+    stackproof("bench", other, "-o", "full", cwd=room, ok=(2,))
+    assert [p.name for p in (room / "full").iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("crash", "rank-crashed"),
+        ("hang", "job-timeout"),
+        ("garbage", "garbage-output"),
+        ("cut", "truncated-output"),
+        ("alone", "singletons"),
+        ("flip", "validation-failed"),
+    ],
+)
+@pytest.mark.parametrize("placement", ["intra-node", "inter-node"])
+def test_a_launch_that_fails_never_becomes_a_number(
+    room: Path, fault: str, reason: str, placement: str
+) -> None:
+    name = f"{fault}-{placement}"
+    spec = write_spec(
+        room, name,
+        baseline={
+            "name": "bad", "image": "faulty.squashfs",
+            "env": {"FAULT": fault, "FLIP": str(room / "wrongbyte.so")},
+        },
+        placements=[placement],
+        timeout=4,
+    )  # fmt: skip
+    done = stackproof("bench", spec, "-o", name, cwd=room, ok=(7,))
+    assert "hint: " in done.stderr
+    launches = list((room / name / "launches").iterdir())
+    assert launches
+    for path in launches:
+        launch = json.loads(path.read_text())
+        bad = {check["reason"] for check in launch["checks"] if check["state"] == "bad"}
+        assert reason in bad, (bad, done.stderr)
+    assert stackproof("compare", name, cwd=room, ok=(7,)).stdout == ""
+    left = subprocess.run(
+        ["pgrep", "-f", "real-bench|sleep 600"], capture_output=True, text=True, check=False
+    )
+    assert left.stdout == ""
+
+
+def test_the_wrong_transport_is_refused(room: Path) -> None:
+    """Shared memory is asked for, and a variable of the arm sends the messages through TCP."""
+    spec = write_spec(
+        room, "wrong",
+        baseline={
+            "name": "wrong", "image": "mpich.squashfs",
+            "env": {"MPIR_CVAR_NOLOCAL": "1", "MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"},
+        },
+        sizes=[1 << 20],
+    )  # fmt: skip
+    done = stackproof("bench", spec, "-o", "wrong", cwd=room, ok=(7,))
+    assert "transport" in done.stderr or "interface" in done.stderr
+
+
+def test_a_node_that_is_not_there(room: Path) -> None:
+    placement = {"name": "far", "ranks": [{"node": "node1", "cpu": 0}, {"node": "node9", "cpu": 1}]}
+    spec = write_spec(room, "far", placements=[placement])
+    done = stackproof("bench", spec, "-o", "far", cwd=room, ok=(7,))
+    assert "node9" in done.stderr
+    assert not (room / "far").exists()
+
+
+def test_no_cluster(room: Path) -> None:
+    spec = write_spec(room, "none", placements=["inter-node"], cluster="nowhere")
+    done = stackproof("bench", spec, "-o", "none", cwd=room, ok=(4,))
+    assert "stackproof cluster up" in done.stderr
+
+
+def test_bad_arms_are_reported_together(room: Path) -> None:
+    spec = write_spec(
+        room, "arms",
+        baseline={"image": "missing.squashfs"},
+        challengers=[{"image": "mpich.yaml"}, {"image": "mpich.squashfs", "view": "nope"}],
+    )  # fmt: skip
+    done = stackproof("bench", spec, "-o", "arms", cwd=room, ok=(6,))
+    assert done.stderr.count("error: ") == 3
+
+
+def test_short_form_needs_no_specification_and_no_cluster(room: Path) -> None:
+    done = stackproof(
+        "bench", "--baseline", "mpich.squashfs", "--launches", "1", "--placement", "intra-node",
+        "--cluster", "nowhere", "-o", "short", "--no-verdict", cwd=room,
+    )  # fmt: skip
+    assert done.stdout == "short\n"
+    stackproof("bench", "-o", "x", cwd=room, ok=(2,))
+    stackproof("bench", "absent.yaml", "-o", "x", cwd=room, ok=(3,))
