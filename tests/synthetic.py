@@ -10,9 +10,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
+from stackproof import noun
 from stackproof.benchmarks import METRICS
 from stackproof.case import Case, Placement, Rank
 from stackproof.comparison import Arm, Results, ResultsSpec
@@ -225,3 +227,12 @@ def fault(results: Results, arm: str, blocks: Sequence[int], reason: str, eviden
             for m in results.measurements
         ),
     )
+
+
+def write_results(results: Results, folder: Path) -> Path:
+    """Write a results folder as `bench` does, and return it."""
+    (folder / "launches").mkdir(parents=True)
+    (folder / "bench.json").write_text(noun.to_json(results.spec))
+    for number, measurement in enumerate(results.measurements):
+        (folder / "launches" / f"{number:04d}.json").write_text(noun.to_json(measurement))
+    return folder

@@ -33,7 +33,7 @@ from stackproof.comparison import (
 from stackproof.errors import Problem, Reason, StackproofError, fail
 from stackproof.judging import Observations, Rules, judge, points_of
 from stackproof.measurement import Check, Measurement, State
-from stackproof.quantities import ranges_text
+from stackproof.quantities import ranges_text, size_text
 
 Table = dict[tuple[str, str, str], dict[str, dict[int, dict[int, float]]]]
 """(placement, program, benchmark) -> arm -> size -> block -> median of the launch."""
@@ -165,28 +165,34 @@ def _collect(results: Results) -> _Collected:
 
 def _enter(measurement: Measurement, table: Table) -> list[Discarded]:
     """Enter a launch's medians into the table; return what of it cannot enter."""
-    out: list[Discarded] = []
+    case = measurement.case
+    faults: list[str] = []
     replaced = False
     for series in measurement.output.series:
         metric = METRICS.get(series.benchmark)
         if metric is None or series.unit != metric.unit:
-            text = f"`{series.benchmark}` in `{series.unit}` is not a known metric"
-            out.append(_discard(measurement, Reason.GARBAGE_OUTPUT, text))
-            continue
-        if not series.values or not all(isfinite(v) and v > 0 for v in series.values):
-            text = f"{series.benchmark} at {series.size} B holds values that are no measurement"
-            out.append(_discard(measurement, Reason.GARBAGE_OUTPUT, text))
-            continue
-        case = measurement.case
-        cell = table[case.placement.name, case.program, series.benchmark][measurement.arm][
-            series.size
-        ]
-        replaced |= measurement.block in cell
-        cell[measurement.block] = statistics.median(series.values)
+            faults.append(f"`{series.benchmark}` in `{series.unit}` is not a known metric")
+        elif series.unit == "MB/s" and series.size == 0:
+            continue  # programs print it, but no bytes have no bandwidth
+        elif not series.values or not all(isfinite(v) and v > 0 for v in series.values):
+            faults.append(
+                f"{series.benchmark} at {size_text(series.size)} holds values that are no "
+                "measurement"
+            )
+        else:
+            by_arm = table[case.placement.name, case.program, series.benchmark]
+            cell = by_arm[measurement.arm][series.size]
+            replaced |= measurement.block in cell
+            cell[measurement.block] = statistics.median(series.values)
+    out: list[Discarded] = []
+    if faults:
+        more = f" and {len(faults) - 3} more" if len(faults) > 3 else ""
+        text = f"{'; '.join(faults[:3])}{more}"
+        out.append(_discard(measurement, Reason.GARBAGE_OUTPUT, text, what="part of launch"))
     if replaced:
         text = "an earlier launch of this arm in the same block was replaced by a later one"
         out.append(_discard(measurement, Reason.INVALID_VALUE, text, what="superseded launch"))
-    return list(dict.fromkeys(out))
+    return out
 
 
 def _discard(

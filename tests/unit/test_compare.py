@@ -388,6 +388,13 @@ def test_series_that_are_no_measurement_are_discarded(change):
     assert {c.size: c.blocks for c in cells(comparison, "mpich")}[8] == 10
 
 
+def test_no_bytes_have_no_bandwidth():
+    comparison = compare(experiment(sizes=(0, 1, 8), benchmarks=("latency", "bandwidth")), FAST)
+    assert comparison.discarded == ()
+    assert [c.size for c in cells(comparison, "mpich")] == [0, 1, 8]
+    assert [c.size for c in cells(comparison, "mpich", benchmark="bandwidth")] == [1, 8]
+
+
 def test_an_arm_nobody_asked_for_is_discarded():
     results = with_spec(experiment(challengers=("mpich", "openmpi")), challengers=("mpich",))
     comparison = compare(results, FAST)

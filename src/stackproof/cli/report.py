@@ -38,10 +38,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the report and the same data beside it; the verdict does not change the exit code."""
     output = Path(args.output)
+    stem, _ = os.path.splitext(args.output)
     targets = {
         "html": output,
-        "json": Path(args.json) if args.json else output.with_suffix(".json"),
-        "csv": Path(args.csv) if args.csv else output.with_suffix(".csv"),
+        "json": Path(args.json or f"{stem}.json"),
+        "csv": Path(args.csv or f"{stem}.csv"),
     }
     if args.markdown:
         targets["markdown"] = Path(args.markdown)

@@ -10,7 +10,7 @@ from typing import Any
 DASH = "\u2013"
 """Stands where there is no value."""
 
-_VOID = frozenset({"br", "col", "hr", "meta", "link"})
+_VOID = frozenset({"br", "col", "hr", "input", "meta", "link"})
 
 
 class Markup(str):

@@ -1,0 +1,239 @@
+"""The report in a real browser: drawn, offline, readable on a phone and in the dark."""
+
+import json
+import shutil
+
+import pytest
+from selenium import webdriver
+
+from need import need
+from stackproof.compare import compare
+from stackproof.comparison import CompareOptions
+from stackproof.host.curves import load_curves
+from stackproof.report import render_html
+from synthetic import SIZES, Noise, Plan, fault, simulate
+
+DESKTOP = (1280, 900)
+PHONE = (390, 844)
+SLOW = {"mpich": {("inter-node", "latency"): {size: 1.5 for size in SIZES if size <= 1024}}}
+DRAW = """
+const done = arguments[0];
+stackproofReport.ready.then(() => stackproofReport.drawAll()).then(() => done(true), done);
+"""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    plan = Plan(
+        benchmarks=("latency", "bandwidth", "barrier"),
+        sizes=(0, *SIZES),
+        blocks=11,
+        noise=Noise(launch=0.02, size=0.01),
+        slower=SLOW,
+    )
+    results = fault(simulate(plan), "openmpi", [2], "validation-failed", "64 wrong bytes")
+    html = render_html(compare(results, CompareOptions(resamples=500)), curves=load_curves())
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(html)
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    need("chromium")
+    options = webdriver.ChromeOptions()
+    profile = tmp_path_factory.mktemp("profile")
+    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                 "--hide-scrollbars", f"--user-data-dir={profile}"):  # fmt: skip
+        options.add_argument(word)
+    options.binary_location = shutil.which("chromium")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    service = webdriver.ChromeService(shutil.which("chromedriver"))
+    browser = webdriver.Chrome(options=options, service=service)
+    browser.set_script_timeout(60)
+    yield browser
+    browser.quit()
+
+
+def show(driver, page, size, scheme="light"):
+    """Load the page, draw every curve, and return the URLs that it asked for."""
+    driver.get("about:blank")
+    driver.get_log("browser")
+    driver.get_log("performance")
+    emulate(driver, scheme)
+    width, height = size
+    driver.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500},
+    )
+    driver.get(page)
+    assert driver.execute_async_script(DRAW) is True
+    messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
+    return [
+        message["params"]["request"]["url"]
+        for message in messages
+        if message["method"] == "Network.requestWillBeSent"
+    ]
+
+
+def emulate(driver, scheme):
+    driver.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia",
+        {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
+    )
+
+
+def script(driver, text, *arguments):
+    return driver.execute_script(f"return {text}", *arguments)
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_loads_alone_and_without_an_error(driver, page, size, scheme):
+    urls = show(driver, page, size, scheme)
+    outside = [url for url in urls if not url.startswith(("file:///", "data:", "blob:"))]
+    assert outside == []
+    assert [url for url in urls if url.startswith("file:///")] == [page]
+    assert driver.get_log("browser") == []
+    assert script(driver, "document.getElementById('plot-problem').hidden")
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_the_page_does_not_scroll_sideways(driver, page, size):
+    show(driver, page, size)
+    driver.execute_script("for (const d of document.querySelectorAll('details')) d.open = true")
+    assert script(driver, "document.documentElement.scrollWidth") == size[0]
+    wide = script(
+        driver,
+        """[...document.querySelectorAll('h1, h2, h3, p, figure, .card, .scroll, pre, nav, summary')]
+           .filter((e) => e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML)""",
+    )
+    assert wide == []
+
+
+def test_every_curve_is_drawn(driver, page):
+    show(driver, page, DESKTOP)
+    counts = script(
+        driver,
+        """[...document.querySelectorAll('.plot')].map(
+             (p) => p.querySelectorAll('.scatterlayer .trace').length)""",
+    )
+    assert len(counts) == 2 * 3
+    assert min(counts) >= 4 + 3  # four arms, three of them with a ratio
+    limit = "[...document.querySelectorAll('.annotation-text')].map((t) => t.textContent)"
+    assert script(driver, limit) == ["limit 1,250 MB/s"]
+
+
+def test_tables_hold_their_rows(driver, page):
+    show(driver, page, DESKTOP)
+    rows = """[...document.querySelectorAll('table')].find(
+                (t) => t.caption.textContent === arguments[0])?.tBodies[0].rows"""
+    label = "mpich against impi, inter-node"
+    texts = script(driver, f"[...{rows}].map((r) => r.textContent)", label)
+    assert [text.split("\u2715")[0].split("\u25cf")[0] for text in texts] == [
+        "latency",
+        "bandwidth",
+        "barrier (no size)",
+    ]
+    assert "0.67 FAIL" in texts[0]
+    every = "latency, inter-node: mpich against impi"
+    assert script(driver, f"{rows}.length", every) == 1 + len(SIZES)
+    discarded = script(driver, f"[...{rows}].map((r) => r.textContent)", "Discarded launches")
+    assert len(discarded) == 2
+    assert "validation-failed64" in discarded[0].replace("validation: ", "")
+
+
+def test_dark_follows_the_reader(driver, page):
+    show(driver, page, DESKTOP)
+    colours = """[getComputedStyle(document.body).backgroundColor,
+                  getComputedStyle(document.body).color,
+                  document.querySelector('.plot .main-svg').style.background,
+                  document.querySelector('.plot .xtick text').style.fill]"""
+    light = script(driver, colours)
+    emulate(driver, "dark")
+    assert driver.execute_async_script(DRAW) is True
+    dark = script(driver, colours)
+    assert all(before != after for before, after in zip(light, dark, strict=True))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_contrast(driver, page, scheme):
+    """WCAG 2.2, criterion 1.4.3: at least 4.5 to 1 for text of ordinary size."""
+    show(driver, page, DESKTOP, scheme)
+    poor = script(
+        driver,
+        """(() => {
+          const parse = (c) => (c.match(/[\\d.]+/g) ?? []).map(Number);
+          const light = (c) => c.slice(0, 3).map((v) => v / 255)
+            .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+            .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+          const behind = (e) => {
+            for (; e; e = e.parentElement) {
+              const c = parse(getComputedStyle(e).backgroundColor);
+              if (c.length === 3 || c[3] > 0.99) return c;
+            }
+            throw new Error('no background');
+          };
+          return [...document.querySelectorAll('main *, header *')]
+            .filter((e) => !e.closest('svg') && !e.closest('.plot'))
+            .filter((e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
+            .map((e) => {
+              const [a, b] = [light(parse(getComputedStyle(e).color)), light(behind(e))]
+                .sort((x, y) => y - x);
+              return [(a + 0.05) / (b + 0.05), e.outerHTML.slice(0, 120)];
+            }).filter(([contrast]) => contrast < 4.5);
+        })()""",
+    )
+    assert poor == []
+
+
+def test_arms_and_references_can_be_switched(driver, page):
+    show(driver, page, DESKTOP)
+    state = """({
+      shown: document.querySelector('#panel-0').data.filter((t) => t.visible !== false).length,
+      names: document.querySelector('#panel-0').data.map((t) => t.name),
+      pressed: document.querySelector('#legend button').getAttribute('aria-pressed'),
+    })"""
+    before = script(driver, state)
+    driver.execute_script("document.querySelector('#legend button').click()")
+    driver.execute_async_script(DRAW)
+    after = script(driver, state)
+    assert (before["pressed"], after["pressed"]) == ("true", "false")
+    assert after["shown"] == before["shown"] - 2  # its line and its band
+    driver.execute_script(
+        """document.querySelector(
+             'input.reference[value="adastra-openmpi-inter-host-latency"]').click()"""
+    )
+    driver.execute_async_script(DRAW)
+    added = set(script(driver, state)["names"]) - set(before["names"])
+    assert len(added) == 1
+    assert "adastra" in added.pop()
+
+
+def test_pictures_are_drawn_as_the_reader_comes_to_them(driver, page):
+    driver.get("about:blank")
+    driver.get(page)
+    driver.execute_async_script("const done = arguments[0]; stackproofReport.ready.then(done)")
+    drawn = "document.querySelectorAll('.plot .main-svg').length"
+    assert script(driver, drawn) == 0
+    driver.execute_async_script(
+        """const done = arguments[0];
+           const plot = document.getElementById('panel-0');
+           new MutationObserver((_, self) => {
+             if (plot.querySelector('.main-svg')) { self.disconnect(); done(); }
+           }).observe(plot, {childList: true, subtree: true});
+           plot.scrollIntoView({behavior: 'instant'});"""
+    )
+    assert script(driver, drawn) > 0
+
+
+def test_tables_are_there_without_javascript(driver, page):
+    driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        driver.get("about:blank")
+        driver.get(page)
+        text = driver.find_element("tag name", "body").text
+    finally:
+        driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    assert "mpich against impi" in text
+    assert "The curves need JavaScript" in text

@@ -1,0 +1,198 @@
+"""`stackproof compare` and `stackproof report`: exit codes, what goes where, files whole or not."""
+
+import csv
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from stackproof.cli import compare as cli
+from stackproof.errors import Reason, StackproofError
+from synthetic import SIZES, Noise, Plan, fault, simulate, write_results
+
+QUIET = Noise(launch=0.003, size=0.003, block=0.02)
+SLOW = {("inter-node", "latency"): dict.fromkeys(SIZES, 1.5)}
+SMALL = {"challengers": ("mpich",), "sizes": (8, 1024, 65536), "noise": QUIET}
+
+
+def stackproof(*argv, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "stackproof", *map(os.fspath, argv)],
+        capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def same(tmp_path_factory):
+    return write_results(simulate(Plan(**SMALL)), tmp_path_factory.mktemp("same") / "results")
+
+
+@pytest.fixture(scope="module")
+def worse(tmp_path_factory):
+    results = simulate(Plan(**SMALL, slower={"mpich": SLOW}))
+    return write_results(results, tmp_path_factory.mktemp("worse") / "results")
+
+
+def test_as_fast_ends_with_0(same):
+    done = stackproof("compare", same)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "mpich against impi: PASS" in done.stdout
+    assert done.stdout.endswith("verdict: PASS\n")
+    assert "\x1b" not in done.stdout
+
+
+def test_worse_ends_with_8(worse):
+    done = stackproof("compare", worse)
+    assert done.returncode == 8
+    assert "0.67 FAIL" in done.stdout
+    assert done.stdout.endswith("verdict: FAIL\n")
+
+
+def test_json_goes_to_standard_output(worse):
+    done = stackproof("compare", worse, "--json", "--seed", "5")
+    assert done.returncode == 8
+    data = json.loads(done.stdout)
+    assert (data["schema"], data["verdict"], data["seed"]) == (
+        "stackproof/comparison/1",
+        "FAIL",
+        5,
+    )
+
+
+def test_margins_can_be_set(worse):
+    done = stackproof("compare", worse, "--margin", "latency=60%", "--margin", "bandwidth=0.2")
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("text", ["latency", "latency=", "latency=x", "latency=0", "latency=100%",
+                                  "latency=nan", "speed=0.1", "=0.1", ""])  # fmt: skip
+def test_margins_that_are_none(text):
+    with pytest.raises(StackproofError) as caught:
+        cli.parse_margins([text])
+    assert caught.value.reason is Reason.USAGE
+
+
+def test_margins_that_are():
+    assert cli.parse_margins(["latency=0.2", "rate=7%", "latency=0.3"]) == {
+        "latency": 0.3,
+        "rate": pytest.approx(0.07),
+    }
+
+
+def test_a_noisy_null_arm_is_said_aloud(tmp_path):
+    results = simulate(Plan(**SMALL, slower={"impi again": SLOW}))
+    done = stackproof("compare", write_results(results, tmp_path / "results"))
+    assert done.returncode == 8
+    assert "the null arm FAILS" in done.stderr
+
+
+def test_broken_launches_are_warned_of_and_the_rest_is_judged(tmp_path):
+    folder = write_results(simulate(Plan(**SMALL, blocks=12)), tmp_path / "results")
+    (folder / "launches" / "0030.json").write_text("{")
+    done = stackproof("compare", folder)
+    assert done.returncode == 0
+    assert done.stderr.startswith("warning: not JSON")
+    assert "0030.json" in done.stderr
+    assert "discarded: 1" in done.stdout
+
+
+def test_nothing_usable_ends_with_7(tmp_path):
+    results = fault(simulate(Plan(**SMALL, blocks=2)), "impi", range(3), "rank-crashed", "SIGSEGV")
+    folder = write_results(results, tmp_path / "results")
+    done = stackproof("compare", folder)
+    assert (done.returncode, done.stdout) == (7, "")
+    assert "rank-crashed" in done.stderr
+    output = tmp_path / "report.html"
+    assert stackproof("report", folder, "-o", output).returncode == 7
+    assert not output.exists()
+
+
+def test_no_such_folder(tmp_path):
+    done = stackproof("compare", tmp_path / "absent")
+    assert done.returncode == 3
+    assert "does not exist" in done.stderr
+
+
+def on_terminal(*argv, **environment):
+    """Run with a terminal as standard output and return what it received."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stackproof", *map(os.fspath, argv)],
+        stdout=theirs, stderr=subprocess.DEVNULL,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100", "OMP_NUM_THREADS": "1",
+             **environment},
+    )  # fmt: skip
+    os.close(theirs)
+    received = b""
+    try:
+        while chunk := os.read(ours, 65536):
+            received += chunk
+    except OSError:
+        pass  # Linux reports the end of a terminal's output as EIO
+    finally:
+        os.close(ours)
+    assert process.wait(timeout=60) == 8
+    return received.decode()
+
+
+def test_colour_on_a_terminal_only_adds_to_the_words(worse):
+    coloured = on_terminal("compare", worse, NO_COLOR="")
+    assert "\x1b[" in coloured
+    assert "0.67 FAIL" in coloured
+    plain = on_terminal("compare", worse, NO_COLOR="1")
+    assert "\x1b[" not in plain
+    assert "0.67 FAIL" in plain
+
+
+def test_report_writes_three_files(worse, tmp_path):
+    output = tmp_path / "deep" / "report.html"
+    done = stackproof("report", worse, "-o", output)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(path.name for path in output.parent.iterdir()) == [
+        "report.csv",
+        "report.html",
+        "report.json",
+    ]
+    assert done.stdout.split() == [
+        str(output.with_suffix(suffix)) for suffix in (".html", ".json", ".csv")
+    ]
+    assert json.loads(output.with_suffix(".json").read_text())["verdict"] == "FAIL"
+    with output.with_suffix(".csv").open() as stream:
+        assert len(list(csv.reader(stream))) == 1 + 2 * 2 * 2 * 3
+    assert output.read_text().startswith("<!doctype html>")
+
+
+def test_report_writes_where_it_is_told(same, tmp_path):
+    names = {"-o": "a.html", "--json": "b.json", "--csv": "c.csv", "--markdown": "d.md"}
+    argv = [word for key, name in names.items() for word in (key, tmp_path / name)]
+    overlay = ("--overlay", "adastra-openmpi-inter-host-latency")
+    assert stackproof("report", same, *argv, *overlay).returncode == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names.values())
+    assert '"overlay":["adastra-openmpi-inter-host-latency"]' in (tmp_path / "a.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (("--overlay", "no-such-curve"), 3),
+        (("--json", "report.html"), 2),
+        (("-o", "."), 2),
+        (("-o", ".."), 2),
+        (("-o", "report.csv"), 2),
+        (("--margin", "latency=2"), 2),
+    ],
+)
+def test_report_refuses_and_leaves_nothing_behind(same, tmp_path, monkeypatch, argv, code):
+    monkeypatch.chdir(tmp_path)
+    assert stackproof("report", same, *argv).returncode == code
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_report_where_nothing_can_be_written(same):
+    done = stackproof("report", same, "-o", "/dev/full/report.html")
+    assert done.returncode == 3
+    assert "/dev/full" in done.stderr

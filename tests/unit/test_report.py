@@ -1,0 +1,371 @@
+"""A comparison rendered: what must be in it, and what must never get out of it."""
+
+import base64
+import csv
+import dataclasses
+import gzip
+import io
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from stackproof import noun, report
+from stackproof.case import Locality
+from stackproof.compare import compare
+from stackproof.comparison import Arm, CompareOptions, Comparison
+from stackproof.curves import CurvePoint, Memory, ReferenceCurve
+from stackproof.errors import Reason, StackproofError
+from stackproof.reporting import markup, tables
+from stackproof.reporting.provenance_part import cpus_text
+from stackproof.site import Source
+from synthetic import SIZES, Noise, Plan, fault, simulate
+
+FAST = CompareOptions(resamples=500)
+SLOW = {"mpich": {("inter-node", "latency"): {size: 1.5 for size in SIZES if size <= 1024}}}
+HOSTILE = '<script>alert("x")</script>&\'</td>\u2028'
+VOID = {"br", "col", "hr", "input", "link", "meta"}
+
+
+class Page(HTMLParser):
+    """Checks that every element is closed, and collects text, ids, links and scripts."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.open, self.ids, self.attributes, self.words = [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.attributes += [(tag, *pair) for pair in attrs]
+        self.ids += [value for key, value in attrs if key == "id"]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if not {"script", "style"} & set(self.open):
+            self.words.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.words).split())
+
+
+def comparison_of(**changes):
+    plan = {
+        "challengers": ("mpich", "openmpi"),
+        "benchmarks": ("latency", "bandwidth", "barrier"),
+        "noise": Noise(launch=0.01, size=0.01),
+        "slower": SLOW,
+        "blocks": 11,
+        **changes,
+    }
+    return compare(fault(simulate(Plan(**plan)), "openmpi", [2], "wrong-transport", "eth9"), FAST)
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    return comparison_of()
+
+
+def reference(**changes):
+    facts = {
+        "id": "alps-inter-latency",
+        "title": "Alps, two nodes: latency",
+        "machine": "alps-gh200",
+        "nodes": 2,
+        "ranks": 2,
+        "locality": Locality.INTER,
+        "mpi": "MPICH",
+        "transport": "cxi",
+        "memory": Memory.HOST,
+        "benchmark": "latency",
+        "method": "ping-pong",
+        "unit": "us",
+        "tool": "osu_latency",
+        "tool_version": "7.4",
+        "source": Source(title="a page"),
+        "points": (CurvePoint(size=1, value=2.5, printed="2.5"),),
+    }
+    return ReferenceCurve(**{**facts, **changes})
+
+
+def chart(html):
+    (found,) = re.findall(r'<script type="application/json" id="chart-data">(.*?)</script>', html)
+    return json.loads(found)
+
+
+def test_page_is_well_formed_and_ids_are_unique(comparison):
+    page = Page(report.render_html(comparison))
+    assert len(page.ids) == len(set(page.ids))
+    for target in (value for tag, key, value in page.attributes if (tag, key) == ("a", "href")):
+        assert target.startswith("#")
+        assert target[1:] in page.ids
+
+
+def test_nothing_is_loaded_from_elsewhere(comparison):
+    html = report.render_html(comparison)
+    loading = {"src", "srcset", "data", "action", "formaction", "poster", "background", "ping"}
+    assert not [a for a in Page(html).attributes if a[1] in loading]
+    without_plotly = re.sub(r'(<script type="text/plain" id="plotly">).*?<', r"\1<", html)
+    assert len(without_plotly) < len(html)
+    assert not re.findall(r"https?://|@import|url\(|fetch\(|XMLHttpRequest", without_plotly)
+    assert "default-src 'none'" in html.replace("&#x27;", "'")
+
+
+def test_plotly_travels_inside(comparison):
+    html = report.render_html(comparison)
+    (packed,) = re.findall(r'id="plotly">(.*?)</script>', html)
+    assert gzip.decompress(base64.b64decode(packed)).lstrip().startswith(b"/**\n* plotly.js")
+
+
+def test_same_comparison_same_bytes(comparison):
+    assert report.render_html(comparison) == report.render_html(comparison_of())
+
+
+def test_a_report_of_the_json_is_the_same_report(comparison):
+    again = noun.from_json(Comparison, report.render_json(comparison))
+    assert report.render_html(again) == report.render_html(comparison)
+    assert report.render_csv(again) == report.render_csv(comparison)
+
+
+def test_everything_needed_to_repeat_is_there(comparison):
+    text = Page(report.render_html(comparison)).text
+    spec = comparison.spec
+    arm = spec.arms["mpich"]
+    for needed in (
+        arm.image_sha256, arm.lock_digest, " ".join(arm.recipe.split()),
+        "stackproof bench bench.yaml -o results", "mpiexec -n 2", "FI_PROVIDER=tcp",
+        "Simulated CPU", "6.1.0-simulated", "version: numpy", "10 Gbit/s set on the simulated link",
+        "every byte as expected", "wrong-transport", "eth9", spec.created,
+        "no interface sent anything", str(comparison.seed), "500 resamples", "resolution_ns 1",
+    ):  # fmt: skip
+        assert needed in text
+    for verdict in comparison.verdicts:
+        assert verdict.sentence in text
+
+
+def test_verdict_comes_before_everything_else(comparison):
+    html = report.render_html(comparison)
+    order = [html.index(f'id="{name}"') for name in ("verdict", "sizes", "curves", "noise")]
+    assert order == sorted(order)
+    assert html.index(comparison.verdicts[0].sentence) < order[1]
+
+
+@pytest.mark.parametrize("render", [report.render_html, report.render_markdown])
+def test_hostile_names_stay_text(render):
+    results = simulate(Plan(challengers=("mpich",), sizes=(8, 1024), blocks=5))
+    spec = dataclasses.replace(
+        results.spec,
+        name=HOSTILE,
+        challengers=(HOSTILE,),
+        arms={HOSTILE: Arm(image=HOSTILE, recipe=HOSTILE, lock=HOSTILE, mpi={HOSTILE: HOSTILE})},
+        host={HOSTILE: HOSTILE},
+        versions={HOSTILE: {"deep": HOSTILE}},
+        limits={"inter-node": {"MB/s": 10, "source": HOSTILE}},
+        command=(HOSTILE,),
+    )
+    measurements = tuple(
+        dataclasses.replace(
+            m, arm=HOSTILE, argv=(HOSTILE,), env={HOSTILE: HOSTILE},
+            output=dataclasses.replace(m.output, mpi_library=HOSTILE),
+        )
+        if m.arm == "mpich"
+        else m
+        for m in results.measurements
+    )  # fmt: skip
+    spoiled = dataclasses.replace(results, spec=spec, measurements=measurements)
+    bad = fault(spoiled, HOSTILE, [1], HOSTILE, HOSTILE)
+    text = render(compare(bad, FAST))
+    assert "<script>alert" not in text
+    assert "</td>&" not in text
+    if render is report.render_html:
+        page = Page(text)
+        assert HOSTILE.replace("\u2028", "") in page.text.replace("\u2028", "")
+        assert HOSTILE in [arm["name"] for arm in chart(text)["arms"]]
+
+
+def test_terminal_text_obeys_nobody():
+    results = simulate(Plan(challengers=("mpich",), sizes=(8,), blocks=3))
+    bad = fault(results, "mpich", [1], "job-failed", "\x1b[2J\x07")
+    text = report.terminal_verdicts(compare(bad, FAST))
+    assert all(line.isprintable() for line in text.splitlines())
+
+
+def test_script_json_cannot_close_its_element():
+    text = markup.script_json({"a": "</script><!--&\u2028"})
+    assert not set("<>&\u2028") & set(text)
+    assert json.loads(text) == {"a": "</script><!--&\u2028"}
+
+
+def test_element():
+    made = markup.element(
+        "p", "a < b", markup.element("b", 3), None, class_='"', hidden=True, id=None
+    )
+    assert made == '<p class="&quot;" hidden>a &lt; b<b>3</b></p>'
+    assert markup.element("br") == "<br>"
+
+
+def test_tables_have_captions_and_every_row_its_cells(comparison):
+    html = report.render_html(comparison)
+    found = re.findall(r"<table.*?</table>", html, re.DOTALL)
+    assert len(found) > 20
+    for one in found:
+        assert re.search(r"<caption>[^<]+</caption>", one)
+        columns = len(re.findall(r'<th scope="col">', one))
+        for row in re.findall(r"<tr>(.*?)</tr>", one.split("<tbody>")[1], re.DOTALL):
+            spans = sum(int(n) - 1 for n in re.findall(r'colspan="(\d+)"', row))
+            assert len(re.findall(r"<t[dh][ >]", row)) + spans == columns
+
+
+def test_verdict_table_has_the_six_sizes(comparison):
+    assert tables.table_columns(comparison) == (
+        "8 B", "1 KiB", "8 KiB", "64 KiB", "1 MiB", "4 MiB", "no size",
+    )  # fmt: skip
+    rows = tables.verdict_rows(comparison, "mpich", "inter-node")
+    assert [row.label for row in rows] == ["latency", "bandwidth", "barrier"]
+    assert [tables.cell_word(cell) for cell in rows[0].cells][:2] == ["0.67 FAIL"] * 2
+    assert rows[0].cells[6] is None
+    assert rows[2].cells[:6] == (None,) * 6
+
+
+def test_other_sizes_are_shown_when_the_six_were_not_measured():
+    comparison = comparison_of(sizes=tuple(range(3, 60, 2)), benchmarks=("latency",), slower={})
+    sizes = tables.table_sizes(comparison)
+    assert sizes[0] == 3
+    assert 4 <= len(sizes) <= 6
+    assert tables.table_sizes(comparison_of(benchmarks=("barrier",), slower={})) == ()
+    assert report.render_html(comparison_of(benchmarks=("barrier",), slower={}))
+
+
+def test_csv_holds_every_cell(comparison):
+    rows = list(csv.DictReader(io.StringIO(report.render_csv(comparison))))
+    cells = sum(len(j.cells) for panel in comparison.panels for j in panel.judgements)
+    assert len(rows) == cells == 3 * 2 * (2 * len(SIZES) + 1)
+    assert tuple(rows[0]) == tables.CSV_COLUMNS
+    row = next(
+        row
+        for row in rows
+        if (row["challenger"], row["benchmark"], row["size_bytes"], row["placement"])
+        == ("mpich", "latency", "8", "inter-node")
+    )
+    assert row["verdict"] == "FAIL"
+    assert float(row["baseline_median"]) / float(row["challenger_median"]) == pytest.approx(
+        float(row["ratio"]), rel=1e-4
+    )
+    assert row["why"] == row["launches_needed"] == row["baseline_percent_of_limit"] == ""
+    assert {row["null_arm"] for row in rows} == {"yes", "no"}
+
+
+def test_json_is_the_comparison(comparison):
+    text = report.render_json(comparison)
+    assert json.loads(text)["schema"] == "stackproof/comparison/1"
+    assert noun.from_json(Comparison, text) == comparison
+
+
+def test_terminal_text(comparison):
+    text = report.terminal_verdicts(comparison)
+    assert text.endswith("\nverdict: FAIL\n")
+    assert "mpich against impi: FAIL\n" in text
+    assert "0.67 FAIL" in text
+    assert "impi again (the baseline once more) against impi: " in text
+    assert "openmpi block 2 inter-node stackproof-bench: wrong-transport: validation: eth9" in text
+    assert "\x1b" not in text
+
+
+def test_many_discarded_launches_are_cut_short_on_the_terminal():
+    results = fault(simulate(Plan(blocks=13, sizes=(8,))), "openmpi", range(14), "job-failed", "")
+    text = report.terminal_verdicts(compare(results, FAST))
+    assert "discarded: 28" in text
+    assert "  and 8 more" in text
+
+
+def test_markdown(comparison):
+    text = report.render_markdown(comparison)
+    assert "| inter-node | 8 B | 1 KiB |" in text
+    assert "| latency | 0.67 FAIL |" in text
+    assert text.startswith("# simulated machine: FAIL\n")
+
+
+def test_a_noisy_machine_is_said_aloud():
+    slow = {("inter-node", "latency"): dict.fromkeys(SIZES, 1.5)}
+    comparison = comparison_of(slower={"impi again": slow})
+    assert "Warning: the null arm FAILS" in Page(report.render_html(comparison)).text.replace(
+        "Warning:  ", "Warning: "
+    )
+    assert "warning: the null arm FAILS" in report.terminal_verdicts(comparison)
+
+
+def test_reference_curves_go_to_the_panels_they_fit(comparison):
+    curves = (
+        reference(),
+        reference(id="intra", locality=Locality.INTRA),
+        reference(id="bandwidth", benchmark="bandwidth", unit="MB/s"),
+        reference(id="alltoall", benchmark="alltoall"),
+    )
+    html = report.render_html(comparison, curves=curves, overlay=("intra",))
+    data = chart(html)
+    shown = {panel["title"]: [r["id"] for r in panel["references"]] for panel in data["panels"]}
+    assert shown["latency, inter-node"] == ["alps-inter-latency"]
+    assert shown["latency, intra-node"] == ["intra"]
+    assert shown["bandwidth, inter-node"] == ["bandwidth"]
+    assert data["overlay"] == ["intra"]
+    page = Page(html)
+    boxes = [value for tag, key, value in page.attributes if (tag, key) == ("input", "value")]
+    assert boxes == ["alps-inter-latency", "intra", "bandwidth"]
+    assert "machine alps-gh200" in page.text
+    assert data["panels"][0]["references"][0]["points"] == [[1, 2.5]]
+
+
+def test_an_unknown_overlay_is_refused(comparison):
+    with pytest.raises(StackproofError) as caught:
+        report.render_html(comparison, curves=(reference(),), overlay=("x", "y"))
+    assert caught.value.reason is Reason.INVALID_VALUE
+    assert len(caught.value.problems) == 2
+
+
+def test_differences_stand_side_by_side(comparison):
+    html = report.render_html(comparison)
+    (table,) = re.findall(r"<caption>Settings that differ</caption>.*?</table>", html, re.DOTALL)
+    assert ">environment MPICH_SETTING</th>" in table
+    assert "FI_PROVIDER" not in table  # differs between placements, not between arms
+    (same,) = re.findall(
+        r"<caption>Settings that are the same</caption>.*?</table>", html, re.DOTALL
+    )
+    assert "environment FI_PROVIDER (inter-node, stackproof-bench)" in same
+
+
+def test_missing_facts_do_not_stop_a_report():
+    results = simulate(Plan(challengers=("mpich",), sizes=(8, 1024), blocks=3, null=None))
+    bare = dataclasses.replace(
+        results,
+        spec=dataclasses.replace(
+            results.spec, arms={}, host={}, limits={}, command=(), versions={}, created=""
+        ),
+        measurements=tuple(
+            dataclasses.replace(
+                m, checks=(), env={}, output=dataclasses.replace(m.output, ranks=(), clock={})
+            )
+            for m in results.measurements
+            if not (m.arm == "mpich" and m.case.placement.name == "inter-node" and m.block != 1)
+        ),
+    )
+    comparison = compare(bare, FAST)
+    page = Page(report.render_html(comparison))
+    assert "No null arm was measured." in page.text
+    assert "No check was recorded." in page.text
+    assert "stackproof bench SPEC" in page.text
+    assert report.terminal_verdicts(comparison)
+    assert report.render_csv(comparison)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "text"), [((), "\u2013"), ((3,), "3"), ((2, 0, 1, 8), "0-2,8"), ((0, 2), "0,2")]
+)
+def test_cpus_text(cpus, text):
+    assert cpus_text(cpus) == text

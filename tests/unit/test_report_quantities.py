@@ -1,0 +1,34 @@
+"""Numbers as people read them."""
+
+import pytest
+
+from stackproof.quantities import percent_text, ranges_text, size_text, value_text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536, "1.5 KiB"), (1 << 22, "4 MiB"),
+     (1 << 30, "1 GiB")],
+)  # fmt: skip
+def test_size_text(size, text):
+    assert size_text(size) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.59113, "0.5911"), (12.3456, "12.35"), (999.96, "1000"), (1250.4, "1,250"),
+     (13_252_500, "13.25 M")],
+)  # fmt: skip
+def test_value_text(value, text):
+    assert value_text(value) == text
+
+
+def test_percent_text():
+    assert percent_text(0.1234) == "12.3 %"
+
+
+def test_ranges_text():
+    known = [0, 1, 2, 4, 8, 1024]
+    assert ranges_text([1, 2, 4], known) == "1 B\u20134 B"
+    assert ranges_text([0, 2, 8, 1024], known) == "0 B, 2 B, 8 B\u20131 KiB"
+    assert ranges_text([], known) == ""
