@@ -351,7 +351,8 @@ def test_a_node_that_died_is_seen_and_replaced() -> None:
         host_cluster.require()
     assert caught.value.reason is Reason.CLUSTER_DOWN
     assert "--rate 1gbit" in str(caught.value)
-    assert program(state, "node2", "true").returncode == 255
+    # The agent's 255, or, while the kernel still ends the node, the end that the node meets.
+    assert program(state, "node2", "true").returncode in {255, -signal.SIGKILL}
     assert program(state, "node1", "true").returncode == 0
     fresh = host_cluster.up(ClusterSpec(rate="1gbit"))
     assert fresh.faults == ()
