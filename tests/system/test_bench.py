@@ -34,7 +34,9 @@ exec $real "$@"
 """
 
 
-def stackproof(*words: object, cwd: Path, ok: tuple[int, ...] = (0,)) -> subprocess.CompletedProcess[str]:
+def stackproof(
+    *words: object, cwd: Path, ok: tuple[int, ...] = (0,)
+) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, "-m", "stackproof", *map(str, words)],
         cwd=cwd, capture_output=True, text=True, check=False, timeout=540,
@@ -58,7 +60,9 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             source = ROOT / "tests" / "csrc" / f"{name}.c"
             compiler = ("mpicc", "-shared", "-fPIC", "-O1", "-o", f"{name}.so", source)
             stackproof("run", "mpich.squashfs", "--", *compiler, cwd=folder)
-        stackproof("cluster", "up", "--nodes", "2", "--rate", "2gbit", "--name", CLUSTER, cwd=folder)
+        stackproof(
+            "cluster", "up", "--nodes", "2", "--rate", "2gbit", "--name", CLUSTER, cwd=folder
+        )
         yield folder
     finally:
         stackproof("cluster", "down", "--name", CLUSTER, cwd=folder)

@@ -301,6 +301,8 @@ def _result_arm(ready: ReadyArm) -> ResultArm:
         lock=read_member(ready.image.path, "meta/lock.json"),
         view=ready.arm.view or ready.image.default_view,
         transport=", ".join(f"{k}: {v}" for k, v in ready.arm.transports.items()) or None,
+        env=dict(ready.arm.env),
+        rate=ready.arm.rate,
     )
 
 
