@@ -96,11 +96,12 @@ def main() -> None:
     parser.add_argument("--experiments", type=int, default=200, help="per line (default 200)")
     parser.add_argument("--launches", type=int, nargs="+", default=[10, 20])
     parser.add_argument("--factors", type=float, nargs="+", default=[1.0, 1.25, 1.5])
+    parser.add_argument("--noise", type=float, nargs="+", default=[0.03, 0.05, 0.10])
     parser.add_argument("--resamples", type=int, default=2000)
     args = parser.parse_args()
     print("launches  noise         factor  null FAIL wrong FAIL  found  missed  settled  covered")
     for launches in args.launches:
-        for level in (0.03, 0.05, 0.10):
+        for level in args.noise:
             for heavy in (False, True):
                 for factor in args.factors:
                     tally = Tally()

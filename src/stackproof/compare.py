@@ -16,6 +16,7 @@ from math import isfinite
 from stackproof.benchmarks import METRICS
 from stackproof.comparison import (
     DEFAULT_MARGINS,
+    NULL_FAMILY_ERROR,
     ArmVerdict,
     CompareOptions,
     Comparison,
@@ -28,17 +29,15 @@ from stackproof.comparison import (
     RankPlace,
     Results,
     Verdict,
-    Why,
 )
 from stackproof.errors import Problem, Reason, StackproofError, fail
-from stackproof.judging import Observations, Rules, judge, points_of
+from stackproof.judging import Observations, Rules, family_p_values, judge, points_of
 from stackproof.measurement import Check, Measurement, State
-from stackproof.quantities import ranges_text, size_text
+from stackproof.quantities import size_text
+from stackproof.verdicts import overall, verdict_on
 
 Table = dict[tuple[str, str, str], dict[str, dict[int, dict[int, float]]]]
 """(placement, program, benchmark) -> arm -> size -> block -> median of the launch."""
-
-_WORST_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +60,16 @@ def compare(results: Results, options: CompareOptions | None = None) -> Comparis
     spec = results.spec
     rules = _rules(results, options)
     collected = _collect(results)
-    panels = tuple(
-        panel
-        for key in sorted(collected.table, key=_panel_order)
-        if (panel := _panel(key, collected, results, rules)) is not None
-    )
+    panels = _panels(collected, results, rules)
     if not any(judgement.cells for panel in panels for judgement in panel.judgements):
         raise _no_results(results, collected)
     null = () if spec.null is None else (spec.null,)
     verdicts = tuple(
-        _verdict(arm, panels, spec.baseline, is_null=arm in null)
+        verdict_on(arm, panels, spec.baseline, is_null=arm in null)
         for arm in (*spec.challengers, *null)
     )
     return Comparison(
-        verdict=_overall(verdicts),
+        verdict=overall(verdicts),
         verdicts=verdicts,
         panels=panels,
         discarded=collected.discarded,
@@ -245,17 +240,39 @@ def _panel_order(key: tuple[str, str, str]) -> tuple[str, str, int]:
     return (placement, program, list(METRICS).index(benchmark))
 
 
-def _panel(
-    key: tuple[str, str, str], collected: _Collected, results: Results, rules: Rules
-) -> Panel | None:
-    """Return one curve with its judgements; None when the baseline was never run there."""
+def _panels(collected: _Collected, results: Results, rules: Rules) -> tuple[Panel, ...]:
+    """Return every curve on which the baseline was run, with its judgements.
+
+    The null arm is judged as one family over all curves: it asks one question of the whole
+    experiment, and the many places where chance could answer it must not add up.
+    """
     spec = results.spec
+    curves = {
+        key: _curve(key, collected)
+        for key in sorted(collected.table, key=_panel_order)
+        if spec.baseline in collected.table[key]
+    }
+    strict = dataclasses.replace(rules, family_error=NULL_FAMILY_ERROR)
+    contests = {
+        key: (curve, by_arm[spec.baseline], by_arm[spec.null])
+        for key, curve in curves.items()
+        if spec.null in (by_arm := collected.table[key])
+    }
+    p_values = family_p_values(list(contests.values()), strict)
+    nulls = {
+        key: judge(spec.null or "", contest, strict, p)
+        for (key, contest), p in zip(contests.items(), p_values, strict=True)
+    }
+    return tuple(
+        _panel(curve, collected.table[key], nulls.get(key), results, rules)
+        for key, curve in curves.items()
+    )
+
+
+def _curve(key: tuple[str, str, str], collected: _Collected) -> Curve:
     placement, program, benchmark = key
     metric = METRICS[benchmark]
-    by_arm: Mapping[str, Observations] = collected.table[key]
-    if spec.baseline not in by_arm:
-        return None
-    curve = Curve(
+    return Curve(
         placement=placement,
         locality=collected.localities[placement],
         program=program,
@@ -266,31 +283,31 @@ def _panel(
         higher_is_better=metric.higher_is_better,
         sized=metric.sized,
     )
-    limit, source = _limit(results, placement, benchmark)
-    floors: dict[int, float] = {}
-    judgements: list[Judgement] = []
-    if spec.null is not None and spec.null in by_arm:
-        null = judge(spec.null, curve, by_arm[spec.baseline], by_arm[spec.null], rules)
-        judgements.append(null)
-        floors = rules.floors(null)
-    judgements = [
-        judge(
-            arm, curve, by_arm[spec.baseline], by_arm[arm], dataclasses.replace(rules, floor=floors)
-        )
-        for arm in spec.challengers
-        if arm in by_arm
-    ] + judgements
-    null_arm = () if spec.null is None else (spec.null,)
+
+
+def _panel(
+    curve: Curve,
+    by_arm: Mapping[str, Observations],
+    null: Judgement | None,
+    results: Results,
+    rules: Rules,
+) -> Panel:
+    """Return one curve with its judgements, the null arm's last."""
+    spec = results.spec
+    limit, source = _limit(results, curve.placement, curve.benchmark)
+    base = by_arm[spec.baseline]
+    if null is not None:
+        rules = dataclasses.replace(rules, floor=rules.floors(null))
+    judged = [
+        judge(arm, (curve, base, by_arm[arm]), rules) for arm in spec.challengers if arm in by_arm
+    ]
+    arms = (spec.baseline, *spec.challengers, *(() if spec.null is None else (spec.null,)))
     return Panel(
         curve=curve,
         limit=limit,
         limit_source=source,
-        arms=tuple(
-            points_of(arm, curve, by_arm[arm], limit)
-            for arm in (spec.baseline, *spec.challengers, *null_arm)
-            if arm in by_arm
-        ),
-        judgements=tuple(judgements),
+        arms=tuple(points_of(arm, curve, by_arm[arm], limit) for arm in arms if arm in by_arm),
+        judgements=(*judged, *(() if null is None else (null,))),
     )
 
 
@@ -302,90 +319,6 @@ def _limit(results: Results, placement: str, benchmark: str) -> tuple[float | No
     if metric.unit != "MB/s" or not isinstance(value, int | float) or value <= 0:
         return None, ""
     return float(value) * metric.traffic, str(stated.get("source", ""))
-
-
-# --- verdicts -------------------------------------------------------------------------------
-
-
-def _verdict(arm: str, panels: Sequence[Panel], baseline: str, *, is_null: bool) -> ArmVerdict:
-    judged = [(panel, j) for panel in panels if (j := panel.judgement(arm)) is not None]
-    found = [cell.verdict for _, judgement in judged for cell in judgement.cells]
-    counts = {verdict: found.count(verdict) for verdict in Verdict}
-    if counts[Verdict.FAIL]:
-        verdict = Verdict.FAIL
-    elif found and counts[Verdict.PASS] == len(found):
-        verdict = Verdict.PASS
-    else:
-        verdict = Verdict.INCONCLUSIVE
-    return ArmVerdict(
-        arm=arm,
-        verdict=verdict,
-        is_null=is_null,
-        passed=counts[Verdict.PASS],
-        failed=counts[Verdict.FAIL],
-        inconclusive=counts[Verdict.INCONCLUSIVE],
-        sentence=_sentence(arm, baseline, judged, counts, is_null=is_null),
-    )
-
-
-def _sentence(
-    arm: str,
-    baseline: str,
-    judged: Sequence[tuple[Panel, Judgement]],
-    counts: Mapping[Verdict, int],
-    *,
-    is_null: bool,
-) -> str:
-    total = sum(counts.values())
-    if not total:
-        return f"{arm} has no usable launch to compare with {baseline}."
-    passed, failed, unclear = (
-        counts[verdict] for verdict in (Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE)
-    )
-    who = f"{baseline} against itself (arm {arm})" if is_null else arm
-    at = f"all {total} points" if passed == total else f"{passed} of {total} points"
-    equal = "is the same" if is_null else f"is as fast as {baseline}"
-    parts = [f"{who} {equal} within the margins at {at}"]
-    if failed:
-        parts.append(f"slower at {failed}: {_where(judged)}")
-    if unclear:
-        few = sum(
-            cell.why in {Why.TOO_FEW, Why.NO_PAIRS} for _, one in judged for cell in one.cells
-        )
-        text = f" ({few} of them for too few launches)" if few else ""
-        parts.append(f"undecided at {unclear}{text}")
-    return "; ".join(parts) + "."
-
-
-def _where(judged: Sequence[tuple[Panel, Judgement]]) -> str:
-    """Return where a challenger fails, worst first: `latency pair 1 B-64 B (ratio 0.80)`."""
-    places: list[tuple[float, str]] = []
-    for panel, judgement in judged:
-        bad = [c for c in judgement.cells if c.verdict is Verdict.FAIL and c.ratio is not None]
-        if bad:
-            worst = min(c.ratio for c in bad if c.ratio is not None)
-            curve = panel.curve
-            sizes = ranges_text((c.size for c in bad), (c.size for c in judgement.cells))
-            size = f" {sizes}" if curve.sized else ""
-            places.append((worst, f"{curve.title} {curve.placement}{size} (ratio {worst:.2f})"))
-    places.sort()
-    text = ", ".join(place for _, place in places[:_WORST_SHOWN])
-    rest = len(places) - _WORST_SHOWN
-    return f"{text} and on {rest} more curves" if rest > 0 else text
-
-
-def _overall(verdicts: Sequence[ArmVerdict]) -> Verdict:
-    """Return FAIL when any arm fails, PASS when all challengers pass.
-
-    The null arm cannot make a PASS of the challengers less certain by being INCONCLUSIVE, but its
-    FAIL shows that the experiment itself is not to be trusted.
-    """
-    if any(verdict.verdict is Verdict.FAIL for verdict in verdicts):
-        return Verdict.FAIL
-    challengers = [verdict for verdict in verdicts if not verdict.is_null]
-    if challengers and all(verdict.verdict is Verdict.PASS for verdict in challengers):
-        return Verdict.PASS
-    return Verdict.INCONCLUSIVE
 
 
 # --- evidence -------------------------------------------------------------------------------

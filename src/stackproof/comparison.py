@@ -27,6 +27,9 @@ DEFAULT_MARGINS: Mapping[str, float] = {
 RECOMMENDED_LAUNCHES = 10
 """Launches per arm below which nothing is judged unless asked for (docs/explanation/statistics)."""
 
+NULL_FAMILY_ERROR = 0.01
+"""The chance, over everything measured, that the null arm FAILs on a machine without fault."""
+
 TABLE_SIZES: tuple[int, ...] = (8, 1024, 8192, 65536, 1 << 20, 1 << 22)
 """Message sizes of the verdict table, in bytes."""
 

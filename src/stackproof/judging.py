@@ -66,6 +66,10 @@ class Rules:
         """Return how many pairs a cell must have to be judged."""
         return max(self.minimum_launches, FEWEST_BLOCKS)
 
+    def fail_margin(self, curve: Curve, size: int) -> float:
+        """Return the slow-down beyond which a size FAILs: the margin, or the noise if larger."""
+        return max(self.margins[curve.kind], self.floor.get(size, 0.0))
+
     @staticmethod
     def floors(null: Judgement) -> dict[int, float]:
         """Return the noise floor by size, as the fraction by which the null arm seems slower.
@@ -93,6 +97,7 @@ class _Pairs:
     """
 
     sizes: tuple[int, ...]
+    blocks: tuple[int, ...]
     baseline: Floats
     challenger: Floats
     sign: float
@@ -117,26 +122,55 @@ def _flips(blocks: int, limit: int, seed: int) -> npt.NDArray[np.int8]:
     return resampling.sign_flips(blocks, limit, seed)
 
 
+Contest = tuple[Curve, Observations, Observations]
+"""A curve with the observations of the baseline and of a challenger."""
+
+
+def family_p_values(contests: Sequence[Contest], rules: Rules) -> list[dict[int, float]]:
+    """Return the adjusted p-values by size for each contest, all of them as one family.
+
+    The hypothesis is "not worse than the FAIL margin". Sizes with too few pairs have none.
+    """
+    paired = [
+        _pair(baseline, challenger, higher_is_better=curve.higher_is_better)
+        for curve, baseline, challenger in contests
+    ]
+    if not paired:
+        return []
+    blocks = sorted({block for pairs in paired for block in pairs.blocks})
+    rows = []
+    for (curve, _, _), pairs in zip(contests, paired, strict=True):
+        limits = np.array([rules.fail_margin(curve, size) for size in pairs.sizes])
+        differences = pairs.log_ratio(pairs.baseline, pairs.challenger)
+        differences -= np.log1p(-limits)[:, None]
+        differences[pairs.complete.sum(axis=1) < rules.needed] = np.nan
+        aligned = np.full((len(pairs.sizes), len(blocks)), np.nan)
+        aligned[:, np.searchsorted(blocks, pairs.blocks)] = differences
+        rows.append(aligned)
+    flips = _flips(len(blocks), max(rules.resamples, _EXACT_FLIPS), rules.seed)
+    p_values = iter(resampling.stepdown_p_values(np.vstack(rows), flips))
+    found = [{size: float(next(p_values)) for size in pairs.sizes} for pairs in paired]
+    return [{size: p for size, p in one.items() if not math.isnan(p)} for one in found]
+
+
 def judge(
-    arm: str, curve: Curve, baseline: Observations, challenger: Observations, rules: Rules
+    arm: str, contest: Contest, rules: Rules, p_values: Mapping[int, float] | None = None
 ) -> Judgement:
-    """Return the judgement of `arm` on one curve."""
+    """Return the judgement of `arm` on one curve.
+
+    `p_values` are those of a larger family than this curve; None makes the curve the family.
+    """
+    curve, baseline, challenger = contest
     pairs = _pair(baseline, challenger, higher_is_better=curve.higher_is_better)
-    margin = rules.margins[curve.kind]
-    fail_margins = np.array([max(margin, rules.floor.get(size, 0.0)) for size in pairs.sizes])
-    blocks = pairs.complete.sum(axis=1)
-    judged = blocks >= rules.needed
-    differences = pairs.log_ratio(pairs.baseline, pairs.challenger)
-    differences = np.where(judged[:, None], differences - np.log1p(-fail_margins)[:, None], np.nan)
-    flips = _flips(differences.shape[1], max(rules.resamples, _EXACT_FLIPS), rules.seed)
-    p_values = resampling.stepdown_p_values(differences, flips)
+    if p_values is None:
+        (p_values,) = family_p_values([contest], rules)
     samples = _bootstrap(pairs, rules)
     cells = tuple(
         _cell(
-            _Estimate.of(pairs, row, samples[row], rules.confidence, float(p_values[row])),
-            (margin, rules.floor.get(size)),
+            _Estimate.of(pairs, row, samples[row], rules.confidence, p_values.get(size)),
+            (rules.margins[curve.kind], rules.floor.get(size)),
             rules,
-            int(judged.sum()),
+            len(p_values),
         )
         for row, size in enumerate(pairs.sizes)
     )
@@ -158,6 +192,7 @@ def _pair(baseline: Observations, challenger: Observations, *, higher_is_better:
     paired = np.isfinite(left) & np.isfinite(right)
     return _Pairs(
         sizes=sizes,
+        blocks=tuple(blocks),
         baseline=np.where(paired, left, np.nan),
         challenger=np.where(paired, right, np.nan),
         sign=1.0 if higher_is_better else -1.0,
@@ -197,11 +232,11 @@ class _Estimate:
     center: float | None
     low: float | None
     high: float | None
-    p: float
+    p: float | None
 
     @staticmethod
     def of(
-        pairs: _Pairs, row: int, samples: Floats | None, confidence: float, p: float
+        pairs: _Pairs, row: int, samples: Floats | None, confidence: float, p: float | None
     ) -> _Estimate:
         complete = pairs.complete[row]
         center = low = high = None
@@ -233,7 +268,7 @@ def _cell(
         ratio=_exp(estimate.center),
         low=_exp(estimate.low),
         high=_exp(estimate.high),
-        p=None if math.isnan(estimate.p) else rounded(estimate.p),
+        p=None if estimate.p is None else rounded(estimate.p),
         floor=None if floor is None else rounded(floor),
         launches_needed=(
             None
@@ -257,7 +292,7 @@ def _decide(
         why = Why.INTERVAL
     elif estimate.high >= math.log1p(-fail_margin):
         why = Why.NOISE
-    elif estimate.p > rules.family_error:
+    elif estimate.p is None or estimate.p > rules.family_error:
         why = Why.CHANCE
     return (Verdict.FAIL if why is None else Verdict.INCONCLUSIVE), why
 
@@ -305,6 +340,7 @@ def _regimes(pairs: _Pairs, samples: Sequence[Floats | None], rules: Rules) -> t
             continue
         part = _Pairs(
             sizes=tuple(pairs.sizes[row] for row in rows),
+            blocks=tuple(np.array(pairs.blocks)[shared]),
             baseline=pairs.baseline[np.ix_(rows, np.flatnonzero(shared))],
             challenger=pairs.challenger[np.ix_(rows, np.flatnonzero(shared))],
             sign=pairs.sign,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+from scipy import special
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int16]
@@ -80,17 +80,19 @@ def sign_flips(blocks: int, limit: int, seed: int) -> npt.NDArray[np.int8]:
 def stepdown_p_values(differences: Floats, flips: npt.NDArray[np.int8]) -> Floats:
     """Return adjusted one-sided p-values for "the differences of this row are not below 0".
 
-    The statistic of a row is Wilcoxon's signed-rank sum; its null distribution comes from swapping
+    The statistic of a row is the sum of its differences over its standard deviation under swapping
+    (Fisher's randomisation test of paired observations); its null distribution comes from swapping
     the two arms within blocks, in all rows at once. The adjustment is the step-down maximum of
     Westfall and Young (Resampling-Based Multiple Testing, Wiley 1993, algorithm 4.1): Holm's
     procedure with the joint distribution in place of Bonferroni's bound. Rows of NaN get NaN.
     """
     used = np.isfinite(differences).any(axis=1)
     result = np.full(differences.shape[0], np.nan)
-    rows = differences[used]
+    rows = np.nan_to_num(differences[used], nan=0.0)
     if not rows.size:
         return result
-    scores = _signed_ranks(rows)
+    norm = np.sqrt((rows**2).sum(axis=1, keepdims=True))
+    scores = rows / np.where(norm > 0, norm, 1.0)
     observed = -scores.sum(axis=1)
     flipped = -(flips.astype(np.float64) @ scores.T)
     order = np.argsort(-observed, kind="stable")
@@ -101,16 +103,6 @@ def stepdown_p_values(differences: Floats, flips: npt.NDArray[np.int8]) -> Float
     adjusted[order] = np.maximum.accumulate(reached)
     result[used] = adjusted
     return result
-
-
-def _signed_ranks(rows: Floats) -> Floats:
-    """Return rank of |difference| x sign, scaled so that rows of any length are comparable."""
-    missing = ~np.isfinite(rows)
-    magnitude = np.where(missing, np.nan, np.abs(rows))
-    ranks = stats.rankdata(magnitude, axis=1, nan_policy="omit")
-    scores = np.where(missing, 0.0, np.sign(rows) * ranks)
-    norm = np.sqrt((scores**2).sum(axis=1, keepdims=True))
-    return np.asarray(scores / np.where(norm > 0, norm, 1.0), dtype=np.float64)
 
 
 def tukey_outliers(values: Floats) -> npt.NDArray[np.bool_]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
-from stackproof.comparison import Comparison, Launch
+from stackproof.comparison import NULL_FAMILY_ERROR, Comparison, Launch
 from stackproof.quantities import percent_text
 from stackproof.reporting.evidence_part import plain_value
 from stackproof.reporting.markup import DASH, Markup, details, element, joined, table
@@ -142,8 +142,9 @@ def method_part(comparison: Comparison) -> Markup:
         "PASS": "the interval's lower end is not below 1 - margin",
         "FAIL": "the interval's upper end is below 1 - max(margin, noise floor), and the adjusted "
         f"p-value is at most {comparison.family_error:g} over the sizes of the curve",
-        "adjusted p-value": "signed ranks, arms swapped within blocks, step-down maximum over the "
-        "sizes of a curve (Westfall and Young)",
+        "adjusted p-value": "randomisation test, arms swapped within blocks, step-down maximum "
+        "over the sizes of a curve (Westfall and Young)",
+        "null arm": f"judged as one family over all curves, at {NULL_FAMILY_ERROR:g}",
         "noise floor": "largest difference of the null arm at a size and its two neighbours",
         "margins": ", ".join(
             f"{kind} {percent_text(value)}" for kind, value in comparison.margins.items()
