@@ -239,6 +239,8 @@ def test_other_sizes_are_shown_when_the_six_were_not_measured():
     sizes = tables.table_sizes(comparison)
     assert sizes[0] == 3
     assert 4 <= len(sizes) <= 6
+    few = comparison_of(sizes=(8, 4096, 1 << 20), benchmarks=("latency",), slower={})
+    assert tables.table_sizes(few) == (8, 4096, 1 << 20)
     assert tables.table_sizes(comparison_of(benchmarks=("barrier",), slower={})) == ()
     assert report.render_html(comparison_of(benchmarks=("barrier",), slower={}))
 

@@ -47,7 +47,10 @@ class Row:
 
 
 def table_sizes(comparison: Comparison) -> tuple[int, ...]:
-    """Return the sizes of the verdict table that were measured; six others where none was."""
+    """Return the sizes of the verdict table that were measured.
+
+    All sizes where there are at most six; six others where none of the table's was measured.
+    """
     measured = sorted(
         {
             cell.size
@@ -57,11 +60,11 @@ def table_sizes(comparison: Comparison) -> tuple[int, ...]:
             for cell in judgement.cells
         }
     )
+    if len(measured) <= len(TABLE_SIZES):
+        return tuple(measured)
     chosen = tuple(size for size in TABLE_SIZES if size in measured)
-    if chosen or not measured:
-        return chosen
-    step = max(1, (len(measured) + 5) // 6)
-    return tuple(measured[::step])
+    step = -(-len(measured) // len(TABLE_SIZES))
+    return chosen or tuple(measured[::step])
 
 
 def table_columns(comparison: Comparison) -> tuple[str, ...]:

@@ -226,7 +226,8 @@ def _map(comparison: Comparison, arm: str) -> Markup | None:
     sizes = sorted({cell.size for _, judgement in judged for cell in judgement.cells})
     if not sizes:
         return None
-    head = ["", *(short_size(size) if i % 3 == 0 else "" for i, size in enumerate(sizes))]
+    step = 3 if len(sizes) > 8 else 1
+    head = ["", *(short_size(size) if i % step == 0 else "" for i, size in enumerate(sizes))]
     rows = []
     for panel, judgement in judged:
         by_size = {cell.size: cell for cell in judgement.cells}

@@ -8,7 +8,7 @@
   const DASHES = ["solid", "dash", "dashdot", "longdash", "dot", "longdashdot"];
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "star"];
   const VERDICT_SYMBOLS = { PASS: "circle", FAIL: "x", INCONCLUSIVE: "circle-open" };
-  const RATIO_TICKS = [0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10];
+  const RATIO_TICKS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100];
   const CONFIG = {
     displaylogo: false,
     responsive: true,
@@ -155,8 +155,8 @@
 
   function ratioRange(panel) {
     const all = panel.ratios.flatMap(({ cells }) => cells.flatMap((c) => [c[1], c[2] ?? c[1], c[3] ?? c[1]]));
-    const low = Math.max(0.05, Math.min(1 - 1.6 * panel.margin, ...all.map((v) => v * 0.97)));
-    const high = Math.min(20, Math.max(1 + 1.6 * panel.margin, ...all.map((v) => v * 1.03)));
+    const low = Math.max(0.01, Math.min(1 - 1.6 * panel.margin, ...all.map((v) => v * 0.97)));
+    const high = Math.min(100, Math.max(1 + 1.6 * panel.margin, ...all.map((v) => v * 1.03)));
     return [Math.log10(low), Math.log10(high)];
   }
 
