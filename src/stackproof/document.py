@@ -294,11 +294,15 @@ def _wrong_type(error: Any, document: Document, path: Path) -> list[Problem]:
     names = [wanted] if isinstance(wanted, str) else wanted
     forms = " or ".join(_TYPES[name] for name in names)
     found = _TYPES[_PYTHON_TYPES[type(error.instance)]]
+    hint = _hint_of(error.schema)
+    if "string" in names and not isinstance(error.instance, (list, dict)):
+        # YAML reads `5.0`, `null`, `yes` as other than text.
+        hint = f"put it in quotes if it is meant as text; {hint}" if hint else "put it in quotes"
     return [
         Problem(
             reason=Reason.WRONG_TYPE,
             message=f"{_named(path)} must be {forms}, not {found}",
-            hint=_hint_of(error.schema),
+            hint=hint,
             where=document.where(*path),
         )
     ]

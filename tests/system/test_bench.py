@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -243,6 +244,21 @@ def test_no_cluster(room: Path) -> None:
     spec = write_spec(room, "none", placements=["inter-node"], cluster="nowhere")
     done = stackproof("bench", spec, "-o", "none", cwd=room, ok=(4,))
     assert "stackproof cluster up" in done.stderr
+
+
+def test_only_one_node_is_left(room: Path) -> None:
+    """A node that died is noticed before anything is measured, not by a launch that hangs."""
+    stackproof("cluster", "up", "--nodes", "2", "--name", "test-half", cwd=room)
+    try:
+        told = stackproof("cluster", "status", "--name", "test-half", "--json", cwd=room).stdout
+        nodes = {node["name"]: node["pid"] for node in json.loads(told)["nodes"]}
+        os.kill(nodes["node2"], signal.SIGKILL)
+        spec = write_spec(room, "half", placements=["inter-node"], cluster="test-half")
+        done = stackproof("bench", spec, "-o", "half", cwd=room, ok=(4,))
+        assert "node2" in done.stderr
+        assert "stackproof cluster up" in done.stderr
+    finally:
+        stackproof("cluster", "down", "--name", "test-half", cwd=room)
 
 
 def test_bad_arms_are_reported_together(room: Path) -> None:
