@@ -72,8 +72,9 @@ def test_random_sign_vectors_when_many():
 def test_one_size_is_the_exact_randomisation_test(seed):
     row = np.random.default_rng(seed).normal(-0.3, 1, (1, 10))
     found = resampling.stepdown_p_values(row, resampling.sign_flips(10, 1024, 1))
+    reach = 2 * np.median(np.abs(row[0]))
     theirs = stats.permutation_test(
-        (row[0],),
+        (np.clip(row[0], -reach, reach),),
         lambda x, axis: np.mean(x, axis=axis),
         permutation_type="samples",
         alternative="less",
@@ -81,6 +82,12 @@ def test_one_size_is_the_exact_randomisation_test(seed):
         vectorized=True,
     ).pvalue
     assert found[0] == pytest.approx(theirs)
+
+
+def test_one_wild_launch_does_not_hide_a_difference():
+    row = np.array([-1.0, -1.1, -0.9, -1.2, -1.0, -1.05, -0.95, -1.1, -1.0, 30.0])
+    flips = resampling.sign_flips(10, 1024, 1)
+    assert resampling.stepdown_p_values(row[None], flips)[0] < 0.05
 
 
 def test_sizes_that_say_the_same_cost_nothing():
