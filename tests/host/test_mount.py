@@ -112,7 +112,7 @@ def test_the_command_takes_the_place_and_its_exit_code_is_passed(mounter: Way) -
     assert (done.returncode, done.stdout, done.stderr) == (7, "hello from the image\n", "")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2])
 def test_signals_reach_the_command_itself(mounter: Way, number: signal.Signals) -> None:
     image, mount = _image(mounter), _folder(mounter)
     script = (

@@ -210,7 +210,9 @@ def test_a_launch_that_fails_never_becomes_a_number(
     for path in launches:
         launch = json.loads(path.read_text())
         bad = {check["reason"] for check in launch["checks"] if check["state"] == "bad"}
-        assert reason in bad, (bad, done.stderr)
+        # Hydra does not always notice a rank that died on another node before it had started MPI.
+        late = {"job-timeout"} if (fault, placement) == ("crash", "inter-node") else set()
+        assert bad & {reason, *late}, (bad, done.stderr)
     assert stackproof("compare", name, cwd=room, ok=(7,)).stdout == ""
     left = subprocess.run(
         ["pgrep", "-f", "real-bench|sleep 600"], capture_output=True, text=True, check=False

@@ -635,7 +635,8 @@ def test_a_user_without_rights_has_a_cluster(tmp_path: Path) -> None:
     path = os.pathsep.join((SOURCE, packages, str(Path(__file__).parents[1])))
     delay = "delay" if works("netem") or works("gcc") else "none"
     # A folder of that user's own: what pytest makes is root's, and closed to others.
-    script = 'mount -t tmpfs -o mode=0700,uid=65534,gid=65534 none /mnt && cd / && exec "$@"'
+    # The shell stays as the first process of the namespace: it reaps orphans, and Python would not.
+    script = 'mount -t tmpfs -o mode=0700,uid=65534,gid=65534 none /mnt; cd /; "$@"; exit $?'
     argv = as_unprivileged(
         [python_for_everybody(path), "-c", _ROOTLESS, str(Path(__file__).parent), delay]
     )
