@@ -357,6 +357,25 @@ def _launch(group: Sequence[Measurement]) -> Launch:
     )
 
 
+def _absent(arm: str, panels: Sequence[Panel], results: Results) -> list[str]:
+    """Return where an arm is missing: programs that it never ran, curves where launches failed."""
+    missing = [panel.curve for panel in panels if panel.judgement(arm) is None]
+    ran = {m.case.program for m in results.measurements if m.arm == arm}
+    found = [
+        f"{arm} was not measured with {program}"
+        for program in dict.fromkeys(curve.program for curve in missing)
+        if program not in ran
+    ]
+    failed = [
+        f"{curve.title} {curve.placement} ({curve.program})"
+        for curve in missing
+        if curve.program in ran
+    ]
+    if failed:
+        found.append(f"{arm} has no usable launch of: {', '.join(failed)}")
+    return found
+
+
 def _notes(
     results: Results,
     collected: _Collected,
@@ -373,13 +392,7 @@ def _notes(
             "recommended, and with fewer than 5 nothing is judged"
         )
     for arm in (*spec.challengers, *(() if spec.null is None else (spec.null,))):
-        absent = [
-            f"{panel.curve.title} {panel.curve.placement} ({panel.curve.program})"
-            for panel in panels
-            if panel.judgement(arm) is None
-        ]
-        if absent:
-            plain.append(f"{arm} has no usable launch of: {', '.join(absent)}")
+        plain += _absent(arm, panels, results)
     if collected.warm_up:
         plain.append(f"{collected.warm_up} warm-up launches (block 0) are left out, as planned")
     return (

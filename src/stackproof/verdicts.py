@@ -75,7 +75,8 @@ def _where(judged: Sequence[tuple[Panel, Judgement]]) -> str:
     places.sort()
     text = ", ".join(place for _, place in places[:_WORST_SHOWN])
     rest = len(places) - _WORST_SHOWN
-    return f"{text} and on {rest} more curves" if rest > 0 else text
+    more = f"{rest} more curve{'s' if rest > 1 else ''}"
+    return f"{text} and on {more}" if rest > 0 else text
 
 
 def overall(verdicts: Sequence[ArmVerdict]) -> Verdict:

@@ -321,7 +321,15 @@ def test_a_challenger_without_launches_keeps_the_whole_from_passing():
     assert comparison.verdict_of("mpich").verdict is Verdict.PASS
     assert comparison.verdict_of("openmpi").verdict is Verdict.INCONCLUSIVE
     assert comparison.verdict is Verdict.INCONCLUSIVE
-    assert any("openmpi has no usable launch" in note.text for note in comparison.notes)
+    assert any("openmpi was not measured" in note.text for note in comparison.notes)
+
+
+def test_a_challenger_whose_launches_all_failed_is_told_from_one_that_never_ran():
+    whole = experiment(challengers=("mpich", "openmpi"))
+    comparison = compare(fault(whole, "openmpi", range(20), "wrong-transport", "tcp"), FAST)
+    texts = [note.text for note in comparison.notes]
+    assert any("openmpi has no usable launch of" in text for text in texts)
+    assert not any("was not measured" in text for text in texts)
 
 
 def test_a_size_that_only_one_arm_has_is_inconclusive():
@@ -544,7 +552,7 @@ def test_programs_with_the_same_benchmark_are_judged_apart():
     imb = next(p for p in comparison.panels if p.curve.program == "imb")
     assert imb.judgement("impi again") is None
     assert imb.judgement("mpich").cells[0].floor is None
-    assert any("impi again has no usable launch of" in n.text for n in comparison.notes)
+    assert any("impi again was not measured with imb" in n.text for n in comparison.notes)
 
 
 def test_launches_tell_how_to_repeat():
