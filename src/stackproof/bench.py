@@ -120,6 +120,19 @@ def _name_problems(document: Document) -> list[Problem]:
                 )
             )
         seen.add(name)
+    places: set[str] = set()
+    for index, entry in enumerate(document.data.get("placements", [])):
+        name = entry if isinstance(entry, str) else entry["name"]
+        if name in places:
+            found.append(
+                Problem(
+                    reason=Reason.INVALID_VALUE,
+                    message=f"two placements are called `{name}`",
+                    hint="give each placement a name of its own",
+                    where=document.where("placements", index),
+                )
+            )
+        places.add(name)
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from stackproof.engines import REGISTRY as ENGINES
 from stackproof.errors import Problem, Reason, StackproofError
@@ -62,8 +61,3 @@ def _benchmark_problems(recipe: Recipe) -> tuple[Problem, ...]:
         for name in recipe.benchmarks
         if _COMES_WITH.get(name, recipe.mpi.family) != recipe.mpi.family
     )
-
-
-def without_facts(stack: Stack) -> Stack:
-    """Return the stack less the facts of the machine that builds it, to compare recipes by."""
-    return replace(stack, site_facts={})

@@ -7,9 +7,11 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from stackproof.bench import Arm, BenchSpec, parse_bench
 from stackproof.cli import progress
+from stackproof.document import schema
 from stackproof.errors import Reason, fail
 from stackproof.host.bench import prepare, run_bench
 from stackproof.host.documents import load
@@ -74,7 +76,16 @@ def _spec(args: argparse.Namespace) -> BenchSpec:
             "nothing to measure",
             hint="give a specification, or --baseline IMAGE --challenger IMAGE",
         )
+    limits = schema("bench")["properties"]
     changes: dict[str, object] = {}
+    for key in ("launches", "seed"):
+        value, lowest, highest = getattr(args, key), *_range(limits[key])
+        if value is not None and not lowest <= value <= highest:
+            raise fail(
+                Reason.USAGE,
+                f"--{key} is {value}; it must be between {lowest} and {highest}",
+                hint=limits[key]["description"],
+            )
     if args.launches is not None:
         changes["launches"] = args.launches
     if args.seed is not None:
@@ -84,3 +95,7 @@ def _spec(args: argparse.Namespace) -> BenchSpec:
     if args.placement:
         changes["placements"] = tuple(args.placement)
     return replace(spec, **changes)  # type: ignore[arg-type]
+
+
+def _range(node: dict[str, Any]) -> tuple[int, int]:
+    return node["minimum"], node["maximum"]
