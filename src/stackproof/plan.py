@@ -17,8 +17,31 @@ DOWNLOADS = "/build/downloads"
 TOOLS = "/build/tools"
 OUT = "/build/out"
 IMAGE_FILE = "image.squashfs"
+BUILD = "/build"
+"""The build folder: what an engine needs besides the store (sources, configuration, caches)."""
 LAYOUT = 1
 """Version of the sandbox layout; part of every step's id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """A file given by its content: the bytes are looked up by digest when the step runs."""
+
+    sha256: str
+    executable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clone:
+    """A git repository needed at `commit` (a full id) in `folder` below `BUILD`.
+
+    `url` is an address or a local path; the executor maps it to a mirror where there is one.
+    """
+
+    name: str
+    url: str
+    commit: str
+    folder: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +54,12 @@ class Step:
     path. `outputs` are paths below the store that belong to this step alone: they are removed
     before it is run again. `fetch` are files that must be downloaded first; `inputs` are the ids
     of the steps before it.
+
+    `build_files` is as `files`, but below `BUILD`; `copies` maps a path that begins with `store/`
+    or `build/` to a file known by its digest. `clones` are repositories that must be in the build
+    folder. With `network` its commands may use the network. With `resumes` the outputs of an
+    interrupted run stay, since the commands continue where they stopped. `reports` names the
+    kind of progress that can be read from the commands' output (`spack-install`), "" for none.
     """
 
     name: str
@@ -41,6 +70,12 @@ class Step:
     fetch: tuple[Artefact, ...] = ()
     commands: tuple[Command, ...] = ()
     outputs: tuple[str, ...] = ()
+    build_files: Mapping[str, str] = field(default_factory=dict)
+    copies: Mapping[str, Copy] = field(default_factory=dict)
+    clones: tuple[Clone, ...] = ()
+    network: bool = False
+    resumes: bool = False
+    reports: str = ""
 
     @property
     def id(self) -> str:
