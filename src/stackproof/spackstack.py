@@ -131,13 +131,13 @@ class SpackStack:
 
     `generation` says which Spack understands it: 1 (Spack up to 0.23), 2 (1.0 and 1.1), 3 (1.2);
     it is the version of Stackinator's recipe language. `packages` is the whole `packages:` of the
-    site and the recipe merged, `modules` that of `modules.yaml` (None: no modules), `compilers_yaml`
+    site and the recipe merged, `modules` that of `modules.yaml` (None: none), `compilers_yaml`
     the site's compilers for generation 1. `pre_install` and `post_install` are rendered hooks.
     `recipe_files` and `extra_files` become `meta/recipe` and `meta/extra` of the image.
     `site_facts` are the facts of the site that mattered. `architecture` is as `uname -m` gives it,
     `target` Spack's name of the microarchitecture when one was asked for. `source` says what was
     read (format and name); it is not part of what the stack means.
-    """  # fmt: skip
+    """
 
     SCHEMA: ClassVar[str] = "stackproof/spack-stack/1"
 
