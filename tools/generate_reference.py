@@ -29,6 +29,7 @@ ENVIRONMENT = {
     "STACKPROOF_MOUNTS": "Set by `run` and `start` for the command: what is mounted where.",
     "STACKPROOF_MUST_WORK": "Tests only: what may not be missing on this machine (`tests/need.py` "
     "has the names; `all` is every one).",
+    "STACKPROOF_UNDO": "Set with the variables of views, so that the images of a job can be replaced.",
     "STACKPROOF_NO_APT": "`tools/bootstrap` only: set to anything, and apt installs nothing.",
 }
 # Tests and data may name others; these are read by no Python or shell code of ours.

@@ -24,6 +24,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "inspect": ("inspect", "show what an image holds"),
     "run": ("run", "run a command with images mounted"),
     "start": ("start", "start a shell with an image mounted"),
+    "activate": ("activate", "print what a job must mount and set to see images"),
     "cluster": ("cluster", "start or stop a cluster of network namespaces on this machine"),
     "bench": ("bench", "run benchmarks: baseline and challengers, interleaved"),
     "compare": ("compare", "judge measured results: PASS, FAIL or INCONCLUSIVE"),

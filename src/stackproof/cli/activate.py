@@ -1,0 +1,193 @@
+"""`stackproof activate IMAGE[:MOUNT][,…]`: what a job must mount and set to see images.
+
+Nothing is mounted. It is for those who mount and start by themselves: the Slurm plug-in asks it at
+submission, as the user, so that nothing of an image is ever read with root's rights; and a job
+script for another scheduler can `eval` it.
+
+With `--null` each record ends with a NUL byte: `stackproof-activate 1` first, then `mounts LIST`,
+`set NAME=VALUE` and `unset NAME`, and `end` last, without which the answer is not whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+
+from stackproof import activate, mountlist, session, transports
+from stackproof.case import Placement, Rank
+from stackproof.command import EnvPatch
+from stackproof.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.host.images import load_image
+from stackproof.image import Image
+from stackproof.mountlist import MountRequest
+
+NONE = "none"
+"""In place of the images: go back to an environment without any."""
+
+_PROTOCOL = "stackproof-activate 1"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    parser.add_argument(
+        "images",
+        metavar="IMAGE[:MOUNT][,IMAGE…]",
+        help=f"image files and where they will be mounted; `{NONE}` undoes an earlier activation",
+    )
+    parser.add_argument(
+        "--view",
+        action="append",
+        default=[],
+        metavar="V[,V]",
+        help="views to use, as VIEW or NAME:VIEW; without it each image's default view",
+    )
+    parser.add_argument("--no-view", action="store_true", help="set no variables of views")
+    parser.add_argument(
+        "--transport", metavar="NAME", help="make the image's MPI use this path: see transports"
+    )
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="add to the views of the session or job around, which are undone otherwise",
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print it as JSON")
+    form.add_argument("-0", "--null", action="store_true", help="print it for programs")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the mount list and the change to the environment."""
+    names = [name for text in args.view for name in text.split(",")]
+    if names and args.no_view:
+        raise fail(Reason.USAGE, "`--view` and `--no-view` exclude each other")
+    before = dict(os.environ) if args.keep else session.left(os.environ)
+    if args.images == NONE:
+        if names or args.transport:
+            raise fail(Reason.USAGE, "`none` has no views and no transport")
+        mounts, after = "", before
+    else:
+        requests = mountlist.parse(args.images)
+        images = _load(requests, optional=args.no_view and not args.transport)
+        mounts = _placed(requests, images)
+        known = tuple(image for image in images if image)
+        views = () if args.no_view else activate.choose_views(known, names)
+        patch = activate.combined(views, environment=before)
+        if args.transport:
+            patch = patch.then(_transport_patch(args.transport, known))
+        after = session.entered(before, patch)
+    to_set, to_unset = session.difference(os.environ, after)
+    _check_names(to_set)
+    if args.null:
+        _write_records(mounts, to_set, to_unset)
+    elif args.json:
+        data = {"mounts": mounts, "set": to_set, "unset": list(to_unset)}
+        print(json.dumps({"schema": "stackproof/activation/1", **data}, indent=1))
+    else:
+        print(render(mounts, to_set, to_unset))
+    return 0
+
+
+def render(mounts: str, to_set: Mapping[str, str], to_unset: Sequence[str]) -> str:
+    """Return the change as text for a POSIX shell."""
+    lines = [f"# mount: {mounts or 'nothing'}"]
+    lines += [f"unset {name}" for name in to_unset if name.isidentifier()]
+    lines += [
+        f"export {name}={shlex.quote(value)}"
+        for name, value in sorted(to_set.items())
+        if name.isidentifier()
+    ]
+    return "\n".join(lines)
+
+
+def _load(requests: Sequence[MountRequest], *, optional: bool) -> tuple[Image | None, ...]:
+    """Return what the images say of themselves.
+
+    None for one that is not on this machine, when `optional` (nothing of it is needed here) and its
+    mount point is named: the nodes may have it.
+    """
+    found: list[Image | None] = []
+    problems: list[Problem] = []
+    for request in requests:
+        try:
+            found.append(load_image(request.image))
+        except StackproofError as error:
+            away = error.reason in {Reason.IMAGE_MISSING, Reason.IMAGE_NO_META}
+            if not (away and optional and request.mount_point):
+                problems += error.problems
+                continue
+            if error.reason is Reason.IMAGE_MISSING:
+                print(f"note: `{request.image}` is not on this machine", file=sys.stderr)
+            found.append(None)
+    if problems:
+        raise StackproofError(*problems)
+    return tuple(found)
+
+
+def _placed(requests: Sequence[MountRequest], images: Sequence[Image | None]) -> str:
+    """Return the mount list with absolute paths and every mount point; raises BAD_MOUNT_POINT."""
+    placed: list[MountRequest] = []
+    problems: list[Problem] = []
+    for request, image in zip(requests, images, strict=True):
+        wanted = request.mount_point or (image.mount if image else "")
+        if why := mountlist.bad_mount_point(wanted):
+            problems += fail(
+                Reason.BAD_MOUNT_POINT,
+                f"`{wanted}` cannot be a mount point: {why}",
+                where=Location(file=request.image),
+                hint="name another one: IMAGE:MOUNT",
+            ).problems
+            continue
+        if image and wanted != image.mount and image.views:
+            print(
+                f"note: `{image.name}` was built for {image.mount}; its views name that path, "
+                f"not {wanted}",
+                file=sys.stderr,
+            )
+        path = os.path.abspath(request.image)
+        placed.append(MountRequest(image=path, mount_point=mountlist.normal(wanted)))
+    problems += mountlist.clashes(placed)
+    if problems:
+        raise StackproofError(*problems)
+    return mountlist.render(placed)
+
+
+def _transport_patch(name: str, images: Sequence[Image]) -> EnvPatch:
+    """Return the variables that make the one MPI among the images take a path."""
+    with_mpi = [image for image in images if image.mpi]
+    if len(with_mpi) != 1 or with_mpi[0].mpi is None:
+        has = ", ".join(image.name for image in with_mpi) or "none"
+        raise fail(
+            Reason.USAGE,
+            f"`--transport` needs one image that says which MPI it holds; here: {has}",
+            hint="leave `--transport` out, or name one image that `stackproof build` made",
+        )
+    mpi = with_mpi[0].mpi
+    # Where the ranks will be is not known before the job runs. One node is what every path allows;
+    # a job on several nodes that asks for `shm` fails in its MPI, as a forced path should.
+    anywhere = Placement(name="job", ranks=(Rank(node="node"),))
+    return transports.get(name).patch(mpi.family, mpi.version, anywhere)
+
+
+def _check_names(to_set: Mapping[str, str]) -> None:
+    bad = [name for name in to_set if not name or "=" in name]
+    if bad:
+        raise fail(
+            Reason.IMAGE_NO_META,
+            f"a view sets what cannot be the name of a variable: `{bad[0]}`",
+            hint="build the image again with another name",
+        )
+
+
+def _write_records(mounts: str, to_set: Mapping[str, str], to_unset: Sequence[str]) -> None:
+    records = [_PROTOCOL, f"mounts {mounts}"]
+    records += [f"set {name}={value}" for name, value in to_set.items()]
+    records += [f"unset {name}" for name in to_unset]
+    text = "".join(f"{record}\0" for record in (*records, "end"))
+    sys.stdout.flush()
+    # The environment is bytes, which Python shows as text with surrogates.
+    sys.stdout.buffer.write(os.fsencode(text))

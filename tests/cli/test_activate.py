@@ -1,0 +1,172 @@
+"""`stackproof activate`, as a user and as the Slurm plug-in call it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from images import MOUNT, env_json, make_image
+from need import need
+from stackproof import session
+from stackproof.cli import main
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    need("mksquashfs")
+    return make_image(tmp_path / "a.squashfs")
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TINY", session.UNDO, "STACKPROOF_MOUNTED"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+
+
+def call(capfd: pytest.CaptureFixture[str], *argv: str | Path) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as caught:
+        main(["activate", *map(str, argv)])
+    out, err = capfd.readouterr()
+    return int(caught.value.code or 0), out, err
+
+
+def records(text: str) -> list[str]:
+    assert text.endswith("\0")
+    return text[:-1].split("\0")
+
+
+def test_for_programs(capfd: pytest.CaptureFixture[str], image: Path) -> None:
+    code, out, err = call(capfd, "--null", image)
+    found = records(out)
+    assert (code, err) == (0, "")
+    assert found[:2] == ["stackproof-activate 1", f"mounts {image}:{MOUNT}"]
+    assert found[-1] == "end"
+    assert {f"set PATH={MOUNT}/bin:/usr/bin:/bin", "set TINY=yes"} <= set(found)
+
+
+def test_a_shell_can_read_it(capfd: pytest.CaptureFixture[str], image: Path) -> None:
+    _, out, _ = call(capfd, image)
+    script = f'{out}\necho "$TINY $PATH"'
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == f"yes {MOUNT}/bin:/usr/bin:/bin\n"
+
+
+def test_json(capfd: pytest.CaptureFixture[str], image: Path) -> None:
+    _, out, _ = call(capfd, "--json", "--no-view", image)
+    data = json.loads(out)
+    assert data == {
+        "schema": "stackproof/activation/1",
+        "mounts": f"{image}:{MOUNT}",
+        "set": {},
+        "unset": [],
+    }
+
+
+def test_relative_paths_and_own_mount_points(
+    capfd: pytest.CaptureFixture[str], image: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(image.parent)
+    _, out, err = call(capfd, "-0", "a.squashfs://user-tools/")
+    assert records(out)[1] == f"mounts {image}:/user-tools"
+    assert f"built for {MOUNT}" in err
+
+
+def test_another_image_takes_the_place_of_the_first(
+    capfd: pytest.CaptureFixture[str], image: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, out, _ = call(capfd, "--json", image)
+    for name, value in json.loads(out)["set"].items():
+        monkeypatch.setenv(name, value)
+    data = env_json(name="other", mount="/user-tools")
+    data["views"]["default"]["env"]["values"] = {"scalar": {"OTHER": "1"}}
+    other = make_image(image.parent / "other.squashfs", meta=data)
+
+    _, out, _ = call(capfd, "--json", other)
+    change = json.loads(out)
+    assert change["set"] == {
+        "OTHER": "1",
+        "PATH": "/usr/bin:/bin",
+        session.UNDO: '{"OTHER":[null,"1"]}',
+    }
+    assert change["unset"] == ["TINY"]
+
+    _, out, _ = call(capfd, "--json", "--keep", other)
+    assert json.loads(out)["unset"] == []
+
+    _, out, _ = call(capfd, "--json", "none")
+    gone = json.loads(out)
+    assert (gone["mounts"], gone["set"]) == ("", {"PATH": "/usr/bin:/bin"})
+    assert sorted(gone["unset"]) == [session.UNDO, "TINY"]
+
+
+def test_a_transport_sets_what_the_mpi_obeys(
+    capfd: pytest.CaptureFixture[str], image: Path
+) -> None:
+    _, out, _ = call(capfd, "--json", "--no-view", "--transport", "shm", image)
+    assert json.loads(out)["set"]["FI_PROVIDER"] == "shm"
+
+
+def test_what_is_not_here_may_be_on_the_nodes(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, out, err = call(capfd, "-0", "--no-view", f"{tmp_path}/away.squashfs:/user-tools")
+    assert (code, records(out)[1]) == (0, f"mounts {tmp_path}/away.squashfs:/user-tools")
+    assert "not on this machine" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["away.squashfs"], 6),
+        (["away.squashfs", "--no-view"], 6),
+        (["away.squashfs:/user-tools"], 6),
+        (["away.squashfs:/usr", "--no-view"], 3),
+        (["a.squashfs,,"], 2),
+        (["a.squashfs:/user-environment,a.squashfs"], 6),
+        (["a.squashfs", "--view", "nonesuch"], 6),
+        (["a.squashfs", "--view", "default", "--no-view"], 2),
+        (["a.squashfs", "--transport", "pigeon"], 3),
+        (["bare.squashfs:/x", "--no-view", "--transport", "tcp"], 6),
+        (["none", "--transport", "tcp"], 2),
+        (["none", "--view", "default"], 2),
+    ],
+)
+def test_what_is_wrong_is_said(
+    capfd: pytest.CaptureFixture[str],
+    image: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    code: int,
+) -> None:
+    monkeypatch.chdir(image.parent)
+    make_image(image.parent / "bare.squashfs", meta=None)
+    found, out, err = call(capfd, "-0", *arguments)
+    assert (found, out) == (code, "")
+    assert err.startswith("error: ")
+
+
+def test_a_name_that_no_variable_can_have(capfd: pytest.CaptureFixture[str], image: Path) -> None:
+    data = env_json()
+    data["views"]["default"]["env"]["values"]["scalar"] = {"A=B": "1"}
+    bad = make_image(image.parent / "bad.squashfs", meta=data)
+    code, _, err = call(capfd, "-0", bad)
+    assert code == 6
+    assert "A=B" in err
+
+
+def test_bytes_that_are_no_text_pass_through(image: Path) -> None:
+    argv = ["stackproof", "activate", "-0", os.fspath(image)]
+    done = subprocess.run(
+        [*argv],
+        env={b"PATH": b"/usr/bin:/bin:/\xff", b"LANG": b"C"},
+        executable=os.fspath(Path(sys.executable).with_name("stackproof")),
+        capture_output=True,
+        check=True,
+    )
+    assert f"set PATH={MOUNT}/bin:/usr/bin:/bin:".encode() + b"/\xff\0" in done.stdout
