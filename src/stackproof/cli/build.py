@@ -34,12 +34,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Build the image; a second build with nothing changed does no work and says so."""
     loaded = stacks.load_recipe(args)
-    target = Path(args.output or f"{loaded.recipe.name}.squashfs")
+    target = Path(args.output or f"{loaded.stack.name}.squashfs")
     _check_target(target)
     _check_machine(loaded.stack.architecture)
     monitor = progress.monitor()
     lock = stacks.ensure_lock(loaded, monitor, update=args.update, locked=args.locked)
-    built = execute(plan(loaded.stack, lock, loaded.sources), loaded.stack.engine, monitor)
+    built = execute(plan(loaded.wheel, lock, loaded.sources), loaded.stack.engine, monitor)
     written = deliver(built, target)
     if args.json:
         data = {

@@ -21,7 +21,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the plan; a lock is made when there is none, but not written."""
     loaded = stacks.load_recipe(args)
     lock = stacks.valid_lock(loaded) or stacks.make_lock(loaded, progress.monitor())
-    made = plan(loaded.stack, lock, loaded.sources)
+    made = plan(loaded.wheel, lock, loaded.sources)
     if args.json:
         data = {
             "schema": made.SCHEMA,
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
         }
         print(noun.to_json(data), end="")
         return 0
-    stack = loaded.stack
+    stack = loaded.wheel
     print(f"stack    {stack.name} {stack.version}  {stack.description}")
     print(f"engine   {stack.engine}")
     print(f"machine  {stack.architecture}, {stack.site_facts.get('compiler', '')}")

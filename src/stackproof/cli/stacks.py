@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 
@@ -18,22 +19,46 @@ from stackproof.noun import from_json, to_json
 from stackproof.planner import Sources
 from stackproof.recipe import Recipe, parse_recipe
 from stackproof.resolve import resolve
+from stackproof.spackstack import Caches, SpackStack
 from stackproof.stack import Lock, Stack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A recipe file that is valid, and the stack it means on this machine or site."""
+    """A recipe that is valid, and the stack it means on this machine or site.
+
+    `path` is the recipe's file or its folder (Stackinator's formats). `document` is what a file
+    holds, `recipe` what it asks of the wheel engine. `blobs` says where the bytes of a Spack
+    stack's files lie on this machine, by digest; `caches` are the user's. `notes` are problems
+    that keep nobody from going on.
+    """
 
     path: Path
-    document: Document
-    recipe: Recipe
-    stack: Stack
+    stack: Stack | SpackStack
+    document: Document | None = None
+    recipe: Recipe | None = None
+    blobs: Mapping[str, Path] = field(default_factory=dict)
+    caches: Caches = field(default_factory=Caches)
+    notes: tuple[Problem, ...] = ()
 
     @property
     def lock_path(self) -> Path:
         """Return where the lock stands: beside the recipe, `<recipe>.lock.json`."""
         return self.path.with_name(f"{self.path.stem}.lock.json")
+
+    @property
+    def wheel(self) -> Stack:
+        """Return the stack of the wheel engine; calling it for another one is a bug."""
+        if not isinstance(self.stack, Stack):
+            raise TypeError(f"{self.path} is not for the wheel engine")
+        return self.stack
+
+    @property
+    def spack(self) -> SpackStack:
+        """Return the stack of the Spack engine; calling it for another one is a bug."""
+        if not isinstance(self.stack, SpackStack):
+            raise TypeError(f"{self.path} is not for the Spack engine")
+        return self.stack
 
     @property
     def sources(self) -> Sources:
@@ -49,9 +74,17 @@ class Loaded:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that every verb on recipes has."""
-    parser.add_argument("recipe", metavar="RECIPE", help="recipe file (YAML)")
     parser.add_argument(
-        "--site", metavar="SITE", help="site file or name of a shipped site; default: this machine"
+        "recipe", metavar="RECIPE", help="recipe file (YAML), or folder of a Stackinator recipe"
+    )
+    parser.add_argument(
+        "--site",
+        metavar="SITE",
+        help="site file, name of a shipped site, or folder of a cluster configuration as "
+        "Stackinator has it; default: this machine",
+    )
+    parser.add_argument(
+        "--mirror", metavar="FILE", help="mirrors.yaml or cache.yaml of Spack stacks"
     )
 
 
@@ -59,11 +92,7 @@ def load_recipe(args: argparse.Namespace) -> Loaded:
     """Return the recipe named on the command line, resolved; raises all its problems at once."""
     path = Path(args.recipe)
     if path.is_dir():
-        raise fail(
-            Reason.UNSUPPORTED,
-            f"`{path}` is a folder; a recipe is one YAML file",
-            hint="name the file, for example recipes/mpich.yaml",
-        )
+        return _load_folder(args)
     document = load(str(path))
     recipe = parse_recipe(document)
     try:
@@ -71,6 +100,15 @@ def load_recipe(args: argparse.Namespace) -> Loaded:
     except StackproofError as error:
         raise _placed(error, document) from None
     return Loaded(path=path, document=document, recipe=recipe, stack=stack)
+
+
+def _load_folder(args: argparse.Namespace) -> Loaded:
+    """Return the stack of a Stackinator recipe's folder."""
+    raise fail(
+        Reason.UNSUPPORTED,
+        f"`{args.recipe}` is a folder; a recipe is one YAML file",
+        hint="name the file, for example recipes/mpich.yaml",
+    )
 
 
 def _facts(site: str | None) -> dict[str, str]:
@@ -128,16 +166,16 @@ def valid_lock(loaded: Loaded) -> Lock | None:
     except OSError as error:
         raise files.translate(error, loaded.lock_path) from error
     lock = from_json(Lock, text, file=str(loaded.lock_path))
-    return lock if lock.wants == wheel.wants(loaded.stack) else None
+    return lock if lock.wants == wheel.wants(loaded.wheel) else None
 
 
 def make_lock(loaded: Loaded, monitor: Monitor) -> Lock:
     """Resolve the recipe to exact files with the package index."""
     monitor(Event(what="started", name="resolve", text="exact versions and digests"))
     try:
-        lock = lock_stack(loaded.stack)
+        lock = lock_stack(loaded.wheel)
     except StackproofError as error:
-        raise _placed(error, loaded.document) from None
+        raise (_placed(error, loaded.document) if loaded.document else error) from None
     found = ", ".join(f"{a.name} {a.version}" for a in lock.artefacts)
     monitor(Event(what="done", name="resolve", text=found))
     return lock
