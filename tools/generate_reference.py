@@ -29,7 +29,8 @@ ENVIRONMENT = {
     "STACKPROOF_MOUNTS": "Set by `run` and `start` for the command: what is mounted where.",
     "STACKPROOF_MUST_WORK": "Tests only: what may not be missing on this machine (`tests/need.py` "
     "has the names; `all` is every one).",
-    "STACKPROOF_UNDO": "Set with the variables of views, so that the images of a job can be replaced.",
+    "STACKPROOF_UNDO": "Set with the variables of views: how to take them back when other images "
+    "replace these.",
     "STACKPROOF_NO_APT": "`tools/bootstrap` only: set to anything, and apt installs nothing.",
 }
 # Tests and data may name others; these are read by no Python or shell code of ours.
