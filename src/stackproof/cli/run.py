@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from stackproof import activate, mountlist
 from stackproof.errors import Location, Reason, StackproofError, fail
-from stackproof.host import mountexec
+from stackproof.host import mountexec, mountjoin
 from stackproof.host.libc import MountFailure
 from stackproof.image import Image
 from stackproof.images import metadata
@@ -56,6 +56,13 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         choices=("auto", "kernel", "fuse"),
         default="auto",
         help="how to mount: by the kernel (as root) or by squashfuse; auto takes what is allowed",
+    )
+    parser.add_argument(
+        "--join",
+        choices=("auto", "yes", "no"),
+        default="auto",
+        help="use the mounts of another process of yours that has the same images; auto: for "
+        "ranks of an MPI job, so that all of a node share one mount and can reach each other",
     )
     parser.add_argument("--verbose", action="store_true", help="say on stderr how it is mounted")
 
@@ -119,10 +126,10 @@ def enter(args: argparse.Namespace) -> tuple[tuple[Image, ...], dict[str, str]]:
 
     requests = mountlist.parse(args.images)
     wanted = [mountexec.Wanted(item.image, item.mount_point or "") for item in requests]
+    join = args.join == "yes" or (args.join == "auto" and mountjoin.is_rank(os.environ))
+    say = _say if args.verbose else lambda _: None
     try:
-        mounted = mountexec.attach(
-            wanted, how=args.how, place=place, say=_say if args.verbose else lambda _: None
-        )
+        mounted = mountexec.attach(wanted, how=args.how, place=place, say=say, join=join)
     except MountFailure as failure:
         raise fail(Reason(failure.reason), failure.message, hint=failure.hint or None) from None
     patch = activate.combined(

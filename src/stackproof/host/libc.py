@@ -36,6 +36,11 @@ def unshare(flags: int) -> None:
     _check("unshare", _libc.unshare(flags))
 
 
+def setns(descriptor: int) -> None:
+    """Enter the namespace that an open file of /proc/PID/ns is; raises `OSError`."""
+    _check("setns", _libc.setns(descriptor, 0))
+
+
 def mount(
     source: str | None, target: str, kind: str | None, flags: int, options: str | None = None
 ) -> None:

@@ -1,6 +1,6 @@
 """Mount images where only this process sees them, then become the command.
 
-    python -I -S mountexec.py [--how auto|kernel|fuse] [--verbose] LIST [--] COMMAND [ARGUMENT…]
+    python -I -S mountexec.py [--how auto|kernel|fuse] [--join] [--verbose] LIST [--] COMMAND …
 
     LIST = IMAGE ":" MOUNT { "," IMAGE ":" MOUNT }
 
@@ -10,14 +10,16 @@ process, so its exit code and every signal are its own. They are read-only, nosu
 
 Two ways: `kernel` (a loop device; needs root) and `fuse` (squashfuse; makes a user namespace that
 maps the own ids when there is no right to mount). `auto` takes the first one that is permitted.
+With `--join` the mounts are those of a process of the same user on this machine that has the same
+images already, if there is one (`mountjoin`).
 
 A failure is one line, `error: [reason] message`, perhaps with a line `hint: …`; the reasons are
 values of `stackproof.errors.Reason`. Exit codes: 126 and 127 as env(1) for a command that cannot be
 executed or found, 2 for wrong usage, 4 and 6 as the other verbs.
 
-This file and the three it needs (`libc`, `mountpoints`, `mountways`) import nothing else of ours
-and little of the standard library, because they also run by themselves on nodes and before every
-benchmark launch. docs/explanation/mounting.md has the why.
+This file and the four it needs (`libc`, `mountjoin`, `mountpoints`, `mountways`) import nothing
+else of ours and little of the standard library, because they also run by themselves on nodes and
+before every benchmark launch. docs/explanation/mounting.md has the why.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ if __name__ == "__main__":  # run by its path, with `-I`: the package is around 
     _here = os.path.abspath(__file__)
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(_here))))
 
-from stackproof.host import libc, mountways
+from stackproof.host import libc, mountjoin, mountways
 from stackproof.host.libc import MountFailure
 from stackproof.host.mountpoints import Stage
 
@@ -75,36 +77,74 @@ def attach(
     how: str = "auto",
     place: Callable[[Wanted, bytes | None, int], str] | None = None,
     say: Callable[[str], None] = lambda _: None,
+    join: bool = False,
 ) -> tuple[Mounted, ...]:
     """Mount images in a new mount namespace of this process, which must have one thread.
 
-    `place` is called for each image with its `meta/env.json` and its size in bytes, and returns
-    the mount point; without it, each image must name one. `say` hears which way was taken. Raises
-    `MountFailure`, or what `place` raises; this process is then good for nothing but to end.
+    With `join` the namespace of a process that has these images mounted is entered instead, if
+    there is one. `place` is called for each image with its `meta/env.json` and its size in bytes,
+    and returns the mount point; without it, each image must name one. `say` hears which way was
+    taken. Raises `MountFailure`, or what `place` raises; this process is then good for nothing but
+    to end.
     """
     folder = _working_folder()
     try:
         images = [mountways.OpenImage(item.image) for item in wanted]
         way = mountways.choose(how)
-        say(f"mounting by {mountways.WAYS[way]}")
-        if way == "fuse":
-            mountways.prepare_fuse(images, say)
-        libc.unshare(libc.CLONE_NEWNS)
-        libc.mount(None, "/", None, libc.MS_REC | libc.MS_SLAVE)
-        stage = Stage(say)
-        result = []
-        for number, (item, image) in enumerate(zip(wanted, images, strict=True)):
-            slot = stage.slot(number)
-            mountways.mount(image, slot, way)
-            meta = _read_meta(slot, image)
-            point = place(item, meta, image.size) if place else item.mount_point
-            result.append(Mounted(image.path, point, meta, image.size))
-            os.close(image.descriptor)
-        stage.publish([(mounted.image, mounted.mount_point) for mounted in result])
+        if join:
+            result = _join_or_mount(wanted, images, way, place, say)
+        else:
+            result = _mount_all(wanted, images, way, place, say)
     except OSError as error:
         raise MountFailure("mount-failed", f"cannot mount: {error}") from None
     _return_to(folder)
     return tuple(result)
+
+
+def _join_or_mount(
+    wanted: Sequence[Wanted], images: Sequence[mountways.OpenImage], way: str,
+    place: Callable[[Wanted, bytes | None, int], str] | None, say: Callable[[str], None],
+) -> list[Mounted]:  # fmt: skip
+    lines = [
+        f"{image.identity()} {item.mount_point}" for item, image in zip(wanted, images, strict=True)
+    ]
+    with mountjoin.Meeting("\n".join([way, *lines])) as meeting:
+        points = meeting.join()
+        if points is None:
+            result = _mount_all(wanted, images, way, place, say)
+            meeting.record([mounted.mount_point for mounted in result])
+            return result
+    say("joining the mounts of another process")
+    result = []
+    for item, image, point in zip(wanted, images, points, strict=True):
+        meta = _read_meta(point, image)
+        if place:
+            place(item, meta, image.size)
+        result.append(Mounted(image.path, point, meta, image.size))
+        os.close(image.descriptor)
+    return result
+
+
+def _mount_all(
+    wanted: Sequence[Wanted], images: Sequence[mountways.OpenImage], way: str,
+    place: Callable[[Wanted, bytes | None, int], str] | None, say: Callable[[str], None],
+) -> list[Mounted]:  # fmt: skip
+    say(f"mounting by {mountways.WAYS[way]}")
+    if way == "fuse":
+        mountways.prepare_fuse(images, say)
+    libc.unshare(libc.CLONE_NEWNS)
+    libc.mount(None, "/", None, libc.MS_REC | libc.MS_SLAVE)
+    stage = Stage(say)
+    result = []
+    for number, (item, image) in enumerate(zip(wanted, images, strict=True)):
+        slot = stage.slot(number)
+        mountways.mount(image, slot, way)
+        meta = _read_meta(slot, image)
+        point = place(item, meta, image.size) if place else item.mount_point
+        result.append(Mounted(image.path, point, meta, image.size))
+        os.close(image.descriptor)
+    stage.publish([(mounted.image, mounted.mount_point) for mounted in result])
+    return result
 
 
 def become(argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
@@ -188,12 +228,14 @@ def parse_wire(text: str) -> list[Wanted]:
     return result
 
 
-def _read_arguments(words: list[str]) -> tuple[str, bool, str, list[str]]:
-    how, verbose = "auto", False
+def _read_arguments(words: list[str]) -> tuple[str, bool, bool, str, list[str]]:
+    how, join, verbose = "auto", False, False
     while words and words[0].startswith("-"):
         option = words.pop(0)
         if option == "--verbose":
             verbose = True
+        elif option == "--join":
+            join = True
         elif option == "--how" and words and words[0] in {"auto", *mountways.WAYS}:
             how = words.pop(0)
         else:
@@ -202,15 +244,15 @@ def _read_arguments(words: list[str]) -> tuple[str, bool, str, list[str]]:
         del words[1]
     if len(words) < 2:
         raise MountFailure("usage", "say LIST and COMMAND", exit_code=2)
-    return how, verbose, words[0], words[1:]
+    return how, join, verbose, words[0], words[1:]
 
 
 def main(words: list[str]) -> int:
     """Do what the module's docstring says; returns an exit code only when that fails."""
     try:
-        how, verbose, mounts, argv = _read_arguments(words)
+        how, join, verbose, mounts, argv = _read_arguments(words)
         say = _complain if verbose else lambda _: None
-        mounted = attach(parse_wire(mounts), how=how, say=say)
+        mounted = attach(parse_wire(mounts), how=how, say=say, join=join)
         become(argv, with_marker(mounted, os.environ))
     except MountFailure as failure:
         _complain(f"error: [{failure.reason}] {failure.message}")

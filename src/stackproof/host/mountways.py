@@ -51,6 +51,11 @@ class OpenImage:
         # Of the FUSE way: descriptor of the device, the pipe that starts the server, its stderr.
         self.fuse = self.start = self.complaints = -1
 
+    def identity(self) -> str:
+        """Return what tells this file, as it is now, from any other on this machine."""
+        state = os.fstat(self.descriptor)
+        return f"{state.st_dev}:{state.st_ino}:{state.st_size}:{state.st_mtime_ns}"
+
     def _check(self, path: str) -> int:
         """Return the size in bytes; `images/superblock.py` explains the format."""
         state = os.fstat(self.descriptor)
