@@ -18,6 +18,8 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
+from stackproof import cluster_slurm
+from stackproof.cluster_slurm import SLURM_CONF, SlurmFacts, SlurmSpec, User
 from stackproof.errors import Problem, Reason, StackproofError, fail
 
 MAX_NODES = 8
@@ -58,7 +60,7 @@ class ClusterSpec:
 
     `rate` and `delay` are text in the grammar of this module, None for an unlimited rate and no
     added delay. `shared` are absolute paths below `/tmp` that the head and the nodes see (each
-    has a `/tmp` of its own otherwise).
+    has a `/tmp` of its own otherwise). `slurm` is None for a cluster without Slurm.
     """
 
     name: str = "default"
@@ -66,6 +68,7 @@ class ClusterSpec:
     rate: str | None = None
     delay: str | None = None
     shared: tuple[str, ...] = ()
+    slurm: SlurmSpec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +78,8 @@ class Node:
     `pid` is its first process as this machine sees it, `head_pid` as the head sees it, `started`
     that process's start time in clock ticks since boot (field 22 of /proc/PID/stat), by which a
     pid that was given to another process is told apart. `alive` is what the last look found.
+    `core` is the one core that it runs on, kept there by the control group in the folder `group`,
+    by affinity alone where there is none.
     """
 
     name: str
@@ -84,6 +89,8 @@ class Node:
     head_pid: int
     started: int
     alive: bool = True
+    core: int | None = None
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +131,7 @@ class ClusterState:
     nodes: tuple[Node, ...]
     delay: DelayFacts | None = None
     notes: tuple[str, ...] = ()
+    slurm: SlurmFacts | None = None
 
     @property
     def name(self) -> str:
@@ -144,6 +152,8 @@ class ClusterState:
         dead = [f"`{node.name}` has died" for node in self.nodes if not node.alive]
         if self.delay and not self.delay.alive:
             dead.append("the delay switch has died")
+        if self.slurm:
+            dead += [f"{daemon} has died" for daemon in self.slurm.dead]
         return tuple(dead)
 
     def node(self, name: str | None) -> Node:
@@ -243,6 +253,8 @@ def problems(spec: ClusterSpec) -> tuple[Problem, ...]:
         for path in spec.shared
         if not path.startswith("/")
     ]
+    if spec.slurm:
+        found += cluster_slurm.problems(spec.slurm)
     return tuple(found)
 
 
@@ -253,6 +265,7 @@ def up_command(spec: ClusterSpec) -> str:
     words += [f"--nodes {spec.nodes}"] if spec.nodes != ClusterSpec().nodes else []
     words += [f"--rate {spec.rate}"] if spec.rate else []
     words += [f"--delay {spec.delay}"] if spec.delay else []
+    words += cluster_slurm.up_words(spec.slurm) if spec.slurm else ()
     return " ".join(words)
 
 
@@ -386,23 +399,51 @@ def switch_argv(program: str, count: int, delay_us: float) -> tuple[str, ...]:
 
 
 def enter_argv(
-    state: ClusterState, node: str | None, argv: tuple[str, ...], cwd: str = "/"
+    state: ClusterState,
+    node: str | None,
+    argv: tuple[str, ...],
+    cwd: str = "/",
+    user: User | None = None,
 ) -> tuple[str, ...]:
     """Return the command line that runs `argv` on a node, on the head for None.
 
-    The environment is kept. `cwd` is a folder there. The exit code is the program's own; a
-    missing program is 127, a missing folder 125 (env(1)). Raises `StackproofError`
-    (NODE_UNREACHABLE) when there is no such node.
+    The environment is kept; with Slurm, SLURM_CONF is added. `cwd` is a folder there. With `user`
+    (see `stackproof.host.cluster_exec.user`) it runs with that user's rights, groups and HOME.
+    The exit code is the program's own; a missing program is 127, a missing folder 125 (env(1)).
+    Raises `StackproofError` (NODE_UNREACHABLE) when there is no such node, (NOT_PERMITTED) for
+    another user in a cluster without root.
     """
     target = state.node(node)
+    if user and state.rootless:
+        raise fail(
+            Reason.NOT_PERMITTED,
+            f"a cluster in a user namespace has one user, who is not `{user.name}`",
+            hint="bring the cluster up as root to have others in it",
+        )
     # Without --preserve-credentials nsenter calls setgroups, which a user namespace made without
     # rights denies.
-    user = ("--user", "--preserve-credentials") if state.rootless else ()
+    entering = ("--user", "--preserve-credentials") if state.rootless else ()
+    become = (
+        ("setpriv", f"--reuid={user.uid}", f"--regid={user.gid}", "--init-groups", "--")
+        if user
+        else ()
+    )
+    settings = [f"SLURM_CONF={SLURM_CONF}"] if state.slurm else []
+    if user:
+        settings += [f"HOME={user.home}", f"USER={user.name}", f"LOGNAME={user.name}"]
     return (
-        "nsenter", "--target", str(target.pid), *user,
+        *_pinned(target), "nsenter", "--target", str(target.pid), *entering,
         "--mount", "--uts", "--ipc", "--net", "--pid",
-        "--", "env", f"--chdir={cwd}", *argv,
+        "--", *become, "env", f"--chdir={cwd}", *settings, *argv,
     )  # fmt: skip
+
+
+def _pinned(node: Node) -> tuple[str, ...]:
+    """Return the start of a command line that stays on a node's core."""
+    if node.group:
+        # 0 is the writer itself, see cgroups(7).
+        return ("sh", "-c", 'echo 0 >"$0/cgroup.procs" && exec "$@"', node.group)
+    return () if node.core is None else ("taskset", "--cpu-list", str(node.core))
 
 
 def enter_network_argv(

@@ -1,18 +1,21 @@
-"""`stackproof cluster up|down|status`: nodes on this machine, each in namespaces of its own."""
+"""`stackproof cluster ACTION`: nodes on this machine, each in namespaces of its own."""
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import sys
 from typing import Any
 
-from stackproof import cluster, noun
+from stackproof import cluster, cluster_slurm, noun
 from stackproof.cli import progress
 from stackproof.cluster import ClusterSpec, ClusterState
+from stackproof.cluster_slurm import SlurmSpec
 from stackproof.errors import ExitCode, Reason, fail
 from stackproof.host import cluster as host_cluster
+from stackproof.host import cluster_exec
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--share", metavar="PATH", action="append", default=[],
         help="path below /tmp that the nodes see; each has a /tmp of its own otherwise",
     )  # fmt: skip
+    _add_slurm(up)
     _add_common(up)
     up.set_defaults(run=run_up)
 
@@ -44,6 +48,55 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_common(status)
     status.set_defaults(run=run_status)
 
+    _add_exec(actions)
+
+
+def _add_slurm(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("Slurm", "a cluster with Slurm needs root")
+    group.add_argument(
+        "--slurm", action="store_true", help="start Slurm: its controller, and slurmd on each node"
+    )
+    group.add_argument(
+        "--user", metavar="NAME:UID", action="append", default=[],
+        help="a user who exists in the cluster only; may be repeated",
+    )  # fmt: skip
+    group.add_argument(
+        "--spank", metavar="PLUGIN[=ARGUMENTS]", action="append", default=[],
+        help="SPANK plug-in for every job: the absolute path of its .so, and its arguments with "
+        "blanks between them; may be repeated",
+    )  # fmt: skip
+    group.add_argument("--plugstack", metavar="FILE", help="a whole plugstack.conf instead")
+    group.add_argument(
+        "--cpus", metavar="N", help=f"CPUs that each node claims; default: {SlurmSpec().cpus}"
+    )
+    group.add_argument(
+        "--no-pin", action="store_true", help="let each node run on all cores, not on one"
+    )
+    group.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[],
+        help="a line of slurm.conf; may be repeated",
+    )  # fmt: skip
+
+
+def _add_exec(actions: Any) -> None:
+    text = "run a command in a cluster: on its head, or on a node"
+    run = actions.add_parser("exec", help=text, description=text, allow_abbrev=False)
+    run.usage = (
+        "stackproof cluster exec [--name NAME] [--on NODE] [--as USER] -- COMMAND [ARGUMENT…]"
+    )
+    run.add_argument("--name", default="default", help="name of the cluster; default: default")
+    run.add_argument("--on", metavar="NODE", help="node1, node2, …; default: head")
+    run.add_argument(
+        "--as", metavar="USER", dest="who", help="a user of the cluster; default: who you are"
+    )
+    run.add_argument("rest", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run")
+    run.epilog = (
+        "folder, environment and terminal are kept, signals passed on; exit codes: those of the "
+        "command, 128+N when signal N killed it; 127 when it is not found, 126 when it cannot be "
+        "executed; 2, 3 and 4 as everywhere when it was not started"
+    )
+    run.set_defaults(run=functools.partial(run_exec, run))
+
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", default="default", help="name of the cluster; default: default")
@@ -54,10 +107,11 @@ def run_up(args: argparse.Namespace) -> int:
     """Bring a cluster up and print what it is."""
     spec = ClusterSpec(
         name=args.name,
-        nodes=_count(args.nodes),
+        nodes=_number(args.nodes, "nodes", f"1 to {cluster.MAX_NODES}"),
         rate=args.rate,
         delay=args.delay,
         shared=tuple(map(os.path.abspath, args.share)),
+        slurm=_slurm(args),
     )
     state = host_cluster.up(spec, progress.monitor(quiet=args.json))
     _show(state, as_json=args.json)
@@ -86,12 +140,42 @@ def run_status(args: argparse.Namespace) -> int:
     return int(ExitCode.DONE)
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal():
+def run_exec(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
+    """Run a command in a cluster, also in one that has lost a node."""
+    command = args.rest[1:] if args.rest[:1] == ["--"] else args.rest
+    if not command:
+        parser.print_usage(sys.stderr)
+        raise fail(Reason.USAGE, "say what to run: -- COMMAND")
+    state = host_cluster.reach(args.name)
+    who = cluster_exec.user(state, args.who) if args.who else None
+    return cluster_exec.execute(state, args.on, command, who=who, cwd=os.getcwd())
+
+
+def _slurm(args: argparse.Namespace) -> SlurmSpec | None:
+    """Return what is wanted of Slurm; every option of it without --slurm is a slip."""
+    given = [
+        f"--{name}" for name in ("user", "spank", "plugstack", "cpus", "no_pin", "set")
+        if getattr(args, name)
+    ]  # fmt: skip
+    if not args.slurm:
+        if given:
+            words = ", ".join(name.replace("_", "-") for name in given)
+            raise fail(Reason.USAGE, f"{words} means nothing without --slurm")
+        return None
+    return SlurmSpec(
+        users=tuple(map(cluster_slurm.parse_user, args.user)),
+        spank=tuple(map(cluster_slurm.parse_spank, args.spank)),
+        plugstack=None if args.plugstack is None else os.path.abspath(args.plugstack),
+        cpus=_number(args.cpus, "CPUs", "1 to 256") if args.cpus else SlurmSpec().cpus,
+        pin=not args.no_pin,
+        settings=tuple(args.set),
+    )
+
+
+def _number(text: str, what: str, possible: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
         raise fail(
-            Reason.INVALID_VALUE,
-            f"`{text}` is not a number of nodes",
-            hint=f"choose 1 to {cluster.MAX_NODES}",
+            Reason.INVALID_VALUE, f"`{text}` is not a number of {what}", hint=f"choose {possible}"
         )
     return int(text)
 

@@ -15,14 +15,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from stackproof import cluster
 from stackproof.cluster import ClusterSpec, ClusterState, Node
+from stackproof.cluster_slurm import NODE_SPOOL, SPOOL, SlurmFacts
 from stackproof.command import Command
 from stackproof.errors import Problem, Reason, StackproofError, fail
-from stackproof.host import cluster_link, cluster_node, files
+from stackproof.host import cluster_groups, cluster_link, cluster_node, cluster_slurm, files
 from stackproof.host.agent import started
 from stackproof.host.cluster_state import (
     STATE_FILE,
@@ -59,6 +61,8 @@ def up(spec: ClusterSpec, monitor: Monitor = null_monitor) -> ClusterState:
     behind then.
     """
     wrong = cluster.problems(spec) + _missing_paths(spec) + _missing_tools()
+    if spec.slurm:
+        wrong += cluster_slurm.problems(spec.slurm, root=_may_administer() and os.geteuid() == 0)
     if wrong:
         raise StackproofError(*wrong)
     begin = time.monotonic()
@@ -101,8 +105,8 @@ def status(name: str = "default") -> ClusterState | None:
     return look(folder)
 
 
-def require(name: str = "default") -> ClusterState:
-    """Return the state of a cluster that is up and whole.
+def reach(name: str = "default") -> ClusterState:
+    """Return the state of a cluster that is up, whole or not.
 
     Raises `StackproofError` (CLUSTER_DOWN) with the command that helps when it is not.
     """
@@ -113,6 +117,15 @@ def require(name: str = "default") -> ClusterState:
             f"the cluster `{name}` is not up",
             hint=f"bring it up: {cluster.up_command(ClusterSpec(name=name))}",
         )
+    return state
+
+
+def require(name: str = "default") -> ClusterState:
+    """Return the state of a cluster that is up and whole.
+
+    Raises `StackproofError` (CLUSTER_DOWN) with the command that helps when it is not.
+    """
+    state = reach(name)
     if state.faults:
         raise fail(
             Reason.CLUSTER_DOWN,
@@ -185,7 +198,8 @@ def _start(spec: ClusterSpec, folder: Path) -> ClusterState:
         _spawn_head(theirs, folder, rootless=rootless)
         theirs.close()
         try:
-            cluster_node.send(ours, _settings(spec, folder))
+            settings = _settings(spec, folder)
+            cluster_node.send(ours, settings)
             pids, head_pids, notes = _await_ready(ours)
         except OSError as error:
             raise _start_failure(folder, error.strerror or "no answer", rootless) from None
@@ -193,16 +207,21 @@ def _start(spec: ClusterSpec, folder: Path) -> ClusterState:
             raise _start_failure(folder, str(error), rootless) from None
         state = ClusterState(
             spec=dataclasses.replace(spec, rate=None, delay=None),
+            slurm=SlurmFacts(version="") if spec.slurm else None,
             folder=os.fspath(folder),
             agent=os.fspath(folder / _AGENT),
             rootless=rootless,
-            head=_node(cluster.HEAD, pids[cluster.HEAD], 1),
+            head=_node(cluster.HEAD, pids[cluster.HEAD], 1, {}),
             nodes=tuple(
-                _node(name, pids[name], head_pids[name]) for name in cluster.node_names(spec.nodes)
+                _node(name, pids[name], head_pids[name], settings["nodes"][name])
+                for name in cluster.node_names(spec.nodes)
             ),
             notes=tuple(notes),
         )
         state = cluster_link.shape(state, spec)
+        if spec.slurm:
+            facts = cluster_slurm.start(state, spec.slurm)
+            state = dataclasses.replace(state, slurm=facts)
         _write_agent(state)
         write(state)
         cluster_node.send(ours, {"stay": True})
@@ -234,15 +253,31 @@ def _inner_environment() -> dict[str, str]:
     return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 
 
-def _settings(spec: ClusterSpec, folder: Path) -> dict[str, object]:
+def _settings(spec: ClusterSpec, folder: Path) -> dict[str, Any]:
     names = cluster.node_names(spec.nodes)
+    hosts = {"hosts": cluster.hosts_text(spec.nodes)}
     return {
-        "hosts": cluster.hosts_text(spec.nodes),
+        "etc": hosts | cluster_slurm.files(spec, folder),
+        "memory": SPOOL if spec.slurm else None,
         "shared": [path for path in _shared(spec, folder) if _is_hidden(path)],
         "ip": _tool("ip"),
         "unshare": [_tool("unshare"), *_NAMESPACES],
         "network": cluster.head_network(spec.nodes),
-        "nodes": {name: cluster.node_network(name, spec.nodes) for name in names},
+        "nodes": {name: _node_settings(spec, folder, name) for name in names},
+    }
+
+
+def _node_settings(spec: ClusterSpec, folder: Path, name: str) -> dict[str, object]:
+    group, core = None, None
+    if spec.slurm and spec.slurm.pin:
+        cores = sorted(os.sched_getaffinity(0))
+        core = cores[cluster.node_names(spec.nodes).index(name) % len(cores)]
+        group = cluster_groups.make(folder, name, core)
+    return {
+        "network": cluster.node_network(name, spec.nodes),
+        "memory": NODE_SPOOL if spec.slurm else None,
+        "group": group,
+        "core": core,
     }
 
 
@@ -250,6 +285,8 @@ def _shared(spec: ClusterSpec, folder: Path) -> Iterator[str]:
     """Yield what must be visible inside: what was asked for, and what this package itself needs."""
     package = Path(cluster_node.__file__).parents[1]
     wanted: list[os.PathLike[str] | str] = [*spec.shared, folder, package, files.cache_home()]
+    if spec.slurm:
+        wanted += cluster_slurm.shared(spec.slurm)
     wanted += [sys.prefix, sys.base_prefix, _tool("ip"), _tool("unshare")]
     with contextlib.suppress(OSError):
         wanted.append(os.getcwd())
@@ -274,7 +311,7 @@ def _await_ready(link: socket.socket) -> tuple[dict[str, int], dict[str, int], l
             return pids, message["ready"], message["notes"]
 
 
-def _node(name: str, pid: int, head_pid: int) -> Node:
+def _node(name: str, pid: int, head_pid: int, settings: Mapping[str, Any]) -> Node:
     return Node(
         name=name,
         address=cluster.address_of(name),
@@ -282,6 +319,8 @@ def _node(name: str, pid: int, head_pid: int) -> Node:
         pid=pid,
         head_pid=head_pid,
         started=started(pid),
+        core=settings.get("core"),
+        group=settings.get("group"),
     )
 
 
@@ -327,16 +366,18 @@ def _quoted(word: str) -> str:
 
 
 def _same_or_busy(have: ClusterSpec, want: ClusterSpec) -> None:
-    def shape(spec: ClusterSpec) -> tuple[int, int | None, float | None]:
+    def shape(spec: ClusterSpec) -> tuple[object, ...]:
         rate = None if spec.rate is None else cluster.parse_rate(spec.rate)
         delay = None if spec.delay is None else cluster.parse_delay(spec.delay)
-        return spec.nodes, rate, delay
+        return spec.nodes, rate, delay, spec.slurm
 
     if shape(have) != shape(want):
+        scheduler = "with Slurm" if have.slurm else "without Slurm"
+        other = " of other settings" if have.slurm and want.slurm else ""
         raise fail(
             Reason.BUSY,
             f"the cluster `{want.name}` is up with {have.nodes} nodes, "
-            f"rate {have.rate or 'unlimited'}, delay {have.delay or 'none'}",
+            f"rate {have.rate or 'unlimited'}, delay {have.delay or 'none'}, {scheduler}{other}",
             hint=f"take it down first: stackproof cluster down --name {want.name}; "
             "or choose another --name",
         )

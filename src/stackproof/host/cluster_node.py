@@ -26,6 +26,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -151,34 +152,70 @@ def share(path: str) -> None:
     mount(source, path, None, _MS_BIND | _MS_REC)
 
 
-def set_hosts(text: str) -> None:
-    """Let the names of nodes be found here, and on nodes started later; raises `OSError`.
+def own_etc(files: dict[str, str]) -> None:
+    """Have these files (by their path below /etc) here and on nodes started later.
 
-    An overlay on /etc where nothing is mounted below /etc: a bind mount on one file is dropped
-    silently when somebody on the machine renames a new file over it. Where something is mounted
-    there (containers mount this very file) an overlay would hide it, so the file is bound.
+    An overlay on /etc: a bind mount on one file is dropped silently when somebody on the machine
+    renames a new file over it. What is mounted below /etc (containers mount such files) would be
+    hidden by the overlay; where all files are there already they are bound one by one then, else
+    those mounts are bound again onto the overlay. Raises `OSError`, `SetupError`.
     """
     folder = "/dev/shm/keep"  # noqa: S108
     os.mkdir(folder)
     mount("stackproof", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755")
     try:
-        for name in ("upper", "work"):
+        for name in ("upper", "work", "mounted"):
             os.mkdir(f"{folder}/{name}")
-        with open(f"{folder}/upper/hosts", "w", encoding="ascii") as stream:
-            stream.write(text)
-        os.chmod(f"{folder}/upper/hosts", 0o644)
         os.chmod(f"{folder}/upper", 0o755)  # noqa: S103 - it becomes /etc
+        for name, text in files.items():
+            _write_below(f"{folder}/upper", name, text)
         options = f"lowerdir=/etc,upperdir={folder}/upper,workdir={folder}/work"
-        if _mounted_below("/etc/") or not _try_overlay("/etc", options):
-            mount(f"{folder}/upper/hosts", "/etc/hosts", None, _MS_BIND)
+        mounted = _mounted_below("/etc/")
+        exist = all(os.path.exists(f"/etc/{name}") for name in files)
+        if exist and (mounted or not _try_overlay("/etc", options)):
+            for name in files:
+                mount(f"{folder}/upper/{name}", f"/etc/{name}", None, _MS_BIND)
+        elif not exist:
+            kept = [path for path in mounted if path.removeprefix("/etc/") not in files]
+            _overlay_below(kept, f"{folder}/mounted", options)
     finally:
         unmount(folder)  # what was made from it keeps it
         os.rmdir(folder)
 
 
-def _mounted_below(prefix: str) -> bool:
+def _write_below(folder: str, name: str, text: str) -> None:
+    path = f"{folder}/{name}"
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    with open(path, "w", encoding="utf-8", errors="surrogateescape") as stream:
+        stream.write(text)
+    os.chmod(path, 0o644)
+
+
+def _overlay_below(mounted: list[str], folder: str, options: str) -> None:
+    """Put the overlay on /etc under what is mounted there."""
+    for number, path in enumerate(mounted):
+        kept = f"{folder}/{number}"
+        if os.path.isdir(path):
+            os.mkdir(kept)
+        else:
+            _write_below(folder, str(number), "")
+        mount(path, kept, None, _MS_BIND | _MS_REC)
+    if not _try_overlay("/etc", options):
+        raise SetupError("this kernel makes no overlay on /etc, where Slurm's configuration goes")
+    for number, path in enumerate(mounted):
+        mount(f"{folder}/{number}", path, None, _MS_BIND | _MS_REC)
+
+
+def _mounted_below(prefix: str) -> list[str]:
+    """Return the places below a folder where something is mounted, the inner ones left out."""
+    found: list[str] = []
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as stream:
-        return any(line.split(" ")[4].startswith(prefix) for line in stream)
+        for line in stream:
+            # The kernel writes blanks, tabs, newlines and backslashes as octal numbers.
+            place = re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), line.split(" ")[4])
+            if place.startswith(prefix) and not place.startswith(tuple(f"{p}/" for p in found)):
+                found += [] if place in found else [place]
+    return found
 
 
 def _try_overlay(target: str, options: str) -> bool:
@@ -187,6 +224,25 @@ def _try_overlay(target: str, options: str) -> bool:
     except OSError:  # an old kernel without rights, or too many layers already
         return False
     return True
+
+
+def own_memory(path: str | None) -> None:
+    """Mount an empty folder of memory at a path, made where it is missing; raises `OSError`."""
+    if path:
+        os.makedirs(path, mode=0o755, exist_ok=True)
+        mount("stackproof", path, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755")
+
+
+def pin(group: str | None, core: int | None) -> None:
+    """Stay on one core, with everything started from here: by a control group or by affinity.
+
+    A launcher can bind itself out of an affinity, but not out of a group. Raises `OSError`.
+    """
+    if group:
+        with open(f"{group}/cgroup.procs", "w", encoding="ascii") as stream:
+            stream.write("0")  # the writer itself, see cgroups(7)
+    elif core is not None:
+        os.sched_setaffinity(0, {core})
 
 
 def no_ipv6() -> None:
@@ -247,7 +303,8 @@ def run_head(link: socket.socket) -> NoReturn:
         sys.exit(1)
     send(link, {"name": "head"})
     notes = make_own_view("head", settings["shared"])
-    set_hosts(settings["hosts"])
+    own_etc(settings["etc"])
+    own_memory(settings["memory"])
     links = {name: _start_node(name, settings, link) for name in settings["nodes"]}
     no_ipv6()
     pids = {name: receive_with_pid(node)[1] for name, node in links.items()}
@@ -285,7 +342,7 @@ def _start_node(name: str, settings: dict[str, Any], report: socket.socket) -> s
         "name": name,
         "shared": settings["shared"],
         "ip": settings["ip"],
-        "network": settings["nodes"][name],
+        **settings["nodes"][name],
     }
     send(ours, node)
     return ours
@@ -297,7 +354,9 @@ def run_node(link: socket.socket, report: socket.socket) -> NoReturn:
     name = settings["name"]
     for listener in (report, link):
         send(listener, {"name": name})
+    pin(settings["group"], settings["core"])
     notes = make_own_view(name, settings["shared"])
+    own_memory(settings["memory"])
     no_ipv6()
     receive(link)
     ip_batch(settings["ip"], settings["network"])

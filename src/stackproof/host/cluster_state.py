@@ -21,7 +21,7 @@ from pathlib import Path
 from stackproof import cluster, noun
 from stackproof.cluster import ClusterSpec, ClusterState
 from stackproof.errors import Reason, StackproofError, fail
-from stackproof.host import cluster_node, files
+from stackproof.host import cluster_groups, cluster_node, cluster_slurm, files
 from stackproof.host.agent import started
 
 STATE_FILE = "state.json"
@@ -132,7 +132,7 @@ def look(folder: Path) -> ClusterState | None:
     delay = state.delay
     if delay and delay.pid:
         delay = dataclasses.replace(delay, alive=_lives(delay.pid, delay.started))
-    return dataclasses.replace(state, nodes=nodes, delay=delay)
+    return cluster_slurm.with_faults(dataclasses.replace(state, nodes=nodes, delay=delay))
 
 
 def _lives(pid: int, since: int) -> bool:
@@ -147,6 +147,7 @@ def remove(folder: Path) -> bool:
     heads = _heads(folder)
     for pid in heads:
         _kill(pid)
+    cluster_groups.remove(folder)
     if not heads and not os.path.lexists(folder):
         return False
     try:
