@@ -59,14 +59,21 @@ class Compiler:
     `name` is Spack's package (`gcc`, `nvhpc`, `llvm`, `llvm-amdgpu`, `intel-oneapi-compilers`),
     `specs` what is installed, in order, `needs` the name of the compiler of the stack that builds
     it (None: the site's own), `external` that the site's own compiler is used and none is built.
-    `variants` goes to `packages:<name>:variants` when it is built.
+    `variants` goes to `packages:<name>:variants` when it is built, `package_variants` to the same
+    of other packages (what gcc is built from), `find_external` are packages that Spack searches on
+    the machine. In generation 1 compilers are the stages of its recipes instead of packages
+    (`bootstrap`, `gcc`, `llvm`, which may hold nvhpc), and `needs_spec` says which of the specs of
+    the needed stage compiles.
     """
 
     name: str
     specs: tuple[str, ...]
     needs: str | None = None
+    needs_spec: str | None = None
     external: bool = False
     variants: tuple[str, ...] = ()
+    package_variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    find_external: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,19 +115,24 @@ class SpackEnvironment:
 
     `compilers` are names of the stack's compilers, the first one is the default. `specs` are all
     root specs, the MPI's and its network's included. `mpi` is the package name that provides MPI
-    (None: no MPI). `unify` is `true`, `false` or `when_possible`. `prefer` and `variants` go to
-    `packages:all`, `find_external` are packages that Spack searches on the machine.
+    (None: no MPI), `mpi_requirement` what `packages:mpi:require` says. `unify` is `true`, `false`
+    or `when_possible`. `prefer` and `variants` go to `packages:all`, `find_external` are packages
+    that Spack searches on the machine. Generation 1 only: `compiler_specs` are the specs of the
+    compilers (`packages:all:compiler`), `require_one_of` goes to `packages:all:require`.
     """
 
     name: str
     compilers: tuple[str, ...]
     specs: tuple[str, ...]
+    compiler_specs: tuple[str, ...] = ()
     mpi: str | None = None
+    mpi_requirement: str | None = None
     unify: str = "true"
     deprecated: bool = False
     duplicates: str = "minimal"
     variants: tuple[str, ...] = ()
     prefer: tuple[str, ...] = ()
+    require_one_of: tuple[str, ...] = ()
     find_external: tuple[str, ...] = ()
     views: tuple[SpackView, ...] = ()
 
@@ -131,8 +143,9 @@ class SpackStack:
 
     `generation` says which Spack understands it: 1 (Spack up to 0.23), 2 (1.0 and 1.1), 3 (1.2);
     it is the version of Stackinator's recipe language. `packages` is the whole `packages:` of the
-    site and the recipe merged, `modules` that of `modules.yaml` (None: none), `compilers_yaml`
-    the site's compilers for generation 1. `pre_install` and `post_install` are rendered hooks.
+    site and the recipe merged, the site's `gcc` included, `modules` the `modules:` of
+    `modules.yaml` (None: none). `compilers_yaml` and `concretizer` are the site's `compilers:` and
+    `concretizer:` for generation 1. `pre_install` and `post_install` are rendered hooks.
     `recipe_files` and `extra_files` become `meta/recipe` and `meta/extra` of the image.
     `site_facts` are the facts of the site that mattered. `architecture` is as `uname -m` gives it,
     `target` Spack's name of the microarchitecture when one was asked for. `source` says what was
@@ -156,6 +169,7 @@ class SpackStack:
     environments: tuple[SpackEnvironment, ...] = ()
     packages: Mapping[str, Any] = field(default_factory=dict)
     compilers_yaml: tuple[Mapping[str, Any], ...] = ()
+    concretizer: Mapping[str, Any] = field(default_factory=dict)
     modules: Mapping[str, Any] | None = None
     cleanup: str = "none"
     pre_install: str | None = None
