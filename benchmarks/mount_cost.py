@@ -1,0 +1,126 @@
+"""What a command pays for an image of 500 MB in front of it, beside the other tools for that.
+
+    python benchmarks/mount_cost.py [--megabytes N] [--count N] [--helper PROGRAM]
+                                    [--squashfs-mount PROGRAM] [--apptainer PROGRAM]
+
+COUNT runs of `true` (default 20) in turns: bare; by `stackproof run` and by the remote-start
+program (`mountexec`), each with a loop device (as root) and with squashfuse; by `stackproof-mount`
+in each of its ways (`--helper`, or on PATH). Peers run where they are installed or named:
+squashfs-mount, `ch-run`, `podman run --rootfs` (a folder with the same tree, since it mounts no
+SquashFS), apptainer. The image is made here: its data do not compress, and it has the folders that
+containers need.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from stackproof.host import mountexec, mountways
+from turns import in_turns, show
+
+MOUNT = "/user-environment"
+CONTAINER_FOLDERS = ("dev", "etc", "home", "proc", "root", "run", "sys", "tmp", "usr", "var")
+
+
+def make_tree(folder: Path, megabytes: int) -> Path:
+    """Make a tree of files of 1 MB that do not compress, and a container's folders."""
+    tree = folder / "tree"
+    for name in CONTAINER_FOLDERS:
+        (tree / name).mkdir(parents=True)
+    for name in ("bin", "lib", "lib64", "sbin"):
+        (tree / name).symlink_to(f"usr/{name}")
+    for name in ("passwd", "group", "hosts", "resolv.conf"):
+        (tree / "etc" / name).touch()
+    (tree / "meta").mkdir()
+    facts = {"name": "cost", "mount": MOUNT, "views": {}}
+    (tree / "meta" / "env.json").write_text(json.dumps(facts))
+    (tree / "data").mkdir()
+    for number in range(megabytes):
+        (tree / "data" / f"{number:04}").write_bytes(os.urandom(10**6))
+    return tree
+
+
+def programs(image: Path, tree: Path, args: argparse.Namespace) -> dict[str, list[str]]:
+    """Return the command lines to time, by name."""
+    found = {"true": ["true"]}
+    ways = ["fuse", *(["kernel"] if mountways.kernel_permitted() else [])]
+    mounts = f"{image}:{MOUNT}"
+    for way in ways:
+        run = [sys.executable, "-m", "stackproof", "run", mounts, "--no-view", "--how", way]
+        found[f"stackproof run ({way})"] = [*run, "--", "true"]
+        script = [sys.executable, "-I", "-S", mountexec.__file__, "--how", way]
+        found[f"mountexec ({way})"] = [*script, mounts, "--", "true"]
+    helper = shutil.which(args.helper or "stackproof-mount")
+    if helper:
+        for way in ("root", "setuid", "userns"):
+            argv = [helper, f"--way={way}", f"--images={mounts}", "--", "true"]
+            if subprocess.run(argv, check=False, capture_output=True).returncode == 0:
+                found[f"stackproof-mount ({way})"] = argv
+    peer = shutil.which(args.squashfs_mount or "squashfs-mount")
+    if peer:
+        os.makedirs(MOUNT, exist_ok=True)  # it makes no mount points
+        found["squashfs-mount"] = [peer, mounts, "--", "true"]
+    charliecloud = shutil.which("ch-run")
+    if charliecloud:
+        environment = ["env", "USER=nobody", "HOME=/root"]
+        bind = [charliecloud, "--no-passwd", "--bind=/usr:/usr"]
+        source = image if _mounts_squashfs(charliecloud) else tree
+        name = "ch-run" if source == image else "ch-run (of the folder)"
+        found[name] = [*environment, *bind, str(source), "--", "/usr/bin/true"]
+    podman = shutil.which("podman")
+    if podman:
+        options = ["--rm", "--network=none", "--volume=/usr:/usr:ro"]
+        argv = [podman, "run", *options, "--rootfs", str(tree), "/usr/bin/true"]
+        found["podman (of the folder)"] = argv
+    apptainer = shutil.which(args.apptainer or "apptainer")
+    if apptainer:
+        found["apptainer"] = [apptainer, "exec", "--bind=/usr", str(image), "/usr/bin/true"]
+    return {name: argv for name, argv in found.items() if _works(name, argv)}
+
+
+def _mounts_squashfs(charliecloud: str) -> bool:
+    libraries = subprocess.run(["ldd", charliecloud], capture_output=True, text=True, check=False)
+    return "squashfuse" in libraries.stdout
+
+
+def _works(name: str, argv: list[str]) -> bool:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(f"left out: {name}: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
+    return done.returncode == 0
+
+
+def main() -> None:
+    """Make the image, time the programs, print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--megabytes", type=int, default=500)
+    parser.add_argument("--count", type=int, default=20)
+    for peer in ("helper", "squashfs-mount", "apptainer"):
+        parser.add_argument(f"--{peer}", metavar="PROGRAM")
+    args = parser.parse_args()
+    made = not os.path.exists(MOUNT)
+    with tempfile.TemporaryDirectory(prefix="stackproof-mount-cost-", dir="/var/tmp") as folder:
+        Path(folder).chmod(0o755)
+        image = Path(folder, "image.squashfs")
+        tree = make_tree(Path(folder), args.megabytes)
+        pack = ["mksquashfs", tree, image, "-comp", "zstd", "-noappend", "-no-progress", "-quiet"]
+        subprocess.run([*map(str, pack)], check=True, stdout=subprocess.DEVNULL)
+        print(f"image of {image.stat().st_size / 1e6:.0f} MB, {args.count} runs of each")
+        try:
+            show(in_turns(programs(image, tree, args), args.count), base="true")
+        finally:
+            if made and os.path.isdir(MOUNT):
+                os.rmdir(MOUNT)
+
+
+if __name__ == "__main__":
+    main()
