@@ -1,0 +1,41 @@
+/* System calls and ioctls that the C libraries and headers of older systems lack.
+ *
+ * The numbers are the same on every architecture (Linux, include/uapi/asm-generic/unistd.h); the
+ * structures are of linux/openat2.h, linux/mount.h and linux/loop.h. The names here are ours, so
+ * that newer headers do not clash with them. On a kernel without such a call, errno is ENOSYS. */
+#ifndef STACKPROOF_KERNEL_H
+#define STACKPROOF_KERNEL_H
+
+#include <linux/loop.h>
+#include <stdint.h>
+
+enum {
+    SP_RESOLVE_NO_MAGICLINKS = 0x02,
+    SP_RESOLVE_NO_SYMLINKS = 0x04,
+    SP_FSOPEN_CLOEXEC = 1,
+    SP_FSCONFIG_SET_FLAG = 0,
+    SP_FSCONFIG_SET_STRING = 1,
+    SP_FSCONFIG_CMD_CREATE = 6,
+    SP_FSMOUNT_CLOEXEC = 1,
+    SP_MOUNT_ATTRIBUTES = 0x01 | 0x02 | 0x04, /* MOUNT_ATTR_RDONLY, _NOSUID, _NODEV */
+    SP_MOVE_MOUNT_BY_DESCRIPTORS = 0x04 | 0x40, /* MOVE_MOUNT_F_EMPTY_PATH, _T_EMPTY_PATH */
+    SP_LOOP_CONFIGURE = 0x4C0A,
+};
+
+/* struct loop_config of linux/loop.h since Linux 5.8. */
+struct sp_loop_config {
+    uint32_t descriptor;
+    uint32_t block_size;
+    struct loop_info64 info;
+    uint64_t reserved[8];
+};
+
+/* Opens a path from the root folder by O_PATH, without following any link. */
+int sp_openat2_no_links(const char *path, uint64_t flags);
+
+int sp_fsopen(const char *kind);
+int sp_fsconfig(int context, unsigned command, const char *key, const char *value);
+int sp_fsmount(int context);
+int sp_move_mount(int mount, int target);
+
+#endif

@@ -1,0 +1,337 @@
+#include "policy.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "mountlist.h"
+
+static const char *const built_in_mount_points[] = {"/user-environment", "/user-tools"};
+
+enum { OTHERS_MAY_WRITE = S_IWGRP | S_IWOTH };
+
+static int bad_line(struct sp_error *error, const char *path, size_t line, const char *why)
+{
+    (void)sp_fail(error, SP_INVALID_VALUE, "`%s` line %zu: %s", path, line, why);
+    return sp_hint(error, "see stackproof-mount(8); until it is right, nothing is mounted");
+}
+
+static char *trimmed(char *text)
+{
+    size_t length = 0;
+    text += strspn(text, " \t\r");
+    length = strlen(text);
+    while (length > 0 && strchr(" \t\r", text[length - 1]) != NULL) {
+        length--;
+    }
+    text[length] = '\0';
+    return text;
+}
+
+/* Makes an absolute path normal in place; false where it is none. */
+static bool make_normal(char *path)
+{
+    size_t used = 0;
+    if (path[0] != '/' || strstr(path, "/../") != NULL || strstr(path, "/./") != NULL) {
+        return false;
+    }
+    for (const char *next = path; *next != '\0'; next++) {
+        if (*next != '/' || used == 0 || path[used - 1] != '/') {
+            path[used++] = *next;
+        }
+    }
+    if (used > 1 && path[used - 1] == '/') {
+        used--;
+    }
+    path[used] = '\0';
+    return true;
+}
+
+static bool parse_user(const char *text, uid_t *user)
+{
+    char *end = NULL;
+    if (text[0] < '0' || text[0] > '9') {
+        return false; /* strtoull would take signs and spaces */
+    }
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (errno != 0 || *end != '\0' || value >= (uid_t)-1) {
+        return false;
+    }
+    *user = (uid_t)value;
+    return true;
+}
+
+/* Takes one `key = value`; returns what is wrong with it, or NULL. */
+static const char *take(struct sp_policy *policy, const char *key, char *value)
+{
+    if (strcmp(key, "mount-point") == 0) {
+        const char *fault = sp_bad_mount_point(value, strlen(value));
+        if (fault != NULL || !make_normal(value)) {
+            return fault != NULL ? fault : "it is not absolute";
+        }
+        if (policy->mount_point_count == SP_POLICY_ROWS) {
+            return "there are too many mount points";
+        }
+        policy->mount_points[policy->mount_point_count++] = value;
+        return NULL;
+    }
+    if (strcmp(key, "image-folder") == 0) {
+        if (!make_normal(value)) {
+            return "it is not an absolute path without `.` and `..`";
+        }
+        if (policy->image_folder_count == SP_POLICY_ROWS) {
+            return "there are too many folders";
+        }
+        policy->image_folders[policy->image_folder_count++] = value;
+        return NULL;
+    }
+    if (strcmp(key, "image-owner") == 0) {
+        if (policy->image_owner_count == SP_POLICY_ROWS) {
+            return "there are too many owners";
+        }
+        if (!parse_user(value, &policy->image_owners[policy->image_owner_count])) {
+            return "it is not the number of a user";
+        }
+        policy->image_owner_count++;
+        return NULL;
+    }
+    if (strcmp(key, "unprivileged") == 0) {
+        policy->unprivileged = strcmp(value, "yes") == 0;
+        return policy->unprivileged || strcmp(value, "no") == 0 ? NULL : "it is not `yes` or `no`";
+    }
+    return "this key is not known";
+}
+
+static int parse_line(struct sp_policy *policy, char *line, size_t number, const char *path,
+                      struct sp_error *error)
+{
+    line[strcspn(line, "#")] = '\0';
+    line = trimmed(line);
+    if (line[0] == '\0') {
+        return 0;
+    }
+    char *equals = strchr(line, '=');
+    if (equals == NULL) {
+        return bad_line(error, path, number, "it is not KEY = VALUE");
+    }
+    *equals = '\0';
+    const char *fault = take(policy, trimmed(line), trimmed(equals + 1));
+    return fault == NULL ? 0 : bad_line(error, path, number, fault);
+}
+
+static void use_built_in(struct sp_policy *policy)
+{
+    policy->unprivileged = true;
+    policy->mount_point_count = sizeof built_in_mount_points / sizeof built_in_mount_points[0];
+    for (size_t index = 0; index < policy->mount_point_count; index++) {
+        policy->mount_points[index] = built_in_mount_points[index];
+    }
+}
+
+int sp_policy_parse(const char *text, size_t length, const char *path, struct sp_policy *policy,
+                    struct sp_error *error)
+{
+    *policy = (struct sp_policy){.unprivileged = true};
+    if (length > SP_POLICY_BYTES || memchr(text, '\0', length) != NULL) {
+        return sp_fail(error, SP_INVALID_VALUE, "`%s` is not a text of at most %d bytes", path,
+                       SP_POLICY_BYTES);
+    }
+    policy->memory = malloc(length + 1);
+    if (policy->memory == NULL) {
+        return sp_fail(error, SP_MOUNT_FAILED, "no memory for `%s`", path);
+    }
+    memcpy(policy->memory, text, length);
+    policy->memory[length] = '\0';
+    char *rest = policy->memory;
+    for (size_t number = 1; rest != NULL; number++) {
+        char *line = rest;
+        rest = strchr(line, '\n');
+        if (rest != NULL) {
+            *rest++ = '\0';
+        }
+        if (parse_line(policy, line, number, path, error) != 0) {
+            sp_policy_free(policy);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+void sp_policy_free(struct sp_policy *policy)
+{
+    free(policy->memory);
+    *policy = (struct sp_policy){.unprivileged = false};
+}
+
+static int untrusted(struct sp_error *error, const char *what, const char *why)
+{
+    (void)sp_fail(error, SP_NOT_PERMITTED, "`%s` is not trusted: %s", what, why);
+    return sp_hint(error, "let the administrator make it: owner root, writable for root alone");
+}
+
+/* Returns 0 if only root may change what is open as `descriptor`. */
+static int check_trusted(int descriptor, mode_t kind, const char *what, struct sp_error *error)
+{
+    struct stat state;
+    if (fstat(descriptor, &state) != 0) {
+        return untrusted(error, what, strerror(errno));
+    }
+    if ((state.st_mode & S_IFMT) != kind) {
+        return untrusted(error, what, "it is of the wrong kind");
+    }
+    if (state.st_uid != 0) {
+        return untrusted(error, what, "it does not belong to root");
+    }
+    if ((state.st_mode & OTHERS_MAY_WRITE) != 0) {
+        return untrusted(error, what, "others than root may write to it");
+    }
+    return 0;
+}
+
+/* Reads a file whole; returns its length, or -1. `text` has room for one byte more than allowed,
+ * which shows a file that is too long. */
+static ssize_t read_whole(int descriptor, char *text, size_t room)
+{
+    size_t length = 0;
+    while (length < room) {
+        ssize_t got = read(descriptor, text + length, room - length);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0) {
+            return -1;
+        }
+        if (got == 0) {
+            break;
+        }
+        length += (size_t)got;
+    }
+    return (ssize_t)length;
+}
+
+static int load_file(int file, const char *path, struct sp_policy *policy, struct sp_error *error)
+{
+    if (check_trusted(file, S_IFREG, path, error) != 0) {
+        return -1;
+    }
+    char *text = malloc(SP_POLICY_BYTES + 1);
+    if (text == NULL) {
+        return sp_fail(error, SP_MOUNT_FAILED, "no memory for `%s`", path);
+    }
+    ssize_t length = read_whole(file, text, SP_POLICY_BYTES + 1);
+    int result = length < 0 ? untrusted(error, path, strerror(errno))
+                            : sp_policy_parse(text, (size_t)length, path, policy, error);
+    free(text);
+    return result;
+}
+
+int sp_policy_load(const char *folder, struct sp_policy *policy, struct sp_error *error)
+{
+    char path[PATH_MAX];
+    *policy = (struct sp_policy){.unprivileged = false};
+    (void)snprintf(path, sizeof path, "%s/" SP_POLICY_NAME, folder);
+    int parent = open(folder, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (parent < 0) {
+        if (errno != ENOENT) {
+            return untrusted(error, folder, strerror(errno));
+        }
+        use_built_in(policy);
+        return 0;
+    }
+    int result = check_trusted(parent, S_IFDIR, folder, error);
+    if (result == 0) {
+        int file = openat(parent, SP_POLICY_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (file >= 0) {
+            result = load_file(file, path, policy, error);
+            (void)close(file);
+        } else if (errno == ENOENT) {
+            use_built_in(policy);
+        } else {
+            result = untrusted(error, path, strerror(errno));
+        }
+    }
+    (void)close(parent);
+    return result;
+}
+
+static bool is_inside(const char *path, const char *folder)
+{
+    size_t length = strlen(folder);
+    if (length == 1) {
+        return path[0] == '/'; /* the root folder */
+    }
+    return strncmp(path, folder, length) == 0 && (path[length] == '/' || path[length] == '\0');
+}
+
+int sp_policy_check_mount_point(const struct sp_policy *policy, const char *mount_point,
+                                struct sp_error *error)
+{
+    for (size_t index = 0; index < policy->mount_point_count; index++) {
+        if (is_inside(mount_point, policy->mount_points[index])) {
+            return 0;
+        }
+    }
+    (void)sp_fail(error, SP_NOT_PERMITTED, "`%s` is not a mount point of this site", mount_point);
+    if (policy->mount_point_count == 0) {
+        return sp_hint(error, "the administrator's list, `" SP_POLICY_NAME "`, names none");
+    }
+    return sp_hint(error, "permitted are `%s`%s", policy->mount_points[0],
+                   policy->mount_point_count > 1 ? " and others: see " SP_POLICY_NAME : "");
+}
+
+static bool is_in_a_folder(const struct sp_policy *policy, int descriptor)
+{
+    char name[64];
+    char path[PATH_MAX];
+    (void)snprintf(name, sizeof name, "/proc/self/fd/%d", descriptor);
+    ssize_t length = readlink(name, path, sizeof path - 1);
+    if (length <= 0) {
+        return false; /* also a path of more than PATH_MAX bytes */
+    }
+    path[length] = '\0';
+    for (size_t index = 0; index < policy->image_folder_count; index++) {
+        if (is_inside(path, policy->image_folders[index])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_of_an_owner(const struct sp_policy *policy, int descriptor)
+{
+    struct stat state;
+    if (fstat(descriptor, &state) != 0 || (state.st_mode & OTHERS_MAY_WRITE) != 0) {
+        return false;
+    }
+    for (size_t index = 0; index < policy->image_owner_count; index++) {
+        if (state.st_uid == policy->image_owners[index]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int sp_policy_check_image(const struct sp_policy *policy, int descriptor, const char *path,
+                          struct sp_error *error)
+{
+    const char *fault = NULL;
+    if (policy->image_folder_count > 0 && !is_in_a_folder(policy, descriptor)) {
+        fault = "it is not in one of the folders that this site names";
+    } else if (policy->image_owner_count > 0 && !is_of_an_owner(policy, descriptor)) {
+        fault = "its owner is not one that this site trusts, or others may write to it";
+    }
+    if (fault == NULL) {
+        return 0;
+    }
+    (void)sp_fail(error, SP_NOT_PERMITTED, "image `%s` may not be mounted by the kernel: %s", path,
+                  fault);
+    return policy->unprivileged ? sp_hint(error, "mount it without privileges: --way=userns")
+                                : sp_hint(error, "see " SP_POLICY_NAME " of this site");
+}

@@ -1,0 +1,16 @@
+/* Text that may be shown on a terminal and written to a log: printable UTF-8, in any locale. */
+#ifndef STACKPROOF_TEXT_H
+#define STACKPROOF_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Returns whether all of `text` is printable UTF-8. Not printable are control, format, private and
+ * separator characters (Unicode's Cc, Cf, Co, Zl, Zp, and Zs but the space), surrogates and
+ * noncharacters. */
+bool sp_text_is_printable(const char *text, size_t length);
+
+/* Replaces every byte that does not belong to a printable character by `?`. */
+void sp_text_make_printable(char *text);
+
+#endif
