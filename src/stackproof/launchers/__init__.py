@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from stackproof import registry
 from stackproof.command import EnvPatch
-from stackproof.errors import Reason, fail
 from stackproof.launchers.hydra import Hydra
 from stackproof.launchers.intel_hydra import IntelHydra
 from stackproof.launchers.prte import Prte
@@ -48,10 +48,4 @@ REGISTRY: dict[str, Launcher] = {
 
 def get(name: str) -> Launcher:
     """Return a launcher by name; raises `StackproofError` (UNSUPPORTED) for an unknown one."""
-    if name not in REGISTRY:
-        raise fail(
-            Reason.UNSUPPORTED,
-            f"the launcher `{name}` is not known",
-            hint=f"known launchers are: {', '.join(REGISTRY)}",
-        )
-    return REGISTRY[name]
+    return registry.find(REGISTRY, name, kind="launcher")

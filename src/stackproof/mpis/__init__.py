@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
+from stackproof import registry
 from stackproof.command import EnvPatch
-from stackproof.errors import Reason, fail
 from stackproof.mpis.cray_mpich import CrayMpich
 from stackproof.mpis.intel_mpi import IntelMpi
 from stackproof.mpis.mpich import Mpich
@@ -74,13 +74,7 @@ REGISTRY: dict[str, MpiFamily] = {
 
 def get(name: str) -> MpiFamily:
     """Return a family by name; raises `StackproofError` (UNSUPPORTED) for an unknown one."""
-    if name not in REGISTRY:
-        raise fail(
-            Reason.UNSUPPORTED,
-            f"the MPI family `{name}` is not known",
-            hint=f"known families are: {', '.join(REGISTRY)}",
-        )
-    return REGISTRY[name]
+    return registry.find(REGISTRY, name, kind="MPI family", kinds="families")
 
 
 def identify(library_version: str) -> tuple[str, str] | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from stackproof import registry
 from stackproof.case import Case, Placement
 from stackproof.command import EnvPatch
-from stackproof.errors import Reason, fail
 from stackproof.measurement import Check, Output
 from stackproof.transports.auto import Auto
 from stackproof.transports.shm import Shm
@@ -47,10 +47,4 @@ REGISTRY: dict[str, Transport] = {transport.name: transport for transport in (Au
 
 def get(name: str) -> Transport:
     """Return a transport by name; raises `StackproofError` (UNSUPPORTED) for an unknown one."""
-    if name not in REGISTRY:
-        raise fail(
-            Reason.UNSUPPORTED,
-            f"the transport `{name}` is not known",
-            hint=f"known transports are: {', '.join(REGISTRY)}",
-        )
-    return REGISTRY[name]
+    return registry.find(REGISTRY, name, kind="transport")
