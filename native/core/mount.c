@@ -131,11 +131,13 @@ int sp_mount_point_open(const char *path, unsigned flags, int *point, struct sp_
     return -1;
 }
 
-/* What is mounted: `parameter` is `source` for a device, `lowerdir` for an overlay. */
+/* What is mounted: `parameter` is `source` for a device, `lowerdir` for an overlay. An image may not
+ * redirect lookups in an overlay to other folders, whatever the default of the kernel is. */
 struct filesystem {
     const char *kind;
     const char *parameter;
     const char *value;
+    bool no_redirects;
 };
 
 /* Reads what the kernel says about a failure (fsopen(2)) into `text`; "" if nothing. */
@@ -155,6 +157,8 @@ static int make_detached(const struct filesystem *filesystem, char *complaint, s
     }
     if (sp_fsconfig(context, SP_FSCONFIG_SET_STRING, filesystem->parameter, filesystem->value) ==
             0 &&
+        (!filesystem->no_redirects ||
+         sp_fsconfig(context, SP_FSCONFIG_SET_STRING, "redirect_dir", "nofollow") == 0) &&
         sp_fsconfig(context, SP_FSCONFIG_SET_FLAG, "ro", NULL) == 0 &&
         sp_fsconfig(context, SP_FSCONFIG_CMD_CREATE, NULL, NULL) == 0) {
         made = sp_fsmount(context);
@@ -175,8 +179,9 @@ static int mount_as_before(const struct filesystem *filesystem, int point)
     char options[SP_MESSAGE_BYTES];
     bool by_source = strcmp(filesystem->parameter, "source") == 0;
     (void)snprintf(target, sizeof target, "/proc/self/fd/%d", point);
-    int length = snprintf(options, sizeof options, "%s=%s", filesystem->parameter,
-                          filesystem->value);
+    int length = snprintf(options, sizeof options, "%s=%s%s", filesystem->parameter,
+                          filesystem->value,
+                          filesystem->no_redirects ? ",redirect_dir=nofollow" : "");
     if (length < 0 || (size_t)length >= sizeof options) {
         errno = E2BIG;
         return -1;
@@ -223,7 +228,7 @@ static int mount_failed(struct sp_error *error, const char *what, const char *co
 int sp_mount_loop(const struct sp_loop *loop, const char *image, int point, unsigned flags,
                   int *root, struct sp_error *error)
 {
-    const struct filesystem squashfs = {"squashfs", "source", loop->name};
+    const struct filesystem squashfs = {"squashfs", "source", loop->name, false};
     char complaint[SP_HINT_BYTES];
     char what[SP_MESSAGE_BYTES / 2];
     if (mount_on(&squashfs, point, flags, root, complaint, sizeof complaint) == 0) {
@@ -264,7 +269,7 @@ int sp_mount_overlay(const int *roots, size_t count, int point, const char *moun
         return sp_fail(error, SP_USAGE, "%zu images over `%s` are too many", count - 1,
                        mount_point);
     }
-    const struct filesystem overlay = {"overlay", "lowerdir", layers};
+    const struct filesystem overlay = {"overlay", "lowerdir", layers, true};
     if (mount_on(&overlay, point, flags, &root, complaint, sizeof complaint) == 0) {
         if (root >= 0) {
             (void)close(root);

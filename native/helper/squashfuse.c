@@ -1,0 +1,139 @@
+#include "squashfuse.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { CANNOT_START = 127 };
+
+static bool is_program(const char *path)
+{
+    struct stat state;
+    return stat(path, &state) == 0 && S_ISREG(state.st_mode) && access(path, X_OK) == 0;
+}
+
+static bool find_in(const char *folders, const char *name, char *path, size_t room)
+{
+    while (*folders != '\0') {
+        size_t length = strcspn(folders, ":");
+        /* An empty or relative entry is no place to take a program from that serves in background. */
+        if (folders[0] == '/' && length < room &&
+            (size_t)snprintf(path, room, "%.*s/%s", (int)length, folders, name) < room &&
+            is_program(path)) {
+            return true;
+        }
+        folders += length;
+        folders += *folders == ':' ? 1 : 0;
+    }
+    return false;
+}
+
+bool squashfuse_find(char *path, size_t room)
+{
+    const char *searched = getenv("PATH");
+    const char *const names[] = {"squashfuse_ll", "squashfuse"};
+    for (size_t index = 0; index < sizeof names / sizeof names[0]; index++) {
+        if ((searched != NULL && find_in(searched, names[index], path, room)) ||
+            find_in("/usr/local/bin:/usr/bin", names[index], path, room)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Closes everything but four descriptors and the standard ones. */
+static void close_others(const int *kept, size_t count)
+{
+    DIR *stream = opendir("/proc/self/fd");
+    if (stream == NULL) {
+        _exit(CANNOT_START);
+    }
+    for (const struct dirent *entry = readdir(stream); entry != NULL; entry = readdir(stream)) {
+        int descriptor = (int)strtol(entry->d_name, NULL, 10);
+        bool keep = descriptor <= STDERR_FILENO || descriptor == dirfd(stream);
+        for (size_t index = 0; index < count; index++) {
+            keep = keep || descriptor == kept[index];
+        }
+        if (!keep) {
+            (void)close(descriptor);
+        }
+    }
+    (void)closedir(stream);
+}
+
+static _Noreturn void serve(const char *program, int image, int fuse, int complaints, int go)
+{
+    char archive[64];
+    char device[64];
+    char byte = 0;
+    const int kept[] = {go, image, fuse};
+    char path[] = "PATH=/usr/bin:/bin";
+    char *const environment[] = {path, NULL};
+    int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (chdir("/") != 0 || nothing < 0 || dup2(nothing, STDIN_FILENO) < 0 ||
+        dup2(nothing, STDOUT_FILENO) < 0 || dup2(complaints, STDERR_FILENO) < 0) {
+        _exit(CANNOT_START);
+    }
+    close_others(kept, sizeof kept / sizeof kept[0]);
+    /* Nothing comes when the caller died first. */
+    if (recv(go, &byte, 1, 0) != 1 || fcntl(image, F_SETFD, 0) != 0 || fcntl(fuse, F_SETFD, 0) != 0) {
+        _exit(CANNOT_START);
+    }
+    (void)snprintf(archive, sizeof archive, "/proc/self/fd/%d", image);
+    (void)snprintf(device, sizeof device, "/dev/fd/%d", fuse);
+    (void)execle(program, program, "-f", archive, device, (char *)NULL, environment);
+    _exit(CANNOT_START);
+}
+
+/* Waits for a child that has started another one and ended. */
+static int wait_for(pid_t child)
+{
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0) {
+        if (errno == ECHILD) {
+            return 0; /* the caller ignores SIGCHLD, and the kernel took it away */
+        }
+        if (errno != EINTR) {
+            return -1;
+        }
+    }
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        errno = EAGAIN;
+        return -1;
+    }
+    return 0;
+}
+
+int squashfuse_start(const char *program, int image, int fuse, int complaints)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+        return -1;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        (void)setsid();
+        pid_t server = fork();
+        if (server == 0) {
+            (void)close(ends[1]);
+            serve(program, image, fuse, complaints, ends[0]);
+        }
+        _exit(server < 0 ? CANNOT_START : 0);
+    }
+    int result = child < 0 ? -1 : wait_for(child);
+    int fault = errno;
+    (void)close(ends[0]);
+    if (result != 0) {
+        (void)close(ends[1]);
+        errno = fault;
+        return -1;
+    }
+    return ends[1];
+}
