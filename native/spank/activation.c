@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "activation.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@ static const char program[] = "stackproof=";
 int arguments_read(int count, char *const words[], struct arguments *arguments,
                    struct sp_error *error)
 {
-    arguments->program = "stackproof";
+    arguments->program = STACKPROOF_PROGRAM;
     for (int number = 0; number < count; number++) {
         const char *word = words[number];
         size_t length = sizeof program - 1;

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "options.h"
 
 #include <stdlib.h>
@@ -15,16 +14,21 @@ static bool image_asked;
 
 static int take(int option, const char *text, int remote);
 
-static struct spank_option table[OPTIONS] = {
+/* Slurm's table wants texts that may be changed, though it changes none. */
+static char texts[OPTIONS][3][96] = {
     [OPTION_IMAGE] = {"image", "IMAGE[:MOUNT][,...]",
-                      "mount these SquashFS images for the job; none: mount nothing", 1,
-                      OPTION_IMAGE, take},
+                      "mount these SquashFS images for the job; none: mount nothing"},
     [OPTION_VIEW] = {"view", "[NAME:]VIEW[,...]",
-                     "set the variables of these views of the images; none: set nothing", 1,
-                     OPTION_VIEW, take},
-    [OPTION_TRANSPORT] = {"transport", "NAME",
-                          "make the MPI of the image use one path: auto, shm, tcp", 1,
-                          OPTION_TRANSPORT, take},
+                     "set the variables of these views of the images; none: set nothing"},
+    [OPTION_TRANSPORT] = {"transport", "NAME", "make the MPI of the image use one path, as tcp"},
+};
+
+#define ROW(option) {texts[option][0], texts[option][1], texts[option][2], 1, option, take}
+
+static struct spank_option table[OPTIONS] = {
+    [OPTION_IMAGE] = ROW(OPTION_IMAGE),
+    [OPTION_VIEW] = ROW(OPTION_VIEW),
+    [OPTION_TRANSPORT] = ROW(OPTION_TRANSPORT),
 };
 
 int options_register(spank_t spank)
