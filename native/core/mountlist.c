@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "path.h"
 #include "text.h"
 
 /* A mount would hide what the system or the user needs; some also when it hides only a part. */
@@ -29,25 +30,8 @@ struct parse {
     struct sp_error *error;
 };
 
-/* Writes an absolute path without doubled and trailing slashes; returns its length. `target` has
- * room for `length` + 1 bytes. */
-static size_t write_normal(const char *path, size_t length, char *target)
-{
-    size_t used = 0;
-    for (size_t index = 0; index < length; index++) {
-        if (path[index] != '/' || used == 0 || target[used - 1] != '/') {
-            target[used++] = path[index];
-        }
-    }
-    if (used > 1 && target[used - 1] == '/') {
-        used--;
-    }
-    target[used] = '\0';
-    return used;
-}
-
-/* Goes over the parts of an absolute path: compares it with a normal one, slash for slash. Returns
- * whether `path` is `tree` or, where `inside` says so, is below it. */
+/* Returns whether an absolute path is the normal path `tree` or, where `inside` says so, below it;
+ * several slashes in `path` count as one. */
 static bool is_at(const char *path, size_t length, const char *tree, bool inside)
 {
     size_t index = 0;
@@ -76,21 +60,6 @@ static bool is_at(const char *path, size_t length, const char *tree, bool inside
     return index == length;
 }
 
-static bool has_dots(const char *path, size_t length)
-{
-    size_t start = 0;
-    for (size_t index = 0; index <= length; index++) {
-        if (index == length || path[index] == '/') {
-            size_t part = index - start;
-            if (part <= 2 && part > 0 && memcmp(path + start, "..", part) == 0) {
-                return true;
-            }
-            start = index + 1;
-        }
-    }
-    return false;
-}
-
 const char *sp_bad_mount_point(const char *path, size_t length)
 {
     if (length == 0 || path[0] != '/') {
@@ -100,7 +69,7 @@ const char *sp_bad_mount_point(const char *path, size_t length)
         !sp_text_is_printable(path, length)) {
         return "it has a comma, a colon or an unprintable character";
     }
-    if (has_dots(path, length)) {
+    if (sp_path_has_dots(path, length)) {
         return "it has a part `.` or `..`";
     }
     for (size_t index = 0; index < COUNT(system_trees); index++) {
@@ -171,7 +140,7 @@ static void parse_entry(struct parse *parse, const char *entry, size_t length)
     found->mount_point = NULL;
     if (mount != NULL) {
         found->mount_point = parse->free_memory;
-        parse->free_memory += write_normal(mount, mount_length, parse->free_memory) + 1;
+        parse->free_memory += sp_path_write_normal(mount, mount_length, parse->free_memory) + 1;
     }
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "mountlist.h"
+#include "path.h"
 
 static const char *const built_in_mount_points[] = {"/user-environment", "/user-tools"};
 
@@ -37,19 +38,11 @@ static char *trimmed(char *text)
 /* Makes an absolute path normal in place; false where it is none. */
 static bool make_normal(char *path)
 {
-    size_t used = 0;
-    if (path[0] != '/' || strstr(path, "/../") != NULL || strstr(path, "/./") != NULL) {
+    size_t length = strlen(path);
+    if (path[0] != '/' || sp_path_has_dots(path, length)) {
         return false;
     }
-    for (const char *next = path; *next != '\0'; next++) {
-        if (*next != '/' || used == 0 || path[used - 1] != '/') {
-            path[used++] = *next;
-        }
-    }
-    if (used > 1 && path[used - 1] == '/') {
-        used--;
-    }
-    path[used] = '\0';
+    (void)sp_path_write_normal(path, length, path);
     return true;
 }
 
@@ -261,20 +254,11 @@ int sp_policy_load(const char *folder, struct sp_policy *policy, struct sp_error
     return result;
 }
 
-static bool is_inside(const char *path, const char *folder)
-{
-    size_t length = strlen(folder);
-    if (length == 1) {
-        return path[0] == '/'; /* the root folder */
-    }
-    return strncmp(path, folder, length) == 0 && (path[length] == '/' || path[length] == '\0');
-}
-
 int sp_policy_check_mount_point(const struct sp_policy *policy, const char *mount_point,
                                 struct sp_error *error)
 {
     for (size_t index = 0; index < policy->mount_point_count; index++) {
-        if (is_inside(mount_point, policy->mount_points[index])) {
+        if (sp_path_is_inside(mount_point, policy->mount_points[index])) {
             return 0;
         }
     }
@@ -297,7 +281,7 @@ static bool is_in_a_folder(const struct sp_policy *policy, int descriptor)
     }
     path[length] = '\0';
     for (size_t index = 0; index < policy->image_folder_count; index++) {
-        if (is_inside(path, policy->image_folders[index])) {
+        if (sp_path_is_inside(path, policy->image_folders[index])) {
             return true;
         }
     }
