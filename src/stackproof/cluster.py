@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from stackproof import cluster_slurm
-from stackproof.cluster_slurm import SLURM_CONF, SlurmFacts, SlurmSpec, User
+from stackproof.cluster_slurm import NODE_SPOOL, SLURM_CONF, SlurmFacts, SlurmSpec, User
 from stackproof.errors import Problem, Reason, StackproofError, fail
 
 MAX_NODES = 8
@@ -312,15 +312,20 @@ def head_network(count: int) -> tuple[str, ...]:
         f"link set {BRIDGE} up",
     ]
     for name in node_names(count):
-        lines += [
-            (
-                f"link add {port_of(name)} address {_mac(name, 1)} type veth "
-                f"peer name {INTERFACE} address {_mac(name)} netns @{name}@"
-            ),
-            f"link set {port_of(name)} master {BRIDGE} up",
-            f"neigh replace {address_of(name)} lladdr {_mac(name)} dev {BRIDGE} nud permanent",
-        ]
+        lines += link_lines(name, f"@{name}@")
     return tuple(lines)
+
+
+def link_lines(name: str, pid: int | str) -> tuple[str, ...]:
+    """Return the lines for `ip -batch` in the head that join the node of this process."""
+    return (
+        (
+            f"link add {port_of(name)} address {_mac(name, 1)} type veth "
+            f"peer name {INTERFACE} address {_mac(name)} netns {pid}"
+        ),
+        f"link set {port_of(name)} master {BRIDGE} up",
+        f"neigh replace {address_of(name)} lladdr {_mac(name)} dev {BRIDGE} nud permanent",
+    )
 
 
 def node_network(name: str, count: int) -> tuple[str, ...]:
@@ -368,8 +373,18 @@ def shape_lines(
     return tuple(lines)
 
 
-def switch_on_lines(count: int) -> tuple[str, ...]:
-    """Return the lines for `ip -batch` in the head that take the ports out of the bridge.
+def node_settings(spec: ClusterSpec, node: Node) -> dict[str, object]:
+    """Return what the first process of a node is told of it, besides its name."""
+    return {
+        "network": node_network(node.name, spec.nodes),
+        "memory": NODE_SPOOL if spec.slurm else None,
+        "group": node.group,
+        "core": node.core,
+    }
+
+
+def switch_on_lines(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the lines for `ip -batch` in the head that take nodes' ports out of the bridge.
 
     The ports answer no address requests then, since the head's own answer is the switch's task.
     """
@@ -380,21 +395,21 @@ def switch_on_lines(count: int) -> tuple[str, ...]:
         ),
         f"link set head0 master {BRIDGE} up",
         f"link set {SWITCH_PORT} arp off up",
-        *(f"link set {port_of(name)} nomaster arp off" for name in node_names(count)),
+        *(f"link set {port_of(name)} nomaster arp off" for name in names),
     )
 
 
-def switch_off_lines(count: int) -> tuple[str, ...]:
+def switch_off_lines(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the lines for `ip -batch` in the head that undo `switch_on_lines`."""
     return (
         "link del head0",
-        *(f"link set {port_of(name)} arp on master {BRIDGE}" for name in node_names(count)),
+        *(f"link set {port_of(name)} arp on master {BRIDGE}" for name in names),
     )
 
 
-def switch_argv(program: str, count: int, delay_us: float) -> tuple[str, ...]:
+def switch_argv(program: str, names: tuple[str, ...], delay_us: float) -> tuple[str, ...]:
     """Return the command line of the delay switch: nanoseconds, the head's port, the nodes'."""
-    ports = (SWITCH_PORT, *(port_of(name) for name in node_names(count)))
+    ports = (SWITCH_PORT, *map(port_of, names))
     return (program, str(round(delay_us * 1000)), *ports)
 
 

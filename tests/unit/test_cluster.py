@@ -178,12 +178,13 @@ def test_netem_is_first_and_the_bucket_its_child() -> None:
 
 
 def test_the_switch_is_told_nanoseconds_and_ports() -> None:
-    argv = cluster.switch_argv("/cache/switch", 2, 20.5)
+    argv = cluster.switch_argv("/cache/switch", ("node1", "node2"), 20.5)
     assert argv == ("/cache/switch", "20500", "head1", "port1", "port2")
 
 
 def test_switching_off_undoes_switching_on() -> None:
-    on, off = " ".join(cluster.switch_on_lines(2)), " ".join(cluster.switch_off_lines(2))
+    names = ("node1", "node2")
+    on, off = " ".join(cluster.switch_on_lines(names)), " ".join(cluster.switch_off_lines(names))
     for port in ("port1", "port2"):
         assert f"set {port} nomaster arp off" in on
         assert f"set {port} arp on master br0" in off

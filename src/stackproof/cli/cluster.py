@@ -15,7 +15,8 @@ from stackproof.cluster import ClusterSpec, ClusterState
 from stackproof.cluster_slurm import SlurmSpec
 from stackproof.errors import ExitCode, Reason, fail
 from stackproof.host import cluster as host_cluster
-from stackproof.host import cluster_exec
+from stackproof.host import cluster_exec, cluster_power
+from stackproof.host import cluster_slurm as cluster_slurm_host
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     status.set_defaults(run=run_status)
 
     _add_exec(actions)
+    _add_power(actions)
 
 
 def _add_slurm(parser: argparse.ArgumentParser) -> None:
@@ -103,6 +105,21 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the state as JSON")
 
 
+def _add_power(actions: Any) -> None:
+    for name, run, text in (
+        ("kill", run_kill, "take a node away at once, as a lost power supply does"),
+        ("restart", run_restart, "start a node again, as after a reboot"),
+    ):
+        action = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
+        action.add_argument("node", metavar="NODE", help="node1, node2, …")
+        action.add_argument(
+            "--daemon", action="store_true",
+            help="only its Slurm daemon: slurmd, or slurmctld of `head`; jobs stay",
+        )  # fmt: skip
+        _add_common(action)
+        action.set_defaults(run=run)
+
+
 def run_up(args: argparse.Namespace) -> int:
     """Bring a cluster up and print what it is."""
     spec = ClusterSpec(
@@ -137,6 +154,25 @@ def run_status(args: argparse.Namespace) -> int:
     elif args.json:
         print(json.dumps({"name": args.name, "up": False}, indent=1))
     host_cluster.require(args.name)
+    return int(ExitCode.DONE)
+
+
+def run_kill(args: argparse.Namespace) -> int:
+    """Kill a node or its daemon; that it was dead already is worth a word, not an error."""
+    killed = cluster_power.kill(args.name, args.node, daemon=args.daemon)
+    what = "its Slurm daemon" if args.daemon else "it"
+    if args.json:
+        print(json.dumps({"name": args.name, "node": args.node, "killed": killed}, indent=1))
+    else:
+        said = f"{what} was killed" if killed else f"{what} was not running"
+        print(f"{args.node} of cluster `{args.name}`: {said}", file=sys.stderr)
+    return int(ExitCode.DONE)
+
+
+def run_restart(args: argparse.Namespace) -> int:
+    """Start a node or its daemon again and print the cluster."""
+    state = cluster_power.restart(args.name, args.node, daemon=args.daemon)
+    _show(state, as_json=args.json)
     return int(ExitCode.DONE)
 
 
@@ -181,6 +217,7 @@ def _number(text: str, what: str, possible: str) -> int:
 
 
 def _show(state: ClusterState, *, as_json: bool) -> None:
+    seen = cluster_slurm_host.node_states(state)
     if as_json:
         data: dict[str, Any] = noun.to_data(state)
         data |= {
@@ -189,13 +226,19 @@ def _show(state: ClusterState, *, as_json: bool) -> None:
             "rate_mb_s": state.rate_mb_s,
             "faults": list(state.faults),
         }
+        if state.slurm:
+            data["slurm_nodes"] = [noun.to_data(node) for node in seen]
         print(json.dumps(data, indent=1))
         return
     for label, value in _summary(state):
         print(f"{label:<8} {value}")
-    print(f"\n{'NODE':<8} {'ADDRESS':<14} {'INTERFACE':<10} {'PID':>8}  STATE")
+    words = {
+        node.name: f"{node.state} ({node.reason})" if node.reason else node.state for node in seen
+    }
+    column = "  SLURM" if state.slurm else ""
+    print(f"\n{'NODE':<8} {'ADDRESS':<14} {'INTERFACE':<10} {'PID':>8}  STATE{column}")
     for node in (state.head, *state.nodes):
-        alive = "alive" if node.alive else "dead"
+        alive = f"{'alive' if node.alive else 'dead':<6} {words.get(node.name, '')}".rstrip()
         print(f"{node.name:<8} {node.address:<14} {node.interface:<10} {node.pid:>8}  {alive}")
 
 
@@ -207,6 +250,9 @@ def _summary(state: ClusterState) -> list[tuple[str, str]]:
         ("delay", _delay(state)),
         ("agent", state.agent),
     ]
+    if state.slurm:
+        types = ", ".join(state.slurm.mpi) or "none"
+        rows.append(("slurm", f"{state.slurm.version}; srun --mpi takes {types}"))
     return rows + [("note", note) for note in state.notes]
 
 

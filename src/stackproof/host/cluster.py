@@ -17,11 +17,10 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from stackproof import cluster
 from stackproof.cluster import ClusterSpec, ClusterState, Node
-from stackproof.cluster_slurm import NODE_SPOOL, SPOOL, SlurmFacts
+from stackproof.cluster_slurm import SPOOL, SlurmFacts
 from stackproof.command import Command
 from stackproof.errors import Problem, Reason, StackproofError, fail
 from stackproof.host import cluster_groups, cluster_link, cluster_node, cluster_slurm, files
@@ -45,7 +44,7 @@ _LOG = "start.log"
 _START_S = 30.0
 _STOP_S = 10.0
 _CAP_NET_ADMIN, _CAP_SYS_ADMIN = 1 << 12, 1 << 21
-_NAMESPACES = (
+NAMESPACES = (
     "--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc",
     "--propagation", "private",
 )  # fmt: skip
@@ -166,7 +165,7 @@ def share(state: ClusterState, paths: tuple[str, ...]) -> None:
     missing = _missing_paths(dataclasses.replace(state.spec, shared=wanted))
     if missing:
         raise StackproofError(*missing)
-    for node in (state.head, *state.nodes):
+    for node in (state.head, *(node for node in state.nodes if node.alive)):
         argv = (sys.executable, "-I", "-S", cluster_node.__file__, "share", *wanted)
         done = run(Command(argv=cluster.enter_argv(state, node.name, argv), timeout_s=_START_S))
         if done.returncode != 0:
@@ -178,7 +177,12 @@ def share(state: ClusterState, paths: tuple[str, ...]) -> None:
 
 
 def end_processes(state: ClusterState) -> None:
-    """Kill every process on the nodes but their first ones: what a stopped launch may leave."""
+    """Kill every process on the nodes but their first ones: what a stopped launch may leave.
+
+    With Slurm nothing is done: it ends what belongs to a job that was cancelled.
+    """
+    if state.slurm:
+        return
     for node in state.nodes:
         # kill(2): -1 is every process that may be signalled but the first and the caller itself.
         argv = cluster.enter_argv(state, node.name, ("sh", "-c", "kill -KILL -1"))
@@ -198,8 +202,8 @@ def _start(spec: ClusterSpec, folder: Path) -> ClusterState:
         _spawn_head(theirs, folder, rootless=rootless)
         theirs.close()
         try:
-            settings = _settings(spec, folder)
-            cluster_node.send(ours, settings)
+            planned = _planned(spec, folder)
+            cluster_node.send(ours, _settings(spec, folder, planned))
             pids, head_pids, notes = _await_ready(ours)
         except OSError as error:
             raise _start_failure(folder, error.strerror or "no answer", rootless) from None
@@ -211,11 +215,8 @@ def _start(spec: ClusterSpec, folder: Path) -> ClusterState:
             folder=os.fspath(folder),
             agent=os.fspath(folder / _AGENT),
             rootless=rootless,
-            head=_node(cluster.HEAD, pids[cluster.HEAD], 1, {}),
-            nodes=tuple(
-                _node(name, pids[name], head_pids[name], settings["nodes"][name])
-                for name in cluster.node_names(spec.nodes)
-            ),
+            head=_born(_plan(cluster.HEAD), pids, {cluster.HEAD: 1}),
+            nodes=tuple(_born(node, pids, head_pids) for node in planned),
             notes=tuple(notes),
         )
         state = cluster_link.shape(state, spec)
@@ -233,7 +234,7 @@ def _spawn_head(link: socket.socket, folder: Path, *, rootless: bool) -> None:
     """Start the head as a child of nobody, so that no caller has to wait for it."""
     user = ("--user", "--map-root-user") if rootless else ()
     argv = (
-        "setsid", "--fork", "unshare", *user, *_NAMESPACES,
+        "setsid", "--fork", "unshare", *user, *NAMESPACES,
         sys.executable, "-I", "-S", cluster_node.__file__,
         "head", str(link.fileno()), os.fspath(folder),
     )  # fmt: skip
@@ -241,7 +242,7 @@ def _spawn_head(link: socket.socket, folder: Path, *, rootless: bool) -> None:
         with open(folder / _LOG, "wb") as log:
             done = subprocess.run(
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
-                pass_fds=(link.fileno(),), env=_inner_environment(), check=False,
+                pass_fds=(link.fileno(),), env=inner_environment(), check=False,
             )  # fmt: skip
     except OSError as error:
         raise files.translate(error, folder / _LOG) from error
@@ -249,35 +250,35 @@ def _spawn_head(link: socket.socket, folder: Path, *, rootless: bool) -> None:
         raise _start_failure(folder, "setsid failed", rootless)
 
 
-def _inner_environment() -> dict[str, str]:
+def inner_environment() -> dict[str, str]:
+    """Return the environment of a cluster's first processes."""
     return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 
 
-def _settings(spec: ClusterSpec, folder: Path) -> dict[str, Any]:
+def _planned(spec: ClusterSpec, folder: Path) -> tuple[Node, ...]:
+    """Return the nodes that are to be, with their cores if they are to have one each."""
     names = cluster.node_names(spec.nodes)
+    if not (spec.slurm and spec.slurm.pin):
+        return tuple(map(_plan, names))
+    cores = sorted(os.sched_getaffinity(0))
+    planned = []
+    for number, name in enumerate(names):
+        core = cores[number % len(cores)]
+        group = cluster_groups.make(folder, name, core)
+        planned.append(dataclasses.replace(_plan(name), core=core, group=group))
+    return tuple(planned)
+
+
+def _settings(spec: ClusterSpec, folder: Path, planned: tuple[Node, ...]) -> dict[str, object]:
     hosts = {"hosts": cluster.hosts_text(spec.nodes)}
     return {
         "etc": hosts | cluster_slurm.files(spec, folder),
         "memory": SPOOL if spec.slurm else None,
         "shared": [path for path in _shared(spec, folder) if _is_hidden(path)],
-        "ip": _tool("ip"),
-        "unshare": [_tool("unshare"), *_NAMESPACES],
+        "ip": cluster_link.tool("ip"),
+        "unshare": [cluster_link.tool("unshare"), *NAMESPACES],
         "network": cluster.head_network(spec.nodes),
-        "nodes": {name: _node_settings(spec, folder, name) for name in names},
-    }
-
-
-def _node_settings(spec: ClusterSpec, folder: Path, name: str) -> dict[str, object]:
-    group, core = None, None
-    if spec.slurm and spec.slurm.pin:
-        cores = sorted(os.sched_getaffinity(0))
-        core = cores[cluster.node_names(spec.nodes).index(name) % len(cores)]
-        group = cluster_groups.make(folder, name, core)
-    return {
-        "network": cluster.node_network(name, spec.nodes),
-        "memory": NODE_SPOOL if spec.slurm else None,
-        "group": group,
-        "core": core,
+        "nodes": {node.name: cluster.node_settings(spec, node) for node in planned},
     }
 
 
@@ -287,7 +288,7 @@ def _shared(spec: ClusterSpec, folder: Path) -> Iterator[str]:
     wanted: list[os.PathLike[str] | str] = [*spec.shared, folder, package, files.cache_home()]
     if spec.slurm:
         wanted += cluster_slurm.shared(spec.slurm)
-    wanted += [sys.prefix, sys.base_prefix, _tool("ip"), _tool("unshare")]
+    wanted += [sys.prefix, sys.base_prefix, cluster_link.tool("ip"), cluster_link.tool("unshare")]
     with contextlib.suppress(OSError):
         wanted.append(os.getcwd())
     for path in wanted:
@@ -311,17 +312,20 @@ def _await_ready(link: socket.socket) -> tuple[dict[str, int], dict[str, int], l
             return pids, message["ready"], message["notes"]
 
 
-def _node(name: str, pid: int, head_pid: int, settings: Mapping[str, Any]) -> Node:
+def _plan(name: str) -> Node:
     return Node(
         name=name,
         address=cluster.address_of(name),
         interface=cluster.BRIDGE if name == cluster.HEAD else cluster.INTERFACE,
-        pid=pid,
-        head_pid=head_pid,
-        started=started(pid),
-        core=settings.get("core"),
-        group=settings.get("group"),
+        pid=0,
+        head_pid=0,
+        started=0,
     )
+
+
+def _born(node: Node, pids: Mapping[str, int], head_pids: Mapping[str, int]) -> Node:
+    pid = pids[node.name]
+    return dataclasses.replace(node, pid=pid, head_pid=head_pids[node.name], started=started(pid))
 
 
 def _start_failure(folder: Path, said: str, rootless: bool) -> StackproofError:  # noqa: FBT001
@@ -394,16 +398,8 @@ def _missing_tools() -> tuple[Problem, ...]:
             hint=package_hint(name),
         )
         for name in ("ip", "tc", "unshare", "nsenter", "setsid")
-        if not shutil.which(name, path=_search_path())
+        if not shutil.which(name, path=cluster_link.search_path())
     )
-
-
-def _tool(name: str) -> str:
-    return shutil.which(name, path=_search_path()) or name
-
-
-def _search_path() -> str:
-    return cluster_link.search_path()
 
 
 def _missing_paths(spec: ClusterSpec) -> tuple[Problem, ...]:

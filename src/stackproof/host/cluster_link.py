@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 
 from stackproof import cluster
-from stackproof.cluster import ClusterSpec, ClusterState, DelayFacts
+from stackproof.cluster import ClusterSpec, ClusterState, DelayFacts, Node
 from stackproof.command import Command
 from stackproof.errors import Reason, StackproofError, fail
 from stackproof.host import cluster_node, files
@@ -61,6 +61,38 @@ def shape(state: ClusterState, spec: ClusterSpec) -> ClusterState:
         raise
 
 
+def connect(state: ClusterState, node: Node) -> None:
+    """Join a node that was started again to the bridge; raises `StackproofError`."""
+    # The end of the old link goes when the kernel has cleared the old node away, which takes time.
+    words = (tool("ip"), "link", "del", cluster.port_of(node.name))
+    run(Command(argv=cluster.enter_network_argv(state, None, words), timeout_s=_TOOL_S))
+    _batch(state, cluster.HEAD, "ip", cluster.link_lines(node.name, node.pid))
+
+
+def reshape(state: ClusterState) -> ClusterState:
+    """Give links the rate and delay that the cluster has, after one of them was made again.
+
+    The delay is made as before and not measured another time. Raises `StackproofError`.
+    """
+    if state.delay is None:
+        _set_queues(state, state.spec.rate, None)
+        return state
+    bare = _without_delay(state)
+    _set_queues(bare, state.spec.rate, None)
+    facts = _add_delay(bare, state.delay.asked_us)
+    delay = dataclasses.replace(state.delay, pid=facts.pid, started=facts.started, alive=True)
+    return dataclasses.replace(state, delay=delay)
+
+
+def _alive(state: ClusterState) -> tuple[Node, ...]:
+    return tuple(node for node in state.nodes if node.alive)
+
+
+def tool(name: str) -> str:
+    """Return the path of a program, its name where it is not installed."""
+    return shutil.which(name, path=search_path()) or name
+
+
 def search_path() -> str:
     """Return where programs are looked for: an ordinary user's PATH often lacks /usr/sbin."""
     return f"{base_environment()['PATH']}:/usr/sbin:/sbin:/usr/bin:/bin"
@@ -77,7 +109,7 @@ def _set_queues(state: ClusterState, rate_text: str | None, netem_us: float | No
     """Set rate (both ends of each link) and netem (the node's end: what the node sends)."""
     rate = None if rate_text is None else cluster.parse_rate(rate_text)
     head: list[str] = []
-    for node in state.nodes:
+    for node in _alive(state):
         port = cluster.port_of(node.name)
         head += cluster.shape_lines(port, rate=rate, buckets=cluster.PORT_BUCKETS)
         lines = cluster.shape_lines(node.interface, rate=rate, netem_us=netem_us)
@@ -85,15 +117,14 @@ def _set_queues(state: ClusterState, rate_text: str | None, netem_us: float | No
     _batch(state, cluster.HEAD, "tc", tuple(head))
 
 
-def _batch(state: ClusterState, node: str, tool: str, lines: tuple[str, ...]) -> None:
+def _batch(state: ClusterState, node: str, program: str, lines: tuple[str, ...]) -> None:
     """Run lines of `ip` or `tc` on the network of a node."""
-    script = Path(state.folder) / f"{tool}-{node}.batch"
+    script = Path(state.folder) / f"{program}-{node}.batch"
     try:
         script.write_text("\n".join(lines) + "\n", encoding="ascii")
     except OSError as error:
         raise files.translate(error, script) from error
-    program = shutil.which(tool, path=search_path()) or tool
-    argv = cluster.enter_network_argv(state, node, (program, "-batch", os.fspath(script)))
+    argv = cluster.enter_network_argv(state, node, (tool(program), "-batch", os.fspath(script)))
     command = Command(argv=argv, timeout_s=_TOOL_S)
     done = run(command)
     script.unlink(missing_ok=True)
@@ -106,12 +137,12 @@ def _add_delay(state: ClusterState, delay_us: float) -> DelayFacts:
         _set_queues(state, state.spec.rate, delay_us)
         return DelayFacts(method="netem", asked_us=delay_us)
     program = delay_switch()
-    count = len(state.nodes)
-    _batch(state, cluster.HEAD, "ip", cluster.switch_on_lines(count))
+    names = tuple(node.name for node in _alive(state))
+    _batch(state, cluster.HEAD, "ip", cluster.switch_on_lines(names))
     try:
         pid = _start_switch(state, program, delay_us)
     except BaseException:
-        _batch(state, cluster.HEAD, "ip", cluster.switch_off_lines(count))
+        _batch(state, cluster.HEAD, "ip", cluster.switch_off_lines(names))
         raise
     return DelayFacts(method="switch", asked_us=delay_us, pid=pid, started=started(pid))
 
@@ -125,13 +156,14 @@ def _without_delay(state: ClusterState) -> ClusterState:
     else:
         if started(delay.pid) == delay.started:
             os.kill(delay.pid, signal.SIGKILL)
-        _batch(state, cluster.HEAD, "ip", cluster.switch_off_lines(len(state.nodes)))
+        names = tuple(node.name for node in _alive(state))
+        _batch(state, cluster.HEAD, "ip", cluster.switch_off_lines(names))
     return dataclasses.replace(state, delay=None)
 
 
 def _has_netem(state: ClusterState) -> bool:
     """Return whether the kernel has netem: tried on the head's loopback, then undone."""
-    tc = shutil.which("tc", path=search_path()) or "tc"
+    tc = tool("tc")
     words = (tc, "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1us")
     tried = run(Command(argv=cluster.enter_network_argv(state, None, words), timeout_s=_TOOL_S))
     if tried.returncode != 0:
@@ -191,7 +223,8 @@ def _start_switch(state: ClusterState, program: Path, delay_us: float) -> int:
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             ours.settimeout(_READY_S)
             path = f"/proc/self/fd/{executable}"
-            argv = cluster.switch_argv(path, len(state.nodes), delay_us)
+            names = tuple(node.name for node in _alive(state))
+            argv = cluster.switch_argv(path, names, delay_us)
             with subprocess.Popen(
                 cluster.enter_argv(state, None, ("setsid", "--fork", *argv)),
                 stdin=subprocess.DEVNULL, stdout=theirs.fileno(), stderr=theirs.fileno(),

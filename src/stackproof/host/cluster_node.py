@@ -170,7 +170,7 @@ def own_etc(files: dict[str, str]) -> None:
         for name, text in files.items():
             _write_below(f"{folder}/upper", name, text)
         options = f"lowerdir=/etc,upperdir={folder}/upper,workdir={folder}/work"
-        mounted = _mounted_below("/etc/")
+        mounted = mounted_below("/etc/")
         exist = all(os.path.exists(f"/etc/{name}") for name in files)
         if exist and (mounted or not _try_overlay("/etc", options)):
             for name in files:
@@ -206,10 +206,10 @@ def _overlay_below(mounted: list[str], folder: str, options: str) -> None:
         mount(f"{folder}/{number}", path, None, _MS_BIND | _MS_REC)
 
 
-def _mounted_below(prefix: str) -> list[str]:
+def mounted_below(prefix: str, table: str = "/proc/self/mountinfo") -> list[str]:
     """Return the places below a folder where something is mounted, the inner ones left out."""
     found: list[str] = []
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as stream:
+    with open(table, encoding="utf-8", errors="surrogateescape") as stream:
         for line in stream:
             # The kernel writes blanks, tabs, newlines and backslashes as octal numbers.
             place = re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), line.split(" ")[4])

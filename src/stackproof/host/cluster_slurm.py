@@ -38,7 +38,8 @@ _PACKAGES = (
 )
 _TOOLS = ("slurmctld", "slurmd", "srun", "sinfo", "scontrol", "munged", "setpriv", "taskset")
 _BAD = re.compile(r"\b(error|fatal): ")
-_READY = re.compile(r"(idle|mixed|allocated|completing)[+$#@]?")
+# States in which Slurm gives a node no job, or not yet; `*` after any: no answer. See sinfo(1).
+_UNUSABLE = ("down", "unknown", "future", "power", "reboot")
 
 
 def problems(spec: SlurmSpec, *, root: bool) -> tuple[Problem, ...]:
@@ -113,7 +114,7 @@ def start(state: ClusterState, spec: SlurmSpec) -> SlurmFacts:
     _make_spool(state, spec)
     try:
         _start_munged(state)
-        start_controller(state)
+        _start_slurmctld(state)
         for node in state.nodes:
             _start_slurmd(state, node.name)
         facts = SlurmFacts(version=_version(), mpi=_mpi_types(state))
@@ -132,7 +133,20 @@ class _NotReadyError(Exception):
 
 
 def start_controller(state: ClusterState) -> None:
-    """Start slurmctld on the head and wait until it takes connections; raises `StackproofError`."""
+    """Start slurmctld on the head and wait until it has heard of every slurmd that runs.
+
+    Raises `StackproofError` (CLUSTER_FAILED).
+    """
+    try:
+        _start_slurmctld(state)
+        for node in state.nodes:
+            if node.alive and _listens(node, slurm.NODE_PORT):
+                _await_node(state, node)
+    except _NotReadyError as error:
+        raise _failure(state, str(error)) from None
+
+
+def _start_slurmctld(state: ClusterState) -> None:
     _daemon(state, None, (_find("slurmctld"), "-D", "-i"))
     # A slurmd that finds no controller tries again only seconds later.
     log = _logs(Path(state.folder)) / f"{cluster.HEAD}.err"
@@ -238,7 +252,10 @@ def _make_spool(state: ClusterState, spec: SlurmSpec) -> None:
 
 
 def node_states(state: ClusterState) -> tuple[NodeState, ...]:
-    """Return the nodes as the controller sees them; empty when it does not answer."""
+    """Return the nodes as the controller sees them; empty without one that answers."""
+    # sinfo itself waits long for a controller that is not there.
+    if not state.slurm or not _listens(state.head, slurm.CONTROLLER_PORT):
+        return ()
     argv = ("sinfo", "--noheader", "--Node", "--format=%N|%T|%E")
     done = run(Command(argv=cluster.enter_argv(state, None, argv), timeout_s=_ASK_S))
     if done.returncode != 0:
@@ -290,7 +307,10 @@ def _await_node(state: ClusterState, node: Node) -> None:
 
     def usable() -> bool:
         return any(
-            seen.name == node.name and _READY.fullmatch(seen.state) for seen in node_states(state)
+            seen.name == node.name
+            and not seen.state.endswith("*")
+            and not seen.state.startswith(_UNUSABLE)
+            for seen in node_states(state)
         )
 
     _await(what, log, usable)

@@ -146,7 +146,7 @@ def remove(folder: Path) -> bool:
     """
     heads = _heads(folder)
     for pid in heads:
-        _kill(pid)
+        end_process(pid)
     cluster_groups.remove(folder)
     if not heads and not os.path.lexists(folder):
         return False
@@ -181,7 +181,11 @@ def _heads(folder: Path) -> list[int]:
     return found
 
 
-def _kill(pid: int) -> None:
+def end_process(pid: int) -> None:
+    """Kill a first process and wait until all that it stands for has ended.
+
+    Raises `StackproofError` (NOT_PERMITTED, CLUSTER_FAILED).
+    """
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
