@@ -82,12 +82,14 @@ static int take_on(const struct sp_identity *as, struct former *former, struct s
                          : malloc(sizeof(gid_t) * (size_t)(former->group_count + 1));
     if (former->groups == NULL || getgroups(former->group_count, former->groups) < 0) {
         free(former->groups);
-        return sp_fail(error, SP_MOUNT_FAILED, "cannot read the groups of this process");
+        (void)sp_fail(error, SP_MOUNT_FAILED, "cannot read the groups of this process");
+        return -1;
     }
     if (set_groups(as->group_count, as->groups) != 0) {
+        (void)sp_fail(error, SP_NOT_PERMITTED, "cannot take on the groups of user %lu: %s",
+                      (unsigned long)as->user, strerror(errno));
         free(former->groups);
-        return sp_fail(error, SP_NOT_PERMITTED, "cannot take on the groups of user %lu: %s",
-                       (unsigned long)as->user, strerror(errno));
+        return -1;
     }
     (void)setfsgid(as->group);
     (void)setfsuid(as->user); /* last: it takes the rights of root out of effect */

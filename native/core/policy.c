@@ -272,16 +272,16 @@ int sp_policy_check_mount_point(const struct sp_policy *policy, const char *moun
 
 static bool is_in_a_folder(const struct sp_policy *policy, int descriptor)
 {
-    char name[64];
-    char path[PATH_MAX];
-    (void)snprintf(name, sizeof name, "/proc/self/fd/%d", descriptor);
-    ssize_t length = readlink(name, path, sizeof path - 1);
+    char link[64];
+    char real[PATH_MAX];
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+    ssize_t length = readlink(link, real, sizeof real - 1);
     if (length <= 0) {
         return false; /* also a path of more than PATH_MAX bytes */
     }
-    path[length] = '\0';
+    real[length] = '\0';
     for (size_t index = 0; index < policy->image_folder_count; index++) {
-        if (sp_path_is_inside(path, policy->image_folders[index])) {
+        if (sp_path_is_inside(real, policy->image_folders[index])) {
             return true;
         }
     }

@@ -28,6 +28,7 @@ static bool printable(const char *text)
 
 static void test_text(void)
 {
+    const char turned[] = {'\xe2', '\x80', '\xae'}; /* turns the direction of text */
     char text[] = "a\x1b[31m\xc3\xa4\xff";
     CHECK(printable(""));
     CHECK(printable("a b/~+=@%"));
@@ -36,7 +37,7 @@ static void test_text(void)
     CHECK(!printable("\x7f"));
     CHECK(!printable("\xc2\x85"));             /* a control character of ISO 8859 */
     CHECK(!printable("\xc2\xa0"));             /* a space that does not break */
-    CHECK(!printable("\xe2\x80\xae"));         /* turns the direction of text */
+    CHECK(!sp_text_is_printable(turned, sizeof turned));
     CHECK(!printable("\xed\xa0\x80"));         /* a surrogate */
     CHECK(!printable("\xc0\xaf"));             /* `/` written longer than needed */
     CHECK(!printable("\xe2\x80"));             /* cut off */
@@ -63,9 +64,12 @@ static int parse_many(const char *entry, size_t entries, struct sp_mount_list *l
     if (text == NULL) {
         abort();
     }
-    for (size_t index = 0; index < entries; index++) {
-        memcpy(text + index * (length + 1), entry, length);
-        text[index * (length + 1) + length] = ',';
+    for (size_t index = 0; index < entries * (length + 1); index++) {
+        size_t at = index % (length + 1);
+        text[index] = ',';
+        if (at < length) {
+            text[index] = entry[at];
+        }
     }
     int result = sp_mount_list_parse(text, entries * (length + 1) - 1, list, count_problem,
                                      &problems, error);
@@ -104,7 +108,7 @@ static void put(unsigned char *head, size_t at, size_t bytes, uint64_t value)
 static void make_superblock(unsigned char *head)
 {
     memset(head, 0, SP_SUPERBLOCK_BYTES);
-    memcpy(head, "hsqs", 4);
+    put(head, 0, 4, 0x73717368); /* hsqs */
     put(head, 4, 4, 3);
     put(head, 12, 4, 131072);
     put(head, 16, 4, 1);
@@ -170,7 +174,7 @@ static void test_superblocks(void)
             CHECK(length == SP_SUPERBLOCK_BYTES);
         }
     }
-    memcpy(head, "sqsh", 4);
+    put(head, 0, 4, 0x68737173); /* sqsh */
     CHECK(sp_superblock_parse(head, sizeof head, 4096, "a", &superblock, &error) != 0);
 }
 
