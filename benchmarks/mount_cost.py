@@ -20,6 +20,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from stackproof.host import mountexec, mountways
@@ -47,6 +49,19 @@ def make_tree(folder: Path, megabytes: int) -> Path:
     return tree
 
 
+@contextmanager
+def mount_point() -> Iterator[None]:
+    """Have the mount point on this machine for a while: most tools make none."""
+    made = os.geteuid() == 0 and not os.path.exists(MOUNT)
+    if made:
+        os.mkdir(MOUNT)
+    try:
+        yield
+    finally:
+        if made:
+            os.rmdir(MOUNT)
+
+
 def programs(image: Path, tree: Path, args: argparse.Namespace) -> dict[str, list[str]]:
     """Return the command lines to time, by name."""
     found = {"true": ["true"]}
@@ -65,7 +80,6 @@ def programs(image: Path, tree: Path, args: argparse.Namespace) -> dict[str, lis
                 found[f"stackproof-mount ({way})"] = argv
     peer = shutil.which(args.squashfs_mount or "squashfs-mount")
     if peer:
-        os.makedirs(MOUNT, exist_ok=True)  # it makes no mount points
         found["squashfs-mount"] = [peer, mounts, "--", "true"]
     charliecloud = shutil.which("ch-run")
     if charliecloud:
@@ -107,19 +121,17 @@ def main() -> None:
     for peer in ("helper", "squashfs-mount", "apptainer"):
         parser.add_argument(f"--{peer}", metavar="PROGRAM")
     args = parser.parse_args()
-    made = not os.path.exists(MOUNT)
-    with tempfile.TemporaryDirectory(prefix="stackproof-mount-cost-", dir="/var/tmp") as folder:
+    with (
+        mount_point(),
+        tempfile.TemporaryDirectory(prefix="stackproof-mount-cost-", dir="/var/tmp") as folder,
+    ):
         Path(folder).chmod(0o755)
         image = Path(folder, "image.squashfs")
         tree = make_tree(Path(folder), args.megabytes)
         pack = ["mksquashfs", tree, image, "-comp", "zstd", "-noappend", "-no-progress", "-quiet"]
         subprocess.run([*map(str, pack)], check=True, stdout=subprocess.DEVNULL)
         print(f"image of {image.stat().st_size / 1e6:.0f} MB, {args.count} runs of each")
-        try:
-            show(in_turns(programs(image, tree, args), args.count), base="true")
-        finally:
-            if made and os.path.isdir(MOUNT):
-                os.rmdir(MOUNT)
+        show(in_turns(programs(image, tree, args), args.count), base="true")
 
 
 if __name__ == "__main__":

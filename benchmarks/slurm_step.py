@@ -1,0 +1,83 @@
+"""What `--image` adds to a step of Slurm, on 1, 2, 4 and 8 nodes of a cluster on this machine.
+
+    python benchmarks/slurm_step.py PLUGIN.so [--count N] [--megabytes N] [--nodes 1,2,4,8]
+
+Needs root and Slurm. COUNT times (default 20) in turns, on all nodes of the cluster, one task each:
+`srun true`, `srun --image=IMAGE true`, and `srun` of the program that mounts without a plug-in
+(`mountexec`) around `true`. Nothing is timed but srun itself: the loop runs on the login node.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from mount_cost import MOUNT, make_tree, mount_point
+from stackproof.host import mountexec
+from turns import in_turns, show
+
+CLUSTER = "slurm-step"
+
+
+def measure(image: str, nodes: int, count: int) -> None:
+    """Time the steps; runs on the login node."""
+    srun = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}"]
+    mounts = f"{image}:{MOUNT}"
+    script = [sys.executable, "-I", "-S", mountexec.__file__, mounts, "--", "true"]
+    programs = {
+        "srun true": [*srun, "true"],
+        "srun --image=IMAGE true": [*srun, f"--image={mounts}", "--view=none", "true"],
+        "srun mountexec IMAGE -- true": [*srun, *script],
+    }
+    print(f"{nodes} nodes:")
+    show(in_turns(programs, count), base="srun true")
+
+
+def main() -> None:
+    """Bring clusters up one after the other and measure in each."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("plugin", metavar="PLUGIN.so")
+    parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--megabytes", type=int, default=500)
+    parser.add_argument("--nodes", default="1,2,4,8")
+    parser.add_argument("--inside", nargs=2, metavar=("IMAGE", "NODES"), help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.inside:
+        measure(args.inside[0], int(args.inside[1]), args.count)
+        return
+    stackproof = [sys.executable, "-m", "stackproof", "cluster"]
+    plugin = os.path.abspath(args.plugin)
+    with (
+        mount_point(),
+        tempfile.TemporaryDirectory(prefix="stackproof-step-", dir="/var/tmp") as folder,
+    ):
+        Path(folder).chmod(0o755)
+        image = Path(folder, "image.squashfs")
+        tree = make_tree(Path(folder), args.megabytes)
+        pack = ["mksquashfs", str(tree), str(image), "-comp", "zstd", "-noappend", "-quiet"]
+        subprocess.run([*pack, "-no-progress"], check=True, stdout=subprocess.DEVNULL)
+        for nodes in args.nodes.split(","):
+            up = ["up", "--slurm", f"--nodes={nodes}", f"--name={CLUSTER}", f"--spank={plugin}"]
+            subprocess.run([*stackproof, *up], check=True, stdout=subprocess.DEVNULL)
+            try:
+                inside = [
+                    sys.executable,
+                    os.path.abspath(__file__),
+                    plugin,
+                    f"--count={args.count}",
+                ]
+                words = [*inside, "--inside", str(image), nodes]
+                entered = [*stackproof, "exec", f"--name={CLUSTER}", "--", *words]
+                subprocess.run(entered, check=True)
+            finally:
+                subprocess.run([*stackproof, "down", f"--name={CLUSTER}"], check=True)
+
+
+if __name__ == "__main__":
+    main()
