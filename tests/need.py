@@ -190,6 +190,22 @@ def _netem(_: Path) -> str | None:
     return _try(*private_namespaces("--net", "--uts"), "sh", "-c", script)
 
 
+def _slurm(folder: Path) -> str | None:
+    """Return why Slurm cannot run; munged is what has to be started to know."""
+    conf, key, socket = folder / "slurm.conf", folder / "key", folder / "socket"
+    conf.write_text("ClusterName=need\nSlurmctldHost=localhost\n")
+    key.write_bytes(os.urandom(1024))
+    key.chmod(0o600)
+    for program in ("slurmctld", "slurmd", "srun", "sinfo"):
+        if fault := _try(program, "-V", SLURM_CONF=os.fspath(conf)):
+            return fault
+    daemon = ("munged", "--force", f"--socket={socket}", f"--key-file={key}")
+    files = [f"--{name}-file={folder / name}" for name in ("pid", "log", "seed")]
+    script = '"$@" && munge -n -S "$0" | unmunge -S "$0" >/dev/null'
+    fault = _root(folder)
+    return fault or _try(*private_namespaces(), "sh", "-c", script, socket, *daemon, *files)
+
+
 def _chromium(folder: Path) -> str | None:
     if not shutil.which("chromedriver"):
         return "no chromedriver"
@@ -212,5 +228,6 @@ PROBES: dict[str, Callable[[Path], str | None]] = {
     "network": _network,
     "netns": _netns,
     "netem": _netem,
+    "slurm": _slurm,
     "chromium": _chromium,
 }

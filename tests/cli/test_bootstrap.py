@@ -86,7 +86,8 @@ def test_what_is_missing_is_installed_once(bootstrap: Run) -> None:
 def test_the_second_time_nothing_is_installed(bootstrap: Run) -> None:
     everything = dict.fromkeys(
         ("bwrap", "mksquashfs", "unsquashfs", "squashfuse", "fusermount3", "ip", "tc", "unshare",
-         "nsenter", "setpriv", "mount", "gcc", "chromium", "chromedriver"), "exit 0",
+         "nsenter", "setpriv", "mount", "gcc", "chromium", "chromedriver", "slurmctld", "slurmd",
+         "srun", "munged"), "exit 0",
     )  # fmt: skip
     done, log = bootstrap("test", fakes=everything)
     assert done.returncode == 0, done.stderr
@@ -100,6 +101,14 @@ def test_a_browser_is_no_condition(bootstrap: Run) -> None:
     done, log = bootstrap("test", fakes={"apt-get": fails})
     assert done.returncode == 0, done.stderr
     assert "browser" in done.stderr
+    assert log[-1].endswith(".[test,lint]")
+
+
+def test_slurm_is_no_condition(bootstrap: Run) -> None:
+    fails = 'case "$*" in *libslurm-dev*) exit 100;; esac'
+    done, log = bootstrap("test", fakes={"apt-get": fails, "gcc": "exit 1"})
+    assert done.returncode == 0, done.stderr
+    assert "Slurm" in done.stderr
     assert log[-1].endswith(".[test,lint]")
 
 

@@ -1,0 +1,23 @@
+"""What tests of several files have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from need import need
+from stackproof.host import cluster as host_cluster
+
+
+@pytest.fixture
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Give a test its own folder of clusters, and take down what it leaves."""
+    need("netns")
+    folder = tmp_path / "runtime"
+    folder.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    yield folder
+    for entry in (folder / "stackproof").glob("*/"):
+        host_cluster.down(entry.name)
