@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mpitrees import Trees
 from need import need
 from stackproof.host import cluster as host_cluster
 
@@ -21,3 +22,10 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield folder
     for entry in (folder / "stackproof").glob("*/"):
         host_cluster.down(entry.name)
+
+
+@pytest.fixture(scope="session")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> Trees:
+    """Give tests the MPIs, installed once in a test run."""
+    need("network", "gcc")
+    return Trees(tmp_path_factory.mktemp("trees"))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 
+from mpitrees import FAMILIES, PROGRAM, Tree, Trees
 from need import need
-from stackproof import benchmarks, checks, cluster, launchers, mpis, transports
+from stackproof import benchmarks, checks, cluster, launchers, transports
 from stackproof.case import Case, Placement, Rank
 from stackproof.cluster import ClusterSpec, ClusterState
 from stackproof.command import Command, Completed, EnvPatch
@@ -22,65 +21,16 @@ from stackproof.host.run import run
 from stackproof.launchers import LaunchRequest
 from stackproof.measurement import Check, Output, State
 
-CSRC = Path(benchmarks.__file__).parent / "csrc"
-PROGRAM = "stackproof-bench"
-FAMILIES = ("openmpi", "mpich", "intel-mpi")
 each_family = pytest.mark.parametrize("tree", FAMILIES, indirect=True)
 
 
-@dataclass(frozen=True)
-class Tree:
-    """An MPI installed at its final prefix, and the benchmark compiled with its own wrapper."""
-
-    family: mpis.MpiFamily
-    version: str
-    prefix: Path
-    program: Path
-
-
-def install(family: mpis.MpiFamily, folder: Path) -> Tree:
-    wheels = folder / "wheels"
-    names = [str(requirement) for requirement in family.wheels(None)]
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"]
-    subprocess.run(
-        [*pip, "--no-deps", "--only-binary=:all:", "--dest", wheels, *names],
-        check=True,
-        timeout=500,
-    )
-    found = sorted(wheels.iterdir())
-    prefix = folder / "mpi"
-    # Runtime and headers of Intel MPI both bring the licence.
-    installer = [sys.executable, "-m", "installer", "--no-compile-bytecode"]
-    subprocess.run(
-        [*installer, "--overwrite-existing", "--prefix", prefix, *found], check=True, timeout=100
-    )
-    program = folder / PROGRAM
-    done = run(
-        Command(
-            argv=(f"{prefix}/bin/{family.compiler}", "-O2", "-o", str(program),
-                  *map(str, sorted(CSRC.glob("*.c"))), "-lm"),
-            env=family.environment(str(prefix)),
-            timeout_s=100,
-        )
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr.decode()
-    return Tree(family=family, version=found[0].name.split("-")[1], prefix=prefix, program=program)
-
-
-@pytest.fixture(scope="module")
-def trees(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tree]:
-    need("network", "gcc")
-    folder = tmp_path_factory.mktemp("trees")
-    return {name: install(mpis.get(name), folder / name) for name in FAMILIES}
-
-
 @pytest.fixture
-def tree(request: pytest.FixtureRequest, trees: dict[str, Tree]) -> Tree:
+def tree(request: pytest.FixtureRequest, trees: Trees) -> Tree:
     return trees[request.param]
 
 
 @pytest.fixture(scope="module")
-def nodes(trees: dict[str, Tree]) -> Iterator[ClusterState]:
+def nodes(trees: Trees) -> Iterator[ClusterState]:
     need("netns")
     shared = str(trees[FAMILIES[0]].prefix.parents[1])
     name = f"launch-{os.getpid()}"
@@ -291,9 +241,7 @@ def test_a_cpu_that_is_not_there(tree: Tree):
 
 
 @pytest.mark.parametrize(("family", "starter"), [("intel-mpi", "openmpi"), ("openmpi", "mpich")])
-def test_the_launcher_of_another_mpi_makes_singletons(
-    trees: dict[str, Tree], family: str, starter: str
-):
+def test_the_launcher_of_another_mpi_makes_singletons(trees: Trees, family: str, starter: str):
     case = case_for(placement(*[os.uname().nodename] * 2), "auto")
     program = (str(trees[family].program), "--benchmarks", "barrier", "--samples", "1")
     judged = launch(trees[family], case, program=program, launcher=trees[starter])
@@ -301,7 +249,7 @@ def test_the_launcher_of_another_mpi_makes_singletons(
     assert judged.problem.reason is Reason.SINGLETONS, judged.evidence()
 
 
-def test_a_library_of_another_family_of_the_same_abi_is_told(trees: dict[str, Tree]):
+def test_a_library_of_another_family_of_the_same_abi_is_told(trees: Trees):
     """A program of Intel MPI runs on MPICH, as it may; what answers is seen, not assumed."""
     here = [os.uname().nodename] * 2
     intel, mpich = trees["intel-mpi"], trees["mpich"]

@@ -1,0 +1,73 @@
+"""MPIs installed from the wheels of their developers, for tests that start real ranks.
+
+def test_it(trees: Trees) -> None:
+    assert trees["mpich"].prefix.is_dir()
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackproof import benchmarks, mpis
+from stackproof.command import Command
+from stackproof.host.run import run
+
+CSRC = Path(benchmarks.__file__).parent / "csrc"
+PROGRAM = "stackproof-bench"
+FAMILIES = ("openmpi", "mpich", "intel-mpi")
+
+
+@dataclass(frozen=True)
+class Tree:
+    """An MPI installed at its final prefix, and the benchmark compiled with its own wrapper."""
+
+    family: mpis.MpiFamily
+    version: str
+    prefix: Path
+    program: Path
+
+
+def install(family: mpis.MpiFamily, folder: Path) -> Tree:
+    wheels = folder / "wheels"
+    names = [str(requirement) for requirement in family.wheels(None)]
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"]
+    subprocess.run(
+        [*pip, "--no-deps", "--only-binary=:all:", "--dest", wheels, *names],
+        check=True,
+        timeout=500,
+    )
+    found = sorted(wheels.iterdir())
+    prefix = folder / "mpi"
+    # Runtime and headers of Intel MPI both bring the licence.
+    installer = [sys.executable, "-m", "installer", "--no-compile-bytecode"]
+    subprocess.run(
+        [*installer, "--overwrite-existing", "--prefix", prefix, *found], check=True, timeout=100
+    )
+    program = folder / PROGRAM
+    done = run(
+        Command(
+            argv=(f"{prefix}/bin/{family.compiler}", "-O2", "-o", str(program),
+                  *map(str, sorted(CSRC.glob("*.c"))), "-lm"),
+            env=family.environment(str(prefix)),
+            timeout_s=100,
+        )
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    return Tree(family=family, version=found[0].name.split("-")[1], prefix=prefix, program=program)
+
+
+class Trees:
+    """The families below one folder, each installed when it is first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._made: dict[str, Tree] = {}
+
+    def __getitem__(self, name: str) -> Tree:
+        """Return the tree of a family."""
+        if name not in self._made:
+            self._made[name] = install(mpis.get(name), self.folder / name)
+        return self._made[name]
