@@ -97,5 +97,17 @@ class Plan:
 
     @property
     def id(self) -> str:
-        """Return the id of the whole plan: the last step's id covers all before it."""
-        return ids.content_id([step.id for step in self.steps])
+        """Return the id of what the plan makes: the image and all that it depends on.
+
+        Steps that only happen beside it (a cache is filled) do not count; in a plan without an
+        image all steps do.
+        """
+        every = {step.id: step for step in self.steps}
+        waiting = [key for key, step in every.items() if step.name == "image"] or list(every)
+        needed: set[str] = set()
+        while waiting:
+            key = waiting.pop()
+            if key in every and key not in needed:
+                needed.add(key)
+                waiting += every[key].inputs
+        return ids.content_id([key for key in every if key in needed])

@@ -8,17 +8,16 @@ from dataclasses import dataclass
 
 from stackproof import __version__, ids, noun
 from stackproof.bom import render_bom
-from stackproof.command import Command, EnvPatch
+from stackproof.command import EnvPatch
 from stackproof.engines import REGISTRY as ENGINES
-from stackproof.engines import wheel
+from stackproof.engines import benchmark, wheel
 from stackproof.image import BenchmarkProgram, Image, MpiFacts, View
 from stackproof.images import metadata, squashfs
 from stackproof.mpis import REGISTRY as MPIS
 from stackproof.plan import Plan, Step
 from stackproof.stack import Lock, Stack
 
-NATIVE = "stackproof-bench"
-_FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-D_GNU_SOURCE")
+NATIVE = benchmark.NATIVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +34,14 @@ def plan(stack: Stack, lock: Lock, sources: Sources) -> Plan:
     steps = list(ENGINES[stack.engine].steps(stack, lock, ()))
     facts = mpi_facts(stack, lock)
     if NATIVE in stack.benchmarks:
-        steps.append(_compile_step(stack, facts, sources, (steps[-1].id,)))
+        step = benchmark.compile_step(
+            mount=stack.mount,
+            facts=facts,
+            csrc=sources.csrc,
+            env=MPIS[facts.family].environment(facts.prefix),
+            inputs=(steps[-1].id,),
+        )
+        steps.append(step)
     steps.append(_metadata_step(stack, lock, sources, (steps[-1].id,)))
     steps.append(
         squashfs.pack_step(
@@ -95,7 +101,7 @@ def describe(stack: Stack, lock: Lock) -> Image:
 
 
 def _program_path(name: str, stack: Stack, facts: MpiFacts) -> str:
-    return f"{stack.mount}/benchmarks/{name}" if name == NATIVE else f"{facts.prefix}/bin/{name}"
+    return benchmark.program_path(stack.mount) if name == NATIVE else f"{facts.prefix}/bin/{name}"
 
 
 def _fill(env: EnvPatch, mount: str, prefix: str) -> EnvPatch:
@@ -108,32 +114,6 @@ def _fill(env: EnvPatch, mount: str, prefix: str) -> EnvPatch:
         prepend={key: tuple(map(fill, value)) for key, value in env.prepend.items()},
         append={key: tuple(map(fill, value)) for key, value in env.append.items()},
     )
-
-
-def _compile_step(stack: Stack, facts: MpiFacts, sources: Sources, inputs: tuple[str, ...]) -> Step:
-    """Return the step that compiles the benchmark with the stack's own compiler wrapper.
-
-    The sources stay in the image: whoever doubts a number can read the program that made it.
-    """
-    folder = f"{stack.mount}/benchmarks"
-    units = sorted(name for name in sources.csrc if name.endswith(".c"))
-    compiler = MPIS[facts.family].compiler
-    return Step(
-        name="benchmark",
-        description=f"compile {NATIVE} with the stack's {compiler}",
-        inputs=inputs,
-        files={f"benchmarks/src/{name}": text for name, text in sources.csrc.items()},
-        commands=(
-            Command(
-                argv=(
-                    f"{facts.prefix}/bin/{compiler}", *_FLAGS, "-o", f"../{NATIVE}", *units, "-lm",
-                ),
-                cwd=f"{folder}/src",
-                env=MPIS[facts.family].environment(facts.prefix),
-            ),
-        ),
-        outputs=("benchmarks",),
-    )  # fmt: skip
 
 
 def _metadata_step(stack: Stack, lock: Lock, sources: Sources, inputs: tuple[str, ...]) -> Step:

@@ -1,0 +1,39 @@
+"""The Spack engine: a stack of packages built from source, with views, modules and metadata.
+
+Everything here is pure: it renders what Spack reads, lists the commands that lock and build, and
+reads Spack's lock files. `host/spack_worker.py` runs inside the sandbox for what only Spack knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stackproof.engines.spack import locks
+from stackproof.engines.spack.buildplan import INSTALL, build_plan
+from stackproof.engines.spack.checks import problems
+from stackproof.engines.spack.configuration import CacheSettings, cache_settings
+from stackproof.engines.spack.lockplan import lock_plan, wants
+from stackproof.engines.spack.locks import lock_files
+from stackproof.spackstack import LockedClone, SpackLock, SpackStack
+
+__all__ = [
+    "INSTALL",
+    "CacheSettings",
+    "build_plan",
+    "cache_settings",
+    "lock_files",
+    "lock_plan",
+    "problems",
+    "read_lock",
+    "wants",
+]
+
+
+def read_lock(
+    stack: SpackStack, clones: tuple[LockedClone, ...], files: Mapping[str, bytes]
+) -> SpackLock:
+    """Return the lock of a stack from the lock files that Spack left (`lock_files`).
+
+    Raises `StackproofError` (GARBAGE_OUTPUT, UNSUPPORTED) with all problems.
+    """
+    return locks.read_lock(stack, wants(stack), clones, files)

@@ -1,0 +1,192 @@
+"""The metadata of an image built by Spack: the uenv contract, and what this project adds to it.
+
+`meta/env.json.in` is written by the plan, `meta/env.json` by the worker: the same with what each
+view changes (stackinator/etc/envvars.py writes them, src/uenv/meta.cpp of uenv2 reads them).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from stackproof import __version__, ids, noun
+from stackproof.engines.spack import locks
+from stackproof.engines.spack.layout import environment_folder
+from stackproof.engines.spack.locks import Node
+from stackproof.image import MpiFacts
+from stackproof.mpis import REGISTRY as MPIS
+from stackproof.spackstack import GitSource, SpackEnvironment, SpackLock, SpackStack
+
+# Which family an MPI package of Spack is.
+_FAMILIES = {
+    "openmpi": "openmpi",
+    "mpich": "mpich",
+    "intel-oneapi-mpi": "intel-mpi",
+    "cray-mpich": "cray-mpich",
+}
+
+
+def files(stack: SpackStack, lock: SpackLock, programs: Mapping[str, str]) -> dict[str, str]:
+    """Return the metadata by path below the store; `programs` are benchmarks by name."""
+    found = {
+        "meta/env.json.in": _json(env_json(stack, lock, programs)),
+        "meta/configure.json": _json(configure_json(stack, lock)),
+        "meta/stack.json": noun.to_json(stack),
+        "meta/lock.json": noun.to_json(lock),
+    }
+    for folder, content in lock.environments.items():
+        found[f"meta/spack.lock/{folder}.json"] = _json(content)
+    return found
+
+
+def env_json(stack: SpackStack, lock: SpackLock, programs: Mapping[str, str]) -> dict[str, Any]:
+    """Return `meta/env.json` as far as it is known before anything is installed."""
+    views: dict[str, Any] = {
+        view.name: {
+            "root": f"{stack.mount}/env/{view.name}",
+            "activate": f"{stack.mount}/env/{view.name}/activate.sh",
+            "description": view.description,
+            "type": "spack-view",
+        }
+        for environment in stack.environments
+        for view in environment.views
+    }
+    if stack.modules is not None:
+        views["modules"] = _fixed_view(
+            f"{stack.mount}/modules",
+            "activate modules",
+            lists={"MODULEPATH": [{"op": "prepend", "value": [f"{stack.mount}/modules"]}]},
+        )
+    views["spack"] = _fixed_view(
+        f"{stack.mount}/config", "configure spack upstream", scalars=_spack_variables(stack, lock)
+    )
+    data: dict[str, Any] = {
+        "name": stack.name,
+        "description": stack.description,
+        "mount": stack.mount,
+        "default-view": stack.default_view,
+        "modules": {"root": f"{stack.mount}/modules"} if stack.modules is not None else None,
+        "views": dict(sorted(views.items())),
+    }
+    facts = mpi_facts(stack, lock)
+    if facts:
+        data["mpi"] = noun.to_data(facts)
+    data["stackproof"] = {
+        "stack": ids.content_id(noun.to_data(stack)),
+        "lock": lock_digest(lock),
+        "benchmarks": dict(programs),
+    }
+    return data
+
+
+def configure_json(stack: SpackStack, lock: SpackLock) -> dict[str, Any]:
+    """Return `meta/configure.json`: what was asked for and where, without the time of it."""
+    clones = {clone.name: clone for clone in lock.clones}
+    return {
+        "mount": stack.mount,
+        "cluster": stack.site_facts.get("name"),
+        "host": {"machine": stack.architecture},
+        "site": dict(sorted(stack.site_facts.items())),
+        "stackproof": {"version": __version__},
+        "engine": stack.engine,
+        "source": stack.source,
+        "notes": list(stack.notes),
+        "spack": {
+            "repo": stack.spack.url,
+            "ref": stack.spack.commit,
+            "commit": clones["spack"].commit,
+            "packages": {
+                r.name: {
+                    "repo": r.source.url,
+                    "ref": r.source.commit,
+                    "commit": clones[r.name].commit,
+                    "path": r.path,
+                }
+                for r in stack.package_repositories
+            },
+        },
+    }
+
+
+def lock_digest(lock: SpackLock) -> str:
+    """Return the id of a lock's content."""
+    return ids.content_id(noun.to_data(lock))
+
+
+def mpi_facts(stack: SpackStack, lock: SpackLock) -> MpiFacts | None:
+    """Return what the image says about its MPI: that of its default view, else the first one."""
+    for environment in _default_first(stack):
+        node = _mpi_node(stack, lock, environment)
+        if node:
+            family = _FAMILIES[node.name]
+            return MpiFacts(
+                family=family,
+                version=node.version,
+                prefix=node.prefix,
+                launcher=MPIS[family].launcher,
+            )
+    return None
+
+
+def _default_first(stack: SpackStack) -> list[SpackEnvironment]:
+    def is_other(environment: SpackEnvironment) -> bool:
+        return stack.default_view not in {view.name for view in environment.views}
+
+    return sorted(stack.environments, key=is_other)
+
+
+def _mpi_node(stack: SpackStack, lock: SpackLock, environment: SpackEnvironment) -> Node | None:
+    content = lock.environments[environment_folder(environment.name)]
+    known = locks.nodes(content, stack.mount)
+    wanted = {environment.mpi} if environment.mpi else set(_FAMILIES)
+    reachable = locks.needed(locks.roots(content), known)
+    return next((n for n in reachable if n.name in wanted and n.name in _FAMILIES), None)
+
+
+def _spack_variables(stack: SpackStack, lock: SpackLock) -> dict[str, str]:
+    commits = {clone.name: clone.commit for clone in lock.clones}
+    found = {
+        "UENV_SPACK_CONFIG_PATH": f"{stack.mount}/config",
+        **_source_variables("UENV_SPACK", stack.spack, commits["spack"]),
+    }
+    for repository in stack.package_repositories:
+        name = repository.name.upper().replace("-", "_")
+        commit = commits[repository.name]
+        found |= _source_variables(f"UENV_PACKAGE_REPO_{name}", repository.source, commit)
+        if repository.name == "builtin":
+            found |= _source_variables("UENV_SPACK_PACKAGES", repository.source, commit)
+    if stack.package_repositories:
+        found["UENV_PACKAGE_REPOS"] = ",".join(r.name for r in stack.package_repositories)
+    return found
+
+
+def _source_variables(prefix: str, source: GitSource, commit: str) -> dict[str, str]:
+    return {
+        f"{prefix}_URL": source.url,
+        f"{prefix}_REF": source.commit or commit,
+        f"{prefix}_COMMIT": commit,
+    }
+
+
+def _fixed_view(
+    root: str,
+    description: str,
+    *,
+    lists: Mapping[str, Any] | None = None,
+    scalars: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    return {
+        "root": root,
+        "activate": "/dev/null",
+        "description": description,
+        "env": {
+            "version": 1,
+            "type": "augment",
+            "values": {"list": dict(lists or {}), "scalar": dict(sorted((scalars or {}).items()))},
+        },
+    }
+
+
+def _json(data: Any) -> str:
+    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
