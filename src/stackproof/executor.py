@@ -1,48 +1,32 @@
 """Plan to image: runs any plan, step by step, and continues where an earlier run stopped.
 
-A build folder in the cache is named after the plan's id, so that it can only ever hold the
-results of exactly these steps:
-
-    store/   bound at the mount point in the sandbox: what becomes the image
-    out/     the finished image and its facts (`image.json`)
-    logs/    the output of every command, with a script that repeats it
-    done/    one empty file per finished step
-
-One build of a plan runs at a time; a second one waits and then finds everything done.
+Where that happens, and what a command sees of the machine, is in `host/workspace.py`. One build
+of a plan runs at a time; a second one waits and then finds everything done.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import sys
-import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import installer
-
-from stackproof.command import Bind, Command, Completed, EnvPatch, Sandbox
+from stackproof import noun
+from stackproof.command import Command, Completed, EnvPatch
 from stackproof.engines import REGISTRY as ENGINES
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.host import files, wheel_worker
+from stackproof.host import files, git, spack_progress, workspace
 from stackproof.host.run import Runner, check, failure, run
-from stackproof.ids import short
+from stackproof.host.workspace import BuildSetup, Workspace
 from stackproof.monitor import Event, Monitor
-from stackproof.plan import DOWNLOADS, IMAGE_FILE, OUT, PYTHON, TOOLS, Plan, Step
+from stackproof.plan import IMAGE_FILE, PYTHON, Plan, Step
 from stackproof.stack import Artefact, Lock, Stack
 
-# What a build may see of the host: compilers, their headers and libraries, and nothing else.
-_HOST_FOLDERS = (
-    "/usr", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
-    "/etc/nsswitch.conf", "/etc/passwd", "/etc/group",
-)  # fmt: skip
-_MERGED_FOLDERS = ("/bin", "/sbin", "/lib", "/lib64")
 # How pip finds the index: the user's settings for it, and nothing else of his environment.
 _INDEX_VARIABLES = (
     *(f"PIP_{name}" for name in ("INDEX_URL", "EXTRA_INDEX_URL", "TRUSTED_HOST", "FIND_LINKS",
@@ -52,6 +36,11 @@ _INDEX_VARIABLES = (
     *(f"{name}_PROXY" for name in ("HTTP", "HTTPS", "ALL", "NO")),
     "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS",
 )  # fmt: skip
+
+FINISHED = "finished"
+"""The file in a build folder that lists the ids of the steps its image is made of."""
+LAST_COMMAND = "last-command.json"
+"""The file in a build folder that holds the command that ran last, with its sandbox."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,29 +60,28 @@ def lock_stack(stack: Stack, *, runner: Runner = run) -> Lock:
     return engine.read_lock(stack, runner(_for_index(engine.lock_command(stack))))
 
 
-def execute(plan: Plan, engine: str, monitor: Monitor) -> Built:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """A plan that is being run."""
+
+    plan: Plan
+    engine: str
+    monitor: Monitor
+    setup: BuildSetup
+    space: Workspace
+    trees: dict[str, Path] = field(default_factory=dict)
+
+
+def execute(plan: Plan, engine: str, monitor: Monitor, *, setup: BuildSetup | None = None) -> Built:
     """Run the steps of a plan that are not done yet and return the image.
 
     Raises `StackproofError`: BUILD_FAILED with log and replay script, DIGEST_MISMATCH, DISK_FULL,
     TOOL_MISSING, NO_NETWORK. Nothing half-written is taken for finished: a step counts once its
-    mark is there, and its outputs are removed before it runs again.
+    mark is there, and its outputs are removed before it runs again, unless it resumes.
     """
-    folder = files.cache_home() / "builds" / f"{plan.name}-{short(plan.id)}"
-    with _exclusive(folder, monitor):
-        image = folder / "out" / IMAGE_FILE
-        ran = 0
-        for number, step in enumerate(plan.steps, 1):
-            mark = folder / "done" / step.id
-            if mark.exists() and (step is not plan.steps[-1] or image.exists()):
-                monitor(_event("skipped", step, number, plan))
-                continue
-            monitor(_event("started", step, number, plan))
-            started = time.monotonic()
-            _run_step(step, plan, folder, engine, monitor)
-            files.write(mark, "")
-            ran += 1
-            seconds = time.monotonic() - started
-            monitor(replace(_event("done", step, number, plan), seconds=seconds))
+    with _working(plan, engine, monitor, setup or BuildSetup()) as work:
+        image = work.space.out / IMAGE_FILE
+        ran = _finish(work, image)
         return Built(
             path=image,
             sha256=files.sha256(image),
@@ -101,6 +89,98 @@ def execute(plan: Plan, engine: str, monitor: Monitor) -> Built:
             ran=ran,
             plan_id=plan.id,
         )
+
+
+def perform(
+    plan: Plan,
+    engine: str,
+    monitor: Monitor,
+    *,
+    setup: BuildSetup | None = None,
+    read: tuple[str, ...] = (),
+) -> dict[str, bytes]:
+    """Run a plan that makes no image, always from its start, and return files below `BUILD`.
+
+    Raises what `execute` raises, and BUILD_FAILED when a file of `read` was not made.
+    """
+    with _working(plan, engine, monitor, setup or BuildSetup()) as work:
+        for part in (work.space.store, work.space.build, work.space.tree / "done"):
+            files.remove(part)
+        _run_steps(work)
+        found = {}
+        for path in read:
+            try:
+                found[path] = (work.space.build / path).read_bytes()
+            except OSError as error:
+                raise fail(
+                    Reason.BUILD_FAILED,
+                    f"the step `{plan.steps[-1].name}` did not make `{path}`",
+                    hint=f"its output is in `{work.space.logs}`",
+                ) from error
+        return found
+
+
+@contextmanager
+def _working(plan: Plan, engine: str, monitor: Monitor, setup: BuildSetup) -> Iterator[_Work]:
+    home = workspace.home(plan)
+    with workspace.exclusive(home, monitor):
+        space = workspace.workspace(plan, setup)
+        try:
+            yield _Work(plan=plan, engine=engine, monitor=monitor, setup=setup, space=space)
+        except StackproofError as error:
+            if error.reason is not Reason.DISK_FULL:
+                raise
+            full = workspace.explain_full(error, space)
+            if space.in_memory:
+                files.remove(space.tree)
+            raise full from error
+
+
+def _finish(work: _Work, image: Path) -> int:
+    """Run what is missing for the image; return how many steps that were."""
+    finished = work.space.home / FINISHED
+    wanted = [step.id for step in work.plan.steps]
+    if image.exists() and set(wanted) <= set(_listed(finished)):
+        for number, step in enumerate(work.plan.steps, 1):
+            work.monitor(_event("skipped", step, number, work.plan))
+        return 0
+    files.remove(finished)
+    if not image.exists():
+        files.remove(work.space.mark(_image_step(work.plan)))
+    ran = _run_steps(work)
+    files.write(finished, "\n".join(wanted) + "\n")
+    if work.space.in_memory:
+        files.remove(work.space.tree)  # memory is wanted elsewhere, and the image is there
+    return ran
+
+
+def _listed(path: Path) -> list[str]:
+    try:
+        return path.read_text().split()
+    except FileNotFoundError:
+        return []
+
+
+def _image_step(plan: Plan) -> Step:
+    return next((step for step in plan.steps if step.name == "image"), plan.steps[-1])
+
+
+def _run_steps(work: _Work) -> int:
+    ran = 0
+    _clone(work)
+    for number, step in enumerate(work.plan.steps, 1):
+        mark = work.space.mark(step)
+        if mark.exists():
+            work.monitor(_event("skipped", step, number, work.plan))
+            continue
+        work.monitor(_event("started", step, number, work.plan))
+        started = time.monotonic()
+        _run_step(step, work)
+        files.write(mark, "")
+        ran += 1
+        seconds = time.monotonic() - started
+        work.monitor(replace(_event("done", step, number, work.plan), seconds=seconds))
+    return ran
 
 
 def deliver(built: Built, target: Path) -> bool:
@@ -140,108 +220,57 @@ def _event(what: str, step: Step, number: int, plan: Plan) -> Event:
     )
 
 
-@contextmanager
-def _exclusive(folder: Path, monitor: Monitor) -> Iterator[None]:
-    """Hold the build folder's lock; the kernel lets go of it however the holder ends.
-
-    Meanwhile files and folders get the same modes whatever the user's umask is: they are part of
-    the image.
-    """
-    old_mask = os.umask(0o022)
-    try:
-        with _locked(folder, monitor):
-            yield
-    finally:
-        os.umask(old_mask)
+def _clone(work: _Work) -> None:
+    """Have the trees of all repositories of the plan: every step of it sees them."""
+    for step in work.plan.steps:
+        for clone in step.clones:
+            if clone.folder not in work.trees:
+                work.trees[clone.folder] = git.tree(clone.url, clone.commit, work.monitor)
 
 
-@contextmanager
-def _locked(folder: Path, monitor: Monitor) -> Iterator[None]:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise files.translate(error, folder) from error
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            monitor(Event(what="note", name="wait", text="another build of this plan is running"))
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _run_step(step: Step, plan: Plan, folder: Path, engine: str, monitor: Monitor) -> None:
-    store = folder / "store"
-    store.mkdir(exist_ok=True)
-    for output in step.outputs:
-        files.remove(store / output)
-    if step.name == "image":
-        files.remove(folder / "out")
-    (folder / "out").mkdir(exist_ok=True)
+def _run_step(step: Step, work: _Work) -> None:
     for artefact in step.fetch:
-        fetch(artefact, engine, monitor)
-    for path, text in step.files.items():
-        mode = 0o755 if path in step.executable else 0o644
-        files.write(store / path, text, mode=mode)
-    box = _sandbox(plan, folder, step.fetch)
+        fetch(artefact, work.engine, work.monitor)
+    workspace.prepare(step, work.space, work.setup)
+    box = workspace.sandbox(step, work.plan, work.space, work.setup, work.trees)
+    given = workspace.environment(step, work.setup, spack=bool(work.trees))
     for number, command in enumerate(step.commands, 1):
-        log = folder / "logs" / f"{step.name}-{number}.log"
-        check(_with_python(replace(command, sandbox=box)), log=log)
+        env = given.then(work.setup.environment).then(command.env)
+        ready = with_python(replace(command, sandbox=box, env=env))
+        log = work.space.logs / f"{step.name}-{number}.log"
+        _run_command(step, ready, log, work)
 
 
-def _with_python(command: Command) -> Command:
+def _run_command(step: Step, command: Command, log: Path, work: _Work) -> None:
+    """Run one command of a step; what it was is kept for `stackproof shell`."""
+    kept = work.space.home / LAST_COMMAND
+    files.write(kept, noun.to_json(command))
+    if not step.reports:
+        check(command, log=log)
+        return
+    reader = spack_progress.Reader(step.name, work.monitor)
+    done = run(command, log=log, watch=reader)
+    if done.returncode in command.ok and not done.timed_out:
+        return
+    raise spack_progress.failure(command, done, log, work.space, work.plan.mount)
+
+
+def with_python(command: Command) -> Command:
+    """Return a command with the interpreter that runs this in the place of `plan.PYTHON`."""
+    values = {
+        key: sys.executable if value == PYTHON else value for key, value in command.env.set.items()
+    }
     return replace(
-        command, argv=tuple(sys.executable if word == PYTHON else word for word in command.argv)
+        command,
+        argv=tuple(sys.executable if word == PYTHON else word for word in command.argv),
+        env=replace(command.env, set=values),
     )
 
 
 def _for_index(command: Command) -> Command:
     """Return a command that talks to the package index as the user has set it."""
     given = {name: os.environ[name] for name in _INDEX_VARIABLES if name in os.environ}
-    return replace(_with_python(command), env=command.env.then(EnvPatch(set=given)))
-
-
-def _sandbox(plan: Plan, folder: Path, fetched: tuple[Artefact, ...]) -> Sandbox:
-    """Return the closed view in which every build command runs (layout: `plan.LAYOUT`)."""
-    there = [path for path in _HOST_FOLDERS if os.path.exists(path)]
-    binds = [Bind(source=path, target=path) for path in there]
-    links = {}
-    for path in _MERGED_FOLDERS:
-        if os.path.islink(path):
-            links[path] = os.readlink(path)
-        elif os.path.isdir(path):
-            binds.append(Bind(source=path, target=path))
-    binds += _python_binds()
-    package = Path(installer.__file__).parent
-    binds += [
-        Bind(source=str(package), target=f"{TOOLS}/installer"),
-        Bind(source=wheel_worker.__file__, target=f"{TOOLS}/wheel_worker.py"),
-        Bind(source=str(folder / "store"), target=plan.mount, writable=True),
-        Bind(source=str(folder / "out"), target=OUT, writable=True),
-    ]
-    binds += [
-        Bind(source=str(_download(artefact)), target=f"{DOWNLOADS}/{artefact.filename}")
-        for artefact in fetched
-    ]
-    return Sandbox(binds=tuple(binds), links=links)
-
-
-def _python_binds() -> list[Bind]:
-    """Return the binds that make `sys.executable` run: its own tree and its virtual environment."""
-    real = os.path.realpath(sys.executable)
-    roots = {sys.base_prefix, os.path.dirname(os.path.dirname(real)), sys.prefix}
-    libraries = sysconfig.get_config_var("LIBDIR")
-    if libraries:
-        roots.add(str(libraries))
-    outer = sorted(root for root in roots if not root.startswith("/usr/") and root != "/usr")
-    return [Bind(source=root, target=root) for root in outer]
-
-
-def _download(artefact: Artefact) -> Path:
-    return files.cache_home() / "downloads" / artefact.sha256 / artefact.filename
+    return replace(with_python(command), env=command.env.then(EnvPatch(set=given)))
 
 
 def fetch(artefact: Artefact, engine: str, monitor: Monitor, *, runner: Runner = run) -> Path:
@@ -250,7 +279,7 @@ def fetch(artefact: Artefact, engine: str, monitor: Monitor, *, runner: Runner =
     Raises `StackproofError` (DIGEST_MISMATCH) for a file that is not the locked one: it is
     removed, and nothing is built from it. NO_NETWORK when it cannot be had.
     """
-    target = _download(artefact)
+    target = workspace.download_path(artefact.sha256, artefact.filename)
     if target.exists():
         if files.sha256(target) == artefact.sha256:
             return target

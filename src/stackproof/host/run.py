@@ -8,12 +8,14 @@ repeats it.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import select
 import shlex
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -23,6 +25,11 @@ from stackproof.host import files, sandbox
 
 _TAIL_LINES = 20
 _STOP_WAIT_S = 2.0
+_CHUNK = 65536
+
+
+Watcher = Callable[[str], None]
+"""Whoever wants to see the lines of a running command."""
 
 
 class Runner(Protocol):
@@ -38,9 +45,10 @@ def base_environment() -> dict[str, str]:
     return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **kept, "LANG": "C.UTF-8"}
 
 
-def run(command: Command, *, log: Path | None = None) -> Completed:
+def run(command: Command, *, log: Path | None = None, watch: Watcher | None = None) -> Completed:
     """Run a command on this machine and return how it ended, whatever the exit code.
 
+    `watch` gets every line of output as it comes, standard error's too; `log` grows meanwhile.
     Raises `StackproofError` (TOOL_MISSING) when the program is not there, and what
     `sandbox.argv` raises. On a timeout or an interrupt the whole process group is ended:
     politely, then firmly.
@@ -48,12 +56,18 @@ def run(command: Command, *, log: Path | None = None) -> Completed:
     argv = sandbox.argv(command) if command.sandbox else command.argv
     started = time.monotonic()
     process = _start(command, argv)
+    watched = _Watched(process, watch, log) if watch else None
     timed_out = False
     try:
-        stdout, stderr = process.communicate(timeout=command.timeout_s)
+        if watched:
+            watched.read(command.timeout_s)
+            stdout, stderr = watched.outputs()
+        else:
+            stdout, stderr = process.communicate(timeout=command.timeout_s)
     except subprocess.TimeoutExpired:
         timed_out = True
-        stdout, stderr = _stop(process)
+        rest = _stop(process)
+        stdout, stderr = watched.outputs(rest) if watched else rest
     except BaseException:
         _stop(process)
         raise
@@ -95,6 +109,62 @@ def _start(command: Command, argv: tuple[str, ...]) -> subprocess.Popen[bytes]:
         raise files.translate(error, argv[0]) from error
     except ValueError as error:  # a NUL in a word, `=` in a variable's name
         raise fail(Reason.INVALID_VALUE, f"cannot run `{argv[0]}`: {error}") from error
+
+
+class _Watched:
+    """The outputs of a process, read while it runs; a log is written on the way."""
+
+    def __init__(self, process: subprocess.Popen[bytes], watch: Watcher, log: Path | None) -> None:
+        self._process = process
+        self._watch = watch
+        self._log = log
+        self._begun: dict[int, bytes] = {}
+        streams = (process.stdout, process.stderr)
+        self._kept = {stream.fileno(): bytearray() for stream in streams if stream}
+
+    def read(self, timeout_s: float | None) -> None:
+        """Read to the end of both outputs and of the process; raises `TimeoutExpired`."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        waiting = set(self._kept)
+        with contextlib.ExitStack() as stack:
+            copy = stack.enter_context(_opened(self._log)) if self._log else None
+            while waiting:
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                ready, _, _ = select.select(list(waiting), [], [], left)
+                if not ready:
+                    raise subprocess.TimeoutExpired(self._process.args, timeout_s or 0.0)
+                for descriptor in ready:
+                    chunk = os.read(descriptor, _CHUNK)
+                    self._take(descriptor, chunk)
+                    if copy:
+                        copy.write(chunk)
+                    if not chunk:
+                        waiting.discard(descriptor)
+        self._process.wait()
+
+    def outputs(self, rest: tuple[bytes, bytes] = (b"", b"")) -> tuple[bytes, bytes]:
+        """Return all of standard output and standard error, with what was read elsewhere."""
+        stdout, stderr = self._kept.values()
+        return bytes(stdout) + rest[0], bytes(stderr) + rest[1]
+
+    def _take(self, descriptor: int, chunk: bytes) -> None:
+        self._kept[descriptor] += chunk
+        text = self._begun.pop(descriptor, b"") + chunk
+        *lines, last = text.split(b"\n")
+        if chunk:
+            self._begun[descriptor] = last
+        elif last:
+            lines.append(last)
+        for line in lines:
+            self._watch(line.decode(errors="replace"))
+
+
+def _opened(log: Path) -> io.FileIO:
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        return io.FileIO(log, "w")
+    except OSError as error:
+        raise files.translate(error, log) from error
 
 
 def _environment(command: Command) -> dict[str, str]:

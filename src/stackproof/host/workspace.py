@@ -1,0 +1,387 @@
+"""Where a build happens: its folders, its lock, and the closed view that its commands get.
+
+A build folder in the cache is named after the id of the image step, so that it can only ever hold
+the results of exactly the steps that lead to this image:
+
+    out/       the finished image
+    finished   the ids of the steps it is made of
+    logs/      the output of every command, with a script that repeats it
+    tree       the path of the tree, when that is elsewhere (in memory, or where the user wants it)
+
+The tree is all that a build can lose and make again. It lies in the build folder, or in memory:
+
+    store/     bound at the mount point in the sandbox: what becomes the image
+    build/     bound at `plan.BUILD`: sources, configuration, the caches of the engine
+    done/      one empty file per finished step
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import installer
+
+import stackproof.host
+from stackproof.command import Bind, EnvPatch, Sandbox
+from stackproof.errors import Location, Reason, StackproofError, fail
+from stackproof.host import files
+from stackproof.ids import short
+from stackproof.monitor import Event, Monitor
+from stackproof.plan import BUILD, DOWNLOADS, OUT, TOOLS, Plan, Step
+
+# What a build may see of the host: compilers, their headers and libraries, and nothing else.
+_HOST_FOLDERS = (
+    "/usr", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
+    "/etc/nsswitch.conf", "/etc/passwd", "/etc/group", "/etc/os-release", "/etc/debian_version",
+    "/etc/perl",
+)  # fmt: skip
+_MERGED_FOLDERS = ("/bin", "/sbin", "/lib", "/lib64")
+# What a step with the network needs besides: names of hosts, and whom to trust.
+_NETWORK_FILES = (
+    "/etc/resolv.conf", "/etc/hosts", "/etc/services", "/etc/protocols", "/etc/gai.conf",
+    "/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/crypto-policies", "/etc/gitconfig",
+)  # fmt: skip
+_NETWORK_VARIABLES = (
+    *(f"{name}_proxy" for name in ("http", "https", "ftp", "all", "no")),
+    *(f"{name}_PROXY" for name in ("HTTP", "HTTPS", "FTP", "ALL", "NO")),
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "GIT_SSL_CAINFO",
+)  # fmt: skip
+MEMORY = Path("/dev/shm")  # noqa: S108 - checked below: a folder of one's own, nobody else's link
+HOME = "/tmp/home"  # noqa: S108 - in the sandbox's own /tmp
+"""The home folder inside the sandbox: empty, in memory, gone with the command."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildSetup:
+    """What a build on this machine has besides its plan; no id depends on it.
+
+    `blobs` says where the bytes of files known by their digest lie. `build_files` are written
+    below `plan.BUILD` before a step (local settings such as mirrors), `binds` are added to the
+    sandbox, `environment` to every command. `tree` is the folder for the build tree, None for
+    the build folder in the cache. `network` lets installations use the network: packages come from
+    a cache that is not a folder. `passed` are variables of the user that steps with the network
+    get as well.
+    """
+
+    blobs: Mapping[str, Path] = field(default_factory=dict)
+    build_files: Mapping[str, str] = field(default_factory=dict)
+    binds: tuple[Bind, ...] = ()
+    environment: EnvPatch = field(default_factory=EnvPatch)
+    tree: Path | None = None
+    network: bool = False
+    passed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """The folders of one build."""
+
+    home: Path
+    tree: Path
+
+    @property
+    def store(self) -> Path:
+        """Return what becomes the image."""
+        return self.tree / "store"
+
+    @property
+    def build(self) -> Path:
+        """Return what the sandbox has at `plan.BUILD`."""
+        return self.tree / "build"
+
+    @property
+    def out(self) -> Path:
+        """Return where the image is made."""
+        return self.home / "out"
+
+    @property
+    def logs(self) -> Path:
+        """Return the folder of the commands' outputs."""
+        return self.home / "logs"
+
+    def mark(self, step: Step) -> Path:
+        """Return the file that says that a step is finished."""
+        return self.tree / "done" / step.id
+
+    @property
+    def in_memory(self) -> bool:
+        """Return whether the tree lies in memory."""
+        return self.tree.is_relative_to(MEMORY)
+
+    def on_host(self, path: str, mount: str) -> Path | None:
+        """Return where a path of the sandbox lies on this machine; None for one outside."""
+        for inside, outside in (
+            (f"{BUILD}/store", self.store),
+            (OUT, self.out),
+            (BUILD, self.build),
+            (mount, self.store),
+        ):
+            if path == inside or path.startswith(f"{inside}/"):
+                return outside / path[len(inside) :].lstrip("/")
+        return None
+
+
+def builds_home() -> Path:
+    """Return the folder that holds all build folders."""
+    return files.cache_home() / "builds"
+
+
+def home(plan: Plan) -> Path:
+    """Return the build folder of a plan, named after the step that makes its image."""
+    last = next((step for step in plan.steps if step.name == "image"), plan.steps[-1])
+    return builds_home() / f"{plan.name}-{short(last.id)}"
+
+
+def workspace(plan: Plan, setup: BuildSetup) -> Workspace:
+    """Return the folders of a plan's build; the tree is where it was left, if it is still there.
+
+    A build that is to be somewhere else than its unfinished tree starts again there, and the old
+    tree is removed: what was built comes from the caches.
+    """
+    folder = home(plan)
+    wanted = setup.tree / folder.name if setup.tree else folder
+    pointer = folder / "tree"
+    with suppress(FileNotFoundError):
+        old = Path(pointer.read_text())
+        if old != wanted:
+            files.remove(old)
+            files.remove(pointer)
+    if wanted != folder:
+        for part in ("store", "build", "done"):
+            files.remove(folder / part)
+        files.write(pointer, str(wanted))
+    return Workspace(home=folder, tree=wanted)
+
+
+def find(folder: Path) -> Workspace:
+    """Return the folders of a build by its build folder."""
+    try:
+        return Workspace(home=folder, tree=Path((folder / "tree").read_text()))
+    except FileNotFoundError:
+        return Workspace(home=folder, tree=folder)
+
+
+def memory_folder() -> Path:
+    """Return the folder for build trees in memory: this user's own, and nobody else may look in.
+
+    Raises `StackproofError` (NOT_PERMITTED) when somebody else has put something there.
+    """
+    folder = MEMORY / f"stackproof-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        facts = folder.lstat()
+    except OSError as error:
+        raise files.translate(error, folder) from error
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or facts.st_mode & 0o077:
+        raise fail(
+            Reason.NOT_PERMITTED,
+            f"`{folder}` is not a folder of yours alone",
+            where=Location(file=str(folder)),
+            hint="remove it, or build on disk with --in-memory=no",
+        )
+    return folder
+
+
+@contextmanager
+def exclusive(folder: Path, monitor: Monitor) -> Iterator[None]:
+    """Hold the build folder's lock; the kernel lets go of it however the holder ends.
+
+    Meanwhile files and folders get the same modes whatever the user's umask is: they are part of
+    the image.
+    """
+    old_mask = os.umask(0o022)
+    try:
+        with locked(folder, monitor, "another build of this plan is running"):
+            yield
+    finally:
+        os.umask(old_mask)
+
+
+@contextmanager
+def locked(folder: Path, monitor: Monitor, busy: str) -> Iterator[None]:
+    """Hold a folder's lock file; say `busy` when somebody else has it, and wait."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise files.translate(error, folder) from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            monitor(Event(what="note", name="wait", text=busy))
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def prepare(step: Step, space: Workspace, setup: BuildSetup) -> None:
+    """Put the files of a step where its commands look for them.
+
+    Raises `StackproofError`: FILE_MISSING for a file that is only known by its digest,
+    DIGEST_MISMATCH for one that has changed since it was read, DISK_FULL, NOT_PERMITTED.
+    """
+    for folder in (space.store, space.build, space.out):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise files.translate(error, folder) from error
+    if not step.resumes:
+        for output in step.outputs:
+            files.remove(space.store / output)
+    if step.name == "image":
+        files.remove(space.out)
+        space.out.mkdir()
+    for path, text in step.files.items():
+        files.write(space.store / path, text, mode=0o755 if path in step.executable else 0o644)
+    for path, text in {**step.build_files, **setup.build_files}.items():
+        files.write(space.build / path, text, mode=0o755 if path in step.executable else 0o644)
+    for path, copy in step.copies.items():
+        area, _, rest = path.partition("/")
+        target = {"store": space.store, "build": space.build}[area] / rest
+        files.write(target, _blob(setup, copy.sha256), mode=0o755 if copy.executable else 0o644)
+
+
+def _blob(setup: BuildSetup, sha256: str) -> bytes:
+    path = setup.blobs.get(sha256)
+    if path is None:
+        raise fail(Reason.FILE_MISSING, f"no file with the digest {sha256} is at hand")
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise files.translate(error, path) from error
+    if files.digest(content) != sha256:
+        raise fail(
+            Reason.DIGEST_MISMATCH,
+            f"`{path}` changed after the recipe was read",
+            where=Location(file=str(path)),
+            hint="run the command again",
+        )
+    return content
+
+
+def sandbox(
+    step: Step, plan: Plan, space: Workspace, setup: BuildSetup, clones: Mapping[str, Path]
+) -> Sandbox:
+    """Return the closed view in which a step's commands run (layout: `plan.LAYOUT`).
+
+    `clones` maps the folders of repositories below `plan.BUILD` to their trees on this machine;
+    nobody can write into them.
+    """
+    binds, links = _system_binds(network=_online(step, setup))
+    binds += [Bind(source=str(space.build), target=BUILD, writable=True)]
+    binds += [Bind(source=str(path), target=f"{BUILD}/{folder}") for folder, path in clones.items()]
+    binds += _tool_binds()
+    binds += [
+        Bind(source=str(space.store), target=plan.mount, writable=True),
+        Bind(source=str(space.store), target=f"{BUILD}/store", writable=True),
+        Bind(source=str(space.out), target=OUT, writable=True),
+    ]
+    binds += [
+        Bind(source=str(download_path(artefact.sha256, artefact.filename)),
+             target=f"{DOWNLOADS}/{artefact.filename}")
+        for artefact in step.fetch
+    ]  # fmt: skip
+    binds += setup.binds
+    return Sandbox(
+        binds=tuple(binds),
+        links=links,
+        scratch=("/tmp", HOME),  # noqa: S108 - private, inside the sandbox
+        network=_online(step, setup),
+    )
+
+
+def _online(step: Step, setup: BuildSetup) -> bool:
+    return step.network or (setup.network and bool(step.reports))
+
+
+def _system_binds(*, network: bool) -> tuple[list[Bind], dict[str, str]]:
+    """Return the binds and links of the host's system, and of the interpreter that runs this."""
+    wanted = (*_HOST_FOLDERS, *(_NETWORK_FILES if network else ()))
+    binds = [Bind(source=path, target=path) for path in wanted if os.path.exists(path)]
+    links = {}
+    for path in _MERGED_FOLDERS:
+        if os.path.islink(path):
+            links[path] = os.readlink(path)
+        elif os.path.isdir(path):
+            binds.append(Bind(source=path, target=path))
+    return binds + _python_binds(), links
+
+
+def _python_binds() -> list[Bind]:
+    """Return the binds that make `sys.executable` run: its own tree and its virtual environment."""
+    real = os.path.realpath(sys.executable)
+    roots = {sys.base_prefix, os.path.dirname(os.path.dirname(real)), sys.prefix}
+    libraries = sysconfig.get_config_var("LIBDIR")
+    if libraries:
+        roots.add(str(libraries))
+    outer = sorted(root for root in roots if not root.startswith("/usr/") and root != "/usr")
+    return [Bind(source=root, target=root) for root in outer]
+
+
+def _tool_binds() -> list[Bind]:
+    """Return the binds of the programs of ours that run inside the sandbox."""
+    package = Path(installer.__file__).parent
+    workers = sorted(Path(stackproof.host.__path__[0]).glob("*_worker.py"))
+    return [
+        Bind(source=str(package), target=f"{TOOLS}/installer"),
+        *(Bind(source=str(path), target=f"{TOOLS}/{path.name}") for path in workers),
+    ]
+
+
+def download_path(sha256: str, filename: str) -> Path:
+    """Return where a downloaded file lies in the cache."""
+    return files.cache_home() / "downloads" / sha256 / filename
+
+
+def environment(step: Step, setup: BuildSetup, *, spack: bool) -> EnvPatch:
+    """Return what a step's commands have in their environment before their own settings."""
+    names = (*_NETWORK_VARIABLES, *setup.passed) if _online(step, setup) else ()
+    given = {name: os.environ[name] for name in names if name in os.environ}
+    given["HOME"] = HOME
+    if step.reports:
+        given["PYTHONUNBUFFERED"] = "1"  # else its progress would come in blocks, late
+    if spack:
+        given["SPACK_PYTHON"] = sys.executable  # has the solver, so that Spack needs no bootstrap
+    return EnvPatch(set=given)
+
+
+def available_cores() -> int:
+    """Return how many cores this process may use (a job's share of a node, not the node)."""
+    return len(os.sched_getaffinity(0))
+
+
+def free_bytes(folder: Path) -> int:
+    """Return how much can be written below a folder, or below its nearest parent that exists."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def explain_full(error: StackproofError, space: Workspace) -> StackproofError:
+    """Return what a build that ran out of space tells its user: where, and what to do."""
+    free = free_bytes(space.tree) / 1e9
+    place = "memory (`/dev/shm`)" if space.in_memory else f"`{space.tree}`"
+    advice = (
+        "build on disk with --in-memory=no, or give /dev/shm more space; packages that were "
+        "finished come from the package cache"
+        if space.in_memory
+        else "free space, or name a folder on a larger file system with --build-dir; the build "
+        "continues where it stopped"
+    )
+    return fail(
+        Reason.DISK_FULL,
+        f"no space left for the build in {place}: {free:.1f} GB are free",
+        detail=error.problems[0].detail,
+        hint=advice,
+    )

@@ -1,0 +1,178 @@
+"""What Spack says while it installs: lines to progress, to failures, and to a log's first error.
+
+The lines are those of lib/spack/spack/installer.py (github.com/spack/spack, v0.23 and v1.1):
+
+    ==> Installing zlib-1.3.1-<hash> [4/7]
+    ==> zlib: Executing phase: 'install'
+    [+] /user-environment/linux-debian12-zen3/zlib-1.3.1-<hash>
+    ==> Error: ProcessError: Command exited with status 2:
+    See build log for details:
+      /build/stage/spack-stage-zlib-1.3.1-<hash>/spack-build-out.txt
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+_NAME = r"(?P<name>[a-z0-9][a-z0-9_-]*?)-(?P<version>[^-/\s][^/\s]*)-(?P<hash>[a-z2-7]{32})"
+_INSTALLING = re.compile(rf"==> Installing {_NAME}(?: \[(?P<number>\d+)/(?P<total>\d+)\])?")
+_INSTALLED = re.compile(r"\[\+\] (?P<prefix>/\S*)(?: \((?P<external>.*)\))?")
+_DONE = re.compile(rf"==> \S+: Successfully installed {_NAME}")
+_BINARY = re.compile(r"==> (?:Extracting|Fetching) .*?(?P<hash>[a-z2-7]{32})\S*.*binary cache")
+_PHASE = re.compile(r"==> (?P<name>\S+): Executing phase: '(?P<phase>\w+)'")
+_ERROR = re.compile(r"==> Error: (?P<text>.*)")
+_LOG = re.compile(r"^\s+(?P<path>/\S*/spack-(?:build|configure|cmake)-\S*out\.txt)\s*$")
+_STAGE = re.compile(rf"spack-stage-{_NAME}/")
+_PREFIX = re.compile(rf"{_NAME}$")
+_BAD_SIGNATURE = re.compile(
+    r"(?:BAD signature|NoVerifyException|[Ff]ailed to verify|could not be verified|"
+    r"Signature verification failed|no valid OpenPGP data|Can't check signature).*"
+)
+# The first thing that went wrong, in the words of compilers, linkers, make, configure, CMake,
+# Meson, Cargo and Python; a summary such as make's comes last of them and is only taken alone.
+_FIRST = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"(?:^|[\s:])(?:fatal )?error(?:\[\w+\])?: ",
+        r"undefined reference to |cannot find -l|multiple definition of ",
+        r"CMake Error|^configure: error|ERROR: ",
+        r"^\w*(?:Error|Exception): ",
+        r"No space left on device|Killed|Segmentation fault|cannot allocate memory",
+        r": (?:command )?not found|No such file or directory|Permission denied",
+    )
+)
+_LAST = re.compile(r"\*\*\* |^FAILED: |ninja: build stopped")
+_BEFORE, _AFTER = 2, 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far an installation is: packages by hash that are done, the running ones by name.
+
+    `total` counts externals and what was installed before as well, as Spack does; 0 at first.
+    """
+
+    total: int = 0
+    done: frozenset[str] = frozenset()
+    running: tuple[str, ...] = ()
+    phase: str = ""
+
+    @property
+    def left(self) -> int:
+        """Return how many packages have not begun."""
+        return max(0, self.total - len(self.done) - len(self.running))
+
+    @property
+    def text(self) -> str:
+        """Return it in words: `libfabric (configure), xz; 12 left`."""
+        names = list(self.running)
+        if names and self.phase:
+            names[-1] = f"{names[-1]} ({self.phase})"
+        shown = ", ".join(names)
+        return "; ".join(
+            part for part in (shown, f"{self.left} left" if self.total else "") if part
+        )
+
+
+def advance(progress: Progress, line: str) -> Progress:
+    """Return the progress after one more line of Spack's output."""
+    if found := _INSTALLING.match(line):
+        total = int(found["total"] or progress.total)
+        name = found["name"]
+        running = (*(n for n in progress.running if n != name), name)
+        return replace(progress, total=max(total, progress.total), running=running, phase="")
+    if found := _INSTALLED.match(line):
+        prefix, external = found["prefix"], found["external"]
+        named = _PREFIX.search(prefix)
+        key = named["hash"] if named else (external or prefix)
+        running = tuple(n for n in progress.running if not named or n != named["name"])
+        return replace(
+            progress,
+            done=progress.done | {key},
+            total=max(progress.total, len(progress.done | {key})),
+            running=running,
+            phase="",
+        )
+    if found := _PHASE.match(line):
+        running = (*(n for n in progress.running if n != found["name"]), found["name"])
+        return replace(progress, running=running, phase=found["phase"])
+    if _ERROR.match(line):
+        return replace(progress, running=progress.running[:-1], phase="")
+    return progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A package that was not installed; `log` is the path of its build log in the sandbox."""
+
+    message: str
+    package: str = ""
+    version: str = ""
+    hash: str = ""
+    log: str = ""
+    lines: tuple[str, ...] = field(default=())
+
+
+def failures(text: str) -> tuple[Failure, ...]:
+    """Return every failure that Spack's output tells of, those with a build log first."""
+    found: list[Failure] = []
+    package: re.Match[str] | None = None
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if begun := _INSTALLING.match(line):
+            package = begun
+        error = _ERROR.match(line)
+        if not error:
+            continue
+        block = _block(lines, number)
+        path = next((m["path"] for m in map(_LOG.match, block) if m), "")
+        named = _STAGE.search("\n".join(block)) or (package if path else None)
+        found.append(
+            Failure(
+                message=error["text"].rstrip(":"),
+                package=named["name"] if named else "",
+                version=named["version"] if named else "",
+                hash=named["hash"] if named else "",
+                log=path,
+                lines=tuple(entry for entry in block[1:] if entry.strip()),
+            )
+        )
+    return tuple(sorted(found, key=lambda failure: not failure.log))
+
+
+def _block(lines: Sequence[str], start: int) -> list[str]:
+    """Return the lines of one message: up to the next one of Spack's, or a log's path."""
+    block = [lines[start]]
+    for line in lines[start + 1 :]:
+        if line.startswith(("==> ", "[+] ", "[-] ")):
+            break
+        block.append(line)
+        if _LOG.match(line):
+            break
+    return block
+
+
+def first_error(log: str) -> tuple[str, ...]:
+    """Return the lines around the first error of a build log, at most ten; () for none."""
+    lines = log.splitlines()
+    at = next((n for n, line in enumerate(lines) if _is_error(line)), None)
+    if at is None:
+        at = next((n for n, line in enumerate(lines) if _LAST.search(line)), None)
+    if at is None:
+        return ()
+    return tuple(lines[max(0, at - _BEFORE) : at + 1 + _AFTER])
+
+
+def _is_error(line: str) -> bool:
+    """Return whether a line tells of an error, and not of a flag, a test or a file named so."""
+    if line.startswith(("checking ", "-- ", "make[", "==> ")) or "-Werror" in line:
+        return bool(re.search(r"(?:^|\s)\S+:\d+:(?:\d+:)? (?:fatal )?error: ", line))
+    return any(pattern.search(line) for pattern in _FIRST)
+
+
+def bad_signature(text: str) -> str | None:
+    """Return the line that tells of a cache entry with a wrong signature, None without one."""
+    found = _BAD_SIGNATURE.search(text)
+    return found[0].strip() if found else None
