@@ -170,6 +170,29 @@ def _gcc(folder: Path) -> str | None:
     return _try("gcc", "-o", program, source) or _try(program)
 
 
+def _meson(folder: Path) -> str | None:
+    (folder / "meson.build").write_text("project('need', 'c')\n")
+    return _try("meson", "setup", folder / "build", folder) or _try("ninja", "-C", folder / "build")
+
+
+def _clang(folder: Path) -> str | None:
+    """Return why clang cannot build a program for libFuzzer with AddressSanitizer."""
+    source, program = folder / "a.c", folder / "a"
+    source.write_text(
+        "int LLVMFuzzerTestOneInput(const char *data, unsigned long size);\n"
+        "int LLVMFuzzerTestOneInput(const char *data, unsigned long size)"
+        " { (void)data; (void)size; return 0; }\n"
+    )
+    fault = _try("clang", "-fsanitize=fuzzer,address", "-o", program, source)
+    return fault or _try(program, "-runs=1")
+
+
+def _clang_tidy(folder: Path) -> str | None:
+    source = folder / "a.c"
+    source.write_text("int main(void) { return 0; }\n")
+    return _try("clang-tidy", source, "--")
+
+
 def _network(_: Path) -> str | None:
     options = ("--retries", "1", "--timeout", "15", "--disable-pip-version-check")
     return _try(sys.executable, "-m", "pip", "index", "versions", *options, "mpich")
@@ -225,6 +248,9 @@ PROBES: dict[str, Callable[[Path], str | None]] = {
     "unprivileged-user": _unprivileged_user,
     "unprivileged-userns": _unprivileged_userns,
     "gcc": _gcc,
+    "meson": _meson,
+    "clang": _clang,
+    "clang-tidy": _clang_tidy,
     "network": _network,
     "netns": _netns,
     "netem": _netem,

@@ -1,0 +1,137 @@
+"""A machine with the mount helper installed, for tests: a root folder and processes of its own.
+
+    machine = Machine(folder=tmp_path, program=built / "helper/stackproof-mount")
+    machine.run(*machine.mount("a.squashfs:/user-environment"), "id")
+
+Everything happens in private mount and process namespaces: their root folder lies over that of the
+host (nothing is written there), `/test` is the test's folder, the helper is in `/helper`, and there
+are `/user-environment` and `/user-tools`. It is gone, with all processes, when the command ends.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+NOBODY = 65534
+SOMEBODY = 12345
+HELPER = "/helper/stackproof-mount"
+TIMEOUT_S = 60
+
+_ENTER = """
+set -e
+mount -t tmpfs -o mode=755 tmpfs /mnt
+mkdir /mnt/upper /mnt/work /mnt/root
+mknod -m 666 /mnt/fuse c 10 229
+mount -t overlay machine -o lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work /mnt/root
+cd /mnt/root
+mkdir -p test helper user-environment user-tools user-environment-2
+for name in usr bin sbin lib lib64 dev sys; do
+  if [ $name = dev ] || [ $name = sys ] || mountpoint -q /$name; then
+    mount --rbind /$name $name
+  fi
+done
+mount -t proc proc proc
+mount --bind /mnt/fuse dev/fuse
+mount --bind "$1" test
+cp "$2" helper/stackproof-mount
+chown 0:0 helper/stackproof-mount
+chmod "$3" helper/stackproof-mount
+[ -z "$4" ] || /usr/bin/python3 -c "$4"
+if [ -n "$5" ]; then
+  mkdir -p etc/stackproof
+  printf '%s' "$5" >etc/stackproof/mount.conf
+fi
+pivot_root . mnt
+umount -l /mnt
+shift 5
+cd /test
+exec "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where a test's files are, which helper is installed, and with which rights.
+
+    `mode` is the helper's; `capabilities` gives it file capabilities instead of setuid. `policy` is
+    the text of mount.conf, None for no such file.
+    """
+
+    folder: Path
+    program: Path
+    mode: str = "4755"
+    capabilities: bool = False
+    policy: str | None = None
+
+    def argv(self, *words: str | Path, user: int = NOBODY) -> list[str]:
+        """Return an argv that runs `words` as a user in the machine."""
+        texts = [os.fspath(word) for word in words]
+        ids = [f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+        attribute = _give_capabilities() if self.capabilities else ""
+        mode = "755" if self.capabilities else self.mode
+        return [
+            *("unshare", "--mount", "--pid", "--fork", "--kill-child"),
+            *("sh", "-c", _ENTER, "sh", os.fspath(self.folder), os.fspath(self.program)),
+            *(mode, attribute, self.policy or ""),
+            *(["setpriv", *ids] if user else []),
+            *texts,
+        ]
+
+    def run(
+        self, *words: str | Path, user: int = NOBODY, stdin: str = "", **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `words` as a user in the machine, with more variables."""
+        return subprocess.run(
+            self.argv(*words, user=user),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT_S,
+            check=False,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **environment},
+        )
+
+
+def mount(images: str, *options: str) -> list[str]:
+    """Return the start of a command line of the helper."""
+    return [HELPER, *options, f"--images={images}", "--"]
+
+
+def reasons(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """Return the reasons of a failure, which is nothing but lines of errors and hints."""
+    lines = done.stderr.splitlines()
+    assert all(line.startswith(("error: [", "hint: ")) for line in lines), done.stderr
+    return [
+        line.removeprefix("error: [").partition("]")[0]
+        for line in lines
+        if line.startswith("error")
+    ]
+
+
+def loop_devices(image: Path) -> list[str]:
+    """Return the loop devices of this machine that have a file of that name behind them."""
+    found = []
+    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+        try:
+            name = backing.read_text().strip().removesuffix(" (deleted)")
+        except OSError:  # freed meanwhile
+            continue
+        if os.path.basename(name) == image.name:
+            found.append(backing.parts[3])
+    return found
+
+
+def _give_capabilities(capabilities: Sequence[int] = (2, 21)) -> str:
+    """Return Python that gives the helper `cap_dac_read_search,cap_sys_admin+p`.
+
+    Layout: struct vfs_cap_data, revision 2, of linux/capability.h.
+    """
+    permitted = sum(1 << number for number in capabilities)
+    value = struct.pack("<IIIII", 0x02000000, permitted, 0, 0, 0)
+    return f"import os; os.setxattr('helper/stackproof-mount', 'security.capability', {value!r})"

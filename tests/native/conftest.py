@@ -1,0 +1,65 @@
+"""The native parts, built once for all tests of this folder, and a machine to install them on."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from images import make_image
+from machine import Machine
+from need import need
+
+NATIVE = Path(__file__).parents[2] / "native"
+_BUILD_TIMEOUT_S = 300
+
+
+def build(folder: Path, *options: str, compiler: str = "gcc") -> Path:
+    """Configure and compile native/ without the Slurm plug-in; warnings are errors."""
+    for argv in (
+        ["meson", "setup", folder, NATIVE, "-Dspank=disabled", *options],
+        ["ninja", "-C", folder],
+    ):
+        done = subprocess.run(
+            argv,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_BUILD_TIMEOUT_S,
+            check=False,
+            env={"CC": compiler, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"},
+        )
+        assert done.returncode == 0, done.stdout[-4000:]
+    return folder
+
+
+@pytest.fixture(scope="session")
+def builder() -> Callable[..., Path]:
+    """Return `build`, for tests that want a build of their own."""
+    need("meson", "gcc")
+    return build
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the helper and the test programs as a distribution would build them."""
+    need("meson", "gcc")
+    return build(tmp_path_factory.mktemp("native"))
+
+
+@pytest.fixture(scope="session")
+def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the same with AddressSanitizer and UndefinedBehaviourSanitizer."""
+    need("meson", "gcc")
+    return build(tmp_path_factory.mktemp("sanitized"), "-Db_sanitize=address,undefined")
+
+
+@pytest.fixture
+def machine(built: Path, tmp_path: Path) -> Machine:
+    """Return a machine with the helper setuid root and the built-in policy, and `a.squashfs`."""
+    need("root", "mksquashfs", "kernel-mount", "unprivileged-user")
+    tmp_path.chmod(0o755)
+    make_image(tmp_path / "a.squashfs")
+    return Machine(folder=tmp_path, program=built / "helper" / "stackproof-mount")
