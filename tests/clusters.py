@@ -19,6 +19,7 @@ from pathlib import Path
 from stackproof import cluster
 from stackproof.cluster import ClusterState
 from stackproof.host import cluster as host_cluster
+from stackproof.host import cluster_groups
 
 SOURCE = str(Path(host_cluster.__file__).parents[2])
 # Of 1514 bytes on the link 1448 are a user's: 14 Ethernet, 20 IP, 32 TCP with time stamps.
@@ -161,6 +162,11 @@ def machine() -> tuple[str, list[str], list[str]]:
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     groups = Path("/proc/self/cgroup").read_text().splitlines()
     return links.stdout, mounts, groups
+
+
+def groups(runtime: Path, name: str = "default") -> list[str]:
+    """Return the control groups that a cluster has."""
+    return cluster_groups.present(runtime / "stackproof" / name)
 
 
 def program(state: ClusterState, *words: str, **env: str) -> subprocess.CompletedProcess[str]:

@@ -61,7 +61,7 @@ def up(spec: ClusterSpec, monitor: Monitor = null_monitor) -> ClusterState:
     """
     wrong = cluster.problems(spec) + _missing_paths(spec) + _missing_tools()
     if spec.slurm:
-        wrong += cluster_slurm.problems(spec.slurm, root=_may_administer() and os.geteuid() == 0)
+        wrong += cluster_slurm.problems(spec.slurm, root=_is_root())
     if wrong:
         raise StackproofError(*wrong)
     begin = time.monotonic()
@@ -412,6 +412,13 @@ def _missing_paths(spec: ClusterSpec) -> tuple[Problem, ...]:
 
 def _is_hidden(path: str) -> bool:
     return os.path.normpath(path).startswith("/tmp/")  # noqa: S108 - the point of it
+
+
+def _is_root() -> bool:
+    """Return whether this process may also become other users: root of a user namespace may not."""
+    with open("/proc/self/uid_map", encoding="ascii") as stream:
+        users = sum(int(line.split()[2]) for line in stream)
+    return os.geteuid() == 0 and users > 1 and _may_administer()
 
 
 def _may_administer() -> bool:

@@ -36,17 +36,21 @@ def make(folder: Path, name: str, core: int) -> str | None:
     return group
 
 
-def remove(folder: Path) -> None:
-    """Remove the groups of a cluster whose processes have ended."""
+def present(folder: Path) -> list[str]:
+    """Return the groups of a cluster that are there, whether it lives or not."""
     parent = _parent()
     if parent is None:
-        return
+        return []
+    return [f"{parent}/{name}" for name in os.listdir(parent) if name.startswith(_prefix(folder))]
+
+
+def remove(folder: Path) -> None:
+    """Remove the groups of a cluster whose processes have ended."""
     end = time.monotonic() + _REMOVE_S
-    for entry in os.listdir(parent):
-        if entry.startswith(_prefix(folder)):
-            # A process stays in its group until its parent has seen its end.
-            while not _remove_one(f"{parent}/{entry}") and time.monotonic() < end:
-                time.sleep(0.005)
+    for group in present(folder):
+        # A process stays in its group until its parent has seen its end.
+        while not _remove_one(group) and time.monotonic() < end:
+            time.sleep(0.005)
 
 
 def _remove_one(group: str) -> bool:
