@@ -24,9 +24,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Folders of the machine: in an image they would hide those of other images.
-_SYSTEM_PATHS = ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")
-_BUILD = "/build"
+# Folders that are no part of an image's environment: those that programs search anyway, which
+# would hide the view's own (Spack adds them for external packages below /usr), and the build's.
+_FOREIGN = re.compile(
+    r"/build(/|$)|(/usr(/local)?)?/?$|(/usr(/local)?)?/(bin|sbin|lib|lib64|include|share|man)(/|$)"
+)
 # Spack's own records of a build that hold its times, its machine and its temporary folders.
 _RECORDS = (
     "spack-build-out.txt", "spack-build-out.txt.gz", "spack-build-01-*", "spack-build-env.txt",
@@ -144,15 +146,16 @@ def fold(patch: Patch, change: Any) -> None:
     elif kind == "SetEnv":
         patch.scalar(name, str(value))
     elif kind == "AppendFlagsEnv":
-        before = patch.scalars.get(name) or f"${{@{name}@}}"
-        patch.scalar(name, f"{before}{change.separator}{value}")
+        words = (patch.scalars.get(name) or f"${{@{name}@}}").split(change.separator)
+        # Packages of one view often ask for the same flag, since they share their prefix there.
+        patch.scalar(name, change.separator.join(_unique([*words, str(value)])))
     elif kind not in {"RemoveFlagsEnv", "DeprioritizeSystemPaths", "PruneDuplicatePaths"}:
         sys.exit(f"Spack has a change of the environment that is not known here: {kind}")
 
 
 def is_ours(path: str) -> bool:
     """Return whether a folder belongs into an image's environment."""
-    return path not in _SYSTEM_PATHS and path != _BUILD and not path.startswith(f"{_BUILD}/")
+    return not _FOREIGN.match(path)
 
 
 def link_compilers(root: str, links: dict[str, str]) -> None:
@@ -240,29 +243,38 @@ def write_metadata(mount: str) -> None:
 def tidy(mount: str, epoch: int) -> None:
     """Take out of the store what differs between two builds of one lock."""
     store = Path(mount)
-    for folder in sorted(store.glob("**/__pycache__")):
-        if folder.is_dir() and not folder.is_symlink():
-            shutil.rmtree(folder)
+    for folder, folders, _ in os.walk(store):
+        if "__pycache__" in folders:
+            folders.remove("__pycache__")
+            shutil.rmtree(Path(folder, "__pycache__"))
     for records in sorted(store.glob("*/*/.spack")):
-        for pattern in _RECORDS:
-            for path in sorted(records.glob(pattern)):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-        manifest = records / "install_manifest.json"
-        if manifest.is_file():
-            write(manifest, json.dumps(without_times(json.loads(manifest.read_text()))))
+        tidy_records(records)
     tidy_database(store / ".spack-db", epoch)
     for path in sorted(p for p in store.glob("modules/**/*") if p.is_file() and not p.is_symlink()):
         path.write_bytes(_MODULE_TIME.sub(rb"\1", path.read_bytes()))
 
 
-def without_times(manifest: Any) -> Any:
-    """Return an install manifest without times of files, which an image does not keep."""
-    if not isinstance(manifest, dict):
-        return manifest
-    return {
-        key: {k: v for k, v in entry.items() if k != "time"} if isinstance(entry, dict) else entry
-        for key, entry in sorted(manifest.items())
+def tidy_records(folder: Path) -> None:
+    """Remove Spack's logs of an installation, and what its list of files says of them.
+
+    Owners are those of the image: root has everything.
+    """
+    removed = set()
+    for pattern in _RECORDS:
+        for path in sorted(folder.glob(pattern)):
+            removed.add(str(path))
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    manifest = folder / "install_manifest.json"
+    if not manifest.is_file():
+        return
+    entries = json.loads(manifest.read_text(encoding="utf-8"))
+    kept = {
+        path: {**entry, "owner": 0, "group": 0}
+        for path, entry in sorted(entries.items())
+        if not any(path == gone or path.startswith(f"{gone}/") for gone in removed)
+        and "/__pycache__/" not in path
     }
+    write(manifest, json.dumps(kept))
 
 
 def tidy_database(folder: Path, epoch: int) -> None:

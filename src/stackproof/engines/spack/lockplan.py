@@ -62,7 +62,9 @@ def setup_step(stack: SpackStack, clones: tuple[LockedClone, ...]) -> Step:
     """Return the step that lays out repositories and configuration; both plans begin with it."""
     root = f"{stack.mount}/{REPOSITORIES}"
     cloned = {clone.name: clone for clone in clones}
-    commands = [tool("mkdir", "-p", root)]
+    ours = [n for n in configuration.repository_names(stack) if n not in cloned]
+    # Spack wants the folder in an empty repository too.
+    commands = [tool("mkdir", "-p", *(f"{root}/{name}/packages" for name in ours))]
     for repository in stack.package_repositories:
         source = f"{BUILD}/{cloned[repository.name].folder}/{repository.path}"
         commands.append(tool("cp", "-rT", source, f"{root}/{repository.name}"))
@@ -84,8 +86,7 @@ def setup_step(stack: SpackStack, clones: tuple[LockedClone, ...]) -> Step:
         description="lay out Spack, its packages and its configuration",
         files={
             f"{REPOSITORIES}/{namespace}/repo.yaml": _repo_yaml(stack, namespace)
-            for namespace in configuration.repository_names(stack)
-            if namespace not in cloned
+            for namespace in ours
         },
         copies=copies,
         build_files=build_files,
