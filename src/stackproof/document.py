@@ -35,7 +35,7 @@ _PLAIN_TAGS: dict[type[yaml.Node], set[str]] = {
 }
 
 # No key is like this: texts with NUL are refused.
-_KEY = "\0key"
+KEY = "\0key"
 
 Path = tuple[str | int, ...]
 
@@ -45,7 +45,7 @@ class Document:
     """Parsed data of one file and where each value stands.
 
     `positions` maps a path of keys and indexes to the place of the value; the place of a key is
-    under its path with `_KEY` behind it.
+    under its path with `KEY` behind it.
     """
 
     file: str
@@ -61,14 +61,16 @@ class Document:
 
     def where_key(self, *path: str | int) -> Location:
         """Return the place of the key that `path` ends in."""
-        return self.positions.get((*path, _KEY), self.where(*path))
+        return self.positions.get((*path, KEY), self.where(*path))
 
 
-def parse(text: str | bytes, *, file: str) -> Document:
+def parse(text: str | bytes, *, file: str, repeated: list[Problem] | None = None) -> Document:
     """Parse a YAML document.
 
-    Raises `StackproofError` with reason TOO_LARGE, YAML_SYNTAX, UNSAFE_TAG, DUPLICATE_KEY or
-    WRONG_TYPE; problems of the last three kinds are reported all at once.
+    A key that stands twice is an error, unless a list `repeated` is given: then it goes there, and
+    the last value counts, as other readers of YAML have it. Raises `StackproofError` with reason
+    TOO_LARGE, YAML_SYNTAX, UNSAFE_TAG, DUPLICATE_KEY or WRONG_TYPE; problems of the last three
+    kinds are reported all at once.
     """
     if len(text) > MAX_BYTES:
         raise fail(
@@ -80,6 +82,9 @@ def parse(text: str | bytes, *, file: str) -> Document:
     root = _compose(_decode(text, file), file)
     builder = _Builder(file)
     data = None if root is None else builder.build(root, ())
+    if repeated is not None:
+        repeated += [p for p in builder.problems if p.reason is Reason.DUPLICATE_KEY]
+        builder.problems = [p for p in builder.problems if p.reason is not Reason.DUPLICATE_KEY]
     if builder.problems:
         raise StackproofError(*builder.problems)
     return Document(file=file, data=data, positions=builder.positions)
@@ -184,15 +189,14 @@ class _Builder:
             if key is None:
                 continue
             if key in result:
-                first = self.positions[(*path, key, _KEY)]
+                first = self.positions[(*path, key, KEY)]
                 self._problem(
                     Reason.DUPLICATE_KEY,
                     f"the key `{key}` stands here twice",
                     key_node,
                     hint=f"remove one of them; the first is at line {first.line}",
                 )
-                continue
-            self.positions[(*path, key, _KEY)] = self._at(key_node)
+            self.positions[(*path, key, KEY)] = self._at(key_node)
             result[key] = self.build(value_node, (*path, key))
         return result
 

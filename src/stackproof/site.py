@@ -157,6 +157,21 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpackOffer:
+    """What a machine offers to Spack.
+
+    `packages` is in the form of Spack's packages.yaml: what is not built there, and how the rest
+    is; the compiler of the system belongs to it. `mpi` maps the MPIs that stacks may ask for to
+    the specs that are installed with each. `cluster_config` is instead the path, relative to the
+    site's file, of a folder that says both as Stackinator has it.
+    """
+
+    cluster_config: str | None = None
+    packages: Mapping[str, Any] = field(default_factory=dict)
+    mpi: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
     """A machine; the meaning of each key is in `schemas/site.json`."""
 
@@ -176,6 +191,7 @@ class Site:
     kernel: str | None = None
     glibc: str | None = None
     limits: Limits = field(default_factory=Limits)
+    spack: SpackOffer | None = None
     sources: Mapping[str, Source] = field(default_factory=dict)
     facts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 

@@ -64,7 +64,7 @@ def test_missing_recipe_folder_recipe_and_huge_recipe(folder: Path) -> None:
     assert "does not exist" in stackproof("check", "none.yaml", cwd=folder).stderr
     assert stackproof("check", "none.yaml", cwd=folder).returncode == 3
     done = stackproof("build", ".", cwd=folder)
-    assert (done.returncode, "folder" in done.stderr) == (3, True)
+    assert (done.returncode, "`config.yaml`" in done.stderr) == (3, True)
     with (folder / "huge.yaml").open("wb") as stream:
         stream.truncate(100_000_000)
     done = stackproof("check", "huge.yaml", cwd=folder)

@@ -74,6 +74,8 @@ def _schema_keys(schema: dict, path: str = "") -> set[str]:
 
 
 def _keys_of(data: object, schema: dict, path: str = "") -> set[str]:
+    if not isinstance(schema, dict):  # Spack's own settings, below `spack.packages`
+        return set()
     if isinstance(data, list):
         return {k for item in data for k in _keys_of(item, schema.get("items", {}), f"{path}/*")}
     if not isinstance(data, dict):

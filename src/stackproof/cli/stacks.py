@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 
+from stackproof.composition import Composed
+from stackproof.conditions import Verdict
 from stackproof.document import Document
 from stackproof.engines import wheel
 from stackproof.errors import Problem, Reason, StackproofError, fail
 from stackproof.executor import lock_stack
 from stackproof.host import files, toolchain
-from stackproof.host.documents import load
 from stackproof.monitor import Event, Monitor
 from stackproof.noun import from_json, to_json
 from stackproof.planner import Sources
@@ -28,23 +29,32 @@ class Loaded:
     """A recipe that is valid, and the stack it means on this machine or site.
 
     `path` is the recipe's file or its folder (Stackinator's formats). `document` is what a file
-    holds, `recipe` what it asks of the wheel engine. `blobs` says where the bytes of a Spack
-    stack's files lie on this machine, by digest; `caches` are the user's. `notes` are problems
-    that keep nobody from going on.
+    means with all that it inherits, `composed` where each of its values is from, `recipe` what it
+    asks of the wheel engine. `blobs` says where the bytes of a Spack stack's files lie on this
+    machine, by digest; `caches` are the user's. `notes` are problems that keep nobody from going
+    on. `variant` tells the locks of one recipe for several targets apart.
     """
 
     path: Path
     stack: Stack | SpackStack
     document: Document | None = None
     recipe: Recipe | None = None
+    composed: Composed | None = None
     blobs: Mapping[str, Path] = field(default_factory=dict)
     caches: Caches = field(default_factory=Caches)
     notes: tuple[Problem, ...] = ()
+    variant: str = ""
 
     @property
     def lock_path(self) -> Path:
-        """Return where the lock stands: beside the recipe, `<recipe>.lock.json`."""
-        return self.path.with_name(f"{self.path.stem}.lock.json")
+        """Return where the lock stands: beside the recipe, `<recipe>[.<variant>].lock.json`.
+
+        A recipe's folder has it beside itself, since all that is in the folder is the recipe.
+        """
+        stem = self.path.stem if self.path.is_file() else self.path.resolve().name
+        middle = f".{self.variant}" if self.variant else ""
+        folder = self.path.parent if self.path.is_file() else self.path.resolve().parent
+        return folder / f"{stem}{middle}.lock.json"
 
     @property
     def wheel(self) -> Stack:
@@ -77,6 +87,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "recipe", metavar="RECIPE", help="recipe file (YAML), or folder of a Stackinator recipe"
     )
+    add_site_arguments(parser)
+    parser.add_argument(
+        "--mirror", metavar="FILE", help="mirrors.yaml or cache.yaml of Spack stacks"
+    )
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--choose",
+        metavar="AXIS=CHOICE",
+        action="append",
+        default=[],
+        help="one combination of the recipe's matrix; once for each axis",
+    )
+    group.add_argument(
+        "--matrix", action="store_true", help="every combination of the recipe's matrix"
+    )
+
+
+def add_site_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say where a stack is to be built."""
     parser.add_argument(
         "--site",
         metavar="SITE",
@@ -84,31 +113,211 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Stackinator has it; default: this machine",
     )
     parser.add_argument(
-        "--mirror", metavar="FILE", help="mirrors.yaml or cache.yaml of Spack stacks"
+        "--fact",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a fact that conditions of the recipe ask for, in the place of what the site says "
+        "(architecture=aarch64, gpu=cuda)",
     )
 
 
 def load_recipe(args: argparse.Namespace) -> Loaded:
     """Return the recipe named on the command line, resolved; raises all its problems at once."""
+    loaded = load_recipes(args)
+    if len(loaded) == 1:
+        return loaded[0]
+    raise fail(Reason.USAGE, "`--matrix` stands for several stacks, and this needs one")
+
+
+def load_recipes(args: argparse.Namespace) -> tuple[Loaded, ...]:
+    """Return the stacks of a recipe: one for each combination with `--matrix`, otherwise one."""
     path = Path(args.recipe)
+    facts = given_facts(args.fact)
     if path.is_dir():
-        return _load_folder(args)
-    document = load(str(path))
+        return (_load_folder(path, args, facts),)
+    from stackproof import composition  # noqa: PLC0415 - not for folders
+    from stackproof.host import recipes  # noqa: PLC0415
+
+    chain = recipes.load_chain(str(path))
+    choices = composition.expand(chain)
+    if not args.matrix:
+        choices = (_choice(args.choose, chain),)
+    return tuple(_load_file(path, chain, choice, args, facts) for choice in choices)
+
+
+def given_facts(words: list[str]) -> dict[str, str]:
+    """Return the facts of `--fact NAME=VALUE`; raises `StackproofError` (USAGE)."""
+    from stackproof.conditions import FACTS  # noqa: PLC0415 - beside its only use
+
+    facts = _pairs(words, "--fact")
+    for name, value in facts.items():
+        if name not in FACTS:
+            raise fail(
+                Reason.USAGE, f"`{name}` is not a fact", hint=f"facts are: {', '.join(FACTS)}"
+            )
+        possible = FACTS[name].values
+        if possible and value not in possible:
+            raise fail(
+                Reason.USAGE,
+                f"`{name}` is never `{value}`",
+                hint=f"it is one of: {', '.join(possible)}",
+            )
+    return facts
+
+
+def _pairs(words: list[str], option: str) -> dict[str, str]:
+    pairs = {}
+    for word in words:
+        name, mark, value = word.partition("=")
+        if not (name and mark and value):
+            raise fail(Reason.USAGE, f"`{option} {word}` is not of the form NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def _choice(words: list[str], chain: tuple[Document, ...]) -> dict[str, str]:
+    """Return the one combination that `--choose` names; a recipe without a matrix needs none."""
+    from stackproof import composition  # noqa: PLC0415 - beside its only use
+
+    axes = composition.matrix(chain)
+    chosen = _pairs(words, "--choose")
+    combinations = composition.expand(chain)
+    for one in combinations:
+        if dict(one) == chosen:
+            return chosen
+    known = "; ".join(" ".join(f"{a}={name}" for a, name in one.items()) for one in combinations)
+    if not axes:
+        raise fail(Reason.USAGE, "the recipe has no matrix to choose from")
+    raise fail(
+        Reason.USAGE,
+        "the recipe has a matrix, and "
+        + ("this combination is none of it" if chosen else "nothing was chosen"),
+        hint=f"give `--choose` once for each axis, or `--matrix` for all; there are: {known}",
+    )
+
+
+def _load_folder(path: Path, args: argparse.Namespace, facts: Mapping[str, str]) -> Loaded:
+    """Return the stack of a Stackinator recipe's folder."""
+    from stackproof.host import recipes, stackinator  # noqa: PLC0415 - not for other recipes
+
+    site, architecture = args.site, facts.get("architecture")
+    if site is not None and not Path(site).is_dir():
+        place = recipes.load_place(site)
+        site, architecture = place.cluster, architecture or place.facts.get("architecture")
+    elif site is not None and architecture is None:
+        architecture = recipes.load_place(site, 1).facts.get("architecture")
+    found = stackinator.load(str(path), site=site, mirrors=args.mirror, architecture=architecture)
+    return Loaded(
+        path=path,
+        stack=found.stack,
+        blobs=found.blobs,
+        caches=found.caches,
+        notes=found.notes,
+    )
+
+
+def _load_file(
+    path: Path,
+    chain: tuple[Document, ...],
+    choice: Mapping[str, str],
+    args: argparse.Namespace,
+    given: Mapping[str, str],
+) -> Loaded:
+    """Return the stack of one combination of a recipe file."""
+    from stackproof import composition, spack_recipe  # noqa: PLC0415 - not for folders
+
+    facts = dict(given)
+    if composition.has_conditions(chain):
+        facts = {**_known_facts(args.site), **given}
+    composed = composition.compose(chain, facts, choice)
+    if not spack_recipe.asks_for_spack(composed.document.data):
+        return _load_wheel(path, composed, args, given)
+    return _load_spack(path, chain, composed, args, given)
+
+
+def _known_facts(site: str | None) -> dict[str, str]:
+    """Return what conditions may ask for: the site's facts, this machine's where it has none."""
+    from stackproof.host import recipes  # noqa: PLC0415 - only for recipes with conditions
+
+    facts = dict(recipes.load_place(site, 1).facts)
+    facts.setdefault("architecture", toolchain.architecture())
+    return facts
+
+
+def _load_wheel(
+    path: Path, composed: Composed, args: argparse.Namespace, given: Mapping[str, str]
+) -> Loaded:
+    document = composed.document
     recipe = parse_recipe(document)
+    facts = _facts(args.site)
+    if "architecture" in given:
+        facts["architecture"] = given["architecture"]
     try:
-        stack = resolve(recipe, _facts(args.site))
+        stack = resolve(recipe, facts)
     except StackproofError as error:
         raise _placed(error, document) from None
-    return Loaded(path=path, document=document, recipe=recipe, stack=stack)
-
-
-def _load_folder(args: argparse.Namespace) -> Loaded:
-    """Return the stack of a Stackinator recipe's folder."""
-    raise fail(
-        Reason.UNSUPPORTED,
-        f"`{args.recipe}` is a folder; a recipe is one YAML file",
-        hint="name the file, for example recipes/mpich.yaml",
+    return Loaded(
+        path=path, document=document, recipe=recipe, stack=stack, variant=_variant(composed, facts)
     )
+
+
+def _load_spack(
+    path: Path,
+    chain: tuple[Document, ...],
+    composed: Composed,
+    args: argparse.Namespace,
+    given: Mapping[str, str],
+) -> Loaded:
+    from stackproof import spack_recipe  # noqa: PLC0415 - not for the wheel engine
+    from stackproof.host import recipes, stackinator  # noqa: PLC0415
+
+    found = spack_recipe.problems(composed, chain)
+    if found:
+        raise StackproofError(*found)
+    place = recipes.load_place(args.site, spack_recipe.generation_of(composed.document.data))
+    facts = {"architecture": toolchain.architecture(), **place.facts, **given}
+    folder, blobs = recipes.load_files(composed, chain)
+    stack, findings = spack_recipe.read(composed, folder, place.cluster, facts)
+    findings.raise_problems()
+    caches, more = (
+        stackinator.load_caches(args.mirror, stack.mount) if args.mirror else (Caches(), ())
+    )
+    return Loaded(
+        path=path,
+        document=composed.document,
+        composed=composed,
+        stack=stack,
+        blobs={**place.blobs, **blobs},
+        caches=caches,
+        notes=(*_undecided(composed), *findings.notes, *more),
+        variant=_variant(composed, facts),
+    )
+
+
+def _undecided(composed: Composed) -> tuple[Problem, ...]:
+    """Return a note for each condition that the site's facts do not decide."""
+    return tuple(
+        Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"what counts {decision.condition} is left out: the site does not say",
+            hint="state it in the site, or on the command line: --fact NAME=VALUE",
+            where=decision.where,
+        )
+        for decision in composed.decisions
+        if decision.verdict is Verdict.UNKNOWN
+    )
+
+
+def _variant(composed: Composed, facts: Mapping[str, str]) -> str:
+    """Return what tells the locks of one recipe apart: empty for a recipe without conditions."""
+    tested = [name for name in composed.tested if not name.startswith("matrix.")]
+    if not tested and not composed.choice:
+        return ""
+    machine = facts.get("microarchitecture") or facts.get("architecture", "")
+    rest = [facts.get(name, "") for name in tested if "architecture" not in name]
+    words = [machine, *rest, *composed.choice.values()]
+    return "-".join(word for word in words if word and word != "none")
 
 
 def _facts(site: str | None) -> dict[str, str]:

@@ -1,0 +1,228 @@
+"""Recipe files of stackproof's own format, from disk: what they inherit, what goes with them.
+
+A recipe may name files and other recipes in its own folder and below, and nothing else: what it
+brings is what lies beside it. Symbolic links are followed as far as `host.folders` allows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stackproof.composition import Composed
+from stackproof.document import Document
+from stackproof.errors import Location, Problem, Reason, StackproofError
+from stackproof.host import documents, folders
+from stackproof.site import Site
+from stackproof.spack_recipe import RecipeFolder
+from stackproof.spackstack import FileEntry
+from stackproof.stackinator.cluster import ClusterConfig
+from stackproof.stackinator.reader import HOOKS
+from stackproof.targets import cluster_of_site, facts_of_cluster, facts_of_site
+
+_MOST_INHERITED = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a stack is to be built: facts for conditions, what Spack gets, where its files lie."""
+
+    facts: Mapping[str, str]
+    cluster: ClusterConfig
+    blobs: Mapping[str, Path] = field(default_factory=dict)
+
+
+def load_chain(path: str) -> tuple[Document, ...]:
+    """Return a recipe file and those that it inherits, the base first.
+
+    Raises `StackproofError`: what `documents.load` raises, and INVALID_VALUE for a path that
+    leaves the recipe's folder, a circle, or more than 16 files.
+    """
+    root = os.path.dirname(path) or "."
+    found: list[Document] = []
+    seen: dict[str, str] = {}
+    following: str | None = path
+    while following is not None:
+        real = os.path.realpath(following)
+        where = found[-1].where("inherit") if found else None
+        if real in seen:
+            circle = " inherits ".join([*seen.values(), following])
+            raise _refused(f"recipes inherit each other in a circle: {circle}", where)
+        if len(found) == _MOST_INHERITED:
+            raise _refused(f"more than {_MOST_INHERITED} recipes inherit each other", where)
+        seen[real] = following
+        document = documents.load(following)
+        found.append(document)
+        parent = document.data.get("inherit") if isinstance(document.data, dict) else None
+        if not isinstance(parent, str):
+            break
+        following = _beside(document, parent, root, document.where("inherit"))
+    return tuple(reversed(found))
+
+
+def _refused(message: str, where: Location | None) -> StackproofError:
+    hint = "let one recipe hold what is common, and the others inherit it"
+    problem = Problem(reason=Reason.INVALID_VALUE, message=message, where=where, hint=hint)
+    return StackproofError(problem)
+
+
+def _beside(document: Document, path: str, root: str, where: Location) -> str:
+    """Return a path that a document names, relative to its file; it may not leave `root`."""
+    fault = path_fault(path)
+    full = os.path.join(os.path.dirname(document.file), path)
+    if fault is None:
+        allowed = folders.allowed_root(root)
+        real = os.path.realpath(full)
+        if not (real == allowed or real.startswith(allowed.rstrip("/") + "/")):
+            fault = "a link leads out of the recipe's folder"
+    if fault is None:
+        return full
+    raise StackproofError(
+        Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"`{path[:80]}` cannot be named here: {fault}",
+            hint="name what lies in the recipe's folder or below, relative to the file",
+            where=where,
+        )
+    )
+
+
+def path_fault(path: str) -> str | None:
+    """Return why a recipe may not name a path; None when it may."""
+    if not path or not path.isprintable():
+        return "it is no path"
+    if path.startswith("/"):
+        return "it is absolute"
+    if ".." in path.split("/"):
+        return "`..` leaves the folder"
+    return None
+
+
+def load_files(
+    composed: Composed, chain: tuple[Document, ...]
+) -> tuple[RecipeFolder, dict[str, Path]]:
+    """Return the files that go with a recipe, and where their bytes lie by digest.
+
+    Raises `StackproofError` with all problems at once.
+    """
+    reader = _Files(composed.document, os.path.dirname(composed.document.file) or ".")
+    for one in chain:
+        name = _name_in_image(one, composed.document)
+        reader.take_file(name, one.file)
+    reader.take_all()
+    if reader.problems:
+        raise StackproofError(*reader.problems)
+    folder = RecipeFolder(
+        path=composed.document.file, files=reader.files, texts=reader.texts, places=reader.places
+    )
+    return folder, reader.blobs
+
+
+def _name_in_image(document: Document, recipe: Document) -> str:
+    """Return the path below `meta/recipe` of a recipe file or of one that it inherits."""
+    start = os.path.dirname(recipe.file) or "."
+    return os.path.relpath(document.file, start)
+
+
+class _Files:
+    """Collects the files of a recipe as a Stackinator recipe's folder would hold them."""
+
+    def __init__(self, document: Document, root: str) -> None:
+        self.document = document
+        self.root = root
+        self.files: dict[str, FileEntry] = {}
+        self.texts: dict[str, bytes] = {}
+        self.places: dict[str, str] = {}
+        self.blobs: dict[str, Path] = {}
+        self.problems: list[Problem] = []
+
+    def take_all(self) -> None:
+        """Take hooks, `repo`, `extra` and `files`."""
+        for target, source, where in self._named():
+            try:
+                full = _beside(Document(file=where.file, data=None, positions={}), source,
+                               self.root, where)  # fmt: skip
+                if os.path.isdir(full):
+                    self._take_folder(target, full)
+                elif target in {"repo", "extra"}:
+                    self._missing(f"`{source}` is not a folder", where)
+                elif os.path.isfile(full):
+                    self.take_file(target, full, keep=True)
+                else:
+                    self._missing(f"`{source}` does not exist", where)
+            except StackproofError as error:
+                self.problems += error.problems
+        hooks = self.document.data.get("hooks") or {}
+        for name in HOOKS:
+            if isinstance(hooks.get(name), str):
+                self.texts[name] = hooks[name].encode()
+                self.places[name] = self.document.where("hooks", name).file
+
+    def _missing(self, message: str, where: Location) -> None:
+        self.problems.append(Problem(reason=Reason.FILE_MISSING, message=message, where=where))
+
+    def _named(self) -> Iterator[tuple[str, str, Location]]:
+        data: Mapping[str, Any] = self.document.data
+        for key in ("repo", "extra"):
+            if data.get(key) is not None:
+                yield key, data[key], self.document.where(key)
+        for target, source in (data.get("files") or {}).items():
+            where = self.document.where_key("files", target)
+            fault = path_fault(target)
+            if fault or target.split("/")[0] in {"repo", "extra", *HOOKS}:
+                message = f"`{target[:80]}` cannot be the path of a file: {fault or 'it is taken'}"
+                self.problems.append(
+                    Problem(reason=Reason.INVALID_VALUE, message=message, where=where)
+                )
+            else:
+                yield target, source, self.document.where("files", target)
+        for name in HOOKS:
+            hook = (data.get("hooks") or {}).get(name)
+            if isinstance(hook, dict):
+                yield name, hook["file"], self.document.where("hooks", name, "file")
+
+    def _take_folder(self, target: str, folder: str) -> None:
+        read_texts = target not in {"repo", "extra"}
+        tree = folders.read_tree(folder, root=None, wanted=lambda _: read_texts)
+        prefix = "" if target == "." else f"{target}/"
+        self.files |= {f"{prefix}{path}": entry for path, entry in tree.files.items()}
+        self.texts |= {f"{prefix}{path}": text for path, text in tree.texts.items()}
+        self.places |= {f"{prefix}{path}": posixpath.join(folder, path) for path in tree.files}
+        self.blobs |= tree.blobs
+
+    def take_file(self, target: str, path: str, *, keep: bool = False) -> None:
+        """Take one file; with `keep` its bytes can be read as a hook or by one."""
+        content = folders.read_file(path)
+        digest = hashlib.sha256(content).hexdigest()
+        executable = bool(os.stat(path).st_mode & 0o100)
+        self.files[target] = FileEntry(sha256=digest, executable=executable)
+        self.blobs[digest] = Path(path)
+        self.places[target] = path
+        if keep:
+            self.texts[target] = content
+
+
+def load_place(site: str | None, generation: int = 2) -> Place:
+    """Return what a site says: a cluster configuration's folder, a site file or a shipped name.
+
+    None is this machine. `generation` matters for the folder of a cluster configuration only.
+    Raises `StackproofError` as `probe.load_site` and `stackinator.load_cluster` do.
+    """
+    from stackproof.host import probe, stackinator  # noqa: PLC0415 - only what the site needs
+
+    if site is not None and os.path.isdir(site):
+        cluster, blobs = stackinator.load_cluster(site, generation)
+        return Place(facts=facts_of_cluster(cluster), cluster=cluster, blobs=blobs)
+    found: Site = probe.load_site(site or probe.LOCAL)
+    facts = facts_of_site(found)
+    if found.spack is None or found.spack.cluster_config is None:
+        return Place(facts=facts, cluster=cluster_of_site(found))
+    base = os.path.dirname(site) if site and os.sep in site else "."
+    folder = os.path.join(base, found.spack.cluster_config)
+    cluster, blobs = stackinator.load_cluster(folder, generation)
+    return Place(facts={**facts_of_cluster(cluster), **facts}, cluster=cluster, blobs=blobs)
