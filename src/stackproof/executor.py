@@ -101,23 +101,22 @@ def perform(
 ) -> dict[str, bytes]:
     """Run a plan that makes no image, always from its start, and return files below `BUILD`.
 
-    Raises what `execute` raises, and BUILD_FAILED when a file of `read` was not made.
+    Files of `read` that were not made are left out. Raises what `execute` raises.
     """
     with _working(plan, engine, monitor, setup or BuildSetup()) as work:
-        for part in (work.space.store, work.space.build, work.space.tree / "done"):
-            files.remove(part)
+        _clear(work.space)
         _run_steps(work)
-        found = {}
-        for path in read:
-            try:
-                found[path] = (work.space.build / path).read_bytes()
-            except OSError as error:
-                raise fail(
-                    Reason.BUILD_FAILED,
-                    f"the step `{plan.steps[-1].name}` did not make `{path}`",
-                    hint=f"its output is in `{work.space.logs}`",
-                ) from error
+        if work.setup.indices:
+            work.setup.indices.keep(work.space.build)
+        made = [path for path in read if (work.space.build / path).is_file()]
+        found = {path: (work.space.build / path).read_bytes() for path in made}
+        _clear(work.space)
         return found
+
+
+def _clear(space: Workspace) -> None:
+    for part in (space.store, space.build, space.tree / "done"):
+        files.remove(part)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ import shutil
 import stat
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -61,6 +62,45 @@ HOME = "/tmp/home"  # noqa: S108 - in the sandbox's own /tmp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Indices:
+    """What an engine finds out about cloned repositories: the same for every build that has them.
+
+    `folder` below the build holds files named `<kind>/<name>-…` for each repository; those of the
+    `names` are kept in `kept` and are there again in the next build.
+    """
+
+    folder: str
+    kept: Path
+    names: tuple[str, ...]
+
+    def restore(self, build: Path) -> None:
+        """Put kept files where the engine looks for them, unless some are there."""
+        target = build / self.folder
+        if not target.exists() and self.kept.is_dir():
+            shutil.copytree(self.kept, target, copy_function=shutil.copyfile)
+
+    def keep(self, build: Path) -> None:
+        """Keep the files of the named repositories, once."""
+        if self.kept.exists():
+            return
+        source = build / self.folder
+        found = [
+            path for name in self.names for path in source.glob(f"*/{name}-*") if path.is_file()
+        ]
+        if not found:
+            return
+        self.kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.kept.parent) as folder:
+            new = Path(folder) / "new"
+            for path in found:
+                target = new / path.relative_to(source)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target)
+            with suppress(OSError):  # somebody else was as fast
+                os.rename(new, self.kept)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSetup:
     """What a build on this machine has besides its plan; no id depends on it.
 
@@ -79,6 +119,7 @@ class BuildSetup:
     tree: Path | None = None
     network: bool = False
     passed: tuple[str, ...] = ()
+    indices: Indices | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +283,8 @@ def prepare(step: Step, space: Workspace, setup: BuildSetup) -> None:
     if step.name == "image":
         files.remove(space.out)
         space.out.mkdir()
+    if setup.indices and step.inputs:  # they must be newer than what the first step lays out
+        setup.indices.restore(space.build)
     for path, text in step.files.items():
         files.write(space.store / path, text, mode=0o755 if path in step.executable else 0o644)
     for path, text in {**step.build_files, **setup.build_files}.items():

@@ -1,0 +1,200 @@
+"""A Spack stack to its lock, and stack and lock to an image, on this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from stackproof import executor, ids
+from stackproof.engines import spack
+from stackproof.errors import Reason, fail
+from stackproof.executor import Built
+from stackproof.host import files, git, workspace
+from stackproof.host.workspace import BuildSetup
+from stackproof.ids import short
+from stackproof.monitor import Event, Monitor
+from stackproof.plan import Plan
+from stackproof.spackstack import Caches, LockedClone, Mirror, SpackLock, SpackStack
+
+OWN_CACHE = "stackproof"
+"""The name of the cache of packages that every build on this machine fills and uses."""
+_INDICES = "cache/misc"
+# How much memory a build tree may want, in bytes: a rule of thumb and generous, since a build
+# that runs out of memory starts again on disk.
+_BYTES_PER_PACKAGE = 500_000_000
+_BYTES_AT_LEAST = 1_000_000_000
+_BYTES_OF_GIANTS = 16_000_000_000
+_GIANTS = frozenset(("gcc", "llvm", "llvm-amdgpu", "cuda", "nvhpc", "intel-oneapi-compilers",
+                     "rust", "py-torch", "py-tensorflow", "trilinos"))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a build may work: `in_memory` is `auto`, `yes` or `no`; `folder` names a place.
+
+    `jobs` is how many processes it may start at once, None for all cores; `passed` are variables
+    of the user that hooks get.
+    """
+
+    in_memory: str = "auto"
+    folder: Path | None = None
+    jobs: int | None = None
+    passed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A stack to build, the files it is made of by digest, the user's caches, and the place."""
+
+    stack: SpackStack
+    blobs: Mapping[str, Path] = field(default_factory=dict)
+    caches: Caches = field(default_factory=Caches)
+    csrc: Mapping[str, str] = field(default_factory=dict)
+    place: Place = field(default_factory=Place)
+
+
+def make_lock(request: Request, monitor: Monitor) -> SpackLock:
+    """Return Spack's own solution of a stack: exact commits, versions, variants and dependencies.
+
+    Raises `StackproofError`: BUILD_FAILED with Spack's words when there is no solution,
+    UNKNOWN_VERSION for a commit that a repository lacks, NO_NETWORK, DISK_FULL.
+    """
+    stack = request.stack
+    clones = resolve_clones(stack, monitor)
+    setup = _setup(request, clones)
+    wanted = spack.lock_files(stack)
+    found: dict[str, bytes] = {}
+    while len(found) < len(wanted):
+        plan = spack.lock_plan(stack, clones, found)
+        made = executor.perform(plan, "spack", monitor, setup=setup, read=wanted)
+        if set(made) <= set(found):
+            break  # Spack left no further lock file: reading them says which one is missing
+        found |= made
+    return spack.read_lock(stack, clones, found)
+
+
+def build(request: Request, lock: SpackLock, monitor: Monitor) -> Built:
+    """Build the image of a locked stack; raises what `executor.execute` raises."""
+    plan = build_plan(request, lock)
+    setup = _setup(request, lock.clones)
+    tree = tree_folder(request.place, _bytes_needed(lock), monitor)
+    return executor.execute(plan, "spack", monitor, setup=replace(setup, tree=tree))
+
+
+def build_plan(request: Request, lock: SpackLock) -> Plan:
+    """Return the plan of a locked stack with this machine's caches."""
+    return spack.build_plan(request.stack, lock, request.caches, csrc=request.csrc)
+
+
+def resolve_clones(stack: SpackStack, monitor: Monitor) -> tuple[LockedClone, ...]:
+    """Return Spack and its package repositories at the commits that they have now.
+
+    Raises `StackproofError` (UNKNOWN_VERSION, NO_NETWORK, FILE_MISSING).
+    """
+    wanted = [("spack", stack.spack, "spack")]
+    wanted += [(r.name, r.source, f"repos/{r.name}") for r in stack.package_repositories]
+    found = []
+    for name, source, folder in wanted:
+        commit = git.resolve(source.url, source.commit)
+        monitor(Event(what="note", name="commit", text=f"{name} is at {short(commit)}"))
+        ref = source.commit or "HEAD"
+        found.append(LockedClone(name=name, url=source.url, ref=ref, commit=commit, folder=folder))
+    return tuple(found)
+
+
+def own_caches(stack: SpackStack, caches: Caches) -> Caches:
+    """Return the user's caches and those of this machine: sources, solutions, packages.
+
+    Packages are kept for each mount point, since their paths are part of them. They are not
+    signed: only who may write the cache folder can put something there.
+    """
+    base = files.cache_home() / "spack"
+    name = stack.mount.strip("/").replace("/", "-")
+    folders = {
+        "sources": Path(caches.source_cache or base / "sources"),
+        "solutions": Path(caches.concretizer_cache or base / "solutions"),
+        "packages": base / "packages" / f"{name}-v{stack.generation}",
+    }
+    for folder in folders.values():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise files.translate(error, folder) from error
+    own = Mirror(
+        name=OWN_CACHE,
+        kind="buildcache",
+        settings={
+            "url": str(folders["packages"]), "signed": False, "autopush": True, "binary": True,
+            "source": False,
+        },
+    )  # fmt: skip
+    return replace(
+        caches,
+        mirrors=(own, *caches.mirrors),
+        source_cache=str(folders["sources"]),
+        concretizer_cache=str(folders["solutions"]),
+    )
+
+
+def tree_folder(place: Place, needed: int, monitor: Monitor) -> Path | None:
+    """Return the folder for the build tree, None for the build folder in the cache.
+
+    Raises `StackproofError` (DISK_FULL) when it must be in memory and does not fit.
+    """
+    if place.folder is not None:
+        return place.folder
+    if place.in_memory == "no":
+        return None
+    free = min(workspace.free_bytes(workspace.MEMORY), _available_memory())
+    if free >= needed:
+        return workspace.memory_folder()
+    text = f"the build may need {needed / 1e9:.0f} GB, {free / 1e9:.1f} GB of memory are free"
+    if place.in_memory == "yes":
+        raise fail(
+            Reason.DISK_FULL,
+            f"the build tree does not fit into memory: {text}",
+            hint="build on disk with --in-memory=no, or name a folder with --build-dir",
+        )
+    monitor(Event(what="note", name="disk", text=f"building on disk: {text}"))
+    return None
+
+
+def _available_memory() -> int:
+    """Return the bytes that can be used without swapping (`MemAvailable` of proc(5))."""
+    with open("/proc/meminfo") as lines:
+        facts = dict(line.split(":", 1) for line in lines)
+    return int(facts["MemAvailable"].split()[0]) * 1024
+
+
+def _bytes_needed(lock: SpackLock) -> int:
+    """Return how large the tree of a build may become, if every package is built."""
+    names = {
+        key: str(node["name"])
+        for content in lock.environments.values()
+        for key, node in content["concrete_specs"].items()
+        if not node.get("external")
+    }
+    giants = sum(name in _GIANTS for name in names.values())
+    return _BYTES_AT_LEAST + _BYTES_PER_PACKAGE * (len(names) - giants) + _BYTES_OF_GIANTS * giants
+
+
+def _setup(request: Request, clones: tuple[LockedClone, ...]) -> BuildSetup:
+    jobs = request.place.jobs or len(os.sched_getaffinity(0))
+    settings = spack.cache_settings(request.stack, request.caches, jobs=jobs)
+    key = ids.content_id([[clone.name, clone.commit] for clone in clones])
+    names = tuple(clone.name for clone in clones)
+    return BuildSetup(
+        blobs=request.blobs,
+        build_files=settings.build_files,
+        binds=settings.binds,
+        environment=settings.environment,
+        network=settings.network,
+        passed=request.place.passed,
+        indices=workspace.Indices(
+            folder=_INDICES,
+            kept=files.cache_home() / "spack" / "indices" / short(key),
+            names=("builtin", *names),
+        ),
+    )
