@@ -42,15 +42,24 @@ class Findings:
             raise StackproofError(*unique.values())
 
     def parse(self, folder: Folder, name: str) -> Document | None:
-        """Return a document of a folder; None when it is not there or cannot be read."""
+        """Return a document of a folder; None when it is not there or cannot be read.
+
+        Of a key that stands twice the last value counts, as for Stackinator; that is a note.
+        """
         text = folder.texts.get(name)
         if text is None:
             return None
+        repeated: list[Problem] = []
         try:
-            return documents.parse(text, file=folder.place(name))
+            return documents.parse(text, file=folder.place(name), repeated=repeated)
         except StackproofError as error:
             self.problems += error.problems
             return None
+        finally:
+            self.notes += [
+                replace(problem, message=f"{problem.message}; the last value counts")
+                for problem in repeated
+            ]
 
     def parse_needed(self, folder: Folder, name: str, what: str) -> Document | None:
         """Return a document that must be there; its absence is a problem."""
