@@ -198,11 +198,11 @@ def test_users_are_in_the_cluster_only(slurm: ClusterState) -> None:
 
 def test_a_users_home_is_on_all_nodes_and_closed_to_others(slurm: ClusterState) -> None:
     script = (
-        "echo '#!/bin/sh' > job; echo 'srun --nodes=4 tail -n1 job' >> job; sbatch -N4 --wait job"
+        "echo '#!/bin/sh' > job; echo 'srun --nodes=4 tail -n1 job' >> job; sbatch -N4 -o out job"
     )
     assert as_user(slurm, ALICE, "sh", "-c", script).returncode == 0
-    out = as_user(slurm, ALICE, "sh", "-c", "cat slurm-*.out").stdout
-    assert out == "srun --nodes=4 tail -n1 job\n" * 4
+    wanted = "srun --nodes=4 tail -n1 job\n" * 4
+    assert wait_until(lambda: as_user(slurm, ALICE, "cat", "out").stdout == wanted, 20)
     assert as_user(slurm, BOB, "cat", f"{ALICE.home}/job").returncode != 0
     assert as_user(slurm, BOB, "scancel", "--user=alice").returncode == 0
 
