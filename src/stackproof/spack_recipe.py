@@ -8,7 +8,6 @@ handed there in parts, each of which keeps the file, line and column of every va
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -112,20 +111,31 @@ def generation_of(data: Mapping[str, Any]) -> int:
 def problems(composed: Composed, chain: tuple[Document, ...]) -> tuple[Problem, ...]:
     """Return what is wrong with the form of a recipe, all of it at once.
 
-    Parts whose condition does not hold are looked at too; only there may keys be missing.
+    Parts whose condition does not hold are looked at too, unless the generation itself depends on
+    a condition; only there may keys be missing.
     """
     found = list(_form_problems(composed.document, generation_of(composed.document.data)))
-    for one in chain:
-        for part in parts(one):
+    pieces = [part for one in chain for part in parts(one)]
+    if len({generation_of(part.data) for part in pieces if "generation" in part.data}) <= 1:
+        for part in pieces:
             inner = generation_of({**composed.document.data, **part.data})
             found += [
                 problem
-                for problem in _form_problems(part, inner)
+                for problem in _form_problems(_without_repositories(part), inner)
                 if problem.reason is not Reason.MISSING_KEY
             ]
     found += _meaning_problems(composed.document)
     unique = {(p.reason, p.message, p.where): p for p in found}
     return tuple(sorted(unique.values(), key=_place))
+
+
+def _without_repositories(part: Document) -> Document:
+    """Return a part without `spack: packages:`, whose form can only be told when it is whole."""
+    spack = part.data.get("spack")
+    if not isinstance(spack, dict):
+        return part
+    kept = {key: value for key, value in spack.items() if key != "packages"}
+    return dataclasses.replace(part, data={**part.data, "spack": kept})
 
 
 def _place(problem: Problem) -> tuple[str, int, int]:
@@ -288,15 +298,9 @@ def differences(one: SpackStack, other: SpackStack) -> tuple[str, ...]:
     found = []
     for item in dataclasses.fields(SpackStack):
         mine, theirs = getattr(one, item.name), getattr(other, item.name)
-        if _canonical(mine) != _canonical(theirs):
+        if mine != theirs:
             found.append(f"{item.name}: {_short(mine)} / {_short(theirs)}")
     return tuple(found)
-
-
-def _canonical(value: Any) -> str:
-    from stackproof.noun import to_data  # noqa: PLC0415 - msgspec only when it is needed
-
-    return json.dumps(to_data(value), default=str)
 
 
 def _short(value: Any) -> str:

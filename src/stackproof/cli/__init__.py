@@ -21,6 +21,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "check": ("check", "say whether a recipe is valid, with every problem at once"),
     "plan": ("plan", "show the resolved stack and every step of its build"),
     "build": ("build", "build a recipe into a SquashFS image"),
+    "convert": ("convert", "turn Stackinator recipes into one recipe for all their targets"),
     "inspect": ("inspect", "show what an image holds"),
     "run": ("run", "run a command with images mounted"),
     "start": ("start", "start a shell with an image mounted"),

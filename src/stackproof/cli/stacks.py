@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from importlib import resources
 from pathlib import Path
 
 from stackproof.composition import Composed
@@ -14,7 +13,7 @@ from stackproof.document import Document
 from stackproof.engines import wheel
 from stackproof.errors import Problem, Reason, StackproofError, fail
 from stackproof.executor import lock_stack
-from stackproof.host import files, toolchain
+from stackproof.host import files, shipped, toolchain
 from stackproof.monitor import Event, Monitor
 from stackproof.noun import from_json, to_json
 from stackproof.planner import Sources
@@ -73,12 +72,7 @@ class Loaded:
     @property
     def sources(self) -> Sources:
         """Return the texts that go into the image."""
-        folder = resources.files("stackproof.benchmarks") / "csrc"
-        csrc = {
-            entry.name: entry.read_text()
-            for entry in sorted(folder.iterdir(), key=lambda e: e.name)
-            if entry.name.endswith((".c", ".h"))
-        }
+        csrc = shipped.benchmark_sources()
         return Sources(recipe_name=self.path.name, recipe=self.path.read_text(), csrc=csrc)
 
 
@@ -229,14 +223,14 @@ def _load_file(
 
     facts = dict(given)
     if composition.has_conditions(chain):
-        facts = {**_known_facts(args.site), **given}
+        facts = {**known_facts(args.site), **given}
     composed = composition.compose(chain, facts, choice)
     if not spack_recipe.asks_for_spack(composed.document.data):
         return _load_wheel(path, composed, args, given)
     return _load_spack(path, chain, composed, args, given)
 
 
-def _known_facts(site: str | None) -> dict[str, str]:
+def known_facts(site: str | None) -> dict[str, str]:
     """Return what conditions may ask for: the site's facts, this machine's where it has none."""
     from stackproof.host import recipes  # noqa: PLC0415 - only for recipes with conditions
 

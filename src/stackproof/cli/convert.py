@@ -1,0 +1,202 @@
+"""`stackproof convert DIR...`: Stackinator recipes to one recipe of stackproof's own format."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackproof.cli import stacks
+from stackproof.convert import Variant, convert, lines_that_count, render
+from stackproof.document import Document
+from stackproof.errors import Problem, Reason, StackproofError, fail
+from stackproof.host import files, folders
+from stackproof.spack_recipe import differences, without_words
+from stackproof.spackstack import SpackStack
+from stackproof.stackinator.findings import Findings
+from stackproof.stackinator.folder import Folder
+from stackproof.stackinator.reader import DOCUMENTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """One of the recipes that are converted: how it is called, where it is built, what it means."""
+
+    name: str
+    path: Path
+    site: str | None
+    facts: Mapping[str, str]
+    stack: SpackStack
+    folder: Folder
+    documents: Mapping[str, Document]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    parser.add_argument(
+        "recipes", metavar="DIR", nargs="+", help="folder of a Stackinator recipe, for one target"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="recipe to write, in a folder around all DIRs; default: DIR.yaml, or for several "
+        "the name of the folder around them",
+    )
+    parser.add_argument(
+        "--site",
+        metavar="SITE",
+        action="append",
+        default=[],
+        help="where a recipe is built, once for each DIR in their order, or once for all",
+    )
+    parser.add_argument(
+        "--fact",
+        metavar="[DIR:]NAME=VALUE",
+        action="append",
+        default=[],
+        help="a fact of the site of one DIR (by its folder's name), or of all",
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite FILE when it exists")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the recipe, after finding out that it means the same as every DIR."""
+    target = _target(args)
+    sources = _sources(args)
+    base = target.parent.resolve()
+    variants = [_variant(source, base) for source in sources]
+    text = _heading(sources) + render(convert(variants))
+    _write_proven(text, target, sources)
+    before = sum(
+        lines_that_count(source.folder.texts[name].decode())
+        for source in sources
+        for name in source.documents
+    )
+    many = f"{len(sources)} recipes" if len(sources) > 1 else "the recipe"
+    print(
+        f"{target}: means the same as {many}; {lines_that_count(text)} lines instead of {before}, "
+        "comments not counted"
+    )
+    print("note: comments of the old documents are not carried over", file=sys.stderr)
+    return 0
+
+
+def _target(args: argparse.Namespace) -> Path:
+    paths = [Path(path).resolve() for path in args.recipes]
+    for given, path in zip(args.recipes, paths, strict=True):
+        if not path.is_dir():
+            raise fail(Reason.FILE_MISSING, f"there is no folder `{given}`")
+    if args.output:
+        target = Path(args.output)
+    elif len(paths) == 1:
+        target = paths[0].parent / f"{paths[0].name}.yaml"
+    else:
+        around = Path(os.path.commonpath([path.parent for path in paths]))
+        target = around / f"{around.name}.yaml"
+    base = target.parent.resolve()
+    outside = [path for path in paths if not path.is_relative_to(base)]
+    if outside:
+        raise fail(
+            Reason.USAGE,
+            f"`{outside[0]}` is not below `{base}`, where the new recipe is to be",
+            hint="a recipe names files below its own folder only: choose another FILE with -o",
+        )
+    if target.exists() and not args.force:
+        raise fail(Reason.USAGE, f"`{target}` exists", hint="choose another FILE, or use --force")
+    return target
+
+
+def _sources(args: argparse.Namespace) -> list[_Source]:
+    """Return the recipes, each on its site; all problems of all of them at once."""
+    sites: list[str | None] = list(args.site) or [None]
+    if len(sites) == 1:
+        sites *= len(args.recipes)
+    if len(sites) != len(args.recipes):
+        raise fail(
+            Reason.USAGE,
+            f"{len(args.recipes)} recipes, and {len(sites)} sites",
+            hint="give --site once for all recipes, or once for each in their order",
+        )
+    problems: list[Problem] = []
+    found = []
+    for path, site in zip(args.recipes, sites, strict=True):
+        try:
+            found.append(_source(Path(path), site, args.fact))
+        except StackproofError as error:
+            problems += error.problems
+    if problems:
+        raise StackproofError(*problems)
+    return found
+
+
+def _source(path: Path, site: str | None, words: list[str]) -> _Source:
+    name = path.resolve().name
+    own = [word.removeprefix(f"{name}:") for word in words if word.startswith(f"{name}:")]
+    shared = [word for word in words if ":" not in word]
+    facts = stacks.given_facts([*shared, *own])
+    loaded = stacks.load_recipe(_arguments(path, site, facts))
+    tree = folders.read_tree(str(path), root=None, wanted=lambda found: found in DOCUMENTS)
+    folder = Folder(path=str(path), files=tree.files, texts=tree.texts)
+    findings = Findings()
+    documents = {name: findings.parse(folder, name) for name in folder.texts}
+    return _Source(
+        name=name,
+        path=path,
+        site=site,
+        facts=facts,
+        stack=loaded.spack,
+        folder=folder,
+        documents={name: document for name, document in documents.items() if document},
+    )
+
+
+def _arguments(path: Path, site: str | None, facts: Mapping[str, str]) -> argparse.Namespace:
+    return argparse.Namespace(
+        recipe=str(path), site=site, mirror=None, choose=[], matrix=False,
+        fact=[f"{name}={value}" for name, value in facts.items()],
+    )  # fmt: skip
+
+
+def _variant(source: _Source, base: Path) -> Variant:
+    return Variant(
+        name=source.name,
+        path=os.path.relpath(source.path.resolve(), base),
+        folder=source.folder,
+        data={name: document.data for name, document in source.documents.items()},
+        facts={**stacks.known_facts(source.site), **source.facts},
+    )
+
+
+def _heading(sources: list[_Source]) -> str:
+    names = ", ".join(source.name for source in sources)
+    version = sources[0].stack.generation
+    return f"# Converted from Stackinator recipes (version {version}): {names}.\n"
+
+
+def _write_proven(text: str, target: Path, sources: list[_Source]) -> None:
+    """Write the recipe beside the target, compare what it means with each source, move it there."""
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".convert-", suffix=".yaml")
+    os.close(handle)
+    try:
+        files.write(temporary, text)
+        for source in sources:
+            arguments = _arguments(Path(temporary), source.site, source.facts)
+            stack = stacks.load_recipe(arguments).spack
+            own = frozenset({*DOCUMENTS, Path(temporary).name})
+            found = differences(without_words(source.stack, own), without_words(stack, own))
+            if found:
+                raise fail(
+                    Reason.UNSUPPORTED,
+                    f"`{source.path}` cannot be converted: the new recipe would mean something "
+                    f"else in {'; '.join(found)}",
+                    hint="convert it on its own, or make the recipes more alike",
+                )
+        os.replace(temporary, target)
+    finally:
+        files.remove(temporary)
