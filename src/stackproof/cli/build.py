@@ -5,14 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-from stackproof import noun
-from stackproof.cli import progress, stacks
-from stackproof.errors import Reason, fail
-from stackproof.executor import deliver, execute
+from stackproof import ids, noun, spack_build
+from stackproof.cli import progress, spack, stacks
+from stackproof.cli.stacks import Loaded
+from stackproof.engines.spack import problems
+from stackproof.errors import Problem, Reason, StackproofError, fail
+from stackproof.executor import Built, deliver, execute
 from stackproof.host import toolchain
+from stackproof.monitor import Monitor
 from stackproof.planner import lock_digest, plan
+from stackproof.spackstack import SpackStack
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,36 +32,108 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--locked", action="store_true", help="fail instead of making or changing a lock"
     )
+    parser.add_argument(
+        "--stop-after", choices=("lock",), help="end when the lock is there, build nothing"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    spack.add_arguments(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Build the image; a second build with nothing changed does no work and says so."""
-    loaded = stacks.load_recipe(args)
-    target = Path(args.output or f"{loaded.stack.name}.squashfs")
-    _check_target(target)
-    _check_machine(loaded.stack.architecture)
+    """Build the image; a second build with nothing changed does no work and says so.
+
+    With `--matrix` every combination is built, those after a failed one too.
+    """
+    every = stacks.load_recipes(args)
+    if args.output and len(every) > 1:
+        raise fail(Reason.USAGE, "`--output` names one image, and `--matrix` makes several")
     monitor = progress.monitor()
-    lock = stacks.ensure_lock(loaded, monitor, update=args.update, locked=args.locked)
-    built = execute(plan(loaded.wheel, lock, loaded.sources), loaded.stack.engine, monitor)
-    written = deliver(built, target)
+    problems: list[Problem] = []
+    results = []
+    for loaded in every:
+        for note in loaded.notes:
+            print(str(note).replace("error: ", "note: ", 1), file=sys.stderr)
+        try:
+            results.append(_one(loaded, args, monitor))
+        except StackproofError as error:
+            if len(every) == 1:
+                raise
+            print(f"{_target(loaded, args)}: failed", file=sys.stderr)
+            problems += error.problems
     if args.json:
-        data = {
+        data = [result.data for result in results]
+        print(noun.to_json(data[0] if len(every) == 1 else data), end="")
+    if problems:
+        raise StackproofError(*problems)
+    return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Result:
+    """What one build gave, for those who read it as JSON."""
+
+    data: dict[str, object]
+
+
+def _one(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> _Result:
+    target = _target(loaded, args)
+    if not args.stop_after:
+        _check_target(target)
+        _check_machine(loaded.stack.architecture)
+    build = _build_spack if isinstance(loaded.stack, SpackStack) else _build_wheel
+    built, lock = build(loaded, args, monitor)
+    if built is None:
+        if not args.json:
+            print(loaded.lock_path)
+        return _Result(data={"lock_file": str(loaded.lock_path), "lock": lock})
+    written = deliver(built, target)
+    if not args.json:
+        if not built.ran and not written:
+            print(f"{target}: nothing to do, the image is up to date", file=sys.stderr)
+        print(f"{target}  {built.size / 1e6:.1f} MB  sha256 {built.sha256}")
+    return _Result(
+        data={
             "image": str(target),
             "sha256": built.sha256,
             "size": built.size,
             "plan": built.plan_id,
-            "lock": lock_digest(lock),
+            "lock": lock,
             "steps_run": built.ran,
             "written": written,
         }
-        print(noun.to_json(data), end="")
-        return 0
-    if not built.ran and not written:
-        print(f"{target}: nothing to do, the image is up to date", file=sys.stderr)
-    print(f"{target}  {built.size / 1e6:.1f} MB  sha256 {built.sha256}")
-    return 0
+    )
+
+
+def _build_wheel(
+    loaded: Loaded, args: argparse.Namespace, monitor: Monitor
+) -> tuple[Built | None, str]:
+    lock = stacks.ensure_lock(loaded, monitor, update=args.update, locked=args.locked)
+    if args.stop_after:
+        return None, lock_digest(lock)
+    made = plan(loaded.wheel, lock, loaded.sources)
+    return execute(made, loaded.stack.engine, monitor), lock_digest(lock)
+
+
+def _build_spack(
+    loaded: Loaded, args: argparse.Namespace, monitor: Monitor
+) -> tuple[Built | None, str]:
+    found = problems(loaded.spack)
+    if found:
+        raise StackproofError(*found)
+    request = spack.request(loaded, args)
+    lock = spack.ensure_lock(loaded, request, monitor, update=args.update, locked=args.locked)
+    digest = ids.content_id(noun.to_data(lock))
+    if args.stop_after:
+        return None, digest
+    return spack_build.build(request, lock, monitor), digest
+
+
+def _target(loaded: Loaded, args: argparse.Namespace) -> Path:
+    if args.output:
+        return Path(args.output)
+    middle = f".{loaded.variant}" if loaded.variant and args.matrix else ""
+    return Path(f"{loaded.stack.name}{middle}.squashfs")
 
 
 def _check_target(target: Path) -> None:

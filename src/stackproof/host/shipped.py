@@ -7,6 +7,7 @@ folders of the same name beside `src`.
 from __future__ import annotations
 
 import difflib
+from importlib import resources
 from pathlib import Path
 
 from stackproof.errors import Reason, fail
@@ -60,3 +61,13 @@ def find(kind: str, name: str) -> Path:
             hint=f"{guess}there are: {', '.join(known) or 'none'}",
         )
     return root(kind) / (name if kind == "knowledge" else name + _SUFFIX)
+
+
+def benchmark_sources() -> dict[str, str]:
+    """Return the C sources of the benchmark program by name, in order."""
+    folder = resources.files("stackproof.benchmarks") / "csrc"
+    return {
+        entry.name: entry.read_text()
+        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
+        if entry.name.endswith((".c", ".h"))
+    }

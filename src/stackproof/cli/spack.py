@@ -1,0 +1,109 @@
+"""What the verbs on Spack stacks share: the lock beside the recipe, and where a build works."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from stackproof import spack_build
+from stackproof.cli.stacks import Loaded
+from stackproof.engines import spack
+from stackproof.errors import Reason, fail
+from stackproof.host import files, shipped
+from stackproof.monitor import Event, Monitor
+from stackproof.noun import from_json, to_json
+from stackproof.spack_build import Place, Request
+from stackproof.spackstack import SpackLock
+
+CHOICES = ("auto", "yes", "no")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say where a Spack build works."""
+    group = parser.add_argument_group("builds with Spack")
+    group.add_argument(
+        "--jobs", metavar="N", type=_count, help="processes at once; default: all cores"
+    )
+    group.add_argument(
+        "--in-memory",
+        choices=CHOICES,
+        default="auto",
+        help="where the build tree lies; auto: in /dev/shm when there is room",
+    )
+    group.add_argument(
+        "--build-dir", metavar="DIR", help="folder for the build tree, instead of memory"
+    )
+    group.add_argument(
+        "--pass-env",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="variable that the recipe's hooks get; may be given several times",
+    )
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def request(loaded: Loaded, args: argparse.Namespace) -> Request:
+    """Return what is to be built, with this machine's own caches."""
+    folder = args.build_dir and Path(args.build_dir).resolve()
+    if folder and args.in_memory == "yes":
+        raise fail(Reason.USAGE, "`--build-dir` and `--in-memory=yes` exclude each other")
+    stack = loaded.spack
+    return Request(
+        stack=stack,
+        blobs=loaded.blobs,
+        caches=spack_build.own_caches(stack, loaded.caches),
+        csrc=shipped.benchmark_sources(),
+        place=Place(
+            in_memory=args.in_memory,
+            folder=folder or None,
+            jobs=args.jobs,
+            passed=tuple(args.pass_env),
+        ),
+    )
+
+
+def valid_lock(loaded: Loaded) -> SpackLock | None:
+    """Return the lock beside the recipe when it answers what the recipe asks; None otherwise.
+
+    Raises `StackproofError` when the lock file is there and is not a lock of Spack's.
+    """
+    try:
+        text = loaded.lock_path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise files.translate(error, loaded.lock_path) from error
+    lock = from_json(SpackLock, text, file=str(loaded.lock_path))
+    return lock if lock.wants == spack.wants(loaded.spack) else None
+
+
+def ensure_lock(
+    loaded: Loaded, wanted: Request, monitor: Monitor, *, update: bool, locked: bool
+) -> SpackLock:
+    """Return a lock that answers the recipe, made and written beside it when there is none.
+
+    Raises `StackproofError` (LOCK_MISMATCH) with `locked` when one would have to be made.
+    """
+    lock = None if update else valid_lock(loaded)
+    if lock is not None:
+        return lock
+    if locked:
+        there = loaded.lock_path.exists()
+        raise fail(
+            Reason.LOCK_MISMATCH,
+            f"`{loaded.lock_path}` "
+            + ("does not answer this recipe" if there else "does not exist")
+            + ", and --locked forbids to make a new one",
+            hint="run `stackproof build --update --stop-after lock` and look at what changed",
+        )
+    lock = spack_build.make_lock(wanted, monitor)
+    files.write(loaded.lock_path, to_json(lock))
+    monitor(Event(what="note", name="lock", text=f"written to {loaded.lock_path}"))
+    return lock
