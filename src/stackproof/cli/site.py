@@ -11,6 +11,7 @@ from typing import Any
 
 from stackproof import noun
 from stackproof.capture import Capture, read_capture
+from stackproof.errors import Reason, fail
 from stackproof.host import files, probe, shipped
 from stackproof.site import Site, SourceKind, leaves, parse_site, to_document
 
@@ -51,6 +52,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     check = verbs.add_parser("check", help=text, description=text, allow_abbrev=False)
     check.add_argument("site", metavar="FILE", help="a site file")
     check.set_defaults(run=run_check)
+
+    text = "write a cluster configuration for Spack stacks: compilers, external packages, MPIs"
+    config = verbs.add_parser("spack-config", help=text, description=text, allow_abbrev=False)
+    config.add_argument(
+        "-o", "--output", metavar="DIR", help="folder to write; left out: print the documents"
+    )
+    config.add_argument(
+        "--site", metavar="NAME|FILE", help="a shipped site's name or a site file; default: here"
+    )
+    config.set_defaults(run=run_spack_config)
 
 
 def run_probe(args: argparse.Namespace) -> int:
@@ -97,6 +108,46 @@ def run_check(args: argparse.Namespace) -> int:
         file=sys.stderr,
     )
     return 0
+
+
+def run_spack_config(args: argparse.Namespace) -> int:
+    """Write or print a cluster configuration for Spack stacks, and say what is missing in it."""
+    import yaml  # noqa: PLC0415 - only for this action
+
+    from stackproof.host import spackoffer  # noqa: PLC0415
+    from stackproof.stackinator import defaults  # noqa: PLC0415
+
+    facts, left_out = spackoffer.facts_of(probe.load_site(args.site or probe.LOCAL))
+    cluster = defaults.default_cluster_config(facts)
+    heads = defaults.comments(facts)
+    texts = {
+        name: "".join(f"# {line}\n" for line in heads[name])
+        + yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
+        for name, data in defaults.cluster_documents(cluster).items()
+    }
+    if args.output is None:
+        print("".join(f"--- # {name}\n{text}" for name, text in texts.items()), end="")
+    else:
+        _write_new(Path(args.output), texts)
+    if not facts.compilers:
+        left_out = (*left_out, "gcc: this machine has none, and recipes need one")
+    for line in left_out:
+        print(f"note: left out: {line}", file=sys.stderr)
+    return 0
+
+
+def _write_new(folder: Path, texts: dict[str, str]) -> None:
+    """Write files that are not there yet; with one that is, none is written."""
+    taken = [name for name in texts if (folder / name).exists()]
+    if taken:
+        raise fail(
+            Reason.USAGE,
+            f"`{folder}` has {', '.join(taken)} already",
+            hint="name another folder, or remove them",
+        )
+    for name, text in texts.items():
+        files.write(folder / name, text)
+    print(f"{folder}: {', '.join(texts)}", file=sys.stderr)
 
 
 def _read_capture(file: str) -> Capture:

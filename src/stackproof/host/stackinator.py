@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from stackproof.errors import Location, Problem, Reason, StackproofError
-from stackproof.host import folders, gpgkeys, toolchain
+from stackproof.host import folders, gpgkeys, spackoffer, toolchain
 from stackproof.host.documents import load as load_document
 from stackproof.host.folders import Tree
 from stackproof.spackstack import Caches, SpackStack
@@ -94,12 +94,7 @@ def _cluster(
     if isinstance(site, ClusterConfig):
         return site, {}
     if site is None:
-        findings.problem(
-            Reason.MISSING_KEY,
-            "no cluster configuration was named",
-            where=Location(file="--site"),
-        )
-        return ClusterConfig(name="none"), {}
+        return spackoffer.this_cluster(), {}
     if not os.path.isdir(site):
         findings.problem(
             Reason.FILE_MISSING, f"there is no folder `{site}`", where=Location(file=site)
