@@ -77,9 +77,8 @@ static int take_on(const struct sp_identity *as, struct former *former, struct s
     former->user = geteuid();
     former->group = getegid();
     former->group_count = getgroups(0, NULL);
-    former->groups = former->group_count < 0
-                         ? NULL
-                         : malloc(sizeof(gid_t) * (size_t)(former->group_count + 1));
+    former->groups =
+        former->group_count < 0 ? NULL : malloc(sizeof(gid_t) * (size_t)(former->group_count + 1));
     if (former->groups == NULL || getgroups(former->group_count, former->groups) < 0) {
         free(former->groups);
         (void)sp_fail(error, SP_MOUNT_FAILED, "cannot read the groups of this process");

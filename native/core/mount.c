@@ -119,8 +119,8 @@ int sp_mount_point_open(const char *path, unsigned flags, int *point, struct sp_
         return 0;
     }
     if (empty < 0) {
-        (void)sp_fail(error, SP_MOUNT_POINT_OCCUPIED, "cannot look into mount point `%s`: %s",
-                      path, strerror(errno));
+        (void)sp_fail(error, SP_MOUNT_POINT_OCCUPIED, "cannot look into mount point `%s`: %s", path,
+                      strerror(errno));
     } else {
         (void)sp_fail(error, SP_MOUNT_POINT_OCCUPIED,
                       "the mount point `%s` is not empty: files or another mount are there", path);
@@ -131,8 +131,8 @@ int sp_mount_point_open(const char *path, unsigned flags, int *point, struct sp_
     return -1;
 }
 
-/* What is mounted: `parameter` is `source` for a device, `lowerdir` for an overlay. An image may not
- * redirect lookups in an overlay to other folders, whatever the default of the kernel is. */
+/* What is mounted: `parameter` is `source` for a device, `lowerdir` for an overlay. An image may
+ * not redirect lookups in an overlay to other folders, whatever the default of the kernel is. */
 struct filesystem {
     const char *kind;
     const char *parameter;
@@ -179,9 +179,9 @@ static int mount_as_before(const struct filesystem *filesystem, int point)
     char options[SP_MESSAGE_BYTES];
     bool by_source = strcmp(filesystem->parameter, "source") == 0;
     (void)snprintf(target, sizeof target, "/proc/self/fd/%d", point);
-    int length = snprintf(options, sizeof options, "%s=%s%s", filesystem->parameter,
-                          filesystem->value,
-                          filesystem->no_redirects ? ",redirect_dir=nofollow" : "");
+    int length =
+        snprintf(options, sizeof options, "%s=%s%s", filesystem->parameter, filesystem->value,
+                 filesystem->no_redirects ? ",redirect_dir=nofollow" : "");
     if (length < 0 || (size_t)length >= sizeof options) {
         errno = E2BIG;
         return -1;
@@ -243,13 +243,14 @@ int sp_mount_loop(const struct sp_loop *loop, const char *image, int point, unsi
     return -1;
 }
 
-/* Writes `lowerdir` for the roots; false if there is no room. Paths of descriptors need no escape. */
+/* Writes `lowerdir` for the roots; false if there is no room. Paths of descriptors need no escape.
+ */
 static bool write_layers(const int *roots, size_t count, char *text, size_t room)
 {
     size_t used = 0;
     for (size_t index = 0; index < count; index++) {
-        int length = snprintf(text + used, room - used, "%s/proc/self/fd/%d",
-                              index == 0 ? "" : ":", roots[index]);
+        int length = snprintf(text + used, room - used, "%s/proc/self/fd/%d", index == 0 ? "" : ":",
+                              roots[index]);
         if (length < 0 || (size_t)length >= room - used) {
             return false;
         }

@@ -19,12 +19,14 @@ int sp_mount_namespace_enter(struct sp_error *error);
  * mount-point-missing, mount-point-occupied and bad-mount-point. Close `*point`. */
 int sp_mount_point_open(const char *path, unsigned flags, int *point, struct sp_error *error);
 
-/* Mounts a loop device's image on `point`. `*root` is the root folder of the mount, to be closed. */
+/* Mounts a loop device's image on `point`. `*root` is the root folder of the mount, to be closed.
+ */
 int sp_mount_loop(const struct sp_loop *loop, const char *image, int point, unsigned flags,
                   int *root, struct sp_error *error);
 
-/* Shows the union of several mounted trees on `point`, the first one above the others. `mount_point`
- * is for messages. Fails with mount-failed, with a hint where the kernel does not permit it. */
+/* Shows the union of several mounted trees on `point`, the first one above the others.
+ * `mount_point` is for messages. Fails with mount-failed, with a hint where the kernel does not
+ * permit it. */
 int sp_mount_overlay(const int *roots, size_t count, int point, const char *mount_point,
                      unsigned flags, struct sp_error *error);
 

@@ -12,9 +12,9 @@ static const char *const system_alone[] = {
     "/", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp", "/var",
 };
 static const char *const system_trees[] = {
-    "/bin",   "/boot",   "/dev",  "/etc",  "/lib", "/lib32", "/lib64",
-    "/libx32", "/proc", "/sbin", "/sys", "/usr", "/var/cache",
-    "/var/lib", "/var/log", "/var/mail", "/var/run", "/var/spool",
+    "/bin",       "/boot",    "/dev",     "/etc",      "/lib",     "/lib32",
+    "/lib64",     "/libx32",  "/proc",    "/sbin",     "/sys",     "/usr",
+    "/var/cache", "/var/lib", "/var/log", "/var/mail", "/var/run", "/var/spool",
 };
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])

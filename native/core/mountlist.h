@@ -15,7 +15,8 @@
 
 enum { SP_MAX_IMAGES = 64, SP_MAX_LIST_BYTES = 128 * 1024 };
 
-/* One entry; `mount_point` is normal (no doubled or trailing slash), or NULL where none is named. */
+/* One entry; `mount_point` is normal (no doubled or trailing slash), or NULL where none is named.
+ */
 struct sp_mount_entry {
     const char *image;
     const char *mount_point;

@@ -24,8 +24,7 @@ static int compare_paths(const char *left, const char *right)
 static void insert(struct sp_plan *plan, const struct sp_mount_entry *entry, bool overlay)
 {
     size_t place = plan->count++;
-    while (place > 0 &&
-           compare_paths(plan->steps[place - 1].mount_point, entry->mount_point) > 0) {
+    while (place > 0 && compare_paths(plan->steps[place - 1].mount_point, entry->mount_point) > 0) {
         plan->steps[place] = plan->steps[place - 1];
         place--;
     }
@@ -146,8 +145,8 @@ static int open_place(const struct sp_step *step, unsigned flags, int *point,
     return 0;
 }
 
-static int mount_step(struct sp_step *step, sp_plan_mounter *mounter, void *context,
-                      unsigned flags, struct sp_error *error)
+static int mount_step(struct sp_step *step, sp_plan_mounter *mounter, void *context, unsigned flags,
+                      struct sp_error *error)
 {
     int point = -1;
     if (open_place(step, flags, &point, error) != 0) {

@@ -42,8 +42,7 @@ struct sp_plan {
 };
 
 /* Mounts the image of one step on `point`, as sp_mount_loop does; see sp_plan_mount_by. */
-typedef int sp_plan_mounter(struct sp_step *step, int point, void *context,
-                            struct sp_error *error);
+typedef int sp_plan_mounter(struct sp_step *step, int point, void *context, struct sp_error *error);
 
 /* Orders the images of `images` and, over them, of `overlays` (a list, or NULL; the later ones on
  * top). The lists must live as long as the plan. Fails with usage where an entry names no mount

@@ -25,7 +25,12 @@ enum {
     AT_EXPORT_TABLE = 88,
 };
 
-enum { SMALLEST_BLOCK_LOG = 12, LARGEST_BLOCK_LOG = 20, LAST_COMPRESSOR = 6, METADATA_BYTES = 8192 };
+enum {
+    SMALLEST_BLOCK_LOG = 12,
+    LARGEST_BLOCK_LOG = 20,
+    LAST_COMPRESSOR = 6,
+    METADATA_BYTES = 8192
+};
 
 static const uint64_t NO_TABLE = UINT64_MAX;
 
@@ -56,7 +61,7 @@ static int truncated(struct sp_error *error, const char *path, uint64_t present,
  * inodes, directories, fragments, export, ids, extended attributes. */
 static bool tables_are_sound(const unsigned char *head, uint64_t bytes_used)
 {
-    static const size_t from_the_end[] = {AT_XATTR_TABLE, AT_ID_TABLE, AT_EXPORT_TABLE,
+    static const size_t from_the_end[] = {AT_XATTR_TABLE,    AT_ID_TABLE,        AT_EXPORT_TABLE,
                                           AT_FRAGMENT_TABLE, AT_DIRECTORY_TABLE, AT_INODE_TABLE};
     uint64_t next = bytes_used;
     for (size_t index = 0; index < sizeof from_the_end / sizeof from_the_end[0]; index++) {
@@ -81,8 +86,7 @@ static bool tables_are_sound(const unsigned char *head, uint64_t bytes_used)
 }
 
 int sp_superblock_parse(const unsigned char *head, size_t length, uint64_t file_size,
-                        const char *path, struct sp_superblock *superblock,
-                        struct sp_error *error)
+                        const char *path, struct sp_superblock *superblock, struct sp_error *error)
 {
     if (length < 4) {
         return not_squashfs(error, path, length == 0 ? "it is empty" : "it is too short");

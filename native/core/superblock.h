@@ -25,8 +25,7 @@ struct sp_superblock {
 /* Checks the superblock that a file of `file_size` bytes begins with. `length` bytes of it are in
  * `head`; `path` is for messages. Fails with image-not-squashfs or image-truncated. */
 int sp_superblock_parse(const unsigned char *head, size_t length, uint64_t file_size,
-                        const char *path, struct sp_superblock *superblock,
-                        struct sp_error *error);
+                        const char *path, struct sp_superblock *superblock, struct sp_error *error);
 
 /* Reads and checks the superblock of an open file; fails also with image-unreadable. */
 int sp_superblock_read(int descriptor, uint64_t file_size, const char *path,

@@ -112,6 +112,5 @@ int command_become(char **command, int *exit_code, struct sp_error *error)
     (void)execvp(command[0], command);
     int fault = errno;
     *exit_code = fault == ENOENT || fault == ENOTDIR ? NOT_FOUND : CANNOT_EXECUTE;
-    return sp_fail(error, SP_COMMAND_NOT_FOUND, "cannot run `%s`: %s", command[0],
-                   strerror(fault));
+    return sp_fail(error, SP_COMMAND_NOT_FOUND, "cannot run `%s`: %s", command[0], strerror(fault));
 }

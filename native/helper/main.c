@@ -102,8 +102,8 @@ static int load_policy(struct run *run, struct sp_error *error)
 static int mount_with_rights(struct run *run, struct sp_error *error)
 {
     if (rights_raise(&run->rights, true, error) != 0 || sp_plan_attach(&run->plan, 0, error) != 0 ||
-        rights_raise(&run->rights, false, error) != 0 ||
-        sp_mount_namespace_enter(error) != 0 || sp_plan_mount(&run->plan, 0, error) != 0) {
+        rights_raise(&run->rights, false, error) != 0 || sp_mount_namespace_enter(error) != 0 ||
+        sp_plan_mount(&run->plan, 0, error) != 0) {
         return -1;
     }
     return rights_lower(&run->rights, error);
@@ -156,7 +156,8 @@ static int mount_by_squashfuse(struct run *run, struct sp_error *error)
 
 static int mount_all(struct run *run, struct sp_error *error)
 {
-    if (choose_way(run, error) != 0 || options_overlays(&run->options, &run->overlays, error) != 0 ||
+    if (choose_way(run, error) != 0 ||
+        options_overlays(&run->options, &run->overlays, error) != 0 ||
         sp_plan_make(&run->options.images, &run->overlays, &run->plan, error) != 0) {
         return -1;
     }

@@ -147,8 +147,8 @@ static int put_into_effect(const struct rights *rights, uint64_t wanted, struct 
 
 int rights_raise(const struct rights *rights, bool devices, struct sp_error *error)
 {
-    return put_into_effect(
-        rights, BIT(CAP_SYS_ADMIN) | (devices ? BIT(CAP_DAC_READ_SEARCH) : 0), error);
+    return put_into_effect(rights, BIT(CAP_SYS_ADMIN) | (devices ? BIT(CAP_DAC_READ_SEARCH) : 0),
+                           error);
 }
 
 int rights_lower(const struct rights *rights, struct sp_error *error)
@@ -165,8 +165,7 @@ int rights_drop(struct rights *rights, struct sp_error *error)
     if (set_capabilities(0, 0) != 0) {
         return failed(error, "give up capabilities");
     }
-    if (get_capabilities(&left) != 0 ||
-        (left.effective | left.permitted | left.inheritable) != 0 ||
+    if (get_capabilities(&left) != 0 || (left.effective | left.permitted | left.inheritable) != 0 ||
         prctl(PR_GET_NO_NEW_PRIVS, 0UL, 0UL, 0UL, 0UL) != 1) {
         return sp_fail(error, SP_NOT_PERMITTED, "capabilities are left after giving them up");
     }

@@ -10,7 +10,8 @@
  * - CAP_DAC_READ_SEARCH is in effect while loop devices are attached, CAP_SYS_ADMIN then and while
  *   the namespace is made and the images are mounted. No path of the caller is opened meanwhile but
  *   mount points, with the caller's rights.
- * - No new right can be gained from the first line on (no-new-privileges), not by the command either.
+ * - No new right can be gained from the first line on (no-new-privileges), not by the command
+ * either.
  * - The process cannot be traced and leaves no core while it holds anything (not dumpable).
  * - rights_drop gives all back for good, and looks whether it is so. */
 #ifndef STACKPROOF_RIGHTS_H

@@ -23,7 +23,8 @@ static bool find_in(const char *folders, const char *name, char *path, size_t ro
 {
     while (*folders != '\0') {
         size_t length = strcspn(folders, ":");
-        /* An empty or relative entry is no place to take a program from that serves in background. */
+        /* An empty or relative entry is no place to take a program from that serves in background.
+         */
         if (folders[0] == '/' && length < room &&
             (size_t)snprintf(path, room, "%.*s/%s", (int)length, folders, name) < room &&
             is_program(path)) {
@@ -83,7 +84,8 @@ static _Noreturn void serve(const char *program, int image, int fuse, int compla
     }
     close_others(kept, sizeof kept / sizeof kept[0]);
     /* Nothing comes when the caller died first. */
-    if (recv(go, &byte, 1, 0) != 1 || fcntl(image, F_SETFD, 0) != 0 || fcntl(fuse, F_SETFD, 0) != 0) {
+    if (recv(go, &byte, 1, 0) != 1 || fcntl(image, F_SETFD, 0) != 0 ||
+        fcntl(fuse, F_SETFD, 0) != 0) {
         _exit(CANNOT_START);
     }
     (void)snprintf(archive, sizeof archive, "/proc/self/fd/%d", image);

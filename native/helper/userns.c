@@ -80,16 +80,15 @@ static int start_server(const char *program, const struct sp_image *image, struc
     if (server->complaints < 0) {
         return sp_fail(error, SP_MOUNT_FAILED, "cannot start squashfuse: %s", strerror(errno));
     }
-    server->start =
-        squashfuse_start(program, image->descriptor, server->fuse, server->complaints);
+    server->start = squashfuse_start(program, image->descriptor, server->fuse, server->complaints);
     if (server->start < 0) {
         return sp_fail(error, SP_MOUNT_FAILED, "cannot start squashfuse: %s", strerror(errno));
     }
     return 0;
 }
 
-int userns_prepare(const struct rights *rights, const struct sp_plan *plan,
-                   struct servers *servers, struct sp_error *error)
+int userns_prepare(const struct rights *rights, const struct sp_plan *plan, struct servers *servers,
+                   struct sp_error *error)
 {
     char program[PATH_MAX];
     servers->count = 0;

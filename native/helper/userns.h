@@ -31,8 +31,8 @@ struct servers {
  *
  * Fails with tool-missing, no-fuse, no-user-namespaces, mount-failed. Release the servers in any
  * case: those that wait then end. */
-int userns_prepare(const struct rights *rights, const struct sp_plan *plan,
-                   struct servers *servers, struct sp_error *error);
+int userns_prepare(const struct rights *rights, const struct sp_plan *plan, struct servers *servers,
+                   struct sp_error *error);
 
 /* Mounts one image of the plan (an sp_plan_mounter); `context` is `struct servers`. */
 int userns_mount(struct sp_step *step, int point, void *context, struct sp_error *error);

@@ -37,7 +37,8 @@ static void print_reason(void *context, const struct sp_error *problem)
 }
 
 /* Reads a length in decimal, a line end and as many bytes, until the end; prints for each list
- * either `valid` and a line `image`, TAB, `mount point` for each entry, or `invalid` and reasons. */
+ * either `valid` and a line `image`, TAB, `mount point` for each entry, or `invalid` and reasons.
+ */
 static int parse_lists(void)
 {
     struct sp_mount_list list;
@@ -110,8 +111,7 @@ static int mount_as_on_an_old_kernel(char **words)
         sp_plan_make(&images, &overlays, &plan, &error) != 0 ||
         sp_plan_open(&plan, NULL, &error) != 0 ||
         sp_plan_attach(&plan, SP_OLD_KERNEL, &error) != 0 ||
-        sp_mount_namespace_enter(&error) != 0 ||
-        sp_plan_mount(&plan, SP_OLD_KERNEL, &error) != 0) {
+        sp_mount_namespace_enter(&error) != 0 || sp_plan_mount(&plan, SP_OLD_KERNEL, &error) != 0) {
         return report(-1, &error);
     }
     sp_plan_release(&plan);

@@ -35,13 +35,13 @@ static void test_text(void)
     CHECK(printable("\xc3\xa4 \xe4\xb8\xad \xf0\x9f\x98\x80"));
     CHECK(!printable("a\tb"));
     CHECK(!printable("\x7f"));
-    CHECK(!printable("\xc2\x85"));             /* a control character of ISO 8859 */
-    CHECK(!printable("\xc2\xa0"));             /* a space that does not break */
+    CHECK(!printable("\xc2\x85")); /* a control character of ISO 8859 */
+    CHECK(!printable("\xc2\xa0")); /* a space that does not break */
     CHECK(!sp_text_is_printable(turned, sizeof turned));
-    CHECK(!printable("\xed\xa0\x80"));         /* a surrogate */
-    CHECK(!printable("\xc0\xaf"));             /* `/` written longer than needed */
-    CHECK(!printable("\xe2\x80"));             /* cut off */
-    CHECK(!printable("\xf4\x90\x80\x80"));     /* beyond Unicode */
+    CHECK(!printable("\xed\xa0\x80"));     /* a surrogate */
+    CHECK(!printable("\xc0\xaf"));         /* `/` written longer than needed */
+    CHECK(!printable("\xe2\x80"));         /* cut off */
+    CHECK(!printable("\xf4\x90\x80\x80")); /* beyond Unicode */
     CHECK(!printable("\xff"));
     sp_text_make_printable(text);
     CHECK(strcmp(text, "a?[31m\xc3\xa4?") == 0);
@@ -144,27 +144,27 @@ static void test_superblocks(void)
     struct sp_superblock superblock;
     struct sp_error error;
     CHECK(refused(0, 1, 'h') == 0);
-    CHECK(refused(4, 4, 0) == SP_IMAGE_NOT_SQUASHFS);            /* no inodes */
-    CHECK(refused(12, 4, 65536) == SP_IMAGE_NOT_SQUASHFS);       /* block size and its log differ */
+    CHECK(refused(4, 4, 0) == SP_IMAGE_NOT_SQUASHFS);      /* no inodes */
+    CHECK(refused(12, 4, 65536) == SP_IMAGE_NOT_SQUASHFS); /* block size and its log differ */
     CHECK(refused(22, 2, 63) == SP_IMAGE_NOT_SQUASHFS);
     CHECK(refused(22, 2, 0) == SP_IMAGE_NOT_SQUASHFS);
-    CHECK(refused(20, 2, 0) == SP_IMAGE_NOT_SQUASHFS);           /* compressor */
+    CHECK(refused(20, 2, 0) == SP_IMAGE_NOT_SQUASHFS); /* compressor */
     CHECK(refused(20, 2, 7) == SP_IMAGE_NOT_SQUASHFS);
-    CHECK(refused(26, 2, 0) == SP_IMAGE_NOT_SQUASHFS);           /* no ids */
-    CHECK(refused(28, 2, 3) == SP_IMAGE_NOT_SQUASHFS);           /* version */
-    CHECK(refused(32, 8, 0xFFFF) == SP_IMAGE_NOT_SQUASHFS);      /* root inode */
+    CHECK(refused(26, 2, 0) == SP_IMAGE_NOT_SQUASHFS);      /* no ids */
+    CHECK(refused(28, 2, 3) == SP_IMAGE_NOT_SQUASHFS);      /* version */
+    CHECK(refused(32, 8, 0xFFFF) == SP_IMAGE_NOT_SQUASHFS); /* root inode */
     CHECK(refused(32, 8, UINT64_MAX << 16) == SP_IMAGE_NOT_SQUASHFS);
-    CHECK(refused(40, 8, 95) == SP_IMAGE_NOT_SQUASHFS);          /* bytes used */
+    CHECK(refused(40, 8, 95) == SP_IMAGE_NOT_SQUASHFS); /* bytes used */
     CHECK(refused(40, 8, UINT64_MAX) == SP_IMAGE_NOT_SQUASHFS);
     CHECK(refused(40, 8, 4097) == SP_IMAGE_TRUNCATED);
-    CHECK(refused(40, 8, 949) == SP_IMAGE_NOT_SQUASHFS);         /* ids behind the end */
-    CHECK(refused(48, 8, UINT64_MAX) == SP_IMAGE_NOT_SQUASHFS);  /* there are always ids */
-    CHECK(refused(64, 8, 95) == SP_IMAGE_NOT_SQUASHFS);          /* inodes in the superblock */
-    CHECK(refused(64, 8, 600) == SP_IMAGE_NOT_SQUASHFS);         /* inodes at the directories */
+    CHECK(refused(40, 8, 949) == SP_IMAGE_NOT_SQUASHFS);        /* ids behind the end */
+    CHECK(refused(48, 8, UINT64_MAX) == SP_IMAGE_NOT_SQUASHFS); /* there are always ids */
+    CHECK(refused(64, 8, 95) == SP_IMAGE_NOT_SQUASHFS);         /* inodes in the superblock */
+    CHECK(refused(64, 8, 600) == SP_IMAGE_NOT_SQUASHFS);        /* inodes at the directories */
     CHECK(refused(72, 8, 701) == SP_IMAGE_NOT_SQUASHFS);
     CHECK(refused(72, 8, UINT64_MAX) == SP_IMAGE_NOT_SQUASHFS);
-    CHECK(refused(80, 8, UINT64_MAX) == SP_IMAGE_NOT_SQUASHFS);  /* there is a fragment */
-    CHECK(refused(88, 8, UINT64_MAX) == 0);                      /* not exported */
+    CHECK(refused(80, 8, UINT64_MAX) == SP_IMAGE_NOT_SQUASHFS); /* there is a fragment */
+    CHECK(refused(88, 8, UINT64_MAX) == 0);                     /* not exported */
     CHECK(refused(88, 8, 951) == SP_IMAGE_NOT_SQUASHFS);
     CHECK(refused(56, 8, 1001) == SP_IMAGE_NOT_SQUASHFS);
     CHECK(refused(56, 8, 990) == 0);
