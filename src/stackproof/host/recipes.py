@@ -210,17 +210,20 @@ class _Files:
 def load_place(site: str | None, generation: int = 2) -> Place:
     """Return what a site says: a cluster configuration's folder, a site file or a shipped name.
 
-    None is this machine. `generation` matters for the folder of a cluster configuration only.
+    None is this machine. A site that says nothing of Spack gets what is found on this machine and
+    what is known of its fabric. `generation` matters for the folder of a cluster only.
     Raises `StackproofError` as `probe.load_site` and `stackinator.load_cluster` do.
     """
-    from stackproof.host import probe, stackinator  # noqa: PLC0415 - only what the site needs
+    from stackproof.host import probe, spackoffer, stackinator  # noqa: PLC0415 - what it needs
 
     if site is not None and os.path.isdir(site):
         cluster, blobs = stackinator.load_cluster(site, generation)
         return Place(facts=facts_of_cluster(cluster), cluster=cluster, blobs=blobs)
     found: Site = probe.load_site(site or probe.LOCAL)
     facts = facts_of_site(found)
-    if found.spack is None or found.spack.cluster_config is None:
+    if found.spack is None:
+        return Place(facts=facts, cluster=spackoffer.cluster_of(found))
+    if found.spack.cluster_config is None:
         return Place(facts=facts, cluster=cluster_of_site(found))
     base = os.path.dirname(site) if site and os.sep in site else "."
     folder = os.path.join(base, found.spack.cluster_config)
