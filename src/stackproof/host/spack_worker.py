@@ -3,12 +3,14 @@
     spack -e ENVIRONMENT python spack_worker.py views JOB NAME
     spack python spack_worker.py licences MOUNT
     python -I -S spack_worker.py metadata MOUNT
+    python -I -S spack_worker.py date FOLDER EPOCH
     python -I -S spack_worker.py tidy MOUNT EPOCH
 
 Self-contained. `views` asks Spack (0.23 to 1.2) for the changes that a view makes in an
 environment, as objects and not as the text of a shell script, and writes `env.json` and
 `activate.sh` of every view of one environment. `licences` adds what packages say of their licence
-to the bill of materials. `metadata` puts the views into `meta/env.json`. `tidy` takes out of the
+to the bill of materials. `metadata` puts the views into `meta/env.json`. `date` gives
+all files of a folder one time. `tidy` takes out of the
 store what differs between two builds of the same lock.
 """
 
@@ -240,6 +242,18 @@ def write_metadata(mount: str) -> None:
     write(Path(mount, "meta", "env.json"), dump(data))
 
 
+def set_times(folder: str, epoch: int) -> None:
+    """Give every file below a folder one time.
+
+    Spack makes the indices of its packages anew when a package is newer than they are. The clone
+    of packages has the time of the clone, so without this it would index them in every build.
+    """
+    for where, _, names in os.walk(folder, topdown=False):
+        for name in names:
+            os.utime(Path(where, name), (epoch, epoch), follow_symlinks=False)
+        os.utime(where, (epoch, epoch))
+
+
 def tidy(mount: str, epoch: int) -> None:
     """Take out of the store what differs between two builds of one lock."""
     store = Path(mount)
@@ -257,7 +271,7 @@ def tidy(mount: str, epoch: int) -> None:
 def tidy_records(folder: Path) -> None:
     """Remove Spack's logs of an installation, and what its list of files says of them.
 
-    Owners are those of the image: root has everything.
+    Owners and times are those of the image: root has everything, since 1970.
     """
     removed = set()
     for pattern in _RECORDS:
@@ -269,7 +283,7 @@ def tidy_records(folder: Path) -> None:
         return
     entries = json.loads(manifest.read_text(encoding="utf-8"))
     kept = {
-        path: {**entry, "owner": 0, "group": 0}
+        path: {**entry, "owner": 0, "group": 0, **({"time": 0.0} if "time" in entry else {})}
         for path, entry in sorted(entries.items())
         if not any(path == gone or path.startswith(f"{gone}/") for gone in removed)
         and "/__pycache__/" not in path
@@ -320,6 +334,8 @@ def main(words: list[str]) -> None:
             add_licences(mount)
         case ["metadata", mount]:
             write_metadata(mount)
+        case ["date", folder, epoch]:
+            set_times(folder, int(epoch))
         case ["tidy", mount, epoch]:
             tidy(mount, int(epoch))
         case _:

@@ -12,15 +12,17 @@ from stackproof.engines.spack import locks
 from stackproof.engines.spack.buildplan import INSTALL, build_plan
 from stackproof.engines.spack.checks import problems
 from stackproof.engines.spack.configuration import CacheSettings, cache_settings
-from stackproof.engines.spack.lockplan import lock_plan, wants
+from stackproof.engines.spack.lockplan import INDICES, index_key, lock_plan, wants
 from stackproof.engines.spack.locks import lock_files
 from stackproof.spackstack import LockedClone, SpackLock, SpackStack
 
 __all__ = [
+    "INDICES",
     "INSTALL",
     "CacheSettings",
     "build_plan",
     "cache_settings",
+    "index_key",
     "lock_files",
     "lock_plan",
     "problems",

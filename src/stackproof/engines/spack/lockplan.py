@@ -8,10 +8,29 @@ from typing import Any
 from stackproof import ids, noun
 from stackproof.command import Command, EnvPatch
 from stackproof.engines.spack import compilers, configuration, environments, locks, standin
-from stackproof.engines.spack.layout import REPOSITORIES, spack, tool
+from stackproof.engines.spack.layout import CACHE, EPOCH, REPOSITORIES, WORKER, spack, tool
 from stackproof.engines.spack.text import render
-from stackproof.plan import BUILD, Clone, Copy, Plan, Step
+from stackproof.plan import BUILD, PYTHON, Clone, Copy, Plan, Step
 from stackproof.spackstack import LockedClone, SpackStack
+
+INDICES = tuple(f"{CACHE}/misc/{kind}" for kind in ("patches", "providers", "tags"))
+"""Folders below the build where Spack keeps the indices of all packages, for `index_key`.
+
+Making them takes Spack about a minute. They may be kept between builds, one set for each key; a
+set serves several builds at once, Spack locks it.
+"""
+
+
+def index_key(stack: SpackStack, clones: tuple[LockedClone, ...]) -> str:
+    """Return the id of everything that Spack's indices of packages depend on."""
+    return ids.content_id(
+        {
+            "clones": [(c.name, c.commit) for c in clones],
+            "repositories": configuration.repos_yaml(stack),
+            "paths": [r.path for r in stack.package_repositories],
+            "local": [noun.to_data(repository) for repository in stack.local_repositories],
+        }
+    )
 
 
 def lock_plan(
@@ -68,6 +87,7 @@ def setup_step(stack: SpackStack, clones: tuple[LockedClone, ...]) -> Step:
     for repository in stack.package_repositories:
         source = f"{BUILD}/{cloned[repository.name].folder}/{repository.path}"
         commands.append(tool("cp", "-rT", source, f"{root}/{repository.name}"))
+    commands.append(tool(PYTHON, "-I", "-S", WORKER, "date", root, str(EPOCH)))
     copies = {
         f"store/{REPOSITORIES}/{local.namespace}/{path}": _copy(entry)
         for local in stack.local_repositories
