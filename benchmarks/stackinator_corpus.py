@@ -55,7 +55,8 @@ def hooks(recipe):
     return {n: jenv.get_template(n).render(env=env, verbose=False) + "\n" for n in names}
 
 def meaning(recipe):
-    found = {"compilers": recipe.compilers, "environments": recipe.environments, "hooks": hooks(recipe)}
+    found = {"compilers": recipe.compilers, "environments": recipe.environments}
+    found["hooks"] = hooks(recipe)
     found["views"] = recipe.environment_view_meta
     if hasattr(recipe, "spack_yaml"):
         recipe.spack_yaml
@@ -65,10 +66,12 @@ def meaning(recipe):
         recipe.compiler_files, recipe.environment_files
         if isinstance(recipe.packages, dict) and "global" in recipe.packages:
             found["modules"] = recipe.modules
-            found["packages"] = recipe.packages["gcc"]["packages"] | recipe.packages["global"]["packages"]
+            gcc, others = recipe.packages["gcc"], recipe.packages["global"]
+            found["packages"] = gcc["packages"] | others["packages"]
         else:
             system = recipe.system_config_path / "packages.yaml"
-            found["packages"] = yaml.safe_load(system.open())["packages"] if system.is_file() else {}
+            there = yaml.safe_load(system.open()) if system.is_file() else {"packages": {}}
+            found["packages"] = there["packages"]
             found["packages"].update((recipe.packages or {}).get("packages", {}))
     return found
 

@@ -29,8 +29,8 @@ ENVIRONMENT = {
     "STACKPROOF_MOUNTS": "Set by `run` and `start` for the command: what is mounted where.",
     "STACKPROOF_MUST_WORK": "Tests only: what may not be missing on this machine (`tests/need.py` "
     "has the names; `all` is every one).",
-    "STACKPROOF_SPACK_MIRROR": "Local clones in the place of git addresses: `URL=PATH`, or a folder "
-    "of clones named `<owner>+<name>`, `<owner>/<name>` or `<name>`; several with commas.",
+    "STACKPROOF_SPACK_MIRROR": "Local clones in the place of git addresses: `URL=PATH`, or a "
+    "folder of clones named `<owner>+<name>`, `<owner>/<name>` or `<name>`; several with commas.",
     "STACKPROOF_UNDO": "Set with the variables of views: how to take them back when other images "
     "replace these.",
     "STACKPROOF_NO_APT": "`tools/bootstrap` only: set to anything, and apt installs nothing.",
