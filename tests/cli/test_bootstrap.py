@@ -87,7 +87,7 @@ def test_the_second_time_nothing_is_installed(bootstrap: Run) -> None:
     everything = dict.fromkeys(
         ("bwrap", "mksquashfs", "unsquashfs", "squashfuse", "fusermount3", "ip", "tc", "unshare",
          "nsenter", "setpriv", "mount", "gcc", "chromium", "chromedriver", "slurmctld", "slurmd",
-         "srun", "munged"), "exit 0",
+         "srun", "munged", "meson", "ninja", "readelf", "clang", "clang-tidy"), "exit 0",
     )  # fmt: skip
     done, log = bootstrap("test", fakes=everything)
     assert done.returncode == 0, done.stderr
@@ -110,6 +110,21 @@ def test_slurm_is_no_condition(bootstrap: Run) -> None:
     assert done.returncode == 0, done.stderr
     assert "Slurm" in done.stderr
     assert log[-1].endswith(".[test,lint]")
+
+
+def test_clang_is_no_condition(bootstrap: Run) -> None:
+    fails = 'case "$*" in *clang*) exit 100;; esac'
+    done, log = bootstrap("test", fakes={"apt-get": fails})
+    assert done.returncode == 0, done.stderr
+    assert "clang" in done.stderr
+    assert log[-1].endswith(".[test,lint]")
+
+
+def test_the_library_of_the_sanitizers_is_that_of_clang(bootstrap: Run) -> None:
+    clang = '[ "$1" = -dumpversion ] && echo 14.0.6 || exit 1'
+    done, log = bootstrap("test", fakes={"clang": clang})
+    assert done.returncode == 0, done.stderr
+    assert any("libclang-rt-14-dev" in line for line in log)
 
 
 def test_sudo_where_there_is_no_root(bootstrap: Run) -> None:
