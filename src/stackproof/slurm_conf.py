@@ -1,7 +1,8 @@
 """Slurm's configuration for a cluster of one machine, as text: from a specification to files.
 
-Lines are those that every release from 22.05 to 25.11 takes; what is a default everywhere is left
-out. Meanings: slurm.conf(5), mpi.conf(5), cgroup.conf(5), plugstack.conf in spank(7).
+Keys are those that every release from 22.05 to 25.11 takes (src/common/read_config.c at their
+tags); what is a default everywhere is left out, such as plug-ins named `none`, which newer releases
+do without. Meanings: slurm.conf(5), mpi.conf(5), cgroup.conf(5), plugstack.conf in spank(7).
 """
 
 from __future__ import annotations
@@ -72,20 +73,18 @@ def _general(logs: str) -> tuple[tuple[str, str], ...]:
         ("MailProg", "/bin/true"),
         # By process tree: control groups of several clusters would share one name, and stay.
         ("ProctrackType", "proctrack/linuxproc"),
-        ("JobAcctGatherType", "jobacct_gather/none"),
         ("SelectType", "select/cons_tres"),
         ("SelectTypeParameters", "CR_CPU"),
         # A node may claim more CPUs and memory than it finds.
         ("SlurmdParameters", "config_overrides"),
-        # sched_min_interval is in microseconds; a test does not wait for the next round.
-        ("SchedulerParameters", "batch_sched_delay=0,sched_min_interval=50000,bf_interval=5"),
+        # A job does not wait for the next round of the scheduler; sched_min_interval is in us.
+        ("SchedulerParameters", "batch_sched_delay=0,sched_min_interval=50000,bf_interval=1"),
         ("PropagateResourceLimits", "NONE"),
         # A node that comes back is used again, whatever took it away.
         ("ReturnToService", "2"),
         ("SlurmdTimeout", "20"),
         ("KillWait", "3"),
         ("UnkillableStepTimeout", "30"),
-        ("MpiDefault", "none"),
         ("PlugStackConfig", "/etc/slurm/plugstack.conf"),
     )
 
@@ -93,7 +92,8 @@ def _general(logs: str) -> tuple[tuple[str, str], ...]:
 def mpi_conf() -> str:
     """Return mpi.conf: PMIx clients without munge know only the server's `native` security.
 
-    PMIxEnv is there since 22.05 (its release notes); psec is PMIx's framework for security.
+    PMIxEnv is there since 22.05 (src/plugins/mpi/pmix/mpi_pmix.c at the tag slurm-22-05-8-1); psec
+    is PMIx's framework for security.
     """
     return _text("PMIxEnv=PMIX_MCA_psec=native")
 
@@ -101,10 +101,12 @@ def mpi_conf() -> str:
 def cgroup_conf(version: str) -> str:
     """Return cgroup.conf: no plug-in that is configured needs control groups.
 
-    Releases that can be told so (`disabled`, from 23.11 on: its cgroup.conf(5)) are; they set up
-    groups for slurmd itself otherwise, which fails where systemd does not run.
+    From 24.05 on Slurm can be told so (`disabled`: cgroup.conf(5) of that release). Before, the
+    plug-in for version 1 is the one that does nothing until it is asked for a group, while that for
+    version 2 wants systemd (init() of src/plugins/cgroup/v1 and v2 at the tag slurm-22-05-8-1).
     """
-    return _text("CgroupPlugin=disabled") if _release(version) >= (23, 11) else _text()
+    quiet = "disabled" if _release(version) >= (24, 5) else "cgroup/v1"
+    return _text(f"CgroupPlugin={quiet}")
 
 
 def job_container_conf() -> str:

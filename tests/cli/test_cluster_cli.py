@@ -133,3 +133,68 @@ def test_a_state_of_another_version_is_no_cluster(runtime: Path) -> None:
     assert exit_code("status") == ExitCode.NOT_POSSIBLE
     assert exit_code("down") == ExitCode.DONE
     assert not folder.exists()
+
+
+# ------------------------------------------------------------------------------ with Slurm
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("--user", "alice"), ("--user", "alice:0"), ("--spank", "here.so"), ("--cpus", "0"),
+        ("--cpus", "many"), ("--cpus", "1000"), ("--set", "words"), ("--set", "A=b\nC=d"),
+    ],
+)  # fmt: skip
+def test_a_bad_wish_for_slurm_is_an_error_that_leaves_nothing(
+    argv: tuple[str, str], runtime: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code("up", "--slurm", f"{argv[0]}={argv[1]}") == ExitCode.INVALID
+    assert capsys.readouterr().err.startswith("error: ")
+    assert list(runtime.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("--user=alice:2001",), ("--spank=/x.so",), ("--plugstack=x",), ("--cpus=2",),
+        ("--no-pin",), ("--set=A=b",),
+    ],
+)  # fmt: skip
+def test_options_of_slurm_without_slurm_are_a_slip(
+    argv: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code("up", *argv) == ExitCode.USAGE
+    assert "--slurm" in capsys.readouterr().err
+
+
+def test_slurm_without_root_or_programs_says_both(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    assert exit_code("up", "--slurm") == ExitCode.NOT_POSSIBLE
+    said = capsys.readouterr().err
+    assert "needs root" in said
+    assert "leave out --slurm" in said
+    assert "`slurmctld`" in said
+    assert "apt-get install slurmctld" in said
+
+
+@pytest.mark.parametrize("action", ["kill", "restart"])
+def test_a_node_of_no_cluster_cannot_be_touched(
+    action: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(action, "node1") == ExitCode.NOT_POSSIBLE
+    assert "cluster up" in capsys.readouterr().err
+    assert exit_code(action) == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("argv", [("exec",), ("exec", "--"), ("exec", "--on", "node1")])
+def test_a_command_must_be_named(argv: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(*argv) == ExitCode.USAGE
+    assert "COMMAND" in capsys.readouterr().err
+
+
+def test_a_command_needs_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("exec", "--name", "mine", "--", "true") == ExitCode.NOT_POSSIBLE
+    assert "stackproof cluster up --name mine" in capsys.readouterr().err

@@ -7,16 +7,19 @@ import functools
 import json
 import os
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from stackproof import cluster, cluster_slurm, noun
 from stackproof.cli import progress
 from stackproof.cluster import ClusterSpec, ClusterState
 from stackproof.cluster_slurm import SlurmSpec
-from stackproof.errors import ExitCode, Reason, fail
+from stackproof.errors import ExitCode, Problem, Reason, StackproofError, fail
 from stackproof.host import cluster as host_cluster
 from stackproof.host import cluster_exec, cluster_power
 from stackproof.host import cluster_slurm as cluster_slurm_host
+
+Value = TypeVar("Value")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -198,14 +201,34 @@ def _slurm(args: argparse.Namespace) -> SlurmSpec | None:
             words = ", ".join(name.replace("_", "-") for name in given)
             raise fail(Reason.USAGE, f"{words} means nothing without --slurm")
         return None
+    wrong: list[Problem] = []
+    users = _parsed(cluster_slurm.parse_user, args.user, wrong)
+    spank = _parsed(cluster_slurm.parse_spank, args.spank, wrong)
+    counts = [args.cpus] if args.cpus else []
+    cpus = _parsed(lambda text: _number(text, "CPUs", "1 to 256"), counts, wrong)
+    if wrong:
+        raise StackproofError(*wrong)
     return SlurmSpec(
-        users=tuple(map(cluster_slurm.parse_user, args.user)),
-        spank=tuple(map(cluster_slurm.parse_spank, args.spank)),
+        users=users,
+        spank=spank,
         plugstack=None if args.plugstack is None else os.path.abspath(args.plugstack),
-        cpus=_number(args.cpus, "CPUs", "1 to 256") if args.cpus else SlurmSpec().cpus,
+        cpus=cpus[0] if cpus else SlurmSpec().cpus,
         pin=not args.no_pin,
         settings=tuple(args.set),
     )
+
+
+def _parsed(
+    parse: Callable[[str], Value], texts: list[str], wrong: list[Problem]
+) -> tuple[Value, ...]:
+    """Return what words stand for; what is wrong with them is added to `wrong`."""
+    found: list[Value] = []
+    for text in texts:
+        try:
+            found.append(parse(text))
+        except StackproofError as error:
+            wrong += error.problems
+    return tuple(found)
 
 
 def _number(text: str, what: str, possible: str) -> int:
