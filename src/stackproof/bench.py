@@ -19,7 +19,11 @@ _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One deployment to measure; `image` is IMAGE[:MOUNT] with the image's path made absolute."""
+    """One deployment to measure; `image` is IMAGE[:MOUNT] with the image's path made absolute.
+
+    It may also be a folder with an image's tree, which is used where it lies. `pmi` is what
+    Slurm's `srun --mpi` is told, None for what the MPI's family speaks.
+    """
 
     image: str
     name: str = ""
@@ -28,6 +32,7 @@ class Arm:
     transports: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     rate: str | None = None
+    pmi: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +47,10 @@ class Program:
 class BenchSpec:
     """What to measure; the meaning of each key is in `schemas/bench.json`.
 
-    `placements` holds names of ready placements and placements of one's own.
+    `placements` holds names of ready placements and placements of one's own. `on` is a name in
+    `stackproof.schedulers`; `scheduler_options` are its options by their long names, with an empty
+    value for an option that has none and `no` for one that must not be set. `cluster` None is the
+    default cluster, or the machine's own scheduler.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/bench/1"
@@ -63,7 +71,11 @@ class BenchSpec:
     timeout_s: float = 120.0
     seed: int = 20260101
     margins: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_MARGINS))
-    cluster: str = "default"
+    cluster: str | None = None
+    on: str = "local"
+    scheduler_options: Mapping[str, str] = field(default_factory=dict)
+    allocations: int = 1
+    interface: str | None = None
 
 
 def power_sizes(first: int, last: int) -> tuple[int, ...]:
@@ -94,7 +106,7 @@ def parse_bench(document: Document, *, folder: str = "") -> BenchSpec:
     """
     found = [*documents.problems(document, "bench")]
     if not found:
-        found += _name_problems(document)
+        found += _name_problems(document) + _allocation_problems(document)
     if found:
         raise StackproofError(*found)
     return _build(document.data, folder)
@@ -136,11 +148,34 @@ def _name_problems(document: Document) -> list[Problem]:
     return found
 
 
+def _allocation_problems(document: Document) -> list[Problem]:
+    """Return why the launches cannot be divided among allocations."""
+    data = document.data
+    count = data.get("allocations", 1)
+    message = hint = ""
+    if count > 1 and data.get("on", "local") == "local":
+        message, hint = "several allocations need a scheduler", "say `on: slurm`"
+    elif count > data.get("launches", BenchSpec.launches):
+        message = f"{count} allocations cannot share {data.get('launches', 10)} launches"
+        hint = "ask for at least one launch for each allocation"
+    if not message:
+        return []
+    where = document.where("allocations")
+    return [Problem(reason=Reason.INVALID_VALUE, message=message, hint=hint, where=where)]
+
+
+def parse_option(value: str | float | bool) -> str:  # noqa: FBT001 - a value of YAML
+    """Return the value of a scheduler's option as text: empty for yes, `no` for no."""
+    if isinstance(value, bool):
+        return "" if value else "no"
+    return str(value)
+
+
 def _build(data: dict[str, Any], folder: str) -> BenchSpec:
     given: dict[str, Any] = {
         key.replace("-", "_"): data[key]
         for key in ("name", "null-arm", "launches", "samples", "seconds-per-size", "window",
-                    "validate", "seed", "cluster")
+                    "validate", "seed", "cluster", "on", "allocations", "interface")
         if key in data
     }  # fmt: skip
     if "programs" in data:
@@ -160,6 +195,9 @@ def _build(data: dict[str, Any], folder: str) -> BenchSpec:
         given["placements"] = tuple(
             entry if isinstance(entry, str) else _placement(entry) for entry in data["placements"]
         )
+    if "scheduler-options" in data:
+        options = data["scheduler-options"].items()
+        given["scheduler_options"] = {name: parse_option(value) for name, value in options}
     if "margins" in data:
         given["margins"] = {**DEFAULT_MARGINS, **data["margins"]}
     return BenchSpec(

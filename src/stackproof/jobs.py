@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stackproof.bench import DEFAULT_SIZES, BenchSpec
 from stackproof.benchmarks import METRICS
 from stackproof.benchmarks import REGISTRY as PROGRAMS
 from stackproof.case import Case, Locality, Placement, Rank
-from stackproof.errors import Problem, Reason, StackproofError
+from stackproof.errors import Problem, Reason, StackproofError, fail
 
 # What each program measures with the same meaning; what IMB-MPI1 reads them from is in
 # `benchmarks/imb.py`.
@@ -28,13 +28,14 @@ _PROGRAM_BENCHMARKS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """One launch of the schedule; `placement` and `arm` are names."""
+    """One launch of the schedule; `placement` and `arm` are names, `allocation` counts from 0."""
 
     order: int
     block: int
     arm: str
     placement: str
     program: str
+    allocation: int = 0
 
     @property
     def file_name(self) -> str:
@@ -45,10 +46,15 @@ class Launch:
 def schedule(
     spec: BenchSpec, arms: Mapping[str, frozenset[str]], placements: tuple[str, ...]
 ) -> tuple[Launch, ...]:
-    """Return every launch in order; `arms` maps each arm to the programs that it can run."""
+    """Return every launch in order; `arms` maps each arm to the programs that it can run.
+
+    Allocations get whole blocks in turn, and each warms up by a block 0 of its own.
+    """
     generator = random.Random(spec.seed)  # noqa: S311 - an order to repeat, not a secret
+    blocks = [(0, allocation) for allocation in range(spec.allocations)]
+    blocks += [(block, (block - 1) % spec.allocations) for block in range(1, spec.launches + 1)]
     launches: list[Launch] = []
-    for block in range(spec.launches + 1):
+    for block, allocation in blocks:
         for program in (wanted.name for wanted in spec.programs):
             for placement in placements:
                 names = [name for name, programs in arms.items() if program in programs]
@@ -60,36 +66,64 @@ def schedule(
                         arm=name,
                         placement=placement,
                         program=program,
+                        allocation=allocation,
                     )
                     for position, name in enumerate(names)
                 ]
     return tuple(launches)
 
 
+def placement_for(
+    wanted: str | Placement, nodes: Mapping[str, tuple[int, ...]], interface: str | None
+) -> Placement:
+    """Return the placement that a specification asks for, on the nodes that there are.
+
+    `nodes` maps their names to the CPUs that ranks may have. Raises `StackproofError`: UNSUPPORTED
+    when there are not enough nodes or CPUs, NODE_UNREACHABLE for a node that is not among them.
+    """
+    if isinstance(wanted, str):
+        return ready_placement(wanted, nodes, interface)
+    known = {f"@{number}": name for number, name in enumerate(nodes, start=1)}
+    ranks = tuple(replace(rank, node=known.get(rank.node, rank.node)) for rank in wanted.ranks)
+    strangers = [rank.node for rank in ranks if rank.node not in nodes]
+    if strangers:
+        raise fail(
+            Reason.NODE_UNREACHABLE,
+            f"the placement `{wanted.name}` names the node `{strangers[0]}`, which is not there",
+            hint=f"the nodes are: {', '.join(nodes)}",
+        )
+    return replace(wanted, ranks=ranks)
+
+
 def ready_placement(
-    name: str, nodes: tuple[str, ...], cpus: tuple[int, ...], interface: str | None
+    name: str, nodes: Mapping[str, tuple[int, ...]], interface: str | None
 ) -> Placement:
     """Return the placement of two ranks that `intra-node` or `inter-node` means.
 
-    Each rank gets a CPU of its own, so that two ranks which poll never share one. Raises
-    `StackproofError` (UNSUPPORTED) when there are not enough nodes or CPUs.
+    Each rank gets a CPU of its own, so that two ranks which poll never share one; also by number
+    where that can be, since nodes may be namespaces of one machine. Raises `StackproofError`
+    (UNSUPPORTED) when there are not enough nodes or CPUs.
     """
     needed = 1 if name == Locality.INTRA else 2
-    if len(nodes) < needed or len(cpus) < 2:
-        raise StackproofError(
-            Problem(
-                reason=Reason.UNSUPPORTED,
-                message=f"the placement `{name}` needs {needed} nodes and 2 CPUs; there are "
-                f"{len(nodes)} nodes and {len(cpus)} CPUs",
-                hint="start a cluster with `stackproof cluster up --nodes 2`, or name another "
-                "placement",
-            )
+    hosts = [*nodes][:1] * 2 if needed == 1 else [*nodes][:2]
+    ranks: list[Rank] = []
+    for host in hosts:
+        taken = {rank.cpu for rank in ranks}
+        here = {rank.cpu for rank in ranks if rank.node == host}
+        free = [cpu for cpu in nodes[host] if cpu not in taken]
+        free += [cpu for cpu in nodes[host] if cpu not in here]
+        ranks += [Rank(node=host, cpu=free[0])] if free else []
+    if len(nodes) < needed or len(ranks) < 2:
+        counts = ", ".join(f"`{node}` with {len(cpus)} CPUs" for node, cpus in nodes.items())
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"the placement `{name}` needs {needed} nodes and a CPU for each of 2 ranks; there is "
+            f"{counts or 'no node'}",
+            hint="start a cluster with `stackproof cluster up --nodes 2` (with `--no-pin` if it "
+            "has Slurm), ask for more CPUs, or name another placement",
         )
-    hosts = (nodes[0], nodes[0]) if name == Locality.INTRA else (nodes[0], nodes[1])
     return Placement(
-        name=name,
-        ranks=tuple(Rank(node=node, cpu=cpu) for node, cpu in zip(hosts, cpus, strict=False)),
-        interface=None if name == Locality.INTRA else interface,
+        name=name, ranks=tuple(ranks), interface=None if name == Locality.INTRA else interface
     )
 
 

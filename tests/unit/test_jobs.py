@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackproof.bench import Arm, BenchSpec, Program
-from stackproof.case import Locality
+from stackproof.case import Locality, Placement, Rank
 from stackproof.errors import Reason, StackproofError
-from stackproof.jobs import case_for, ready_placement, schedule, transport_for
+from stackproof.jobs import case_for, placement_for, ready_placement, schedule, transport_for
 
 BOTH = frozenset({"stackproof-bench", "IMB-MPI1"})
 NATIVE = frozenset({"stackproof-bench"})
@@ -50,34 +50,80 @@ def test_a_program_runs_only_on_arms_that_can() -> None:
 
 
 def test_ready_placements() -> None:
-    intra = ready_placement("intra-node", ("node1", "node2"), (0, 1), "eth0")
+    intra = ready_placement("intra-node", {"node1": (0, 1), "node2": (0, 1)}, "eth0")
     assert intra.locality is Locality.INTRA
     assert [rank.cpu for rank in intra.ranks] == [0, 1]
     assert intra.interface is None
-    inter = ready_placement("inter-node", ("node1", "node2"), (0, 1), "eth0")
+    inter = ready_placement("inter-node", {"node1": (0, 1), "node2": (0, 1)}, "eth0")
     assert inter.nodes == ("node1", "node2")
     assert inter.interface == "eth0"
 
 
 @pytest.mark.parametrize(
-    ("name", "nodes", "cpus"),
-    [("inter-node", ("node1",), (0, 1)), ("intra-node", ("node1",), (0,)), ("intra-node", (), (0, 1))],
-)  # fmt: skip
-def test_never_oversubscribed(name: str, nodes: tuple[str, ...], cpus: tuple[int, ...]) -> None:
+    ("nodes", "cpus"),
+    [
+        pytest.param({"a": (0, 1), "b": (0, 1)}, (0, 1), id="nodes-may-be-one-machine"),
+        pytest.param({"a": (0,), "b": (1,)}, (0, 1), id="each-node-its-core"),
+        pytest.param({"a": (0,), "b": (0,)}, (0, 0), id="two-machines-of-one-core"),
+        pytest.param({"a": (4, 5), "b": (2, 3)}, (4, 2), id="any-numbers"),
+    ],
+)
+def test_ranks_on_two_nodes_have_a_cpu_of_their_own(nodes, cpus) -> None:
+    found = ready_placement("inter-node", nodes, None)
+    assert tuple(rank.cpu for rank in found.ranks) == cpus
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes"),
+    [
+        ("inter-node", {"node1": (0, 1)}),
+        ("inter-node", {"node1": (0, 1), "node2": ()}),
+        ("intra-node", {"node1": (0,)}),
+        ("intra-node", {}),
+    ],
+)
+def test_never_oversubscribed(name: str, nodes: dict[str, tuple[int, ...]]) -> None:
     with pytest.raises(StackproofError) as caught:
-        ready_placement(name, nodes, cpus, None)
+        ready_placement(name, nodes, None)
     assert caught.value.reason is Reason.UNSUPPORTED
 
 
+def test_a_placement_of_ones_own_names_nodes_or_counts_them() -> None:
+    nodes = {"nid007": (0,), "nid012": (0,)}
+    wanted = Placement(name="own", ranks=(Rank(node="@2", cpu=0), Rank(node="nid007", cpu=0)))
+    assert placement_for(wanted, nodes, "hsn0").nodes == ("nid012", "nid007")
+    for stranger in ("@3", "@0", "nid001"):
+        other = Placement(name="own", ranks=(Rank(node=stranger),))
+        with pytest.raises(StackproofError) as caught:
+            placement_for(other, nodes, None)
+        assert caught.value.reason is Reason.NODE_UNREACHABLE
+    assert placement_for("inter-node", nodes, "hsn0").interface == "hsn0"
+
+
+@given(st.integers(1, 5), st.integers(0, 7))
+def test_allocations_share_whole_blocks_and_each_warms_up(allocations: int, more: int) -> None:
+    arms = {"base": NATIVE, "ours": NATIVE}
+    launches = allocations + more
+    plan = schedule(spec(launches=launches, allocations=allocations), arms, ("inter-node",))
+    assert [launch.order for launch in plan] == list(range(len(plan)))
+    assert len(plan) == 2 * (allocations + launches)
+    for block in range(1, launches + 1):
+        assert len({x.allocation for x in plan if x.block == block}) == 1
+    for allocation in range(allocations):
+        mine = [x.block for x in plan if x.allocation == allocation]
+        assert mine[:2] == [0, 0]
+        assert abs(len(mine) // 2 - 1 - launches // allocations) <= 1
+
+
 def test_transport_follows_the_placement_unless_said_otherwise() -> None:
-    intra = ready_placement("intra-node", ("n",), (0, 1), None)
+    intra = ready_placement("intra-node", {"n": (0, 1)}, None)
     assert transport_for(intra, {}) == "shm"
     assert transport_for(intra, {"intra-node": "tcp"}) == "tcp"
 
 
 def test_only_the_warm_up_validates() -> None:
     plan = schedule(spec(launches=1), {"base": NATIVE}, ("intra-node",))
-    placement = ready_placement("intra-node", ("n",), (0, 1), None)
+    placement = ready_placement("intra-node", {"n": (0, 1)}, None)
     cases = [case_for(spec(launches=1), launch, placement, "shm") for launch in plan]
     assert [case.validate for case in cases] == [True, False]
     assert cases[0].sizes[-1] == 4 << 20
@@ -85,6 +131,6 @@ def test_only_the_warm_up_validates() -> None:
 
 def test_a_program_may_have_benchmarks_of_its_own() -> None:
     wish = spec(launches=1, programs=(Program(name="IMB-MPI1", benchmarks=("latency",)),))
-    placement = ready_placement("intra-node", ("n",), (0, 1), None)
+    placement = ready_placement("intra-node", {"n": (0, 1)}, None)
     case = case_for(wish, schedule(wish, {"base": BOTH}, ("intra-node",))[0], placement, "shm")
     assert case.benchmarks == ("latency",)

@@ -110,6 +110,16 @@ def test_srun_in_blocks_with_a_map_of_cpus():
     )
 
 
+def test_srun_speaks_what_it_is_told_to_and_mounts_by_its_plugin():
+    line = words("srun", ("a", 0), ("b", 0), family="mpich", pmi="pmix", mounts="/i.squashfs:/mnt/s")
+    assert "--mpi=pmix " in line
+    assert line.endswith(" --image=/i.squashfs:/mnt/s prog --x")
+
+
+def test_srun_leaves_ranks_that_pin_themselves_alone():
+    assert "--cpu-bind=none" in words("srun", ("a", 0), ("b", 1), pinned=True)
+
+
 def test_srun_in_turns_without_cpus():
     line = words("srun", ("a", None), ("b", None), ("a", None), ("b", None))
     assert "--distribution=cyclic --cpu-bind=none" in line

@@ -13,8 +13,10 @@ from stackproof.bench import Arm, BenchSpec, parse_bench
 from stackproof.cli import progress
 from stackproof.document import schema
 from stackproof.errors import Reason, fail
+from stackproof.host import bench_job
 from stackproof.host.bench import prepare, run_bench
 from stackproof.host.documents import load
+from stackproof.schedulers import REGISTRY
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -40,20 +42,96 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--no-verdict", action="store_true", help="only measure; `stackproof compare` judges later"
     )
     parser.add_argument("--json", action="store_true", help="print the comparison as JSON")
+    _add_scheduling(parser)
     parser.set_defaults(run=run)
+
+
+def _add_scheduling(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("as a batch job")
+    group.add_argument(
+        "--on", choices=tuple(REGISTRY),
+        help="slurm: hand a job in and wait for it; each launch is a step of the job",
+    )  # fmt: skip
+    group.add_argument(
+        "--sbatch-option", metavar="NAME[=VALUE]", action="append", default=[],
+        help="an option of sbatch, such as partition=debug; NAME=no takes a default away; may be "
+        "given several times",
+    )  # fmt: skip
+    group.add_argument(
+        "--dry-run", action="store_true", help="print the job's script and hand nothing in"
+    )
+    group.add_argument(
+        "--resume", metavar="FOLDER",
+        help="continue what was begun in this results folder, without SPEC: wait for its job, or "
+        "have the launches made that have no result",
+    )  # fmt: skip
+    group.add_argument("--cancel", action="store_true", help="with --resume: end the job instead")
+    # For the job's own script: not a way for people to start anything.
+    group.add_argument("--in-job", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure and, unless told otherwise, judge; exit code 8 when a verdict is FAIL."""
-    spec = _spec(args)
-    folder = Path(args.output or "results")
-    run_bench(prepare(spec), folder, progress.monitor(), command=tuple(sys.argv))
+    _refuse_mixtures(args)
+    folder = Path(args.resume or args.output or "results")
+    monitor = progress.monitor()
+    if args.in_job:
+        bench_job.work_in_job(folder, monitor)
+        return 0
+    spec = _changed(bench_job.load(folder) if args.resume else _spec(args), args)
+    if args.dry_run:
+        print(bench_job.dry_run(spec, folder), end="")
+        return 0
+    if args.cancel:
+        job = bench_job.cancel(folder)
+        said = "there is no job to end" if job is None else f"job `{job}` is ended"
+        print(said, file=sys.stderr)
+        return 0
+    if REGISTRY[spec.on].queues:
+        bench_job.run_as_job(spec, folder, monitor, command=tuple(sys.argv))
+    else:
+        run_bench(prepare(spec), folder, monitor, command=tuple(sys.argv))
     if args.no_verdict:
         print(folder)
         return 0
     from stackproof.cli import compare  # noqa: PLC0415 - numpy only when there is a verdict
 
     return compare.judge(folder, as_json=args.json)
+
+
+def _refuse_mixtures(args: argparse.Namespace) -> None:
+    """Refuse options that contradict each other."""
+    if args.resume:
+        fixed = {
+            "SPEC": args.spec, "--baseline": args.baseline, "--challenger": args.challenger,
+            "--launches": args.launches is not None, "--seed": args.seed is not None,
+            "--placement": args.placement, "--cluster": args.cluster, "--on": args.on,
+            "--output": args.output,
+        }  # fmt: skip
+        given = [name for name, value in fixed.items() if value]
+        if given:
+            raise fail(
+                Reason.USAGE,
+                f"{', '.join(given)} cannot be changed with --resume",
+                hint="a results folder keeps its specification",
+            )
+    elif args.cancel or args.in_job:
+        raise fail(Reason.USAGE, "say which results folder with --resume FOLDER")
+
+
+def _changed(spec: BenchSpec, args: argparse.Namespace) -> BenchSpec:
+    """Return the specification with the scheduler's options of the command line."""
+    options = dict(spec.scheduler_options)
+    for text in args.sbatch_option:
+        name, _, value = text.partition("=")
+        options[name] = value
+    if (options or spec.allocations > 1) and not REGISTRY[spec.on].queues:
+        raise fail(
+            Reason.USAGE,
+            "options of a scheduler, and several allocations, need one",
+            hint="say `--on slurm` or `on: slurm`",
+        )
+    return replace(spec, scheduler_options=options)
 
 
 def _spec(args: argparse.Namespace) -> BenchSpec:
@@ -76,8 +154,12 @@ def _spec(args: argparse.Namespace) -> BenchSpec:
             "nothing to measure",
             hint="give a specification, or --baseline IMAGE --challenger IMAGE",
         )
+    return replace(spec, **_changes(args))
+
+
+def _changes(args: argparse.Namespace) -> dict[str, Any]:
+    """Return what the command line says in the place of the specification."""
     limits = schema("bench")["properties"]
-    changes: dict[str, object] = {}
     for key in ("launches", "seed"):
         value, lowest, highest = getattr(args, key), *_range(limits[key])
         if value is not None and not lowest <= value <= highest:
@@ -86,15 +168,14 @@ def _spec(args: argparse.Namespace) -> BenchSpec:
                 f"--{key} is {value}; it must be between {lowest} and {highest}",
                 hint=limits[key]["description"],
             )
-    if args.launches is not None:
-        changes["launches"] = args.launches
-    if args.seed is not None:
-        changes["seed"] = args.seed
-    if args.cluster is not None:
-        changes["cluster"] = args.cluster
-    if args.placement:
-        changes["placements"] = tuple(args.placement)
-    return replace(spec, **changes)  # type: ignore[arg-type]
+    changes = {
+        "launches": args.launches,
+        "seed": args.seed,
+        "cluster": args.cluster,
+        "on": args.on,
+        "placements": tuple(args.placement) if args.placement else None,
+    }
+    return {key: value for key, value in changes.items() if value is not None}
 
 
 def _range(node: dict[str, Any]) -> tuple[int, int]:

@@ -24,6 +24,10 @@ class LaunchRequest:
     launcher runs as user 0, which Open MPI refuses unless it is told to go on. `family` is the
     name of the MPI in `stackproof.mpis`, needed where one launcher serves several. `oversubscribe`
     allows two ranks on one CPU; they then yield instead of polling, which costs latency.
+
+    Of use to Slurm's launcher alone: `pmi` is how ranks find each other, None for what the family
+    speaks; `mounts` a list of images (`stackproof.mountlist`) that its plug-in mounts for the
+    ranks, empty for none; `pinned` says that the program pins itself to the placement's CPUs.
     """
 
     prefix: str
@@ -34,6 +38,9 @@ class LaunchRequest:
     as_root: bool = False
     family: str = ""
     oversubscribe: bool = False
+    pmi: str | None = None
+    mounts: str = ""
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from stackproof.launchers.request import LaunchRequest
 
 # The process management interface each family's library speaks: Open MPI 5 only PMIx (Open MPI
 # documentation, "Launching with Slurm"), MPICH and Intel MPI PMI-2, Cray MPICH Slurm's own plugin.
-_PMI = {"openmpi": "pmix", "mpich": "pmi2", "intel-mpi": "pmi2", "cray-mpich": "cray_shasta"}
+PMI = {"openmpi": "pmix", "mpich": "pmi2", "intel-mpi": "pmi2", "cray-mpich": "cray_shasta"}
 
 
 class Srun:
@@ -25,20 +25,23 @@ class Srun:
 
         Option names are those of srun(1). Raises `StackproofError` (UNSUPPORTED) for a placement
         that is neither in blocks of equal size nor in turns, and for CPUs that differ from node
-        to node: one map of CPUs holds for all nodes.
+        to node (one map of CPUs holds for all nodes) unless the program pins itself.
         """
         placement = request.placement
         if not placement.ranks or not request.program:
             requests.check(request)
         nodes = placement.nodes
-        pmi = (f"--mpi={_PMI[request.family]}",) if request.family in _PMI else ()
+        kind = request.pmi or PMI.get(request.family)
+        pmi = (f"--mpi={kind}",) if kind else ()
+        images = (f"--image={request.mounts}",) if request.mounts else ()
+        binding = "none" if request.pinned else _binding(placement)
         crowd = ("--overcommit",) if request.oversubscribe else ()
         return (
             "srun", *pmi,
             f"--nodes={len(nodes)}", f"--ntasks={len(placement.ranks)}",
             f"--ntasks-per-node={len(placement.ranks) // len(nodes)}",
             f"--nodelist={','.join(nodes)}", f"--distribution={_distribution(placement)}",
-            f"--cpu-bind={_binding(placement)}", "--kill-on-bad-exit=1", "--export=ALL", *crowd,
+            f"--cpu-bind={binding}", "--kill-on-bad-exit=1", "--export=ALL", *crowd, *images,
             *request.program,
         )  # fmt: skip
 

@@ -1,0 +1,146 @@
+"""The arms of a bench made ready: their images are read and turned into deployments."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from stackproof import activate, mountlist
+from stackproof.bench import Arm, BenchSpec
+from stackproof.command import EnvPatch
+from stackproof.deployment import Deployment
+from stackproof.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.host import files
+from stackproof.host.images import load_image, read_member
+from stackproof.host.imagetree import load_tree, read_tree_member
+from stackproof.image import Image, ImageMount
+from stackproof.mpis import REGISTRY as MPIS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyArm:
+    """An arm whose images were read: what it mounts, sets and can run."""
+
+    arm: Arm
+    image: Image
+    deployment: Deployment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arms:
+    """All arms by name, the baseline first; `null` is the baseline once more."""
+
+    by_name: Mapping[str, ReadyArm]
+    baseline: str
+    null: str | None
+    challengers: tuple[str, ...]
+
+    @property
+    def programs(self) -> dict[str, frozenset[str]]:
+        """Return the programs that each arm can run."""
+        return {name: frozenset(one.deployment.programs) for name, one in self.by_name.items()}
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Return the files and folders that every node must see."""
+        mounted = {mount.image for one in self.by_name.values() for mount in one.deployment.mounts}
+        return tuple(sorted(mounted | {one.image.path for one in self.by_name.values()}))
+
+
+def make_ready(spec: BenchSpec) -> Arms:
+    """Read the images of all arms; raises `StackproofError` with the problems of all at once."""
+    ready: dict[str, ReadyArm] = {}
+    problems: list[Problem] = []
+    for arm in (spec.baseline, *spec.challengers):
+        try:
+            one = _ready(arm)
+        except StackproofError as error:
+            problems += error.problems
+            continue
+        if one.deployment.name in ready:
+            problems.append(_same_name(one.deployment.name))
+        ready[one.deployment.name] = one
+    if problems:
+        raise StackproofError(*problems)
+    names = list(ready)
+    null = f"{names[0]}-again" if spec.null_arm else None
+    if null:
+        again = replace(ready[names[0]].deployment, name=null)
+        ready[null] = replace(ready[names[0]], deployment=again)
+    return Arms(by_name=ready, baseline=names[0], null=null, challengers=tuple(names[1:]))
+
+
+def read_text(image: Image, member: str) -> str:
+    """Return the text of a file inside an image, empty when there is none."""
+    if os.path.isdir(image.path):
+        return read_tree_member(image.path, member)
+    return read_member(image.path, member)
+
+
+def recipe_text(image: Image) -> str:
+    """Return the recipe that an image was built from, empty when it does not have it."""
+    if os.path.isdir(image.path):
+        folder = os.path.join(image.path, "meta", "recipe")
+        names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+        return "".join(read_tree_member(folder, name) for name in names)
+    return read_member(image.path, "meta/recipe/*")
+
+
+def _same_name(name: str) -> Problem:
+    return Problem(
+        reason=Reason.INVALID_VALUE,
+        message=f"two arms are called `{name}`",
+        hint="give each arm a `name` of its own in the specification",
+    )
+
+
+def _ready(arm: Arm) -> ReadyArm:
+    """Read an arm's images and turn them into a deployment."""
+    wanted = mountlist.parse(arm.image)[0]
+    if os.path.isdir(wanted.image):
+        image = load_tree(wanted.image)
+    else:
+        image = replace(load_image(wanted.image), sha256=files.sha256(wanted.image))
+    if image.mpi is None:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"the image `{image.name}` does not say which MPI it has",
+            where=Location(file=wanted.image),
+            hint="build it with `stackproof build`",
+        )
+    name = arm.name or image.name
+    deployment = activate.deployment(image, arm.view, name=name)
+    if wanted.mount_point and wanted.mount_point != image.mount:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"the image `{image.name}` was built for {image.mount}, not {wanted.mount_point}",
+            hint="leave the mount point out",
+            where=Location(file=wanted.image),
+        )
+    if os.path.isdir(image.path):
+        deployment = replace(deployment, mounts=())
+    if arm.program_image:
+        deployment = _with_program_image(deployment, arm.program_image)
+    return ReadyArm(arm=arm, image=image, deployment=deployment)
+
+
+def _with_program_image(deployment: Deployment, path: str) -> Deployment:
+    """Add the programs that another image brings; they must be of the same ABI."""
+    other = load_image(mountlist.parse(path)[0].image)
+    if other.mpi is None or MPIS[other.mpi.family].abi != MPIS[deployment.mpi.family].abi:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"programs of `{other.name}` cannot run on {MPIS[deployment.mpi.family].title}: "
+            "their MPI has another binary interface",
+            where=Location(file=path),
+            hint="MPICH, Intel MPI and Cray MPICH share one; Open MPI has its own",
+        )
+    extra = {program.name: program.path for program in other.benchmarks}
+    libraries = EnvPatch(prepend={"LD_LIBRARY_PATH": (f"{deployment.mpi.prefix}/lib",)})
+    return replace(
+        deployment,
+        mounts=(*deployment.mounts, ImageMount(image=other.path, mount_point=other.mount)),
+        programs={**extra, **deployment.programs},
+        env=deployment.env.then(libraries),
+    )

@@ -1,0 +1,214 @@
+"""One launch: its command, by the MPI's launcher or as a step of a Slurm job, and its outcome."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import sys
+from collections.abc import Mapping
+
+from stackproof import checks, cluster, mountlist
+from stackproof.benchmarks import REGISTRY as PROGRAMS
+from stackproof.case import Case
+from stackproof.command import Command, Completed, EnvPatch
+from stackproof.deployment import Deployment
+from stackproof.errors import Problem, Reason
+from stackproof.host import allocation as allocations
+from stackproof.host import cluster as clusters
+from stackproof.host import mountexec
+from stackproof.host.allocation import Allocation
+from stackproof.host.arms import Arms, ReadyArm
+from stackproof.host.place import Place
+from stackproof.host.run import run
+from stackproof.jobs import Launch
+from stackproof.launchers import REGISTRY as LAUNCHERS
+from stackproof.launchers import LaunchRequest, srun
+from stackproof.measurement import Measurement
+from stackproof.mountlist import MountRequest
+from stackproof.transports import REGISTRY as TRANSPORTS
+
+
+def now() -> str:
+    """Return the time as UTC ISO 8601, in seconds."""
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+
+
+def measure(
+    place: Place, ready: ReadyArm, launch: Launch, case: Case
+) -> tuple[Measurement, Completed]:
+    """Make one launch and judge it; the link is given the arm's own rate while it runs."""
+    command, patch = launch_command(place, ready, case)
+    planted = ready.arm.rate if len(case.placement.nodes) > 1 else None
+    state, started = place.state, now()
+    try:
+        if planted and state:
+            clusters.set_link(state, rate=planted, delay=state.spec.delay)
+        done = run(command)
+    finally:
+        if planted and state:
+            clusters.set_link(state, rate=state.spec.rate, delay=state.spec.delay)
+    if done.timed_out:
+        _clean_up(place)
+    output = PROGRAMS[case.program].parse(done.stdout, case)
+    facts = ready.deployment.mpi
+    measurement = Measurement(
+        arm=launch.arm,
+        block=launch.block,
+        order=launch.order,
+        case=case,
+        output=output,
+        checks=checks.judge(
+            output, case, mpi_family=facts.family, mpi_version=facts.version, completed=done
+        ),
+        argv=command.argv,
+        env=dict(sorted(patch.apply({}).items())),
+        started=started,
+        seconds=done.seconds,
+        image_sha256=ready.image.sha256,
+        host_facts=_facts(place, ready.deployment),
+    )
+    return measurement, done
+
+
+def launch_command(place: Place, ready: ReadyArm, case: Case) -> tuple[Command, EnvPatch]:
+    """Return the command of one launch and the environment patch that the deployment makes."""
+    facts = ready.deployment.mpi
+    patch = ready.deployment.env.then(
+        TRANSPORTS[case.transport].patch(facts.family, facts.version, case.placement)
+    )
+    if place.allocation:
+        return _step(place.allocation, ready, case, patch)
+    return _mpiexec(place, ready, case, patch)
+
+
+def pmi_problems(arms: Arms, allocation: Allocation) -> list[Problem]:
+    """Return the arms whose ranks could not find each other under this Slurm.
+
+    Without this they would start, each as the only one of its world.
+    """
+    found = []
+    for name, ready in arms.by_name.items():
+        family = ready.deployment.mpi.family
+        kind = ready.arm.pmi or srun.PMI.get(family)
+        if kind is not None and kind not in allocation.pmi:
+            found.append(
+                Problem(
+                    reason=Reason.UNSUPPORTED,
+                    message=f"`{name}` is to be started with `srun --mpi={kind}`, which this Slurm "
+                    "does not have",
+                    hint=f"it has: {', '.join(allocation.pmi)}; choose one with the arm's `pmi`",
+                )
+            )
+    return found
+
+
+def _mpiexec(
+    place: Place, ready: ReadyArm, case: Case, patch: EnvPatch
+) -> tuple[Command, EnvPatch]:
+    """Return the command of the MPI's own launcher.
+
+    The launcher runs on the cluster's head (or here) with the images mounted; the agent mounts
+    them once on each node, so that all ranks of a node share one namespace.
+    """
+    deployment, state = ready.deployment, place.state
+    # What the loader reads is for the ranks alone: the launcher and the programs that start it on
+    # a node would load it as well, some of them before the image is mounted.
+    loader = {key: value for key, value in ready.arm.env.items() if key.startswith("LD_")}
+    program = PROGRAMS[case.program].argv(deployment.programs[case.program], case)
+    request = LaunchRequest(
+        prefix=deployment.mpi.prefix,
+        program=(*_setting(loader), *program),
+        placement=case.placement,
+        agent=state.agent if state else None,
+        environment={k: v for k, v in ready.arm.env.items() if k not in loader},
+        as_root=os.geteuid() == 0 or bool(state and state.rootless),
+    )
+    launcher = LAUNCHERS[deployment.mpi.launcher]
+    mounts = _mounts(deployment)
+    patch = patch.then(launcher.environment(request))
+    argv = launcher.argv(request)
+    if mounts:
+        patch = patch.then(EnvPatch(set={"STACKPROOF_MOUNTS": mounts}))
+        argv = (sys.executable, "-I", "-S", mountexec.__file__, mounts, "--", *argv)
+    if state:
+        argv = cluster.enter_argv(state, None, argv)
+    return Command(argv=argv, env=patch, timeout_s=case.timeout_s, cwd="/"), patch
+
+
+def _step(
+    allocation: Allocation, ready: ReadyArm, case: Case, patch: EnvPatch
+) -> tuple[Command, EnvPatch]:
+    """Return the command of a step of the job.
+
+    Variables are set in the tasks, for the program alone: srun is a program of the site's, which
+    must not load an image's libraries nor read what is meant for an MPI. Images are mounted by
+    Slurm where it has the plug-in for that, else by the tasks, once per node.
+    """
+    deployment, placement = ready.deployment, case.placement
+    mounts = _mounts(deployment)
+    launcher = LAUNCHERS["srun"]
+    patch = patch.then(EnvPatch(set=dict(ready.arm.env)))
+    base = allocations.base_of(allocation)
+    program = PROGRAMS[case.program].argv(deployment.programs[case.program], case)
+    ahead = allocations.task_words(
+        tuple(rank.cpu for rank in placement.ranks),
+        "" if allocation.plugin else mounts,
+        base,
+        patch.apply(base),
+    )
+    request = LaunchRequest(
+        prefix=deployment.mpi.prefix,
+        program=(*ahead, *program),
+        placement=placement,
+        family=deployment.mpi.family,
+        pmi=ready.arm.pmi,
+        mounts=mounts if allocation.plugin else "",
+        pinned=True,
+    )
+    argv = (allocation.srun, *launcher.argv(request)[1:])
+    env = allocation.patch().then(launcher.environment(request))
+    return Command(argv=argv, env=env, timeout_s=case.timeout_s, cwd="/"), patch
+
+
+def check_nodes(place: Place, case: Case) -> None:
+    """After a launch that failed: raise `StackproofError` when nodes of the job were lost.
+
+    A launch that a dying node spoiled says nothing of its arm, and neither would the next ones.
+    """
+    if place.allocation is None:
+        return
+    seen = allocations.look(place.allocation, tuple(place.nodes))
+    silent = [name for name in case.placement.nodes if name not in seen]
+    if silent:
+        raise allocations.lost(silent)
+
+
+def _clean_up(place: Place) -> None:
+    if place.state:
+        clusters.end_processes(place.state)
+    if place.allocation:
+        allocations.end_steps(place.allocation)
+
+
+def _facts(place: Place, deployment: Deployment) -> dict[str, str]:
+    facts = {"load": f"{os.getloadavg()[0]:.2f}"}
+    if not deployment.mounts:
+        facts["image"] = "a plain folder; nothing is mounted"
+    elif place.allocation:
+        how = "Slurm's plug-in (srun --image)" if place.allocation.plugin else "the tasks"
+        facts["image"] = f"mounted by {how}"
+    if place.allocation:
+        facts["job"] = place.allocation.job
+        facts["restarts"] = str(place.allocation.restarts)
+    return facts
+
+
+def _mounts(deployment: Deployment) -> str:
+    return mountlist.render(
+        [MountRequest(image=m.image, mount_point=m.mount_point) for m in deployment.mounts]
+    )
+
+
+def _setting(variables: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the words before a program that set variables for it alone; none for none."""
+    return ("env", *(f"{key}={value}" for key, value in variables.items())) if variables else ()
