@@ -26,7 +26,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "run": ("run", "run a command with images mounted"),
     "start": ("start", "start a shell with an image mounted"),
     "activate": ("activate", "print what a job must mount and set to see images"),
-    "cluster": ("cluster", "start or stop a cluster of network namespaces on this machine"),
+    "cluster": ("cluster", "start, use or stop a cluster on this machine, with Slurm or without"),
     "bench": ("bench", "run benchmarks: baseline and challengers, interleaved"),
     "compare": ("compare", "judge measured results: PASS, FAIL or INCONCLUSIVE"),
     "report": ("report", "write the report of measured results as one HTML file"),
