@@ -31,7 +31,7 @@ PROGRAMS = sorted(
 )
 SCHEMAS = sorted((PACKAGE / "schemas").glob("*.json"))
 # The only rooms with effects.
-EFFECTS = ("host", "cli", "executor.py", "__main__.py")
+EFFECTS = ("host", "cli", "executor.py", "spack_build.py", "__main__.py")
 
 MODULE_LINES = 500
 FUNCTION_LINES = 60
@@ -233,8 +233,8 @@ _HOSTS = _pattern(
 _FOLDERS = re.compile(
     "|".join(
         (
-            r"/ho" + r"me/(?!me/|user/)\w",
-            r"/ro" + r"ot/[.\w]",
+            r"/ho" + r"me/(?!me/|user/|alice\b|NAME\b)\w",
+            r"(?<!self)/ro" + r"ot/[.\w]",
             r"/wo" + r"rk/\w",
             r"/t" + r"mp/exp\b",
         )
