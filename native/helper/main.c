@@ -200,10 +200,11 @@ int main(int argc, char **argv)
     struct run run = {.servers = {.count = 0}};
     struct sp_error error = {.reason = SP_USAGE};
     (void)argc;
+    int without_rights = rights_begin(&run.rights, &error); /* before any file is opened */
     if (open_standard_descriptors() != 0) {
         return NOT_POSSIBLE;
     }
-    if (rights_begin(&run.rights, &error) != 0) {
+    if (without_rights != 0) {
         print_problem(NULL, &error);
         return sp_reason_exit_code(error.reason);
     }
