@@ -16,7 +16,6 @@ from stackproof.spackstack import Caches, Mirror, SpackLock, SpackStack
 
 SITE_NAMESPACE = "alps"
 """The namespace of the site's packages in a uenv image; the name is Stackinator's."""
-_NEW_INSTALLER = 3  # the generation whose Spack builds several packages with one jobserver
 _CORES_PER_PACKAGE = 8
 _KEYS = "keys"
 _MIRRORS = "mirrors"
@@ -204,8 +203,6 @@ def _local_config(stack: SpackStack, jobs: int | None) -> dict[str, Any]:
         config["build_jobs"] = jobs
     if jobs and stack.generation > 1:
         config["concurrent_packages"] = max(1, jobs // _CORES_PER_PACKAGE)
-    if stack.generation >= _NEW_INSTALLER:
-        config["installer"] = "new"
     return {"config": config}
 
 
