@@ -8,6 +8,13 @@ The lines are those of lib/spack/spack/installer.py (github.com/spack/spack, v0.
     ==> Error: ProcessError: Command exited with status 2:
     See build log for details:
       /build/stage/spack-stage-zlib-1.3.1-<hash>/spack-build-out.txt
+
+and, of the installer that Spack has besides since 1.1 (lib/spack/spack/new_installer.py):
+
+    <hash> zlib@1.3.1: staging
+    <hash> zlib@1.3.1: finished
+    ==> Error: The following packages failed to install:
+    zlib@1.3.1/<hash>: /build/stage/…/spack-build-out.txt
 """
 
 from __future__ import annotations
@@ -16,14 +23,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-_NAME = r"(?P<name>[a-z0-9][a-z0-9_-]*?)-(?P<version>[^-/\s][^/\s]*)-(?P<hash>[a-z2-7]{32})"
+_NAME = (
+    r"(?P<name>[a-z0-9][a-z0-9_-]*?)-(?P<version>\d[^/\s]*?|[^-/\s]+)-(?P<hash>[a-z2-7]{32})"
+)
 _INSTALLING = re.compile(rf"==> Installing {_NAME}(?: \[(?P<number>\d+)/(?P<total>\d+)\])?")
 _INSTALLED = re.compile(r"\[\+\] (?P<prefix>/\S*)(?: \((?P<external>.*)\))?")
 _DONE = re.compile(rf"==> \S+: Successfully installed {_NAME}")
 _BINARY = re.compile(r"==> (?:Extracting|Fetching) .*?(?P<hash>[a-z2-7]{32})\S*.*binary cache")
 _PHASE = re.compile(r"==> (?P<name>\S+): Executing phase: '(?P<phase>\w+)'")
+_STATE = re.compile(
+    r"(?P<hash>[a-z2-7]{7,32}) (?P<name>[a-z0-9_-]+)@(?P<version>\S+): (?P<state>.+)"
+)
 _ERROR = re.compile(r"==> Error: (?P<text>.*)")
-_LOG = re.compile(r"^\s+(?P<path>/\S*/spack-(?:build|configure|cmake)-\S*out\.txt)\s*$")
+_LOG = re.compile(r"^(?:\s+|.*: )(?P<path>/\S*/spack-(?:build|configure|cmake)-\S*out\.txt)\s*$")
 _STAGE = re.compile(rf"spack-stage-{_NAME}/")
 _PREFIX = re.compile(rf"{_NAME}$")
 _BAD_SIGNATURE = re.compile(
@@ -98,9 +110,21 @@ def advance(progress: Progress, line: str) -> Progress:
     if found := _PHASE.match(line):
         running = (*(n for n in progress.running if n != found["name"]), found["name"])
         return replace(progress, running=running, phase=found["phase"])
+    if found := _STATE.fullmatch(line):
+        return _at_state(progress, found)
     if _ERROR.match(line):
         return replace(progress, running=progress.running[:-1], phase="")
     return progress
+
+
+def _at_state(progress: Progress, found: re.Match[str]) -> Progress:
+    others = tuple(name for name in progress.running if name != found["name"])
+    if found["state"] == "failed":
+        return replace(progress, running=others, phase="")
+    if found["state"] == "finished":
+        done = progress.done | {found["hash"]}
+        return replace(progress, done=done, running=others, phase="")
+    return replace(progress, running=(*others, found["name"]), phase=found["state"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

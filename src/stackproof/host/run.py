@@ -55,7 +55,7 @@ def run(command: Command, *, log: Path | None = None, watch: Watcher | None = No
     """
     argv = sandbox.argv(command) if command.sandbox else command.argv
     started = time.monotonic()
-    process = _start(command, argv)
+    process = _start(command, argv, waits=watch is not None)
     watched = _Watched(process, watch, log) if watch else None
     timed_out = False
     try:
@@ -86,13 +86,17 @@ def run(command: Command, *, log: Path | None = None, watch: Watcher | None = No
     return done
 
 
-def _start(command: Command, argv: tuple[str, ...]) -> subprocess.Popen[bytes]:
+def _start(command: Command, argv: tuple[str, ...], *, waits: bool) -> subprocess.Popen[bytes]:
+    """Start a program; with `waits` its standard input is a pipe on which nothing ever comes.
+
+    A program that waits for keys (Spack's installer since 1.1) cannot do so on /dev/null.
+    """
     try:
         return subprocess.Popen(
             argv,
             cwd=None if command.sandbox else command.cwd,
             env=_environment(command),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if waits else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
@@ -140,6 +144,8 @@ class _Watched:
                         copy.write(chunk)
                     if not chunk:
                         waiting.discard(descriptor)
+        if self._process.stdin:
+            self._process.stdin.close()
         self._process.wait()
 
     def outputs(self, rest: tuple[bytes, bytes] = (b"", b"")) -> tuple[bytes, bytes]:
