@@ -1,7 +1,8 @@
 """What launchers and MPIs print when a job fails, read from their words.
 
 The patterns follow captures of Hydra (MPICH 5.0.2), Intel MPI 2021.18.1, PRRTE (Open MPI 5.0.11)
-and ORTE (Open MPI 4.1.8). Each function returns the lines that say it, or an empty text.
+and ORTE (Open MPI 4.1.8), and srun (Slurm 22.05.8). Each function returns the lines that say it,
+or an empty text.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ _UNREACHABLE = tuple(
         r"^PRTE has lost communication with a remote daemon\.",
         r"^ORTE was unable to reliably start one or more daemons\.",
         r"^ORTE has lost communication with a remote daemon\.",
+        r"^srun: error: Node failure on .*",
+        r"^srun: error: Unable to create step for job \d+: Requested node configuration .*",
         r"^\s*Remote host:\s+\S+",
         r"^\s*Remote daemon\s*: .* on node \S+",
     )
@@ -43,6 +46,8 @@ _ENDED = tuple(
         r"application called MPI_Abort\(.*",
         r"^MPI_ABORT was invoked on rank \d+.*",
         r"Process name: \[.*\]\s+Exit code: +\d+",
+        # srun ends the other ranks with SIGTERM, then SIGKILL.
+        r"^srun: error: \S+: tasks? \S+: (?!Terminated|Killed|Exited with exit code 1(?:37|43)$).*",
     )
 )
 
@@ -60,6 +65,7 @@ _NO_PROGRAM = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (
         r"^taskset: failed to execute .*",
+        r"^error: \[command-not-found\] .*",
         r"execvp error on file .*",
         r"Executable: .*\s+Node: .*",
     )
