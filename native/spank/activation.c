@@ -234,7 +234,7 @@ static int converse(char *const argv[], activation_listener *listener,
     if (activation->records != NULL) {
         status = activation_parse(activation);
         if (status != 0) {
-            (void)sp_fail(error, SP_USAGE, "`%s activate` gave no answer; nothing was submitted",
+            (void)sp_fail(error, SP_USAGE, "nothing was submitted: `%s activate` gave no answer",
                           argv[0]);
         }
     }

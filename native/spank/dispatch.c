@@ -43,6 +43,8 @@ EXPORTED int slurm_spank_init(spank_t spank, int count, char *words[])
     switch (spank_context()) {
     case S_CTX_LOCAL:
     case S_CTX_ALLOCATOR:
+        options_forget_inherited();
+        __attribute__((fallthrough));
     case S_CTX_REMOTE:
         if (options_register(spank) != 0) {
             slurm_error("stackproof: an option is taken by another plug-in: --image, --view or "
@@ -93,13 +95,17 @@ EXPORTED int slurm_spank_task_init_privileged(spank_t spank, int count, char *wo
 
 EXPORTED int slurm_spank_task_init(spank_t spank, int count, char *words[])
 {
-    (void)spank;
+    int task = 0;
     (void)count;
     (void)words;
     if (current_step.state != STEP_FAILED) {
         return 0;
     }
-    report_error(&current_step.error);
+    /* What failed for the whole step is told once for each node, not by each of its tasks. */
+    if (current_step.is_mounting || spank_get_item(spank, S_TASK_ID, &task) != ESPANK_SUCCESS ||
+        task == 0) {
+        report_error(&current_step.error);
+    }
     return -1;
 }
 

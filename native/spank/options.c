@@ -41,6 +41,20 @@ int options_register(spank_t spank)
     return 0;
 }
 
+void options_forget_inherited(void)
+{
+    /* The names are made in src/common/plugstack.c of Slurm (spank.c since 23.11):
+     * spank_process_env_options. */
+    static const char *const names[OPTIONS] = {
+        [OPTION_IMAGE] = "SLURM_SPANK__SLURM_SPANK_OPTION_stackproof_image",
+        [OPTION_VIEW] = "SLURM_SPANK__SLURM_SPANK_OPTION_stackproof_view",
+        [OPTION_TRANSPORT] = "SLURM_SPANK__SLURM_SPANK_OPTION_stackproof_transport",
+    };
+    for (int option = 0; option < OPTIONS; option++) {
+        (void)unsetenv(names[option]);
+    }
+}
+
 const char *option_given(enum option option)
 {
     return given[option];

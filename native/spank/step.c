@@ -52,6 +52,18 @@ static int check_absolute(const struct sp_mount_list *list, struct sp_error *err
     return 0;
 }
 
+static int open_images(struct step *step, const struct sp_identity *identity,
+                       struct sp_error *error)
+{
+    int result = sp_plan_open(&step->plan, identity, error);
+    if (result != 0 && error->reason == SP_IMAGE_MISSING) {
+        (void)sp_hint(error, "put the image where this node sees it too: on a shared file system");
+    } else if (result != 0 && error->reason == SP_IMAGE_UNREADABLE) {
+        (void)sp_hint(error, "you must be allowed to read the image yourself");
+    }
+    return result;
+}
+
 static int prepare(struct step *step, spank_t spank, const char *mounts, struct sp_error *error)
 {
     struct sp_policy policy;
@@ -64,7 +76,7 @@ static int prepare(struct step *step, spank_t spank, const char *mounts, struct 
         return -1;
     }
     int result = sp_plan_check_policy(&step->plan, &policy, error);
-    result = result == 0 ? sp_plan_open(&step->plan, &identity, error) : result;
+    result = result == 0 ? open_images(step, &identity, error) : result;
     result = result == 0 ? sp_plan_check_images(&step->plan, &policy, error) : result;
     result = result == 0 ? sp_plan_attach(&step->plan, 0, error) : result;
     sp_policy_free(&policy);

@@ -18,6 +18,7 @@ enum step_state { STEP_WITHOUT_IMAGES, STEP_READY, STEP_FAILED };
 /* What a step mounts; `plan` is attached where the state is READY. */
 struct step {
     enum step_state state;
+    bool is_mounting;      /* this is a task that has tried to mount */
     struct sp_error error; /* where it is FAILED */
     struct sp_mount_list list;
     struct sp_plan plan;

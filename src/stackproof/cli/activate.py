@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         requests = mountlist.parse(args.images)
         images = _load(requests, optional=args.no_view and not args.transport)
-        mounts = _placed(requests, images)
+        mounts = _placed(requests, images, has_views=not args.no_view)
         known = tuple(image for image in images if image)
         views = () if args.no_view else activate.choose_views(known, names)
         patch = activate.combined(views, environment=before)
@@ -128,7 +128,9 @@ def _load(requests: Sequence[MountRequest], *, optional: bool) -> tuple[Image | 
     return tuple(found)
 
 
-def _placed(requests: Sequence[MountRequest], images: Sequence[Image | None]) -> str:
+def _placed(
+    requests: Sequence[MountRequest], images: Sequence[Image | None], *, has_views: bool
+) -> str:
     """Return the mount list with absolute paths and every mount point; raises BAD_MOUNT_POINT."""
     placed: list[MountRequest] = []
     problems: list[Problem] = []
@@ -142,7 +144,7 @@ def _placed(requests: Sequence[MountRequest], images: Sequence[Image | None]) ->
                 hint="name another one: IMAGE:MOUNT",
             ).problems
             continue
-        if image and wanted != image.mount and image.views:
+        if has_views and image and wanted != image.mount and image.views:
             print(
                 f"note: `{image.name}` was built for {image.mount}; its views name that path, "
                 f"not {wanted}",
@@ -158,6 +160,7 @@ def _placed(requests: Sequence[MountRequest], images: Sequence[Image | None]) ->
 
 def _transport_patch(name: str, images: Sequence[Image]) -> EnvPatch:
     """Return the variables that make the one MPI among the images take a path."""
+    transport = transports.get(name)
     with_mpi = [image for image in images if image.mpi]
     if len(with_mpi) != 1 or with_mpi[0].mpi is None:
         has = ", ".join(image.name for image in with_mpi) or "none"
@@ -170,7 +173,7 @@ def _transport_patch(name: str, images: Sequence[Image]) -> EnvPatch:
     # Where the ranks will be is not known before the job runs. One node is what every path allows;
     # a job on several nodes that asks for `shm` fails in its MPI, as a forced path should.
     anywhere = Placement(name="job", ranks=(Rank(node="node"),))
-    return transports.get(name).patch(mpi.family, mpi.version, anywhere)
+    return transport.patch(mpi.family, mpi.version, anywhere)
 
 
 def _check_names(to_set: Mapping[str, str]) -> None:

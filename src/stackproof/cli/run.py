@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from stackproof import activate, mountlist
+from stackproof import activate, mountlist, session
 from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.host import mountexec, mountjoin
 from stackproof.host.libc import MountFailure
@@ -141,7 +141,7 @@ def enter(args: argparse.Namespace) -> tuple[tuple[Image, ...], dict[str, str]]:
                 f"`{image.name}` was built for {image.mount}; its views name that path, "
                 f"not {done.mount_point}"
             )
-    return tuple(images), mountexec.with_marker(mounted, patch.apply(os.environ))
+    return tuple(images), mountexec.with_marker(mounted, session.entered(os.environ, patch))
 
 
 def _described(path: str, meta: bytes | None, size: int) -> Image:
