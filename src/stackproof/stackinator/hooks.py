@@ -11,9 +11,9 @@ from stackproof.stackinator.findings import Findings
 from stackproof.stackinator.folder import Folder
 
 MAX_BYTES = 1 << 20
-# The length of a variable in bash, `${#name}` or `${#name[@]}`, which begins as a comment of
-# Jinja2 does. A character that no text has stands for its brace while Jinja2 is at work.
-_LENGTH = re.compile(r"\$\{(?=#(?:[A-Za-z_]\w*(?:\[[^\]\n]*\])?|[0-9@*#?$!-])\})")
+# The length of a variable in bash, `${#name}`, `${#name[@]}` or `${#}`, which begins as a comment
+# of Jinja2 does. A character that no text has stands for its brace while Jinja2 is at work.
+_LENGTH = re.compile(r"\$\{(?=#(?:[A-Za-z_]\w*(?:\[[^\]\n]*\])?|[0-9@*#?$!-])?\})")
 _BRACE = "\ue000"
 
 
@@ -43,7 +43,7 @@ def _render(folder: Folder, name: str, mount: str, findings: Findings) -> str:
     import jinja2.sandbox  # noqa: PLC0415
 
     def load(other: str) -> str | None:
-        return _LENGTH.sub(f"${_BRACE}", _text(folder, other)) if other in folder.texts else None
+        return _masked(_text(folder, other)) if other in folder.texts else None
 
     unknown: list[str] = []
 
@@ -74,6 +74,11 @@ def _render(folder: Folder, name: str, mount: str, findings: Findings) -> str:
             hint="there are: " + ", ".join(f"env.{key}" for key in variables(mount)),
         )
     return text.replace(_BRACE, "{") + "\n"
+
+
+def _masked(text: str) -> str:
+    """Return a text in which Jinja2 does not see bash's lengths; no line or column changes."""
+    return _LENGTH.sub(f"${_BRACE}", text)
 
 
 def _environment(load: Any, undefined: Any) -> Any:
@@ -134,7 +139,7 @@ def _syntax(error: Any, folder: Folder, name: str) -> StackproofError:
     """Return the problem of a text that Jinja2 cannot read, with line and column of its brace."""
     line = error.lineno or 1
     file = error.name or name
-    lines = _text(folder, file).split("\n") if file in folder.texts else []
+    lines = _masked(_text(folder, file)).split("\n") if file in folder.texts else []
     text = lines[line - 1] if line <= len(lines) else ""
     mark = next((m for m in ("{#", "{%", "{{") if m in text), None)
     hint = (

@@ -1,0 +1,1 @@
+spack -C {{ env.config }} find
