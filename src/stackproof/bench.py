@@ -17,6 +17,9 @@ from stackproof.errors import Problem, Reason, StackproofError
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
+DEFAULT_LAUNCHES = 10
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
     """One deployment to measure; `image` is IMAGE[:MOUNT] with the image's path made absolute.
@@ -63,7 +66,7 @@ class BenchSpec:
     benchmarks: tuple[str, ...] = ()
     sizes: tuple[int, ...] = ()
     placements: tuple[str | Placement, ...] = ("intra-node", "inter-node")
-    launches: int = 10
+    launches: int = DEFAULT_LAUNCHES
     samples: int = 20
     seconds_per_size: float = 0.02
     window: int = 64
@@ -155,8 +158,8 @@ def _allocation_problems(document: Document) -> list[Problem]:
     message = hint = ""
     if count > 1 and data.get("on", "local") == "local":
         message, hint = "several allocations need a scheduler", "say `on: slurm`"
-    elif count > data.get("launches", BenchSpec.launches):
-        message = f"{count} allocations cannot share {data.get('launches', 10)} launches"
+    elif count > (launches := data.get("launches", DEFAULT_LAUNCHES)):
+        message = f"{count} allocations cannot share {launches} launches"
         hint = "ask for at least one launch for each allocation"
     if not message:
         return []

@@ -233,7 +233,7 @@ _HOSTS = _pattern(
 _FOLDERS = re.compile(
     "|".join(
         (
-            r"/ho" + r"me/(?!me/|user/|alice\b|NAME\b)\w",
+            r"/ho" + r"me/(?!me/|user/|alice\b|bob\b|NAME\b)\w",
             r"(?<!self)/ro" + r"ot/[.\w]",
             r"/wo" + r"rk/\w",
             r"/t" + r"mp/exp\b",
