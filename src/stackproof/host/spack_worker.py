@@ -1,22 +1,24 @@
 """What only Spack knows, or only the finished store, at the end of a build; runs in the sandbox.
 
+    python -I spack_worker.py solve TARGET CLONE SPACK-WORD...
     spack -e ENVIRONMENT python spack_worker.py views JOB NAME
     spack python spack_worker.py licences MOUNT
     python -I -S spack_worker.py metadata MOUNT
     python -I -S spack_worker.py date FOLDER EPOCH
     python -I -S spack_worker.py tidy MOUNT EPOCH
 
-Self-contained. `views` asks Spack (0.23 to 1.2) for the changes that a view makes in an
-environment, as objects and not as the text of a shell script, and writes `env.json` and
-`activate.sh` of every view of one environment. `licences` adds what packages say of their licence
-to the bill of materials. `metadata` puts the views into `meta/env.json`. `date` gives
-all files of a folder one time. `tidy` takes out of the
+Self-contained. `solve` runs Spack as if on a machine of another microarchitecture. `views` asks
+Spack (0.23 to 1.2) for the changes that a view makes in an environment, as objects and not as the
+text of a shell script, and writes `env.json` and `activate.sh` of every view of one environment.
+`licences` adds what packages say of their licence to the bill of materials. `metadata` puts the
+views into `meta/env.json`. `date` gives all files of a folder one time. `tidy` takes out of the
 store what differs between two builds of the same lock.
 """
 
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 import os
 import re
@@ -86,6 +88,29 @@ class Patch:
                 "scalar": dict(sorted(self.scalars.items())),
             },
         }
+
+
+def solve(target: str, clone: str, words: list[str]) -> None:
+    """Run Spack as if this machine had the microarchitecture `target`, also one of another family.
+
+    Spack solves for the machine it runs on and for older ones of its family; other targets have to
+    be asked for in every root spec, and fail for what is external. So its only source of knowledge
+    about the processor (archspec) is told the answer. The words are as in bin/spack.
+    """
+    library = Path(clone, "lib", "spack")
+    outer = library / "external"  # Spack before 1.0 keeps other people's libraries there
+    sys.path[:0] = [
+        str(library),
+        *((str(outer), str(outer / "_vendoring")) if outer.exists() else ()),
+    ]
+    vendored = (library / "spack" / "vendor" / "archspec").is_dir()
+    cpu: Any = importlib.import_module("spack.vendor.archspec.cpu" if vendored else "archspec.cpu")
+    if target not in cpu.TARGETS:
+        sys.exit(f"Spack knows no microarchitecture `{target}`")
+    cpu.host = lambda: cpu.TARGETS[target]
+    installable = (library / "spack_installable").is_dir()
+    spack: Any = importlib.import_module("spack_installable.main" if installable else "spack.main")
+    sys.exit(spack.main(words))
 
 
 def write_views(job_file: str, environment: str) -> None:
@@ -328,6 +353,8 @@ def main(words: list[str]) -> None:
     """Do what the first word says."""
     os.umask(0o022)
     match words:
+        case ["solve", target, clone, *others]:
+            solve(target, clone, others)
         case ["views", job, environment]:
             write_views(job, environment)
         case ["licences", mount]:

@@ -98,6 +98,21 @@ def outside(stack: SpackStack, package: str) -> tuple[Programs, ...]:
     )
 
 
+def matching(found: tuple[Programs, ...], specs: tuple[str, ...]) -> tuple[Programs, ...]:
+    """Return the compilers that specs such as `gcc@12.3` ask for; all of them without specs."""
+    wanted = [spec.split()[0].partition("@") for spec in specs if spec.split()]
+    return tuple(
+        one
+        for one in found
+        if not wanted
+        or any(
+            name == one.package
+            and f"{one.version}.".startswith(f"{version.strip('=')}.".lstrip("."))
+            for name, _, version in wanted
+        )
+    )
+
+
 def as_externals(found: tuple[Programs, ...]) -> dict[str, Any]:
     """Return a `packages:` section that tells Spack 1.0 and newer of compilers of the stack."""
     section: dict[str, Any] = {}

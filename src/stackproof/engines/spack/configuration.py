@@ -43,7 +43,7 @@ def files(stack: SpackStack) -> dict[str, str]:
     found = {
         f"{CONFIG}/config.yaml": render(_config(stack)),
         f"{CONFIG}/concretizer.yaml": render(_concretizer(stack)),
-        f"{CONFIG}/packages.yaml": render({"packages": _packages(stack)}),
+        f"{CONFIG}/packages.yaml": render({"packages": stack.packages}),
         f"{CONFIG}/repos.yaml": repos_yaml(stack),
     }
     if stack.generation == 1 and stack.compilers_yaml:
@@ -172,26 +172,14 @@ def _concretizer(stack: SpackStack) -> dict[str, Any]:
     """Return the site's settings of the concretizer, without what would make it look around.
 
     Nothing is taken from what happens to be installed or cached, so that the same recipe gives
-    the same solution everywhere. A target that is not this machine's is allowed when it is asked
-    for, since a recipe is locked for every machine it is meant for.
+    the same solution everywhere.
     """
-    settings = {**stack.concretizer, "reuse": False}
-    if stack.target:
-        settings["targets"] = {**settings.get("targets", {}), "host_compatible": False}
-    return {"concretizer": settings}
-
-
-def _packages(stack: SpackStack) -> dict[str, Any]:
-    packages = dict(stack.packages)
-    if stack.target:
-        every = dict(packages.get("all") or {})
-        packages["all"] = {**every, "target": [stack.target]}
-    return packages
+    return {"concretizer": {**stack.concretizer, "reuse": False}}
 
 
 def _user_packages(stack: SpackStack, every: tuple[Programs, ...]) -> dict[str, Any]:
     """Return what users of the image see: the stack's compilers, not what built them."""
-    section = {key: value for key, value in _packages(stack).items() if key != "gcc"}
+    section = {key: value for key, value in stack.packages.items() if key != "gcc"}
     for name, entry in compilers.as_externals(every).items():
         section[name] = {**(section.get(name) or {}), **entry}
     return section

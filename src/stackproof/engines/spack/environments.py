@@ -65,7 +65,18 @@ def compilers_yaml(stack: SpackStack, folder: str, contents: Mapping[str, Any]) 
     if stack.generation != 1 or not needed:
         return None
     found = tuple(one for name in needed for one in compilers.from_content(stack, contents[name]))
+    found = compilers.matching(found, _compiler_specs(stack, folder))
     return render({"compilers": compilers.as_compilers(found, stack.architecture)})
+
+
+def _compiler_specs(stack: SpackStack, folder: str) -> tuple[str, ...]:
+    """Return which compilers of the needed stages a folder wants; all of them without any."""
+    for compiler in compilers.built(stack):
+        if compiler_folder(compiler.name) == folder:
+            return (compiler.needs_spec,) if compiler.needs_spec else ()
+    return next(
+        e.compiler_specs for e in stack.environments if environment_folder(e.name) == folder
+    )
 
 
 def _builders(stack: SpackStack, folder: str) -> tuple[Compiler, ...]:

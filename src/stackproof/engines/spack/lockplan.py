@@ -8,7 +8,15 @@ from typing import Any
 from stackproof import ids, noun
 from stackproof.command import Command, EnvPatch
 from stackproof.engines.spack import compilers, configuration, environments, locks, standin
-from stackproof.engines.spack.layout import CACHE, EPOCH, REPOSITORIES, WORKER, spack, tool
+from stackproof.engines.spack.layout import (
+    CACHE,
+    EPOCH,
+    REPOSITORIES,
+    SPACK_CLONE,
+    WORKER,
+    spack,
+    tool,
+)
 from stackproof.engines.spack.text import render
 from stackproof.plan import BUILD, PYTHON, Clone, Copy, Plan, Step
 from stackproof.spackstack import LockedClone, SpackStack
@@ -73,6 +81,7 @@ def wants(stack: SpackStack) -> str:
             "spack": noun.to_data(stack.spack),
             "packages": [noun.to_data(r) for r in stack.package_repositories],
             "architecture": stack.architecture,
+            "target": stack.target,
         }
     )
 
@@ -148,8 +157,18 @@ def _concretize(
         files=files,
         executable=tuple(files),
         build_files=build_files,
-        commands=(*commands, spack("concretize", "--force", environment=folder)),
+        commands=(*commands, _solve(stack, folder)),
     )
+
+
+def _solve(stack: SpackStack, folder: str) -> Command:
+    """Return the call that solves, for the microarchitecture that the stack is for."""
+    call = spack("concretize", "--force", environment=folder)
+    if stack.target is None:
+        return call
+    clone = f"{BUILD}/{SPACK_CLONE}"
+    words = (PYTHON, "-I", WORKER, "solve", stack.target, clone, *call.argv[1:])
+    return Command(argv=words, cwd=call.cwd, env=call.env)
 
 
 def _find(folder: str, packages: tuple[str, ...]) -> Command:

@@ -52,7 +52,8 @@ def links(stack: SpackStack, lock: SpackLock, environment: SpackEnvironment) -> 
     """Return the compilers' programs by the name that a view's `bin` gives them."""
     found: dict[str, str] = {}
     for name in environment.compilers:
-        for one in compilers.programs(stack, lock, compilers.named(stack, name)):
+        brought = compilers.programs(stack, lock, compilers.named(stack, name))
+        for one in compilers.matching(brought, environment.compiler_specs):
             for language, path in sorted(one.paths.items()):
                 # Several versions of one compiler: the first is the default.
                 found.setdefault(_link_name(one, language, path), path)
