@@ -6,4 +6,3 @@ class Greeter(Package):
 
     homepage = "https://example.org/hello"
     version("1.0", sha256="0" * 64)
-
