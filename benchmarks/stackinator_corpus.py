@@ -202,7 +202,7 @@ def _plain(specs: Any) -> list[str]:
 def _environment(ours: SpackEnvironment, theirs: dict[str, Any], generation: int) -> list[str]:
     pairs = {
         "specs": (set(ours.specs), set(theirs["specs"])),
-        "unify": (ours.unify, str(theirs["unify"]).replace("True", "true")),
+        "unify": (ours.unify, str(theirs["unify"]).lower()),
         "deprecated": (ours.deprecated, theirs["deprecated"]),
         "variants": (list(ours.variants), theirs["variants"]),
         "packages": (list(ours.find_external), theirs["packages"] if generation < 3 else []),

@@ -24,7 +24,7 @@ MOST_FILES = 20_000
 MOST_BYTES = 1 << 30
 _MOST_DEPTH = 64
 _SKIPPED = frozenset({".git"})
-_SWITCH = "name a folder around both, or copy what it points to"
+_INSTEAD = "copy what it points to, or run `git init` in the folder around both"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ class _Reader:
         if real != self.root and not real.startswith(self.root.rstrip("/") + "/"):
             return (
                 f"the link to `{target}` leaves `{self.root}`",
-                f"links may lead anywhere in the git checkout around a recipe; {_SWITCH}",
+                f"links may lead anywhere in the git checkout around a recipe; {_INSTEAD}",
             )
         if _SKIPPED & set(os.path.relpath(real, self.root).split("/")):
             return f"the link to `{target}` leads into git's own files", "remove the link"
