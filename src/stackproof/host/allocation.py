@@ -83,7 +83,7 @@ def enter() -> Allocation:
         restarts=int(os.environ.get("SLURM_RESTART_COUNT", "0")),
         pmi=_words(_ask(bare, (srun, "--mpi=list"))),
         plugin="--image=" in _ask(bare, (srun, "--help")),
-        version=_ask(bare, (srun, "--version")).strip().removeprefix("slurm "),
+        version=(_ask(bare, (srun, "--version")).split() or [""])[-1],
         environment=kept,
     )
 
@@ -112,12 +112,12 @@ def look(allocation: Allocation, names: tuple[str, ...]) -> dict[str, tuple[int,
 
 
 def lost(names: list[str]) -> StackproofError:
-    """Return the error for nodes of the allocation that do not answer."""
+    """Return the error for nodes of the allocation from which no answer came."""
     said = ", ".join(f"`{name}`" for name in names)
     return fail(
         Reason.NODE_UNREACHABLE,
-        f"of the job's nodes {said} does not answer",
-        hint="continue with --resume when the nodes are back, or on others",
+        f"no answer from the job's nodes {said}",
+        hint="continue when the nodes are back, or on others",
     )
 
 

@@ -118,16 +118,14 @@ def run_as_job(
         return
     job = _current(work, at) or _hand_in(work, at)
     try:
-        known = scheduler.wait(
-            work.scheduler, at, job.id, over=lambda: _over(work, job), told=_progress(work, job)
-        )
+        known = _await(work, at, job)
     except KeyboardInterrupt:
         raise fail(
             Reason.INTERRUPTED,
             f"no longer waiting; the job `{job.id}` goes on",
             hint=f"wait again with `{work.resume}`; end it with `{work.resume} --cancel`",
         ) from None
-    _raise_problems(work, at, job, known)
+    _raise_problems(work, job, known)
     monitor(Event(what="done", name="job", text=f"{job.id}, results in {folder}"))
 
 
@@ -250,6 +248,24 @@ def _current(work: Work, at: Door) -> Job | None:
     return None
 
 
+def _await(work: Work, at: Door, job: Job) -> tuple[JobStatus, ...]:
+    """Wait for the end of a job and return its last state.
+
+    A job whose node died may have told so and be put back into the queue all the same: then what
+    it told is void, and the waiting goes on.
+    """
+    told = _progress(work, job)
+    while True:
+        known = scheduler.wait(work.scheduler, at, job.id, over=lambda: _over(work, job), told=told)
+        if not any(end.problems for end in _ends(work.folder, job).values()):
+            return known
+        known = scheduler.settled(work.scheduler, at, job.id)
+        if not any(part.state is JobState.PENDING for part in known):
+            return known
+        for element in job.elements:
+            files.remove(_end_file(work.folder, element))
+
+
 def _over(work: Work, job: Job) -> bool:
     return len(_ends(work.folder, job)) == len(job.elements)
 
@@ -288,14 +304,12 @@ def _words(status: JobStatus) -> str:
     return f"{status.said.lower()}{why}{again}"
 
 
-def _raise_problems(work: Work, at: Door, job: Job, known: tuple[JobStatus, ...]) -> None:
+def _raise_problems(work: Work, job: Job, known: tuple[JobStatus, ...]) -> None:
     """Raise what the job says went wrong, or what became of it, if launches are missing."""
     ends = _ends(work.folder, job)
     told = [problem for end in ends.values() for problem in end.problems]
     if not work.missing and not told:
         return
-    if not known or any(part.state.active for part in known):
-        known = scheduler.status(work.scheduler, at, job.id)
     decisive = [part.state for part in known if part.state in _DECISIVE]
     if told and not decisive:
         more = f"continue with `{work.resume}`"

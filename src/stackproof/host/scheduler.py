@@ -19,6 +19,7 @@ _ANSWER_S = 60.0
 _LOOK_S = (0.1, 2.0)
 _ASK_S = (0.5, 30.0)
 _SILENCE_S = 300.0
+_SETTLE_S = 30.0
 _UNKNOWN = b"Invalid job id"
 _KEPT = "SLURM_CONF"
 
@@ -165,3 +166,18 @@ def wait(
         time.sleep(pause)
         pause = min(pause * 1.2, _LOOK_S[1])
     return known
+
+
+def settled(scheduler: Scheduler, at: Door, job: str) -> tuple[JobStatus, ...]:
+    """Return what becomes of a job that has done its last act: the state after it has let go.
+
+    For a moment it still counts as running; after that it has ended, or waits again because the
+    scheduler put it back into the queue for a reason of its own.
+    """
+    end = time.monotonic() + _SETTLE_S
+    while True:
+        found = status(scheduler, at, job)
+        running = any(part.state is JobState.RUNNING for part in found)
+        if not running or time.monotonic() > end:
+            return found
+        time.sleep(_ASK_S[0])
