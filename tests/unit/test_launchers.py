@@ -200,3 +200,9 @@ def test_ranks_that_fail_at_the_same_time_talk_across_each_other():
         "failed to set pid 4491's affinity: Invalid argument\n"
     )
     assert "4490" in messages.no_cpu(text)
+    text = (
+        "taskset: taskset: failed to execute /nothing: No such file or directory\n"
+        "failed to execute /nothing: No such file or directory\n"
+    )
+    assert "/nothing" in messages.no_program(text)
+    assert "/nothing" in messages.no_program(text.removeprefix("taskset: taskset: "))

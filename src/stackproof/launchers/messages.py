@@ -64,14 +64,15 @@ _NO_START = tuple(
 _NO_PROGRAM = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (
-        r"^taskset: failed to execute .*",
+        # Ranks fail at the same time, and taskset writes its name and the rest one after the other.
+        r"^(?:taskset: )*failed to execute .*",
         r"^error: \[command-not-found\] .*",
         r"execvp error on file .*",
         r"Executable: .*\s+Node: .*",
     )
 )
 
-# Ranks fail at the same time, and taskset writes a line in pieces: only this one is whole.
+# taskset's name may stand elsewhere here as well.
 _NO_CPU = re.compile(r"failed to set pid \d+'s affinity")
 
 
