@@ -21,8 +21,6 @@ static const char word_set[] = "set ";
 static const char word_unset[] = "unset ";
 static const char word_end[] = "end";
 
-extern char **environ;
-
 /* Returns what is behind `word` in a record that begins with it, or NULL. */
 static char *behind(char *record, const char *word)
 {
@@ -190,7 +188,8 @@ static int start(char *const argv[], int output, int complaint, pid_t *child)
     failure = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     failure = failure ? failure : posix_spawn_file_actions_adddup2(&actions, output, 1);
     failure = failure ? failure : posix_spawn_file_actions_adddup2(&actions, complaint, 2);
-    failure = failure ? failure : posix_spawnp(child, argv[0], &actions, &attributes, argv, environ);
+    failure =
+        failure ? failure : posix_spawnp(child, argv[0], &actions, &attributes, argv, environ);
     (void)posix_spawnattr_destroy(&attributes);
     (void)posix_spawn_file_actions_destroy(&actions);
     return failure;
@@ -272,8 +271,7 @@ int activation_ask(const char *program, const struct activation_request *request
     memset(activation, 0, sizeof *activation);
     if (copies[0] == NULL || copies[1] == NULL ||
         (request->view != NULL && !(copies[2] = joined("--view=", request->view))) ||
-        (request->transport != NULL &&
-         !(copies[3] = joined("--transport=", request->transport)))) {
+        (request->transport != NULL && !(copies[3] = joined("--transport=", request->transport)))) {
         (void)sp_fail(error, SP_NOT_PERMITTED, "no memory");
         goto free_all;
     }

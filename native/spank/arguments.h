@@ -6,7 +6,8 @@
 
 /* The texts are Slurm's, which keeps them as long as the plug-in is loaded. */
 struct arguments {
-    const char *program; /* `stackproof=`: what answers at submission; a name is looked for on PATH */
+    const char
+        *program; /* `stackproof=`: what answers at submission; a name is looked for on PATH */
 };
 
 /* Reads `count` words NAME=VALUE; a name that is not known is an error (usage), so that a mistyped

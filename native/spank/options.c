@@ -23,7 +23,10 @@ static char texts[OPTIONS][3][96] = {
     [OPTION_TRANSPORT] = {"transport", "NAME", "make the MPI of the image use one path, as tcp"},
 };
 
-#define ROW(option) {texts[option][0], texts[option][1], texts[option][2], 1, option, take}
+#define ROW(option)                                                                                \
+    {                                                                                              \
+        texts[option][0], texts[option][1], texts[option][2], 1, option, take                      \
+    }
 
 static struct spank_option table[OPTIONS] = {
     [OPTION_IMAGE] = ROW(OPTION_IMAGE),

@@ -15,9 +15,9 @@ extern const char option_none[];
 /* Registers the options; to be called from slurm_spank_init alone. */
 int options_register(spank_t spank);
 
-/* Takes away the variables by which Slurm gives the options of sbatch and salloc to every srun inside
- * as if they had been written there: relative paths would be looked for elsewhere, and `none` of
- * the session around would be overruled. To be called before options are read. */
+/* Takes away the variables by which Slurm gives the options of sbatch and salloc to every srun
+ * inside as if they had been written there: relative paths would be looked for elsewhere, and
+ * `none` of the session around would be overruled. To be called before options are read. */
 void options_forget_inherited(void);
 
 /* Returns what was written on the command line or behind `#SBATCH`, or NULL. */

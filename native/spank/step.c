@@ -93,8 +93,9 @@ void step_prepare(struct step *step, spank_t spank, bool asked)
     if (mounts == NULL) {
         if (asked || found != NULL) {
             step->state = STEP_FAILED;
-            (void)sp_fail(&step->error, SP_USAGE,
-                          "the job asks for an image, but does not say which file is mounted where");
+            (void)sp_fail(
+                &step->error, SP_USAGE,
+                "the job asks for an image, but does not say which file is mounted where");
             (void)sp_hint(&step->error,
                           "submit it where the plug-in of stackproof is in plugstack.conf");
         }

@@ -123,8 +123,8 @@ static int apply(const struct activation *activation, struct sp_error *error)
 {
     for (size_t number = 0; number < activation->count; number++) {
         const struct activation_change *change = &activation->changes[number];
-        int result = change->value != NULL ? setenv(change->name, change->value, 1)
-                                           : unsetenv(change->name);
+        int result =
+            change->value != NULL ? setenv(change->name, change->value, 1) : unsetenv(change->name);
         if (result != 0) {
             return sp_fail(error, SP_INVALID_VALUE, "cannot set the variable `%s`", change->name);
         }
@@ -199,8 +199,8 @@ static int carry_out(enum command command, const struct wish *wish,
     if (ask) {
         result = activation_ask(arguments->program, &request, report_line, &activation, error);
         mounts = result == 0 ? activation.mounts : wish->image;
-        if (result != 0 && error->reason == SP_TOOL_MISSING && no_view &&
-            wish->transport == NULL && is_whole(wish->image)) {
+        if (result != 0 && error->reason == SP_TOOL_MISSING && no_view && wish->transport == NULL &&
+            is_whole(wish->image)) {
             result = 0; /* nothing is missed: the nodes check the images */
         }
     }
