@@ -75,8 +75,8 @@ def one(site: Site, name: str = "one") -> str:
 def srun(site: Site) -> None:
     """Two tasks a node see the image, through one loop device a node; nobody else does."""
     tasks = 2 * site.nodes
-    words = ("srun", "-N", str(site.nodes), "-n", str(tasks), f"--image={one(site)}", site.seen)
-    with site.held(*words, tasks=tasks) as (hold, process):
+    words = ("srun", "-N", str(site.nodes), "--ntasks-per-node=2", f"--image={one(site)}")
+    with site.held(*words, site.seen, tasks=tasks) as (hold, process):
         loops = site.loops()
         expect(len(loops) == site.nodes, f"loop devices: {loops}")
         nobody_else(site)

@@ -22,7 +22,7 @@ SLURM_CONF = "/etc/slurm/slurm.conf"
 SPOOL = "/var/spool"
 """A folder that every machine has, and that a cluster has its own of, in memory."""
 
-HOMES = f"{SPOOL}/home"
+HOMES = f"{SPOOL}/users"
 MUNGE_SOCKET = f"{SPOOL}/munge/munge.socket.2"
 CONTROLLER_SPOOL = f"{SPOOL}/slurm"
 NODE_SPOOL = f"{SPOOL}/slurmd"

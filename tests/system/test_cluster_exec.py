@@ -88,7 +88,7 @@ def test_a_user_has_no_rights_but_their_own(up: ClusterState) -> None:
         pytest.skip("users are made with Slurm")
     script = "id -un; id -Gn; echo $HOME $USER; grep -c CapEff.*0000000000000000 /proc/self/status"
     done = execute(up, "--as", "alice", "--", "sh", "-c", script)
-    assert done.stdout.split() == ["alice", "alice", "/var/spool/home/alice", "alice", "1"]
+    assert done.stdout.split() == ["alice", "alice", "/var/spool/users/alice", "alice", "1"]
     assert execute(up, "--as", "alice", "--", "ls", up.folder).returncode != 0
     assert execute(up, "--as", "alice", "--", "srun", "id", "-un").stdout == "alice\n"
 

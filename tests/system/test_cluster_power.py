@@ -78,15 +78,16 @@ def test_a_node_that_restarts_is_new_and_in_its_old_place(tmp_path: Path) -> Non
 
 
 def test_a_killed_node_is_a_fault_until_it_restarts() -> None:
-    state = host_cluster.up(ClusterSpec())
-    names = namespaces(state)
+    host_cluster.up(ClusterSpec())
     assert cluster_power.kill("default", "node1") is True
     assert cluster_power.kill("default", "node1") is False
     assert faults() == ("`node1` has died",)
     # What is asked of the rest still works.
     host_cluster.share(host_cluster.reach(), ("/usr",))
     assert told(host_cluster.reach(), "node2", "hostname") == "node2"
-    assert cluster_power.restart("default", "node1").faults == ()
+    fresh = cluster_power.restart("default", "node1")
+    assert fresh.faults == ()
+    names = namespaces(fresh)
     assert host_cluster.down() is True
     assert wait_until(lambda: not held(names))
 

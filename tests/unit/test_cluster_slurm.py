@@ -42,7 +42,7 @@ def state(
 
 def test_a_user_has_a_group_and_a_home() -> None:
     assert parse_user("alice:2001") == User(
-        name="alice", uid=2001, gid=2001, home="/var/spool/home/alice"
+        name="alice", uid=2001, gid=2001, home="/var/spool/users/alice"
     )
 
 
@@ -167,7 +167,7 @@ def test_a_plugin_is_required() -> None:
 def test_users_come_after_those_of_the_machine(host: str) -> None:
     lines = slurm_conf.passwd(host, (ALICE,)).splitlines()
     assert lines[:-1] == host.splitlines()
-    assert lines[-1] == "alice:x:2001:2001::/var/spool/home/alice:/bin/sh"
+    assert lines[-1] == "alice:x:2001:2001::/var/spool/users/alice:/bin/sh"
     assert slurm_conf.group("", (ALICE,)) == "alice:x:2001:\n"
 
 
@@ -183,7 +183,7 @@ def test_a_user_gets_rights_groups_and_home() -> None:
     argv = enter_argv(state(), "node1", ("id",), "/x", ALICE)
     assert argv[argv.index("setpriv") :] == (
         "setpriv", "--reuid=2001", "--regid=2001", "--init-groups", "--", "env", "--chdir=/x",
-        "HOME=/var/spool/home/alice", "USER=alice", "LOGNAME=alice", "id",
+        "HOME=/var/spool/users/alice", "USER=alice", "LOGNAME=alice", "id",
     )  # fmt: skip
 
 

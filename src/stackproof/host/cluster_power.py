@@ -7,6 +7,7 @@ cluster. Whatever is shared below /tmp is shared again.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import socket
@@ -23,6 +24,7 @@ from stackproof.host.agent import started
 from stackproof.host.cluster_state import end_process, locked, write
 
 _BOOT_S = 30.0
+_LOG = "restart.log"
 
 
 def kill(name: str, node: str, *, daemon: bool = False) -> bool:
@@ -108,8 +110,11 @@ def _boot(state: ClusterState, old: Node) -> ClusterState:
             cluster_node.send(link, {})
             _await(link, report, "ready")
         except (OSError, cluster_node.SetupError) as error:
+            log = Path(state.folder, _LOG).read_text(errors="replace").strip()
             raise fail(
-                Reason.CLUSTER_FAILED, f"the node `{old.name}` did not start: {error}"
+                Reason.CLUSTER_FAILED,
+                f"the node `{old.name}` did not start: {error}",
+                detail=log or None,
             ) from error
         nodes = tuple(node if other.name == old.name else other for other in state.nodes)
         state = cluster_link.reshape(dataclasses.replace(state, nodes=nodes))
@@ -140,12 +145,13 @@ def _spawn(state: ClusterState, link: socket.socket, report: socket.socket) -> N
         sys.executable, "-I", "-S", cluster_node.__file__,
         "node", str(link.fileno()), str(report.fileno()),
     )  # fmt: skip
-    subprocess.run(
-        cluster.enter_argv(state, None, argv),
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        pass_fds=(link.fileno(), report.fileno()), env=host_cluster.inner_environment(),
-        timeout=_BOOT_S, check=False,
-    )  # fmt: skip
+    with open(os.path.join(state.folder, _LOG), "wb") as log:
+        subprocess.run(
+            cluster.enter_argv(state, None, argv),
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            pass_fds=(link.fileno(), report.fileno()), env=host_cluster.inner_environment(),
+            timeout=_BOOT_S, check=False,
+        )  # fmt: skip
 
 
 def _await(link: socket.socket, report: socket.socket, what: str) -> int:
@@ -153,9 +159,11 @@ def _await(link: socket.socket, report: socket.socket, what: str) -> int:
 
     Raises `SetupError` with what it says when it gives up.
     """
-    message, pid = cluster_node.receive_with_pid(link)
-    if what in message:
-        return pid
+    # A reset is how the end of a process looks that has not read all that was sent to it.
+    with contextlib.suppress(ConnectionResetError):
+        message, pid = cluster_node.receive_with_pid(link)
+        if what in message:
+            return pid
     while message := cluster_node.receive(report):
         if "error" in message:
             raise cluster_node.SetupError(str(message["error"]))
