@@ -59,12 +59,17 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composed:
-    """One document made of several; `root` holds where each value is from and what it replaced."""
+    """One document made of several; `root` holds where each value is from and what it replaced.
+
+    `decisions` are the conditions as they turned out on `facts`, the choices of the matrix among
+    them.
+    """
 
     document: Document
     root: Node
     decisions: tuple[Decision, ...] = ()
     choice: Choice = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def tested(self) -> tuple[str, ...]:
@@ -105,7 +110,27 @@ def compose(chain: Sequence[Document], facts: Mapping[str, str], choice: Choice)
         root=root,
         decisions=tuple(reader.decisions),
         choice=choice,
+        facts=known,
     )
+
+
+def tree(document: Document, *path: str, why: str = "") -> Node:
+    """Return a part of a document as nodes, as it stands there; nothing in it is a condition."""
+    data = document.data
+    for key in path:
+        data = data[key]
+    return _plain(document, data, path, why)
+
+
+def _plain(document: Document, data: Any, path: Path, why: str) -> Node:
+    where = document.where(*path)
+    if isinstance(data, dict):
+        inner = {key: _plain(document, value, (*path, key), why) for key, value in data.items()}
+        return Node(inner, where, why=why)
+    if isinstance(data, list):
+        items = (_plain(document, item, (*path, i), why) for i, item in enumerate(data))
+        return Node(tuple(items), where, why=why)
+    return Node(data, where, why=why)
 
 
 def has_conditions(chain: Sequence[Document]) -> bool:

@@ -39,6 +39,8 @@ _INDEX_VARIABLES = (
 
 FINISHED = "finished"
 """The file in a build folder that lists the ids of the steps its image is made of."""
+IMAGE_LIST = "images"
+"""The file in a build folder that lists the digests of the images it made."""
 LAST_COMMAND = "last-command.json"
 """The file in a build folder that holds the command that ran last, with its sandbox."""
 
@@ -82,9 +84,13 @@ def execute(plan: Plan, engine: str, monitor: Monitor, *, setup: BuildSetup | No
     with _working(plan, engine, monitor, setup or BuildSetup()) as work:
         image = work.space.out / IMAGE_FILE
         ran = _finish(work, image)
+        digest = files.sha256(image)
+        listed = _listed(work.space.home / IMAGE_LIST)
+        if digest not in listed:
+            files.write(work.space.home / IMAGE_LIST, "\n".join((*listed, digest)) + "\n")
         return Built(
             path=image,
-            sha256=files.sha256(image),
+            sha256=digest,
             size=image.stat().st_size,
             ran=ran,
             plan_id=plan.id,
@@ -111,6 +117,7 @@ def perform(
         made = [path for path in read if (work.space.build / path).is_file()]
         found = {path: (work.space.build / path).read_bytes() for path in made}
         _clear(work.space)
+        files.remove(work.space.home / LAST_COMMAND)
         return found
 
 

@@ -22,6 +22,11 @@ def content_id(value: Any) -> str:
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
+def digest(content: bytes) -> str:
+    """Return the SHA-256 of bytes as 64 hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
 def short(identifier: str) -> str:
     """Return the 12 first digits of an id, for people."""
     return identifier[:12]

@@ -23,9 +23,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-_NAME = (
-    r"(?P<name>[a-z0-9][a-z0-9_-]*?)-(?P<version>\d[^/\s]*?|[^-/\s]+)-(?P<hash>[a-z2-7]{32})"
-)
+_NAME = r"(?P<name>[a-z0-9][a-z0-9_-]*?)-(?P<version>\d[^/\s]*?|[^-/\s]+)-(?P<hash>[a-z2-7]{32})"
 _INSTALLING = re.compile(rf"==> Installing {_NAME}(?: \[(?P<number>\d+)/(?P<total>\d+)\])?")
 _INSTALLED = re.compile(r"\[\+\] (?P<prefix>/\S*)(?: \((?P<external>.*)\))?")
 _DONE = re.compile(rf"==> \S+: Successfully installed {_NAME}")

@@ -22,6 +22,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "plan": ("plan", "show the resolved stack and every step of its build"),
     "build": ("build", "build a recipe into a SquashFS image"),
     "convert": ("convert", "turn Stackinator recipes into one recipe for all their targets"),
+    "shell": ("shell", "open a shell in the sandbox of a build"),
     "inspect": ("inspect", "show what an image holds"),
     "run": ("run", "run a command with images mounted"),
     "start": ("start", "start a shell with an image mounted"),

@@ -7,7 +7,9 @@ import json
 import sys
 
 from stackproof.cli import progress, stacks
+from stackproof.cli.stacks import Loaded
 from stackproof.errors import ExitCode, Location, Problem, Reason, StackproofError
+from stackproof.spackstack import SpackStack
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -16,40 +18,77 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--offline", action="store_true", help="do not ask the package index whether versions exist"
     )
-    parser.add_argument("--json", action="store_true", help="print the problems as JSON")
+    parser.add_argument("--json", action="store_true", help="print problems and notes as JSON")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check a recipe; the exit code is the first problem's."""
-    problems: tuple[Problem, ...] = ()
-    note = ""
+    """Check a recipe, every combination of its matrix; the exit code is the first problem's."""
+    problems: list[Problem] = []
+    notes: list[Problem] = []
+    remark = ""
+    args.matrix = args.matrix or not args.choose
     try:
-        loaded = stacks.load_recipe(args)
-        if stacks.valid_lock(loaded) is None:
-            if args.offline:
-                note = "versions were not looked up (--offline)"
+        for loaded in stacks.load_recipes(args):
+            notes += loaded.notes
+            if isinstance(loaded.stack, SpackStack):
+                found, more = _spack_problems(loaded)
+                problems += found
+                notes += more
             else:
-                stacks.make_lock(loaded, progress.monitor(quiet=True))
+                remark = _look_up(loaded, args, problems) or remark
     except StackproofError as error:
-        if error.reason is Reason.NO_NETWORK:
-            note = "versions were not looked up: the package index cannot be reached"
-        else:
-            problems = error.problems
+        problems += error.problems
+    problems = list(dict.fromkeys(problems))
+    notes = list(dict.fromkeys(notes))
     if args.json:
-        print(json.dumps([_data(problem) for problem in problems], indent=1))
-    elif problems:
-        print("\n".join(str(problem) for problem in problems), file=sys.stderr)
+        data = [_data(problem, "error") for problem in problems]
+        print(json.dumps([*data, *(_data(note, "note") for note in notes)], indent=1))
     else:
-        print(f"{args.recipe}: valid")
-    if note:
-        print(f"note: {note}", file=sys.stderr)
+        _print(args.recipe, problems, notes)
+    if remark:
+        print(f"note: {remark}", file=sys.stderr)
     return int(problems[0].reason.exit_code if problems else ExitCode.DONE)
 
 
-def _data(problem: Problem) -> dict[str, object]:
+def _spack_problems(loaded: Loaded) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
+    """Return what is wrong with a Spack stack and what should be known; the lock tells more."""
+    from stackproof.cli import known, spack  # noqa: PLC0415 - only for Spack stacks
+    from stackproof.engines import spack as engine  # noqa: PLC0415
+
+    lock, stale = spack.find_lock(loaded)
+    found, notes = known.conflict_problems(loaded, lock)
+    return (*engine.problems(loaded.spack), *found), (*notes, *stale)
+
+
+def _look_up(loaded: Loaded, args: argparse.Namespace, problems: list[Problem]) -> str:
+    """Ask the package index whether versions exist; return what could not be asked."""
+    if stacks.valid_lock(loaded) is not None:
+        return ""
+    if args.offline:
+        return "versions were not looked up (--offline)"
+    try:
+        stacks.make_lock(loaded, progress.monitor(quiet=True))
+    except StackproofError as error:
+        if error.reason is Reason.NO_NETWORK:
+            return "versions were not looked up: the package index cannot be reached"
+        problems += error.problems
+    return ""
+
+
+def _print(recipe: str, problems: list[Problem], notes: list[Problem]) -> None:
+    for note in notes:
+        print(str(note).replace("error: ", "note: ", 1), file=sys.stderr)
+    if problems:
+        print("\n".join(str(problem) for problem in problems), file=sys.stderr)
+    else:
+        print(f"{recipe}: valid")
+
+
+def _data(problem: Problem, severity: str) -> dict[str, object]:
     where = problem.where or Location(file="")
     return {
+        "severity": severity,
         "reason": problem.reason,
         "message": problem.message,
         "hint": problem.hint,

@@ -8,7 +8,7 @@ from pathlib import Path
 from stackproof import spack_build
 from stackproof.cli.stacks import Loaded
 from stackproof.engines import spack
-from stackproof.errors import Reason, fail
+from stackproof.errors import Location, Problem, Reason, fail
 from stackproof.host import files, shipped
 from stackproof.monitor import Event, Monitor
 from stackproof.noun import from_json, to_json
@@ -84,6 +84,28 @@ def valid_lock(loaded: Loaded) -> SpackLock | None:
     return lock if lock.wants == spack.wants(loaded.spack) else None
 
 
+def find_lock(loaded: Loaded) -> tuple[SpackLock | None, tuple[Problem, ...]]:
+    """Return the lock as `valid_lock` does, and a note of what differs in one that is stale."""
+    lock = valid_lock(loaded)
+    if lock is not None or not loaded.lock_path.exists():
+        return lock, ()
+    text = loaded.lock_path.read_bytes()
+    stale = from_json(SpackLock, text, file=str(loaded.lock_path))
+    note = Problem(
+        reason=Reason.LOCK_MISMATCH,
+        message=f"the lock does not answer the recipe: {_differences(loaded, stale)}",
+        hint="run `stackproof build --update --stop-after lock` and look at what changed",
+        where=Location(file=str(loaded.lock_path)),
+    )
+    return None, (note,)
+
+
+def _differences(loaded: Loaded, lock: SpackLock) -> str:
+    from stackproof.lock_differences import lock_differences  # noqa: PLC0415 - only for stale ones
+
+    return "; ".join(lock_differences(loaded.spack, lock))
+
+
 def ensure_lock(
     loaded: Loaded, wanted: Request, monitor: Monitor, *, update: bool, locked: bool
 ) -> SpackLock:
@@ -95,11 +117,11 @@ def ensure_lock(
     if lock is not None:
         return lock
     if locked:
-        there = loaded.lock_path.exists()
+        _, stale = find_lock(loaded)
         raise fail(
             Reason.LOCK_MISMATCH,
-            f"`{loaded.lock_path}` "
-            + ("does not answer this recipe" if there else "does not exist")
+            f"`{loaded.lock_path}`: "
+            + (stale[0].message if stale else "it does not exist")
             + ", and --locked forbids to make a new one",
             hint="run `stackproof build --update --stop-after lock` and look at what changed",
         )

@@ -11,7 +11,7 @@ from stackproof.composition import Composed
 from stackproof.conditions import Verdict
 from stackproof.document import Document
 from stackproof.engines import wheel
-from stackproof.errors import Problem, Reason, StackproofError, fail
+from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.executor import lock_stack
 from stackproof.host import files, shipped, toolchain
 from stackproof.monitor import Event, Monitor
@@ -290,16 +290,21 @@ def _load_spack(
 
 
 def _undecided(composed: Composed) -> tuple[Problem, ...]:
-    """Return a note for each condition that the site's facts do not decide."""
+    """Return a note for each fact that the site does not state and conditions ask for."""
+    places: dict[str, list[Location]] = {}
+    for decision in composed.decisions:
+        if decision.verdict is Verdict.UNKNOWN:
+            for name in decision.condition.facts:
+                if name not in composed.facts:
+                    places.setdefault(name, []).append(decision.where)
     return tuple(
         Problem(
             reason=Reason.INVALID_VALUE,
-            message=f"what counts {decision.condition} is left out: the site does not say",
-            hint="state it in the site, or on the command line: --fact NAME=VALUE",
-            where=decision.where,
+            message=f"the site does not say `{name}`: {len(where)} conditional parts are left out",
+            hint=f"state it in the site, or on the command line: --fact {name}=VALUE",
+            where=where[0],
         )
-        for decision in composed.decisions
-        if decision.verdict is Verdict.UNKNOWN
+        for name, where in places.items()
     )
 
 

@@ -82,11 +82,6 @@ def sha256(path: os.PathLike[str] | str) -> str:
         raise translate(error, path) from error
 
 
-def digest(content: bytes) -> str:
-    """Return the SHA-256 of bytes as hexadecimal digits."""
-    return hashlib.sha256(content).hexdigest()
-
-
 def remove(path: os.PathLike[str] | str) -> None:
     """Delete a file or a whole tree; nothing happens when it is not there.
 

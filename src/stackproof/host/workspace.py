@@ -32,6 +32,7 @@ from pathlib import Path
 import installer
 
 import stackproof.host
+from stackproof import ids
 from stackproof.command import Bind, EnvPatch, Sandbox
 from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.host import files
@@ -303,7 +304,7 @@ def _blob(setup: BuildSetup, sha256: str) -> bytes:
         content = path.read_bytes()
     except OSError as error:
         raise files.translate(error, path) from error
-    if files.digest(content) != sha256:
+    if ids.digest(content) != sha256:
         raise fail(
             Reason.DIGEST_MISMATCH,
             f"`{path}` changed after the recipe was read",
@@ -359,6 +360,11 @@ def _system_binds(*, network: bool) -> tuple[list[Bind], dict[str, str]]:
         elif os.path.isdir(path):
             binds.append(Bind(source=path, target=path))
     return binds + _python_binds(), links
+
+
+def network_files() -> list[str]:
+    """Return the files of this machine that a command with the network needs to see."""
+    return [path for path in _NETWORK_FILES if os.path.exists(path)]
 
 
 def _python_binds() -> list[Bind]:

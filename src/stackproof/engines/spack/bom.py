@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from cyclonedx.model import Property
+from cyclonedx.model import HashAlgorithm, HashType, Property
 from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentScope, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
@@ -16,7 +16,7 @@ from stackproof import ids
 from stackproof.engines.spack import locks
 from stackproof.engines.spack.locks import Node
 from stackproof.noun import to_data
-from stackproof.spackstack import SpackLock, SpackStack
+from stackproof.spackstack import OsSource, SpackLock, SpackStack
 
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://cyclonedx.org/stackproof")
 
@@ -45,7 +45,11 @@ def render_bom(stack: SpackStack, lock: SpackLock) -> str:
     )
     bom = Bom(serial_number=uuid.uuid5(_NAMESPACE, ids.content_id([to_data(stack), to_data(lock)])))
     bom.metadata.component = whole
-    parts = {key: _component(node, runs=key in running) for key, node in known.items()}
+    accepted = {(source.name, source.version): source for source in stack.os_sources}
+    parts = {
+        key: _component(node, accepted.get((node.name, node.version)), runs=key in running)
+        for key, node in known.items()
+    }
     for key, part in parts.items():
         bom.components.add(part)
         node = known[key]
@@ -58,8 +62,20 @@ def render_bom(stack: SpackStack, lock: SpackLock) -> str:
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
 
 
-def _component(node: Node, *, runs: bool) -> Component:
+def _component(node: Node, source: OsSource | None, *, runs: bool) -> Component:
+    """Return the component of a package; `source` is that of the operating system it is made of."""
+    origin = (
+        {}
+        if source is None
+        else {
+            "source:url": source.url,
+            "source:os-suite": source.suite,
+            "source:os-package": f"{source.source} {source.source_version}",
+            "source:os-dsc-sha256": source.dsc,
+        }
+    )
     properties = {
+        **origin,
         "spack:hash": node.hash,
         "spack:namespace": node.namespace,
         "spack:package-hash": node.package_hash,
@@ -74,6 +90,7 @@ def _component(node: Node, *, runs: bool) -> Component:
         type=ComponentType.LIBRARY,
         scope=ComponentScope.REQUIRED if runs else ComponentScope.EXCLUDED,
         bom_ref=f"spack:{node.name}@{node.version}/{node.hash}",
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=source.sha256)] if source else None,
         properties=[
             Property(name=key, value=value) for key, value in sorted(properties.items()) if value
         ],

@@ -20,7 +20,7 @@ from stackproof.engines.spack.layout import (
 from stackproof.engines.spack.lockplan import no_packages_found, setup_step
 from stackproof.images import squashfs
 from stackproof.plan import BUILD, PYTHON, Plan, Step
-from stackproof.spackstack import Caches, SpackLock, SpackStack
+from stackproof.spackstack import Caches, Mirror, SpackLock, SpackStack
 
 INSTALL = "spack-install"
 """What `Step.reports` says of a step whose output is that of `spack install`."""
@@ -248,7 +248,10 @@ def _tidy_step(stack: SpackStack, inputs: tuple[str, ...]) -> Step:
 def _trust_step(caches: Caches, inputs: tuple[str, ...]) -> Step | None:
     """Return the step that makes Spack trust the keys of the caches, None without any."""
     keys = configuration.key_files(caches)
-    if not keys and not any(mirror.kind == "buildcache" for mirror in caches.mirrors):
+    signed = [
+        m for m in caches.mirrors if m.kind == "buildcache" and m.settings.get("signed", True)
+    ]
+    if not keys and not signed:
         return None
     commands = [spack("gpg", "trust", target) for target in keys.values()]
     if not keys:
@@ -262,11 +265,18 @@ def _trust_step(caches: Caches, inputs: tuple[str, ...]) -> Step | None:
     )
 
 
+def _takes_packages(mirror: Mirror) -> bool:
+    """Return whether packages are pushed to a mirror at the end, not by Spack as it installs."""
+    settings = mirror.settings
+    may_push = "push" in settings or "url" in settings
+    return mirror.kind == "buildcache" and may_push and not settings.get("autopush")
+
+
 def _push_step(
     stack: SpackStack, lock: SpackLock, caches: Caches, inputs: tuple[str, ...]
 ) -> Step | None:
     """Return the step that pushes what was built to the user's caches, signed, None without key."""
-    targets = [m.name for m in caches.mirrors if m.kind == "buildcache"]
+    targets = [m.name for m in caches.mirrors if _takes_packages(m)]
     if caches.private_key is None or not targets:
         return None
     pushed = [

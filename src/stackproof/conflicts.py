@@ -1,0 +1,305 @@
+"""Versions that are known not to work together, and whether a Spack stack asks for them.
+
+Before a lock there are only the recipe's constraints: a conflict is found when they allow nothing
+else, and cannot be told when they leave it open. A lock has exact versions and decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from stackproof import document as documents
+from stackproof.document import Document
+from stackproof.errors import Location, Problem, Reason, StackproofError
+from stackproof.spackstack import SpackEnvironment, SpackLock, SpackStack
+from stackproof.specs import ANY, PackageSpec, Range, Versions, parse_spec, versions
+
+SCHEMA = "conflicts"
+
+
+class Severity(StrEnum):
+    """Whether a conflict makes a stack useless, or only worse."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class Answer(StrEnum):
+    """Whether a stack has a conflict."""
+
+    THERE = "there"
+    NOT_THERE = "not-there"
+    CANNOT_TELL = "cannot-tell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """Packages that do not work together; `sources` are public addresses."""
+
+    id: str
+    severity: Severity
+    packages: tuple[PackageSpec, ...]
+    reason: str
+    remedy: str
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The answer for one conflict in one environment."""
+
+    conflict: Conflict
+    environment: str
+    answer: Answer
+    versions: tuple[str, ...] = ()
+
+
+def parse_conflicts(document: Document) -> tuple[Conflict, ...]:
+    """Return the conflicts that a document lists; raises `StackproofError` with every problem."""
+    found = [*documents.problems(document, SCHEMA)]
+    if not found:
+        found = [*_unknown_sources(document)]
+    if found:
+        raise StackproofError(*found)
+    sources = document.data["sources"]
+    return tuple(
+        Conflict(
+            id=entry["id"],
+            severity=Severity(entry["severity"]),
+            packages=tuple(_package(package) for package in entry["packages"]),
+            reason=entry["reason"],
+            remedy=entry["remedy"],
+            sources=tuple(sources[name]["url"] for name in entry["sources"]),
+        )
+        for entry in document.data["conflicts"]
+    )
+
+
+def _unknown_sources(document: Document) -> Iterator[Problem]:
+    for index, entry in enumerate(document.data["conflicts"]):
+        for number, name in enumerate(entry["sources"]):
+            if name not in document.data["sources"]:
+                yield Problem(
+                    reason=Reason.INVALID_VALUE,
+                    message=f"`{name}` is not one of the `sources`",
+                    hint="add it there",
+                    where=document.where("conflicts", index, "sources", number),
+                )
+
+
+def _package(entry: Mapping[str, Any]) -> PackageSpec:
+    return PackageSpec(
+        entry["name"],
+        versions(entry["versions"]) if "versions" in entry else ANY,
+        {name: frozenset(values) for name, values in entry.get("variants", {}).items()},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Package:
+    """What is known of a package of an environment: every constraint on it, or the exact one.
+
+    `exact` says that `constraints` is one solved package. `there` is False for a package that
+    is only mentioned in settings, which may not be part of the environment at all.
+    """
+
+    constraints: tuple[PackageSpec, ...]
+    exact: bool
+    there: bool
+
+
+def find(
+    stack: SpackStack, lock: SpackLock | None, conflicts: Sequence[Conflict]
+) -> tuple[Finding, ...]:
+    """Return every conflict that is there or cannot be told, for each environment."""
+    found = []
+    for environment in stack.environments:
+        content = (
+            None if lock is None else lock.environments.get(f"environments/{environment.name}")
+        )
+        known = _solved(content) if content else _asked(stack, environment)
+        for conflict in conflicts:
+            answer = _answer(conflict, known, exact=content is not None)
+            if answer is not Answer.NOT_THERE:
+                found.append(
+                    Finding(
+                        conflict=conflict,
+                        environment=environment.name,
+                        answer=answer,
+                        versions=_named(conflict, known),
+                    )
+                )
+    return tuple(found)
+
+
+def _solved(content: Mapping[str, Any]) -> dict[str, _Package]:
+    """Return the packages of a solution."""
+    found = {}
+    for node in content["concrete_specs"].values():
+        variants = {
+            key: frozenset(map(str, value))
+            if isinstance(value, list)
+            else frozenset((str(value).lower() if isinstance(value, bool) else str(value),))
+            for key, value in node.get("parameters", {}).items()
+        }
+        exact = versions(f"={node['version']}")
+        # A version that ends in a branch's number compares as that number.
+        spec = PackageSpec(node["name"], Versions(_exactly(exact.ranges), exact.known), variants)
+        found[node["name"]] = _Package(constraints=(spec,), exact=True, there=True)
+    return found
+
+
+def _exactly(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
+    """Return one exact version as a range that no longer version is in."""
+    return tuple(Range(one.low, (*one.high, 0) if one.high else None) for one in ranges)
+
+
+def _asked(stack: SpackStack, environment: SpackEnvironment) -> dict[str, _Package]:
+    """Return the packages that an environment's specs and the settings of packages name."""
+    asked: dict[str, list[PackageSpec]] = {}
+    for text in environment.specs:
+        for spec in parse_spec(text):
+            asked.setdefault(spec.name, []).append(spec)
+    roots = set(asked)
+    for name, body in stack.packages.items():
+        if name == "all" or not isinstance(body, Mapping):
+            continue
+        for text in _requirements(body):
+            asked.setdefault(name, []).extend(parse_spec(text, name)[:1])
+    for spec in [parse_spec(text, "all")[0] for text in environment.variants]:
+        for name in roots:
+            asked[name].append(PackageSpec(name, ANY, spec.variants))
+    return {
+        name: _Package(constraints=tuple(specs), exact=False, there=name in roots)
+        for name, specs in asked.items()
+    }
+
+
+def _requirements(body: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is required of a package; alternatives (`any_of`) bind nothing by themselves."""
+    require = body.get("require")
+    entries = require if isinstance(require, list) else [require]
+    for entry in entries:
+        if isinstance(entry, str):
+            yield entry
+        elif isinstance(entry, Mapping) and isinstance(entry.get("spec"), str):
+            yield entry["spec"]
+
+
+def _answer(conflict: Conflict, known: Mapping[str, _Package], *, exact: bool) -> Answer:
+    """Return whether all packages of a conflict are there in the way that it names."""
+    answers = []
+    for wanted in conflict.packages:
+        package = known.get(wanted.name)
+        if package is None:
+            # Not named: with a lock it is not there; before, it may come as a dependency.
+            answers.append(Answer.NOT_THERE if exact else Answer.CANNOT_TELL)
+            continue
+        answers.append(_versions_answer(wanted, package))
+        answers += [
+            _variant_answer(name, values, package) for name, values in wanted.variants.items()
+        ]
+        if not package.there:
+            answers.append(Answer.CANNOT_TELL)
+    if Answer.NOT_THERE in answers:
+        return Answer.NOT_THERE
+    return Answer.CANNOT_TELL if Answer.CANNOT_TELL in answers else Answer.THERE
+
+
+def _versions_answer(wanted: PackageSpec, package: _Package) -> Answer:
+    if any(not mine.versions.meets(wanted.versions) for mine in package.constraints):
+        return Answer.NOT_THERE
+    if any(mine.versions.within(wanted.versions) for mine in package.constraints):
+        return Answer.THERE
+    return Answer.CANNOT_TELL
+
+
+def _variant_answer(name: str, values: frozenset[str], package: _Package) -> Answer:
+    named = [mine.variants[name] for mine in package.constraints if name in mine.variants]
+    given = frozenset().union(*named)
+    if values <= given:
+        return Answer.THERE
+    if package.exact or (given & {"true", "false"}):
+        return Answer.NOT_THERE
+    return Answer.CANNOT_TELL
+
+
+def _named(conflict: Conflict, known: Mapping[str, _Package]) -> tuple[str, ...]:
+    """Return the packages of a conflict with the versions that the stack has, in words."""
+    found = []
+    for name in dict.fromkeys(package.name for package in conflict.packages):
+        package = known.get(name)
+        texts = (
+            []
+            if package is None
+            else [
+                text
+                for one in package.constraints
+                if (text := _text(one.versions, exact=package.exact))
+            ]
+        )
+        found.append(f"{name}@{','.join(texts)}" if texts else name)
+    return tuple(found)
+
+
+def _text(asked: Versions, *, exact: bool) -> str:
+    words = []
+    for one in asked.ranges:
+        low = ".".join(map(str, one.low or ()))
+        high = ".".join(map(str, (one.high or ())[: -1 if exact else None]))
+        words.append(low if low == high else f"{low}:{high}")
+    return "" if words in ([":"], [""]) else ",".join(words)
+
+
+def as_problem(finding: Finding, where: Location | None) -> Problem:
+    """Return what a user is told of a conflict that is there."""
+    conflict = finding.conflict
+    return Problem(
+        reason=Reason.UNSUPPORTED,
+        message=f"{' with '.join(finding.versions)} in `{finding.environment}`: {conflict.reason} "
+        f"({conflict.id}; {', '.join(conflict.sources)})",
+        hint=conflict.remedy,
+        where=where,
+    )
+
+
+def split(
+    findings: Sequence[Finding], accepted: Sequence[str], where: Mapping[str, Location]
+) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
+    """Return problems and notes: what is there and not accepted, and the rest.
+
+    `where` has the place of each environment's specs. What cannot be told is one note for each
+    environment.
+    """
+    problems, notes = [], []
+    open_ones: dict[str, list[str]] = {}
+    for finding in findings:
+        if finding.answer is Answer.CANNOT_TELL:
+            if finding.conflict.severity is Severity.ERROR and _close(finding):
+                open_ones.setdefault(finding.environment, []).append(finding.conflict.id)
+            continue
+        problem = as_problem(finding, where.get(finding.environment))
+        refused = finding.conflict.severity is Severity.ERROR
+        if refused and finding.conflict.id not in accepted:
+            problems.append(problem)
+        else:
+            notes.append(problem)
+    for environment, ids in open_ones.items():
+        notes.append(
+            Problem(
+                reason=Reason.UNSUPPORTED,
+                message=f"whether `{environment}` has these known conflicts cannot be told before "
+                f"there is a lock: {', '.join(ids)}",
+                hint="make the lock with `build --stop-after lock`, then check again",
+                where=where.get(environment),
+            )
+        )
+    return tuple(problems), tuple(notes)
+
+
+def _close(finding: Finding) -> bool:
+    """Return whether the stack names a package of the conflict with a version."""
+    return any("@" in name for name in finding.versions)

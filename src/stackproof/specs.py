@@ -1,0 +1,154 @@
+"""Spack specs as text to packages, version ranges and variants, as far as comparing needs it.
+
+Source of the rules: "Spec syntax" of https://spack.readthedocs.io/en/latest/spec_syntax.html. Of a
+version range, both ends are included, and an end stands for all versions that begin with it:
+`@2.1:2.3` has 2.3.1. What cannot be compared (branches, names) makes a range unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+Part = tuple[int, ...]
+
+_INFINITE = 1 << 62
+_NAME = re.compile(r"[A-Za-z0-9][\w-]*(?:\.[\w-]+)*")
+_TOKEN = re.compile(
+    r"(?P<dependency>[\^%](?:\[[^\]]*\]\s*)?(?:[a-z,]+=(?=[A-Za-z]))?)"
+    r"|@(?P<versions>[^\s@+~%^]+)"
+    r"|(?P<switch>\+\+?|~~?)(?P<flag>\w[\w-]*)"
+    r"|(?P<key>\w[\w-]*):?=(?:\"(?P<double>[^\"]*)\"|'(?P<single>[^']*)'|(?P<value>[^\s^%@+~]+))"
+    r"|(?P<name>[A-Za-z0-9][\w.-]*)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Versions from `low` to `high`, both included; None is no limit on that side."""
+
+    low: Part | None
+    high: Part | None
+
+    def within(self, other: Range) -> bool:
+        """Return whether every version of this range is in another one."""
+        return _at_least(self.low, other.low) and _at_most(self.high, other.high)
+
+    def meets(self, other: Range) -> bool:
+        """Return whether a version may be in both ranges."""
+        return _reaches(self.low, other.high) and _reaches(other.low, self.high)
+
+
+def _at_least(low: Part | None, limit: Part | None) -> bool:
+    if limit is None:
+        return True
+    return low is not None and _stripped(low) >= _stripped(limit)
+
+
+def _at_most(high: Part | None, limit: Part | None) -> bool:
+    if limit is None:
+        return True
+    return high is not None and (high + (_INFINITE,) * len(limit))[: len(limit)] <= limit
+
+
+def _reaches(low: Part | None, high: Part | None) -> bool:
+    return low is None or high is None or low[: len(high)] <= high
+
+
+def _stripped(version: Part) -> Part:
+    while len(version) > 1 and version[-1] == 0:
+        version = version[:-1]
+    return version
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """A union of ranges; `known` is False when a part of it is a name such as `main`."""
+
+    ranges: tuple[Range, ...] = (Range(None, None),)
+    known: bool = True
+
+    def within(self, other: Versions) -> bool:
+        """Return whether every version that is meant is one of the other's."""
+        return (
+            self.known and other.known
+            and all(any(mine.within(theirs) for theirs in other.ranges) for mine in self.ranges)
+        )  # fmt: skip
+
+    def meets(self, other: Versions) -> bool:
+        """Return whether some version may be meant by both."""
+        return (
+            not (self.known and other.known)
+            or any(mine.meets(theirs) for mine in self.ranges for theirs in other.ranges)
+        )  # fmt: skip
+
+
+ANY = Versions()
+"""Every version."""
+
+
+def versions(text: str) -> Versions:
+    """Return the ranges of a version constraint such as `2.1:2.3,2.5` or `=2.4.0`, without `@`."""
+    ranges = []
+    known = True
+    for word in text.split(","):
+        # `git.REF=2.3` is a commit that counts as a version.
+        plain = word.rpartition("=")[2]
+        low, mark, high = plain.partition(":")
+        first, last = _numbers(low), _numbers(high if mark else low)
+        known = (
+            known
+            and (first is not None or not low)
+            and (last is not None or not (high or not mark))
+        )
+        ranges.append(Range(first, last))
+    return Versions(tuple(ranges), known)
+
+
+def _numbers(text: str) -> Part | None:
+    parts = re.split(r"[.\-_]", text)
+    return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else None
+
+
+@dataclass(frozen=True, slots=True)
+class PackageSpec:
+    """What a spec says of one package.
+
+    `variants` maps a variant to its values; a switch that is on has `true`, one that is off
+    `false`. Spack's lists of values say what must be there, so more values may be there besides.
+    """
+
+    name: str
+    versions: Versions = ANY
+    variants: dict[str, frozenset[str]] = field(default_factory=dict)
+
+
+def parse_spec(text: str, name: str = "") -> tuple[PackageSpec, ...]:
+    """Return the package of a spec and its dependencies, `^` and `%` alike.
+
+    `name` is the package of a spec that has none (`@2.3 +cuda` below `packages:`). Nothing that
+    Spack would refuse is refused here: what is not understood is left out.
+    """
+    found: list[PackageSpec] = [PackageSpec(name)]
+    waiting = not name
+    for token in _TOKEN.finditer(text):
+        groups = token.groupdict()
+        if groups["dependency"] is not None:
+            found.append(PackageSpec(""))
+            waiting = True
+        elif groups["name"] is not None and waiting:
+            match = _NAME.match(groups["name"])
+            found[-1] = PackageSpec(match[0].rpartition(".")[2] if match else "")
+            waiting = False
+        elif groups["versions"] is not None:
+            last = found[-1]
+            found[-1] = PackageSpec(last.name, versions(groups["versions"]), last.variants)
+        elif groups["switch"] is not None:
+            value = "true" if groups["switch"].startswith("+") else "false"
+            found[-1].variants[groups["flag"]] = frozenset((value,))
+        elif groups["key"] is not None:
+            given = groups["double"] or groups["single"] or groups["value"] or ""
+            values = frozenset(given.split(","))
+            before = found[-1].variants.get(groups["key"], frozenset())
+            found[-1].variants[groups["key"]] = before | values
+    return tuple(spec for spec in found if spec.name)
