@@ -24,6 +24,14 @@ from pathlib import Path
 
 import pytest
 
+from stackproof.errors import StackproofError
+from stackproof.host import git
+
+SPACK_TAGS = {
+    "https://github.com/spack/spack.git": "v1.1.0",
+    "https://github.com/spack/spack-packages.git": "v2025.11.0",
+}
+"""What `need("spack")` promises: these tags of these repositories, without the network."""
 _PROBE_TIMEOUT_S = 60
 _NOBODY = "65534"
 
@@ -229,6 +237,20 @@ def _slurm(folder: Path) -> str | None:
     return fault or _try(*private_namespaces(), "sh", "-c", script, socket, *daemon, *files)
 
 
+def _spack(_: Path) -> str | None:
+    """Return why the clones of Spack 1.1 and its packages, or its solver, are not to be had here."""
+    if not os.environ.get(git.MIRROR_VARIABLE):
+        return f"no clones: {git.MIRROR_VARIABLE} is not set"
+    try:
+        for url, tag in SPACK_TAGS.items():
+            if not git.find(url).local:
+                return f"{git.MIRROR_VARIABLE} has no clone of {url}"
+            git.resolve(url, tag)
+    except StackproofError as error:
+        return error.problems[0].message
+    return _try(sys.executable, "-c", "import clingo")
+
+
 def _chromium(folder: Path) -> str | None:
     if not shutil.which("chromedriver"):
         return "no chromedriver"
@@ -255,5 +277,6 @@ PROBES: dict[str, Callable[[Path], str | None]] = {
     "netns": _netns,
     "netem": _netem,
     "slurm": _slurm,
+    "spack": _spack,
     "chromium": _chromium,
 }
