@@ -108,11 +108,11 @@ def tree(url: str, commit: str, monitor: Monitor, *, runner: Runner = run) -> Pa
     """
     source = find(url)
     base = files.cache_home() / "git"
-    name = f"{_slug(url)}-{hashlib.sha256(source.url.encode()).hexdigest()[:8]}"
+    objects = _objects(source)
+    name = objects.stem
     target = base / "trees" / f"{name}-{short(commit)}"
     if target.is_dir():
         return target
-    objects = base / "objects" / f"{name}.git"
     with locked(base / "locks" / name, monitor, f"another build fetches {url}"):
         if target.is_dir():
             return target
@@ -120,6 +120,39 @@ def tree(url: str, commit: str, monitor: Monitor, *, runner: Runner = run) -> Pa
         _fetch(source, commit, objects, runner)
         _unpack(objects, commit, target, runner)
     return target
+
+
+def export(url: str, commit: str, ref: str, folder: Path, monitor: Monitor) -> Path | None:
+    """Put one commit of a repository into a folder of clones, found there by its address and ref.
+
+    Returns the bare clone (`<owner>+<name>.git`); None for a path of this machine, which has no
+    place in such a folder. Raises `StackproofError` like `tree`.
+    """
+    if "://" not in url:
+        return None
+    source = find(url)
+    objects = _objects(source)
+    words = url.removesuffix("/").removesuffix(".git").split("/")
+    target = folder / ("+".join(words[-2:] if len(words) > 4 else words[-1:]) + ".git")
+    branch = "default" if ref == "HEAD" else ref
+    name = f"refs/heads/{f'at-{short(commit)}' if _ABBREVIATED.fullmatch(ref) else branch}"
+    busy = f"another build fetches {url}"
+    with locked(files.cache_home() / "git" / "locks" / objects.stem, monitor, busy):
+        _fetch(source, commit, objects, run)
+        here = ("--git-dir", str(target))
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _checked(("init", "--quiet", "--bare", str(target)), run)
+        given = ("--no-tags", "--depth=1", f"file://{objects}", f"+refs/kept/{commit}:{name}")
+        _checked((*here, "fetch", "--quiet", *given), run)
+        _checked((*here, "symbolic-ref", "HEAD", name), run)
+    return target
+
+
+def _objects(source: Repository) -> Path:
+    """Return where the commits of a repository are kept."""
+    name = f"{_slug(source.url)}-{hashlib.sha256(source.url.encode()).hexdigest()[:8]}"
+    return files.cache_home() / "git" / "objects" / f"{name}.git"
 
 
 def _mapped(url: str) -> str | None:

@@ -14,6 +14,7 @@ from stackproof.engines.spack.checks import problems
 from stackproof.engines.spack.configuration import CacheSettings, cache_settings
 from stackproof.engines.spack.lockplan import INDICES, index_key, lock_plan, wants
 from stackproof.engines.spack.locks import lock_files
+from stackproof.engines.spack.mirrorplan import mirror_plan
 from stackproof.spackstack import LockedClone, SpackLock, SpackStack
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "index_key",
     "lock_files",
     "lock_plan",
+    "mirror_plan",
     "problems",
     "read_lock",
     "wants",

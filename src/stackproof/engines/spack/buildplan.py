@@ -112,31 +112,37 @@ def _hook_step(name: str, text: str, stack: SpackStack, inputs: tuple[str, ...])
 
 def _fetch_step(stack: SpackStack, lock: SpackLock, inputs: tuple[str, ...]) -> Step:
     """Return the step that gets every source, so that what builds needs no network."""
-    build_files = {}
-    for folder, content in lock.environments.items():
-        build_files[f"{folder}/spack.lock"] = ids.canonical_json(content).decode()
-        if environments.find_external(stack, folder):
-            build_files[f"{folder}/{environments.FOUND}/packages.yaml"] = no_packages_found()
-        text = environments.compilers_yaml(stack, folder, lock.environments)
-        if text is not None:
-            build_files[f"{folder}/compilers.yaml"] = text
     calls = [
         spack("fetch", "--missing", environment=folder)
         for folder in locks.folders(stack)
-        if _builds(lock, folder, stack.mount)
+        if builds(lock, folder, stack.mount)
     ]
     return Step(
         name="fetch",
         description="get the sources of everything that is not installed yet",
         inputs=inputs,
-        build_files=build_files,
+        build_files=solution_files(stack, lock),
         commands=(*calls, spack("clean", "--stage")),
         network=True,
         resumes=True,
     )
 
 
-def _builds(lock: SpackLock, folder: str, mount: str) -> bool:
+def solution_files(stack: SpackStack, lock: SpackLock) -> dict[str, str]:
+    """Return the files below the build that give Spack its solutions, and what they refer to."""
+    found = {}
+    for folder, content in lock.environments.items():
+        found[f"{folder}/spack.lock"] = ids.canonical_json(content).decode()
+        if environments.find_external(stack, folder):
+            found[f"{folder}/{environments.FOUND}/packages.yaml"] = no_packages_found()
+        text = environments.compilers_yaml(stack, folder, lock.environments)
+        if text is not None:
+            found[f"{folder}/compilers.yaml"] = text
+    return found
+
+
+def builds(lock: SpackLock, folder: str, mount: str) -> bool:
+    """Return whether anything of a folder's solution is not on the machine already."""
     known = locks.nodes(lock.environments[folder], mount)
     return any(not node.external for node in known.values())
 

@@ -11,13 +11,30 @@ packages", https://spack.readthedocs.io/en/latest/repositories.html).
 
 from __future__ import annotations
 
+import keyword
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 from stackproof import ids
+from stackproof.errors import Location, Problem, Reason
 from stackproof.spackstack import FileEntry, LocalRepository, OsSource, SpackStack
 
 NAMESPACE = "os_sources"
+TOOLS = ("autoconf", "automake", "libtool", "m4")
+"""What makes a `configure` script, by Spack's names."""
+# What may stand in a list of accepted sources: the values become Python text and paths.
+_FORMS: Mapping[str, re.Pattern[str]] = {
+    "name": re.compile(r"[a-z0-9][a-z0-9-]*", re.ASCII),
+    "version": re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII),
+    "sha256": re.compile(r"[0-9a-f]{64}", re.ASCII),
+    "url": re.compile(r"(https?|file)://[A-Za-z0-9._~:/%+@-]+", re.ASCII),
+    "suite": re.compile(r"[A-Za-z0-9._ /-]+", re.ASCII),
+    "source": re.compile(r"[a-z0-9][a-z0-9+.-]+", re.ASCII),
+    "source_version": re.compile(r"[A-Za-z0-9.+:~-]+", re.ASCII),
+    "dsc": re.compile(r"[0-9a-f]{64}", re.ASCII),
+    "extends": re.compile(r"[A-Za-z_][A-Za-z0-9_.]*", re.ASCII),
+}
 
 _PACKAGE = """\
 # Written by stackproof: {name} {version} from the operating system's source package.
@@ -45,14 +62,13 @@ def with_os_sources(
 ) -> tuple[SpackStack, dict[str, bytes]]:
     """Return the stack that accepts the sources, and the bytes of its new files by digest.
 
-    The recipe's own packages come first, the site's and Spack's after these.
+    Their repository comes before all others: a package there extends the one that would be used
+    without it, be that the recipe's own.
     """
     if not sources:
         return stack, {}
     texts = {
-        f"packages/{_folder(source, stack.generation)}/package.py": render_package(
-            source, stack.generation
-        )
+        package_path(source.name, stack.generation): render_package(source, stack.generation)
         for source in sources
     }
     content = {ids.digest(text.encode()): text.encode() for text in texts.values()}
@@ -62,18 +78,46 @@ def with_os_sources(
     repository = LocalRepository(namespace=NAMESPACE, files=entries)
     others = tuple(r for r in stack.local_repositories if r.namespace != NAMESPACE)
     return (
-        replace(stack, local_repositories=(*others, repository), os_sources=sources),
+        replace(stack, local_repositories=(repository, *others), os_sources=sources),
         content,
     )
 
 
+def source_problems(sources: tuple[OsSource, ...], file: str) -> tuple[Problem, ...]:
+    """Return what a list of accepted sources has that can be no name, version or digest."""
+    found = []
+    seen: set[str] = set()
+    for source in sources:
+        values = {key: getattr(source, key) for key in _FORMS}
+        values |= {f"needs[{number}]": need for number, need in enumerate(source.needs)}
+        bad = [k for k, v in values.items() if not _FORMS[_kind(k)].fullmatch(v)]
+        messages = [f"`{values[key][:80]}` can be no {key} of a source" for key in bad]
+        if source.name in seen:
+            messages.append(f"two sources of `{source.name}` are accepted, and one can be")
+        seen.add(source.name)
+        found += [
+            Problem(
+                reason=Reason.INVALID_VALUE,
+                message=message,
+                where=Location(file=file),
+                hint="remove the entry, and let `stackproof mirror add-os-sources` write it anew",
+            )
+            for message in messages
+        ]
+    return tuple(found)
+
+
+def _kind(key: str) -> str:
+    return "name" if key.startswith("needs[") else key
+
+
 def render_package(source: OsSource, generation: int) -> str:
     """Return the `package.py` that adds one version to the original package."""
-    folder = _folder(source, generation)
+    name = _module(source.name)
     if generation == 1:
-        module = f"spack.pkg.{source.extends}.{_module(source.name)}"
+        module = f"spack.pkg.{source.extends}.{name}"
     else:
-        module = f"spack_repo.{source.extends}.packages.{folder}.package"
+        module = f"spack_repo.{source.extends}.packages.{name}.package"
     needs = "".join(
         f'    depends_on("{tool}", type="build", when="@{source.version}")\n'
         for tool in source.needs
@@ -86,9 +130,9 @@ def render_package(source: OsSource, generation: int) -> str:
     )  # fmt: skip
 
 
-def package_folders(name: str, generation: int) -> str:
-    """Return the folder of a package in a repository: Spack 1.0 made it a Python name."""
-    return name if generation == 1 else _module(name)
+def package_path(name: str, generation: int) -> str:
+    """Return the path of a package in a repository: since Spack 1.0 a Python name."""
+    return f"packages/{name if generation == 1 else _module(name)}/package.py"
 
 
 def class_name(name: str) -> str:
@@ -98,10 +142,6 @@ def class_name(name: str) -> str:
     return f"_{joined}" if joined[:1].isdigit() else joined
 
 
-def _folder(source: OsSource, generation: int) -> str:
-    return package_folders(source.name, generation)
-
-
 def _module(name: str) -> str:
     module = name.replace("-", "_")
-    return f"_{module}" if module[:1].isdigit() else module
+    return f"_{module}" if module[:1].isdigit() or keyword.iskeyword(module) else module
