@@ -1,6 +1,7 @@
 """Try the Slurm plug-in in every kind of job, and print the table.
 
     python tools/slurm_matrix.py --plugin PLUGIN.so [--nodes 2,4,8] [--only CASE] [--json FILE]
+                                 [--set JobContainerType=job_container/tmpfs]
 
 Starts a cluster with Slurm on this machine for each number of nodes (needs root), runs all cases
 one after another, and looks behind each of them whether a mount, loop device, process or file was
@@ -35,6 +36,10 @@ def main() -> int:
     parser.add_argument(
         "--mpi-image", default="build", help="an MPICH image for /mnt/mpi; `build` or `none`"
     )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a line of slurm.conf"
+    )
+    parser.add_argument("--name", default="matrix", help="what the clusters' names begin with")
     parser.add_argument("--json", type=Path, help="write the results there too")
     args = parser.parse_args()
     wanted = args.only or list(CASES)
@@ -52,7 +57,8 @@ def main() -> int:
             if image:
                 shutil.copy(image, place / "mpi.squashfs")
             Path(folder).chmod(0o755)
-            site = Site(place, nodes=int(nodes), plugin=args.plugin, name=f"matrix-{nodes}")
+            name = f"{args.name}-{nodes}"
+            site = Site(place, nodes=int(nodes), plugin=args.plugin, name=name, settings=args.set)
             for name, cell in _run_all(site, wanted).items():
                 table[name][nodes] = cell
     print(render(table))

@@ -90,11 +90,14 @@ def read_seen(text: str) -> list[Seen]:
 class Site:
     """The cluster, its images, and what was there before the first job."""
 
-    def __init__(self, folder: Path, *, nodes: int, plugin: Path, name: str) -> None:
+    def __init__(
+        self, folder: Path, *, nodes: int, plugin: Path, name: str, settings: Sequence[str] = ()
+    ) -> None:
         self.folder = folder
         self.nodes = nodes
         self.name = name
         self._plugin = plugin
+        self._settings = settings
         self._before: set[str] = set()
         self._head = ""
         self.seen = str(folder / "seen.sh")
@@ -119,6 +122,7 @@ class Site:
             "up", "--slurm", "--nodes", str(self.nodes), "--cpus", str(_CPUS),
             *(word for user, uid in USERS.items() for word in ("--user", f"{user}:{uid}")),
             "--share", str(self.folder), *self._shared_python(),
+            *(word for line in self._settings for word in ("--set", line)),
             "--spank", f"{self.folder}/stackproof_spank.so=stackproof={self.program}",
         )  # fmt: skip
         self._head = str(self._state()["head"]["pid"])
@@ -280,8 +284,12 @@ class Site:
 
     # ------------------------------------------------------------------------------ what is left
 
-    def _processes(self) -> Iterator[tuple[Path, dict[str, str]]]:
-        """Yield the folder in /proc and the status of all processes of the cluster."""
+    def _processes(self, first: str = "") -> Iterator[tuple[Path, dict[str, str]]]:
+        """Yield the folder in /proc and the status of a process and all that it has started.
+
+        `first` is its number; without it they are those of the cluster.
+        """
+        first = first or self._head
         statuses = {}
         for process in Path("/proc").glob("[0-9]*"):
             try:
@@ -291,9 +299,9 @@ class Site:
             statuses[process.name] = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
         for number, status in statuses.items():
             ancestor = number
-            while ancestor in statuses and ancestor != self._head:
+            while ancestor in statuses and ancestor != first:
                 ancestor = statuses[ancestor]["PPid"]
-            if ancestor == self._head:
+            if ancestor == first:
                 yield Path("/proc") / number, status
 
     def mounts(self) -> list[str]:
@@ -331,6 +339,11 @@ class Site:
             if int(status["Uid"].split()[0]) in USERS.values() or status["Name"] == "slurmstepd"
             if "Z" not in status["State"]
         ]
+
+    def below(self, process: subprocess.Popen[str], name: str) -> list[str]:
+        """Return the numbers of the programs `name` that a command on the head has become."""
+        found = self._processes(str(process.pid))
+        return [folder.name for folder, status in found if status["Name"] == name]
 
     def _files(self) -> set[str]:
         """Return what lies in the nodes' own folders, but for what Slurm keeps for itself."""
