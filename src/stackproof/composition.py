@@ -38,7 +38,7 @@ class Node:
     """A value with its place; `value` is a scalar, a mapping of nodes or a tuple of nodes.
 
     `why` says in words what made it count (empty: it just stands there), `before` is the value
-    that it took the place of.
+    that it took the place of. With `gone` it is a null that removed `before`: nothing is there.
     """
 
     value: Any
@@ -46,6 +46,7 @@ class Node:
     key: Location | None = None
     why: str = ""
     before: Node | None = None
+    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +97,7 @@ def compose(chain: Sequence[Document], facts: Mapping[str, str], choice: Choice)
         for one in chain:
             inherited = f"inherited from {one.file}" if one is not chain[-1] else ""
             for part in reader.parts(one, choice, inherited):
-                root = _merge(root, part) or root
+                root = _merge(root, part)
     found += reader.problems
     if found:
         raise StackproofError(*_unique(found))
@@ -352,27 +353,22 @@ def _join(why: str, more: str) -> str:
     return f"{why}, {more}" if why else more
 
 
-def _merge(old: Node | None, new: Node) -> Node | None:
-    """Return a node with another one laid over it; None when it is removed."""
+def _merge(old: Node | None, new: Node) -> Node:
+    """Return a node with another one laid over it."""
+    there = None if old is None or old.gone else old
     if isinstance(new.value, dict):
-        below = old.value if old is not None and isinstance(old.value, dict) else {}
+        below = there.value if there is not None and isinstance(there.value, dict) else {}
         merged = dict(below)
         for key, node in new.value.items():
-            result = _merge(below.get(key), node)
-            if result is None:
-                merged.pop(key, None)
-            else:
-                merged[key] = result
-        if old is not None and isinstance(old.value, dict):
-            return dataclasses.replace(old, value=merged)
+            merged[key] = _merge(below.get(key), node)
+        if there is not None and isinstance(there.value, dict):
+            return dataclasses.replace(there, value=merged)
         return dataclasses.replace(new, value=merged, before=old)
     if isinstance(new.value, tuple):
-        items = old.value if old is not None and isinstance(old.value, tuple) else ()
+        items = there.value if there is not None and isinstance(there.value, tuple) else ()
         spliced = (items if node.value == REST else (node,) for node in new.value)
         return dataclasses.replace(new, value=tuple(itertools.chain(*spliced)), before=old)
-    if new.value is None and old is not None:
-        return None
-    return dataclasses.replace(new, before=old)
+    return dataclasses.replace(new, before=old, gone=new.value is None and there is not None)
 
 
 def _flatten(node: Node, path: Path, positions: dict[Path, Location]) -> Any:
@@ -381,7 +377,11 @@ def _flatten(node: Node, path: Path, positions: dict[Path, Location]) -> Any:
     if node.key is not None:
         positions[(*path, documents.KEY)] = node.key
     if isinstance(node.value, dict):
-        return {key: _flatten(value, (*path, key), positions) for key, value in node.value.items()}
+        return {
+            key: _flatten(value, (*path, key), positions)
+            for key, value in node.value.items()
+            if not value.gone
+        }
     if isinstance(node.value, tuple):
         plain = (item for item in node.value if item.value != REST)
         return [_flatten(item, (*path, index), positions) for index, item in enumerate(plain)]

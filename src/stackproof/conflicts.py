@@ -7,7 +7,7 @@ else, and cannot be told when they leave it open. A lock has exact versions and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -18,6 +18,11 @@ from stackproof.spackstack import SpackEnvironment, SpackLock, SpackStack
 from stackproof.specs import ANY, PackageSpec, Range, Versions, parse_spec, versions
 
 SCHEMA = "conflicts"
+# Packages that are an MPI: an environment that names one gets no other.
+# Source: `provides("mpi")` in the packages of https://github.com/spack/spack-packages.
+_MPIS = frozenset(
+    ("cray-mpich", "intel-oneapi-mpi", "mpich", "mvapich2", "mvapich-plus", "openmpi")
+)
 
 
 class Severity(StrEnum):
@@ -122,6 +127,8 @@ def find(
         )
         known = _solved(content) if content else _asked(stack, environment)
         for conflict in conflicts:
+            if not _concerns(conflict, known, environment.mpi):
+                continue
             answer = _answer(conflict, known, exact=content is not None)
             if answer is not Answer.NOT_THERE:
                 found.append(
@@ -187,6 +194,13 @@ def _requirements(body: Mapping[str, Any]) -> Iterator[str]:
             yield entry
         elif isinstance(entry, Mapping) and isinstance(entry.get("spec"), str):
             yield entry["spec"]
+
+
+def _concerns(conflict: Conflict, known: Mapping[str, _Package], mpi: str | None) -> bool:
+    """Return whether a package of a conflict is there, and no MPI that cannot be there."""
+    names = {package.name for package in conflict.packages}
+    others = {name for name in names & _MPIS if mpi and name != mpi and name not in known}
+    return not others and any(name in known and known[name].there for name in names)
 
 
 def _answer(conflict: Conflict, known: Mapping[str, _Package], *, exact: bool) -> Answer:
@@ -271,8 +285,8 @@ def split(
 ) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
     """Return problems and notes: what is there and not accepted, and the rest.
 
-    `where` has the place of each environment's specs. What cannot be told is one note for each
-    environment.
+    What is only worse is no longer mentioned once it is accepted. `where` has the place of each
+    environment's specs. What cannot be told is one note for each environment.
     """
     problems, notes = [], []
     open_ones: dict[str, list[str]] = {}
@@ -283,10 +297,10 @@ def split(
             continue
         problem = as_problem(finding, where.get(finding.environment))
         refused = finding.conflict.severity is Severity.ERROR
-        if refused and finding.conflict.id not in accepted:
-            problems.append(problem)
-        else:
-            notes.append(problem)
+        if finding.conflict.id not in accepted:
+            (problems if refused else notes).append(problem)
+        elif refused:
+            notes.append(replace(problem, message=f"accepted: {problem.message}"))
     for environment, ids in open_ones.items():
         notes.append(
             Problem(

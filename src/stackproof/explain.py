@@ -1,19 +1,39 @@
-"""Which file set a value, and what it took the place of: a recipe, a condition, the site."""
+"""Which file set a value, and what it took the place of: a recipe, a condition, the site.
+
+Keys are those of our recipes, for every format; `facts` holds what conditions may ask for.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from stackproof.composition import Node, tree
+from stackproof.conditions import FACTS
 from stackproof.document import Document
 from stackproof.errors import Location, Reason, fail
 
 # What counts where nobody says anything; `*` is any name. Keys are those of our recipes.
-_DEFAULTS: Mapping[tuple[str, ...], str] = {
+_Defaults = Mapping[tuple[str, ...], str]
+_WHEEL: _Defaults = {
+    ("version",): "0",
+    ("description",): "(none)",
+    ("engine",): "auto",
+    ("mount",): "/user-environment",
+    ("mpi", "version"): "the newest",
+    ("transports",): "shm, tcp",
+    ("packages",): "(none)",
+    ("views",): "one view `default` that makes the MPI ready to use",
+    ("default-view",): "default, where there is such a view",
+    ("benchmarks",): "stackproof-bench",
+    ("image", "compression"): "zstd",
+    ("image", "level"): "6",
+}
+_SPACK: _Defaults = {
     ("version",): "0",
     ("description",): "(none)",
     ("generation",): "2",
@@ -48,6 +68,36 @@ _DOCUMENTS = {
     "modules.yaml": ("modules", ("modules",)),
 }
 _RENAMED = {"store": "mount", "version": "generation"}
+_REPLACED = "removed: the whole entry was replaced"
+_GIVEN = "--fact on the command line"
+# Where a site's documents show a fact: document and path, the best first; `*` is the first name.
+_FACTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "site": (("site", "name"),),
+    "architecture": (
+        ("site", "partitions", "*", "architecture"),
+        ("packages.yaml", "packages", "all"),
+    ),
+    "microarchitecture": (
+        ("site", "partitions", "*", "microarchitecture"),
+        ("packages.yaml", "packages", "all"),
+    ),
+    "gpu": (("site", "partitions", "*", "gpu"), ("network.yaml", "mpi")),
+    "gpu-architecture": (("site", "partitions", "*", "gpu"),),
+    "fabric": (
+        ("site", "fabric", "type"),
+        ("network.yaml", "packages", "libcxi"),
+        ("packages.yaml", "packages", "libcxi"),
+        ("network.yaml", "packages", "cxi-driver"),
+        ("packages.yaml", "packages", "cxi-driver"),
+        ("network.yaml", "mpi", "cray-mpich"),
+        ("packages.yaml", "packages", "cray-mpich"),
+    ),
+    "vendor-mpi": (
+        ("site", "vendor-mpi", "family"),
+        ("network.yaml", "mpi", "cray-mpich"),
+        ("packages.yaml", "packages", "cray-mpich"),
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +146,7 @@ def with_site(root: Node, site: Mapping[str, Document], name: str) -> Node:
     for file, path in (("network.yaml", ("mpi",)), ("site", ("spack", "mpi"))):
         mpis |= _below(site.get(file), path, f"the site {name}, with this MPI")
     own = root.value.get("packages")
-    for key, node in (own.value if own is not None else {}).items():
+    for key, node in (own.value if own is not None and not own.gone else {}).items():
         packages[key] = dataclasses.replace(node, before=node.before or packages.get(key))
     inner = dict(root.value)
     if packages:
@@ -138,49 +188,119 @@ def _with_network(environment: Node, mpis: Mapping[str, Node]) -> Node:
     return dataclasses.replace(environment, value={**body, "network": extended})
 
 
-def explain(root: Node, key: str) -> tuple[Setting, ...]:
+def with_facts(
+    root: Node, facts: Mapping[str, str], given: Mapping[str, str], site: Mapping[str, Document]
+) -> Node:
+    """Return a recipe's tree with the facts of the site under `facts`.
+
+    `given` are those of the command line, which count most; `site` is as for `with_site`. A fact
+    that no document shows is one of this machine.
+    """
+    inner = {name: Node(value, _place_of_fact(name, site)) for name, value in facts.items()}
+    for name, value in given.items():
+        command = Location(file="the command line")
+        inner[name] = Node(value, command, why=_GIVEN, before=inner.get(name))
+    return dataclasses.replace(root, value={**root.value, "facts": Node(inner, root.where)})
+
+
+def _place_of_fact(name: str, site: Mapping[str, Document]) -> Location:
+    """Return where a site's documents show a fact; a cluster configuration's name is its folder."""
+    if name == "site" and site and "site" not in site:
+        folder = posixpath.dirname(next(iter(site.values())).file)
+        return Location(file=folder or "this machine")
+    for file, *pattern in _FACTS.get(name, ()):
+        document = site.get(file)
+        data, path = (document.data if document else None), []
+        for key in pattern:
+            here = next(iter(data), "") if key == "*" and isinstance(data, dict) else key
+            data = data.get(here) if isinstance(data, dict) else None
+            path.append(here)
+        if document is not None and data is not None:
+            return document.where(*path)
+    return Location(file="this machine")
+
+
+def explain(root: Node, key: str, *, spack: bool = True) -> tuple[Setting, ...]:
     """Return every value under a key (`environments.gcc-env.network`) and where it was set.
 
-    Raises `StackproofError` (USAGE) for a key that is neither set nor has a default, with the
-    keys that are there.
+    Names may hold dots themselves. Without `spack` it is a recipe for wheels. Raises
+    `StackproofError` (USAGE) for a key that is neither set nor has a default, with the keys that
+    are there.
     """
-    path = tuple(key.split("."))
+    words = key.split(".")
+    path: list[str] = []
     node = root
-    for depth, part in enumerate(path):
-        inner = _child(node, part)
-        if inner is None:
-            return (_default(node, path, depth),)
-        node = inner
+    while words:
+        step = _step(node, words)
+        if step is None:
+            return _default(node, tuple(path), tuple(words), _SPACK if spack else _WHEEL)
+        taken, node = step
+        path.append(".".join(words[:taken]))
+        words = words[taken:]
     return tuple(_settings(node, key))
 
 
-def _child(node: Node, part: str) -> Node | None:
+def _step(node: Node, words: list[str]) -> tuple[int, Node] | None:
+    """Return the node below that the first words name, and how many they are: the most that fit."""
     if isinstance(node.value, dict):
-        found = node.value.get(part)
-        return found if isinstance(found, Node) else None
-    if isinstance(node.value, tuple) and part.isdigit() and int(part) < len(node.value):
-        found = node.value[int(part)]
-        return found if isinstance(found, Node) else None
+        for taken in range(len(words), 0, -1):
+            found = _entry(node, ".".join(words[:taken]))
+            if found is not None:
+                return taken, found
+    if isinstance(node.value, tuple) and words[0].isdecimal() and int(words[0]) < len(node.value):
+        return 1, node.value[int(words[0])]
     return None
 
 
-def _default(node: Node, path: tuple[str, ...], depth: int) -> Setting:
-    for pattern, value in _DEFAULTS.items():
-        matches = len(pattern) == len(path) and all(
-            want in {"*", have} for want, have in zip(pattern, path, strict=True)
-        )
+def _entry(node: Node, name: str) -> Node | None:
+    """Return what stands at a key of a mapping, with what the mapping before it had there."""
+    found, older = node.value.get(name), _before(node, name)
+    if isinstance(found, Node):
+        return dataclasses.replace(found, before=found.before or older)
+    return _lost(node, older) if older is not None else None
+
+
+def _lost(node: Node, older: Node) -> Node:
+    """Return what stands for an entry that went with the mapping it was in."""
+    return Node(None, node.where, why=_REPLACED, before=older)
+
+
+def _default(
+    node: Node, path: tuple[str, ...], words: tuple[str, ...], defaults: _Defaults
+) -> tuple[Setting, ...]:
+    """Return what counts where nothing is set; `path` leads to `node`, `words` on from there."""
+    whole, depth = (*path, *words), len(path)
+    found = []
+    for pattern, value in defaults.items():
+        begins = all(want in {"*", have} for want, have in zip(pattern, whole, strict=False))
         # Below a name that is not there, such as that of an environment, nothing has a default.
-        if matches and "*" not in pattern[depth : len(pattern) - 1]:
-            return Setting(key=".".join(path), value=value, where=None, why="the default")
-    there = [str(key) for key in node.value] if isinstance(node.value, dict) else []
-    close = difflib.get_close_matches(path[depth], there, n=1)
-    around = f"`{'.'.join(path[:depth])}`" if depth else "the recipe"
-    guess = f"did you mean `{'.'.join((*path[:depth], close[0]))}`? " if close else ""
+        named = "*" not in pattern[depth : max(len(whole), len(pattern) - 1)]
+        if begins and named and len(pattern) >= len(whole):
+            key = ".".join((*whole, *pattern[len(whole) :]))
+            found.append(Setting(key=key, value=value, where=None, why="the default"))
+    if found:
+        return tuple(found)
     raise fail(
         Reason.USAGE,
-        f"nothing is set at `{'.'.join(path)}`",
-        hint=f"{guess}{around} has: {', '.join(there) or 'no keys'}",
+        f"nothing is set at `{'.'.join(whole)}`",
+        hint=_what_there_is(node, path, words),
     )
+
+
+def _what_there_is(node: Node, path: tuple[str, ...], words: tuple[str, ...]) -> str:
+    start = ".".join(path)
+    if start == "facts" and words[0] in FACTS:
+        return f"the site does not say it; state it there or with `--fact {words[0]}=VALUE`"
+    if isinstance(node.value, tuple):
+        return f"`{start}` is a list of {len(node.value)}, counted from 0"
+    below = node.value if isinstance(node.value, dict) else {}
+    there = [str(key) for key, inner in below.items() if not inner.gone]
+    if not there:
+        return f"`{start}` is a value, with nothing below it" if path else "the recipe is empty"
+    close = difflib.get_close_matches(words[0], there, n=1)
+    other = close[0] if close else (_RENAMED.get(words[0]) if not path else None)
+    guess = f"did you mean `{'.'.join((*path, other))}`? " if other else ""
+    return f"{guess}{f'`{start}`' if path else 'the recipe'} has: {', '.join(there)}"
 
 
 def _settings(node: Node, key: str) -> Iterator[Setting]:
@@ -191,11 +311,20 @@ def _settings(node: Node, key: str) -> Iterator[Setting]:
         for name, inner in node.value.items():
             shown = dataclasses.replace(inner, before=inner.before or _before(node, name))
             yield from _settings(shown, f"{key}.{name}")
+        yield from _gone(node, key)
     elif isinstance(node.value, tuple) and _mixed(node):
         for index, item in enumerate(node.value):
             yield from _settings(item, f"{key}.{index}")
     else:
         yield _setting(node, key)
+
+
+def _gone(node: Node, key: str) -> Iterator[Setting]:
+    """Yield what an entry had before another one took its place as a whole."""
+    if node.before is not None and isinstance(node.before.value, dict):
+        for name, older in node.before.value.items():
+            if name not in node.value:
+                yield _setting(_lost(node, older), f"{key}.{name}")
 
 
 def _before(node: Node, name: str) -> Node | None:
@@ -217,17 +346,21 @@ def _setting(node: Node, key: str) -> Setting:
     history = []
     older = node.before
     while older is not None:
-        history.append(Setting(key=key, value=plain(older), where=older.where, why=older.why))
+        history.append(Setting(key=key, value=plain(older), where=older.where, why=_why(older)))
         older = older.before
     return Setting(
-        key=key, value=plain(node), where=node.where, why=node.why, before=tuple(history)
+        key=key, value=plain(node), where=node.where, why=_why(node), before=tuple(history)
     )
+
+
+def _why(node: Node) -> str:
+    return ", ".join(word for word in ("removed" if node.gone else "", node.why) if word)
 
 
 def plain(node: Node) -> Any:
     """Return the data of a node."""
     if isinstance(node.value, dict):
-        return {key: plain(value) for key, value in node.value.items()}
+        return {key: plain(value) for key, value in node.value.items() if not value.gone}
     if isinstance(node.value, tuple):
         return [plain(item) for item in node.value]
     return node.value

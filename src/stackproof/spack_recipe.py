@@ -121,7 +121,7 @@ def problems(composed: Composed, chain: tuple[Document, ...]) -> tuple[Problem, 
             inner = generation_of({**composed.document.data, **part.data})
             found += [
                 problem
-                for problem in _form_problems(_without_repositories(part), inner)
+                for problem in _form_problems(_without_removals(_without_repositories(part)), inner)
                 if problem.reason is not Reason.MISSING_KEY
             ]
     found += _meaning_problems(composed.document)
@@ -136,6 +136,20 @@ def _without_repositories(part: Document) -> Document:
         return part
     kept = {key: value for key, value in spack.items() if key != "packages"}
     return dataclasses.replace(part, data={**part.data, "spack": kept})
+
+
+def _without_removals(part: Document) -> Document:
+    """Return a part without keys that are null: they remove something that another part set.
+
+    A null that removes nothing is still there in the composed document, and judged there.
+    """
+    return dataclasses.replace(part, data=_without_null(part.data))
+
+
+def _without_null(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _without_null(value) for key, value in data.items() if value is not None}
+    return data
 
 
 def _place(problem: Problem) -> tuple[str, int, int]:

@@ -56,6 +56,13 @@ class Loaded:
         return folder / f"{stem}{middle}.lock.json"
 
     @property
+    def os_sources_path(self) -> Path:
+        """Return where the accepted sources of the operating system are listed, as the lock is."""
+        return self.lock_path.with_name(
+            f"{replace(self, variant='').lock_path.name.removesuffix('.lock.json')}.os-sources.json"
+        )
+
+    @property
     def wheel(self) -> Stack:
         """Return the stack of the wheel engine; calling it for another one is a bug."""
         if not isinstance(self.stack, Stack):
@@ -129,7 +136,7 @@ def load_recipes(args: argparse.Namespace) -> tuple[Loaded, ...]:
     path = Path(args.recipe)
     facts = given_facts(args.fact)
     if path.is_dir():
-        return (_load_folder(path, args, facts),)
+        return (_with_os_sources(_load_folder(path, args, facts)),)
     from stackproof import composition  # noqa: PLC0415 - not for folders
     from stackproof.host import recipes  # noqa: PLC0415
 
@@ -137,7 +144,19 @@ def load_recipes(args: argparse.Namespace) -> tuple[Loaded, ...]:
     choices = composition.expand(chain)
     if not args.matrix:
         choices = (_choice(args.choose, chain),)
-    return tuple(_load_file(path, chain, choice, args, facts) for choice in choices)
+    return tuple(
+        _with_os_sources(_load_file(path, chain, choice, args, facts)) for choice in choices
+    )
+
+
+def _with_os_sources(loaded: Loaded) -> Loaded:
+    """Return a recipe with the sources of the operating system that were accepted for it."""
+    if not isinstance(loaded.stack, SpackStack):
+        return loaded
+    from stackproof.host import accepted_sources  # noqa: PLC0415 - only for Spack stacks
+
+    stack, blobs = accepted_sources.accept(loaded.stack, loaded.blobs, loaded.os_sources_path)
+    return replace(loaded, stack=stack, blobs=blobs)
 
 
 def given_facts(words: list[str]) -> dict[str, str]:
@@ -252,7 +271,12 @@ def _load_wheel(
     except StackproofError as error:
         raise _placed(error, document) from None
     return Loaded(
-        path=path, document=document, recipe=recipe, stack=stack, variant=_variant(composed, facts)
+        path=path,
+        document=document,
+        recipe=recipe,
+        composed=composed,
+        stack=stack,
+        variant=_variant(composed, facts),
     )
 
 

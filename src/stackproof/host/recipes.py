@@ -21,6 +21,7 @@ from stackproof.host import documents, folders
 from stackproof.site import Site
 from stackproof.spack_recipe import RecipeFolder
 from stackproof.spackstack import FileEntry
+from stackproof.stackinator import cluster as clusters
 from stackproof.stackinator.cluster import ClusterConfig
 from stackproof.stackinator.reader import HOOKS
 from stackproof.targets import cluster_of_site, facts_of_cluster, facts_of_site
@@ -229,3 +230,37 @@ def load_place(site: str | None, generation: int = 2) -> Place:
     folder = os.path.join(base, found.spack.cluster_config)
     cluster, blobs = stackinator.load_cluster(folder, generation)
     return Place(facts={**facts_of_cluster(cluster), **facts}, cluster=cluster, blobs=blobs)
+
+
+def load_site_documents(site: str | None) -> dict[str, Document]:
+    """Return the documents in which a site says what Spack gets, by file name; for explaining.
+
+    A site file is `site`, one of a cluster configuration has its own name. What is found on this
+    machine is in documents that are called so. Raises `StackproofError` as `load_place` does.
+    """
+    from stackproof.host import probe, stackinator  # noqa: PLC0415 - what it needs
+
+    if site is not None and os.path.isdir(site):
+        return stackinator.load_documents(site, clusters.DOCUMENTS)
+    document = probe.read_site_file(site or probe.LOCAL)
+    spack = document.data.get("spack") or {}
+    if not spack:
+        return {"site": document, **_found_here(load_place(site).cluster)}
+    if "cluster-config" not in spack:
+        return {"site": document}
+    base = os.path.dirname(site) if site and os.sep in site else "."
+    folder = os.path.join(base, spack["cluster-config"])
+    return {"site": document, **stackinator.load_documents(folder, clusters.DOCUMENTS)}
+
+
+def _found_here(cluster: ClusterConfig) -> dict[str, Document]:
+    data = {
+        "packages.yaml": {"packages": cluster.packages},
+        "network.yaml": {
+            "packages": cluster.network_packages,
+            "mpi": {name: {"specs": list(specs)} for name, specs in cluster.mpis.items()},
+        },
+    }
+    return {
+        name: Document(file="this machine", data=body, positions={}) for name, body in data.items()
+    }

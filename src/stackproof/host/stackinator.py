@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from stackproof.document import Document
 from stackproof.errors import Location, Problem, Reason, StackproofError
 from stackproof.host import folders, gpgkeys, spackoffer, toolchain
 from stackproof.host.documents import load as load_document
 from stackproof.host.folders import Tree
-from stackproof.spackstack import Caches, SpackStack
+from stackproof.spackstack import Caches, Mirror, SpackStack
 from stackproof.stackinator import cluster as clusters
 from stackproof.stackinator.cluster import ClusterConfig
 from stackproof.stackinator.config import read_config
@@ -84,6 +85,18 @@ def load_cluster(path: str, generation: int = 2) -> tuple[ClusterConfig, dict[st
     return found
 
 
+def load_documents(path: str, names: tuple[str, ...]) -> dict[str, Document]:
+    """Return those documents of a recipe's or cluster's folder that are there, by file name.
+
+    Raises `StackproofError` with the problems of all of them at once.
+    """
+    findings = Findings()
+    folder = Folder(path=path, texts=_documents(path, findings, names))
+    found = {name: findings.parse(folder, name) for name in folder.texts}
+    findings.raise_problems()
+    return {name: document for name, document in found.items() if document is not None}
+
+
 def _is_read(path: str) -> bool:
     return not path.startswith(_COPIED)
 
@@ -100,7 +113,7 @@ def _cluster(
             Reason.FILE_MISSING, f"there is no folder `{site}`", where=Location(file=site)
         )
         return ClusterConfig(name=site), {}
-    folder = Folder(path=site, texts=_documents(site, findings))
+    folder = Folder(path=site, texts=_documents(site, findings, clusters.DOCUMENTS))
     trees = [
         (path, tree)
         for path, where in clusters.repository_paths(folder, findings)
@@ -114,11 +127,11 @@ def _cluster(
     return cluster, blobs
 
 
-def _documents(site: str, findings: Findings) -> dict[str, bytes]:
-    """Return the documents of a cluster; the user names the folder, so links may lead anywhere."""
+def _documents(folder: str, findings: Findings, names: tuple[str, ...]) -> dict[str, bytes]:
+    """Return documents of a folder; the user names the folder, so links may lead anywhere."""
     found = {}
-    for name in clusters.DOCUMENTS:
-        path = os.path.join(site, name)
+    for name in names:
+        path = os.path.join(folder, name)
         if os.path.lexists(path):
             try:
                 found[name] = folders.read_file(path)
@@ -159,6 +172,8 @@ def load_caches(path: str, mount: str) -> tuple[Caches, tuple[Problem, ...]]:
 def _caches(path: str | None, mount: str, findings: Findings) -> Caches:
     if path is None:
         return Caches()
+    if os.path.isdir(path):
+        return _source_mirror(path)
     try:
         document = load_document(path)
     except StackproofError as error:
@@ -168,6 +183,13 @@ def _caches(path: str | None, mount: str, findings: Findings) -> Caches:
     return (
         _with_keys(found, os.path.dirname(os.path.abspath(path)), findings) if found else Caches()
     )
+
+
+def _source_mirror(folder: str) -> Caches:
+    """Return the caches of a folder that `stackproof mirror create` made."""
+    settings = {"fetch": {"url": f"file://{os.path.abspath(folder)}"}, "source": True,
+                "binary": False}  # fmt: skip
+    return Caches(mirrors=(Mirror(name="mirror", kind="source", settings=settings),))
 
 
 def _with_keys(found: Mirrors, folder: str, findings: Findings) -> Caches:

@@ -1,0 +1,65 @@
+"""`stackproof plan --explain KEY`: which file set a value, and what it took the place of."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+
+from stackproof import noun
+from stackproof.cli import stacks
+from stackproof.cli.stacks import Loaded
+from stackproof.composition import Node
+from stackproof.explain import Setting, explain, recipe_tree, with_facts, with_site
+from stackproof.host import recipes, stackinator
+from stackproof.spackstack import SpackStack
+from stackproof.stackinator.reader import DOCUMENTS
+
+
+def show(loaded: Loaded, args: argparse.Namespace) -> int:
+    """Print every value under `args.explain`, with its place and history.
+
+    Raises `StackproofError` (USAGE) for a key that is neither set nor has a default.
+    """
+    spack = isinstance(loaded.stack, SpackStack)
+    settings = explain(_tree(loaded, args), args.explain, spack=spack)
+    if args.json:
+        print(noun.to_json([noun.to_data(setting) for setting in settings]), end="")
+    else:
+        for setting in settings:
+            print("\n".join(_lines(setting)))
+    return 0
+
+
+def _tree(loaded: Loaded, args: argparse.Namespace) -> Node:
+    root = (
+        loaded.composed.root
+        if loaded.composed is not None
+        else recipe_tree(stackinator.load_documents(str(loaded.path), DOCUMENTS))
+    )
+    if not isinstance(loaded.stack, SpackStack):
+        return root
+    site = recipes.load_site_documents(args.site)
+    given = stacks.given_facts(args.fact)
+    root = with_site(root, site, args.site or "this machine")
+    return with_facts(root, stacks.known_facts(args.site), given, site)
+
+
+def _lines(setting: Setting) -> Iterator[str]:
+    yield f"{setting.key}: {_shown(setting)}"
+    yield f"    {_place(setting)}"
+    for older in setting.before:
+        yield f"    instead of {_shown(older)}"
+        yield f"        {_place(older)}"
+
+
+def _shown(setting: Setting) -> str:
+    """Return a value on one line; a default is words, everything else is what YAML would hold."""
+    if setting.where is None:
+        return str(setting.value)
+    return json.dumps(setting.value, ensure_ascii=False)
+
+
+def _place(setting: Setting) -> str:
+    place = str(setting.where) if setting.where else "set nowhere"
+    return f"{place}  {setting.why}".rstrip()

@@ -1,0 +1,140 @@
+"""`plan` and `plan --explain` on recipes of every format: what a user sees, also with wrong input."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from stackproof import cli
+
+DOCUMENTS = Path(__file__).parents[1] / "documents"
+FJORD = DOCUMENTS / "stackinator" / "clusters" / "fjord"
+V2 = DOCUMENTS / "stackinator" / "recipes" / "v2-smallest"
+OWN = DOCUMENTS / "spack" / "everything.yaml"
+SITE = DOCUMENTS / "spack" / "fjord.yaml"
+CHOICE = ("--choose", "build=plain", "--choose", "mpi=default")
+FULL = "a" * 40
+RECIPE = f"""\
+name: pinned
+engine: spack
+spack:
+  repo: https://example.org/spack.git
+  commit: {FULL}
+  packages: {{repo: https://example.org/packages.git, commit: {"b" * 40}}}
+compilers: {{gcc: {{version: "13"}}}}
+environments: {{tools: {{compiler: [gcc], specs: [cmake]}}}}
+"""
+
+
+@pytest.fixture
+def stackproof(capsys, monkeypatch, tmp_path):
+    """Return a function that runs a command line and gives exit code, output and messages."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
+
+    def run(*words: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stopped:
+            cli.main([str(word) for word in words])
+        found = capsys.readouterr()
+        return int(stopped.value.code or 0), found.out, found.err
+
+    return run
+
+
+def test_a_folder_and_a_file_give_a_plan_and_write_nothing(stackproof, tmp_path):
+    for recipe in ((V2, "--site", FJORD), (OWN, "--site", SITE, *CHOICE)):
+        code, out, err = stackproof("plan", *recipe)
+        assert code == 0, err
+        assert "concretize-environments" in out
+        assert "stop-after lock" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ids_are_shown_only_when_every_commit_is_known(stackproof, tmp_path):
+    (tmp_path / "pinned.yaml").write_text(RECIPE)
+    code, out, _ = stackproof("plan", "pinned.yaml", "--site", FJORD, "--json")
+    data = json.loads(out)
+    assert code == 0
+    assert len(data["id"]) == 64
+    assert all(len(step["id"]) == 64 for step in data["steps"])
+    (tmp_path / "branch.yaml").write_text(RECIPE.replace(FULL, "develop"))
+    _, out, _ = stackproof("plan", "branch.yaml", "--site", FJORD, "--json")
+    data = json.loads(out)
+    assert data["id"] is None
+    assert {step["id"] for step in data["steps"]} == {None}
+    assert data["stack"]["schema"] == "stackproof/spack-stack/1"
+    assert data["lock"] is None
+
+
+def test_explain_as_json(stackproof):
+    code, out, _ = stackproof(
+        "plan", OWN, "--site", SITE, *CHOICE, "--explain", "environments.gnu.variants", "--json"
+    )
+    found = json.loads(out)
+    assert code == 0
+    assert [s["value"] for s in found] == ["+mpi", "+cuda"]
+    assert found[1]["why"] == "where gpu is cuda and gpu-architecture is 80 or 90"
+    assert found[1]["where"]["line"] == 32
+    assert found[1]["where"]["file"] == str(OWN)
+
+
+def test_explain_a_wheel_recipe_needs_no_index(stackproof, tmp_path, monkeypatch):
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    (tmp_path / "small.yaml").write_text("name: small\nmpi: {family: mpich}\n")
+    code, out, _ = stackproof("plan", "small.yaml", "--explain", "mpi")
+    assert code == 0
+    assert "small.yaml:2:15" in out
+    assert stackproof("plan", "small.yaml", "--explain", "mpi.version")[1].count("newest") == 1
+
+
+@pytest.mark.parametrize("key", ["environments.gun", "nothing", "", ".", "facts.fabrics"])
+def test_an_unknown_key_is_wrong_usage(stackproof, key):
+    code, out, err = stackproof("plan", V2, "--site", FJORD, "--explain", key)
+    assert (code, out) == (2, "")
+    assert "nothing is set at" in err
+    assert "hint:" in err
+
+
+def test_explain_on_a_recipe_with_problems_gives_the_problems(stackproof, tmp_path):
+    (tmp_path / "bad.yaml").write_text(RECIPE.replace("specs:", "specz:"))
+    code, _, err = stackproof("plan", "bad.yaml", "--site", FJORD, "--explain", "name")
+    assert code == 3
+    assert "bad.yaml:8:" in err
+
+
+def test_explain_what_is_found_on_this_machine(stackproof, tmp_path):
+    (tmp_path / "here.yaml").write_text(RECIPE)
+    code, out, err = stackproof("plan", "here.yaml", "--explain", "facts.architecture")
+    assert code == 0, err
+    assert os.uname().machine in out
+    assert "this machine" in out
+
+
+def test_explain_of_links_and_named_sites(stackproof, tmp_path):
+    (tmp_path / "linked").symlink_to(V2)
+    code, out, _ = stackproof("plan", "linked", "--site", "alps-zen2", "--explain", "packages.gcc")
+    assert code == 0
+    assert "the site alps-zen2" in out
+    assert "alps-zen2.yaml:" in out
+
+
+def test_a_matrix_needs_a_choice(stackproof):
+    code, _, err = stackproof("plan", OWN, "--site", SITE)
+    assert code == 2
+    assert "build=debug mpi=default" in err
+    assert stackproof("plan", OWN, "--site", SITE, "--matrix")[0] == 2
+
+
+def test_a_lock_of_another_recipe_is_said_and_not_used(stackproof, tmp_path):
+    (tmp_path / "pinned.yaml").write_text(RECIPE)
+    lock = {"schema": "stackproof/spack-lock/1", "wants": "x", "clones": [], "environments": {}}
+    (tmp_path / "pinned.lock.json").write_text(json.dumps(lock))
+    code, out, err = stackproof("plan", "pinned.yaml", "--site", FJORD)
+    assert code == 0
+    assert "none that answers" in out
+    assert "does not answer the recipe" in err
+    (tmp_path / "pinned.lock.json").write_text("{}")
+    assert stackproof("plan", "pinned.yaml", "--site", FJORD)[0] == 3
