@@ -201,6 +201,54 @@ def _clang_tidy(folder: Path) -> str | None:
     return _try("clang-tidy", source, "--")
 
 
+_DEBIAN = {
+    "control": "Source: need\nMaintainer: need <need@need.invalid>\n"
+    "Build-Depends: debhelper-compat (= 13)\n\n"
+    "Package: need\nArchitecture: all\nDescription: need\n need\n",
+    "changelog": "need (1) unstable; urgency=low\n\n  * need\n\n"
+    " -- need <need@need.invalid>  Sat, 21 Nov 2026 12:00:00 +0000\n",
+    "rules": "#!/usr/bin/make -f\n%:\n\tdh $@\n",
+    "source/format": "3.0 (native)\n",
+}
+
+
+def _debhelper(folder: Path) -> str | None:
+    """Return why an empty package for Debian cannot be built."""
+    for name, text in _DEBIAN.items():
+        path = folder / "need" / "debian" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (folder / "need" / "debian" / "rules").chmod(0o755)
+    script = 'cd "$0" && dpkg-buildpackage --build=binary --no-sign'
+    return _try("sh", "-c", script, folder / "need")
+
+
+_SPEC = (
+    "Name: need\nVersion: 1\nRelease: 1\nSummary: need\nLicense: need\nBuildArch: noarch\n"
+    "%description\nneed\n%files\n"
+)
+
+
+def _rpmbuild(folder: Path) -> str | None:
+    """Return why an empty RPM cannot be built."""
+    (folder / "need.spec").write_text(_SPEC)
+    return _try("rpmbuild", "-bb", "--define", f"_topdir {folder}", folder / "need.spec")
+
+
+def _rpmlint(_: Path) -> str | None:
+    return _try("rpmlint", "--version")
+
+
+def _lintian(_: Path) -> str | None:
+    return _try("lintian", "--version")
+
+
+def _slurm_headers(folder: Path) -> str | None:
+    source = folder / "a.c"
+    source.write_text("#include <slurm/spank.h>\n")
+    return _try("gcc", "-fsyntax-only", source)
+
+
 def _network(_: Path) -> str | None:
     options = ("--retries", "1", "--timeout", "15", "--disable-pip-version-check")
     return _try(sys.executable, "-m", "pip", "index", "versions", *options, "mpich")
@@ -273,6 +321,11 @@ PROBES: dict[str, Callable[[Path], str | None]] = {
     "meson": _meson,
     "clang": _clang,
     "clang-tidy": _clang_tidy,
+    "debhelper": _debhelper,
+    "lintian": _lintian,
+    "rpmbuild": _rpmbuild,
+    "rpmlint": _rpmlint,
+    "slurm-headers": _slurm_headers,
     "network": _network,
     "netns": _netns,
     "netem": _netem,

@@ -87,7 +87,8 @@ def test_the_second_time_nothing_is_installed(bootstrap: Run) -> None:
     everything = dict.fromkeys(
         ("bwrap", "mksquashfs", "unsquashfs", "squashfuse", "fusermount3", "ip", "tc", "unshare",
          "nsenter", "setpriv", "mount", "gcc", "chromium", "chromedriver", "slurmctld", "slurmd",
-         "srun", "munged", "meson", "ninja", "readelf", "clang", "clang-tidy"), "exit 0",
+         "srun", "munged", "meson", "ninja", "readelf", "clang", "clang-tidy", "dpkg-buildpackage",
+         "dh", "lintian", "rpmbuild", "rpmlint"), "exit 0",
     )  # fmt: skip
     done, log = bootstrap("test", fakes=everything)
     assert done.returncode == 0, done.stderr
@@ -117,6 +118,14 @@ def test_clang_is_no_condition(bootstrap: Run) -> None:
     done, log = bootstrap("test", fakes={"apt-get": fails})
     assert done.returncode == 0, done.stderr
     assert "clang" in done.stderr
+    assert log[-1].endswith(".[test,lint]")
+
+
+def test_packages_are_no_condition(bootstrap: Run) -> None:
+    fails = 'case "$*" in *debhelper*) exit 100;; esac'
+    done, log = bootstrap("test", fakes={"apt-get": fails})
+    assert done.returncode == 0, done.stderr
+    assert "debhelper" in done.stderr
     assert log[-1].endswith(".[test,lint]")
 
 
