@@ -61,9 +61,11 @@ def compare(results: Results, options: CompareOptions | None = None) -> Comparis
     rules = _rules(results, options)
     collected = _collect(results)
     panels = _panels(collected, results, rules)
-    if not any(judgement.cells for panel in panels for judgement in panel.judgements):
-        raise _no_results(results, collected)
     null = () if spec.null is None else (spec.null,)
+    alone = not (spec.challengers or null)  # nothing to compare with: the curves are the result
+    cells = any(judgement.cells for panel in panels for judgement in panel.judgements)
+    if not panels or not (cells or alone):
+        raise _no_results(results, collected)
     verdicts = tuple(
         verdict_on(arm, panels, spec.baseline, is_null=arm in null)
         for arm in (*spec.challengers, *null)

@@ -32,33 +32,33 @@ _FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Section:
+class Section:
     """A table of the program: its columns, and which of them is which benchmark."""
 
     columns: tuple[str, ...]
     reads: tuple[tuple[str, str], ...]
 
 
-_SECTIONS = {
-    "PingPong": _Section(
+SECTIONS = {
+    "PingPong": Section(
         columns=("#bytes", "#repetitions", "t[usec]", "Mbytes/sec"),
         reads=(("latency", "t[usec]"),),
     ),
-    "Uniband": _Section(
+    "Uniband": Section(
         columns=_BANDS,
         reads=(("bandwidth", "Mbytes/sec"), ("message_rate", "Msg/sec")),
     ),
-    "Biband": _Section(columns=_BANDS, reads=(("bibandwidth", "Mbytes/sec"),)),
-    "Allreduce": _Section(columns=_TIMES, reads=(("allreduce", "t_avg[usec]"),)),
-    "Alltoall": _Section(columns=_TIMES, reads=(("alltoall", "t_avg[usec]"),)),
-    "Allgather": _Section(columns=_TIMES, reads=(("allgather", "t_avg[usec]"),)),
-    "Bcast": _Section(columns=_TIMES, reads=(("bcast", "t_avg[usec]"),)),
-    "Barrier": _Section(
+    "Biband": Section(columns=_BANDS, reads=(("bibandwidth", "Mbytes/sec"),)),
+    "Allreduce": Section(columns=_TIMES, reads=(("allreduce", "t_avg[usec]"),)),
+    "Alltoall": Section(columns=_TIMES, reads=(("alltoall", "t_avg[usec]"),)),
+    "Allgather": Section(columns=_TIMES, reads=(("allgather", "t_avg[usec]"),)),
+    "Bcast": Section(columns=_TIMES, reads=(("bcast", "t_avg[usec]"),)),
+    "Barrier": Section(
         columns=_TIMES[1:],
         reads=(("barrier", "t_avg[usec]"),),
     ),
 }
-_SECTION_OF = {name: title for title, section in _SECTIONS.items() for name, _ in section.reads}
+_SECTION_OF = {name: title for title, section in SECTIONS.items() for name, _ in section.reads}
 
 _BANNER = re.compile(r"# +Intel\(R\) MPI Benchmarks (\S+), MPI-1 part")
 _TITLE = re.compile(r"# Benchmarking (\S+) ?")
@@ -230,7 +230,7 @@ class _Reader:
 
     def _readings(self) -> Iterator[_Reading]:
         for table in self._good_tables():
-            for benchmark, column in _SECTIONS[table.title].reads:
+            for benchmark, column in SECTIONS[table.title].reads:
                 if benchmark not in self.case.benchmarks:
                     continue
                 for wanted, row in zip(self._expected(table.title), table.rows, strict=False):
@@ -296,13 +296,13 @@ class _Reader:
 
     def _is_columns(self, line: str) -> bool:
         table = self._table
-        if table is None or tuple(line.split()) != _SECTIONS[table.title].columns:
+        if table is None or tuple(line.split()) != SECTIONS[table.title].columns:
             return False
         self.tables.append(table)
         return True
 
     def _expected(self, title: str) -> list[int | None]:
-        if "#bytes" not in _SECTIONS[title].columns:
+        if "#bytes" not in SECTIONS[title].columns:
             return [None]
         return [*sorted(set(self.case.sizes))]
 
@@ -311,7 +311,7 @@ class _Reader:
         table = self._table
         if table is None:
             return False
-        columns = _SECTIONS[table.title].columns
+        columns = SECTIONS[table.title].columns
         words = line.split()
         if len(words) != len(columns):
             return False

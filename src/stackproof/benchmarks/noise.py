@@ -12,10 +12,17 @@ MAX_LENGTH = 300
 _LABEL = re.compile(r"\s*(?:\d+: ?|\[\d+\] ?|\[\d+,\d+\]<std(?:out|err)>:? ?)")
 
 
+def split_label(line: str) -> tuple[str, str]:
+    """Return what a launcher put before a line, and the rest without a carriage return."""
+    match = _LABEL.match(line)
+    if match is None:
+        return "", line.rstrip("\r")
+    return match[0].strip(), line[match.end() :].rstrip("\r")
+
+
 def without_label(line: str) -> str:
     """Return a line without what a launcher put before it, and without a carriage return."""
-    match = _LABEL.match(line)
-    return (line[match.end() :] if match else line).rstrip("\r")
+    return split_label(line)[1]
 
 
 class Garbage:

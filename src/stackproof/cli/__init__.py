@@ -22,6 +22,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "plan": ("plan", "show the resolved stack and every step of its build"),
     "build": ("build", "build a recipe into a SquashFS image"),
     "convert": ("convert", "turn Stackinator recipes into one recipe for all their targets"),
+    "mirror": ("mirror", "bring the sources of Spack stacks to machines without internet"),
     "shell": ("shell", "open a shell in the sandbox of a build"),
     "inspect": ("inspect", "show what an image holds"),
     "run": ("run", "run a command with images mounted"),
@@ -31,6 +32,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "bench": ("bench", "run benchmarks: baseline and challengers, interleaved"),
     "compare": ("compare", "judge measured results: PASS, FAIL or INCONCLUSIVE"),
     "report": ("report", "write the report of measured results as one HTML file"),
+    "import": ("import_", "turn outputs of OSU or IMB into results to report on"),
     "site": ("site", "show, check or probe what a machine offers"),
 }
 

@@ -1,0 +1,324 @@
+"""Output files of OSU and IMB to results, as if they had been measured here.
+
+Where ranks ran and in which memory the messages lay is what the user says: it cannot be read off
+an output, and is never guessed from the numbers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from stackproof.benchmarks import METRICS, imb_tables, osu
+from stackproof.benchmarks.tables import Row, Table
+from stackproof.case import Case, Locality, Placement, Rank
+from stackproof.comparison import Arm, Results, ResultsSpec
+from stackproof.curves import Memory
+from stackproof.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.launchers import messages
+from stackproof.measurement import Check, Measurement, Output, Series, State
+
+LARGEST = 64 << 20
+"""Bytes of one file; outputs of benchmarks are a thousand times smaller."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputFile:
+    """A file of an arm; `name` is its path as the user wrote it."""
+
+    arm: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What files do not say: where ranks were, where buffers lay, what the link can carry.
+
+    `limit` is in MB/s in one direction, None when it is not known; `created` is UTC ISO 8601.
+    """
+
+    name: str
+    locality: Locality
+    memory: Memory
+    baseline: str = ""
+    transport: str = "auto"
+    ranks: int = 2
+    limit: float | None = None
+    limit_source: str = ""
+    created: str = ""
+    stackproof: str = ""
+    command: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def placement(self) -> Placement:
+        """Return the placement, with nodes that have no names of their own."""
+        nodes = 1 if self.locality is Locality.INTRA else 2
+        name = self.locality.value if self.memory is Memory.HOST else f"{self.locality}-device"
+        return Placement(
+            name=name, ranks=tuple(Rank(node=f"node{1 + i % nodes}") for i in range(self.ranks))
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """The results, and a line for everything that was read and does not count."""
+
+    results: Results
+    tables: int
+    notes: tuple[str, ...]
+
+
+def import_outputs(files: Sequence[OutputFile], setup: Setup) -> Imported:
+    """Return the measurements that files hold: each table is one launch.
+
+    The n-th table of a benchmark in an arm belongs to block n. Raises `StackproofError`
+    (NO_RESULTS) when no table can be used, with a problem for each file, and INVALID_VALUE when a
+    file contradicts the setup.
+    """
+    notes: list[str] = []
+    measurements: list[Measurement] = []
+    problems: list[Problem] = []
+    blocks: Counter[tuple[str, str]] = Counter()
+    count = 0
+    for file in files:
+        tables, crash = _tables(file)
+        count += len(tables)
+        if not tables:
+            problems.append(_nothing(file))
+        for table in tables:
+            problems += _contradictions(file, table, setup)
+            notes += [
+                f"{file.name}:{fault.line}: left out, {fault.why}: `{fault.text}`"
+                for fault in table.faults
+            ]
+            metrics = _metrics(table)
+            if not metrics:
+                notes.append(f"{_place(file, table)}: no benchmark here measures this")
+                continue
+            if table.accelerator and setup.memory is Memory.HOST:
+                notes.append(
+                    f"{_place(file, table)}: the title says {table.accelerator}; if its buffers "
+                    "were on the device, import it apart with `--memory device`"
+                )
+            blocks[file.arm, metrics[0][0]] += 1
+            block = blocks[file.arm, metrics[0][0]]
+            made = _measurement(file, table, setup, block, crash)
+            measurements.append(made)
+            notes += [
+                f"{_place(file, table)}: {check.name}: {check.evidence}"
+                for check in made.checks
+                if check.state is State.BAD
+                or (check.name == "output" and check.state is not State.OK)
+            ]
+    _require(measurements, problems, notes)
+    return Imported(
+        results=Results(spec=_spec(files, setup), measurements=_ordered(measurements)),
+        tables=count,
+        notes=tuple(notes),
+    )
+
+
+def _require(
+    measurements: Sequence[Measurement], problems: Sequence[Problem], notes: Sequence[str]
+) -> None:
+    if problems:
+        raise StackproofError(*problems)
+    if not any(one.usable for one in measurements):
+        raise fail(
+            Reason.NO_RESULTS,
+            "no table of these files can be used",
+            detail="\n".join(notes[:20]) or None,
+            hint="give the complete output of the benchmark, as it was printed",
+        )
+
+
+def _tables(file: OutputFile) -> tuple[tuple[Table, ...], str]:
+    """Return the tables of a file in their order, and what a crash left of words."""
+    found = (*osu.read(file.text).tables, *imb_tables.read(file.text).tables)
+    return tuple(sorted(found, key=lambda table: table.line)), messages.crashed(file.text) or ""
+
+
+def _metrics(table: Table) -> tuple[tuple[str, str], ...]:
+    if table.program == imb_tables.PROGRAM:
+        return imb_tables.metrics_of(table)
+    found = osu.metric_of(table)
+    return () if found is None else (found,)
+
+
+def _nothing(file: OutputFile) -> Problem:
+    return Problem(
+        reason=Reason.NO_RESULTS,
+        message="no table of OSU or IMB-MPI1 is in this file",
+        hint="a table begins with `# OSU MPI … Test` or `# Benchmarking …`; keep these lines",
+        where=Location(file=file.name),
+    )
+
+
+def _place(file: OutputFile, table: Table) -> str:
+    return f"{file.name}:{table.line}: {table.title}"
+
+
+def _contradictions(file: OutputFile, table: Table, setup: Setup) -> list[Problem]:
+    """Return where a heading contradicts what the user says."""
+    buffers = {table.facts.get("send-buffer"), table.facts.get("receive-buffer")} - {None}
+    device = setup.memory is Memory.DEVICE
+    message = ""
+    if table.program == osu.PROGRAM and device and not table.accelerator:
+        message = "the title names no accelerator, so these are not device buffers"
+    elif not device and buffers - {"host"}:
+        message = "the heading says that buffers are on the device"
+    elif device and buffers == {"host"}:
+        message = "the heading says that buffers are on the host"
+    processes = table.facts.get("processes")
+    if processes is not None and _metrics(table) and int(processes) != setup.ranks:
+        message = f"the heading says {processes} processes, not {setup.ranks}"
+    if not message:
+        return []
+    return [
+        Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"{table.title}: {message}",
+            hint="give --memory and --ranks as in the run, and files of other runs apart",
+            where=Location(file=file.name, line=table.line, column=1),
+        )
+    ]
+
+
+def _measurement(
+    file: OutputFile, table: Table, setup: Setup, block: int, crash: str
+) -> Measurement:
+    series = tuple(
+        Series(
+            benchmark=metric,
+            size=row.size,
+            unit=METRICS[metric].unit,
+            values=(value,),
+            iterations=int(row.values.get("#repetitions") or row.values.get("Iterations") or 0),
+            validated=row.size if row.printed.get("Validation") == "Pass" else None,
+        )
+        for metric, column in _metrics(table)
+        for row in table.rows
+        if (value := row.values.get(column)) is not None and value > 0
+    )
+    checks = (*_checks(table, setup, crash), *_empty(series))
+    sizes = tuple(dict.fromkeys(one.size for one in series if METRICS[one.benchmark].sized))
+    return Measurement(
+        arm=file.arm,
+        block=block,
+        order=0,
+        case=Case(
+            program=table.program,
+            benchmarks=tuple(dict.fromkeys(metric for metric, _ in _metrics(table))),
+            sizes=sizes,
+            placement=setup.placement,
+            transport=setup.transport,
+            samples=1,
+            validate=any("Validation" in row.printed for row in table.rows),
+        ),
+        output=Output(
+            program=table.program,
+            program_version=table.version,
+            world_size=setup.ranks,
+            worlds=1,
+            series=series,
+            complete=table.ended,
+        ),
+        checks=checks,
+        argv=(),
+        env=setup.env,
+        started="",
+        seconds=0.0,
+        host_facts={
+            "imported from": f"{file.name}, line {table.line}",
+            "memory": setup.memory.value,
+            **({"accelerator": table.accelerator} if table.accelerator else {}),
+            **table.facts,
+        },
+    )
+
+
+def _checks(table: Table, setup: Setup, crash: str) -> tuple[Check, ...]:
+    said = f"as the user says: {setup.locality}, {setup.ranks} ranks"
+    return (
+        _output_check(table, crash),
+        _validation_check(table.rows),
+        Check(name="placement", state=State.UNKNOWN, evidence=said),
+        Check(
+            name="transport",
+            state=State.UNKNOWN,
+            evidence="an output does not show which way messages took",
+        ),
+    )
+
+
+def _output_check(table: Table, crash: str) -> Check:
+    if table.reason:
+        return Check(name="output", state=State.BAD, reason=table.reason, evidence=table.evidence)
+    if table.faults:
+        evidence = f"{len(table.faults)} of its lines do not count; {len(table.rows)} rows do"
+        return Check(name="output", state=State.UNKNOWN, evidence=evidence)
+    cut = osu.may_be_cut(table) if table.program == osu.PROGRAM else ""
+    if crash and cut:
+        return Check(name="output", state=State.UNKNOWN, evidence=f"cut: {crash}; {cut}")
+    if cut:
+        return Check(name="output", state=State.UNKNOWN, evidence=f"it may have been cut: {cut}")
+    return Check(name="output", state=State.OK, evidence=f"{len(table.rows)} rows")
+
+
+def _validation_check(rows: Sequence[Row]) -> Check:
+    answers = {row.printed.get("Validation") for row in rows}
+    if answers == {"Pass"}:
+        return Check(name="validation", state=State.OK, evidence="every row says Pass")
+    if "Fail" in answers:
+        return Check(
+            name="validation",
+            state=State.BAD,
+            reason=Reason.VALIDATION_FAILED.value,
+            evidence="a row says Fail",
+        )
+    return Check(
+        name="validation", state=State.UNKNOWN, evidence="the benchmark did not look at the bytes"
+    )
+
+
+def _empty(series: Sequence[Series]) -> tuple[Check, ...]:
+    if series:
+        return ()
+    return (
+        Check(
+            name="results",
+            state=State.BAD,
+            reason=Reason.NO_RESULTS.value,
+            evidence="no row has a value above zero",
+        ),
+    )
+
+
+def _ordered(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
+    return tuple(dataclasses.replace(one, order=order) for order, one in enumerate(measurements, 1))
+
+
+def _spec(files: Sequence[OutputFile], setup: Setup) -> ResultsSpec:
+    arms = tuple(dict.fromkeys(file.arm for file in files))
+    baseline = setup.baseline or arms[0]
+    if baseline not in arms:
+        raise fail(
+            Reason.USAGE,
+            f"the baseline `{baseline}` is no arm of the files",
+            hint=f"arms are: {', '.join(arms)}",
+        )
+    limit = {"MB/s": setup.limit, "source": setup.limit_source}
+    return ResultsSpec(
+        name=setup.name,
+        baseline=baseline,
+        challengers=tuple(arm for arm in arms if arm != baseline),
+        arms={arm: Arm(transport=setup.transport, env=setup.env) for arm in arms},
+        limits={setup.placement.name: limit} if setup.limit is not None else {},
+        created=setup.created,
+        stackproof=setup.stackproof,
+        command=setup.command,
+    )

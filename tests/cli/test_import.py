@@ -1,0 +1,65 @@
+"""`stackproof import` as a user calls it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stackproof import cli
+
+TABLE = (
+    "# OSU MPI Latency Test v7.4\n# Datatype: MPI_CHAR.\n# Size       Avg Latency(us)\n"
+    + "".join(f"{2**k:<10}{1.5 + k:>20.2f}\n" for k in range(23))
+)
+
+
+def run(*argv: str) -> int:
+    with pytest.raises(SystemExit) as stop:
+        cli.main([str(word) for word in argv])
+    return int(stop.value.code or 0)
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    path = tmp_path / "latency.txt"
+    path.write_text(TABLE)
+    return path
+
+
+def test_files_become_results_that_report_takes(
+    output: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "results"
+    assert run("import", f"vendor={output}", f"ours={output}", "--placement", "inter-node",
+               "--site", "lumi-g", "-o", folder) == 0  # fmt: skip
+    assert "2 of 2 tables" in capsys.readouterr().out
+    spec = json.loads((folder / "bench.json").read_text())
+    assert (spec["baseline"], spec["challengers"]) == ("vendor", ["ours"])
+    assert spec["limits"]["inter-node"]["MB/s"] == 25000
+    assert run("report", folder, "-o", tmp_path / "report.html") == 0
+    assert (tmp_path / "report.html").stat().st_size > 1000
+
+
+def test_a_folder_that_is_there_is_not_touched(output: Path, tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("x")
+    assert run("import", output, "--placement", "intra-node", "-o", tmp_path) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [("", 7), ("\0\xff garbage", 7), ("# OSU MPI Latency Test v7.4\n", 7)]
+)
+def test_files_without_results_are_refused(tmp_path: Path, text: str, code: int) -> None:
+    path = tmp_path / "bad.txt"
+    path.write_text(text, encoding="latin-1")
+    folder = tmp_path / "r"
+    assert run("import", path, "--placement", "inter-node", "-o", folder) == code
+    assert not folder.exists()
+
+
+def test_a_missing_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        run("import", tmp_path / "no.txt", "--placement", "inter-node", "-o", tmp_path / "r") == 3
+    )
+    assert "no.txt" in capsys.readouterr().err

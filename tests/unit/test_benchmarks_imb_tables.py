@@ -1,0 +1,171 @@
+"""IMB's files of unknown runs: a row is right, or it is rejected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stackproof.benchmarks import imb_tables
+from stackproof.benchmarks.tables import Table
+from stackproof.errors import Reason
+
+CAPTURES = Path(__file__).parents[1] / "captures" / "benchmarks"
+RULE = "#---------------------------------------------------"
+BANNER = "#    Intel(R) MPI Benchmarks 2021.7, MPI-1 part\n"
+
+
+def section(title: str, columns: str, *rows: str, processes: str = "# #processes = 2 ") -> str:
+    lines = [RULE, f"# Benchmarking {title} ", processes, RULE, columns, *rows, ""]
+    return "\n".join(lines) + "\n"
+
+
+PING = section(
+    "PingPong",
+    "       #bytes #repetitions      t[usec]   Mbytes/sec",
+    "            0         1000         1.40         0.00",
+    "            1         1000         1.41         0.71",
+    "            2         1000         1.42         1.41",
+)
+
+
+def only(text: str) -> Table:
+    (table,) = imb_tables.read(text).tables
+    return table
+
+
+def test_a_ping_pong_has_its_latency() -> None:
+    table = only(BANNER + PING)
+    assert imb_tables.metrics_of(table) == (("latency", "t[usec]"),)
+    assert [(row.size, row.values["t[usec]"]) for row in table.rows] == [
+        (0, 1.40), (1, 1.41), (2, 1.42),
+    ]  # fmt: skip
+    assert (table.version, table.facts, table.faults) == ("2021.7", {"processes": "2"}, ())
+
+
+@pytest.mark.parametrize("name", ["intel-mpi", "mpich"])
+def test_a_real_file_has_all_its_tables(name: str) -> None:
+    tables = imb_tables.read((CAPTURES / f"imb-{name}.txt").read_text()).tables
+    assert len(tables) >= 8
+    # An allreduce of one byte is one of a whole element.
+    assert {(t.title, fault.why) for t in tables for fault in t.faults} == {
+        ("Allreduce", "its size stands here twice")
+    }
+    assert {table.reason for table in tables} == {""}
+    assert all(table.ended for table in tables)
+
+
+def test_copies_that_lost_spaces_and_marks_are_read() -> None:
+    text = "\n".join(" ".join(line.split()) for line in PING.splitlines())
+    table = only(BANNER + text.replace("# Benchmarking", "Benchmarking").replace("#bytes", "bytes"))
+    assert [row.size for row in table.rows] == [0, 1, 2]
+
+
+def test_bandwidth_counts_only_for_two_processes_and_decimal_megabytes() -> None:
+    columns = "       #bytes #repetitions   Mbytes/sec      Msg/sec"
+    row = "         1024         1000       900.00       878906"
+    two = section("Uniband", columns, row)
+    four = section("Uniband", columns, row, processes="# #processes = 4 ")
+    assert dict(imb_tables.metrics_of(only(BANNER + two))) == {
+        "bandwidth": "Mbytes/sec", "message_rate": "Msg/sec",
+    }  # fmt: skip
+    assert imb_tables.metrics_of(only(BANNER + four)) == ()
+    assert dict(imb_tables.metrics_of(only(two))) == {"message_rate": "Msg/sec"}
+    old = BANNER.replace("2021.7", "4.1")
+    assert dict(imb_tables.metrics_of(only(old + two))) == {"message_rate": "Msg/sec"}
+
+
+def test_groups_modes_and_waiting_processes_are_facts() -> None:
+    text = section(
+        "Multi-PingPong",
+        "        Group       #bytes #repetitions      t[usec]   Mbytes/sec",
+        "            0            0         1000         1.40         0.00",
+        "            1            0         1000         1.50         0.00",
+        processes="# ( 2 groups of 2 processes each running simultaneous ) \n"
+        "# Group  0:     0    1\n#\n# Group  1:     2    3\n#",
+    )
+    table = only(BANNER + text)
+    assert table.facts == {"groups": "2", "processes": "2"}
+    assert [row.group for row in table.rows] == [0, 1]
+    assert imb_tables.metrics_of(table) == ()
+    waiting = PING.replace(
+        "# #processes = 2 \n",
+        "# #processes = 2 \n# ( 2 additional processes waiting in MPI_Barrier)\n",
+    )
+    assert only(BANNER + waiting).facts["waiting"] == "2"
+    mode = PING.replace("       #bytes", "#\n#    MODE: AGGREGATE\n#\n       #bytes")
+    assert only(BANNER + mode).facts["mode"] == "AGGREGATE"
+
+
+def test_barrier_has_no_size() -> None:
+    text = section(
+        "Barrier",
+        "#repetitions  t_min[usec]  t_max[usec]  t_avg[usec]",
+        "        1000         2.10         2.30         2.20",
+    )
+    table = only(BANNER + text)
+    assert imb_tables.metrics_of(table) == (("barrier", "t_avg[usec]"),)
+    assert (table.rows[0].size, table.rows[0].values["t_avg[usec]"]) == (0, 2.20)
+
+
+def test_sizes_that_have_no_sample_are_left_out() -> None:
+    text = PING.replace("\n\n", "\n            4 time-out.; Time limit (secs_per_sample * msg)\n\n")
+    table = only(BANNER + text)
+    assert [row.size for row in table.rows] == [0, 1, 2]
+    assert [fault.why for fault in table.faults] == ["the program has no sample of 4 bytes"]
+
+
+def test_sizes_of_a_list_need_not_double() -> None:
+    text = PING.replace("            2  ", "          300  ")
+    assert [row.size for row in only(BANNER + text).rows] == [0, 1]
+    call = "# Calling sequence was: IMB-MPI1 PingPong -msglen sizes.txt\n"
+    assert [row.size for row in only(BANNER + call + text).rows] == [0, 1, 300]
+
+
+def test_rows_without_their_number_of_processes_do_not_count() -> None:
+    table = only(BANNER + PING.replace("# #processes = 2 \n", ""))
+    assert table.reason == Reason.NO_RESULTS
+
+
+WHOLE = (CAPTURES / "imb-mpich.txt").read_text()
+TWICE = {fault.line for table in imb_tables.read(WHOLE).tables for fault in table.faults}
+LINES = [line for number, line in enumerate(WHOLE.splitlines(), 1) if number not in TWICE]
+
+
+def readings(lines: list[str]) -> set[tuple[str, str, int, tuple[str, ...]]]:
+    return {
+        (table.title, table.facts["processes"], row.size, tuple(row.printed.values()))
+        for table in imb_tables.read("\n".join(lines)).tables
+        if not table.reason
+        for row in table.rows
+    }
+
+
+TRUTH = readings(LINES)
+
+
+@given(st.sets(st.integers(0, len(LINES) - 1), max_size=6))
+def test_lost_lines_never_give_a_wrong_number(lost: set[int]) -> None:
+    assert readings([line for at, line in enumerate(LINES) if at not in lost]) <= TRUTH
+
+
+NOISE = ("8 cores", "srun: error: x", "", "# a remark", "            4", "1: 2 3.00 4.00", "0.50")
+
+
+@given(st.lists(st.tuples(st.integers(0, len(LINES)), st.sampled_from(NOISE)), max_size=8))
+def test_noise_in_between_never_gives_a_wrong_number(noise: list[tuple[int, str]]) -> None:
+    lines = list(LINES)
+    for place, text in sorted(noise, reverse=True):
+        lines.insert(place, text)
+    assert readings(lines) <= TRUTH
+
+
+def test_labels_of_ranks_do_not_hurt() -> None:
+    assert readings([f"0: {line}" for line in LINES]) == TRUTH
+
+
+@given(st.text())
+def test_any_text_is_read_without_an_error(text: str) -> None:
+    imb_tables.read(text)
