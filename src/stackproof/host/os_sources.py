@@ -22,39 +22,22 @@ from stackproof.host import files
 from stackproof.host.run import Runner, run
 from stackproof.monitor import Event, Monitor
 
-ARCHIVE = "http://deb.debian.org/debian"
-SUITE = "trixie"
-KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+# Whose source packages these are, by what their archive says of itself -> the keys it is signed
+# with, as the distribution's own package of keys installs them.
+KEYRINGS: Mapping[str, str] = {
+    "Debian": "/usr/share/keyrings/debian-archive-keyring.gpg",
+    "Ubuntu": "/usr/share/keyrings/ubuntu-archive-keyring.gpg",
+}
 _TIMEOUT_S = 600.0
 _FRESH_S = 24 * 3600.0
 # Spack's name -> Debian's name of the source package, where they differ (packages.debian.org).
 NAMES: Mapping[str, str] = {
-    "bzip2": "bzip2",
-    "cray-libcxi": "libcxi",
-    "libpciaccess": "libpciaccess",
-    "libxml2": "libxml2",
-    "openssl": "openssl",
-    "libevent": "libevent",
     "libnl": "libnl3",
-    "rdma-core": "rdma-core",
     "xz": "xz-utils",
-    "zlib": "zlib",
     "zstd": "libzstd",
-    "lz4": "lz4",
-    "prrte": "prrte",
-    "pmix": "pmix",
-    "gettext": "gettext",
-    "util-macros": "xutils-dev",
     "libfuse": "fuse",
     "squashfs": "squashfs-tools",
-    "curl": "curl",
-    "osu-micro-benchmarks": "osu-micro-benchmarks",
-    "py-pip": "python-pip",
-    "py-setuptools": "setuptools",
-    "py-wheel": "wheel",
-    "py-cython": "cython",
-    "py-numpy": "numpy",
-    "py-mpi4py": "mpi4py",
+    "uuid": "ossp-uuid",
 }
 _REPACKED = re.compile(r"[+~](?:dfsg|ds|repack|git|r)[\w.~+-]*$")
 _REALLY = re.compile(r".*\+really")
@@ -92,9 +75,9 @@ def upstream_version(version: str) -> str:
 class Archive:
     """An archive of source packages: its address, a suite of it, and the keys it is signed with."""
 
-    url: str = ARCHIVE
-    suite: str = SUITE
-    keyring: str = KEYRING
+    url: str
+    suite: str
+    keyring: str
 
     @property
     def folder(self) -> Path:
@@ -234,6 +217,34 @@ class Archive:
             if unsigned
             else "is there a network? does the archive have this suite (--archive, --suite)?",
         )
+
+
+def system_archive(*, runner: Runner = run) -> Archive | None:
+    """Return the archive that this machine's own packages are from; None without a known one.
+
+    Raises `StackproofError` (TOOL_MISSING) without apt.
+    """
+    form = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(ORIGIN)"
+    done = runner(Command(argv=("apt-get", "indextargets", "--format", form), timeout_s=60.0))
+    for line in done.stdout.decode(errors="replace").splitlines():
+        url, _, rest = line.partition("|")
+        suite, component, origin = (*rest.split("|"), "", "", "")[:3]
+        # Updates and security fixes have suites of their own, `<suite>-updates`.
+        if component == "main" and origin in KEYRINGS and "-" not in suite:
+            return Archive(url=url.rstrip("/"), suite=suite, keyring=KEYRINGS[origin])
+    return None
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """Return how the operating system may name the source package of a package of Spack."""
+    kind, _, rest = name.partition("-")
+    guesses = {
+        "py": (f"python-{rest}", rest, f"python3-{rest}"),
+        "perl": (f"lib{rest}-perl",),
+        "r": (f"r-cran-{rest}",),
+    }.get(kind, ())
+    known = (NAMES[name],) if name in NAMES else ()
+    return tuple(dict.fromkeys((*known, name, *guesses)))
 
 
 def lacks_configure(tarball: Path) -> bool:

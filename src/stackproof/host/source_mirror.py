@@ -7,15 +7,20 @@ digits>/<sha256>.<extension>`. A mirror made here holds the git repositories of 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.errors import Location, Reason, fail
 from stackproof.host import files
+from stackproof.host.workspace import locked
+from stackproof.monitor import Monitor
 
 ARCHIVES = "_source-cache/archive"
 GIT = "git"
@@ -69,6 +74,15 @@ def prepare(folder: Path) -> Path:
     if not os.access(target, os.W_OK):
         raise fail(Reason.NOT_PERMITTED, f"no right to write into `{folder}`")
     return target
+
+
+@contextmanager
+def exclusive(folder: Path, monitor: Monitor) -> Iterator[None]:
+    """Hold a mirror: Spack does not expect that two write into one."""
+    key = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+    busy = f"somebody else fills {folder}"
+    with locked(files.cache_home() / "mirrors" / key, monitor, busy):
+        yield
 
 
 def holds(folder: Path, sha256: str) -> bool:

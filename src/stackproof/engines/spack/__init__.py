@@ -14,12 +14,13 @@ from stackproof.engines.spack.checks import problems
 from stackproof.engines.spack.configuration import CacheSettings, cache_settings
 from stackproof.engines.spack.lockplan import INDICES, index_key, lock_plan, wants
 from stackproof.engines.spack.locks import lock_files
-from stackproof.engines.spack.mirrorplan import mirror_plan
+from stackproof.engines.spack.mirrorplan import MIRROR, mirror_plan
 from stackproof.spackstack import LockedClone, SpackLock, SpackStack
 
 __all__ = [
     "INDICES",
     "INSTALL",
+    "MIRROR",
     "CacheSettings",
     "build_plan",
     "cache_settings",

@@ -9,18 +9,18 @@ from stackproof.engines.spack.lockplan import setup_step
 from stackproof.plan import BUILD, Plan, Step
 from stackproof.spackstack import SpackLock, SpackStack
 
-FOLDER = f"{BUILD}/new-mirror"
+MIRROR = f"{BUILD}/new-mirror"
 """Where the mirror that is made lies in the sandbox."""
 
 
 def mirror_plan(stack: SpackStack, lock: SpackLock) -> Plan:
-    """Return the steps that bring the sources of everything that is locked into `FOLDER`.
+    """Return the steps that bring the sources of everything that is locked into `MIRROR`.
 
     Spack leaves out what the machine brings, and what is in the mirror already. The mirror is the
     user's own, so sources that may not be given away are in it too (`--private`).
     """
     setup = setup_step(stack, lock.clones)
-    where = ("--directory", FOLDER, "--all", "--private", "--jobs", "1")
+    where = ("--directory", MIRROR, "--all", "--private", "--jobs", "1")
     fill = Step(
         name="mirror",
         description="bring the sources of everything that is locked",

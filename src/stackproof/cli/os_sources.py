@@ -1,0 +1,257 @@
+"""`stackproof mirror add-os-sources`: sources of the operating system, accepted for a recipe."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stackproof import noun, spack_build
+from stackproof.cli import progress, spack, stacks
+from stackproof.cli.stacks import Loaded
+from stackproof.engines.spack import locks, overlay
+from stackproof.errors import Problem, Reason, StackproofError, fail
+from stackproof.host import accepted_sources, os_sources, source_mirror
+from stackproof.host.os_sources import Archive, SourcePackage
+from stackproof.host.spack_packages import Packages
+from stackproof.monitor import Monitor
+from stackproof.spackstack import OsSource, OsSources, SpackLock
+
+_LISTED = 6
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `mirror add-os-sources`."""
+    stacks.add_arguments(parser)
+    parser.add_argument(
+        "packages",
+        metavar="PACKAGE",
+        nargs="*",
+        help="package of Spack, or PACKAGE=SOURCE where the source package has another name; "
+        "default: everything that the lock names and that is not here yet",
+    )
+    parser.add_argument(
+        "--suite", metavar="NAME", help="suite of the archive; default: this system's release"
+    )
+    parser.add_argument(
+        "--archive", metavar="URL", help="archive of packages; default: that of this system"
+    )
+    parser.add_argument(
+        "--keyring", metavar="FILE", help="keys that the archive is signed with; default: its own"
+    )
+    parser.add_argument(
+        "--to", metavar="DIR", help="mirror that gets the files; default: this machine's cache"
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.set_defaults(run=run)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """A source package that fits a package of Spack; `accepted` is None for upstream's own file."""
+
+    name: str
+    package: SourcePackage
+    path: Path
+    accepted: OsSource | None = None
+
+
+def run(args: argparse.Namespace) -> int:
+    """Accept sources; nothing is written when a package that was named cannot be had."""
+    loaded = stacks.load_recipe(args)
+    if loaded.stack.engine != "spack":
+        raise fail(Reason.UNSUPPORTED, f"`{loaded.path}` is not for Spack: wheels need no sources")
+    lock = spack.valid_lock(loaded)
+    if not args.packages and lock is None:
+        raise fail(
+            Reason.LOCK_MISMATCH,
+            "without a lock it is not known which packages are needed",
+            hint="name packages, or make the lock: stackproof build --stop-after lock",
+        )
+    archive = _archive(args)
+    monitor = progress.monitor()
+    archive.update(monitor)
+    search = _Search(loaded, lock, archive, _target(loaded, args.to), monitor)
+    if args.packages:
+        found = search.named(args.packages)
+        left_out: list[Problem] = []
+    else:
+        assert lock is not None  # noqa: S101 - refused above
+        found, left_out = search.locked(lock)
+    before = accepted_sources.load(loaded.os_sources_path)
+    new = {one.name: one.accepted for one in found if one.accepted is not None}
+    kept = {source.name: source for source in before}
+    accepted_sources.save(loaded.os_sources_path, tuple({**kept, **new}.values()))
+    if args.json:
+        print(noun.to_json(_data(loaded, found, left_out)), end="")
+    else:
+        _print(loaded, found, left_out, changed={**kept, **new} != kept)
+    return 0
+
+
+def _archive(args: argparse.Namespace) -> Archive:
+    """Return the archive that is meant: what is not said is this system's."""
+    given = {"url": args.archive, "suite": args.suite, "keyring": args.keyring}
+    said = {key: value for key, value in given.items() if value}
+    if len(said) == len(given):
+        return Archive(**said)
+    own = os_sources.system_archive()
+    if own is not None:
+        return replace(own, **said)
+    raise fail(
+        Reason.TOOL_MISSING,
+        "it is not known from which archive the packages of this system are",
+        hint="run `apt-get update` once as root, or name --archive, --suite and --keyring",
+    )
+
+
+def _target(loaded: Loaded, folder: str | None) -> Path:
+    if folder:
+        return source_mirror.prepare(Path(folder))
+    cache = spack_build.own_caches(loaded.spack, loaded.caches).source_cache
+    return Path(str(cache))
+
+
+class _Search:
+    """Looks for source packages, and brings those that fit."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        lock: SpackLock | None,
+        archive: Archive,
+        target: Path,
+        monitor: Monitor,
+    ) -> None:
+        clones = lock.clones if lock else spack_build.resolve_clones(loaded.spack, monitor)
+        self._stack = loaded.spack
+        self._packages = Packages(loaded.spack, loaded.blobs, clones, monitor)
+        self._archive = archive
+        self._target = target
+
+    def named(self, words: list[str]) -> list[_Found]:
+        """Return what was found for packages of the command line; raises all problems at once."""
+        found: list[_Found] = []
+        problems: list[Problem] = []
+        for word in dict.fromkeys(words):
+            name, _, source = word.partition("=")
+            try:
+                found.append(self._one(name, (source,) if source else os_sources.spellings(name)))
+            except StackproofError as error:
+                problems += error.problems
+        if problems:
+            raise StackproofError(*problems)
+        return [self._bring(one) for one in found]
+
+    def locked(self, lock: SpackLock) -> tuple[list[_Found], list[Problem]]:
+        """Return what was found for everything in a lock, and why the rest was not."""
+        found: list[_Found] = []
+        left_out: list[Problem] = []
+        for node in locks.everything(lock, self._stack.mount).values():
+            if node.external or node.namespace == overlay.NAMESPACE:
+                continue
+            try:
+                _, facts = self._packages.find(node.name)
+                digest = facts.versions.get(node.version)
+                if not digest or source_mirror.holds(self._target, digest):
+                    continue  # no source at all, or it is there
+                one = self._one(node.name, os_sources.spellings(node.name), node.version)
+            except StackproofError as error:
+                left_out += error.problems
+            else:
+                found.append(self._bring(one))
+        return found, left_out
+
+    def _one(self, name: str, sources: tuple[str, ...], version: str | None = None) -> _Found:
+        namespace, facts = self._packages.find(name)
+        package = next(filter(None, (self._archive.find(source) for source in sources)), None)
+        where = f"{self._archive.url} {self._archive.suite}"
+        if package is None:
+            raise fail(
+                Reason.UNKNOWN_VERSION,
+                f"{where} has no source package for `{name}`",
+                hint=f"looked for: {', '.join(sources)}; another suite or archive may have it "
+                "(--suite, --archive), or name the source package: PACKAGE=SOURCE",
+            )
+        upstream = package.upstream
+        if version is not None and upstream != version:
+            raise fail(
+                Reason.UNKNOWN_VERSION,
+                f"{where} has {name} {upstream}, the lock wants {version}",
+                hint=f"accept it for a new lock: stackproof mirror add-os-sources RECIPE {name}",
+            )
+        if facts.complete and upstream not in facts.versions:
+            known = difflib.get_close_matches(upstream, facts.versions, n=_LISTED, cutoff=0)
+            raise fail(
+                Reason.UNKNOWN_VERSION,
+                f"{where} has {name} {upstream}, which Spack's package does not know",
+                hint=f"it knows, among others, {', '.join(known)}; "
+                "another suite may have one of them (--suite), or let the recipe's own package in "
+                "`repo` know the version",
+            )
+        if facts.versions.get(upstream) == package.sha256:
+            return _Found(name=name, package=package, path=Path())
+        accepted = OsSource(
+            name=name,
+            version=upstream,
+            sha256=package.sha256,
+            url=package.url,
+            suite=package.suite,
+            source=package.name,
+            source_version=package.version,
+            dsc=package.dsc,
+            extends=namespace,
+            needs=overlay.TOOLS if facts.autotools else (),
+        )
+        return _Found(name=name, package=package, path=Path(), accepted=accepted)
+
+    def _bring(self, found: _Found) -> _Found:
+        """Return what was found with its file in the mirror."""
+        tarball = self._archive.fetch(found.package)
+        accepted = found.accepted
+        if accepted is not None and accepted.needs and not os_sources.lacks_configure(tarball):
+            accepted = replace(accepted, needs=())
+        path = source_mirror.put(self._target, tarball, found.package.sha256)
+        return replace(found, path=path, accepted=accepted)
+
+
+def _print(loaded: Loaded, found: list[_Found], left_out: list[Problem], *, changed: bool) -> None:
+    for one in found:
+        what = f"{one.name} {one.package.upstream}"
+        origin = f"{one.package.suite}: {one.package.name} {one.package.version}"
+        megabytes = one.path.stat().st_size / 1e6
+        how = "accepted" if one.accepted else "the file that Spack knows"
+        print(f"{what:<28} {megabytes:6.1f} MB  sha256 {one.package.sha256[:16]}…  {how}; {origin}")
+    for problem in left_out:
+        print(str(problem).replace("error: ", "note: ", 1), file=sys.stderr)
+    if changed:
+        print(f"written to {loaded.os_sources_path}: keep it with the recipe", file=sys.stderr)
+        if loaded.lock_path.exists():
+            print("the lock is stale now: the next build makes a new one", file=sys.stderr)
+    if not found and not left_out:
+        print("every source is there already", file=sys.stderr)
+
+
+def _data(loaded: Loaded, found: list[_Found], left_out: list[Problem]) -> dict[str, object]:
+    return {
+        "file": str(loaded.os_sources_path),
+        "accepted": noun.to_data(
+            OsSources(sources=tuple(one.accepted for one in found if one.accepted))
+        ),
+        "files": [
+            {
+                "package": one.name,
+                "version": one.package.upstream,
+                "path": str(one.path),
+                "sha256": one.package.sha256,
+                "accepted": one.accepted is not None,
+                "source": f"{one.package.name} {one.package.version}",
+                "suite": one.package.suite,
+                "url": one.package.url,
+            }
+            for one in found
+        ],
+        "left_out": [problem.message for problem in left_out],
+    }
