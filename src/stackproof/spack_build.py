@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from stackproof import executor, ids
+from stackproof.command import Bind
 from stackproof.engines import spack
 from stackproof.errors import Reason, fail
 from stackproof.executor import Built
@@ -81,6 +82,17 @@ def build(request: Request, lock: SpackLock, monitor: Monitor) -> Built:
     setup = _setup(request, lock.clones)
     tree = tree_folder(request.place, _bytes_needed(lock), monitor)
     return executor.execute(plan, "spack", monitor, setup=replace(setup, tree=tree))
+
+
+def fill_mirror(request: Request, lock: SpackLock, folder: Path, monitor: Monitor) -> None:
+    """Bring the sources of a locked stack into a folder, laid out as a mirror of Spack.
+
+    Raises what `executor.perform` raises: NO_NETWORK for sources that cannot be had.
+    """
+    setup = _setup(request, lock.clones)
+    mirror = Bind(source=str(folder), target=spack.MIRROR, writable=True)
+    setup = replace(setup, binds=(*setup.binds, mirror))
+    executor.perform(spack.mirror_plan(request.stack, lock), "spack", monitor, setup=setup)
 
 
 def build_plan(request: Request, lock: SpackLock) -> Plan:
