@@ -53,12 +53,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _spack_problems(loaded: Loaded) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
     """Return what is wrong with a Spack stack and what should be known; the lock tells more."""
-    from stackproof.cli import known, spack  # noqa: PLC0415 - only for Spack stacks
+    from stackproof.cli import known, os_sources, spack  # noqa: PLC0415 - only for Spack stacks
     from stackproof.engines import spack as engine  # noqa: PLC0415
 
     lock, stale = spack.find_lock(loaded)
     found, notes = known.conflict_problems(loaded, lock)
-    return (*engine.problems(loaded.spack), *found), (*notes, *stale)
+    changed, unused = os_sources.accepted_problems(loaded, lock)
+    return (*engine.problems(loaded.spack), *found, *changed), (*notes, *unused, *stale)
 
 
 def _look_up(loaded: Loaded, args: argparse.Namespace, problems: list[Problem]) -> str:

@@ -12,7 +12,7 @@ from stackproof import noun, spack_build
 from stackproof.cli import progress, spack, stacks
 from stackproof.cli.stacks import Loaded
 from stackproof.engines.spack import locks, overlay
-from stackproof.errors import Problem, Reason, StackproofError, fail
+from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.host import accepted_sources, os_sources, source_mirror
 from stackproof.host.os_sources import Archive, SourcePackage
 from stackproof.host.spack_packages import Packages
@@ -89,6 +89,45 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print(loaded, found, left_out, changed={**kept, **new} != kept)
     return 0
+
+
+def accepted_problems(
+    loaded: Loaded, lock: SpackLock | None
+) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
+    """Return what is wrong with the accepted sources of a recipe, and what should be known.
+
+    Wrong is a digest that the archive does not state any more, as far as its index is on this
+    machine. To be known are sources that a lock does without.
+    """
+    where = Location(file=str(loaded.os_sources_path))
+    nodes = locks.everything(lock, loaded.spack.mount).values() if lock else ()
+    used = {(n.name, n.version) for n in nodes if n.namespace == overlay.NAMESPACE}
+    problems, notes = [], []
+    for source in loaded.spack.os_sources:
+        named = f"{source.name} {source.version}"
+        there = os_sources.indexed(source)
+        if there is not None and there != source.sha256:
+            problems.append(
+                Problem(
+                    reason=Reason.DIGEST_MISMATCH,
+                    message=f"{source.suite} states another digest for {source.source} "
+                    f"{source.source_version}: the accepted source of {named} has changed",
+                    detail=f"accepted sha256 {source.sha256}\nindex    sha256 {there}",
+                    where=where,
+                    hint="find out why; then accept it anew: "
+                    f"stackproof mirror add-os-sources RECIPE {source.name}",
+                )
+            )
+        if lock is not None and (source.name, source.version) not in used:
+            notes.append(
+                Problem(
+                    reason=Reason.INVALID_VALUE,
+                    message=f"no package of the stack uses the accepted source of {named}",
+                    where=where,
+                    hint="let a spec ask for this version, or remove the entry from the file",
+                )
+            )
+    return tuple(problems), tuple(notes)
 
 
 def _archive(args: argparse.Namespace) -> Archive:

@@ -21,6 +21,7 @@ from stackproof.errors import Reason, StackproofError, fail
 from stackproof.host import files
 from stackproof.host.run import Runner, run
 from stackproof.monitor import Event, Monitor
+from stackproof.spackstack import OsSource
 
 # Whose source packages these are, by what their archive says of itself -> the keys it is signed
 # with, as the distribution's own package of keys installs them.
@@ -29,6 +30,7 @@ KEYRINGS: Mapping[str, str] = {
     "Ubuntu": "/usr/share/keyrings/ubuntu-archive-keyring.gpg",
 }
 _TIMEOUT_S = 600.0
+_UPDATED = "updated"
 _FRESH_S = 24 * 3600.0
 # Spack's name -> Debian's name of the source package, where they differ (packages.debian.org).
 NAMES: Mapping[str, str] = {
@@ -102,7 +104,7 @@ class Archive:
             (self.folder / part).mkdir(parents=True, exist_ok=True)
         text = f"deb-src [signed-by={self.keyring}] {self.url} {self.suite} main\n"
         listed = self.folder / "etc" / "sources.list"
-        stamp = self.folder / "updated"
+        stamp = self.folder / _UPDATED
         if stamp.exists() and listed.exists() and listed.read_text() == text:
             import time  # noqa: PLC0415 - beside its only use
 
@@ -116,14 +118,18 @@ class Archive:
         files.write(stamp, "")
 
     def find(self, name: str, *, runner: Runner = run) -> SourcePackage | None:
-        """Return a source package by its name, the newest of the suite; None without one."""
+        """Return a source package by its name, the last one in the index; None without one."""
+        found = self.versions(name, runner=runner)
+        return found[-1] if found else None
+
+    def versions(self, name: str, *, runner: Runner = run) -> tuple[SourcePackage, ...]:
+        """Return all source packages of a name that have an upstream tarball."""
         done = self._apt(("apt-cache", "showsrc", "--only-source", name), runner)
-        found = [
+        return tuple(
             package
             for paragraph in done.stdout.decode(errors="replace").split("\n\n")
             if (package := self._read(paragraph)) is not None and package.name == name
-        ]
-        return found[-1] if found else None
+        )
 
     def fetch(self, package: SourcePackage, *, runner: Runner = run) -> Path:
         """Return the upstream tarball of a source package, in a folder of the cache.
@@ -217,6 +223,21 @@ class Archive:
             if unsigned
             else "is there a network? does the archive have this suite (--archive, --suite)?",
         )
+
+
+def indexed(source: OsSource, *, runner: Runner = run) -> str | None:
+    """Return the SHA-256 that the index states for an accepted source; None when it is not here.
+
+    Nothing is fetched: an index is here when sources were accepted on this machine.
+    """
+    url, _, _ = source.url.partition("/pool/")
+    archive = Archive(url=url, suite=source.suite.rpartition(" ")[2], keyring="")
+    if not (archive.folder / _UPDATED).exists():
+        return None
+    for package in archive.versions(source.source, runner=runner):
+        if package.version == source.source_version:
+            return package.sha256
+    return None
 
 
 def system_archive(*, runner: Runner = run) -> Archive | None:
