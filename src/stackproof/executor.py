@@ -20,7 +20,7 @@ from stackproof import noun
 from stackproof.command import Command, Completed, EnvPatch
 from stackproof.engines import REGISTRY as ENGINES
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.host import files, git, spack_progress, workspace
+from stackproof.host import files, git, spack_nodes, spack_progress, workspace
 from stackproof.host.run import Runner, check, failure, run
 from stackproof.host.workspace import BuildSetup, Workspace
 from stackproof.monitor import Event, Monitor
@@ -255,7 +255,12 @@ def _run_command(step: Step, command: Command, log: Path, work: _Work) -> None:
         check(command, log=log)
         return
     reader = spack_progress.Reader(step.name, work.monitor)
-    done = run(command, log=log, watch=reader)
+    workers = work.setup.workers
+    if workers:
+        tree = work.space.tree
+        done = spack_nodes.install(command, workers, tree, work.monitor, log=log, watch=reader)
+    else:
+        done = run(command, log=log, watch=reader)
     if done.returncode in command.ok and not done.timed_out:
         return
     raise spack_progress.failure(command, done, log, work.space, work.plan.mount)

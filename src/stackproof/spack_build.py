@@ -10,6 +10,7 @@ from pathlib import Path
 from stackproof import executor, ids
 from stackproof.command import Bind
 from stackproof.engines import spack
+from stackproof.engines.spack.workers import Workers
 from stackproof.errors import Reason, fail
 from stackproof.executor import Built
 from stackproof.host import files, git, workspace
@@ -36,13 +37,14 @@ class Place:
     """Where a build may work: `in_memory` is `auto`, `yes` or `no`; `folder` names a place.
 
     `jobs` is how many processes it may start at once, None for all cores; `passed` are variables
-    of the user that hooks get.
+    of the user that hooks get. With `workers` packages are installed on the nodes of a job.
     """
 
     in_memory: str = "auto"
     folder: Path | None = None
     jobs: int | None = None
     passed: tuple[str, ...] = ()
+    workers: Workers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +159,7 @@ def tree_folder(place: Place, needed: int, monitor: Monitor) -> Path | None:
     """
     if place.folder is not None:
         return place.folder
-    if place.in_memory == "no":
+    if place.in_memory == "no" or place.workers is not None:  # other nodes have their own memory
         return None
     free = min(workspace.free_bytes(workspace.MEMORY), _available_memory())
     if free >= needed:
@@ -204,6 +206,7 @@ def _setup(request: Request, clones: tuple[LockedClone, ...]) -> BuildSetup:
         environment=settings.environment,
         network=settings.network,
         passed=request.place.passed,
+        workers=request.place.workers,
         indices=workspace.Indices(
             folder=_INDICES,
             kept=files.cache_home() / "spack" / "indices" / short(key),

@@ -81,6 +81,8 @@ def _one(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> _Result:
     if not args.stop_after:
         _check_target(target)
         _check_machine(loaded.stack.architecture)
+    if not isinstance(loaded.stack, SpackStack) and args.on != "local":
+        raise fail(Reason.USAGE, f"`--on {args.on}` is for recipes with `engine: spack`")
     build = _build_spack if isinstance(loaded.stack, SpackStack) else _build_wheel
     built, lock = build(loaded, args, monitor)
     if built is None:

@@ -8,7 +8,9 @@ from pathlib import Path
 from stackproof import spack_build
 from stackproof.cli.stacks import Loaded
 from stackproof.engines import spack
-from stackproof.errors import Location, Problem, Reason, fail
+from stackproof.engines.spack import workers
+from stackproof.engines.spack.workers import Workers
+from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.host import files, shipped
 from stackproof.monitor import Event, Monitor
 from stackproof.noun import from_json, to_json
@@ -34,6 +36,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--build-dir", metavar="DIR", help="folder for the build tree, instead of memory"
     )
     group.add_argument(
+        "--on",
+        choices=("local", "slurm"),
+        default="local",
+        help="slurm: install the packages on nodes that Slurm gives, or on those of the job around",
+    )
+    group.add_argument(
+        "--nodes", metavar="N", type=_count, help="with --on slurm: how many nodes; default: 1"
+    )
+    group.add_argument(
+        "--cluster", metavar="NAME", help="with --on slurm: cluster of this machine to ask"
+    )
+    group.add_argument(
+        "--srun-option",
+        metavar="NAME[=VALUE]",
+        action="append",
+        default=[],
+        help="an option of srun, such as partition=debug; NAME=no takes a default away; may be "
+        "given several times",
+    )
+    group.add_argument(
         "--pass-env",
         metavar="NAME",
         action="append",
@@ -54,6 +76,13 @@ def request(loaded: Loaded, args: argparse.Namespace) -> Request:
     folder = args.build_dir and Path(args.build_dir).resolve()
     if folder and args.in_memory == "yes":
         raise fail(Reason.USAGE, "`--build-dir` and `--in-memory=yes` exclude each other")
+    shared = workers_of(args)
+    if shared and args.in_memory == "yes":
+        raise fail(
+            Reason.USAGE,
+            "`--on slurm` and `--in-memory=yes` exclude each other: nodes share no memory",
+            hint="leave it out, or name a folder that all nodes share with --build-dir",
+        )
     stack = loaded.spack
     return Request(
         stack=stack,
@@ -65,8 +94,30 @@ def request(loaded: Loaded, args: argparse.Namespace) -> Request:
             folder=folder or None,
             jobs=args.jobs,
             passed=tuple(args.pass_env),
+            workers=shared,
         ),
     )
+
+
+def workers_of(args: argparse.Namespace) -> Workers | None:
+    """Return where packages are installed if it is not here.
+
+    Raises `StackproofError` (USAGE) for options of a job without one, and for wrong ones.
+    """
+    if args.on == "local":
+        given = {"nodes": args.nodes, "cluster": args.cluster, "srun-option": args.srun_option}
+        lost = [f"--{name}" for name, value in given.items() if value]
+        if lost:
+            raise fail(
+                Reason.USAGE, f"{', '.join(lost)} says nothing here", hint="say `--on slurm`"
+            )
+        return None
+    options = dict(text.partition("=")[::2] for text in args.srun_option)
+    found = Workers(nodes=args.nodes or 1, options=options, cluster=args.cluster, jobs=args.jobs)
+    wrong = workers.problems(found)
+    if wrong:
+        raise StackproofError(*wrong)
+    return found
 
 
 def valid_lock(loaded: Loaded) -> SpackLock | None:

@@ -33,11 +33,12 @@ from typing import Any
 _FOREIGN = re.compile(
     r"/build(/|$)|(/usr(/local)?)?/?$|(/usr(/local)?)?/(bin|sbin|lib|lib64|include|share|man)(/|$)"
 )
-# Spack's own records of a build that hold its times, its machine and its temporary folders.
+# Spack's own records of a build that hold its times, its machine, its temporary folders, or that it
+# came from a cache.
 _RECORDS = (
     "spack-build-out.txt", "spack-build-out.txt.gz", "spack-build-01-*", "spack-build-env.txt",
     "spack-build-env-mods.txt", "spack-configure-args.txt", "install_times.json",
-    "install_environment.json", "errors.txt", "archived-files",
+    "install_environment.json", "errors.txt", "archived-files", "binary_distribution",
 )  # fmt: skip
 _MODULE_TIME = re.compile(
     rb"^((?:##|--) Module file created by spack .*?) on \d{4}-.*$", re.MULTILINE

@@ -34,6 +34,7 @@ import installer
 import stackproof.host
 from stackproof import ids
 from stackproof.command import Bind, EnvPatch, Sandbox
+from stackproof.engines.spack.workers import Workers
 from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.host import files
 from stackproof.ids import short
@@ -110,7 +111,8 @@ class BuildSetup:
     sandbox, `environment` to every command. `tree` is the folder for the build tree, None for
     the build folder in the cache. `network` lets installations use the network: packages come from
     a cache that is not a folder. `passed` are variables of the user that steps with the network
-    get as well.
+    get as well. With `workers` packages are installed on the nodes of a job, and the tree and the
+    caches must be in folders that all of them share.
     """
 
     blobs: Mapping[str, Path] = field(default_factory=dict)
@@ -121,6 +123,7 @@ class BuildSetup:
     network: bool = False
     passed: tuple[str, ...] = ()
     indices: Indices | None = None
+    workers: Workers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
