@@ -54,9 +54,10 @@ class Reader:
 
     def _text(self, raw: dict[str, Any], key: str) -> str:
         # The library of JSON throws for any other type, and the whole metadata is given up.
-        if not isinstance(raw[key], str):
-            raise TypeError(f"{key}: {raw[key]!r} is no text")
-        return raw[key]
+        value = raw[key]
+        if not isinstance(value, str):
+            raise TypeError(f"{key}: {value!r} is no text")
+        return value
 
     def _view(self, name: str, view: dict[str, Any]) -> None:
         if not NAME.match(name):
