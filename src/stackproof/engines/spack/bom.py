@@ -15,10 +15,11 @@ from cyclonedx.output.json import JsonV1Dot6
 from stackproof import ids
 from stackproof.engines.spack import locks
 from stackproof.engines.spack.locks import Node
+from stackproof.engines.spack.overlay import NAMESPACE
 from stackproof.noun import to_data
 from stackproof.spackstack import OsSource, SpackLock, SpackStack
 
-_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://cyclonedx.org/stackproof")
+_UUIDS = uuid.uuid5(uuid.NAMESPACE_URL, "https://cyclonedx.org/stackproof")
 
 
 def render_bom(stack: SpackStack, lock: SpackLock) -> str:
@@ -43,11 +44,15 @@ def render_bom(stack: SpackStack, lock: SpackLock) -> str:
             for key, value in sorted(stack.site_facts.items())
         ],
     )
-    bom = Bom(serial_number=uuid.uuid5(_NAMESPACE, ids.content_id([to_data(stack), to_data(lock)])))
+    bom = Bom(serial_number=uuid.uuid5(_UUIDS, ids.content_id([to_data(stack), to_data(lock)])))
     bom.metadata.component = whole
     accepted = {(source.name, source.version): source for source in stack.os_sources}
     parts = {
-        key: _component(node, accepted.get((node.name, node.version)), runs=key in running)
+        key: _component(
+            node,
+            accepted.get((node.name, node.version)) if node.namespace == NAMESPACE else None,
+            runs=key in running,
+        )
         for key, node in known.items()
     }
     for key, part in parts.items():
