@@ -13,9 +13,11 @@ from typing import Any
 
 from stackproof import document as documents
 from stackproof.document import Document
+from stackproof.engines.spack import locks
+from stackproof.engines.spack.locks import Node
 from stackproof.errors import Location, Problem, Reason, StackproofError
 from stackproof.spackstack import SpackEnvironment, SpackLock, SpackStack
-from stackproof.specs import ANY, PackageSpec, Range, Versions, parse_spec, versions
+from stackproof.specs import ANY, PackageSpec, Versions, parse_spec, versions
 
 SCHEMA = "conflicts"
 # Packages that are an MPI: an environment that names one gets no other.
@@ -66,7 +68,7 @@ def parse_conflicts(document: Document) -> tuple[Conflict, ...]:
     """Return the conflicts that a document lists; raises `StackproofError` with every problem."""
     found = [*documents.problems(document, SCHEMA)]
     if not found:
-        found = [*_unknown_sources(document)]
+        found = [*_unknown_sources(document), *_unclear_packages(document)]
     if found:
         raise StackproofError(*found)
     sources = document.data["sources"]
@@ -95,6 +97,28 @@ def _unknown_sources(document: Document) -> Iterator[Problem]:
                 )
 
 
+def _unclear_packages(document: Document) -> Iterator[Problem]:
+    """Yield versions that cannot be compared, and ids that stand twice."""
+    seen: set[str] = set()
+    for index, entry in enumerate(document.data["conflicts"]):
+        if entry["id"] in seen:
+            yield Problem(
+                reason=Reason.DUPLICATE_KEY,
+                message=f"there are two conflicts `{entry['id']}`",
+                hint="give each its own id: recipes accept conflicts by id",
+                where=document.where("conflicts", index, "id"),
+            )
+        seen.add(entry["id"])
+        for number, package in enumerate(entry["packages"]):
+            if not versions(package.get("versions", ":")).known:
+                yield Problem(
+                    reason=Reason.INVALID_VALUE,
+                    message=f"`{package['versions']}` is no range of versions",
+                    hint="write numbers: `2.1:2.3`, `:1.22`, `2.5.1`, several with commas",
+                    where=document.where("conflicts", index, "packages", number, "versions"),
+                )
+
+
 def _package(entry: Mapping[str, Any]) -> PackageSpec:
     return PackageSpec(
         entry["name"],
@@ -120,48 +144,55 @@ def find(
     stack: SpackStack, lock: SpackLock | None, conflicts: Sequence[Conflict]
 ) -> tuple[Finding, ...]:
     """Return every conflict that is there or cannot be told, for each environment."""
-    found = []
+    found: dict[tuple[str, str], Finding] = {}
     for environment in stack.environments:
-        content = (
-            None if lock is None else lock.environments.get(f"environments/{environment.name}")
+        folder = f"environments/{environment.name}"
+        content = lock.environments.get(folder) if lock else None
+        places = (
+            [_asked(stack, environment)]
+            if content is None
+            else _solved(content, stack, environment)
         )
-        known = _solved(content) if content else _asked(stack, environment)
-        for conflict in conflicts:
-            if not _concerns(conflict, known, environment.mpi):
-                continue
-            answer = _answer(conflict, known, exact=content is not None)
-            if answer is not Answer.NOT_THERE:
-                found.append(
-                    Finding(
+        for known in places:
+            for conflict in conflicts:
+                if not _concerns(conflict, known, environment.mpi):
+                    continue
+                answer = _answer(conflict, known, exact=content is not None)
+                if answer is not Answer.NOT_THERE:
+                    finding = Finding(
                         conflict=conflict,
                         environment=environment.name,
                         answer=answer,
                         versions=_named(conflict, known),
                     )
-                )
-    return tuple(found)
+                    found.setdefault((environment.name, conflict.id), finding)
+    return tuple(found.values())
 
 
-def _solved(content: Mapping[str, Any]) -> dict[str, _Package]:
-    """Return the packages of a solution."""
-    found = {}
-    for node in content["concrete_specs"].values():
-        variants = {
-            key: frozenset(map(str, value))
-            if isinstance(value, list)
-            else frozenset((str(value).lower() if isinstance(value, bool) else str(value),))
-            for key, value in node.get("parameters", {}).items()
+def _solved(
+    content: Mapping[str, Any], stack: SpackStack, environment: SpackEnvironment
+) -> Iterator[dict[str, _Package]]:
+    """Yield the packages of a solution that run together.
+
+    Those are all of an environment that Spack unifies, otherwise each root with what it needs
+    when it runs. Packages that only build others are left out: there may be several of one name.
+    """
+    nodes, roots = locks.nodes(content, stack.mount), locks.roots(content)
+    for together in [roots] if environment.unify == "true" else [(root,) for root in roots]:
+        yield {
+            node.name: _Package(constraints=(_exact(node),), exact=True, there=True)
+            for node in locks.needed(together, nodes)
         }
-        exact = versions(f"={node['version']}")
-        # A version that ends in a branch's number compares as that number.
-        spec = PackageSpec(node["name"], Versions(_exactly(exact.ranges), exact.known), variants)
-        found[node["name"]] = _Package(constraints=(spec,), exact=True, there=True)
-    return found
 
 
-def _exactly(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
-    """Return one exact version as a range that no longer version is in."""
-    return tuple(Range(one.low, (*one.high, 0) if one.high else None) for one in ranges)
+def _exact(node: Node) -> PackageSpec:
+    variants = {
+        key: frozenset(map(str, value))
+        if isinstance(value, list | tuple)
+        else frozenset((str(value).lower() if isinstance(value, bool) else str(value),))
+        for key, value in node.variants.items()
+    }
+    return PackageSpec(node.name, versions(f"={node.version}"), variants)
 
 
 def _asked(stack: SpackStack, environment: SpackEnvironment) -> dict[str, _Package]:
@@ -176,6 +207,9 @@ def _asked(stack: SpackStack, environment: SpackEnvironment) -> dict[str, _Packa
             continue
         for text in _requirements(body):
             asked.setdefault(name, []).extend(parse_spec(text, name)[:1])
+        outside = _outside(name, body)
+        if outside is not None:
+            asked.setdefault(name, []).append(outside)
     for spec in [parse_spec(text, "all")[0] for text in environment.variants]:
         for name in roots:
             asked[name].append(PackageSpec(name, ANY, spec.variants))
@@ -185,14 +219,35 @@ def _asked(stack: SpackStack, environment: SpackEnvironment) -> dict[str, _Packa
     }
 
 
+def _outside(name: str, body: Mapping[str, Any]) -> PackageSpec | None:
+    """Return what is known of a package that the machine has and Spack may not build."""
+    externals = body.get("externals")
+    if body.get("buildable", True) or not isinstance(externals, list):
+        return None
+    texts = [entry.get("spec") for entry in externals if isinstance(entry, Mapping)]
+    specs = [parse_spec(text)[0] for text in texts if isinstance(text, str) and parse_spec(text)]
+    if len(specs) == 1:
+        return specs[0]
+    ranges = tuple(one for spec in specs for one in spec.versions.ranges)
+    known = all(spec.versions.known for spec in specs)
+    return PackageSpec(name, Versions(ranges, known)) if specs else None
+
+
 def _requirements(body: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is required of a package; alternatives (`any_of`) bind nothing by themselves."""
+    """Yield what is required of a package in every case.
+
+    Alternatives (`any_of`) and what holds under a condition (`when`) bind nothing by themselves.
+    """
     require = body.get("require")
     entries = require if isinstance(require, list) else [require]
     for entry in entries:
         if isinstance(entry, str):
             yield entry
-        elif isinstance(entry, Mapping) and isinstance(entry.get("spec"), str):
+        elif (
+            isinstance(entry, Mapping)
+            and isinstance(entry.get("spec"), str)
+            and ("when" not in entry)
+        ):
             yield entry["spec"]
 
 
@@ -249,21 +304,16 @@ def _named(conflict: Conflict, known: Mapping[str, _Package]) -> tuple[str, ...]
         texts = (
             []
             if package is None
-            else [
-                text
-                for one in package.constraints
-                if (text := _text(one.versions, exact=package.exact))
-            ]
+            else [text for one in package.constraints if (text := _text(one.versions))]
         )
         found.append(f"{name}@{','.join(texts)}" if texts else name)
     return tuple(found)
 
 
-def _text(asked: Versions, *, exact: bool) -> str:
+def _text(asked: Versions) -> str:
     words = []
     for one in asked.ranges:
-        low = ".".join(map(str, one.low or ()))
-        high = ".".join(map(str, (one.high or ())[: -1 if exact else None]))
+        low, high = (".".join(map(str, end or ())) for end in (one.low, one.high))
         words.append(low if low == high else f"{low}:{high}")
     return "" if words in ([":"], [""]) else ",".join(words)
 
@@ -288,7 +338,8 @@ def split(
     What is only worse is no longer mentioned once it is accepted. `where` has the place of each
     environment's specs. What cannot be told is one note for each environment.
     """
-    problems, notes = [], []
+    problems: list[Problem] = []
+    notes: list[Problem] = []
     open_ones: dict[str, list[str]] = {}
     for finding in findings:
         if finding.answer is Answer.CANNOT_TELL:

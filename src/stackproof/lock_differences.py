@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from stackproof.engines.spack import lock_files
 from stackproof.spackstack import SpackEnvironment, SpackLock, SpackStack
+from stackproof.specs import PackageSpec, parse_spec
 
 _MOST = 5
 
@@ -47,23 +48,23 @@ def _roots(environment: SpackEnvironment, lock: SpackLock) -> Iterator[str]:
     content = lock.environments.get(f"environments/{environment.name}")
     if content is None:
         return
-    solved = [_words(str(root.get("spec", ""))) for root in content.get("roots", ())]
-    wanted = [_words(spec) for spec in environment.specs]
-    missing = [" ".join(spec) for spec in wanted if spec not in solved]
-    more = [" ".join(spec) for spec in solved if spec not in wanted]
+    solved = [str(root.get("spec", "")) for root in content.get("roots", ())]
+    missing = _others(environment.specs, solved)
+    more = _others(solved, environment.specs)
     if missing:
         yield f"`{environment.name}` wants {', '.join(missing[:_MOST])}"
     if more:
         yield f"the lock has {', '.join(more[:_MOST])} in `{environment.name}`"
 
 
-def _words(spec: str) -> tuple[str, ...]:
-    """Return the parts of a spec in one spelling and order: Spack writes it in its own."""
-    text = spec
-    for mark in ("@", "+", "~"):
-        text = text.replace(mark, f" {mark}")
-    name, *rest = text.split() or [""]
-    return (name, *sorted(rest))
+def _others(specs: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Return the specs that are not among others, whose spelling is Spack's own."""
+    meant = [_meant(spec) for spec in known]
+    return [spec for spec in specs if _meant(spec) not in meant]
+
+
+def _meant(spec: str) -> tuple[PackageSpec, ...]:
+    return tuple(sorted(parse_spec(spec), key=lambda package: package.name))
 
 
 def _targets(stack: SpackStack, lock: SpackLock) -> Iterator[str]:

@@ -12,53 +12,54 @@ from dataclasses import dataclass, field
 
 Part = tuple[int, ...]
 
-_INFINITE = 1 << 62
 _NAME = re.compile(r"[A-Za-z0-9][\w-]*(?:\.[\w-]+)*")
 _TOKEN = re.compile(
     r"(?P<dependency>[\^%](?:\[[^\]]*\]\s*)?(?:[a-z,]+=(?=[A-Za-z]))?)"
     r"|@(?P<versions>[^\s@+~%^]+)"
     r"|(?P<switch>\+\+?|~~?)(?P<flag>\w[\w-]*)"
-    r"|(?P<key>\w[\w-]*):?=(?:\"(?P<double>[^\"]*)\"|'(?P<single>[^']*)'|(?P<value>[^\s^%@+~]+))"
+    r"|(?P<key>\w[\w-]*):?==?(?:\"(?P<double>[^\"]*)\"|'(?P<single>[^']*)'"
+    r"|(?P<value>[\w*.,:=/+~\\-]+))"
     r"|(?P<name>[A-Za-z0-9][\w.-]*)"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Versions from `low` to `high`, both included; None is no limit on that side."""
+    """Versions from `low` to `high`, both included; None is no limit on that side.
+
+    With `exact` it is the one version `low`, which `high` repeats: 2.3 and not 2.3.1.
+    """
 
     low: Part | None
     high: Part | None
+    exact: bool = False
 
     def within(self, other: Range) -> bool:
         """Return whether every version of this range is in another one."""
-        return _at_least(self.low, other.low) and _at_most(self.high, other.high)
+        if other.exact:
+            return self == other
+        if other.low is not None and (self.low is None or self.low < other.low):
+            return False
+        if other.high is None:
+            return True
+        if self.high is None:
+            return False
+        # As a range `3.1` has all that begin with it, so it is not within `:3.1.4`.
+        if self.exact or len(self.high) >= len(other.high):
+            return self.high[: len(other.high)] <= other.high
+        return self.high < other.high[: len(self.high)]
 
     def meets(self, other: Range) -> bool:
         """Return whether a version may be in both ranges."""
+        if self.exact:
+            return self.within(other)
+        if other.exact:
+            return other.within(self)
         return _reaches(self.low, other.high) and _reaches(other.low, self.high)
-
-
-def _at_least(low: Part | None, limit: Part | None) -> bool:
-    if limit is None:
-        return True
-    return low is not None and _stripped(low) >= _stripped(limit)
-
-
-def _at_most(high: Part | None, limit: Part | None) -> bool:
-    if limit is None:
-        return True
-    return high is not None and (high + (_INFINITE,) * len(limit))[: len(limit)] <= limit
 
 
 def _reaches(low: Part | None, high: Part | None) -> bool:
     return low is None or high is None or low[: len(high)] <= high
-
-
-def _stripped(version: Part) -> Part:
-    while len(version) > 1 and version[-1] == 0:
-        version = version[:-1]
-    return version
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def versions(text: str) -> Versions:
             and (first is not None or not low)
             and (last is not None or not (high or not mark))
         )
-        ranges.append(Range(first, last))
+        ranges.append(Range(first, last, exact="=" in word and not mark))
     return Versions(tuple(ranges), known)
 
 
