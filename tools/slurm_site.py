@@ -21,6 +21,11 @@ from typing import Any
 
 USERS = {"alice": 42001, "bob": 42002}
 _SECONDS = 60.0
+# From 8 nodes on, the slurmstepd of the first node waits a minute for those below it that are gone
+# with their node (REVERSE_TREE_CHILDREN_TIMEOUT of Slurm's slurmstepd), image or not. Until then
+# Slurm must not call the step unkillable, which drains the node.
+_SETTLE_SECONDS = 100.0
+_SETTINGS = ("UnkillableStepTimeout=120",)
 _PAUSE = 0.05
 _CPUS = 4
 # The topology and the socket of a slurmstepd, which stay when it is killed; credentials.
@@ -122,7 +127,7 @@ class Site:
             "up", "--slurm", "--nodes", str(self.nodes), "--cpus", str(_CPUS),
             *(word for user, uid in USERS.items() for word in ("--user", f"{user}:{uid}")),
             "--share", str(self.folder), *self._shared_python(),
-            *(word for line in self._settings for word in ("--set", line)),
+            *(word for line in (*_SETTINGS, *self._settings) for word in ("--set", line)),
             "--spank", f"{self.folder}/stackproof_spank.so=stackproof={self.program}",
         )  # fmt: skip
         self._head = str(self._state()["head"]["pid"])
@@ -379,7 +384,11 @@ class Site:
 
     def settle(self) -> None:
         """Wait until nothing is left; raise `Wrong` where something stays."""
-        await_that(lambda: not self.leftovers(), lambda: "left: " + "; ".join(self.leftovers()))
+        await_that(
+            lambda: not self.leftovers(),
+            lambda: "left: " + "; ".join(self.leftovers()),
+            seconds=_SETTLE_SECONDS,
+        )
         extra = self._files() - self._before if self._before else set()
         expect(not extra, f"left: {', '.join(sorted(extra))}")
 
@@ -419,9 +428,11 @@ class Hold:
         (self.folder / "go").touch()
 
 
-def await_that(holds: Callable[[], bool], otherwise: Callable[[], str]) -> None:
+def await_that(
+    holds: Callable[[], bool], otherwise: Callable[[], str], *, seconds: float = _SECONDS
+) -> None:
     """Wait until something holds; raise `Wrong` with what `otherwise` says when it is too late."""
-    end = time.monotonic() + _SECONDS
+    end = time.monotonic() + seconds
     while not holds():
         expect(time.monotonic() < end, otherwise())
         time.sleep(_PAUSE)

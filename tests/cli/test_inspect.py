@@ -51,7 +51,7 @@ def test_json(capsys: pytest.CaptureFixture[str], image: Path) -> None:
     assert data["views"]["default"]["env"]["set"] == {"TINY": "yes"}
     assert data["squashfs"]["compressor"] == "xz"
     assert (data["stack_id"], data["lock_digest"]) == ("0" * 64, "1" * 64)
-    assert set(data["problems-to-mount"]) == {"kernel", "fuse"}
+    assert set(data["problems-to-mount"]) == {"kernel", "helper", "fuse"}
     assert data["sha256"] == ""
 
 

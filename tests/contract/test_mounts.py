@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from stackproof import mounts
@@ -10,20 +12,17 @@ from stackproof.host.mountways import WAYS
 from stackproof.mounts import MountFacts
 
 _ALL = MountFacts(
-    kernel_mounts=True, mounts=True, user_namespaces=True, fuse=True, squashfuse="/usr/bin/x"
-)
+    kernel_mounts=True, mounts=True, user_namespaces=True, fuse=True, squashfuse="/usr/bin/x",
+    helper="/usr/bin/stackproof-mount", helper_mounts=True,
+)  # fmt: skip
 _NOTHING = MountFacts(
     kernel_mounts=False, mounts=False, user_namespaces=False, fuse=False, squashfuse=None
 )
 _USER = MountFacts(
     kernel_mounts=False, mounts=False, user_namespaces=True, fuse=True, squashfuse="/usr/bin/x"
 )
+_HELPED = replace(_USER, helper="/usr/bin/stackproof-mount", helper_mounts=True)
 each_way = pytest.mark.parametrize("name", list(mounts.REGISTRY))
-
-
-def _without(facts: MountFacts, **changes: object) -> MountFacts:
-    names = ("kernel_mounts", "mounts", "user_namespaces", "fuse", "squashfuse")
-    return MountFacts(**{**{name: getattr(facts, name) for name in names}, **changes})
 
 
 def test_the_registry_is_what_mountexec_can_do() -> None:
@@ -50,7 +49,7 @@ def test_every_problem_is_one_of_the_machine_and_has_a_hint(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("facts", "way"),
-    [(_ALL, "kernel"), (_USER, "fuse"), (_NOTHING, None)],
+    [(_ALL, "kernel"), (_HELPED, "helper"), (_USER, "fuse"), (_NOTHING, None)],
 )
 def test_the_first_way_that_can_be_gone(facts: MountFacts, way: str | None) -> None:
     found = mounts.first(facts)
@@ -66,10 +65,23 @@ def test_the_first_way_that_can_be_gone(facts: MountFacts, way: str | None) -> N
     ],
 )
 def test_fuse_needs_each_of_its_parts(change: dict, reason: Reason) -> None:
-    problems = mounts.REGISTRY["fuse"].problems(_without(_USER, **change))
+    problems = mounts.REGISTRY["fuse"].problems(replace(_USER, **change))
     assert [problem.reason for problem in problems] == [reason]
 
 
 def test_fuse_needs_no_user_namespace_where_mounting_is_allowed() -> None:
-    facts = _without(_USER, user_namespaces=False, mounts=True)
+    facts = replace(_USER, user_namespaces=False, mounts=True)
     assert mounts.REGISTRY["fuse"].problems(facts) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"helper": None}, Reason.TOOL_MISSING),
+        ({"helper_mounts": False}, Reason.NOT_PERMITTED),
+    ],
+)
+def test_the_helper_must_be_there_and_have_rights(change: dict, reason: Reason) -> None:
+    problems = mounts.REGISTRY["helper"].problems(replace(_HELPED, **change))
+    assert [problem.reason for problem in problems] == [reason]
+    assert mounts.first(replace(_HELPED, **change)).name == "fuse"

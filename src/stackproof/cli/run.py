@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from stackproof import activate, mountlist, session
 from stackproof.errors import Location, Reason, StackproofError, fail
-from stackproof.host import mountexec, mountjoin
+from stackproof.host import mountexec, mounthelper, mountjoin, mountways
 from stackproof.host.libc import MountFailure
 from stackproof.image import Image
 from stackproof.images import metadata
@@ -53,9 +53,10 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-view", action="store_true", help="leave the environment as it is")
     parser.add_argument(
         "--how",
-        choices=("auto", "kernel", "fuse"),
+        choices=("auto", "kernel", "helper", "fuse"),
         default="auto",
-        help="how to mount: by the kernel (as root) or by squashfuse; auto takes what is allowed",
+        help="how to mount: by the kernel (as root), by the site's stackproof-mount or by "
+        "squashfuse; auto takes the first that is allowed",
     )
     parser.add_argument(
         "--join",
@@ -73,8 +74,7 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
         command = _split(parser, args)
     except SystemExit as stop:  # argparse has printed help or what is wrong
         return int(stop.code or 0)
-    _, environment = enter(args)
-    return become(command, environment)
+    return become(enter(args), command)
 
 
 def _split(parser: argparse.ArgumentParser, args: argparse.Namespace) -> list[str]:
@@ -100,23 +100,62 @@ def _split(parser: argparse.ArgumentParser, args: argparse.Namespace) -> list[st
     return rest
 
 
-def become(argv: Sequence[str], environment: dict[str, str]) -> int:
+class Entered:
+    """What a command is started with: images, the list of them, a program in front, environment."""
+
+    __slots__ = ("environment", "images", "mounts", "start")
+
+    def __init__(
+        self,
+        images: Sequence[Image],
+        mounts: str,
+        environment: dict[str, str],
+        start: Sequence[str] = (),
+    ) -> None:
+        self.images = images
+        self.mounts = mounts
+        self.environment = environment
+        self.start = start
+
+
+def become(entered: Entered, argv: Sequence[str]) -> int:
     """Become a command; return 126 or 127 as env(1) after telling why that failed."""
     try:
-        mountexec.become(argv, environment)
+        mountexec.become((*entered.start, *argv), entered.environment)
     except MountFailure as failure:
         print(fail(Reason(failure.reason), failure.message), file=sys.stderr)
         return failure.exit_code
 
 
-def enter(args: argparse.Namespace) -> tuple[tuple[Image, ...], dict[str, str]]:
-    """Mount the images for this process; return them and the environment of their views.
+def enter(args: argparse.Namespace) -> Entered:
+    """Mount the images for this process, or have them mounted by the helper that it becomes.
 
     Raises `StackproofError`; this process is then good for nothing but to end.
     """
     names = [name for text in args.view for name in text.split(",")]
     if names and args.no_view:
         raise fail(Reason.USAGE, "`--view` and `--no-view` exclude each other")
+    if args.how == "helper" and args.join == "yes":
+        raise fail(
+            Reason.USAGE,
+            "`--how helper` and `--join yes` exclude each other",
+            hint="ranks that the helper has mounted for reach each other as they are",
+        )
+    wanted = [
+        mountexec.Wanted(item.image, item.mount_point or "")
+        for item in mountlist.parse(args.images)
+    ]
+    try:
+        program = None if args.join == "yes" else mounthelper.choose(args.how, os.environ)
+        entered = program and _by_helper(args, program, wanted, names)
+        return entered or _by_itself(args, wanted, names)
+    except MountFailure as failure:
+        raise fail(Reason(failure.reason), failure.message, hint=failure.hint or None) from None
+
+
+def _by_itself(
+    args: argparse.Namespace, wanted: Sequence[mountexec.Wanted], names: Sequence[str]
+) -> Entered:
     images: list[Image] = []
 
     def place(wanted: mountexec.Wanted, meta: bytes | None, size: int) -> str:
@@ -124,24 +163,44 @@ def enter(args: argparse.Namespace) -> tuple[tuple[Image, ...], dict[str, str]]:
         images.append(image)
         return _mount_point(wanted, image)
 
-    requests = mountlist.parse(args.images)
-    wanted = [mountexec.Wanted(item.image, item.mount_point or "") for item in requests]
     join = args.join == "yes" or (args.join == "auto" and mountjoin.is_rank(os.environ))
     say = _say if args.verbose else lambda _: None
-    try:
-        mounted = mountexec.attach(wanted, how=args.how, place=place, say=say, join=join)
-    except MountFailure as failure:
-        raise fail(Reason(failure.reason), failure.message, hint=failure.hint or None) from None
-    patch = activate.combined(
-        () if args.no_view else activate.choose_views(images, names), environment=os.environ
-    )
-    for image, done in zip(images, mounted, strict=True):
-        if done.mount_point != image.mount and image.views and not args.no_view:
+    mounted = mountexec.attach(wanted, how=args.how, place=place, say=say, join=join)
+    changed = _environment(args, images, [item.mount_point for item in mounted], names)
+    environment = mountexec.with_marker(mounted, changed)
+    return Entered(images, environment[mountexec.MARKER], environment)
+
+
+def _by_helper(
+    args: argparse.Namespace, program: str, wanted: Sequence[mountexec.Wanted], names: Sequence[str]
+) -> Entered | None:
+    """Return how to start the helper; None where it cannot serve and nobody insists on it."""
+    from stackproof.host.images import load_image  # noqa: PLC0415 - only where a helper is
+
+    images = [load_image(item.image) for item in wanted]
+    points = [_mount_point(item, image) for item, image in zip(wanted, images, strict=True)]
+    if args.how == "auto" and not mounthelper.can_reach(points):
+        return None
+    if args.verbose:
+        _say(f"mounting by {mountways.WAYS['helper']}, `{program}`")
+    places = [(image.path, point) for image, point in zip(images, points, strict=True)]
+    environment = mounthelper.forwarded(_environment(args, images, points, names))
+    start = mounthelper.argv(program, places, verbose=args.verbose)
+    mounts = ",".join(f"{path}:{point}" for path, point in places)
+    return Entered(images, mounts, environment, start)
+
+
+def _environment(
+    args: argparse.Namespace, images: Sequence[Image], points: Sequence[str], names: Sequence[str]
+) -> dict[str, str]:
+    """Return the environment with the views; tell of images that are not at their own place."""
+    views = () if args.no_view else activate.choose_views(images, names)
+    for image, point in zip(images, points, strict=True):
+        if point != image.mount and image.views and not args.no_view:
             _say(
-                f"`{image.name}` was built for {image.mount}; its views name that path, "
-                f"not {done.mount_point}"
+                f"`{image.name}` was built for {image.mount}; its views name that path, not {point}"
             )
-    return tuple(images), mountexec.with_marker(mounted, session.entered(os.environ, patch))
+    return session.entered(os.environ, activate.combined(views, environment=os.environ))
 
 
 def _described(path: str, meta: bytes | None, size: int) -> Image:

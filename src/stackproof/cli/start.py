@@ -26,15 +26,15 @@ def run(args: argparse.Namespace) -> int:
             f"images are mounted in this session: {os.environ[MARKER]}",
             hint="leave it with `exit`, or start all images at once: IMAGE,IMAGE",
         )
-    images, environment = enter(args)
-    names = ",".join(image.name for image in images)
+    entered = enter(args)
+    names = ",".join(image.name for image in entered.images)
     shell = os.environ.get("SHELL") or "/bin/sh"
     argv = [shell]
     if sys.stdin.isatty():
-        print(f"{environment[MARKER]}\nleave with `exit`", file=sys.stderr)
+        print(f"{entered.mounts}\nleave with `exit`", file=sys.stderr)
         if os.path.basename(shell) == "bash":
             argv += ["--rcfile", f"/proc/self/fd/{_startup_file(names)}"]
-    return become(argv, environment)
+    return become(entered, argv)
 
 
 def _startup_file(names: str) -> int:

@@ -60,6 +60,16 @@ def default_signal(number: int) -> None:
     _libc.signal(number, None)
 
 
+def status_field(name: str) -> str:
+    """Return a field of /proc/self/status, "" where the kernel has none such (proc(5))."""
+    with open("/proc/self/status", encoding="ascii", errors="replace") as stream:
+        for line in stream:
+            key, _, value = line.partition(":")
+            if key == name:
+                return value.strip()
+    return ""
+
+
 def _check(name: str, result: int) -> None:
     if result != 0:
         number = ctypes.get_errno()

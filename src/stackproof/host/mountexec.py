@@ -1,6 +1,6 @@
 """Mount images where only this process sees them, then become the command.
 
-    python -I -S mountexec.py [--how auto|kernel|fuse] [--join] [--verbose] LIST [--] COMMAND …
+    python -I -S mountexec.py [--how WAY] [--join] [--verbose] LIST [--] COMMAND …
 
     LIST = IMAGE ":" MOUNT { "," IMAGE ":" MOUNT }
 
@@ -8,8 +8,9 @@ The mounts live in a private mount namespace: no other process sees them, and th
 away when the last process in it has ended, however it ended. The command takes the place of this
 process, so its exit code and every signal are its own. They are read-only, nosuid and nodev.
 
-Two ways: `kernel` (a loop device; needs root) and `fuse` (squashfuse; makes a user namespace that
-maps the own ids when there is no right to mount). `auto` takes the first one that is permitted.
+WAY is `kernel` (a loop device; needs root), `helper` (`stackproof-mount`, which an administrator
+has installed with that right), `fuse` (squashfuse; makes a user namespace that maps the own ids
+when there is no right to mount) or `auto`, the first of them that is permitted.
 With `--join` the mounts are those of a process of the same user on this machine that has the same
 images already, if there is one (`mountjoin`).
 
@@ -17,7 +18,7 @@ A failure is one line, `error: [reason] message`, perhaps with a line `hint: …
 values of `stackproof.errors.Reason`. Exit codes: 126 and 127 as env(1) for a command that cannot be
 executed or found, 2 for wrong usage, 4 and 6 as the other verbs.
 
-This file and the four it needs (`libc`, `mountjoin`, `mountpoints`, `mountways`) import nothing
+This file and the five it needs (`libc` and `mount*`) import nothing
 else of ours and little of the standard library, because they also run by themselves on nodes and
 before every benchmark launch. docs/explanation/mounting.md has the why.
 """
@@ -32,7 +33,7 @@ if __name__ == "__main__":  # run by its path, with `-I`: the package is around 
     _here = os.path.abspath(__file__)
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(_here))))
 
-from stackproof.host import libc, mountjoin, mountways
+from stackproof.host import libc, mounthelper, mountjoin, mountways
 from stackproof.host.libc import MountFailure
 from stackproof.host.mountpoints import Stage
 
@@ -81,11 +82,11 @@ def attach(
 ) -> tuple[Mounted, ...]:
     """Mount images in a new mount namespace of this process, which must have one thread.
 
-    With `join` the namespace of a process that has these images mounted is entered instead, if
-    there is one. `place` is called for each image with its `meta/env.json` and its size in bytes,
-    and returns the mount point; without it, each image must name one. `say` hears which way was
-    taken. Raises `MountFailure`, or what `place` raises; this process is then good for nothing but
-    to end.
+    `how` is `auto`, `kernel` or `fuse`. With `join` the namespace of a process that has these
+    images mounted is entered instead, if there is one. `place` is called for each image with its
+    `meta/env.json` and its size in bytes, and returns the mount point; without it, each image must
+    name one. `say` hears which way was taken. Raises `MountFailure`, or what `place` raises; this
+    process is then good for nothing but to end.
     """
     folder = _working_folder()
     try:
@@ -252,7 +253,13 @@ def main(words: list[str]) -> int:
     try:
         how, join, verbose, mounts, argv = _read_arguments(words)
         say = _complain if verbose else lambda _: None
-        mounted = attach(parse_wire(mounts), how=how, say=say, join=join)
+        wanted = parse_wire(mounts)
+        helper = mounthelper.choose(how, os.environ)
+        places = [(item.image, item.mount_point) for item in wanted]
+        if helper and (how == "helper" or mounthelper.can_reach([place for _, place in places])):
+            start = mounthelper.argv(helper, places, verbose=verbose)
+            become([*start, *argv], mounthelper.forwarded(os.environ))
+        mounted = attach(wanted, how=how, say=say, join=join)
         become(argv, with_marker(mounted, os.environ))
     except MountFailure as failure:
         _complain(f"error: [{failure.reason}] {failure.message}")

@@ -6,7 +6,7 @@ import os
 
 from stackproof.command import Command
 from stackproof.errors import StackproofError
-from stackproof.host import mountways
+from stackproof.host import mounthelper, mountways
 from stackproof.host.run import run
 from stackproof.mounts.facts import MountFacts
 
@@ -15,12 +15,15 @@ _TIMEOUT_S = 10.0
 
 def load_mount_facts() -> MountFacts:
     """Return what the user of this process may do; nothing is changed."""
+    helper = mounthelper.find(os.environ)
     return MountFacts(
         kernel_mounts=mountways.kernel_permitted(),
         mounts=mountways.may_mount(),
         user_namespaces=_succeeds("unshare", "--user", "--map-current-user", "--mount", "true"),
         fuse=_opens("/dev/fuse"),
         squashfuse=mountways.find_squashfuse(os.environ.get("PATH", "")),
+        helper=helper,
+        helper_mounts=helper is not None and mounthelper.has_rights(helper),
     )
 
 

@@ -1,5 +1,7 @@
 """The ways to mount an image: by a loop device (`kernel`) and by squashfuse (`fuse`).
 
+A third one, `helper`, is another program's: `mounthelper`.
+
 Imports nothing but `libc` and little of the standard library: see `mountexec`.
 """
 
@@ -18,7 +20,7 @@ TYPE_CHECKING = False  # `typing` takes longer to import than an image to mount
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-WAYS = {"kernel": "a loop device", "fuse": "squashfuse"}
+WAYS = {"kernel": "a loop device", "helper": "stackproof-mount", "fuse": "squashfuse"}
 
 _CAP_SYS_ADMIN = 1 << 21  # linux/capability.h
 # The inode number of the first user namespace is fixed (linux/proc_ns.h, PROC_USER_INIT_INO).
@@ -82,7 +84,10 @@ class OpenImage:
 
 
 def choose(how: str) -> str:
-    """Return the way to mount, `kernel` or `fuse`; raises `MountFailure` (not-permitted)."""
+    """Return the way in which this process mounts, `kernel` or `fuse`.
+
+    Raises `MountFailure` (not-permitted).
+    """
     permitted = kernel_permitted()
     if how == "kernel" and not permitted:
         raise MountFailure(
@@ -90,25 +95,26 @@ def choose(how: str) -> str:
             "only root may mount a SquashFS image with the kernel",
             "leave `--how kernel` out to mount with squashfuse",
         )
-    return how if how in WAYS else "kernel" if permitted else "fuse"
+    return how if how in {"kernel", "fuse"} else "kernel" if permitted else "fuse"
 
 
 def kernel_permitted() -> bool:
     """Say whether the kernel may mount: SquashFS does so in the first user namespace alone."""
     return (
         may_mount()
-        and os.stat("/proc/self/ns/user").st_ino == _FIRST_USER_NAMESPACE
+        and in_first_user_namespace()
         and os.access("/dev/loop-control", os.R_OK | os.W_OK)
     )
 
 
+def in_first_user_namespace() -> bool:
+    """Say whether this process is in the user namespace that the machine started with."""
+    return os.stat("/proc/self/ns/user").st_ino == _FIRST_USER_NAMESPACE
+
+
 def may_mount() -> bool:
     """Say whether this process has the right to mount in its own user namespace."""
-    with open("/proc/self/status", "rb") as stream:
-        for line in stream:
-            if line.startswith(b"CapEff:"):
-                return bool(int(line.split()[1], 16) & _CAP_SYS_ADMIN)
-    return False
+    return bool(int(libc.status_field("CapEff") or "0", 16) & _CAP_SYS_ADMIN)
 
 
 def mount(image: OpenImage, target: str, way: str) -> None:

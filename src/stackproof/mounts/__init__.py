@@ -10,6 +10,7 @@ from typing import Protocol
 from stackproof.errors import Problem
 from stackproof.mounts.facts import MountFacts
 from stackproof.mounts.fuse import Fuse
+from stackproof.mounts.helper import Helper
 from stackproof.mounts.kernel import Kernel
 
 __all__ = ["REGISTRY", "MountFacts", "Mounter", "first"]
@@ -30,7 +31,7 @@ class Mounter(Protocol):
         """Return everything that keeps a user from mounting this way."""
 
 
-REGISTRY: dict[str, Mounter] = {mounter.name: mounter for mounter in (Kernel(), Fuse())}
+REGISTRY: dict[str, Mounter] = {mounter.name: mounter for mounter in (Kernel(), Helper(), Fuse())}
 
 
 def first(facts: MountFacts) -> Mounter | None:

@@ -11,7 +11,8 @@ class MountFacts:
 
     `kernel_mounts` is the right to mount block devices and a loop device to be had, `mounts` the
     right to mount at all, `user_namespaces` the possibility to gain it, `fuse` a /dev/fuse that
-    opens, `squashfuse` the program's path.
+    opens, `squashfuse` the program's path. `helper` is the path of `stackproof-mount`,
+    `helper_mounts` whether it has a right to mount that the user lacks.
     """
 
     kernel_mounts: bool
@@ -19,3 +20,5 @@ class MountFacts:
     user_namespaces: bool
     fuse: bool
     squashfuse: str | None
+    helper: str | None = None
+    helper_mounts: bool = False
