@@ -1,0 +1,246 @@
+"""The ready MPI chains and the locks beside them: what each lock holds, and that it still answers.
+
+The locks are Spack's own solutions; `docs/how-to/mpi-chains.md` says how one is made anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stackproof import cli
+from stackproof.cli import known, stacks
+from stackproof.cli.spack import valid_lock
+from stackproof.cli.stacks import Loaded
+from stackproof.engines import spack
+from stackproof.engines.spack import locks
+from stackproof.host import shipped
+from stackproof.spackstack import Caches, SpackLock
+
+FOLDER = Path(__file__).parents[2] / "recipes" / "spack"
+ZEN3 = ("architecture=x86_64", "microarchitecture=zen3")
+NEOVERSE = ("architecture=aarch64", "microarchitecture=neoverse_v2")
+GPUS = {
+    "": ("gpu=none",),
+    "a100": ("gpu=cuda", "gpu-architecture=80"),
+    "gh200": ("gpu=cuda", "gpu-architecture=90"),
+    "mi250x": ("gpu=rocm", "gpu-architecture=gfx90a"),
+}
+VARIANTS = {
+    "a100": {"cuda": True, "cuda_arch": ["80"]},
+    "gh200": {"cuda": True, "cuda_arch": ["90"]},
+    "mi250x": {"rocm": True, "amdgpu_target": ["gfx90a"]},
+}
+VERSIONS = {"openmpi": "5.0.10", "mpich": "4.3.2", "cray-mpich": "8.1.32"}
+HOST_SOFTWARE = ("cassini-headers", "cxi-driver", "libcxi")
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A recipe on a machine, and the file that has its lock."""
+
+    recipe: str
+    site: str
+    machine: tuple[str, ...]
+    gpu: str
+    lock: str
+
+    @property
+    def words(self) -> list[str]:
+        facts = [word for fact in (*self.machine, *GPUS[self.gpu]) for word in ("--fact", fact)]
+        site = str(FOLDER / "sites" / f"{self.site}.yaml")
+        return [str(FOLDER / f"{self.recipe}.yaml"), "--site", site, *facts]
+
+    @property
+    def target(self) -> str:
+        return self.machine[1].partition("=")[2]
+
+
+CHAINS = tuple(
+    Chain(recipe, site, machine, gpu, f"{recipe}.{variant}.lock.json")
+    for recipe, site, machine, gpu, variant in (
+        ("openmpi", "slingshot", ZEN3, "", "zen3-slingshot-11"),
+        ("openmpi", "slingshot", NEOVERSE, "gh200", "neoverse_v2-slingshot-11-cuda"),
+        ("mpich", "slingshot", ZEN3, "", "zen3-slingshot-11"),
+    )
+)
+EVERY = pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: chain.lock)
+
+
+@cache
+def loaded(chain: Chain) -> Loaded:
+    parser = argparse.ArgumentParser()
+    stacks.add_arguments(parser)
+    return stacks.load_recipe(parser.parse_args(chain.words))
+
+
+@cache
+def lock_of(chain: Chain) -> SpackLock:
+    lock = valid_lock(loaded(chain))
+    assert lock is not None, f"{chain.lock} does not answer its recipe"
+    return lock
+
+
+@cache
+def nodes(chain: Chain) -> dict[str, locks.Node]:
+    """Return the packages of a chain by name; one of each is what `unify` promises."""
+    found: dict[str, locks.Node] = {}
+    for node in locks.everything(lock_of(chain), loaded(chain).spack.mount).values():
+        found.setdefault(node.name, node)
+    return found
+
+
+def test_every_lock_is_looked_at() -> None:
+    there = {path.name for path in FOLDER.glob("*.lock.json")}
+    assert there == {chain.lock for chain in CHAINS}
+
+
+@EVERY
+def test_lock_answers_the_recipe(chain: Chain) -> None:
+    assert loaded(chain).lock_path == FOLDER / chain.lock
+    assert valid_lock(loaded(chain)) is not None
+
+
+@EVERY
+def test_versions_and_targets(chain: Chain) -> None:
+    found = nodes(chain)
+    mpi = found[chain.recipe]
+    assert mpi.version == VERSIONS[chain.recipe]
+    assert found["osu-micro-benchmarks"].version == "7.5.2"
+    assert {node.target for node in found.values() if not node.external} == {chain.target}
+    for name in ("libfabric", chain.recipe, "osu-micro-benchmarks"):
+        if found[name].external:
+            continue
+        wanted = VARIANTS.get(chain.gpu, {"cuda": False, "rocm": False})
+        assert {key: found[name].variants.get(key) for key in wanted} == wanted, name
+
+
+@EVERY
+def test_fabrics(chain: Chain) -> None:
+    found = nodes(chain)
+    libfabric = found["libfabric"]
+    on_slingshot = chain.site == "slingshot"
+    if chain.recipe == "cray-mpich":
+        assert libfabric.variants["fabrics"]
+        return
+    assert libfabric.version == "2.5.1"
+    fabrics = set(libfabric.variants["fabrics"])
+    assert {"rxm", "shm", "tcp"} <= fabrics
+    assert ("cxi" in fabrics) is on_slingshot
+    assert ("xpmem" in fabrics) is on_slingshot
+    assert ("lnx" in fabrics) is (on_slingshot and chain.recipe == "openmpi")
+    assert libfabric.hash in {node.hash for node in locks.needed(_root(chain), _by_hash(chain))}
+    if not on_slingshot:
+        assert not {*HOST_SOFTWARE, "xpmem"} & set(found)
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [c for c in CHAINS if c.site == "slingshot" and c.recipe != "cray-mpich"],
+    ids=lambda chain: chain.lock,
+)
+def test_host_software_is_one_release_at_a_commit(chain: Chain) -> None:
+    for name in HOST_SOFTWARE:
+        node = nodes(chain)[name]
+        assert (node.version, node.namespace) == ("13.0.0", "recipe")
+        assert len(str(node.variants["commit"])) == 40
+    assert nodes(chain)["libfuse"].version.startswith("2.9.")
+    assert nodes(chain)["xpmem"].external, "the site has one"
+
+
+@EVERY
+def test_nothing_is_outside_but_what_the_site_has(chain: Chain) -> None:
+    """The C library comes with the machine's compiler: Spack finds it by asking that."""
+    stated = set(loaded(chain).spack.packages)
+    outside = {node.name for node in nodes(chain).values() if node.external}
+    assert outside <= {*stated, "glibc"}
+    assert "gcc" in outside
+    for name in outside - {"glibc"}:
+        externals = loaded(chain).spack.packages[name]["externals"]
+        assert nodes(chain)[name].prefix in {external["prefix"] for external in externals}
+
+
+@EVERY
+def test_nothing_is_from_a_branch(chain: Chain) -> None:
+    """Packages of branches change under the same lock."""
+    branches = {"main", "master", "develop", "trunk", "stable"}
+    assert not {n.name for n in nodes(chain).values() if n.version in branches}
+
+
+@EVERY
+def test_no_known_conflict(chain: Chain) -> None:
+    problems, notes = known.conflict_problems(loaded(chain), lock_of(chain))
+    assert problems == ()
+    assert not any("cannot be told" in note.message for note in notes)
+
+
+def test_a_lock_with_a_known_conflict_is_noticed() -> None:
+    """The check above can fail: the same lock with a newer libcxi has one."""
+    chain = CHAINS[0]
+    lock = lock_of(chain)
+    text = json.dumps(dict(lock.environments))
+    changed = SpackLock(
+        wants=lock.wants,
+        clones=lock.clones,
+        environments=_newer_libcxi(json.loads(text)),
+    )
+    problems, _ = known.conflict_problems(loaded(chain), changed)
+    assert any("libfabric-2.5.1-libcxi-newer" in problem.message for problem in problems)
+
+
+def _newer_libcxi(environments: dict[str, Any]) -> dict[str, Any]:
+    for content in environments.values():
+        for node in content["concrete_specs"].values():
+            if node["name"] == "libcxi":
+                node["version"] = "13.1.0"
+    return environments
+
+
+@EVERY
+def test_locked_build_is_planned(chain: Chain) -> None:
+    csrc = shipped.benchmark_sources()
+    plan = spack.build_plan(loaded(chain).spack, lock_of(chain), Caches(), csrc=csrc)
+    assert [one.name for one in plan.steps][-1] == "image"
+    assert [one.name for one in plan.steps if one.network] == ["fetch"]
+    assert plan.id == spack.build_plan(
+        loaded(chain).spack, lock_of(chain), Caches(), csrc=csrc
+    ).id  # fmt: skip
+
+
+@EVERY
+def test_locked_command_takes_it(chain: Chain, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["build", *chain.words, "--locked", "--stop-after", "lock"])
+    assert not ended.value.code
+    assert capsys.readouterr().out.strip() == str(FOLDER / chain.lock)
+
+
+@EVERY
+def test_size(chain: Chain) -> None:
+    """A lock is read by people in reviews; a few hundred kilobytes are what Spack needs."""
+    assert (FOLDER / chain.lock).stat().st_size < 600_000
+
+
+@EVERY
+def test_no_conflict_is_accepted(chain: Chain) -> None:
+    document = loaded(chain).document
+    assert document is not None
+    assert not document.data.get("accept")
+
+
+def test_recipes_travel_with_the_program() -> None:
+    assert (shipped.root("recipes") / "spack" / "chain.yaml").is_file()
+
+
+def _by_hash(chain: Chain) -> dict[str, locks.Node]:
+    return locks.everything(lock_of(chain), loaded(chain).spack.mount)
+
+
+def _root(chain: Chain) -> tuple[str, ...]:
+    return (nodes(chain)[chain.recipe].hash,)
