@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     """The command line is wrong."""
     INVALID = 3
-    """A recipe, site, bench specification or lock is not valid."""
+    """A recipe, site, bench specification, lock or other file is not valid."""
     NOT_POSSIBLE = 4
     """This machine lacks a tool, a right, a kernel feature, space or the network."""
     BUILD = 5
@@ -30,7 +30,11 @@ class ExitCode(IntEnum):
     JOB = 7
     """A benchmark job failed or its output cannot be trusted."""
     WORSE = 8
-    """The comparison's verdict is FAIL."""
+    """The verdict is FAIL: of a comparison, or of the check of an injection."""
+    UNKNOWN = 9
+    """The check of an injection cannot tell whether it works."""
+    STEPS = 10
+    """The injection works, but only with the steps that were printed."""
     INTERRUPTED = 130
     """The user, or a signal, stopped the command."""
 
@@ -116,6 +120,13 @@ class Reason(StrEnum):
     """The kernel or squashfuse refused to mount an image."""
     COMMAND_NOT_FOUND = "command-not-found"
     """The command is not there, with the images mounted."""
+    # programs and libraries
+    NOT_ELF = "not-elf"
+    """A file is no program and no library."""
+    ELF_DAMAGED = "elf-damaged"
+    """The parts of a program or library do not fit together."""
+    NO_MPI = "no-mpi"
+    """There is no MPI where one was looked for."""
     # job
     JOB_FAILED = "job-failed"
     """A benchmark job ended badly."""
@@ -146,6 +157,12 @@ class Reason(StrEnum):
     # verdict
     WORSE = "worse"
     """The verdict of a comparison is FAIL."""
+    INJECTION_FAILS = "injection-fails"
+    """A program would not work with the MPI that was to be injected."""
+    INJECTION_UNKNOWN = "injection-unknown"
+    """Whether an injection works cannot be told from the files."""
+    INJECTION_STEPS = "injection-steps"
+    """An injection works with further steps only."""
     INTERRUPTED = "interrupted"
     """The user, or a signal, stopped the command."""
 
@@ -177,6 +194,9 @@ _EXIT_CODES: dict[Reason, ExitCode] = {
         Reason.UNKNOWN_VERSION,
         Reason.UNSUPPORTED,
         Reason.LOCK_MISMATCH,
+        Reason.NOT_ELF,
+        Reason.ELF_DAMAGED,
+        Reason.NO_MPI,
     ),
     **_codes(
         ExitCode.NOT_POSSIBLE,
@@ -222,6 +242,9 @@ _EXIT_CODES: dict[Reason, ExitCode] = {
         Reason.NO_RESULTS,
     ),
     Reason.WORSE: ExitCode.WORSE,
+    Reason.INJECTION_FAILS: ExitCode.WORSE,
+    Reason.INJECTION_UNKNOWN: ExitCode.UNKNOWN,
+    Reason.INJECTION_STEPS: ExitCode.STEPS,
     Reason.INTERRUPTED: ExitCode.INTERRUPTED,
 }
 

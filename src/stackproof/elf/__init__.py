@@ -1,0 +1,29 @@
+"""ELF objects to values: what the loader would read, bounds-checked, from program headers alone.
+
+Section headers may be stripped, so they are believed only where nothing else tells (how many
+symbols there are in an object that exports none, and the full symbol table).
+"""
+
+from stackproof.elf.model import (
+    HIDDEN,
+    Copy,
+    ElfFile,
+    Import,
+    VersionDefinition,
+    VersionNeed,
+)
+from stackproof.elf.reader import MAGIC, read
+from stackproof.elf.source import BytesSource, Source
+
+__all__ = [
+    "HIDDEN",
+    "MAGIC",
+    "BytesSource",
+    "Copy",
+    "ElfFile",
+    "Import",
+    "Source",
+    "VersionDefinition",
+    "VersionNeed",
+    "read",
+]

@@ -1,0 +1,220 @@
+"""A folder of this machine as a root for the loader's model; links never lead out of it.
+
+Paths are followed one component at a time, as the kernel does in that root: an absolute link starts
+again at the root, `..` stops there. Folders can be put at places of the root (`binds`), as mounted
+images are. What was read of a file is kept for the life of the view, under its device and inode.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+import stat
+from collections.abc import Iterator, Mapping
+
+from stackproof.elf import ElfFile, read
+from stackproof.elf.traces import Traces, read_traces
+from stackproof.errors import Location, Reason, fail
+from stackproof.host import files
+from stackproof.loader import CacheEntry, File, Machine, ldcache, level_of
+
+_MAX_LINKS = 40  # as the kernel: path_resolution(7)
+_MAX_CACHE_BYTES = 64 << 20
+
+
+class FileSource:
+    """An open file that the ELF reader reads in pieces."""
+
+    def __init__(self, name: str, descriptor: int, size: int) -> None:
+        self.name = name
+        self.size = size
+        self._descriptor = descriptor
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Return `count` bytes from `offset`, fewer at the end of the file."""
+        if offset < 0 or offset >= self.size:
+            return b""
+        content = os.pread(self._descriptor, min(count, self.size - offset), offset)
+        while 0 < len(content) < min(count, self.size - offset):
+            more = os.pread(self._descriptor, count - len(content), offset + len(content))
+            if not more:
+                break
+            content += more
+        return content
+
+
+class HostView:
+    """The `FileView` of a folder of this machine, with other folders bound into it.
+
+    `root` is `/` for the machine itself. `binds` maps an absolute path of the view to a folder.
+    """
+
+    def __init__(self, root: str = "/", binds: Mapping[str, str] | None = None) -> None:
+        self.root = os.path.realpath(root)
+        self.binds = {
+            posixpath.normpath(place): os.path.realpath(folder)
+            for place, folder in (binds or {}).items()
+        }
+        self._elfs: dict[str, ElfFile] = {}
+        self._traces: dict[str, Traces] = {}
+        self._folders: dict[str, str | None] = {}
+        self._resolved: dict[str, tuple[str, str] | None] = {}
+        self._looked: dict[str, File | None] = {}
+        self._caches: dict[str, Mapping[str, tuple[CacheEntry, ...]]] = {}
+
+    def look(self, path: str) -> File | None:
+        """Return the regular file at an absolute path of the view, None when there is none."""
+        if path not in self._looked:
+            self._looked[path] = self._look(path)
+        return self._looked[path]
+
+    def _look(self, path: str) -> File | None:
+        found = self.resolve(path)
+        if found is None:
+            return None
+        inside, real = found
+        try:
+            state = os.stat(real, follow_symlinks=False)
+        except OSError:
+            return None
+        if not stat.S_ISREG(state.st_mode):
+            return None
+        more_rights = bool(state.st_mode & (stat.S_ISUID | stat.S_ISGID))
+        return File(inside, f"{state.st_dev}:{state.st_ino}", more_rights)
+
+    def elf(self, file: File) -> ElfFile:
+        """Return what an ELF file says; raises like `elf.read`, and NOT_PERMITTED."""
+        if file.identity not in self._elfs:
+            with self._opened(file) as source:
+                self._elfs[file.identity] = read(source)
+        return self._elfs[file.identity]
+
+    def traces(self, file: File) -> Traces:
+        """Return what code and constants of an ELF file tell; raises like `elf`."""
+        if file.identity not in self._traces:
+            with self._opened(file) as source:
+                self._traces[file.identity] = read_traces(source)
+        return self._traces[file.identity]
+
+    def listing(self, folder: str) -> tuple[str, ...]:
+        """Return the sorted names in a folder, none when it is none."""
+        found = self.resolve(folder)
+        try:
+            return tuple(sorted(os.listdir(found[1]))) if found else ()
+        except OSError:
+            return ()
+
+    def cache(self, path: str) -> Mapping[str, tuple[CacheEntry, ...]]:
+        """Return the entries of an ld.so.cache by name, none when it is missing or damaged."""
+        if path not in self._caches:
+            self._caches[path] = self._read_cache(path)
+        return self._caches[path]
+
+    def _read_cache(self, path: str) -> Mapping[str, tuple[CacheEntry, ...]]:
+        file = self.look(path)
+        if file is None:
+            return {}
+        with self._opened(file) as source:
+            content = source.read(0, min(source.size, _MAX_CACHE_BYTES))
+        return ldcache.parse(content, file=path)
+
+    @contextlib.contextmanager
+    def _opened(self, file: File) -> Iterator[FileSource]:
+        found = self.resolve(file.path)
+        if found is None:
+            raise fail(
+                Reason.FILE_MISSING,
+                f"`{file.path}` is gone",
+                where=Location(file=file.path),
+            )
+        try:
+            # Without O_NONBLOCK a FIFO that takes a library's place would hang.
+            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+            descriptor = os.open(found[1], flags)
+        except OSError as error:
+            raise files.translate(error, file.path) from error
+        try:
+            yield FileSource(file.path, descriptor, os.fstat(descriptor).st_size)
+        except OSError as error:
+            raise files.translate(error, file.path) from error
+        finally:
+            os.close(descriptor)
+
+    def resolve(self, path: str) -> tuple[str, str] | None:
+        """Return the real path inside the view and on this machine, None when it leads nowhere."""
+        if path not in self._resolved:
+            folder, name = posixpath.split(path)
+            base = self._folder(folder)
+            if base is None or name in {"", ".", ".."}:
+                inside = self._follow(path)
+            else:
+                here = posixpath.join(base, name)
+                target = self._target(here)
+                inside = here if target is None else self._follow(posixpath.join(base, target))
+            self._resolved[path] = None if inside is None else (inside, self._real(inside))
+        return self._resolved[path]
+
+    def _folder(self, path: str) -> str | None:
+        """Return the real path inside the view of a folder, None when there is none."""
+        if path not in self._folders:
+            inside = self._follow(path)
+            there = inside is not None and os.path.isdir(self._real(inside))
+            self._folders[path] = inside if there else None
+        return self._folders[path]
+
+    def _follow(self, path: str) -> str | None:
+        """Return a path of the view without links, None when there are too many."""
+        todo = _words(path)
+        inside = "/"
+        links = 0
+        while todo:
+            word = todo.pop()
+            if word == "..":
+                inside = posixpath.dirname(inside)
+                continue
+            here = posixpath.join(inside, word)
+            target = self._target(here)
+            if target is None:
+                inside = here
+                continue
+            links += 1
+            if links > _MAX_LINKS:
+                return None
+            if target.startswith("/"):
+                inside = "/"
+            todo += _words(target)
+        return inside
+
+    def _target(self, inside: str) -> str | None:
+        """Return where a link of the view points to, None for what is no link."""
+        if inside in self.binds:
+            return None
+        try:
+            return os.readlink(self._real(inside))
+        except OSError:
+            return None
+
+    def _real(self, inside: str) -> str:
+        """Return the path on this machine of a path of the view that has no links left."""
+        for place in sorted(self.binds, key=len, reverse=True):
+            if inside == place or inside.startswith(f"{place}/"):
+                return self.binds[place] + inside[len(place) :]
+        return inside if self.root == "/" else self.root + inside
+
+
+def _words(path: str) -> list[str]:
+    """Return the components of a path, the last one first."""
+    return [word for word in reversed(path.split("/")) if word and word != "."]
+
+
+def this_machine() -> Machine:
+    """Return the processor of this machine."""
+    architecture = os.uname().machine
+    flags: list[str] = []
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as stream:
+        for line in stream:
+            if line.startswith(("flags", "Features")):
+                flags = line.partition(":")[2].split()
+                break
+    return Machine(architecture=architecture, level=level_of(flags))

@@ -1,0 +1,145 @@
+"""Which definition every reference of a closure is bound to, and which find none.
+
+The rules are those of `do_lookup_x` and `check_match` (glibc, elf/dl-lookup.c) and of
+`_dl_check_map_versions` (elf/dl-version.c): the first object in the order of loading that defines
+the name, with the version that is asked for; a library without versions is good for any version; an
+unversioned reference takes the oldest definition. A version node that a library does not define
+ends the program at once, whether or not anything of it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stackproof.elf import HIDDEN, ElfFile, Import, VersionNeed
+from stackproof.loader.closure import Closure
+from stackproof.loader.search import Loaded
+
+_FIRST_VERSION, _SECOND_VERSION = 2, 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingNode:
+    """A version node that `by` needs of `provider`, which has version nodes but not this one."""
+
+    by: Loaded
+    provider: Loaded
+    need: VersionNeed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unbound:
+    """A strong reference that no object of the closure answers.
+
+    `version` is empty for an unversioned one. `eager` says that the program ends at its start; else
+    it ends when it first calls the function. `other_versions` are objects that define the name with
+    another version.
+    """
+
+    by: Loaded
+    name: str
+    version: str
+    eager: bool
+    other_versions: tuple[Loaded, ...] = ()
+
+
+class Scope:
+    """The definitions of a closure, in the order in which the loader looks."""
+
+    def __init__(self, closure: Closure) -> None:
+        self._objects = closure.objects
+        self._first: dict[str, int] = {}
+        for loaded in reversed(closure.objects):  # so that the first one is what stays
+            self._first.update(dict.fromkeys(loaded.elf.exports, loaded.number))
+        self._definitions = [_versions_of(loaded.elf) for loaded in closure.objects]
+
+    def provider(self, name: str, version: str = "", *, hidden: bool = False) -> Loaded | None:
+        """Return the object that a reference is bound to, None when there is none."""
+        first = self._first.get(name)
+        if first is None:
+            return None
+        for loaded in self._objects[first:]:
+            if name in loaded.elf.exports and self._fits(loaded, name, version, hidden=hidden):
+                return loaded
+        return None
+
+    def all_with(self, name: str) -> tuple[Loaded, ...]:
+        """Return every object that defines a name, whatever the version."""
+        first = self._first.get(name)
+        if first is None:
+            return ()
+        return tuple(loaded for loaded in self._objects[first:] if name in loaded.elf.exports)
+
+    def _fits(self, loaded: Loaded, name: str, version: str, *, hidden: bool) -> bool:
+        definitions = self._definitions[loaded.number]
+        if not definitions:  # a library without versions answers to every one
+            return True
+        elf = loaded.elf
+        found = (elf.exports[name], *elf.more_exports.get(name, ()))
+        if version:
+            return any(
+                definitions.get(index & ~HIDDEN) == version
+                or (not hidden and index & ~HIDDEN not in definitions and not index & HIDDEN)
+                for index in found
+            )
+        # Without a version the oldest definition is taken, or the only default one.
+        oldest = any(index & ~HIDDEN < _SECOND_VERSION for index in found)
+        return oldest or sum(not index & HIDDEN for index in found) == 1
+
+
+def _versions_of(elf: ElfFile) -> dict[int, str]:
+    """Return the names of the version indexes that an object defines; the base one is none."""
+    return {entry.number: entry.name for entry in elf.version_definitions if not entry.base}
+
+
+def missing_nodes(closure: Closure) -> tuple[MissingNode, ...]:
+    """Return the version nodes that end the program when it is started."""
+    found = []
+    for loaded in closure.objects:
+        for need in loaded.elf.version_needs:
+            provider = closure.named(need.library)
+            if provider is None or need.weak or not provider.elf.version_definitions:
+                continue
+            if all(entry.name != need.name for entry in provider.elf.version_definitions):
+                found.append(MissingNode(by=loaded, provider=provider, need=need))
+    return tuple(found)
+
+
+def unversioned_providers(closure: Closure) -> tuple[MissingNode, ...]:
+    """Return the nodes that are asked of a library without any; the loader only warns of it."""
+    found = []
+    for loaded in closure.objects:
+        for need in loaded.elf.version_needs:
+            provider = closure.named(need.library)
+            if provider is not None and not provider.elf.version_definitions:
+                found.append(MissingNode(by=loaded, provider=provider, need=need))
+    return tuple(found)
+
+
+def unbound(closure: Closure, scope: Scope) -> Iterator[Unbound]:
+    """Yield every strong reference of a closure that finds no definition."""
+    for loaded in closure.objects:
+        yield from unbound_of(loaded, scope)
+
+
+def unbound_of(loaded: Loaded, scope: Scope) -> Iterator[Unbound]:
+    """Yield every strong reference of one object that finds no definition."""
+    names = {need.number: need for need in loaded.elf.version_needs}
+    for wanted in loaded.elf.imports:
+        if wanted.weak:
+            continue
+        need = names.get(wanted.version)
+        version, hidden = (need.name, need.hidden) if need else ("", False)
+        if scope.provider(wanted.name, version, hidden=hidden) is None:
+            yield Unbound(
+                by=loaded,
+                name=wanted.name,
+                version=version,
+                eager=_is_eager(loaded.elf, wanted),
+                other_versions=scope.all_with(wanted.name),
+            )
+
+
+def _is_eager(elf: ElfFile, wanted: Import) -> bool:
+    return wanted.eager or elf.bind_now
