@@ -7,8 +7,10 @@ COLLECTION is a checkout of recipes with a `config.yaml` that names targets (`ue
 recipes: UARCH: PATH`), PEER a checkout of the branch of Stackinator for that version of the recipe
 language, CLUSTERS the cluster configurations it works with. Every recipe is read on a cluster that
 has its microarchitecture, by both. What both accept is compared in meaning: packages, compilers,
-environments and views. Times are of reading and resolving one recipe within a process that has
-everything imported. The peer is run from its checkout; nothing of it is part of this project.
+environments and views. Times are of one recipe within a process that has everything imported, once
+it was read before: on our side from its files to the plan that locks it (every file for Spack
+rendered, every step with its id), on the peer's from its files to what its templates are given. The
+peer is run from its checkout; nothing of it is part of this project.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from typing import Any
 
 import yaml
 
+from stackproof.cli.plan import clones_as_named
+from stackproof.engines import spack
 from stackproof.errors import StackproofError
 from stackproof.host.stackinator import load
 from stackproof.spackstack import SpackEnvironment, SpackStack, SpackView
@@ -142,14 +146,24 @@ def ask_peer(peer: Path, pairs: list[tuple[str, str]]) -> list[dict[str, Any]]:
 
 
 def ask_us(pair: tuple[str, str], root: Path) -> dict[str, Any]:
-    """Return our answer to a recipe on a cluster."""
+    """Return our answer to a recipe on a cluster: the stack, and how long its plan takes."""
     try:
-        load(pair[0], site=pair[1], root=str(root), architecture="x86_64")
+        _plan(pair, root)
         started = time.perf_counter()
-        loaded = load(pair[0], site=pair[1], root=str(root), architecture="x86_64")
+        stack, steps = _plan(pair, root)
     except StackproofError as error:
         return {"error": str(error)}
-    return {"seconds": time.perf_counter() - started, "stack": loaded.stack}
+    return {"seconds": time.perf_counter() - started, "stack": stack, "steps": len(steps)}
+
+
+def _plan(pair: tuple[str, str], root: Path) -> tuple[SpackStack, list[str]]:
+    """Return a recipe's stack and the ids of the steps that lock it; raises all its problems."""
+    stack = load(pair[0], site=pair[1], root=str(root), architecture="x86_64").stack
+    found = spack.problems(stack)
+    if found:
+        raise StackproofError(*found)
+    plan = spack.lock_plan(stack, tuple(clones_as_named(stack)))
+    return stack, [step.id for step in plan.steps]
 
 
 def differences(stack: SpackStack, peer: dict[str, Any]) -> list[str]:
@@ -294,6 +308,7 @@ def compare(args: argparse.Namespace) -> list[dict[str, Any]]:
                 "stackproof": ours.get("error", "accepted"),
                 "seconds": ours.get("seconds"),
                 "peer_seconds": theirs.get("seconds"),
+                "steps": ours.get("steps"),
             }
             if "stack" in ours and "meaning" in theirs:
                 row["differences"] = differences(ours["stack"], theirs["meaning"])
@@ -310,21 +325,35 @@ def show(rows: list[dict[str, Any]]) -> None:
             print(f"{row['target']} on {row['cluster']} (version {row['version']})")
             print(f"  peer:       {row['peer']}")
             print("  stackproof: " + row["stackproof"].replace("\n", "\n    "))
-    print("version  targets  peer accepts  both  only peer  only we  same meaning  we / peer")
+    print("version  targets  peer accepts  both  only peer  only we  planned  same meaning")
     for version in (1, 2, 3):
         part = [row for row in rows if row["version"] == version]
         counts = Counter((r["peer"] == "accepted", r["stackproof"] == "accepted") for r in part)
         same = sum(row.get("differences") == [] for row in part)
-        times = [r for r in part if r["seconds"] and r["peer_seconds"]]
-        ours = statistics.median(r["seconds"] for r in times) if times else 0.0
-        ratio = statistics.median(r["seconds"] / r["peer_seconds"] for r in times) if times else 0
+        planned = sum(bool(row["steps"]) for row in part)
         both, only_peer = counts[True, True], counts[True, False]
         print(
             f"{version:7}  {len(part):7}  {both + only_peer:12}  {both:4}  {only_peer:9}  "
-            f"{counts[False, True]:7}  {same:12}  {ratio:.2f} (median; ours {ours * 1e3:.0f} ms)"
+            f"{counts[False, True]:7}  {planned:7}  {same:12}"
         )
-    slowest = max((row["seconds"] or 0 for row in rows), default=0)
-    print(f"slowest recipe: {slowest * 1e3:.0f} ms")
+    show_times(rows)
+
+
+def show_times(rows: list[dict[str, Any]]) -> None:
+    """Print how long both take: median, the middle 80 % and the slowest, in milliseconds."""
+    timed = [row for row in rows if row["seconds"] and row["peer_seconds"]]
+    if len(timed) < 2:
+        return
+    print("milliseconds  median  10 %  90 %  slowest")
+    for name, key in (("stackproof", "seconds"), ("peer", "peer_seconds")):
+        times = sorted(row[key] * 1e3 for row in timed)
+        tenths = statistics.quantiles(times, n=10)
+        print(
+            f"{name:12}  {statistics.median(times):6.1f}  {tenths[0]:4.1f}  {tenths[-1]:4.1f}  "
+            f"{times[-1]:7.1f}"
+        )
+    ratio = statistics.median(row["seconds"] / row["peer_seconds"] for row in timed)
+    print(f"median ratio of the two: {ratio:.2f}")
 
 
 def main() -> None:

@@ -120,7 +120,7 @@ def test_what_can_be_compared(text, known):
             ("openmpi", ANY, {"fabrics": frozenset(("cma", "ofi")), "schedulers": frozenset(("slurm",))}),
         ]),
         ("libfabric fabrics:=cxi,lnx", [("libfabric", ANY, {"fabrics": frozenset(("cxi", "lnx"))})]),
-        ("zlib cflags=\"-O3 -g\"", [("zlib", ANY, {"cflags": frozenset(("-O3 -g",))})]),
+        ('zlib cflags="-O3 -g"', [("zlib", ANY, {"cflags": frozenset(("-O3 -g",))})]),
         ("zlib target='zen3'", [("zlib", ANY, {"target": frozenset(("zen3",))})]),
         ("mpich@4.2 device=ch4 ^libfabric@2.3 fabrics=cxi", [
             ("mpich", versions("4.2"), {"device": frozenset(("ch4",))}),

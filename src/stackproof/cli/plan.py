@@ -90,7 +90,7 @@ def _plan_spack(loaded: Loaded, *, as_json: bool) -> None:
         csrc = shipped.benchmark_sources()
         made, known = engine.build_plan(stack, lock, loaded.caches, csrc=csrc), True
     else:
-        clones = tuple(_clones(stack))
+        clones = tuple(clones_as_named(stack))
         made = engine.lock_plan(stack, clones)
         known = all(_FULL_COMMIT.fullmatch(clone.commit) for clone in clones)
     if as_json:
@@ -106,7 +106,7 @@ def _plan_spack(loaded: Loaded, *, as_json: bool) -> None:
         print(f"note: {text}", file=sys.stderr)
 
 
-def _clones(stack: SpackStack) -> Iterator[LockedClone]:
+def clones_as_named(stack: SpackStack) -> Iterator[LockedClone]:
     """Yield the repositories as the recipe names them: what a branch or tag is now is not asked."""
     wanted = [("spack", stack.spack, "spack")]
     wanted += [(r.name, r.source, f"repos/{r.name}") for r in stack.package_repositories]
