@@ -299,6 +299,11 @@ def _spack(_: Path) -> str | None:
     return _try(sys.executable, "-c", "import clingo")
 
 
+def _apt(folder: Path) -> str | None:
+    """Return why apt cannot read an archive; gpg is what signs one for a test."""
+    return _try("apt-get", "--version") or _try("gpg", "--homedir", folder, "--list-keys")
+
+
 def _chromium(folder: Path) -> str | None:
     if not shutil.which("chromedriver"):
         return "no chromedriver"
@@ -330,6 +335,7 @@ PROBES: dict[str, Callable[[Path], str | None]] = {
     "netns": _netns,
     "netem": _netem,
     "slurm": _slurm,
+    "apt": _apt,
     "spack": _spack,
     "chromium": _chromium,
 }

@@ -1,0 +1,303 @@
+"""`mirror`: sources of the operating system from an archive of our own; what is refused, and how."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from aptarchive import AptArchive, tarball
+from need import need
+from stackproof import cli, ids
+from stackproof.cli import os_sources
+from stackproof.engines.spack import overlay
+from stackproof.host import accepted_sources, source_mirror
+from stackproof.spackstack import SpackLock
+
+FJORD = Path(__file__).parents[1] / "documents" / "stackinator" / "clusters" / "fjord"
+UPSTREAM = tarball("configure", "thing.c")
+PACKAGES = {
+    "libthing": f"""
+class Libthing(AutotoolsPackage):
+    version("1.3", sha256="{"c" * 64}")
+    version("1.2", sha256="{"d" * 64}")
+    version("1.1", sha256="{hashlib.sha256(UPSTREAM).hexdigest()}")
+""",
+    "other": """
+class Other(Package):
+    version("2.0", sha256="e")
+""",
+}
+RECIPE = """\
+name: small
+engine: spack
+spack:
+  repo: {spack}
+  commit: main
+  packages: {{repo: {packages}, commit: main}}
+compilers: {{gcc: {{version: "13"}}}}
+environments: {{tools: {{compiler: [gcc], specs: [libthing@1.2]}}}}
+"""
+Run = Callable[..., tuple[int, str, str]]
+
+
+def git(folder: Path, files: dict[str, str]) -> Path:
+    """Make a repository with one commit on `main`."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    who = ("-c", "user.name=t", "-c", "user.email=t@example.org")
+    for words in (("init", "-q", "-b", "main"), ("add", "."), (*who, "commit", "-qm", "x")):
+        subprocess.run(["git", *words], cwd=folder, check=True, timeout=60)
+    return folder
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    """Return a recipe with repositories of its own: Spack (nothing in it) and two packages."""
+    base = "repos/spack_repo/builtin/packages"
+    texts = {f"{base}/{name}/package.py": text for name, text in PACKAGES.items()}
+    spack = git(tmp_path / "clones" / "spack", {"README": "x"})
+    packages = git(tmp_path / "clones" / "packages", texts)
+    path = tmp_path / "recipes" / "small.yaml"
+    path.parent.mkdir()
+    path.write_text(RECIPE.format(spack=spack, packages=packages))
+    return path
+
+
+@pytest.fixture
+def stackproof(capsys, monkeypatch, tmp_path) -> Run:
+    """Return a function that runs a command line and gives exit code, output and messages."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
+
+    def run(*words: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stopped:
+            cli.main([str(word) for word in words])
+        found = capsys.readouterr()
+        return int(stopped.value.code or 0), found.out, found.err
+
+    return run
+
+
+@pytest.fixture
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AptArchive]:
+    need("apt")
+    made = AptArchive(tmp_path_factory.mktemp("apt"))
+    made.publish()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def add(stackproof: Run, archive: AptArchive, recipe: Path) -> Run:
+    """Return a function that accepts sources of the archive for the recipe."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        site = ("--site", FJORD)
+        return stackproof("mirror", "add-os-sources", recipe, *words, *site, *archive.options())
+
+    return run
+
+
+def sources_file(recipe: Path) -> Path:
+    return recipe.with_name("small.os-sources.json")
+
+
+def test_a_source_is_accepted_with_its_provenance(
+    add: Run, stackproof: Run, archive: AptArchive, recipe: Path, tmp_path: Path
+):
+    digest = archive.add("libthing", "1.2-3", tarball("configure.ac", "thing.c"))
+    code, out, err = add("libthing")
+    assert code == 0, err
+    assert "accepted" in out
+    [source] = accepted_sources.load(sources_file(recipe))
+    assert source.sha256 == digest
+    assert source.version == "1.2"
+    assert source.suite == "debian testing"
+    assert source.source_version == "1.2-3"
+    assert source.url.endswith("/pool/main/l/libthing/libthing_1.2.orig.tar.gz")
+    assert source.needs == overlay.TOOLS  # no `configure` in it
+    dsc = archive.folder / "pool/main/l/libthing/libthing_1.2-3.dsc"
+    assert source.dsc == hashlib.sha256(dsc.read_bytes()).hexdigest()
+    assert source_mirror.holds(tmp_path / "cache" / "spack" / "sources", digest)
+    code, out, _ = stackproof("plan", recipe, "--site", FJORD)
+    assert code == 0
+    assert f"libthing 1.2  debian testing: libthing 1.2-3, {ids.short(digest)}" in out
+    code, out, err = stackproof("check", recipe, "--site", FJORD)
+    assert code == 0, err
+
+
+def test_a_second_time_changes_nothing(add: Run, archive: AptArchive, recipe: Path):
+    archive.add("libthing", "1.2-3", tarball("configure"))
+    assert add("libthing")[0] == 0
+    before = sources_file(recipe).stat()
+    code, _, err = add("libthing")
+    assert code == 0
+    assert "written" not in err
+    assert sources_file(recipe).read_bytes()
+    assert accepted_sources.load(sources_file(recipe))[0].needs == ()  # `configure` is in it
+    assert before.st_size == sources_file(recipe).stat().st_size
+
+
+def test_upstreams_own_file_needs_no_second_digest(
+    add: Run, archive: AptArchive, recipe: Path, tmp_path: Path
+):
+    digest = archive.add("libthing", "1.1-1", UPSTREAM)
+    code, out, err = add("libthing", "--to", tmp_path / "mirror", "--json")
+    assert code == 0, err
+    data = json.loads(out)
+    assert data["accepted"]["sources"] == []
+    assert data["files"][0]["accepted"] is False
+    assert not sources_file(recipe).exists()
+    stored = tmp_path / "mirror" / source_mirror.ARCHIVES / digest[:2] / f"{digest}.tar.gz"
+    assert stored.read_bytes() == UPSTREAM
+
+
+def test_a_source_package_of_another_name(add: Run, archive: AptArchive, recipe: Path):
+    archive.add("thing", "1.2-1", tarball("configure"))
+    code, _, err = add("libthing")
+    assert code == 3
+    assert "libthing=" in err or "PACKAGE=SOURCE" in err
+    assert add("libthing=thing")[0] == 0
+    assert accepted_sources.load(sources_file(recipe))[0].source == "thing"
+
+
+def test_all_that_cannot_be_had_is_said_at_once_and_nothing_written(
+    add: Run, archive: AptArchive, recipe: Path, tmp_path: Path
+):
+    archive.add("libthing", "1.7-1", tarball("configure"))
+    archive.add("other", "2.0-1", tarball("configure"))
+    code, out, err = add("libthing", "libthnig", "other", "--json")
+    assert code == 3
+    assert out == ""
+    assert err.count("error: ") == 2
+    assert "1.7, which Spack's package does not know" in err
+    assert "1.2" in err  # the versions that it does know
+    assert "did you mean `libthing`" in err
+    assert not sources_file(recipe).exists()
+    assert not source_mirror.contents(tmp_path / "cache" / "spack" / "sources").sources
+
+
+def test_an_archive_that_is_not_signed_is_refused(
+    add: Run, archive: AptArchive, recipe: Path, tmp_path: Path
+):
+    archive.add("libthing", "1.2-3", tarball("configure"))
+    archive.publish(signed=False)
+    code, _, err = add("libthing")
+    assert code == 5
+    assert "not signed" in err
+    archive.publish()
+    other = AptArchive(tmp_path / "x")
+    other.close()
+    archive.keyring.write_bytes(other.keyring.read_bytes())
+    code, _, err = add("libthing")
+    assert code == 5
+    assert "--keyring" in err
+    assert not sources_file(recipe).exists()
+
+
+def test_a_file_that_is_not_the_one_of_the_index_is_refused(
+    add: Run, archive: AptArchive, recipe: Path
+):
+    archive.add("libthing", "1.2-3", tarball("configure"))
+    pool = archive.folder / "pool/main/l/libthing/libthing_1.2.orig.tar.gz"
+    pool.write_bytes(b"x" * len(pool.read_bytes()))
+    code, _, err = add("libthing")
+    assert code == 5
+    assert "Hash Sum mismatch" in err or "not the file" in err
+    assert not sources_file(recipe).exists()
+
+
+def test_no_archive_no_keys_no_apt(add: Run, archive: AptArchive, stackproof: Run, recipe, monkeypatch):  # fmt: skip
+    given = ("mirror", "add-os-sources", recipe, "libthing", "--site", FJORD)
+    code, _, err = stackproof(*given, *archive.options()[:4], "--keyring", "nowhere.gpg")
+    assert code == 4
+    assert "nowhere.gpg" in err
+    options = archive.options()
+    code, _, err = stackproof(*given, "--archive", "file:///nowhere/debian", *options[2:])
+    assert code == 4
+    assert "--archive" in err
+    monkeypatch.setenv("PATH", "/nowhere")
+    code, _, err = stackproof(*given, *options)
+    assert code == 4
+    assert "apt-get" in err or "git" in err
+
+
+def test_without_a_lock_packages_must_be_named(add: Run):
+    code, _, err = add()
+    assert code == 3
+    assert "--stop-after lock" in err
+
+
+def test_a_recipe_for_wheels_needs_no_sources(stackproof: Run, tmp_path: Path):
+    (tmp_path / "wheel.yaml").write_text("name: a\nmpi: {family: mpich}\n")
+    for words in (("create", "m", "wheel.yaml"), ("add-os-sources", "wheel.yaml", "x")):
+        code, _, err = stackproof("mirror", *words)
+        assert code == 3
+        assert "is not for Spack" in err
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_list_edited_by_hand_is_checked(add: Run, archive: AptArchive, stackproof: Run, recipe: Path):  # fmt: skip
+    archive.add("libthing", "1.2-3", tarball("configure"))
+    assert add("libthing")[0] == 0
+    good = sources_file(recipe).read_text()
+    for old, new, code in (
+        ('"libthing"', '"../x"', 3),
+        ("stackproof/os-sources/1", "stackproof/os-sources/2", 3),
+        ('"sources": [', '"sources": 7, "x": [', 3),
+        ("{", "", 3),
+    ):
+        sources_file(recipe).write_text(good.replace(old, new, 1))
+        found, _, err = stackproof("check", recipe, "--site", FJORD)
+        assert found == code
+        assert "small.os-sources.json" in err
+    sources_file(recipe).write_text(good)
+    assert stackproof("check", recipe, "--site", FJORD)[0] == 0
+
+
+def test_a_digest_that_the_archive_states_no_more_is_a_problem(
+    add: Run, archive: AptArchive, stackproof: Run, recipe: Path
+):
+    archive.add("libthing", "1.2-3", tarball("configure"))
+    assert add("libthing")[0] == 0
+    text = sources_file(recipe).read_text()
+    digest = accepted_sources.load(sources_file(recipe))[0].sha256
+    sources_file(recipe).write_text(text.replace(digest, "f" * 64))
+    code, _, err = stackproof("check", recipe, "--site", FJORD)
+    assert code == 5
+    assert digest in err
+    assert "f" * 64 in err
+
+
+def test_what_a_lock_does_without_is_noted(add: Run, archive: AptArchive, recipe: Path):
+    archive.add("libthing", "1.2-3", tarball("configure"))
+    assert add("libthing")[0] == 0
+    parser = cli.build_parser("check")
+    args = parser.parse_args(["check", str(recipe), "--site", str(FJORD)])
+    [loaded] = os_sources.stacks.load_recipes(args)
+    lock = SpackLock(wants="", clones=(), environments={})
+    problems, [note] = os_sources.accepted_problems(loaded, lock)
+    assert problems == ()
+    assert "libthing 1.2" in note.message
+    assert os_sources.accepted_problems(loaded, None) == ((), ())
+
+
+@pytest.mark.parametrize("content", ["file", "other"])
+def test_a_mirror_is_not_made_of_something_else(
+    stackproof: Run, recipe: Path, tmp_path: Path, content: str
+):
+    place = tmp_path / "place"
+    if content == "file":
+        place.write_text("x")
+    else:
+        place.mkdir()
+        (place / "thesis.txt").write_text("x")
+    code, _, err = stackproof("mirror", "create", place, recipe, "--site", FJORD)
+    assert code == 3
+    assert "place" in err
