@@ -173,7 +173,7 @@ def mounted(folder: Path, generation: int, **changes: Any) -> SpackStack:
     return stack(generation, mount=str(folder / "store"), **changes)
 
 
-BEFORE = {"PATH": "/usr/bin:/bin", "HOME": "/home/user", "F90": "f", "PYTHONPATH": "/x"}
+BEFORE = {"PATH": "/usr/bin:/bin", "HOME": "/home/alice", "F90": "f", "PYTHONPATH": "/x"}
 
 
 @pytest.mark.parametrize("generation", [1, 2, 3])
@@ -255,7 +255,7 @@ def test_three_ways_into_a_view_agree(tmp_path: Path) -> None:
     assert ours == theirs
     assert sourced(store / "env/default/activate.sh", BEFORE) == theirs
     root = f"{of.mount}/env/default"
-    assert theirs["PATH"] == f"/home/user/bin:{root}/bin:/usr/bin:/bin"
+    assert theirs["PATH"] == f"/home/alice/bin:{root}/bin:/usr/bin:/bin"
     assert theirs["LD_LIBRARY_PATH"] == f"{root}/lib"
     assert theirs["MPICC"] == f"{root}/bin/mpicc"
     assert theirs["APP_HOME"] == "/user-environment/env/default"
@@ -297,8 +297,8 @@ def test_values_with_signs_reach_all_three(tmp_path: Path) -> None:
     store = image_tree(tmp_path, replace(base, environments=environments))
     theirs = Reader().read(store).activated("default", BEFORE)
     assert theirs["FLAGS"] == "-DX='a b' \"$HOME\" `id` \\ % {}"
-    assert theirs["MIXED"] == "/home/user/x::${HOME}"
-    assert theirs["PATH"].endswith(":/bin:/home/user/tools")
+    assert theirs["MIXED"] == "/home/alice/x::${HOME}"
+    assert theirs["PATH"].endswith(":/bin:/home/alice/tools")
     assert sourced(store / "env/default/activate.sh", BEFORE) == theirs
 
 
