@@ -109,7 +109,7 @@ def workers_of(args: argparse.Namespace) -> Workers | None:
         lost = [f"--{name}" for name, value in given.items() if value]
         if lost:
             raise fail(
-                Reason.USAGE, f"{', '.join(lost)} says nothing here", hint="say `--on slurm`"
+                Reason.USAGE, f"no job is asked for with {', '.join(lost)}", hint="say `--on slurm`"
             )
         return None
     options = dict(text.partition("=")[::2] for text in args.srun_option)

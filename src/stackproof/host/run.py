@@ -144,8 +144,9 @@ class _Watched:
                         copy.write(chunk)
                     if not chunk:
                         waiting.discard(descriptor)
-        if self._process.stdin:
-            self._process.stdin.close()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream:
+                stream.close()
         self._process.wait()
 
     def outputs(self, rest: tuple[bytes, bytes] = (b"", b"")) -> tuple[bytes, bytes]:

@@ -29,7 +29,7 @@ from stackproof.plan import BUILD
 from stackproof.schedulers import slurm
 
 # What of srun's own words is news: that it waits in the queue, that it lost something.
-_TOLD = ("srun: job ", "srun: error: ")
+_TOLD = ("srun: job ", "srun: error: Node failure")
 _FILE = "workers.json"
 _ANSWER_S = 60.0
 # What a user sets for srun counts when it gets the nodes itself (srun(1), input environment).
@@ -70,7 +70,7 @@ def install(
     except BaseException:
         _cancel(at, env, name, os.environ.get("SLURM_JOB_ID") if in_job else None)
         raise
-    return _joined(ready, done, wanted, log, monitor)
+    return _joined(replace(ready, argv=argv), done, wanted, log, monitor)
 
 
 def _write(command: Command, wanted: Workers, tree: Path) -> tuple[Path, str]:
@@ -84,7 +84,7 @@ def _write(command: Command, wanted: Workers, tree: Path) -> tuple[Path, str]:
     token = secrets.token_hex(8)
     path = tree / _FILE
     argv = sandbox.argv(call)
-    needs = [argv[0], *(bind.source for bind in binds)]
+    needs = [*argv[: 1 if box else 0], *(bind.source for bind in binds)]
     files.write(path, json.dumps({"token": token, "argv": argv, "needs": needs}) + "\n")
     return path, token
 

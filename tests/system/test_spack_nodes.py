@@ -1,0 +1,164 @@
+"""An installation on the nodes of a Slurm job for real: joined, cut short, lost, not to be seen.
+
+The program that is run is a script in the place of Spack; `test_spack.py` and the how-to have the
+real one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clusters import inside, told, wait_until
+from need import need
+from stackproof.cluster import ClusterSpec, ClusterState
+from stackproof.cluster_slurm import MUNGE_SOCKET, SlurmSpec
+from stackproof.command import Command, Completed
+from stackproof.engines.spack.workers import Workers
+from stackproof.errors import Reason, StackproofError
+from stackproof.host import cluster as host_cluster
+from stackproof.host import cluster_power, spack_nodes
+from stackproof.monitor import Event
+
+SETTINGS = ("SlurmdTimeout=5", "KillWait=1", f"AuthInfo=socket={MUNGE_SOCKET},cred_expire=5")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterState]:
+    need("slurm", "netns")
+    runtime = tmp_path_factory.mktemp("runtime")
+    runtime.chmod(0o700)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", os.fspath(runtime))
+        name = f"workers-{os.getpid()}"
+        spec = ClusterSpec(name=name, nodes=2, slurm=SlurmSpec(pin=False, settings=SETTINGS))
+        try:
+            yield host_cluster.up(spec)
+        finally:
+            host_cluster.down(name)
+
+
+def install(
+    cluster: ClusterState, folder: Path, script: str, **more: object
+) -> tuple[Completed, list[str], list[Event]]:
+    """Run a script as both workers, in a folder that they share."""
+    lines: list[str] = []
+    events: list[Event] = []
+    done = spack_nodes.install(
+        Command(argv=("sh", "-c", textwrap.dedent(script), os.fspath(folder), "install")),
+        Workers(nodes=2, cluster=cluster.name, **more),  # type: ignore[arg-type]
+        folder,
+        events.append,
+        log=folder / "logs" / "install-1.log",
+        watch=lines.append,
+    )
+    return done, lines, events
+
+
+def test_both_nodes_work_and_the_first_good_end_counts(
+    cluster: ClusterState, tmp_path: Path
+) -> None:
+    done, lines, _ = install(
+        cluster,
+        tmp_path,
+        """
+        echo "at $SLURMD_NODENAME with $2"; umask > "$0/mask.$SLURMD_NODENAME"
+        case "$SLURMD_NODENAME" in node2) exit 3;; esac
+        """,
+    )
+    assert done.returncode == 0
+    cores = len(os.sched_getaffinity(0))
+    assert sorted(lines) == [f"at node1 with --jobs={cores}", f"at node2 with --jobs={cores}"]
+    assert done.stdout.decode().splitlines()[:2] == sorted(lines)
+    assert {path.read_text() for path in tmp_path.glob("mask.*")} == {"0022\n"}
+    assert "--nodes=2" in (tmp_path / "logs" / "install-1.log").read_text()
+
+
+def test_nobody_ends_well(cluster: ClusterState, tmp_path: Path) -> None:
+    done, _, _ = install(cluster, tmp_path, "echo the reason; exit 5", jobs=3)
+    assert done.returncode == 5
+    assert done.stdout.decode().splitlines()[:2] == ["the reason", "the reason"]
+
+
+def test_slurm_refuses(cluster: ClusterState, tmp_path: Path) -> None:
+    with pytest.raises(StackproofError) as caught:
+        install(cluster, tmp_path, "true", options={"partition": "none"})
+    assert caught.value.reason is Reason.JOB_FAILED
+    assert "none" in (caught.value.problems[0].detail or "")
+
+
+def test_a_folder_that_the_nodes_do_not_see(cluster: ClusterState) -> None:
+    """A file of the same name is not enough: nodes have a /dev/shm of their own."""
+    here = Path(f"/dev/shm/stackproof-test-{os.getpid()}")
+    here.mkdir()
+    try:
+        told(cluster, "node1", "sh", "-c", f"mkdir {here}; echo '{{}}' > {here}/workers.json")
+        with pytest.raises(StackproofError) as caught:
+            install(cluster, here, "true")
+    finally:
+        subprocess.run(["rm", "-r", here], check=True)
+        inside(cluster, "node1", "rm", "-r", str(here))
+    assert caught.value.reason is Reason.FILE_MISSING
+    assert "`node1`" in caught.value.problems[0].message
+    assert "`node2`" in caught.value.problems[0].message
+
+
+def test_an_interrupt_ends_what_runs_on_the_nodes(cluster: ClusterState, tmp_path: Path) -> None:
+    code = f"""
+        import sys
+        sys.path.insert(0, {os.path.dirname(__file__)!r})
+        from pathlib import Path
+        from stackproof.host import cluster as host_cluster
+        from test_spack_nodes import install
+        try:
+            install(host_cluster.reach({cluster.name!r}), Path({os.fspath(tmp_path)!r}),
+                    'echo x > $0/began.$SLURMD_NODENAME; sleep 100')
+        except KeyboardInterrupt:
+            sys.exit(130)
+    """
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], env=env)
+    try:
+        assert wait_until(lambda: len(list(tmp_path.glob("began.*"))) == 2, 30)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    finally:
+        process.kill()
+        process.wait()
+    queue = ("squeue", "--noheader", "--states=running,pending")
+    assert wait_until(lambda: not told(cluster, None, *queue), 30)
+
+
+def test_a_lost_node_leaves_the_work_to_the_other(cluster: ClusterState, tmp_path: Path) -> None:
+    """The last test: the cluster has a node less then."""
+
+    def kill() -> None:
+        if wait_until(lambda: len(list(tmp_path.glob("began.*"))) == 2, 30):
+            cluster_power.kill(cluster.name, "node2")
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        begin = time.monotonic()
+        done, _, events = install(
+            cluster,
+            tmp_path,
+            """
+            echo x > "$0/began.$SLURMD_NODENAME"
+            case "$SLURMD_NODENAME" in node2) sleep 100;; *) sleep 2;; esac
+            """,
+        )
+    finally:
+        killer.join()
+    assert time.monotonic() - begin < 90
+    assert done.returncode == 0
+    assert any("`node2` was lost" in event.text for event in events)
