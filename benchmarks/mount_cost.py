@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -78,6 +79,14 @@ def programs(image: Path, tree: Path, args: argparse.Namespace) -> dict[str, lis
             argv = [helper, f"--way={way}", f"--images={mounts}", "--", "true"]
             if subprocess.run(argv, check=False, capture_output=True).returncode == 0:
                 found[f"stackproof-mount ({way})"] = argv
+    found |= peers(image, tree, args)
+    return {name: argv for name, argv in found.items() if _works(name, argv)}
+
+
+def peers(image: Path, tree: Path, args: argparse.Namespace) -> dict[str, list[str]]:
+    """Return the command lines of the other tools for that, by name."""
+    found = {}
+    mounts = f"{image}:{MOUNT}"
     peer = shutil.which(args.squashfs_mount or "squashfs-mount")
     if peer:
         found["squashfs-mount"] = [peer, mounts, "--", "true"]
@@ -90,13 +99,43 @@ def programs(image: Path, tree: Path, args: argparse.Namespace) -> dict[str, lis
         found[name] = [*environment, *bind, str(source), "--", "/usr/bin/true"]
     podman = shutil.which("podman")
     if podman:
-        options = ["--rm", "--network=none", "--volume=/usr:/usr:ro"]
-        argv = [podman, "run", *options, "--rootfs", str(tree), "/usr/bin/true"]
-        found["podman (of the folder)"] = argv
+        found["podman (of the folder)"] = _podman(podman, tree)
     apptainer = shutil.which(args.apptainer or "apptainer")
     if apptainer:
         found["apptainer"] = [apptainer, "exec", "--bind=/usr", str(image), "/usr/bin/true"]
-    return {name: argv for name, argv in found.items() if _works(name, argv)}
+    return found
+
+
+def _podman(program: str, tree: Path) -> list[str]:
+    """Return the command line of podman, which gets configuration and storage of its own.
+
+    The limits that it sets by default are those of a whole machine: within a container or a batch
+    job, where fewer are permitted, it does not start (containers.conf(5), `default_ulimits`). For
+    processes it takes pid_max for its own first (getDefaultProcessLimits of containers/common).
+    """
+    folder = tree.parent / "podman"
+    (folder / "run").mkdir(parents=True)
+    processes = int(Path("/proc/sys/kernel/pid_max").read_text())
+    limits = [
+        _limit("nofile", resource.getrlimit(resource.RLIMIT_NOFILE)),
+        _limit("nproc", resource.getrlimit(resource.RLIMIT_NPROC), most=processes),
+    ]
+    configuration = folder / "containers.conf"
+    configuration.write_text(
+        f"[containers]\ndefault_ulimits = [{', '.join(limits)}]\n"
+        '[engine]\nruntime = "runc"\ncgroup_manager = "cgroupfs"\n'
+    )
+    # vfs: another storage driver leaves a mount behind.
+    storage = ["--storage-driver=vfs", f"--root={folder}/storage", f"--runroot={folder}/run"]
+    options = ["--rm", "--network=none", "--cgroups=enabled", "--volume=/usr:/usr:ro"]
+    start = ["env", f"CONTAINERS_CONF={configuration}", program, *storage, "run", *options]
+    return [*start, "--rootfs", str(tree), "/usr/bin/true"]
+
+
+def _limit(name: str, limits: tuple[int, int], most: int = 1 << 20) -> str:
+    """Return soft and hard limit of a resource for containers.conf, none as `most`."""
+    soft, hard = (min(limit if limit >= 0 else most, most) for limit in limits)
+    return f'"{name}={soft}:{hard}"'
 
 
 def _mounts_squashfs(charliecloud: str) -> bool:
