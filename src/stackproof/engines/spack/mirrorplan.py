@@ -20,7 +20,7 @@ def mirror_plan(stack: SpackStack, lock: SpackLock) -> Plan:
     user's own, so sources that may not be given away are in it too (`--private`).
     """
     setup = setup_step(stack, lock.clones)
-    where = ("--directory", MIRROR, "--all", "--private", "--jobs", "1")
+    where = ("--directory", MIRROR, "--all", "--private")
     fill = Step(
         name="mirror",
         description="bring the sources of everything that is locked",
