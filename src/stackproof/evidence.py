@@ -1,0 +1,131 @@
+"""The evidence noun: what is known of a job and its machine, with where each piece comes from.
+
+Rules are decided on it and on nothing else, so that evidence from one machine gives the same
+answers on another.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+FactValue = str | bool | float | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is known; what is missing is not known.
+
+    `versions` maps a component to its exact version. `variables` is the whole environment of the
+    job, None when it is not known. `logs` maps a name to what the job printed. `origins` says
+    where a piece comes from, under `version libfabric`, `variable FI_PROVIDER`, `fact gpu`.
+    """
+
+    SCHEMA: ClassVar[str] = "stackproof/evidence/1"
+
+    versions: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] | None = None
+    facts: Mapping[str, FactValue] = field(default_factory=dict)
+    logs: Mapping[str, str] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
+    taken: str = ""
+
+    def origin(self, kind: str, name: str) -> str:
+        """Return where a piece comes from, in words; empty when nobody said."""
+        return self.origins.get(f"{kind} {name}", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactKind:
+    """A fact that rules may ask for: what it is, and what would tell it."""
+
+    name: str
+    description: str
+    told_by: str
+
+
+FACTS: Mapping[str, FactKind] = {
+    name: FactKind(name=name, description=description, told_by=told_by)
+    for name, description, told_by in (
+        ("mpi", "family of the MPI", "an image, or `--fact mpi=openmpi`"),
+        ("transport", "transport that was asked for", "results, or `--fact transport=lnx`"),
+        ("memory", "where buffers lie: host or device", "results, or `--fact memory=device`"),
+        ("placement", "intra-node or inter-node", "results, or `--fact placement=inter-node`"),
+        ("launcher", "what starts ranks: srun, mpirun, mpiexec, pals", "`--fact launcher=srun`"),
+        ("scheduler", "what hands out nodes", "a site, or `--fact scheduler=slurm`"),
+        ("fabric", "what joins the nodes", "a site, or `--fact fabric=slingshot-11`"),
+        ("gpu", "what GPUs are programmed with: cuda, rocm, none", "a site, or `--fact gpu=cuda`"),
+        ("node", "kind of node: gh200", "a site, or `--fact node=gh200`"),
+        ("uses", "what of MPI the program uses", "`--fact uses=one-sided,probe`"),
+        ("ended", "how the job ended: ok, hang, crash", "`--fact ended=hang`"),
+        ("worlds", "how many programs thought that they are rank 0", "results of a bench"),
+        ("nodes", "number of nodes", "`--fact nodes=2`"),
+        ("jobs-on-node", "how many mpiexec run on a node", "`--fact jobs-on-node=1`"),
+        ("nics-per-node", "NICs of a node", "a site, or `--fact nics-per-node=4`"),
+        ("pmi", "what srun is told with --mpi", "results, or `--fact pmi=pmix`"),
+        ("pmix-loads", "Slurm's PMIx plug-in finds its library", "`srun --mpi=pmix true`"),
+        ("pmix-majors-differ", "PMIx of the MPI and of Slurm differ in the first number",
+         "`srun --mpi=list` and `pmix_info`"),
+        ("exclusive", "the job has its nodes alone", "`scontrol show job`"),
+        ("single-node-vni", "Slurm gives steps on one node a network number",
+         "`scontrol show config`, SwitchParameters"),
+        ("network-options", "options of --network", "the srun line, `--fact network-options=…`"),
+        ("cxi-device", "the machine has a cxi device", "`ls /sys/class/cxi`"),
+        ("cxi-provider", "libfabric has the cxi provider", "`fi_info -l`"),
+        ("ofi-support", "the MPI was built with libfabric", "`ompi_info`"),
+        ("container", "the program runs in a container", "`--fact container=true`"),
+        ("builds", "what is being built", "`--fact builds=libcxi`"),
+        ("fuse2", "FUSE 2 is there for compiling", "`pkg-config --exists fuse`"),
+        ("fuse3", "FUSE 3 is there for compiling", "`pkg-config --exists fuse3`"),
+        ("fabric-symbols-missing", "libfabric lacks versions of symbols that the MPI asks for",
+         "`ldd` of libmpi"),
+        ("cpe-libraries-match", "libraries are those of the loaded module",
+         "`MPICH_VERSION_DISPLAY=1`"),
+        ("xpmem-built", "the MPI was built for XPMEM", "`ldd` of libmpi"),
+        ("xpmem-device", "the machine has /dev/xpmem", "`ls /dev/xpmem`"),
+        ("gtl-linked", "Cray's library for GPUs is linked", "`ldd PROGRAM`"),
+        ("shapes", "rules on curves that hold", "results, `--results FOLDER`"),
+        ("small-message-rate-lnx-over-cxi", "message rate of lnx over that of cxi up to 1 KiB",
+         "results of both transports"),
+        ("device-over-host-bandwidth", "bandwidth of device over host memory at 4 MiB",
+         "results of both memories"),
+    )
+}  # fmt: skip
+"""Every fact that a rule may ask for."""
+
+_SECRET = re.compile(
+    r"token|secret|passw|credential|cookie|auth|private|api_?key|\bkey\b", re.IGNORECASE
+)
+_KEPT = re.compile(
+    r"^(?:FI_|OMPI_|PMIX_|PRTE_|OPAL_|MPIR?_|MPICH_|I_MPI_|UCX_|HYDRA_|PALS_|SLINGSHOT_|CXI_|NCCL_"
+    r"|SLURM_(?:MPI|NETWORK|GPU|CPU|NNODES|NTASKS|JOB_NUM|STEP_NUM|DISTRIBUTION|GPUS)"
+    r"|CUDA_VISIBLE|HIP_VISIBLE|ROCR_VISIBLE|HSA_|OMP_|LD_LIBRARY_PATH$|LD_PRELOAD$)"
+)
+
+
+def relevant(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that have to do with MPI; none of them may hold a secret."""
+    return {
+        name: value
+        for name, value in sorted(variables.items())
+        if _KEPT.match(name) and not _SECRET.search(name)
+    }
+
+
+def merged(first: Evidence, second: Evidence) -> Evidence:
+    """Return both together; where they disagree the second one counts."""
+    variables = first.variables
+    if second.variables is not None:
+        variables = {**(first.variables or {}), **second.variables}
+    return dataclasses.replace(
+        first,
+        versions={**first.versions, **second.versions},
+        variables=variables,
+        facts={**first.facts, **second.facts},
+        logs={**first.logs, **second.logs},
+        origins={**first.origins, **second.origins},
+        taken=second.taken or first.taken,
+    )

@@ -1,0 +1,178 @@
+"""The knowledge that is shipped, and what its reader refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from stackproof import document as documents
+from stackproof.errors import Reason, StackproofError
+from stackproof.host.knowledge import load_knowledge
+from stackproof.knowledge import KnowledgeFiles, Level, Severity, find, parse_knowledge
+
+KNOWLEDGE = load_knowledge()
+SOURCES = {
+    "sources": {"news": {"title": "News", "url": "https://example.org/news"}},
+    "newest": {"libfabric": "2.6.0"},
+}
+SETTING = {
+    "names": ["FI_PROVIDER"],
+    "when": "always",
+    "effect": "some",
+    "evidence": ["documented"],
+    "sources": ["news"],
+}
+RULE = {
+    "id": "K01",
+    "name": "one",
+    "severity": "slow",
+    "title": "t",
+    "when": {"version": {"libfabric": "2.2:"}},
+    "cause": "c",
+    "remedy": "r",
+    "evidence": ["issue"],
+    "sources": ["news"],
+}
+CURVE_RULE = {
+    "id": "S01",
+    "name": "shape",
+    "level": "fault",
+    "title": "t",
+    "test": "t",
+    "thresholds": {"below": 0.2},
+    "meaning": "m",
+    "related": ["K01"],
+    "evidence": ["computed"],
+    "sources": ["news"],
+}
+
+
+def parsed(name: str, data: Any) -> documents.Document:
+    return documents.parse(yaml.safe_dump(data), file=f"{name}.yaml")
+
+
+def read(
+    setting: dict[str, Any] | None = None,
+    rule: dict[str, Any] | None = None,
+    curve_rule: dict[str, Any] | None = None,
+    sources: dict[str, Any] | None = None,
+) -> Any:
+    settings = {"component": "libfabric", "settings": [{**SETTING, **(setting or {})}]}
+    return parse_knowledge(
+        KnowledgeFiles(
+            sources=parsed("sources", {**SOURCES, **(sources or {})}),
+            settings=(parsed("settings", settings),),
+            rules=(parsed("rules", {"rules": [{**RULE, **(rule or {})}]}),),
+            curve_rules=parsed("curves", {"rules": [{**CURVE_RULE, **(curve_rule or {})}]}),
+        )
+    )
+
+
+def refused(**changes: Any) -> StackproofError:
+    with pytest.raises(StackproofError) as caught:
+        read(**changes)
+    return caught.value
+
+
+def test_everything_that_is_shipped_is_read() -> None:
+    assert len(KNOWLEDGE.settings) == 118
+    assert {rule.id for rule in KNOWLEDGE.rules} == {f"K{number:02}" for number in range(1, 60)}
+    assert {rule.id for rule in KNOWLEDGE.curve_rules} == {f"S{n:02}" for n in range(1, 21)}
+
+
+def test_every_entry_has_a_public_source_and_says_how_it_is_known() -> None:
+    for entry in (*KNOWLEDGE.settings, *KNOWLEDGE.rules, *KNOWLEDGE.curve_rules):
+        assert entry.sources
+        assert entry.evidence
+        assert all(source.url.startswith("https://") for source in entry.sources)
+
+
+def test_conclusions_that_nobody_confirmed_are_marked() -> None:
+    guessed = {rule.id for rule in KNOWLEDGE.rules if "inferred" in rule.evidence}
+    assert guessed == {"K04", "K16", "K17", "K26", "K34"}
+
+
+def test_guesses_say_so_in_words() -> None:
+    for rule in KNOWLEDGE.rules:
+        if rule.severity is Severity.SLOW and "inferred" in rule.evidence:
+            assert "guess" in rule.cause
+
+
+def test_the_newest_releases_are_those_of_the_settings() -> None:
+    components = {setting.component for setting in KNOWLEDGE.settings}
+    assert components <= {*KNOWLEDGE.newest, "launcher"}
+
+
+def test_a_small_knowledge_is_read() -> None:
+    knowledge = read()
+    assert knowledge.settings[0].names == ("FI_PROVIDER",)
+    assert knowledge.settings[0].versions == ":"
+    assert knowledge.rules[0].severity is Severity.SLOW
+    assert knowledge.rules[0].sources[0].url == "https://example.org/news"
+    assert knowledge.curve_rules[0].level is Level.FAULT
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"rule": {"sources": []}}, Reason.INVALID_VALUE),
+        ({"rule": {"sources": ["nws"]}}, Reason.INVALID_VALUE),
+        ({"setting": {"sources": ["other"]}}, Reason.INVALID_VALUE),
+        ({"rule": {"evidence": ["rumour"]}}, Reason.INVALID_VALUE),
+        ({"rule": {"when": {}}}, Reason.INVALID_VALUE),
+        ({"rule": {"when": {"version": {"libfabric": "2.3:2.1"}}}}, Reason.INVALID_VALUE),
+        ({"rule": {"when": {"version": {"libfabrik": "2.1"}}}}, Reason.INVALID_VALUE),
+        ({"rule": {"when": {"version": {"libfabric": "main"}}}}, Reason.INVALID_VALUE),
+        ({"rule": {"when": {"fact": {"memroy": "device"}}}}, Reason.INVALID_VALUE),
+        ({"rule": {"when": {"all": [{"above": {"nothing": 1}}]}}}, Reason.INVALID_VALUE),
+        ({"rule": {"when": {"not": {"log": "("}}}}, Reason.INVALID_VALUE),
+        ({"rule": {"supported-by": {"matches": {"X": "["}}}}, Reason.INVALID_VALUE),
+        ({"rule": {"when": {"log": "x", "lag": "y"}}}, Reason.UNKNOWN_KEY),
+        ({"setting": {"versions": "2.6:2.1"}}, Reason.INVALID_VALUE),
+        (
+            {"setting": {"defaults": [{"versions": "3:2", "value": "1"}]}},
+            Reason.INVALID_VALUE,
+        ),
+        ({"setting": {"names": ["A", "A"]}}, Reason.INVALID_VALUE),
+        ({"curve_rule": {"related": ["K99"]}}, Reason.INVALID_VALUE),
+        ({"curve_rule": {"thresholds": {}}}, Reason.INVALID_VALUE),
+        ({"curve_rule": {"name": "one"}}, Reason.INVALID_VALUE),
+        (
+            {"sources": {"sources": {"news": {"title": "t", "url": "http://x"}}}},
+            Reason.INVALID_VALUE,
+        ),
+        ({"sources": {"newest": {"mpich": "4"}}}, Reason.INVALID_VALUE),
+    ],
+)
+def test_what_cannot_be_is_refused(changes: dict[str, Any], reason: Reason) -> None:
+    error = refused(**changes)
+    assert error.reason is reason
+    assert all(problem.where is not None for problem in error.problems)
+
+
+def test_a_source_that_nothing_uses_is_refused() -> None:
+    more = {**SOURCES["sources"], "more": {"title": "t", "url": "https://example.org"}}
+    assert "more" in refused(sources={"sources": more}).problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("FI_CXI_RDZV_THRESHOLD", "FI_CXI_RDZV_THRESHOLD"),
+        ("k01", "K01"),
+        ("lnx-provider-renamed", "K01"),
+        ("S05", "S05"),
+    ],
+)
+def test_entries_are_found_by_name_or_id(name: str, found: str) -> None:
+    entry = find(KNOWLEDGE, name)
+    assert found in getattr(entry, "names", ()) or found == getattr(entry, "id", "")
+
+
+def test_a_name_that_is_not_known_has_a_guess() -> None:
+    with pytest.raises(StackproofError) as caught:
+        find(KNOWLEDGE, "FI_CXI_RDVZ_THRESHOLD")
+    assert caught.value.reason is Reason.USAGE
+    assert "FI_CXI_RDZV_THRESHOLD" in caught.value.problems[0].hint
