@@ -267,6 +267,60 @@ def environment_in_code() -> set[str]:
     return {name for name in names if not _IN_C.match(name)}
 
 
+def knowledge() -> str:
+    """Return the page of settings, known problems and rules on curves."""
+    from stackproof.host.knowledge import load_knowledge  # noqa: PLC0415 - after the page needs it
+    from stackproof.knowledge import words  # noqa: PLC0415
+
+    known = load_knowledge()
+
+    def links(sources: Iterable[Any]) -> str:
+        return ", ".join(f"[{source.title}]({source.url})" for source in sources)
+
+    parts = [
+        "# Settings and known problems\n\n`stackproof explain NAME` prints one of these. Newest "
+        "releases that were looked at: "
+        + ", ".join(f"{name} {version}" for name, version in known.newest.items())
+        + ".\n\n## Known problems\n"
+    ]
+    for rule in known.rules:
+        commands = "".join(f"\n    {line}" for line in rule.commands)
+        parts.append(
+            f"### {rule.id}: {rule.title}\n\n`{rule.name}`, {rule.severity}. When "
+            f"{words(rule.when)}.\n\nCause: {rule.cause}.\n\nRemedy: {rule.remedy}.\n"
+            + (f"{commands}\n" if commands else "")
+            + f"\nKnown by: {', '.join(rule.evidence)}. {links(rule.sources)}\n"
+        )
+    rows = [
+        (shape.id, shape.title, shape.test, shape.meaning, shape.level, links(shape.sources))
+        for shape in known.curve_rules
+    ]
+    head = ("id", "what is seen", "test", "meaning", "level", "sources")
+    parts.append("## Rules on curves\n\n" + table(head, rows))
+    parts.append("## Settings\n")
+    for component in dict.fromkeys(setting.component for setting in known.settings):
+        settings = [
+            (
+                _quoted(setting.names),
+                "" if setting.versions == ":" else setting.versions,
+                "; ".join(
+                    one.value if one.versions == ":" else f"{one.versions} → {one.value}"
+                    for one in setting.defaults
+                ),
+                setting.when,
+                ", ".join(setting.values),
+                setting.effect,
+                ", ".join(setting.evidence),
+                links(setting.sources),
+            )
+            for setting in known.settings
+            if setting.component == component
+        ]
+        titles = ("setting", "versions", "default", "when", "values", "effect", "known by")
+        parts.append(f"### {component}\n\n" + table((*titles, "sources"), settings))
+    return "\n".join(parts)
+
+
 def pages() -> dict[str, str]:
     """Return every page by its name in docs/reference."""
     kinds = sorted(path.stem for path in (PACKAGE / "schemas").glob("*.json"))
@@ -274,6 +328,7 @@ def pages() -> dict[str, str]:
         "commands.md": commands(),
         "environment.md": environment(),
         "exit-codes.md": exit_codes(),
+        "knowledge.md": knowledge(),
         **{f"schema-{kind}.md": schema_page(kind) for kind in kinds},
     }
     rows = [f"- [{text.splitlines()[0].removeprefix('# ')}]({name})" for name, text in made.items()]

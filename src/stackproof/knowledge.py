@@ -7,6 +7,7 @@ every problem at once.
 from __future__ import annotations
 
 import difflib
+import operator
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -164,25 +165,32 @@ def parse_knowledge(files: KnowledgeFiles) -> Knowledge:
             for entry in document.data["settings"]
         ),
         rules=tuple(
-            _rule(entry, sources) for document in files.rules for entry in document.data["rules"]
+            _rule(entry, sources)
+            for entry in sorted(
+                (entry for document in files.rules for entry in document.data["rules"]),
+                key=operator.itemgetter("id"),
+            )
         ),
         curve_rules=tuple(_curve_rule(entry, sources) for entry in files.curve_rules.data["rules"]),
         newest=dict(files.sources.data["newest"]),
     )
 
 
-def find(knowledge: Knowledge, name: str) -> Setting | Rule | CurveRule:
-    """Return the entry of a name or an id; raises `StackproofError` (USAGE) with the closest."""
-    entries: dict[str, Setting | Rule | CurveRule] = {}
+def find(knowledge: Knowledge, name: str) -> tuple[Setting | Rule | CurveRule, ...]:
+    """Return the entries of a name or an id; several where several components read a variable.
+
+    Raises `StackproofError` (USAGE) with the closest names.
+    """
+    entries: dict[str, list[Setting | Rule | CurveRule]] = {}
     for setting in knowledge.settings:
         for one in setting.names:
-            entries.setdefault(one, setting)
+            entries.setdefault(one, []).append(setting)
     rules: list[Rule | CurveRule] = [*knowledge.rules, *knowledge.curve_rules]
     for rule in rules:
-        entries[rule.id] = entries[rule.name] = rule
+        entries[rule.id] = entries[rule.name] = [rule]
     by_case = {key.lower(): key for key in entries}
     if name.lower() in by_case:
-        return entries[by_case[name.lower()]]
+        return tuple(entries[by_case[name.lower()]])
     close = difflib.get_close_matches(name.lower(), by_case, n=3, cutoff=0.5)
     guess = ", ".join(f"`{by_case[one]}`" for one in close)
     raise fail(
@@ -190,6 +198,32 @@ def find(knowledge: Knowledge, name: str) -> Setting | Rule | CurveRule:
         f"nothing is known of `{name}`",
         hint=f"did you mean {guess}?" if guess else "`stackproof explain` lists everything",
     )
+
+
+def words(condition: Mapping[str, Any]) -> str:
+    """Return a condition as words."""
+    parts = [f"{name} {text}" for name, text in condition.get("version", {}).items()]
+    parts += [f"{name} is {_or(value)}" for name, value in condition.get("fact", {}).items()]
+    parts += [f"{name} above {number:g}" for name, number in condition.get("above", {}).items()]
+    parts += [f"{name} below {number:g}" for name, number in condition.get("below", {}).items()]
+    parts += [f"{name}={value}" for name, value in condition.get("equals", {}).items()]
+    parts += [f"{name} holds `{one}`" for name, one in condition.get("matches", {}).items()]
+    parts += [f"{name} is set" for name in condition.get("set", ())]
+    parts += [f"{name} is not set" for name in condition.get("unset", ())]
+    if "log" in condition:
+        parts.append(f"the job printed `{condition['log']}`")
+    parts += [words(inner) for inner in condition.get("all", ())]
+    if "any" in condition:
+        parts.append(f"({' or '.join(words(inner) for inner in condition['any'])})")
+    if "not" in condition:
+        parts.append(f"not ({words(condition['not'])})")
+    return " and ".join(parts)
+
+
+def _or(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return " or ".join(value) if isinstance(value, list) else str(value)
 
 
 def _setting(

@@ -10,7 +10,7 @@ import yaml
 from stackproof import document as documents
 from stackproof.errors import Reason, StackproofError
 from stackproof.host.knowledge import load_knowledge
-from stackproof.knowledge import KnowledgeFiles, Level, Severity, find, parse_knowledge
+from stackproof.knowledge import KnowledgeFiles, Level, Severity, find, parse_knowledge, words
 
 KNOWLEDGE = load_knowledge()
 SOURCES = {
@@ -167,7 +167,7 @@ def test_a_source_that_nothing_uses_is_refused() -> None:
     ],
 )
 def test_entries_are_found_by_name_or_id(name: str, found: str) -> None:
-    entry = find(KNOWLEDGE, name)
+    (entry, *_) = find(KNOWLEDGE, name)
     assert found in getattr(entry, "names", ()) or found == getattr(entry, "id", "")
 
 
@@ -176,3 +176,23 @@ def test_a_name_that_is_not_known_has_a_guess() -> None:
         find(KNOWLEDGE, "FI_CXI_RDVZ_THRESHOLD")
     assert caught.value.reason is Reason.USAGE
     assert "FI_CXI_RDZV_THRESHOLD" in caught.value.problems[0].hint
+
+
+def test_a_variable_that_two_components_know_has_two_entries() -> None:
+    entries = find(KNOWLEDGE, "FI_CXI_RDZV_THRESHOLD")
+    assert sorted(entry.component for entry in entries) == ["cray-mpich", "libfabric"]
+
+
+def test_conditions_are_told_in_words() -> None:
+    for rule in KNOWLEDGE.rules:
+        assert words(rule.when)
+    condition = {
+        "version": {"libfabric": "2.2:"},
+        "fact": {"transport": ["lnx", "shm"], "container": True},
+        "any": [{"unset": ["A"]}, {"log": "x"}],
+        "not": {"equals": {"B": "1"}},
+    }
+    assert words(condition) == (
+        "libfabric 2.2: and transport is lnx or shm and container is true and "
+        "(A is not set or the job printed `x`) and not (B=1)"
+    )

@@ -33,6 +33,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "compare": ("compare", "judge measured results: PASS, FAIL or INCONCLUSIVE"),
     "report": ("report", "write the report of measured results as one HTML file"),
     "import": ("import_", "turn outputs of OSU or IMB into results to report on"),
+    "explain": ("explain", "say what is known of a setting, a problem or a curve's shape"),
     "site": ("site", "show, check or probe what a machine offers"),
 }
 
