@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from stackproof import spack_build
 from stackproof.cli.stacks import Loaded
 from stackproof.engines import spack
 from stackproof.engines.spack import workers
@@ -14,8 +14,10 @@ from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.host import files, shipped
 from stackproof.monitor import Event, Monitor
 from stackproof.noun import from_json, to_json
-from stackproof.spack_build import Place, Request
 from stackproof.spackstack import SpackLock
+
+if TYPE_CHECKING:  # `check` and `plan` build nothing
+    from stackproof.spack_build import Request
 
 CHOICES = ("auto", "yes", "no")
 
@@ -73,6 +75,8 @@ def _count(text: str) -> int:
 
 def request(loaded: Loaded, args: argparse.Namespace) -> Request:
     """Return what is to be built, with this machine's own caches."""
+    from stackproof import spack_build  # noqa: PLC0415 - slow, and only for builds
+
     folder = args.build_dir and Path(args.build_dir).resolve()
     if folder and args.in_memory == "yes":
         raise fail(Reason.USAGE, "`--build-dir` and `--in-memory=yes` exclude each other")
@@ -84,12 +88,12 @@ def request(loaded: Loaded, args: argparse.Namespace) -> Request:
             hint="leave it out, or name a folder that all nodes share with --build-dir",
         )
     stack = loaded.spack
-    return Request(
+    return spack_build.Request(
         stack=stack,
         blobs=loaded.blobs,
         caches=spack_build.own_caches(stack, loaded.caches),
         csrc=shipped.benchmark_sources(),
-        place=Place(
+        place=spack_build.Place(
             in_memory=args.in_memory,
             folder=folder or None,
             jobs=args.jobs,
@@ -176,6 +180,8 @@ def ensure_lock(
             + ", and --locked forbids to make a new one",
             hint="run `stackproof build --update --stop-after lock` and look at what changed",
         )
+    from stackproof import spack_build  # noqa: PLC0415 - slow, and only for builds
+
     lock = spack_build.make_lock(wanted, monitor)
     files.write(loaded.lock_path, to_json(lock))
     monitor(Event(what="note", name="lock", text=f"written to {loaded.lock_path}"))

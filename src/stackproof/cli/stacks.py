@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from stackproof.composition import Composed
 from stackproof.conditions import Verdict
 from stackproof.document import Document
-from stackproof.engines import wheel
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.executor import lock_stack
-from stackproof.host import files, shipped, toolchain
+from stackproof.host import files, toolchain
 from stackproof.monitor import Event, Monitor
 from stackproof.noun import from_json, to_json
-from stackproof.planner import Sources
-from stackproof.recipe import Recipe, parse_recipe
-from stackproof.resolve import resolve
 from stackproof.spackstack import Caches, SpackStack
 from stackproof.stack import Lock, Stack
+
+if TYPE_CHECKING:  # what one kind of recipe needs is imported where it is read
+    from stackproof.composition import Composed
+    from stackproof.host.recipes import Place
+    from stackproof.planner import Sources
+    from stackproof.recipe import Recipe
+    from stackproof.stackinator.cluster import ClusterConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,9 @@ class Loaded:
     @property
     def sources(self) -> Sources:
         """Return the texts that go into the image."""
+        from stackproof.host import shipped  # noqa: PLC0415 - not for Spack stacks
+        from stackproof.planner import Sources  # noqa: PLC0415
+
         csrc = shipped.benchmark_sources()
         return Sources(recipe_name=self.path.name, recipe=self.path.read_text(), csrc=csrc)
 
@@ -214,17 +220,19 @@ def _load_folder(path: Path, args: argparse.Namespace, facts: Mapping[str, str])
     """Return the stack of a Stackinator recipe's folder."""
     from stackproof.host import recipes, stackinator  # noqa: PLC0415 - not for other recipes
 
-    site, architecture = args.site, facts.get("architecture")
-    if site is not None and not Path(site).is_dir():
-        place = recipes.load_place(site)
-        site, architecture = place.cluster, architecture or place.facts.get("architecture")
-    elif site is not None and architecture is None:
-        architecture = recipes.load_place(site, 1).facts.get("architecture")
+    site: str | ClusterConfig | None = args.site
+    architecture = facts.get("architecture")
+    blobs: Mapping[str, Path] = {}
+    if args.site is not None:
+        place = _place(args.site, 1)
+        folder = recipes.cluster_folder(args.site)
+        site, blobs = (place.cluster, place.blobs) if folder is None else (folder, {})
+        architecture = architecture or place.facts.get("architecture")
     found = stackinator.load(str(path), site=site, mirrors=args.mirror, architecture=architecture)
     return Loaded(
         path=path,
         stack=found.stack,
-        blobs=found.blobs,
+        blobs={**blobs, **found.blobs},
         caches=found.caches,
         notes=found.notes,
     )
@@ -242,25 +250,39 @@ def _load_file(
 
     facts = dict(given)
     if composition.has_conditions(chain):
-        facts = {**known_facts(args.site), **given}
+        stated = [one.data for one in chain if "generation" in one.data] or [{}]
+        generation = spack_recipe.generation_of(stated[-1])
+        facts = {**known_facts(args.site, generation), **given}
     composed = composition.compose(chain, facts, choice)
     if not spack_recipe.asks_for_spack(composed.document.data):
         return _load_wheel(path, composed, args, given)
     return _load_spack(path, chain, composed, args, given)
 
 
-def known_facts(site: str | None) -> dict[str, str]:
-    """Return what conditions may ask for: the site's facts, this machine's where it has none."""
-    from stackproof.host import recipes  # noqa: PLC0415 - only for recipes with conditions
+def known_facts(site: str | None, generation: int = 1) -> dict[str, str]:
+    """Return what conditions may ask for: the site's facts, this machine's where it has none.
 
-    facts = dict(recipes.load_place(site, 1).facts)
+    `generation` says how a cluster's folder is read; the facts are the same for all.
+    """
+    facts = dict(_place(site, generation).facts)
     facts.setdefault("architecture", toolchain.architecture())
     return facts
+
+
+@functools.cache
+def _place(site: str | None, generation: int) -> Place:
+    """Return what a site says; a command asks more than once, and looking takes time."""
+    from stackproof.host import recipes  # noqa: PLC0415 - only for recipes with conditions
+
+    return recipes.load_place(site, generation)
 
 
 def _load_wheel(
     path: Path, composed: Composed, args: argparse.Namespace, given: Mapping[str, str]
 ) -> Loaded:
+    from stackproof.recipe import parse_recipe  # noqa: PLC0415 - not for Spack stacks
+    from stackproof.resolve import resolve  # noqa: PLC0415
+
     document = composed.document
     recipe = parse_recipe(document)
     facts = _facts(args.site)
@@ -293,7 +315,7 @@ def _load_spack(
     found = spack_recipe.problems(composed, chain)
     if found:
         raise StackproofError(*found)
-    place = recipes.load_place(args.site, spack_recipe.generation_of(composed.document.data))
+    place = _place(args.site, spack_recipe.generation_of(composed.document.data))
     facts = {"architecture": toolchain.architecture(), **place.facts, **given}
     folder, blobs = recipes.load_files(composed, chain)
     stack, findings = spack_recipe.read(composed, folder, place.cluster, facts)
@@ -397,12 +419,16 @@ def valid_lock(loaded: Loaded) -> Lock | None:
         return None
     except OSError as error:
         raise files.translate(error, loaded.lock_path) from error
+    from stackproof.engines import wheel  # noqa: PLC0415 - not for Spack stacks
+
     lock = from_json(Lock, text, file=str(loaded.lock_path))
     return lock if lock.wants == wheel.wants(loaded.wheel) else None
 
 
 def make_lock(loaded: Loaded, monitor: Monitor) -> Lock:
     """Resolve the recipe to exact files with the package index."""
+    from stackproof.executor import lock_stack  # noqa: PLC0415 - not for Spack stacks
+
     monitor(Event(what="started", name="resolve", text="exact versions and digests"))
     try:
         lock = lock_stack(loaded.wheel)

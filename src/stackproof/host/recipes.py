@@ -217,19 +217,31 @@ def load_place(site: str | None, generation: int = 2) -> Place:
     """
     from stackproof.host import probe, spackoffer, stackinator  # noqa: PLC0415 - what it needs
 
-    if site is not None and os.path.isdir(site):
-        cluster, blobs = stackinator.load_cluster(site, generation)
+    folder = cluster_folder(site)
+    if folder is not None and folder == site:
+        cluster, blobs = stackinator.load_cluster(folder, generation)
         return Place(facts=facts_of_cluster(cluster), cluster=cluster, blobs=blobs)
     found: Site = probe.load_site(site or probe.LOCAL)
     facts = facts_of_site(found)
     if found.spack is None:
         return Place(facts=facts, cluster=spackoffer.cluster_of(found))
-    if found.spack.cluster_config is None:
+    if folder is None:
         return Place(facts=facts, cluster=cluster_of_site(found))
-    base = os.path.dirname(site) if site and os.sep in site else "."
-    folder = os.path.join(base, found.spack.cluster_config)
     cluster, blobs = stackinator.load_cluster(folder, generation)
     return Place(facts={**facts_of_cluster(cluster), **facts}, cluster=cluster, blobs=blobs)
+
+
+def cluster_folder(site: str | None) -> str | None:
+    """Return the folder of a cluster's configuration: the site itself, or what its file names."""
+    from stackproof.host import probe  # noqa: PLC0415 - what it needs
+
+    if site is None or os.path.isdir(site):
+        return site
+    document = probe.read_site_file(site)
+    spack = document.data.get("spack") if isinstance(document.data, dict) else None
+    named = spack.get("cluster-config") if isinstance(spack, dict) else None
+    base = os.path.dirname(site) if os.sep in site else "."
+    return os.path.join(base, named) if isinstance(named, str) else None
 
 
 def load_site_documents(site: str | None) -> dict[str, Document]:
@@ -240,17 +252,14 @@ def load_site_documents(site: str | None) -> dict[str, Document]:
     """
     from stackproof.host import probe, stackinator  # noqa: PLC0415 - what it needs
 
-    if site is not None and os.path.isdir(site):
-        return stackinator.load_documents(site, clusters.DOCUMENTS)
+    folder = cluster_folder(site)
+    found = stackinator.load_documents(folder, clusters.DOCUMENTS) if folder else {}
+    if folder is not None and folder == site:
+        return found
     document = probe.read_site_file(site or probe.LOCAL)
-    spack = document.data.get("spack") or {}
-    if not spack:
-        return {"site": document, **_found_here(load_place(site).cluster)}
-    if "cluster-config" not in spack:
-        return {"site": document}
-    base = os.path.dirname(site) if site and os.sep in site else "."
-    folder = os.path.join(base, spack["cluster-config"])
-    return {"site": document, **stackinator.load_documents(folder, clusters.DOCUMENTS)}
+    if not document.data.get("spack"):
+        found = _found_here(load_place(site).cluster)
+    return {"site": document, **found}
 
 
 def _found_here(cluster: ClusterConfig) -> dict[str, Document]:

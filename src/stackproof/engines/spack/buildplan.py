@@ -8,7 +8,6 @@ from stackproof import ids
 from stackproof.command import Command, EnvPatch
 from stackproof.engines import benchmark
 from stackproof.engines.spack import configuration, environments, locks, metadata, views
-from stackproof.engines.spack.bom import render_bom
 from stackproof.engines.spack.layout import (
     EPOCH,
     MODULES,
@@ -222,6 +221,8 @@ def _modules_step(stack: SpackStack, inputs: tuple[str, ...]) -> Step:
 def _metadata_step(
     stack: SpackStack, lock: SpackLock, programs: Mapping[str, str], inputs: tuple[str, ...]
 ) -> Step:
+    from stackproof.engines.spack.bom import render_bom  # noqa: PLC0415 - slow, only with a lock
+
     files = configuration.user_files(stack, lock)
     files |= metadata.files(stack, lock, programs)
     files["meta/bom.cdx.json"] = render_bom(stack, lock)
