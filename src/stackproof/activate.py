@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from stackproof import environment as environments
+from stackproof.environment import Change
 
-from stackproof.command import EnvPatch
-from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.image import Image, ImageMount, View
-from stackproof.images import metadata
-
+TYPE_CHECKING = False  # `typing`, and nouns, take longer to import than an image to mount
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from stackproof.command import EnvPatch
     from stackproof.deployment import Deployment
+    from stackproof.errors import Problem
+    from stackproof.image import Image, View
+    from stackproof.images.described import Described, DescribedView
+
+    AnyView = View | DescribedView
 
 
 def environment_patch(
@@ -23,11 +27,13 @@ def environment_patch(
     from it, by nothing where it lacks the variable. An image without a default view changes
     nothing. Raises `StackproofError` (UNKNOWN_VIEW).
     """
+    from stackproof.command import EnvPatch  # noqa: PLC0415 - see above
+
     views = choose_views((image,), (view,) if view else ())
-    return combined(views, environment=environment or {})
+    return EnvPatch.of(combined(views, environment=environment or {}))
 
 
-def choose_views(images: Sequence[Image], names: Sequence[str]) -> tuple[View, ...]:
+def choose_views(images: Sequence[Image | Described], names: Sequence[str]) -> tuple[AnyView, ...]:
     """Return the views called `[IMAGE-NAME:]VIEW`, or without names each image's default view.
 
     Raises `StackproofError` with all problems: UNKNOWN_VIEW for a view that no image has, USAGE for
@@ -37,7 +43,7 @@ def choose_views(images: Sequence[Image], names: Sequence[str]) -> tuple[View, .
         defaults = [(image, image.default_view) for image in images if image.default_view]
         return tuple(_view_of(image, name) for image, name in defaults)
     problems: list[Problem] = []
-    chosen: list[View] = []
+    chosen: list[AnyView] = []
     for name in names:
         owner, colon, view = name.rpartition(":")
         candidates = [image for image in images if view in image.views]
@@ -48,16 +54,18 @@ def choose_views(images: Sequence[Image], names: Sequence[str]) -> tuple[View, .
         else:
             problems.append(_not_one(name, candidates, images))
     if problems:
+        from stackproof.errors import StackproofError  # noqa: PLC0415 - see above
+
         raise StackproofError(*problems)
     return tuple(chosen)
 
 
-def combined(views: Sequence[View], *, environment: Mapping[str, str]) -> EnvPatch:
-    """Return the patches of views as one, in their order; `environment` as above."""
-    patch = EnvPatch()
+def combined(views: Sequence[AnyView], *, environment: Mapping[str, str]) -> Change:
+    """Return the changes of views as one, in their order; `environment` as above."""
+    change = Change()
     for view in views:
-        patch = patch.then(_resolved(view.env, environment))
-    return patch
+        change = change.then(environments.with_references(view.env, environment))
+    return change
 
 
 def deployment(
@@ -72,7 +80,9 @@ def deployment(
     Raises `StackproofError`: UNKNOWN_VIEW, or IMAGE_NO_META when the image does not say which MPI
     it holds.
     """
-    from stackproof.deployment import Deployment  # noqa: PLC0415 - `stackproof run` has no use of it
+    from stackproof.deployment import Deployment  # noqa: PLC0415 - see above
+    from stackproof.errors import Location, Reason, fail  # noqa: PLC0415
+    from stackproof.image import ImageMount  # noqa: PLC0415
 
     if image.mpi is None:
         raise fail(
@@ -93,13 +103,19 @@ def deployment(
     )
 
 
-def _view_of(image: Image, name: str) -> View:
+def _view_of(image: Image | Described, name: str) -> AnyView:
     if name not in image.views:
+        from stackproof.errors import StackproofError  # noqa: PLC0415 - see above
+
         raise StackproofError(_not_one(name, [], (image,)))
     return image.views[name]
 
 
-def _not_one(name: str, candidates: Sequence[Image], images: Sequence[Image]) -> Problem:
+def _not_one(
+    name: str, candidates: Sequence[Image | Described], images: Sequence[Image | Described]
+) -> Problem:
+    from stackproof.errors import Problem, Reason  # noqa: PLC0415 - see above
+
     if candidates:
         return Problem(
             reason=Reason.USAGE,
@@ -115,19 +131,4 @@ def _not_one(name: str, candidates: Sequence[Image], images: Sequence[Image]) ->
         reason=Reason.UNKNOWN_VIEW,
         message=f"no view `{name}` in `{'`, `'.join(image.path for image in images)}`",
         hint=f"views: {', '.join(known)}" if known else "there are no views; leave it out",
-    )
-
-
-def _resolved(env: EnvPatch, environment: Mapping[str, str]) -> EnvPatch:
-    def resolve(text: str) -> str:
-        return metadata.resolved(text, lambda name: environment.get(name, ""))
-
-    def resolve_all(lists: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-        return {name: tuple(map(resolve, entries)) for name, entries in lists.items()}
-
-    return EnvPatch(
-        set={name: resolve(value) for name, value in env.set.items()},
-        unset=env.unset,
-        prepend=resolve_all(env.prepend),
-        append=resolve_all(env.append),
     )

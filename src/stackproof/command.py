@@ -7,6 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stackproof import environment as environments
+
+if TYPE_CHECKING:
+    from stackproof.environment import AnyChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,38 +32,19 @@ class EnvPatch:
 
     def apply(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return `environment` with this patch applied; the argument stays as it is."""
-        result = {key: value for key, value in environment.items() if key not in self.unset}
-        result.update(self.set)
-        for key in {*self.prepend, *self.append}:
-            entries = (*self.prepend.get(key, ()), result.get(key, ""), *self.append.get(key, ()))
-            # An entry may hold several paths itself.
-            words = dict.fromkeys(":".join(entries).split(":"))
-            words.pop("", None)
-            if words:
-                result[key] = ":".join(words)
-            else:
-                result.pop(key, None)
-        return result
+        return environments.applied(self, environment)
 
     def then(self, later: EnvPatch) -> EnvPatch:
         """Return one patch that does this one and then `later`.
 
         For every environment `e`: `a.then(b).apply(e) == b.apply(a.apply(e))`.
         """
-        replaced = {*later.set, *later.unset}
-        prepend = {key: value for key, value in self.prepend.items() if key not in replaced}
-        append = {key: value for key, value in self.append.items() if key not in replaced}
-        for key, entries in later.prepend.items():
-            prepend[key] = (*entries, *prepend.get(key, ()))
-        for key, entries in later.append.items():
-            append[key] = (*append.get(key, ()), *entries)
-        kept = {key: value for key, value in self.set.items() if key not in replaced}
-        return EnvPatch(
-            set={**kept, **later.set},
-            unset=tuple(dict.fromkeys((*self.unset, *later.unset))),
-            prepend=prepend,
-            append=append,
-        )
+        return EnvPatch.of(environments.joined(self, later))
+
+    @classmethod
+    def of(cls, change: AnyChange) -> EnvPatch:
+        """Return a change as a noun."""
+        return cls(set=change.set, unset=change.unset, prepend=change.prepend, append=change.append)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

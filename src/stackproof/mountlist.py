@@ -14,10 +14,12 @@ same examples, tests/documents/mountlists.yaml, are the test of every parser of 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
-from dataclasses import dataclass
 
-from stackproof.errors import Problem, Reason, StackproofError, fail
+TYPE_CHECKING = False  # `typing`, dataclasses and errors take longer to import than to mount
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stackproof.errors import Problem
 
 # A mount would hide what the system or the user needs; some also when it hides only a part.
 _SYSTEM_ALONE = frozenset(("/", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp"))  # noqa: S108
@@ -29,12 +31,20 @@ _VAR = "/var"  # itself and what every Linux has in it, but not what a site adds
 _VAR_TREES = ("/var/cache", "/var/lib", "/var/log", "/var/mail", "/var/run", "/var/spool")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MountRequest:
     """One entry: an image and where to mount it, None for where its metadata says."""
 
-    image: str
-    mount_point: str | None = None
+    __slots__ = ("image", "mount_point")
+
+    def __init__(self, *, image: str, mount_point: str | None = None) -> None:
+        self.image = image
+        self.mount_point = mount_point
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MountRequest) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
 
     def __str__(self) -> str:
         return f"{self.image}:{self.mount_point}" if self.mount_point else self.image
@@ -83,16 +93,18 @@ def parse(text: str) -> tuple[MountRequest, ...]:
             continue
         if colon and (why := bad_mount_point(mount)):
             problems.append(
-                Problem(
-                    reason=Reason.BAD_MOUNT_POINT,
-                    message=f"`{_shown(mount)}` cannot be a mount point: {why}",
-                    hint="use a path of its own, for example /user-environment",
+                _problem(
+                    "bad-mount-point",
+                    f"`{_shown(mount)}` cannot be a mount point: {why}",
+                    "use a path of its own, for example /user-environment",
                 )
             )
             continue
         found.append(MountRequest(image=image, mount_point=normal(mount) if colon else None))
     problems += clashes(found)
     if problems:
+        from stackproof.errors import StackproofError  # noqa: PLC0415 - see above
+
         raise StackproofError(*problems)
     return tuple(found)
 
@@ -104,6 +116,8 @@ def render(requests: Sequence[MountRequest]) -> str:
     """
     for request in requests:
         if any(character in request.image for character in ",:"):
+            from stackproof.errors import Reason, fail  # noqa: PLC0415 - see above
+
             raise fail(
                 Reason.USAGE,
                 f"the path `{_shown(request.image)}` has a comma or a colon",
@@ -122,10 +136,10 @@ def clashes(requests: Sequence[MountRequest]) -> list[Problem]:
             continue
         if point in first:
             problems.append(
-                Problem(
-                    reason=Reason.MOUNT_POINT_CLASH,
-                    message=f"two images at `{point}`: `{first[point]}` and `{request.image}`",
-                    hint="give each image its own mount point: IMAGE:MOUNT",
+                _problem(
+                    "mount-point-clash",
+                    f"two images at `{point}`: `{first[point]}` and `{request.image}`",
+                    "give each image its own mount point: IMAGE:MOUNT",
                 )
             )
         first.setdefault(point, request.image)
@@ -139,11 +153,17 @@ def _fault(entry: str, image: str) -> Problem | None:
         what = "it has an unprintable character"
     else:
         return None
-    return Problem(
-        reason=Reason.USAGE,
-        message=f"`{_shown(entry)}` is not IMAGE[:MOUNT]: {what}",
-        hint="write IMAGE[:MOUNT][,IMAGE[:MOUNT]…]",
+    return _problem(
+        "usage",
+        f"`{_shown(entry)}` is not IMAGE[:MOUNT]: {what}",
+        "write IMAGE[:MOUNT][,IMAGE[:MOUNT]…]",
     )
+
+
+def _problem(reason: str, message: str, hint: str) -> Problem:
+    from stackproof.errors import Problem, Reason  # noqa: PLC0415 - see above
+
+    return Problem(reason=Reason(reason), message=message, hint=hint)
 
 
 def _shown(text: str) -> str:

@@ -8,17 +8,21 @@ in the environment itself, in the variable `STACKPROOF_UNDO`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 
-from stackproof.command import EnvPatch
+TYPE_CHECKING = False  # `typing` takes longer to import than an image to mount
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stackproof.command import EnvPatch
+    from stackproof.environment import Change
+
+    _Record = dict[str, tuple[str | None, str | None]]
 
 UNDO = "STACKPROOF_UNDO"
 """Environment variable: JSON, a map of variable to [value before, value after], null for unset."""
 
-_Record = dict[str, tuple[str | None, str | None]]
 
-
-def entered(environment: Mapping[str, str], patch: EnvPatch) -> dict[str, str]:
+def entered(environment: Mapping[str, str], patch: EnvPatch | Change) -> dict[str, str]:
     """Return the environment with a patch applied, and with the record of the change.
 
     In an environment that has a record, the record afterwards leads back to before both changes.

@@ -11,19 +11,20 @@ With `--null` each record ends with a NUL byte: `stackproof-activate 1` first, t
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import shlex
 import sys
-from collections.abc import Mapping, Sequence
 
-from stackproof import activate, mountlist, session, transports
-from stackproof.case import Placement, Rank
-from stackproof.command import EnvPatch
-from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.host.images import load_image
-from stackproof.image import Image
+from stackproof import activate, mountlist, session
+from stackproof.host.imagefile import load_described
 from stackproof.mountlist import MountRequest
+
+TYPE_CHECKING = False  # `typing`, dataclasses and errors take longer to import than all the rest
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from stackproof.command import EnvPatch
+    from stackproof.errors import Problem, StackproofError
+    from stackproof.images.described import Described
 
 NONE = "none"
 """In place of the images: go back to an environment without any."""
@@ -64,11 +65,11 @@ def run(args: argparse.Namespace) -> int:
     """Print the mount list and the change to the environment."""
     names = [name for text in args.view for name in text.split(",")]
     if names and args.no_view:
-        raise fail(Reason.USAGE, "`--view` and `--no-view` exclude each other")
+        raise _usage("`--view` and `--no-view` exclude each other")
     before = dict(os.environ) if args.keep else session.left(os.environ)
     if args.images == NONE:
         if names or args.transport:
-            raise fail(Reason.USAGE, "`none` has no views and no transport")
+            raise _usage("`none` has no views and no transport")
         mounts, after = "", before
     else:
         requests = mountlist.parse(args.images)
@@ -85,6 +86,8 @@ def run(args: argparse.Namespace) -> int:
     if args.null:
         _write_records(mounts, to_set, to_unset)
     elif args.json:
+        import json  # noqa: PLC0415 - not for the plug-in
+
         data = {"mounts": mounts, "set": to_set, "unset": list(to_unset)}
         print(json.dumps({"schema": "stackproof/activation/1", **data}, indent=1))
     else:
@@ -94,6 +97,8 @@ def run(args: argparse.Namespace) -> int:
 
 def render(mounts: str, to_set: Mapping[str, str], to_unset: Sequence[str]) -> str:
     """Return the change as text for a POSIX shell."""
+    import shlex  # noqa: PLC0415 - not for the plug-in
+
     lines = [f"# mount: {mounts or 'nothing'}"]
     lines += [f"unset {name}" for name in to_unset if name.isidentifier()]
     lines += [
@@ -104,32 +109,31 @@ def render(mounts: str, to_set: Mapping[str, str], to_unset: Sequence[str]) -> s
     return "\n".join(lines)
 
 
-def _load(requests: Sequence[MountRequest], *, optional: bool) -> tuple[Image | None, ...]:
+def _load(requests: Sequence[MountRequest], *, optional: bool) -> tuple[Described | None, ...]:
     """Return what the images say of themselves.
 
     None for one that is not on this machine, when `optional` (nothing of it is needed here) and its
     mount point is named: the nodes may have it.
     """
-    found: list[Image | None] = []
+    found: list[Described | None] = []
     problems: list[Problem] = []
     for request in requests:
         try:
-            found.append(load_image(request.image))
-        except StackproofError as error:
-            away = error.reason in {Reason.IMAGE_MISSING, Reason.IMAGE_NO_META}
+            found.append(load_described(request.image))
+        except _error() as error:
+            away = error.reason in {"image-missing", "image-no-meta"}
             if not (away and optional and request.mount_point):
                 problems += error.problems
                 continue
-            if error.reason is Reason.IMAGE_MISSING:
+            if error.reason == "image-missing":
                 print(f"note: `{request.image}` is not on this machine", file=sys.stderr)
             found.append(None)
-    if problems:
-        raise StackproofError(*problems)
+    _raise(problems)
     return tuple(found)
 
 
 def _placed(
-    requests: Sequence[MountRequest], images: Sequence[Image | None], *, has_views: bool
+    requests: Sequence[MountRequest], images: Sequence[Described | None], *, has_views: bool
 ) -> str:
     """Return the mount list with absolute paths and every mount point; raises BAD_MOUNT_POINT."""
     placed: list[MountRequest] = []
@@ -137,12 +141,7 @@ def _placed(
     for request, image in zip(requests, images, strict=True):
         wanted = request.mount_point or (image.mount if image else "")
         if why := mountlist.bad_mount_point(wanted):
-            problems += fail(
-                Reason.BAD_MOUNT_POINT,
-                f"`{wanted}` cannot be a mount point: {why}",
-                where=Location(file=request.image),
-                hint="name another one: IMAGE:MOUNT",
-            ).problems
+            problems.append(_bad_place(wanted, why, request.image))
             continue
         if has_views and image and wanted != image.mount and image.views:
             print(
@@ -153,13 +152,46 @@ def _placed(
         path = os.path.abspath(request.image)
         placed.append(MountRequest(image=path, mount_point=mountlist.normal(wanted)))
     problems += mountlist.clashes(placed)
-    if problems:
-        raise StackproofError(*problems)
+    _raise(problems)
     return mountlist.render(placed)
 
 
-def _transport_patch(name: str, images: Sequence[Image]) -> EnvPatch:
+def _bad_place(wanted: str, why: str, image: str) -> Problem:
+    from stackproof.errors import Location, Problem, Reason  # noqa: PLC0415 - see above
+
+    return Problem(
+        reason=Reason.BAD_MOUNT_POINT,
+        message=f"`{wanted}` cannot be a mount point: {why}",
+        where=Location(file=image),
+        hint="name another one: IMAGE:MOUNT",
+    )
+
+
+def _usage(message: str) -> StackproofError:
+    from stackproof.errors import Reason, fail  # noqa: PLC0415 - see above
+
+    return fail(Reason.USAGE, message)
+
+
+def _error() -> type[StackproofError]:
+    """Return the class of our errors; what stands behind `except` is looked at when one comes."""
+    from stackproof.errors import StackproofError  # noqa: PLC0415 - see above
+
+    return StackproofError
+
+
+def _raise(problems: Sequence[Problem]) -> None:
+    """Raise all problems together, if there are any."""
+    if problems:
+        raise _error()(*problems)
+
+
+def _transport_patch(name: str, images: Sequence[Described]) -> EnvPatch:
     """Return the variables that make the one MPI among the images take a path."""
+    from stackproof import transports  # noqa: PLC0415 - as long to import as all the rest
+    from stackproof.case import Placement, Rank  # noqa: PLC0415
+    from stackproof.errors import Reason, fail  # noqa: PLC0415
+
     transport = transports.get(name)
     with_mpi = [image for image in images if image.mpi]
     if len(with_mpi) != 1 or with_mpi[0].mpi is None:
@@ -170,15 +202,18 @@ def _transport_patch(name: str, images: Sequence[Image]) -> EnvPatch:
             hint="leave `--transport` out, or name one image that `stackproof build` made",
         )
     mpi = with_mpi[0].mpi
+    family, version = mpi["family"], mpi["version"]
     # Where the ranks will be is not known before the job runs. One node is what every path allows;
     # a job on several nodes that asks for `shm` fails in its MPI, as a forced path should.
     anywhere = Placement(name="job", ranks=(Rank(node="node"),))
-    return transport.patch(mpi.family, mpi.version, anywhere)
+    return transport.patch(family, version, anywhere)
 
 
 def _check_names(to_set: Mapping[str, str]) -> None:
     bad = [name for name in to_set if not name or "=" in name]
     if bad:
+        from stackproof.errors import Reason, fail  # noqa: PLC0415 - see above
+
         raise fail(
             Reason.IMAGE_NO_META,
             f"a view sets what cannot be the name of a variable: `{bad[0]}`",

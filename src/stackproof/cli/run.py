@@ -10,14 +10,18 @@ import argparse
 import functools
 import os
 import sys
-from collections.abc import Sequence
 
 from stackproof import activate, mountlist, session
-from stackproof.errors import Location, Reason, StackproofError, fail
-from stackproof.host import mountexec, mounthelper, mountjoin, mountways
+from stackproof.host import imagefile, mountexec, mounthelper, mountjoin, mountways
 from stackproof.host.libc import MountFailure
-from stackproof.image import Image
-from stackproof.images import metadata
+from stackproof.images import described
+
+TYPE_CHECKING = False  # `typing`, dataclasses and errors take longer to import than to mount
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stackproof.errors import StackproofError
+    from stackproof.images.described import Described
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -107,7 +111,7 @@ class Entered:
 
     def __init__(
         self,
-        images: Sequence[Image],
+        images: Sequence[Described],
         mounts: str,
         environment: dict[str, str],
         start: Sequence[str] = (),
@@ -123,7 +127,7 @@ def become(entered: Entered, argv: Sequence[str]) -> int:
     try:
         mountexec.become((*entered.start, *argv), entered.environment)
     except MountFailure as failure:
-        print(fail(Reason(failure.reason), failure.message), file=sys.stderr)
+        print(f"error: {failure.message}", file=sys.stderr)
         return failure.exit_code
 
 
@@ -134,10 +138,10 @@ def enter(args: argparse.Namespace) -> Entered:
     """
     names = [name for text in args.view for name in text.split(",")]
     if names and args.no_view:
-        raise fail(Reason.USAGE, "`--view` and `--no-view` exclude each other")
+        raise _wrong("usage", "`--view` and `--no-view` exclude each other")
     if args.how == "helper" and args.join == "yes":
-        raise fail(
-            Reason.USAGE,
+        raise _wrong(
+            "usage",
             "`--how helper` and `--join yes` exclude each other",
             hint="ranks that the helper has mounted for reach each other as they are",
         )
@@ -150,13 +154,13 @@ def enter(args: argparse.Namespace) -> Entered:
         entered = program and _by_helper(args, program, wanted, names)
         return entered or _by_itself(args, wanted, names)
     except MountFailure as failure:
-        raise fail(Reason(failure.reason), failure.message, hint=failure.hint or None) from None
+        raise _wrong(failure.reason, failure.message, hint=failure.hint) from None
 
 
 def _by_itself(
     args: argparse.Namespace, wanted: Sequence[mountexec.Wanted], names: Sequence[str]
 ) -> Entered:
-    images: list[Image] = []
+    images: list[Described] = []
 
     def place(wanted: mountexec.Wanted, meta: bytes | None, size: int) -> str:
         image = _described(wanted.image, meta, size)
@@ -175,9 +179,7 @@ def _by_helper(
     args: argparse.Namespace, program: str, wanted: Sequence[mountexec.Wanted], names: Sequence[str]
 ) -> Entered | None:
     """Return how to start the helper; None where it cannot serve and nobody insists on it."""
-    from stackproof.host.images import load_image  # noqa: PLC0415 - only where a helper is
-
-    images = [load_image(item.image) for item in wanted]
+    images = [imagefile.load_described(item.image) for item in wanted]
     points = [_mount_point(item, image) for item, image in zip(wanted, images, strict=True)]
     if args.how == "auto" and not mounthelper.can_reach(points):
         return None
@@ -191,7 +193,10 @@ def _by_helper(
 
 
 def _environment(
-    args: argparse.Namespace, images: Sequence[Image], points: Sequence[str], names: Sequence[str]
+    args: argparse.Namespace,
+    images: Sequence[Described],
+    points: Sequence[str],
+    names: Sequence[str],
 ) -> dict[str, str]:
     """Return the environment with the views; tell of images that are not at their own place."""
     views = () if args.no_view else activate.choose_views(images, names)
@@ -203,34 +208,37 @@ def _environment(
     return session.entered(os.environ, activate.combined(views, environment=os.environ))
 
 
-def _described(path: str, meta: bytes | None, size: int) -> Image:
+def _described(path: str, meta: bytes | None, size: int) -> Described:
     if meta is None:
-        raise fail(
-            Reason.IMAGE_NO_META,
-            f"image `{path}` has no `{metadata.META}`, so nothing tells what is in it",
-            where=Location(file=path),
+        raise _wrong(
+            "image-no-meta",
+            f"image `{path}` has no `{described.META}`, so nothing tells what is in it",
+            file=path,
             hint="make images with `stackproof build`",
         )
-    return metadata.parse_env_json(meta, path=path, size=size)
+    return described.parse(meta, path=path, size=size)
 
 
-def _mount_point(wanted: mountexec.Wanted, image: Image) -> str:
+def _mount_point(wanted: mountexec.Wanted, image: Described) -> str:
     point = wanted.mount_point or image.mount
     # A link may lead to a place that must not be hidden.
     real = os.path.realpath(point) if point.startswith("/") else point
     for path in (point, real):
         if why := mountlist.bad_mount_point(path):
-            raise _bad_place(path, why, image)
+            raise _wrong(
+                "bad-mount-point",
+                f"`{path}` cannot be a mount point: {why}",
+                file=image.path,
+                hint="name another one: IMAGE:MOUNT",
+            )
     return point
 
 
-def _bad_place(path: str, why: str, image: Image) -> StackproofError:
-    return fail(
-        Reason.BAD_MOUNT_POINT,
-        f"`{path}` cannot be a mount point: {why}",
-        where=Location(file=image.path),
-        hint="name another one: IMAGE:MOUNT",
-    )
+def _wrong(reason: str, message: str, *, file: str = "", hint: str = "") -> StackproofError:
+    from stackproof.errors import Location, Reason, fail  # noqa: PLC0415 - see above
+
+    where = Location(file=file) if file else None
+    return fail(Reason(reason), message, where=where, hint=hint or None)
 
 
 def _say(text: str) -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import sys
 
 from stackproof.cli.run import add_arguments, become, enter
-from stackproof.errors import Reason, fail
 from stackproof.host.mountexec import MARKER
 
 
@@ -21,6 +19,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Mount, and become the user's shell; raises `StackproofError` (BUSY) inside of another."""
     if MARKER in os.environ:
+        from stackproof.errors import Reason, fail  # noqa: PLC0415 - most have no use of it
+
         raise fail(
             Reason.BUSY,
             f"images are mounted in this session: {os.environ[MARKER]}",
@@ -39,6 +39,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _startup_file(names: str) -> int:
     """Return a descriptor of a bash start-up file: the user's own, then names in the prompt."""
+    import shlex  # noqa: PLC0415 - only for bash at a terminal
+
     descriptor = os.memfd_create("stackproof-prompt", 0)
     prompt = shlex.quote(f"[{names}] ".replace("\\", "").replace("$", "").replace("`", ""))
     lines = [

@@ -14,20 +14,27 @@ other word means (src/util/envvars.cpp). Three traps in it:
   where a recipe asks to unset. Here it is unset.
 - `${@NAME@}` in a value is the variable's value when the view is used. `stackproof.activate`
   replaces it; `EnvPatch` carries it as it is.
+
+`images/described.py` reads it.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from stackproof.command import EnvPatch
-from stackproof.errors import Location, Reason, StackproofError, fail
+from stackproof.environment import resolved
 from stackproof.image import BenchmarkProgram, Image, MpiFacts, View
+from stackproof.images import described
+from stackproof.images.described import META, Described
 
-META = "meta/env.json"
+__all__ = [
+    "META", "image_of", "parse_env_json", "render_activate_sh", "render_env_json",
+    "render_view_env_json", "resolved",
+]  # fmt: skip
 
 
 def render_env_json(image: Image) -> str:
@@ -77,174 +84,40 @@ def render_activate_sh(view: View) -> str:
     return "\n".join(lines) + "\n"
 
 
-def resolved(
-    value: str, variable: Callable[[str], str], *, text: Callable[[str], str] = str
-) -> str:
-    """Return a value with each `${@NAME@}` replaced by `variable(NAME)`, the rest by `text`."""
-    done: list[str] = []
-    while True:
-        before, opening, rest = value.partition("${@")
-        name, closing, after = rest.partition("@}")
-        if not (opening and closing):
-            return "".join((*done, text(value)))
-        done += [text(before), variable(name)]
-        value = after
-
-
 def parse_env_json(text: str | bytes, *, path: str, size: int) -> Image:
     """Return the image that the text of a `meta/env.json` describes.
 
     `path` and `size` (bytes) are those of the image file. Unknown keys are passed over. Raises
     `StackproofError` (IMAGE_NO_META) when the text is not such metadata.
     """
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        why = str(error) if isinstance(error, json.JSONDecodeError) else "not text in UTF-8"
-        raise _bad(path, f"it is not JSON: {why}") from None
-    reader = _Reader(path)
-    if data is None:
-        raise _bad(path, "it is empty")
-    whole = reader.mapping(data, "it")
-    ours = reader.mapping(whole.get("stackproof"), "`stackproof`")
-    views = reader.mapping(whole.get("views"), "`views`")
-    programs = reader.mapping(ours.get("benchmarks"), "`stackproof.benchmarks`")
-    default = whole.get("default-view")
+    return image_of(described.parse(text, path=path, size=size))
+
+
+def image_of(found: Described) -> Image:
+    """Return as a noun what an image says of itself."""
     return Image(
-        path=path,
-        name=reader.text(whole.get("name") or "unnamed", "`name`"),
-        mount=reader.text(whole.get("mount"), "`mount`"),
-        size=size,
-        description=reader.text(whole.get("description") or "", "`description`", empty=True),
-        default_view=None if default is None else reader.text(default, "`default-view`"),
-        views={name: reader.view(name, view) for name, view in views.items()},
-        mpi=reader.mpi(whole.get("mpi")),
+        path=found.path,
+        name=found.name,
+        mount=found.mount,
+        size=found.size,
+        description=found.description,
+        default_view=found.default_view,
+        views={
+            name: View(
+                name=view.name,
+                root=view.root,
+                description=view.description,
+                env=EnvPatch.of(view.env),
+            )
+            for name, view in found.views.items()
+        },
+        mpi=None if found.mpi is None else MpiFacts(**found.mpi),
         benchmarks=tuple(
-            BenchmarkProgram(name=name, path=reader.text(program, "a benchmark"))
-            for name, program in programs.items()
+            BenchmarkProgram(name=name, path=path) for name, path in found.benchmarks.items()
         ),
-        stack_id=reader.text(ours.get("stack", ""), "`stackproof.stack`", empty=True),
-        lock_digest=reader.text(ours.get("lock", ""), "`stackproof.lock`", empty=True),
+        stack_id=found.stack_id,
+        lock_digest=found.lock_digest,
     )
-
-
-class _Reader:
-    """Reads JSON values of unknown shape; every fault becomes one kind of error."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def mapping(self, value: Any, what: str) -> dict[str, Any]:
-        if value is None:
-            return {}
-        if not isinstance(value, dict):
-            raise _bad(self._path, f"{what} is not an object")
-        for key in value:
-            self.text(key, f"a key of {what}")
-        return value
-
-    def text(self, value: Any, what: str, *, empty: bool = False) -> str:
-        if not isinstance(value, str) or not (value or empty):
-            raise _bad(self._path, f"{what} is missing or not text")
-        if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
-            raise _bad(self._path, f"{what} holds a character that no path or variable can have")
-        return value
-
-    def view(self, name: str, value: Any) -> View:
-        data = self.mapping(value, f"view `{name}`")
-        environment = self.mapping(data.get("env"), f"`env` of view `{name}`")
-        values = self.mapping(environment.get("values"), f"`values` of view `{name}`")
-        return View(
-            name=name,
-            root=self.text(data.get("root") or "", f"`root` of view `{name}`", empty=True),
-            description=self.text(
-                data.get("description") or "", f"`description` of view `{name}`", empty=True
-            ),
-            env=self.environment(values, f"view `{name}`"),
-        )
-
-    def environment(self, values: dict[str, Any], what: str) -> EnvPatch:
-        lists = self.mapping(values.get("list"), f"`list` of {what}")
-        scalars = self.mapping(values.get("scalar"), f"`scalar` of {what}")
-        changes = _Changes()
-        for name, operations in lists.items():
-            self.variable(name, what)
-            if name not in scalars:  # of a variable that is both, the scalar counts
-                changes.add(name, self.operations(operations, f"`{name}` of {what}"))
-        for name, value in scalars.items():
-            self.variable(name, what)
-            if value is None:
-                changes.unset[name] = None
-            else:
-                changes.set[name] = self.text(value, f"`{name}` of {what}", empty=True)
-        return changes.patch()
-
-    def variable(self, name: str, what: str) -> None:
-        if "=" in name:
-            raise _bad(self._path, f"`{name}` in {what} is not the name of a variable")
-
-    def operations(self, value: Any, what: str) -> list[tuple[str, tuple[str, ...]]]:
-        if not isinstance(value, list):
-            raise _bad(self._path, f"{what} is not a list of operations")
-        result = []
-        for item in value:
-            operation = self.mapping(item, f"an operation of {what}")
-            entries = operation.get("value")
-            if not isinstance(entries, list):
-                raise _bad(self._path, f"an operation of {what} has no list `value`")
-            words = tuple(self.text(entry, f"an entry of {what}", empty=True) for entry in entries)
-            result.append((str(operation.get("op")), words))
-        return result
-
-    def mpi(self, value: Any) -> MpiFacts | None:
-        if value is None:
-            return None
-        data = self.mapping(value, "`mpi`")
-        family, version, prefix, launcher = (
-            self.text(data.get(key), f"`mpi.{key}`")
-            for key in ("family", "version", "prefix", "launcher")
-        )
-        return MpiFacts(family=family, version=version, prefix=prefix, launcher=launcher)
-
-
-class _Changes:
-    """Collects what becomes one `EnvPatch`."""
-
-    def __init__(self) -> None:
-        self.set: dict[str, str] = {}
-        self.unset: dict[str, None] = {}
-        self.prepend: dict[str, tuple[str, ...]] = {}
-        self.append: dict[str, tuple[str, ...]] = {}
-
-    def add(self, name: str, operations: list[tuple[str, tuple[str, ...]]]) -> None:
-        """Fold the operations on one list variable."""
-        before: tuple[str, ...] = ()
-        after: tuple[str, ...] = ()
-        fixed: tuple[str, ...] | None = None  # None: what the environment had
-        for operation, entries in operations:
-            match operation:
-                case "prepend":
-                    before = (*entries, *before)
-                case "append":
-                    after = (*after, *entries)
-                case "set":
-                    before, after, fixed = (), (), entries
-                case _:
-                    before, after, fixed = (), (), ()
-        if fixed is not None:
-            if any(fixed):
-                self.set[name] = ":".join(fixed)
-            else:
-                self.unset[name] = None
-        if before:
-            self.prepend[name] = before
-        if after:
-            self.append[name] = after
-
-    def patch(self) -> EnvPatch:
-        return EnvPatch(
-            set=self.set, unset=tuple(self.unset), prepend=self.prepend, append=self.append
-        )
 
 
 def _view_data(view: View) -> dict[str, Any]:
@@ -312,12 +185,3 @@ def _shell_text(value: str) -> str:
 
 def _json(data: Mapping[str, Any]) -> str:
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
-
-
-def _bad(path: str, why: str) -> StackproofError:
-    return fail(
-        Reason.IMAGE_NO_META,
-        f"the `{META}` of image `{path}` cannot be used: {why}",
-        where=Location(file=path),
-        hint="make images with `stackproof build`",
-    )
