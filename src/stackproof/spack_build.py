@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from stackproof import executor, ids
 from stackproof.command import Bind
 from stackproof.engines import spack
 from stackproof.engines.spack.workers import Workers
-from stackproof.errors import Reason, fail
+from stackproof.errors import Reason, StackproofError, fail
 from stackproof.executor import Built
 from stackproof.host import files, git, workspace
 from stackproof.host.workspace import BuildSetup
@@ -83,7 +84,8 @@ def build(request: Request, lock: SpackLock, monitor: Monitor) -> Built:
     plan = build_plan(request, lock)
     setup = _setup(request, lock.clones)
     tree = tree_folder(request.place, _bytes_needed(lock), monitor)
-    return executor.execute(plan, "spack", monitor, setup=replace(setup, tree=tree))
+    with _source_problems(plan, "fetch"):
+        return executor.execute(plan, "spack", monitor, setup=replace(setup, tree=tree))
 
 
 def fill_mirror(request: Request, lock: SpackLock, folder: Path, monitor: Monitor) -> None:
@@ -94,7 +96,27 @@ def fill_mirror(request: Request, lock: SpackLock, folder: Path, monitor: Monito
     setup = _setup(request, lock.clones)
     mirror = Bind(source=str(folder), target=spack.MIRROR, writable=True)
     setup = replace(setup, binds=(*setup.binds, mirror))
-    executor.perform(spack.mirror_plan(request.stack, lock), "spack", monitor, setup=setup)
+    plan = spack.mirror_plan(request.stack, lock)
+    with _source_problems(plan, "mirror"):
+        executor.perform(plan, "spack", monitor, setup=setup)
+
+
+@contextmanager
+def _source_problems(plan: Plan, step: str) -> Iterator[None]:
+    """Say of sources that a step could not get why, and what to do, instead of Spack's words."""
+    try:
+        yield
+    except StackproofError as error:
+        shown = error.problems[0].detail or ""
+        if error.reason is not Reason.BUILD_FAILED or "etch" not in shown:
+            raise
+        logs = sorted(
+            (workspace.home(plan) / "logs").glob(f"{step}-*.log"), key=lambda p: p.stat().st_mtime
+        )
+        problems = spack.source_problems(logs[-1].read_text(errors="replace")) if logs else ()
+        if not problems:
+            raise
+        raise StackproofError(*problems) from error
 
 
 def build_plan(request: Request, lock: SpackLock) -> Plan:

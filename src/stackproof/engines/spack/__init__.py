@@ -15,6 +15,7 @@ from stackproof.engines.spack.configuration import CacheSettings, cache_settings
 from stackproof.engines.spack.lockplan import INDICES, index_key, lock_plan, wants
 from stackproof.engines.spack.locks import lock_files
 from stackproof.engines.spack.mirrorplan import MIRROR, mirror_plan
+from stackproof.engines.spack.missing import source_problems
 from stackproof.spackstack import LockedClone, SpackLock, SpackStack
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "mirror_plan",
     "problems",
     "read_lock",
+    "source_problems",
     "wants",
 ]
 
