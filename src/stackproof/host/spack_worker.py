@@ -289,6 +289,10 @@ def tidy(mount: str, epoch: int) -> None:
             shutil.rmtree(Path(folder, "__pycache__"))
     for records in sorted(store.glob("*/*/.spack")):
         tidy_records(records)
+    # Views link to the records of their packages.
+    for link in (*store.glob("env/*/.spack/*/*"), *store.glob("env/._*/*/.spack/*/*")):
+        if link.is_symlink() and not link.exists():
+            link.unlink()
     tidy_database(store / ".spack-db", epoch)
     for path in sorted(p for p in store.glob("modules/**/*") if p.is_file() and not p.is_symlink()):
         path.write_bytes(_MODULE_TIME.sub(rb"\1", path.read_bytes()))

@@ -18,6 +18,8 @@ SITE_NAMESPACE = "alps"
 """The namespace of the site's packages in a uenv image; the name is Stackinator's."""
 _CORES_PER_PACKAGE = 8
 _KEYS = "keys"
+# Spack's own place for its keyring is in its clone, which nobody can write to.
+_GPG = "gpg"
 _MIRRORS = "mirrors"
 _CONCRETIZATIONS = "concretizations"
 _SOURCES = f"{CACHE}/source"
@@ -138,10 +140,12 @@ def cache_settings(stack: SpackStack, caches: Caches, *, jobs: int | None = None
     if bootstrap:
         content[f"{LOCAL}/bootstrap.yaml"], more = _bootstrap(bootstrap)
         binds += more
-    binds += [Bind(source=path, target=target) for path, target in key_files(caches).items()]
+    keys = key_files(caches)
+    binds += [Bind(source=path, target=target) for path, target in keys.items()]
     return CacheSettings(
         build_files={path: render(data) for path, data in content.items()},
         binds=tuple(binds),
+        environment=EnvPatch(set={"SPACK_GNUPGHOME": f"{BUILD}/{_GPG}"}),
         network=any(m.kind == "buildcache" and not _folder(_url(m)) for m in caches.mirrors),
     )
 
