@@ -67,7 +67,7 @@ int activation_parse(struct activation *activation)
     if (activation->length == 0 || end[-1] != '\0' || strcmp(record, protocol) != 0) {
         return -1;
     }
-    size_t count = count_records(record, activation->length);
+    size_t count = count_records(record, activation->length - 1) + 1;
     activation->changes = calloc(count, sizeof *activation->changes);
     if (activation->changes == NULL) {
         return -1;
@@ -233,7 +233,8 @@ static int converse(char *const argv[], activation_listener *listener,
     if (activation->records != NULL) {
         status = activation_parse(activation);
         if (status != 0) {
-            (void)sp_fail(error, SP_USAGE, "nothing was submitted: `%s activate` gave no answer",
+            (void)sp_fail(error, SP_USAGE,
+                          "nothing was submitted: `%s activate` did not say what to mount",
                           argv[0]);
         }
     }

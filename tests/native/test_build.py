@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from need import need
+from need import need, works
 
 NATIVE = Path(__file__).parents[2] / "native"
-_SOURCES = sorted(path for part in ("core", "helper") for path in (NATIVE / part).glob("*.c"))
 _OURS = sorted(
-    path for part in ("core", "helper", "tests") for path in (NATIVE / part).glob("*.[ch]")
+    path for part in ("core", "helper", "spank", "tests") for path in (NATIVE / part).glob("*.[ch]")
 )
-_FUZZ_SECONDS = 10
+_FUZZ_SECONDS = 5
 
 
 def _run(*argv: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -38,7 +37,7 @@ def by_clang(builder: Callable[..., Path], tmp_path_factory: pytest.TempPathFact
     """Return a build by clang with the targets for libFuzzer."""
     need("clang")
     folder = tmp_path_factory.mktemp("clang")
-    return builder(folder, "-Dfuzz=true", "-Db_lundef=false", compiler="clang")
+    return builder(folder, "-Dfuzz=true", "-Dspank=disabled", "-Db_lundef=false", compiler="clang")
 
 
 def test_unit_tests(built: Path, sanitized: Path) -> None:
@@ -54,12 +53,15 @@ def test_the_analyzer_of_gcc_finds_nothing(builder: Callable[..., Path], tmp_pat
 
 def test_clang_tidy_finds_nothing(tmp_path: Path) -> None:
     need("meson", "clang-tidy", "clang")
-    configured = _run("meson", "setup", "-Dspank=disabled", tmp_path, NATIVE, CC="clang")
+    configured = _run("meson", "setup", tmp_path, NATIVE, CC="clang")
     assert configured.returncode == 0, configured.stdout
-    sources = [*_SOURCES, NATIVE / "tests" / "unit.c", NATIVE / "tests" / "probe.c"]
-    halves = [["clang-tidy", "--quiet", "-p", tmp_path, *sources[start::2]] for start in range(2)]
-    with ThreadPoolExecutor(len(halves)) as pool:
-        for done in pool.map(lambda argv: _run(*argv), halves):
+    parts = ["core", "helper", *(["spank"] if works("slurm-headers") else [])]
+    sources = [path for part in parts for path in sorted((NATIVE / part).glob("*.c"))]
+    sources += [NATIVE / "tests" / "unit.c", NATIVE / "tests" / "probe.c"]
+    # One file at a time: what clang-tidy 14 knows of va_list is wrong from the second one on.
+    argvs = [["clang-tidy", "--quiet", "-p", tmp_path, path] for path in sources]
+    with ThreadPoolExecutor(2) as pool:
+        for done in pool.map(lambda argv: _run(*argv), argvs):
             assert done.returncode == 0, done.stdout
 
 
@@ -90,20 +92,19 @@ def test_the_helper_is_hardened(built: Path) -> None:
     assert "RUNPATH" not in said
 
 
-@pytest.mark.parametrize(("setuid", "mode"), [("false", 0o755), ("true", 0o4755)])
-def test_installing(built: Path, tmp_path: Path, setuid: str, mode: int) -> None:
-    need("root")
-    folder = tmp_path / "build"
-    done = _run(
-        "meson", "setup", folder, NATIVE, "-Dspank=disabled", f"-Dsetuid={setuid}", "--prefix=/usr"
-    )
+def test_installing_setuid_without_the_plug_in(tmp_path: Path) -> None:
+    """The other way is tested with the packages."""
+    need("root", "meson", "gcc")
+    folder, root = tmp_path / "build", tmp_path / "root"
+    options = ["-Dspank=disabled", "-Dsetuid=true", "-Dpolicy_folder=/etc/site", "--prefix=/usr"]
+    done = _run("meson", "setup", folder, NATIVE, *options)
     assert done.returncode == 0, done.stdout
-    done = _run("meson", "install", "-C", folder, DESTDIR=os.fspath(tmp_path / "root"))
+    done = _run("meson", "install", "-C", folder, DESTDIR=os.fspath(root))
     assert done.returncode == 0, done.stdout
-    root = tmp_path / "root"
     helper = root / "usr/bin/stackproof-mount"
-    assert helper.stat().st_mode & 0o7777 == mode
+    assert helper.stat().st_mode & 0o7777 == 0o4755
     assert helper.stat().st_uid == 0
+    assert b"/etc/site\0" in helper.read_bytes()
     files = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
     assert files == {
         "usr/bin/stackproof-mount",
@@ -136,5 +137,5 @@ def test_the_manual_page_is_clean() -> None:
 @pytest.mark.parametrize("path", _OURS, ids=lambda path: path.name)
 def test_files_are_short(path: Path) -> None:
     lines = path.read_text().splitlines()
-    assert len(lines) <= 400
+    assert len(lines) <= (500 if path.name.startswith("test_") else 400)
     assert max(len(line) for line in lines) <= 100

@@ -1,0 +1,114 @@
+"""The Slurm plug-in as a file: built against the headers of any release, and what it asks of Slurm."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from need import need
+
+BUILD = Path(__file__).parents[2] / "native" / "spank" / "build-against"
+_HEADERS = os.environ.get("STACKPROOF_SLURM_HEADERS")
+"""A folder of folders, each with slurm/spank.h and the like of one release of Slurm."""
+
+_CALLBACKS = {
+    "slurm_spank_exit", "slurm_spank_init", "slurm_spank_init_post_opt", "slurm_spank_task_init",
+    "slurm_spank_task_init_privileged",
+}  # fmt: skip
+_NAMES = {"plugin_name", "plugin_type", "plugin_version", "spank_plugin_version"}
+# Each in every release from 22.05 on: spank.h.
+_ASKED_OF_SLURM = {
+    "slurm_error", "slurm_info", "spank_context", "spank_get_item", "spank_option_register",
+    "spank_setenv", "spank_unsetenv",
+}  # fmt: skip
+
+
+def _releases() -> list[Path]:
+    folders = sorted(Path(_HEADERS).iterdir()) if _HEADERS else []
+    return [Path("/usr/include"), *folders]
+
+
+def _run(*argv: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [os.fspath(word) for word in argv],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"},
+    )
+
+
+def _symbols(plugin: Path, kind: str) -> set[str]:
+    said = _run("nm", "--dynamic", f"--{kind}", plugin).stdout
+    return {line.split()[-1].partition("@")[0] for line in said.splitlines()}
+
+
+@pytest.mark.parametrize("headers", _releases(), ids=lambda path: path.name)
+def test_building_against_a_release(headers: Path, tmp_path: Path) -> None:
+    """Without a warning; STACKPROOF_SLURM_HEADERS names more releases than the installed one."""
+    need("meson", "gcc", "slurm-headers")
+    done = _run(BUILD, headers, tmp_path)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr[-4000:]
+    plugin = tmp_path / "stackproof_spank.so"
+    assert _symbols(plugin, "defined-only") == _CALLBACKS | _NAMES
+    asked = {name for name in _symbols(plugin, "undefined-only") if re.match("slurm|spank", name)}
+    assert asked == _ASKED_OF_SLURM
+    said = _run("readelf", "--wide", "--dynamic", "--program-headers", plugin).stdout
+    assert re.findall(r"Shared library: \[([^\]]+)\]", said) == ["libc.so.6"]
+    assert "RPATH" not in said
+    assert "RUNPATH" not in said
+    assert "GNU_RELRO" in said
+    assert _version(plugin) == _wanted(headers)
+
+
+def _wanted(headers: Path) -> int:
+    text = (headers / "slurm" / "slurm_version.h").read_text()
+    found = re.search(r"^#define SLURM_VERSION_NUMBER (0x\w+)", text, re.MULTILINE)
+    assert found
+    return int(found[1], 16)
+
+
+def _version(plugin: Path) -> int:
+    """Return what Slurm compares with its own version, of which two parts of three must agree.
+
+    The file cannot be loaded here: what it asks of Slurm is in Slurm's programs alone.
+    """
+    symbols = _run("nm", "--dynamic", plugin).stdout
+    found = re.search(r"^(\w+) \w plugin_version$", symbols, re.MULTILINE)
+    assert found
+    address = int(found[1], 16)
+    for line in _run("readelf", "--wide", "--segments", plugin).stdout.splitlines():
+        if words := re.findall(r"^  LOAD +(\w+) (\w+) \w+ (\w+)", line):
+            offset, start, size = (int(word, 16) for word in words[0])
+            if start <= address < start + size:
+                at = address - start + offset
+                return int.from_bytes(plugin.read_bytes()[at : at + 4], "little")
+    raise AssertionError("no segment holds the version")
+
+
+def test_headers_that_are_not_there(tmp_path: Path) -> None:
+    need("meson", "gcc")
+    done = _run(BUILD, tmp_path / "none", tmp_path / "output")
+    assert done.returncode != 0
+    assert "none" in done.stderr
+    assert not (tmp_path / "output").exists()
+
+
+def test_headers_that_cannot_be_compiled(tmp_path: Path) -> None:
+    need("meson", "gcc")
+    (tmp_path / "slurm").mkdir()
+    (tmp_path / "slurm" / "spank.h").write_text("#error this release is too old\n")
+    done = _run(BUILD, tmp_path, tmp_path / "output")
+    assert done.returncode == 1
+    assert not (tmp_path / "output").exists()
+
+
+def test_usage() -> None:
+    done = _run(BUILD)
+    assert done.returncode == 2
+    assert "native/spank/build-against HEADERS OUTPUT" in done.stderr
