@@ -121,7 +121,8 @@ def _fetch_step(stack: SpackStack, lock: SpackLock, inputs: tuple[str, ...]) -> 
         description="get the sources of everything that is not installed yet",
         inputs=inputs,
         build_files=solution_files(stack, lock),
-        commands=(*calls, spack("clean", "--stage")),
+        # Also first: Spack takes a file that a failed try left, whatever is in it.
+        commands=(spack("clean", "--stage"), *calls, spack("clean", "--stage")),
         network=True,
         resumes=True,
     )

@@ -11,16 +11,18 @@ and v1.1):
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from stackproof.errors import Problem, Reason
 
-_FAILED = re.compile(
-    r"All fetchers failed for (?:resource-\S+-)?spack-stage-"
+_STAGE = (
+    r"(?:resource-\S+-)?spack-stage-"
     r"(?P<name>[a-z0-9][a-z0-9_-]*?)-(?P<version>\d\S*?|[^-\s]+)-[a-z2-7]{32}"
 )
+_FAILED = re.compile(rf"All fetchers failed for {_STAGE}")
+_CHANGED = re.compile(rf"checksum failed for \S*?/{_STAGE}")
 _TRIED = re.compile(r"\s+(?P<url>[a-z0-9+]+://\S+): (?P<why>.*)")
-_DIGEST = re.compile(r"(?:checksum failed for|ChecksumError)")
 _SHOWN = 3
 
 
@@ -32,17 +34,19 @@ def source_problems(text: str) -> tuple[Problem, ...]:
     found: dict[str, Problem] = {}
     lines = text.splitlines()
     for number, line in enumerate(lines):
-        failed = _FAILED.search(line)
-        if failed is None:
+        begun = _FAILED.search(line) or _CHANGED.search(line)
+        if begun is None:
             continue
-        package = f"{failed['name']}@{failed['version']}"
-        block = []
-        for entry in lines[number + 1 :]:
-            if _FAILED.search(entry) or entry.startswith("==> "):
-                break
-            block.append(entry)
-        changed = any(_DIGEST.search(entry) for entry in block)
-        found.setdefault(package, _changed(package, block) if changed else _away(package, block))
+        package = f"{begun['name']}@{begun['version']}"
+        if package in found:
+            continue
+        others = itertools.takewhile(
+            lambda entry: not entry.startswith("==> ") and not _FAILED.search(entry),
+            lines[number + 1 :],
+        )
+        block = [line, *others]
+        changed = any("checksum failed" in entry for entry in block)
+        found[package] = _changed(package, block) if changed else _away(package, block)
     return tuple(found.values())
 
 
@@ -59,10 +63,15 @@ def _away(package: str, block: list[str]) -> Problem:
 
 
 def _changed(package: str, block: list[str]) -> Problem:
-    words = [entry.strip() for entry in block if "checksum" in entry or "Expected" in entry]
+    words = [entry.strip() for entry in block if "Expected" in entry]
     return Problem(
         reason=Reason.DIGEST_MISMATCH,
         message=f"the source of `{package}` is not the file that its package names",
-        detail="\n".join(word[:160] for word in words[:_SHOWN]) or None,
+        detail="\n".join(_without_contents(word) for word in words[:_SHOWN]) or None,
         hint="a mirror, or the address, serves another file under this name: find out why",
     )
+
+
+def _without_contents(text: str) -> str:
+    """Return what Spack says of two digests, without the beginning of the file that it shows."""
+    return re.sub(r" Contents = .*?(?= URL = |$)", "", text)
