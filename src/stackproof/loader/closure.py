@@ -8,7 +8,7 @@ every name it was asked for by, and to its SONAME, so that the first one wins.
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from stackproof.elf import ElfFile
 from stackproof.errors import Location, Reason, fail
@@ -127,6 +127,26 @@ class Closure:
             elif hit is not None:
                 found = self.add(name, hit, by)
         return found
+
+    def opened(self, path: str, caller: int) -> Closure | None:
+        """Return this closure after an object has opened a file by its path (dlopen).
+
+        None when there is no such file, or when it is loaded already. Raises `StackproofError`
+        like the view does.
+        """
+        file = self.searcher.view.look(path)
+        if file is None or any(one.file.identity == file.identity for one in self.objects):
+            return None
+        elf = self.searcher.view.elf(file)
+        more = Closure(
+            searcher=self.searcher,
+            objects=[replace(one, names=set(one.names)) for one in self.objects],
+            loader=self.loader,
+        )
+        hit = Hit(path=path, file=file, elf=elf, how="dlopen")
+        start = more.add(path, hit, more.objects[caller])
+        more.follow(start.number)
+        return more
 
     def follow(self, start: int) -> None:
         """Load what the objects from number `start` on need, and so on, breadth first."""

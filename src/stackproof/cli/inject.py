@@ -1,0 +1,275 @@
+"""`stackproof inject`: whether programs work with another MPI, before anything is run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+
+from stackproof import noun
+from stackproof.errors import ExitCode, Reason, StackproofError, fail
+from stackproof.host import files, injectplace
+from stackproof.host.injectplace import Place
+from stackproof.inject import (
+    Finding,
+    Judgement,
+    Question,
+    Replacement,
+    Verdict,
+    find_replacement,
+    judge,
+    starting,
+    tree,
+    worst,
+)
+from stackproof.inject.manifest import MergedView, describe
+from stackproof.loader import FileView, Machine, Setting
+from stackproof.loader.machine import LEVELS
+
+_CODES = {
+    Verdict.WORKS: ExitCode.DONE,
+    Verdict.STEPS: ExitCode.STEPS,
+    Verdict.UNKNOWN: ExitCode.UNKNOWN,
+    Verdict.FAILS: ExitCode.WORSE,
+}
+_WORDS = {
+    Verdict.WORKS: "works",
+    Verdict.STEPS: "works with these steps",
+    Verdict.UNKNOWN: "cannot tell",
+    Verdict.FAILS: "fails",
+}
+_PLACE = "a program, a folder of programs, IMAGE[:MOUNT], or a manifest"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's actions and their arguments."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
+    text = "say whether programs work with another MPI (or libfabric), and how"
+    check = actions.add_parser("check", help=text, description=text, allow_abbrev=False)
+    check.add_argument("programs", metavar="PROGRAM", nargs="+", help=_PLACE)
+    target = check.add_mutually_exclusive_group(required=True)
+    target.add_argument(
+        "--with",
+        dest="replacement",
+        metavar="PREFIX",
+        help="what is to be injected: an MPI's prefix, a folder of libraries, one library, "
+        "IMAGE[:MOUNT], or a manifest",
+    )
+    target.add_argument(
+        "--upgrade",
+        nargs=2,
+        metavar=("OLD", "NEW"),
+        help="say which programs work with OLD and no longer with NEW",
+    )
+    check.add_argument(
+        "--launcher",
+        metavar="NAME|FILE",
+        default="",
+        help=f"what starts the ranks: {', '.join(starting.OFFERS)}, or an mpiexec file",
+    )
+    check.add_argument(
+        "--namespaces",
+        choices=starting.NAMESPACES,
+        default="none",
+        help="which ranks share a user namespace, in containers without root",
+    )
+    check.add_argument("--tree", action="store_true", help="show who loads what, for every program")
+    check.add_argument("--json", action="store_true", help="print the judgements as JSON")
+    _add_setting(check)
+    check.set_defaults(run=run_check)
+
+    text = "write what an MPI or programs provide and need, for checks on another machine"
+    manifest = actions.add_parser("manifest", help=text, description=text, allow_abbrev=False)
+    manifest.add_argument("place", metavar="PLACE", help=f"an MPI's prefix, {_PLACE}")
+    manifest.add_argument("-o", "--output", metavar="FILE", help="the file; left out: print it")
+    _add_setting(manifest)
+    manifest.set_defaults(run=run_manifest)
+
+
+def _add_setting(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--library-path",
+        metavar="DIRS",
+        default="",
+        help="LD_LIBRARY_PATH that the programs are started with, without an injection",
+    )
+    parser.add_argument(
+        "--root", metavar="DIR", default="/", help="root folder (of a container) of the programs"
+    )
+    parser.add_argument(
+        "--isa",
+        choices=LEVELS,
+        help="level of the processors that programs will run on; left out: this machine's",
+    )
+
+
+def run_check(args: argparse.Namespace) -> int:
+    """Print a judgement for every program; the exit code is that of the worst one."""
+    launcher = injectplace.launcher_kind(args.launcher, starting.OFFERS) if args.launcher else ""
+    question = Question(
+        machine=_machine(args),
+        setting=_setting(args),
+        launcher=launcher,
+        namespaces=args.namespaces,
+        releases=injectplace.load_releases(),
+    )
+    if args.upgrade:
+        return _upgrade(args, question)
+    judgements = _judge_all(args.programs, args.replacement, args.root, question)
+    verdict = worst(tuple(judgement.verdict for judgement in judgements))
+    if args.json:
+        data = {"verdict": verdict, "programs": [noun.to_data(one) for one in judgements]}
+        print(json.dumps(data, indent=1, ensure_ascii=False))
+    else:
+        blocks = [_text(one, tree_too=args.tree or len(judgements) == 1) for one in judgements]
+        print("\n\n".join(blocks))
+        if len(judgements) > 1:
+            print(f"\n{_summary(judgements)}")
+    return int(_CODES[verdict])
+
+
+def run_manifest(args: argparse.Namespace) -> int:
+    """Write the manifest of a place."""
+    place = injectplace.load_place(args.place)
+    if place.manifest is not None:
+        raise fail(Reason.USAGE, f"`{args.place}` is a manifest already")
+    view = place.view(args.root)
+    programs: tuple[str, ...] = ()
+    try:
+        programs = injectplace.programs_of(place, view)
+    except StackproofError as error:
+        if error.reason is not Reason.NO_MPI:
+            raise
+    path = place.prefix or place.path
+    manifest = describe(view, path, programs, machine=_machine(args), setting=_setting(args))
+    text = noun.to_json(manifest, indent=None)
+    if args.output:
+        files.write(args.output, text)
+        print(
+            f"{args.output}: {len(manifest.files)} files, {len(manifest.programs)} programs, "
+            f"MPI: {', '.join(mpi.family for mpi in manifest.mpis) or 'none'}",
+            file=sys.stderr,
+        )
+    else:
+        print(text, end="")
+    return 0
+
+
+def _machine(args: argparse.Namespace) -> Machine:
+    here = injectplace.this_machine()
+    return Machine(architecture=here.architecture, level=args.isa or here.level)
+
+
+def _setting(args: argparse.Namespace) -> Setting:
+    return Setting(library_path=tuple(args.library_path.split(":")) if args.library_path else ())
+
+
+def _judge_all(
+    programs: Sequence[str], wanted: str, root: str, question: Question
+) -> list[Judgement]:
+    """Return the judgements of all programs that some places hold."""
+    other = injectplace.load_place(wanted)
+    found = []
+    for text in programs:
+        place = injectplace.load_place(text)
+        view, replacement = _joined(place, other, root)
+        paths = injectplace.programs_of(place, view)
+        found += [judge(view, path, replacement, question) for path in paths]
+    return found
+
+
+def _joined(place: Place, other: Place, root: str) -> tuple[FileView, Replacement]:
+    """Return the view that has both a program and what is to be injected."""
+    target = other.prefix or other.path
+    if place.manifest is None and other.manifest is None:
+        clash = sorted(place.binds.keys() & other.binds.keys())
+        if clash and place.binds[clash[0]] != other.binds[clash[0]]:
+            raise fail(
+                Reason.MOUNT_POINT_CLASH,
+                f"both images are for `{clash[0]}`",
+                hint="name another mount point for one of them: IMAGE:/another/place",
+            )
+        more = dict(other.binds)
+        if root != "/" and not other.binds:
+            more[other.path] = other.path
+        view = place.view(root, more)
+        return view, find_replacement(view, target)
+    above = other.view("/")
+    replacement = find_replacement(above, target)
+    return MergedView(place.view(root), above, replacement.prefix), replacement
+
+
+def _upgrade(args: argparse.Namespace, question: Question) -> int:
+    """Print which programs get worse; the exit code says whether any fails that did not."""
+    old, new = args.upgrade
+    before = _judge_all(args.programs, old, args.root, question)
+    after = _judge_all(args.programs, new, args.root, question)
+    order = list(_CODES)
+    pairs = list(zip(before, after, strict=True))
+    worse = [pair for pair in pairs if order.index(pair[1].verdict) > order.index(pair[0].verdict)]
+    if args.json:
+        data = {
+            "verdict": worst(tuple(pair[1].verdict for pair in worse)),
+            "worse": [{"old": noun.to_data(a), "new": noun.to_data(b)} for a, b in worse],
+            "same-or-better": [b.program for a, b in pairs if (a, b) not in worse],
+        }
+        print(json.dumps(data, indent=1, ensure_ascii=False))
+    else:
+        for one, two in worse:
+            print(
+                f"{one.program}: {_WORDS[one.verdict]} with {old}, {_WORDS[two.verdict]} with {new}"
+            )
+            print("\n".join(_reasons(two)))
+        print(f"{len(worse)} of {len(pairs)} programs get worse from {old} to {new}")
+    return int(_CODES[worst(tuple(pair[1].verdict for pair in worse))])
+
+
+def _summary(judgements: Sequence[Judgement]) -> str:
+    counts = [
+        f"{sum(one.verdict is verdict for one in judgements)} {words}"
+        for verdict, words in _WORDS.items()
+        if any(one.verdict is verdict for one in judgements)
+    ]
+    return f"{len(judgements)} programs: {', '.join(counts)}"
+
+
+def _text(judgement: Judgement, *, tree_too: bool) -> str:
+    """Return a judgement for people."""
+    lines = [f"{judgement.program}: {_WORDS[judgement.verdict]}"]
+    lines.append(f"  with {judgement.replacement}" + _family(judgement))
+    for name, value in judgement.environment.items():
+        lines.append(f"  {name}={shlex.quote(value)}")
+    lines += _reasons(judgement)
+    if tree_too:
+        lines += ["", tree.render(judgement.tree)]
+    return "\n".join(map(_harmless, "\n".join(lines).split("\n")))
+
+
+def _family(judgement: Judgement) -> str:
+    if not judgement.family:
+        return " (no MPI)"
+    return f" ({judgement.family}; the program is of the {judgement.abi or 'unknown'} ABI)"
+
+
+def _reasons(judgement: Judgement) -> list[str]:
+    lines = []
+    for finding in judgement.findings:
+        lines += _reason(finding)
+    return lines
+
+
+def _reason(finding: Finding) -> list[str]:
+    before = " (without the injection too)" if finding.before else ""
+    lines = [f"  {finding.effect}: {finding.message}{before} [{finding.cause}]"]
+    if finding.file:
+        lines.append(f"    --> {finding.file}")
+    if finding.remedy:
+        lines.append(f"    hint: {finding.remedy}")
+    return lines
+
+
+def _harmless(line: str) -> str:
+    """Return a line without what a terminal would obey: names are the files', not ours."""
+    return "".join(character if character.isprintable() else "?" for character in line)

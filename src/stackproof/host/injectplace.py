@@ -1,0 +1,263 @@
+"""What a user names for an injection: files, folders, images and manifests, as places in a view."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from stackproof import mountlist, noun
+from stackproof.command import Command
+from stackproof.elf import MAGIC, ElfFile, read
+from stackproof.errors import Location, Reason, StackproofError, fail
+from stackproof.host import documents, elfview, files, images, run, shipped
+from stackproof.host.elfview import FileSource, HostView
+from stackproof.inject import Releases, parse_releases
+from stackproof.inject.manifest import Manifest, ManifestView
+from stackproof.inject.program import calls_mpi
+from stackproof.loader import FileView
+
+_IMAGE_MAGIC = b"hsqs"
+_MAX_MANIFEST_BYTES = 512 << 20
+_UNPACK_TIMEOUT_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Something that was named: a path in a view.
+
+    `binds` are folders of this machine by the place that they are mounted at; `manifest` is there
+    for a manifest only, `prefix` where an image says where its MPI is.
+    """
+
+    path: str
+    binds: Mapping[str, str] = field(default_factory=dict)
+    manifest: Manifest | None = None
+    prefix: str = ""
+
+    def view(self, root: str, more: Mapping[str, str] | None = None) -> FileView:
+        """Return the view that the place lies in; `more` are further folders to bind."""
+        if self.manifest is not None:
+            return ManifestView(self.manifest)
+        return HostView(root, {**self.binds, **(more or {})})
+
+
+def load_place(text: str) -> Place:
+    """Return the place that a user named: a file, a folder, an image `IMAGE[:MOUNT]`, a manifest.
+
+    An image is unpacked into the cache, once for its content. Raises `StackproofError`:
+    FILE_MISSING, NOT_PERMITTED, and what reading images and manifests raises.
+    """
+    image, colon, mount = text.partition(":")
+    if _starts_with(image, _IMAGE_MAGIC):
+        return _load_image(image, mount if colon else "")
+    if text.endswith(".json"):
+        return _load_manifest(text)
+    if not os.path.exists(text):
+        raise fail(
+            Reason.FILE_MISSING,
+            f"`{text}` does not exist",
+            where=Location(file=text),
+            hint="name a program, a folder, an image or a manifest",
+        )
+    return Place(path=os.path.abspath(text))
+
+
+def _starts_with(path: str, magic: bytes) -> bool:
+    if not os.path.isfile(path):
+        return False
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(len(magic)) == magic
+    except OSError as error:
+        raise files.translate(error, path) from error
+
+
+def _load_manifest(path: str) -> Place:
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read(_MAX_MANIFEST_BYTES + 1)
+    except OSError as error:
+        raise files.translate(error, path) from error
+    if len(content) > _MAX_MANIFEST_BYTES:
+        raise fail(Reason.TOO_LARGE, "the manifest is too large", where=Location(file=path))
+    manifest = noun.from_json(Manifest, content, file=path)
+    return Place(path=manifest.prefix, manifest=manifest)
+
+
+def _load_image(path: str, mount: str) -> Place:
+    """Return the place of an image's content at its mount point, or at the one that is named."""
+    prefix = ""
+    try:
+        image = images.load_image(path)
+    except StackproofError as error:
+        if error.reason is not Reason.IMAGE_NO_META:
+            raise
+        if not mount:
+            raise fail(
+                Reason.IMAGE_NO_META,
+                f"image `{path}` does not say where it is mounted",
+                where=Location(file=path),
+                hint=f"say so: `{path}:/where/it/is/mounted`",
+            ) from None
+    else:
+        own = image.mount
+        mount = mount or own
+        if image.mpi is not None and image.mpi.prefix.startswith(own):
+            prefix = mount + image.mpi.prefix[len(own) :]
+    if why := mountlist.bad_mount_point(mount):
+        raise fail(
+            Reason.BAD_MOUNT_POINT,
+            f"`{mount}` cannot be a mount point: {why}",
+            where=Location(file=path),
+            hint="use a path of its own, for example /user-environment",
+        )
+    return Place(path=mount, binds={mount: _unpacked(path)}, prefix=prefix)
+
+
+def _unpacked(path: str) -> str:
+    """Return the folder that an image of this content was unpacked to."""
+    home = files.cache_home() / "unpacked"
+    folder = home / files.sha256(path)
+    if not folder.is_dir():
+        # Our own number keeps two processes apart; the rename decides who was first.
+        temporary = home / f".{folder.name}.{os.getpid()}"
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise files.translate(error, home) from error
+        options = ("-quiet", "-no-progress", "-no-xattrs", "-processors", "1")
+        argv = ("unsquashfs", *options, "-d", str(temporary), os.path.abspath(path))
+        try:
+            run.check(Command(argv=argv, timeout_s=_UNPACK_TIMEOUT_S))
+            os.rename(temporary, folder)
+        except OSError as error:
+            if not folder.is_dir():
+                raise files.translate(error, folder) from error
+        finally:
+            files.remove(temporary)
+    return str(folder)
+
+
+def programs_of(place: Place, view: FileView) -> tuple[str, ...]:
+    """Return the programs of a place that call MPI, by themselves or by their own libraries.
+
+    A file stands for itself. In a folder all ELF files are looked at; libraries that call MPI and
+    that no program names (a Python module, a plug-in) count as well. Raises `StackproofError`
+    (NO_MPI) when there is none.
+    """
+    if place.manifest is not None:
+        found = place.manifest.programs
+    elif not isinstance(view, HostView) or view.look(place.path) is not None:
+        return (place.path,)
+    else:
+        found = tuple(_callers(place.path, view))
+    if not found:
+        raise fail(
+            Reason.NO_MPI,
+            f"nothing in `{place.path}` calls MPI",
+            where=Location(file=place.path),
+            hint="name a program, or the folder that holds some",
+        )
+    return found
+
+
+def _callers(folder: str, view: HostView) -> Iterator[str]:
+    libraries: dict[str, str] = {}
+    programs: dict[str, frozenset[str]] = {}
+    callers = set()
+    for path, elf in _readable(folder, view):
+        program = bool(elf.interpreter) and not elf.soname
+        if program:
+            programs[path] = frozenset(elf.needed)
+        if calls_mpi(elf) and program:
+            callers.add(path)
+        elif calls_mpi(elf):
+            libraries[elf.soname or posixpath.basename(path)] = path
+    named = {name for needed in programs.values() for name in needed}
+    yield from (p for p, needed in programs.items() if p in callers or needed & libraries.keys())
+    yield from (path for name, path in libraries.items() if name not in named)
+
+
+def _readable(folder: str, view: HostView) -> Iterator[tuple[str, ElfFile]]:
+    for path in _elf_files(folder, view):
+        file = view.look(path)
+        if file is not None:
+            with contextlib.suppress(StackproofError):  # damaged: the loader would not take it
+                yield path, view.elf(file)
+
+
+def _elf_files(folder: str, view: HostView) -> Iterator[str]:
+    """Yield the paths in the view of regular ELF files below a folder, links not followed."""
+    found = view.resolve(folder)
+    if found is None:
+        return
+    inside, real = found
+    for below, folders, names in os.walk(real):
+        folders.sort()
+        for name in sorted(names):
+            path = os.path.join(below, name)
+            if not os.path.islink(path) and _is_elf(path):
+                yield posixpath.normpath(inside + path[len(real) :])
+
+
+def _is_elf(path: str) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        try:
+            return os.read(descriptor, len(MAGIC)) == MAGIC
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return False
+
+
+def load_releases() -> Releases:
+    """Return what version nodes mean, from the shipped knowledge."""
+    return parse_releases(documents.load(str(shipped.find("knowledge", "symbol-versions.yaml"))))
+
+
+def launcher_kind(name: str, known: Mapping[str, str]) -> str:
+    """Return the kind of a launcher: a name that is known, or what a program on disk shows.
+
+    Raises `StackproofError` (UNSUPPORTED) for what is neither.
+    """
+    if name in known:
+        return name
+    if os.path.isfile(name):
+        kind = _kind_of_file(os.path.realpath(name))
+        if kind:
+            return kind
+    raise fail(
+        Reason.UNSUPPORTED,
+        f"the launcher `{name}` is not known",
+        hint=f"known launchers are: {', '.join(known)}, and mpiexec files of MPICH and Open MPI",
+    )
+
+
+def _kind_of_file(path: str) -> str:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise files.translate(error, path) from error
+    try:
+        source = FileSource(path, descriptor, os.fstat(descriptor).st_size)
+        needed = read(source).needed
+        content = source.read(0, min(source.size, 64 << 20))
+    except StackproofError:
+        return ""
+    finally:
+        os.close(descriptor)
+    if any(name.startswith("libprrte") for name in needed):
+        return "prte"
+    if any(name.startswith("libopen-rte") for name in needed):
+        return "orterun"
+    if b"I_MPI_" in content:
+        return "intel-hydra"
+    return "hydra" if b"hydra_pmi_proxy" in content else ""
+
+
+this_machine = elfview.this_machine
+"""Return the processor of this machine."""

@@ -1,0 +1,294 @@
+"""Closures before and after an injection to findings: files, versions, symbols, copies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from stackproof.inject.model import Cause, Effect, Finding
+from stackproof.inject.program import Demand
+from stackproof.inject.releases import Releases
+from stackproof.inject.replacement import Main, Replacement, part_of
+from stackproof.loader import (
+    Closure,
+    FileView,
+    Loaded,
+    Scope,
+    Unbound,
+    missing_nodes,
+    unbound,
+    unversioned_providers,
+)
+
+_NAME = re.compile(r"(lib.+?)\.so(?:\.([0-9.]+))?")
+_RELEASE_IN_NAME = re.compile(r"-\d+(?:\.\d+)+$")
+_MPI_CALL = re.compile(r"P?MPIX?_\w+")
+# Two of these in one process have two states of one device, job or progress engine.
+_STATEFUL = re.compile(
+    r"lib(?:open-pal|open-rte|open_mpi|prrte|mpi\w*|fabric|ucp|uct|ucs|ucm|pmix|pmi\w*|cxi|hwloc|"
+    r"event\w*|psm2?|infinipath|hcoll|ucc|xpmem|gfortran|stdc\+\+)"
+)
+_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One attempt: the closures without and with the injection, and what they are about."""
+
+    view: FileView
+    before: Closure
+    after: Closure
+    replacement: Replacement
+    main: Main | None
+    demand: Demand
+    releases: Releases
+
+
+def file_findings(case: Case) -> Iterator[Finding]:
+    """Yield what is wrong with the files: not found, not readable, for another machine."""
+    old = {(edge.name, case.before.objects[edge.by].path) for edge in case.before.missing}
+    seen = set()
+    for edge in case.after.missing:
+        by = case.after.objects[edge.by]
+        if edge.name in seen:
+            continue
+        seen.add(edge.name)
+        before = (edge.name, by.path) in old
+        others = [p for p in case.after.passed_over if p.endswith(f"/{edge.name}")]
+        if others:
+            kind = case.after.passed_over[others[0]]
+            yield Finding(
+                cause=Cause.OTHER_MACHINE,
+                effect=Effect.FAILS,
+                message=f"`{others[0]}` is for another machine ({kind})",
+                file=by.path,
+                provider=others[0],
+                remedy="inject a build for the machine of the program",
+                before=before,
+            )
+            continue
+        yield Finding(
+            cause=Cause.LIBRARY_MISSING,
+            effect=Effect.FAILS,
+            message=f"`{edge.name}` is not found",
+            file=by.path,
+            provider=edge.name,
+            remedy=_remedy_for_missing(case, edge.name, by, before=before),
+            before=before,
+        )
+    for broken in case.after.unreadable:
+        yield Finding(
+            cause=Cause.LIBRARY_UNREADABLE,
+            effect=Effect.FAILS,
+            message=f"the loader ends at `{broken.path}`: {broken.message}",
+            file=case.after.objects[broken.by].path,
+            provider=broken.path,
+            remedy="remove or replace that file",
+        )
+
+
+def _remedy_for_missing(case: Case, name: str, by: Loaded, *, before: bool) -> str:
+    if before:
+        return (
+            "the program lacks it without the injection too: install it, or name its folder "
+            "with --library-path"
+        )
+    if part_of(name) is not None:
+        return f"inject an MPI that has `{name}` too, as all its parts must be of one release"
+    if case.replacement.owns(by.path):
+        if by.elf.runpath and "$ORIGIN" in by.elf.runpath:
+            return (
+                "its DT_RUNPATH counts from the path that it is opened by: move the whole folder, "
+                "or name the folder of its libraries too"
+            )
+        return "bring the library along with the replacement, in a folder that its DT_RUNPATH names"
+    return "name the folder that has it in LD_LIBRARY_PATH"
+
+
+def version_findings(case: Case) -> Iterator[Finding]:
+    """Yield version nodes that a library lacks: they end the program at its start."""
+    old = {(m.by.path, m.need.name) for m in missing_nodes(case.before)}
+    for missing in missing_nodes(case.after):
+        name = missing.need.name
+        meaning = case.releases.meaning(name)
+        has = case.releases.newest(entry.name for entry in missing.provider.elf.version_definitions)
+        words = f" (that is {meaning})" if meaning else ""
+        newest = f"; its newest is {has}" if has else ""
+        yield Finding(
+            cause=Cause.VERSION_MISSING,
+            effect=Effect.FAILS,
+            message=f"version `{name}`{words} is not in `{missing.provider.path}`{newest}",
+            file=missing.by.path,
+            provider=missing.provider.path,
+            version=name,
+            remedy=_remedy_for_version(case, missing.by, missing.provider, name),
+            before=(missing.by.path, name) in old,
+        )
+    noted = set()
+    for missing in unversioned_providers(case.after):
+        pair = (missing.by.path, missing.provider.path)
+        if pair not in noted:
+            noted.add(pair)
+            yield Finding(
+                cause=Cause.NO_VERSIONS,
+                effect=Effect.NOTE,
+                message=f"`{missing.provider.path}` has no versions; the loader warns and goes on",
+                file=missing.by.path,
+                provider=missing.provider.path,
+                version=missing.need.name,
+            )
+
+
+def _remedy_for_version(case: Case, by: Loaded, provider: Loaded, name: str) -> str:
+    if name.startswith("GLIBC_"):
+        return "use a build of the replacement for an older glibc, or a container with a newer one"
+    if case.replacement.owns(provider.path):
+        return (
+            f"inject a release of `{_base(provider)}` that has {name}, or leave the program its own"
+        )
+    if case.replacement.owns(by.path):
+        return f"inject `{_base(provider)}` of the replacement's own machine as well"
+    return f"put a newer `{_base(provider)}` first in LD_LIBRARY_PATH"
+
+
+def symbol_findings(case: Case, scope: Scope) -> Iterator[Finding]:
+    """Yield functions and variables that nothing defines, grouped by who asks."""
+    if case.after.missing or case.after.unreadable:
+        return  # what is missing would have defined them
+    groups: dict[tuple[str, bool, str], list[Unbound]] = {}
+    old = {(u.by.path, u.name) for u in unbound(case.before, Scope(case.before))}
+    broken = {(m.by.path, m.need.name) for m in missing_nodes(case.after)}
+    for entry in unbound(case.after, scope):
+        if (entry.by.path, entry.version) not in broken:
+            groups.setdefault((entry.by.path, entry.eager, entry.version), []).append(entry)
+    users = {loaded.path for loaded in case.demand.users}
+    for (path, eager, version), entries in groups.items():
+        names = sorted(entry.name for entry in entries)
+        before = all((path, name) in old for name in names)
+        called = path in users or any(_MPI_CALL.fullmatch(name) for name in names)
+        fails = eager or (called and not before)
+        yield Finding(
+            cause=Cause.SYMBOL_MISSING,
+            effect=Effect.FAILS if fails else Effect.NOTE if before else Effect.CANNOT_TELL,
+            message=_words(names, version)
+            + (" when it starts" if eager else " when it first calls it"),
+            file=path,
+            symbols=tuple(names),
+            version=version,
+            provider=entries[0].other_versions[0].path if entries[0].other_versions else "",
+            remedy=_remedy_for_symbol(case, names),
+            before=before,
+        )
+
+
+def _words(names: list[str], version: str) -> str:
+    shown = ", ".join(f"`{name}`" for name in names[:_SHOWN])
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    wanted = f" of version {version}" if version else ""
+    return f"nothing defines {shown}{more}{wanted}; the program ends"
+
+
+def _remedy_for_symbol(case: Case, names: list[str]) -> str:
+    if any("_f08" in name for name in names):
+        return (
+            "inject the Fortran 2008 library of the release that the program was built with, "
+            "or build it again"
+        )
+    if any(name.startswith(("PMPI", "MPI", "mpi", "pmpi")) for name in names):
+        return "inject a newer release, which has them; or build the program again"
+    if case.main is None:
+        return "inject the release that has them"
+    return "inject all parts of one release"
+
+
+def copy_findings(case: Case, scope: Scope) -> Iterator[Finding]:
+    """Yield variables that the program copies with another size than the library has."""
+    program = case.after.program
+    for copy in program.elf.copies:
+        for loaded in scope.all_with(copy.name):
+            size = loaded.elf.objects.get(copy.name)
+            if loaded is program or size is None:
+                continue
+            if size != copy.size:
+                yield Finding(
+                    cause=Cause.COPY_SIZE,
+                    effect=Effect.FAILS if size > copy.size else Effect.CANNOT_TELL,
+                    message=f"`{copy.name}` has {copy.size} bytes in the program and {size} in "
+                    f"`{loaded.path}`",
+                    file=program.path,
+                    provider=loaded.path,
+                    symbols=(copy.name,),
+                    remedy="build the program against this release",
+                )
+            break
+
+
+def double_findings(case: Case) -> Iterator[Finding]:
+    """Yield libraries that are loaded in two versions, or twice in one."""
+    old = _by_base(case.before)
+    for base, loaded in _by_base(case.after).items():
+        sonames = {_soname(entry) for entry in loaded}
+        if len(loaded) < 2:
+            continue
+        before = {e.path for e in loaded} <= {e.path for e in old.get(base, ())}
+        stateful = bool(_STATEFUL.fullmatch(base))
+        same = len(sonames) < len(loaded)
+        effect = Effect.FAILS if stateful and not before else Effect.NOTE
+        paths = " and ".join(f"`{entry.path}`" for entry in loaded)
+        yield Finding(
+            cause=Cause.TWO_COPIES if same else Cause.TWO_VERSIONS,
+            effect=effect,
+            message=f"{base} is loaded {'twice' if same else 'in two versions'}: {paths}",
+            file=loaded[1].path,
+            provider=loaded[0].path,
+            remedy="inject every library that needs the old one, so that one release is left"
+            if effect is Effect.FAILS
+            else "",
+            before=before,
+        )
+
+
+def _by_base(closure: Closure) -> dict[str, list[Loaded]]:
+    found: dict[str, list[Loaded]] = {}
+    for loaded in closure.objects[1:]:
+        found.setdefault(_base(loaded), []).append(loaded)
+    return found
+
+
+def _soname(loaded: Loaded) -> str:
+    return loaded.elf.soname or loaded.path.rpartition("/")[2]
+
+
+def _base(loaded: Loaded) -> str:
+    """Return the name of a library without numbers: `libhwloc`, `libevent_core`."""
+    match = _NAME.fullmatch(_soname(loaded))
+    return _RELEASE_IN_NAME.sub("", match.group(1)) if match else _soname(loaded)
+
+
+def partial_findings(case: Case) -> Iterator[Finding]:
+    """Yield parts of an MPI that still come from elsewhere while its main library is injected."""
+    if case.main is None:
+        return
+    parts: Mapping[str, Loaded] = {
+        _soname(loaded): loaded for loaded in case.after.objects if part_of(_soname(loaded))
+    }
+    injected = {
+        name
+        for name, one in parts.items()
+        if case.replacement.owns(one.file.path)
+        or case.replacement.owns(one.path)
+        or one.file == case.main.file
+    }
+    if not injected:
+        return
+    for name, loaded in parts.items():
+        if name not in injected:
+            yield Finding(
+                cause=Cause.PARTIAL,
+                effect=Effect.FAILS if case.main.family.abi == "openmpi" else Effect.CANNOT_TELL,
+                message=f"`{name}` still is `{loaded.path}`, of another MPI",
+                file=loaded.path,
+                provider=case.main.path,
+                remedy=f"inject an MPI that has `{name}` too; parts of two releases do not mix",
+            )

@@ -1,0 +1,135 @@
+"""A program and a replacement to a judgement: every way is tried on the model, the best is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from stackproof.inject import checks, meaning, plugins, starting
+from stackproof.inject.checks import Case
+from stackproof.inject.model import Effect, Finding, Judgement, Way, verdict_of
+from stackproof.inject.overlay import Overlay
+from stackproof.inject.program import Demand, demand_of
+from stackproof.inject.releases import NOTHING_KNOWN, Releases
+from stackproof.inject.replacement import Replacement
+from stackproof.inject.tree import tree_of
+from stackproof.inject.ways import ways
+from stackproof.loader import Closure, FileView, Machine, Scope, Setting, load_program
+
+_WEIGHTS = {Effect.FAILS: 1_000_000, Effect.CANNOT_TELL: 1_000, Effect.STEP: 1, Effect.NOTE: 0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked beside program and replacement.
+
+    `setting` is how the program is started now; `launcher` a name in `starting.OFFERS`, or empty;
+    `namespaces` is `per-rank`, `per-node` or `none`; `with_plugins` looks at plug-ins too.
+    """
+
+    machine: Machine
+    setting: Setting = field(default_factory=Setting)
+    launcher: str = ""
+    namespaces: str = "none"
+    with_plugins: bool = True
+    releases: Releases = NOTHING_KNOWN
+
+
+def judge(view: FileView, program: str, replacement: Replacement, question: Question) -> Judgement:
+    """Return whether a program works with a replacement, and how.
+
+    Raises `StackproofError` when the program itself cannot be read.
+    """
+    file = view.look(program)
+    setting = replace(
+        question.setting, secure=question.setting.secure or bool(file and file.set_id)
+    )
+    before = load_program(view, program, machine=question.machine, setting=setting)
+    demand = demand_of(view, before)
+    main = replacement.main_for(demand.abi)
+    best: tuple[int, Way, Case, tuple[Finding, ...]] | None = None
+    for way in ways(replacement, demand, main, setting):
+        after = _loaded(view, program, way, question.machine, setting)
+        case = Case(
+            view=view,
+            before=before,
+            after=after,
+            replacement=replacement,
+            main=main,
+            demand=_joined(view, demand, after),
+            releases=question.releases,
+        )
+        found = tuple(_findings(case, way, question))
+        weight = sum(_WEIGHTS[finding.effect] for finding in found)
+        if best is None or weight < best[0]:
+            best = weight, way, case, found
+        if not any(finding.effect is Effect.FAILS for finding in found):
+            break
+    if best is None:
+        raise ValueError("there is always one way")
+    _, way, case, found = best
+    if question.with_plugins:
+        found += tuple(plugins.plugin_findings(case))
+    return _judgement(program, way, case, found, setting)
+
+
+def _loaded(view: FileView, program: str, way: Way, machine: Machine, setting: Setting) -> Closure:
+    overlay = Overlay(view, links=way.links, rpath=way.rpath, program=program)
+    new = replace(
+        setting,
+        library_path=(*way.library_path, *setting.library_path),
+        preload=(*way.preload, *setting.preload),
+    )
+    return load_program(overlay, program, machine=machine, setting=new)
+
+
+def _joined(view: FileView, demand: Demand, after: Closure) -> Demand:
+    """Return the demand with the users of the new closure, where more may have been found."""
+    return demand if demand.users else demand_of(view, after)
+
+
+def _findings(case: Case, way: Way, question: Question) -> Iterator[Finding]:
+    start = tuple(meaning.start_findings(case))
+    yield from start
+    if any(finding.effect is Effect.FAILS for finding in start):
+        return
+    yield from meaning.abi_findings(case)
+    yield from checks.file_findings(case)
+    yield from meaning.taken_findings(case, way)
+    yield from checks.version_findings(case)
+    scope = Scope(case.after)
+    yield from checks.symbol_findings(case, scope)
+    yield from checks.partial_findings(case)
+    yield from checks.double_findings(case)
+    yield from checks.copy_findings(case, scope)
+    yield from meaning.instruction_findings(case)
+    yield from starting.launcher_findings(case, question.launcher)
+    yield from starting.namespace_findings(case, question.namespaces)
+    yield from meaning.borrowed_findings(case)
+    yield from meaning.step_findings(case, way)
+
+
+def _judgement(
+    program: str, way: Way, case: Case, found: tuple[Finding, ...], setting: Setting
+) -> Judgement:
+    environment = {}
+    if way.library_path:
+        environment["LD_LIBRARY_PATH"] = ":".join((*way.library_path, *setting.library_path))
+    if way.preload:
+        environment["LD_PRELOAD"] = ":".join((*way.preload, *setting.preload))
+    prefix = meaning.compiled_prefix(case)
+    if prefix and prefix != case.replacement.prefix:
+        for name in ("OPAL_PREFIX", "PMIX_PREFIX", "PRTE_PREFIX"):
+            environment[name] = case.replacement.prefix
+    order = list(_WEIGHTS)
+    return Judgement(
+        program=program,
+        replacement=case.replacement.prefix,
+        verdict=verdict_of(found),
+        abi=case.demand.abi or "",
+        family=case.main.family.name if case.main else "",
+        way=way,
+        environment=environment,
+        findings=tuple(sorted(found, key=lambda finding: order.index(finding.effect))),
+        tree=tree_of(case.after, (case.replacement.prefix,)),
+    )

@@ -1,0 +1,256 @@
+"""ABI manifests: what a prefix, a program or a machine provides and needs, as one JSON file.
+
+A manifest holds what the loader's model would read of every file that matters, under the paths that
+were asked for. A check on manifests is the same check on another file view, so that it answers the
+same on a laptop as on the machine that the manifest is of.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from stackproof import abi
+from stackproof.elf import ElfFile
+from stackproof.elf.traces import Traces
+from stackproof.errors import Location, Reason, StackproofError, fail
+from stackproof.inject.program import demand_of
+from stackproof.inject.releases import number_of
+from stackproof.inject.replacement import find_replacement
+from stackproof.loader import CacheEntry, File, FileView, Machine, Setting, load_program
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provided:
+    """An MPI that a manifest describes, and what shows its family."""
+
+    path: str
+    soname: str
+    family: str
+    shown: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What is known of some files without having them.
+
+    `prefix` is what it describes; `programs` are the programs in it that call MPI. `names` maps
+    every path that was found to the real path of its file; `files` and `traces` go by real paths.
+    `needs` and `provides` have the newest version node of each kind, of others and for others.
+    """
+
+    SCHEMA: ClassVar[str] = "stackproof/abi-manifest/1"
+
+    prefix: str
+    machine: Machine
+    mpis: tuple[Provided, ...] = ()
+    needs: Mapping[str, str] = field(default_factory=dict)
+    provides: Mapping[str, str] = field(default_factory=dict)
+    programs: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, ElfFile] = field(default_factory=dict)
+    traces: Mapping[str, Traces] = field(default_factory=dict)
+    set_id: tuple[str, ...] = ()
+    folders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    caches: Mapping[str, Mapping[str, tuple[CacheEntry, ...]]] = field(default_factory=dict)
+
+
+class ManifestView:
+    """The file view of a manifest."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+
+    def look(self, path: str) -> File | None:
+        """Return the file that was found at a path."""
+        real = self.manifest.names.get(path) or self.manifest.names.get(posixpath.normpath(path))
+        return None if real is None else File(real, real, real in self.manifest.set_id)
+
+    def elf(self, file: File) -> ElfFile:
+        """Return what an ELF file says; raises NOT_ELF for one that was none."""
+        if file.path not in self.manifest.files:
+            raise fail(
+                Reason.NOT_ELF,
+                f"`{file.path}` is not an ELF file",
+                where=Location(file=file.path),
+            )
+        return self.manifest.files[file.path]
+
+    def traces(self, file: File) -> Traces:
+        """Return what code and constants tell, nothing where it was not asked for."""
+        return self.manifest.traces.get(file.path, Traces())
+
+    def listing(self, folder: str) -> tuple[str, ...]:
+        """Return the names in a folder that was listed."""
+        return self.manifest.folders.get(folder, ())
+
+    def cache(self, path: str) -> Mapping[str, tuple[CacheEntry, ...]]:
+        """Return the entries of an ld.so.cache."""
+        return self.manifest.caches.get(path, {})
+
+
+class Recorder:
+    """A file view that remembers what it was asked."""
+
+    def __init__(self, below: FileView) -> None:
+        self._below = below
+        self.names: dict[str, str] = {}
+        self.files: dict[str, ElfFile] = {}
+        self.seen: dict[str, Traces] = {}
+        self.set_id: dict[str, None] = {}
+        self.folders: dict[str, tuple[str, ...]] = {}
+        self.caches: dict[str, Mapping[str, tuple[CacheEntry, ...]]] = {}
+
+    def look(self, path: str) -> File | None:
+        """Return the file at a path."""
+        file = self._below.look(path)
+        if file is not None:
+            self.names[path] = file.path
+            if file.set_id:
+                self.set_id[file.path] = None
+        return file
+
+    def elf(self, file: File) -> ElfFile:
+        """Return what an ELF file says."""
+        self.files[file.path] = self._below.elf(file)
+        return self.files[file.path]
+
+    def traces(self, file: File) -> Traces:
+        """Return what code and constants tell."""
+        self.seen[file.path] = self._below.traces(file)
+        return self.seen[file.path]
+
+    def listing(self, folder: str) -> tuple[str, ...]:
+        """Return the names in a folder."""
+        names = self._below.listing(folder)
+        if names:
+            self.folders[folder] = names
+        return names
+
+    def cache(self, path: str) -> Mapping[str, tuple[CacheEntry, ...]]:
+        """Return the entries of an ld.so.cache."""
+        self.caches[path] = self._below.cache(path)
+        return self.caches[path]
+
+
+def describe(
+    view: FileView, place: str, programs: Sequence[str], *, machine: Machine, setting: Setting
+) -> Manifest:
+    """Return the manifest of a place: its libraries, its programs, and all that these load.
+
+    Raises `StackproofError` (NO_MPI) when it has neither a shared library nor a program.
+    """
+    recorder = Recorder(view)
+    mpis: list[Provided] = []
+    libraries: tuple[str, ...] = ()
+    prefix = place
+    try:
+        replacement = find_replacement(recorder, place)
+    except StackproofError:
+        if not programs:
+            raise
+    else:
+        if place not in programs:
+            prefix = replacement.prefix
+        libraries = (*replacement.names.values(), *replacement.plugins(recorder))
+        mpis = [
+            Provided(
+                path=main.path,
+                soname=main.elf.soname,
+                family=main.family.name,
+                shown=main.shown,
+            )
+            for main in replacement.mains
+        ]
+    for path in (*programs, *libraries):
+        try:
+            closure = load_program(recorder, path, machine=machine, setting=setting)
+        except StackproofError:  # a linker script, a damaged file: nothing that could be loaded
+            continue
+        demand_of(recorder, closure)
+        for loaded in closure.objects:
+            name = loaded.path.rpartition("/")[2]
+            if abi.family_of(loaded.elf) or name.startswith(("libopen-pal", "libopen_mpi")):
+                recorder.traces(loaded.file)
+    own = [
+        elf
+        for path, elf in recorder.files.items()
+        if path == place or path.startswith(f"{prefix}/")
+    ]
+    return Manifest(
+        prefix=prefix,
+        machine=machine,
+        mpis=tuple(mpis),
+        needs=_newest(need.name for elf in own for need in elf.version_needs),
+        provides=_newest(
+            entry.name for elf in own for entry in elf.version_definitions if not entry.base
+        ),
+        programs=tuple(programs),
+        names=recorder.names,
+        files=recorder.files,
+        traces=recorder.seen,
+        set_id=tuple(recorder.set_id),
+        folders=recorder.folders,
+        caches=recorder.caches,
+    )
+
+
+def _newest(nodes: Iterable[str]) -> dict[str, str]:
+    """Return the node with the highest number of each kind (`FABRIC`: `FABRIC_1.9`)."""
+    found: dict[str, str] = {}
+    for node in nodes:
+        kind, _, _ = node.rpartition("_")
+        if number_of(node) and number_of(node) > number_of(found.get(kind, "")):
+            found[kind] = node
+    return dict(sorted(found.items()))
+
+
+class MergedView:
+    """The files of a program's machine, with the prefix of a replacement from another view.
+
+    What only the machine of the replacement has is found there too, but is counted as borrowed.
+    """
+
+    def __init__(self, base: FileView, over: FileView, prefix: str) -> None:
+        self._views = {"base": base, "over": over}
+        self._prefix = prefix.rstrip("/")
+
+    def look(self, path: str) -> File | None:
+        """Return the file at a path: of the replacement below its prefix, else of the program."""
+        inside = path == self._prefix or path.startswith(f"{self._prefix}/")
+        for name in ("over",) if inside else ("base", "over"):
+            file = self._views[name].look(path)
+            if file is not None:
+                return file._replace(identity=f"{name} {file.identity}")
+        return None
+
+    def _split(self, file: File) -> tuple[FileView, File]:
+        name, _, identity = file.identity.partition(" ")
+        return self._views[name], file._replace(identity=identity)
+
+    def elf(self, file: File) -> ElfFile:
+        """Return what an ELF file says."""
+        view, own = self._split(file)
+        return view.elf(own)
+
+    def traces(self, file: File) -> Traces:
+        """Return what code and constants tell."""
+        view, own = self._split(file)
+        return view.traces(own)
+
+    def listing(self, folder: str) -> tuple[str, ...]:
+        """Return the names in a folder of either."""
+        names = {name for view in self._views.values() for name in view.listing(folder)}
+        return tuple(sorted(names))
+
+    def cache(self, path: str) -> Mapping[str, tuple[CacheEntry, ...]]:
+        """Return the entries of an ld.so.cache, the program's before the replacement's."""
+        return {**self._views["over"].cache(path), **self._views["base"].cache(path)}
+
+
+def is_borrowed(file: File, prefix: str) -> bool:
+    """Return whether a merged view took a file of the replacement's machine outside its prefix."""
+    inside = file.path.startswith(prefix.rstrip("/") + "/")
+    return file.identity.startswith("over ") and not inside

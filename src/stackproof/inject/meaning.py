@@ -1,0 +1,228 @@
+"""Findings beyond files and symbols: ABI, static MPI, C library, launcher, plug-ins, steps."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+
+from stackproof.errors import StackproofError
+from stackproof.inject.checks import Case
+from stackproof.inject.manifest import is_borrowed
+from stackproof.inject.model import Cause, Effect, Finding, Way
+from stackproof.loader import Loaded
+from stackproof.loader.machine import LEVELS
+
+
+def start_findings(case: Case) -> Iterator[Finding]:
+    """Yield why nothing can be injected at all: static, no MPI, another C library."""
+    program = case.after.program
+    elf = program.elf
+    if not elf.dynamic:
+        yield Finding(
+            cause=Cause.STATIC,
+            effect=Effect.FAILS,
+            message="the program is linked statically: nothing of it can be replaced",
+            file=program.path,
+            remedy="link it dynamically, or build it with the other MPI",
+        )
+        return
+    if elf.interpreter and case.view.look(elf.interpreter) is None:
+        yield Finding(
+            cause=Cause.NO_LOADER,
+            effect=Effect.FAILS,
+            message=f"its loader `{elf.interpreter}` does not exist",
+            file=program.path,
+            provider=elf.interpreter,
+            remedy="check it in the root (container) that it is for, with --root",
+        )
+    if "ld-musl" in elf.interpreter:
+        yield Finding(
+            cause=Cause.OTHER_C_LIBRARY,
+            effect=Effect.FAILS,
+            message="the program is for musl's loader; the replacement is for glibc",
+            file=program.path,
+            provider=elf.interpreter,
+            remedy="build the program, or its container, on glibc",
+        )
+    if case.main is not None and not case.demand.users:
+        yield _no_mpi(program)
+
+
+def _no_mpi(program: Loaded) -> Finding:
+    own = [name for name in ("MPI_Init", "MPI_Init_thread") if name in program.elf.exports]
+    if own or program.elf.mpi_inside:
+        return Finding(
+            cause=Cause.STATIC,
+            effect=Effect.FAILS,
+            message="an MPI is linked into the program itself: it defines `MPI_Init`",
+            file=program.path,
+            symbols=("MPI_Init",),
+            remedy="link it with a shared MPI, or build it with the other MPI",
+        )
+    return Finding(
+        cause=Cause.NO_MPI,
+        effect=Effect.FAILS,
+        message="neither the program nor its libraries call MPI",
+        file=program.path,
+        remedy="name the program that calls MPI; for a plug-in or a Python module, its `.so` file",
+    )
+
+
+def abi_findings(case: Case) -> Iterator[Finding]:
+    """Yield whether program and replacement are of one ABI, by what both show."""
+    main, demand = case.main, case.demand
+    if main is None or not demand.users:
+        return
+    family = main.family
+    shown = "; ".join(f"`{path}`: {words}" for path, words in demand.shown)
+    if len(demand.abis) > 1:
+        yield Finding(
+            cause=Cause.OTHER_ABI,
+            effect=Effect.FAILS,
+            message=f"parts of the program are compiled for different ABIs ({shown})",
+            file=case.after.program.path,
+            remedy="build all of it with one MPI",
+            before=True,
+        )
+    elif demand.abis and demand.abis[0] != family.abi:
+        yield Finding(
+            cause=Cause.OTHER_ABI,
+            effect=Effect.FAILS,
+            message=f"the program is compiled for the {demand.abis[0]} ABI ({shown}), "
+            f"`{main.path}` is {family.title} ({main.shown})",
+            file=demand.shown[0][0],
+            provider=main.path,
+            remedy="inject an MPI of the same ABI; symbols that resolve do not help here",
+        )
+    elif not demand.abis and demand.promised == family.abi:
+        yield Finding(
+            cause=Cause.ABI_UNKNOWN,
+            effect=Effect.NOTE,
+            message="nothing in its code shows the ABI; the name of its MPI library says "
+            f"{family.abi}, which fits",
+            file=case.after.program.path,
+        )
+    elif not demand.abis:
+        yield Finding(
+            cause=Cause.ABI_UNKNOWN,
+            effect=Effect.CANNOT_TELL,
+            message="nothing in its code shows for which ABI it is compiled, and the name of its "
+            f"MPI library says {demand.promised or 'nothing'}, not {family.abi}",
+            file=case.after.program.path,
+            provider=main.path,
+            remedy="find out with which MPI it was built",
+        )
+
+
+def taken_findings(case: Case, way: Way) -> Iterator[Finding]:
+    """Yield whether the program really takes the replacement, and why not."""
+    taken = [o for o in case.after.objects if case.replacement.owns(o.path) or o.path in way.links]
+    wanted = case.demand.names if case.main is not None else ()
+    stays = []
+    for name in wanted:
+        loaded = case.after.named(name)
+        if loaded is not None and loaded not in taken:
+            stays.append((name, loaded))
+    for name, loaded in stays:
+        if name in case.replacement.names or any(p.endswith(f"/{name}") for p in way.links):
+            yield Finding(
+                cause=Cause.NOT_INJECTED,
+                effect=Effect.FAILS,
+                message=f"`{name}` still is `{loaded.path}`, found by {loaded.how}",
+                file=case.after.objects[loaded.by or 0].path,
+                provider=loaded.path,
+                remedy="DT_RPATH wins over LD_LIBRARY_PATH: use LD_PRELOAD, or change the DT_RPATH",
+            )
+    if not taken and not stays and not case.after.missing and case.demand.users:
+        yield Finding(
+            cause=Cause.NOT_INJECTED,
+            effect=Effect.FAILS,
+            message=f"the program loads nothing of `{case.replacement.prefix}`",
+            file=case.after.program.path,
+            remedy="check which names it asks for: the tree shows them",
+        )
+
+
+def step_findings(case: Case, way: Way) -> Iterator[Finding]:
+    """Yield what must be done besides setting LD_LIBRARY_PATH."""
+    program = case.after.program.path
+    for link, target in way.links.items():
+        yield Finding(
+            cause=Cause.ALIAS,
+            effect=Effect.STEP,
+            message=f"`{posixpath.basename(link)}` must lead to `{target}`",
+            file=program,
+            provider=target,
+            remedy=f"ln -s {target} {link}, or in another folder that comes first",
+        )
+    if way.name == "preload":
+        yield Finding(
+            cause=Cause.PRELOAD,
+            effect=Effect.STEP,
+            message="its DT_RPATH comes before LD_LIBRARY_PATH, so that only LD_PRELOAD reaches it",
+            file=program,
+            remedy=f"LD_PRELOAD={':'.join(way.preload)}",
+        )
+    if way.name == "rpath":
+        yield Finding(
+            cause=Cause.RPATH,
+            effect=Effect.STEP,
+            message="no variable reaches it: the DT_RPATH of a copy must be changed",
+            file=program,
+            remedy=f"patchelf --force-rpath --set-rpath {':'.join(way.rpath)}:OLD COPY",
+        )
+    prefix = compiled_prefix(case)
+    if prefix and posixpath.normpath(prefix) != posixpath.normpath(case.replacement.prefix):
+        yield Finding(
+            cause=Cause.RELOCATED,
+            effect=Effect.STEP,
+            message=f"this Open MPI was configured for `{prefix}` and does not lie there",
+            file=program,
+            provider=case.main.path if case.main else "",
+            remedy=f"OPAL_PREFIX={case.replacement.prefix} (and PMIX_PREFIX, PRTE_PREFIX)",
+        )
+
+
+def borrowed_findings(case: Case) -> Iterator[Finding]:
+    """Yield libraries that only the replacement's machine is known to have."""
+    for loaded in case.after.objects:
+        if is_borrowed(loaded.file, case.replacement.prefix):
+            yield Finding(
+                cause=Cause.BORROWED,
+                effect=Effect.STEP,
+                message="it is known of the replacement's machine only, outside of its prefix",
+                file=loaded.path,
+                remedy="see that it is where the program runs, or bring it along",
+            )
+
+
+def compiled_prefix(case: Case) -> str:
+    """Return the folder that an injected Open MPI was configured for, empty for none."""
+    if case.main is None or case.main.family.abi != "openmpi":
+        return ""
+    for loaded in case.after.objects:
+        if not case.replacement.owns(loaded.path):
+            continue
+        if "open-pal" in loaded.path or "open_mpi" in loaded.path:
+            try:
+                return case.view.traces(loaded.file).prefix
+            except StackproofError:
+                return ""
+    return ""
+
+
+def instruction_findings(case: Case) -> Iterator[Finding]:
+    """Yield injected libraries that demand more of the processor than it has."""
+    level = case.after.searcher.machine.level
+    if case.after.searcher.machine.architecture != "x86_64":
+        return
+    for loaded in case.after.objects:
+        needed = loaded.elf.isa
+        if needed and LEVELS.index(needed) > LEVELS.index(level):
+            yield Finding(
+                cause=Cause.INSTRUCTIONS,
+                effect=Effect.FAILS,
+                message=f"it demands {needed}; the processor has {level}",
+                file=loaded.path,
+                remedy="inject a build for this processor",
+            )

@@ -1,0 +1,150 @@
+"""What is said of an injection: a verdict, the way to do it, and every reason with its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import ClassVar
+
+
+class Effect(StrEnum):
+    """What a finding means for the program."""
+
+    FAILS = "fails"
+    """It does not start, crashes, or computes with single ranks."""
+    CANNOT_TELL = "cannot-tell"
+    """The files do not decide it."""
+    STEP = "step"
+    """It works when something more is done."""
+    NOTE = "note"
+    """Worth knowing; it changes nothing."""
+
+
+class Cause(StrEnum):
+    """The closed list of what can be found."""
+
+    NO_LOADER = "no-loader"
+    OTHER_C_LIBRARY = "other-c-library"
+    STATIC = "static"
+    NO_MPI = "no-mpi"
+    NOT_INJECTED = "not-injected"
+    LIBRARY_MISSING = "library-missing"
+    LIBRARY_UNREADABLE = "library-unreadable"
+    OTHER_MACHINE = "other-machine"
+    VERSION_MISSING = "version-missing"
+    NO_VERSIONS = "no-versions"
+    SYMBOL_MISSING = "symbol-missing"
+    OTHER_ABI = "other-abi"
+    ABI_UNKNOWN = "abi-unknown"
+    PARTIAL = "partial"
+    TWO_VERSIONS = "two-versions"
+    TWO_COPIES = "two-copies"
+    COPY_SIZE = "copy-size"
+    ALIAS = "alias"
+    PRELOAD = "preload"
+    RPATH = "rpath"
+    RELOCATED = "relocated"
+    LAUNCHER = "launcher"
+    NAMESPACES = "namespaces"
+    PLUGIN = "plugin"
+    INSTRUCTIONS = "instructions"
+    BORROWED = "borrowed"
+
+
+class Verdict(StrEnum):
+    """The answer for one program."""
+
+    WORKS = "works"
+    STEPS = "works-with-steps"
+    UNKNOWN = "cannot-tell"
+    FAILS = "fails"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One reason: where it shows, and what to do.
+
+    `file` is the object that asks, `provider` the one that should answer; `symbols` are names that
+    share the reason, `version` a version node. `before` says that it is so without the injection
+    already.
+    """
+
+    cause: Cause
+    effect: Effect
+    message: str
+    file: str = ""
+    provider: str = ""
+    symbols: tuple[str, ...] = ()
+    version: str = ""
+    remedy: str = ""
+    before: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How the replacement is made: variables, links to be made, or a new DT_RPATH.
+
+    `links` maps the path of a link to the file that it must point to, by its absolute path.
+    """
+
+    name: str
+    library_path: tuple[str, ...] = ()
+    preload: tuple[str, ...] = ()
+    links: Mapping[str, str] = field(default_factory=dict)
+    rpath: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeLine:
+    """One line of who loads what: `depth` from the program; `root` is the origin it belongs to.
+
+    `again` says that the object stands further up, with all that it needs.
+    """
+
+    depth: int
+    name: str
+    path: str
+    how: str
+    root: str
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """The answer for one program and one replacement."""
+
+    SCHEMA: ClassVar[str] = "stackproof/injection/1"
+
+    program: str
+    replacement: str
+    verdict: Verdict
+    abi: str
+    family: str
+    way: Way
+    environment: Mapping[str, str]
+    findings: tuple[Finding, ...]
+    tree: tuple[TreeLine, ...]
+
+
+_ORDER = (Effect.FAILS, Effect.CANNOT_TELL, Effect.STEP)
+_VERDICTS = {
+    Effect.FAILS: Verdict.FAILS,
+    Effect.CANNOT_TELL: Verdict.UNKNOWN,
+    Effect.STEP: Verdict.STEPS,
+}
+
+
+def verdict_of(findings: tuple[Finding, ...]) -> Verdict:
+    """Return the worst that the findings say."""
+    effects = {finding.effect for finding in findings}
+    for effect in _ORDER:
+        if effect in effects:
+            return _VERDICTS[effect]
+    return Verdict.WORKS
+
+
+def worst(verdicts: tuple[Verdict, ...]) -> Verdict:
+    """Return the worst of some verdicts; works when there are none."""
+    order = (Verdict.FAILS, Verdict.UNKNOWN, Verdict.STEPS)
+    return next((verdict for verdict in order if verdict in verdicts), Verdict.WORKS)

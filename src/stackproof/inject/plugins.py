@@ -1,0 +1,60 @@
+"""Plug-ins of a replacement: which of them could not be opened by the program."""
+
+from __future__ import annotations
+
+import itertools
+import posixpath
+from collections.abc import Iterator
+
+from stackproof.errors import StackproofError
+from stackproof.inject.checks import Case
+from stackproof.inject.model import Cause, Effect, Finding
+from stackproof.loader import Scope, missing_nodes
+from stackproof.loader.binding import unbound_of
+
+_MOST = 500
+
+
+def plugin_findings(case: Case) -> Iterator[Finding]:
+    """Yield the plug-ins that the program could not open, by reason: MPI goes on without them."""
+    if case.after.missing or case.after.unreadable:
+        return
+    caller = next((o for o in case.after.objects if case.replacement.owns(o.path)), None)
+    if caller is None:
+        return
+    groups: dict[str, list[str]] = {}
+    for path in itertools.islice(case.replacement.plugins(case.view), _MOST):
+        why = _fault(case, path, caller.number)
+        if why:
+            groups.setdefault(why, []).append(path)
+    for why, paths in groups.items():
+        names = ", ".join(f"`{posixpath.basename(path)}`" for path in paths)
+        yield Finding(
+            cause=Cause.PLUGIN,
+            effect=Effect.NOTE,
+            message=f"the program cannot open {names}: {why}",
+            file=paths[0],
+        )
+
+
+def _fault(case: Case, path: str, caller: int) -> str:
+    """Return why a plug-in could not be opened, empty when it can."""
+    try:
+        opened = case.after.opened(path, caller)
+    except StackproofError as error:
+        return error.problems[0].message
+    if opened is None:
+        return ""
+    known = len(case.after.objects)
+    missing = sorted({edge.name for edge in opened.missing})
+    if missing:
+        return f"{', '.join(f'`{name}`' for name in missing)} not found"
+    for node in missing_nodes(opened):
+        if node.by.number >= known:
+            return f"version `{node.need.name}` is not in `{node.provider.path}`"
+    scope = Scope(opened)
+    for loaded in opened.objects[known:]:
+        for entry in unbound_of(loaded, scope):
+            if entry.eager:
+                return f"nothing defines `{entry.name}`"
+    return ""

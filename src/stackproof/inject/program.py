@@ -1,0 +1,98 @@
+"""What a program asks of MPI: for which ABI it was compiled, and by which names it asks."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from stackproof import abi
+from stackproof.abi import Part
+from stackproof.elf import ElfFile
+from stackproof.errors import StackproofError
+from stackproof.loader import Closure, FileView, Loaded
+
+_CALL = re.compile(r"P?MPI_[A-Z]\w+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """The ABI of a program.
+
+    `shown` is what shows it, by file; `promised` is what the names of the libraries promise, which
+    counts only where nothing shows. `users` are the objects that call MPI and are none of its own;
+    `names` the names of MPI libraries that they ask for.
+    """
+
+    abis: tuple[str, ...]
+    shown: tuple[tuple[str, str], ...]
+    promised: str | None
+    users: tuple[Loaded, ...]
+    names: tuple[str, ...]
+
+    @property
+    def abi(self) -> str | None:
+        """Return the ABI, by what shows or else by what names promise."""
+        return self.abis[0] if self.abis else self.promised
+
+
+def demand_of(view: FileView, closure: Closure) -> Demand:
+    """Return what a program and its own libraries ask of MPI."""
+    users = [loaded for loaded in closure.objects if _calls(loaded.elf) and not _is_mpi(loaded)]
+    found: dict[str, None] = {}
+    shown = []
+    for loaded in users:
+        for family in abi.FAMILIES.values():
+            words = _evidence(view, family, loaded)
+            if words and family.abi not in found:
+                found[family.abi] = None
+                shown.append((loaded.path, words))
+    names = _names(closure)
+    promised = next((entry[0].value for name in names if (entry := abi.abi_of_name(name))), None)
+    if len(found) > 1 and "standard" in found and promised == "standard":
+        found = {"standard": None}
+    return Demand(
+        abis=tuple(found),
+        shown=tuple(shown),
+        promised=promised,
+        users=tuple(users),
+        names=names,
+    )
+
+
+def _evidence(view: FileView, family: abi.AbiFamily, loaded: Loaded) -> str:
+    try:
+        return family.used_by(loaded.elf, view.traces(loaded.file))
+    except StackproofError:
+        return ""
+
+
+def calls_mpi(elf: ElfFile) -> bool:
+    """Return whether an object calls MPI and is no part of an MPI itself."""
+    return _calls(elf) and not is_mpi(elf)
+
+
+def _calls(elf: ElfFile) -> bool:
+    return any(
+        _CALL.fullmatch(entry.name) or abi.is_fortran_call(entry.name) for entry in elf.imports
+    )
+
+
+def is_mpi(elf: ElfFile, name: str = "") -> bool:
+    """Return whether an object belongs to an MPI: by what it exports, or by its SONAME."""
+    soname = elf.soname or name
+    return abi.family_of(elf) is not None or abi.abi_of_name(soname) is not None
+
+
+def _is_mpi(loaded: Loaded) -> bool:
+    return is_mpi(loaded.elf, loaded.path.rpartition("/")[2])
+
+
+def _names(closure: Closure) -> tuple[str, ...]:
+    """Return the names of MPI libraries that anything but an MPI library asks for."""
+    found = []
+    for edge in closure.edges:
+        promise = abi.abi_of_name(edge.name)
+        if promise is None or promise[1] is Part.INNER or _is_mpi(closure.objects[edge.by]):
+            continue
+        found.append(edge.name)
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,69 @@
+"""Symbol-version nodes and the releases that they mean, from `knowledge/symbol-versions.yaml`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from stackproof import document as documents
+from stackproof.document import Document
+from stackproof.errors import Problem, Reason, StackproofError
+
+SCHEMA = "symbol-versions"
+_NODE = re.compile(r"([A-Z][A-Z0-9]*)_(\d+(?:\.\d+)*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Releases:
+    """What nodes mean, by node: `FABRIC_1.7` to `libfabric 1.20`."""
+
+    meanings: dict[str, str]
+    sources: dict[str, str]
+
+    def meaning(self, node: str) -> str:
+        """Return the first release that has a node, empty when unknown."""
+        return self.meanings.get(node, "")
+
+    def newest(self, nodes: Iterable[str]) -> str:
+        """Return the node with the highest number, with its meaning; empty for none."""
+        numbered = [(number_of(node), node) for node in nodes if _NODE.fullmatch(node)]
+        if not numbered:
+            return ""
+        node = max(numbered)[1]
+        return f"{node} ({self.meanings[node]})" if node in self.meanings else node
+
+
+def number_of(node: str) -> tuple[int, ...]:
+    """Return the numbers of a node, for comparing: `FABRIC_1.10` is (1, 10)."""
+    match = _NODE.fullmatch(node)
+    return tuple(map(int, match.group(2).split("."))) if match else ()
+
+
+def parse_releases(document: Document) -> Releases:
+    """Return what a document says of nodes; raises `StackproofError` with every problem."""
+    found = [*documents.problems(document, SCHEMA)]
+    if not found:
+        for index, library in enumerate(document.data["libraries"]):
+            if library["source"] not in document.data["sources"]:
+                found.append(
+                    Problem(
+                        reason=Reason.INVALID_VALUE,
+                        message=f"`{library['source']}` is not one of the `sources`",
+                        hint="add it there",
+                        where=document.where("libraries", index, "source"),
+                    )
+                )
+    if found:
+        raise StackproofError(*found)
+    meanings = {}
+    sources = {}
+    for library in document.data["libraries"]:
+        for entry in library["nodes"]:
+            meanings[entry["node"]] = f"{library['name']} {entry['release']}"
+            sources[entry["node"]] = document.data["sources"][library["source"]]["url"]
+    return Releases(meanings=meanings, sources=sources)
+
+
+NOTHING_KNOWN = Releases(meanings={}, sources={})
+"""For those who have no document at hand: no node has a meaning."""

@@ -1,0 +1,145 @@
+"""What is to be injected: the libraries of a prefix, and the MPI among them."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from stackproof import abi
+from stackproof.abi import AbiFamily, Part
+from stackproof.elf import ElfFile
+from stackproof.errors import Location, Reason, StackproofError, fail
+from stackproof.loader import File, FileView
+
+_LIBRARY = re.compile(r"lib.+\.so(?:\.[0-9.]+)?")
+_FOLDERS = ("lib", "lib64")
+_PLUGIN = re.compile(r"(?:mca_|lib).+?\.so(?:\.[0-9.]+)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Main:
+    """The main library of an MPI; a prefix may have several, one for each ABI."""
+
+    path: str
+    file: File
+    elf: ElfFile
+    family: AbiFamily
+    shown: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """A prefix and the folders of its libraries.
+
+    `names` maps the file names of its libraries to their paths. Without `mains` it is no MPI but a
+    library below one, such as libfabric.
+    """
+
+    prefix: str
+    folders: tuple[str, ...]
+    names: Mapping[str, str]
+    mains: tuple[Main, ...]
+    whole: bool = field(default=True)
+    """Whether everything in `folders` belongs to it; not so for a folder of the system."""
+
+    def main_for(self, wanted: str | None) -> Main | None:
+        """Return the main library for an ABI, the first one when the ABI is unknown or not had."""
+        for main in self.mains:
+            if main.family.abi == wanted:
+                return main
+        return self.mains[0] if self.mains else None
+
+    def owns(self, path: str) -> bool:
+        """Return whether a path lies in the prefix."""
+        return path == self.prefix or path.startswith(self.prefix.rstrip("/") + "/")
+
+    def plugins(self, view: FileView) -> Iterator[str]:
+        """Yield the paths of plug-ins in the folders below the libraries that hold them."""
+        for folder in self.folders:
+            for name in _PLUGIN_FOLDERS:
+                place = posixpath.join(folder, name)
+                for entry in view.listing(place):
+                    if _PLUGIN.fullmatch(entry):
+                        yield posixpath.join(place, entry)
+
+
+# Open MPI, PMIx and PRRTE (pkglibdir), libfabric (FI_PROVIDER_PATH), UCX (UCX_MODULE_DIR).
+_PLUGIN_FOLDERS = (
+    "openmpi",
+    "openmpi/lib/openmpi",
+    "openmpi/lib/openmpi3",
+    "pmix",
+    "prte",
+    "libfabric",
+    "ucx",
+    "mpich/libfabric",
+    "mpich/ucx",
+    "openmpi/libfabric",
+    "openmpi/ucx",
+)
+
+
+def find_replacement(view: FileView, place: str) -> Replacement:
+    """Return what a prefix, a folder of libraries or one library offers for injection.
+
+    Raises `StackproofError` (NO_MPI) when there is no shared library.
+    """
+    single = view.look(place)
+    if single is not None:
+        prefix = folder = posixpath.dirname(place)
+        if posixpath.basename(folder) in _FOLDERS:
+            prefix = posixpath.dirname(folder)
+        folders: tuple[str, ...] = (folder,)
+    else:
+        prefix = place.rstrip("/") or "/"
+        candidates = (*(posixpath.join(prefix, name) for name in _FOLDERS), prefix)
+        folders = tuple(path for path in candidates if any(_libraries(view, path)))
+    names: dict[str, str] = {}
+    for folder in folders:
+        for name, path in _libraries(view, folder):
+            names.setdefault(name, path)
+    if not names:
+        raise fail(
+            Reason.NO_MPI,
+            f"there is no shared library in `{place}`",
+            where=Location(file=place),
+            hint="name the prefix that has `lib/libmpi.so…`, or the library itself",
+        )
+    return Replacement(
+        prefix=prefix, folders=folders, names=names, mains=tuple(_mains(view, names))
+    )
+
+
+def _libraries(view: FileView, folder: str) -> Iterator[tuple[str, str]]:
+    for name in view.listing(folder):
+        if _LIBRARY.fullmatch(name):
+            yield name, posixpath.join(folder, name)
+
+
+def _mains(view: FileView, names: Mapping[str, str]) -> Iterator[Main]:
+    """Yield the MPI libraries of a prefix, each file once, under the name that is its SONAME."""
+    seen = set()
+    for name, path in names.items():
+        if not name.startswith("libmpi"):
+            continue
+        file = view.look(path)
+        if file is None or file.identity in seen:
+            continue
+        try:
+            elf = view.elf(file)
+        except StackproofError:  # a linker script, for example
+            continue
+        found = abi.family_of(elf)
+        if found is None:
+            continue
+        seen.add(file.identity)
+        home = names.get(elf.soname, path)
+        yield Main(path=home, file=file, elf=elf, family=found[0], shown=found[1])
+
+
+def part_of(name: str) -> Part | None:
+    """Return which part of an MPI a name promises, None for another library."""
+    found = abi.abi_of_name(name)
+    return found[1] if found else None

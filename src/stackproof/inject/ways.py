@@ -1,0 +1,88 @@
+"""The ways in which a replacement can be put under a program, the simplest one first."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+
+from stackproof import abi
+from stackproof.abi import Part
+from stackproof.inject.model import Way
+from stackproof.inject.program import Demand
+from stackproof.inject.replacement import Main, Replacement
+from stackproof.loader import Setting
+
+ALIASES = "/run/stackproof-aliases"
+"""Where links would be made, in examples; any folder does."""
+
+
+def ways(
+    replacement: Replacement, demand: Demand, main: Main | None, setting: Setting
+) -> Iterator[Way]:
+    """Yield ways to try: LD_LIBRARY_PATH, with links, LD_PRELOAD, and a new DT_RPATH."""
+    links = aliases(replacement, demand, main)
+    folders = replacement.folders
+    linked = (*((ALIASES,) if links else ()), *folders)
+    if not setting.secure:
+        yield Way(name="library-path", library_path=linked, links=links)
+        inner = inner_folders(replacement)
+        if inner:
+            folders_too = (*linked, *inner)
+            yield Way(name="library-path-all", library_path=folders_too, links=links)
+        preload = tuple(_preloads(replacement, demand, links))
+        if preload:
+            yield Way(name="preload", library_path=linked, preload=preload, links=links)
+    yield Way(name="rpath", rpath=linked, links=links)
+
+
+def inner_folders(replacement: Replacement) -> tuple[str, ...]:
+    """Return the folders inside the prefix that its MPI finds its own libraries in.
+
+    What is in LD_LIBRARY_PATH comes before a DT_RUNPATH, so that a program's own path may put other
+    libraries under the MPI than those it came with.
+    """
+    found = []
+    for main in replacement.mains:
+        home = posixpath.dirname(main.path)
+        for word in (main.elf.runpath or "").split(":"):
+            path = posixpath.normpath(word.replace("$ORIGIN", home).replace("${ORIGIN}", home))
+            if path.startswith("/") and replacement.owns(path):
+                found.append(path)
+    return tuple(path for path in dict.fromkeys(found) if path not in replacement.folders)
+
+
+def aliases(replacement: Replacement, demand: Demand, main: Main | None) -> dict[str, str]:
+    """Return links for the names that the program asks for and the replacement has under others.
+
+    Only a library of the same part and ABI stands in, and only with the right major number. A link
+    has an absolute path as its target.
+    """
+    links = {}
+    for name in demand.names:
+        promise = abi.abi_of_name(name)
+        if name in replacement.names or promise is None or main is None:
+            continue
+        if promise[0] != main.family.abi:
+            continue
+        stand_in = main.path if promise[1] is Part.MAIN else _same_part(replacement, promise)
+        if stand_in:
+            links[posixpath.join(ALIASES, name)] = stand_in
+    return links
+
+
+def _same_part(replacement: Replacement, promise: tuple[abi.Abi, Part]) -> str:
+    if promise[1] is not Part.FORTRAN or promise[0] is not abi.Abi.MPICH:
+        return ""
+    for name, path in replacement.names.items():
+        if abi.abi_of_name(name) == promise:
+            return path
+    return ""
+
+
+def _preloads(replacement: Replacement, demand: Demand, links: dict[str, str]) -> Iterator[str]:
+    for name in demand.names:
+        link = posixpath.join(ALIASES, name)
+        if link in links:
+            yield link
+        elif name in replacement.names:
+            yield replacement.names[name]
