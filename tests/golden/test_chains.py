@@ -66,7 +66,6 @@ CHAINS = tuple(
     Chain(recipe, site, machine, gpu, f"{recipe}.{variant}.lock.json")
     for recipe, site, machine, gpu, variant in (
         ("openmpi", "slingshot", ZEN3, "", "zen3-slingshot-11"),
-        ("openmpi", "slingshot", NEOVERSE, "gh200", "neoverse_v2-slingshot-11-cuda"),
         ("openmpi", "ethernet", ZEN3, "", "zen3-ethernet"),
         ("mpich", "slingshot", ZEN3, "", "zen3-slingshot-11"),
     )

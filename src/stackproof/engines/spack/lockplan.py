@@ -10,6 +10,7 @@ from stackproof.command import Command, EnvPatch
 from stackproof.engines.spack import compilers, configuration, environments, locks, standin
 from stackproof.engines.spack.layout import (
     CACHE,
+    CONFIG,
     EPOCH,
     REPOSITORIES,
     SPACK_CLONE,
@@ -69,12 +70,15 @@ def lock_plan(
 def wants(stack: SpackStack) -> str:
     """Return the id of what a lock must answer: everything that decides Spack's solution.
 
-    Views, hooks, modules and texts do not, so that a lock survives an edit of them.
+    Views, hooks, modules and texts do not, so that a lock survives an edit of them; nor does
+    Spack's `config.yaml`, which says where it works.
     """
     folders = locks.folders(stack)
+    files = configuration.files(stack)
+    del files[f"{CONFIG}/config.yaml"]
     return ids.content_id(
         {
-            "configuration": configuration.files(stack),
+            "configuration": files,
             "environments": {f: environments.spack_yaml(stack, f) for f in folders},
             "found": {f: list(environments.find_external(stack, f)) for f in folders},
             "local": [noun.to_data(repository) for repository in stack.local_repositories],
