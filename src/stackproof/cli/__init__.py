@@ -38,20 +38,49 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 
 
-def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
-    """Return the parser; only `verb` gets its options (all verbs when it is `*`)."""
+class HelpFormatter(argparse.HelpFormatter):
+    """Help as wide as the terminal, found without `shutil`, which is slow to import.
+
+    argparse makes one for every option, also where no help is asked for.
+    """
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
+def _columns() -> int:
+    """Return the columns of the terminal, as `shutil.get_terminal_size` does."""
+    named = os.environ.get("COLUMNS", "")
+    if named.isdecimal() and int(named) > 0:
+        return int(named)
+    try:
+        return os.get_terminal_size().columns or 80
+    except OSError:  # no terminal
+        return 80
+
+
+def build_parser(verb: str | None = None, *, alone: bool = False) -> argparse.ArgumentParser:
+    """Return the parser; only `verb` gets its options (all verbs when it is `*`).
+
+    With `alone` the parser knows no other verb.
+    """
     parser = argparse.ArgumentParser(
         prog="stackproof",
         description="Define, build, deploy and prove MPI stacks.",
         epilog="exit codes: 0 done, 1 bug, 2 usage, 3 invalid document, 4 not possible here, "
         "5 build failed, 6 image or mount failed, 7 job failed, 8 verdict FAIL, 130 interrupted",
         allow_abbrev=False,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=stackproof.__version__)
     parser.add_argument("--debug", action="store_true", help="show a traceback for every error")
     subparsers = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
     for name, (module, text) in VERBS.items():
-        sub = subparsers.add_parser(name, help=text, description=text, allow_abbrev=False)
+        if alone and name != verb:
+            continue
+        sub = subparsers.add_parser(
+            name, help=text, description=text, allow_abbrev=False, formatter_class=HelpFormatter
+        )
         if verb in {name, "*"}:
             importlib.import_module(f"stackproof.cli.{module}").configure(sub)
     return parser
@@ -92,8 +121,12 @@ def _run(argv: list[str]) -> int:
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
-    verb = next((word for word in argv if not word.startswith("-")), None)
-    parser = build_parser(verb if verb in VERBS else None)
+    before = list(itertools.takewhile(lambda word: word.startswith("-"), argv))
+    verb = next(iter(argv[len(before) :]), None)
+    known = verb in VERBS
+    # With `--help` before the verb, help on all of them is asked for.
+    alone = known and set(before) <= {"--debug"}
+    parser = build_parser(verb if known else None, alone=alone)
     args = parser.parse_args(argv)
     if args.verb is None:
         parser.print_help(sys.stderr)

@@ -90,7 +90,11 @@ def _split(parser: argparse.ArgumentParser, args: argparse.Namespace) -> list[st
     if rest and rest[0].startswith("-"):
         at = rest.index("--") if "--" in rest else len(rest)
         between = argparse.ArgumentParser(
-            prog=parser.prog, usage=parser.usage, add_help=False, allow_abbrev=False
+            prog=parser.prog,
+            usage=parser.usage,
+            add_help=False,
+            allow_abbrev=False,
+            formatter_class=parser.formatter_class,
         )
         between.add_argument("-h", "--help", action="store_true")
         _add_options(between)
