@@ -68,7 +68,7 @@ def main() -> int:
 
 
 def _run_all(site: Site, wanted: list[str]) -> dict[str, str]:
-    cells = dict.fromkeys(wanted, "the cluster did not start")
+    cells = dict.fromkeys(wanted, "not run: the cluster did not start")
     try:
         site.up()
         for name in wanted:
@@ -90,11 +90,7 @@ def _run_one(site: Site, name: str) -> str:
         site.settle()
     except (Wrong, subprocess.TimeoutExpired) as wrong:
         # What one case left must not be the fault of the next one.
-        for user in ("alice", "bob"):
-            site.run("scancel", "-u", user, user=None)
-        with contextlib.suppress(Wrong):
-            site.settle()
-        site.remember()
+        site.renew()
         return " ".join(str(wrong).split())
     return "ok"
 

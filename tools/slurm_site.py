@@ -112,17 +112,9 @@ class Site:
 
     def up(self) -> None:
         """Make images and users' folders, start the cluster, and look at it once."""
-        self.folder.chmod(0o755)
-        write_program(self.folder / "seen.sh", _SEEN)
-        write_program(
-            self.folder / "stackproof", f'#!/bin/sh\nexec {sys.executable} -m stackproof "$@"\n'
-        )
-        for user, number in USERS.items():
-            (self.folder / user).mkdir()
-            os.chown(self.folder / user, number, number)
-        for image in ("one", "two"):
-            self.make_image(image)
-        shutil.copy(self._plugin, self.folder / "stackproof_spank.so")
+        if not os.path.exists(self.seen):
+            self._make_files()
+        self._before = set()
         self._cluster(
             "up", "--slurm", "--nodes", str(self.nodes), "--cpus", str(_CPUS),
             *(word for user, uid in USERS.items() for word in ("--user", f"{user}:{uid}")),
@@ -141,6 +133,26 @@ class Site:
         self.srun("true", user="bob")
         self.settle()
         self.remember()
+
+    def renew(self) -> None:
+        """Start the cluster anew, without what a case may have left."""
+        self.down()
+        for text in self.loops():
+            subprocess.run(["losetup", "--detach", f"/dev/{text.split()[0]}"], check=False)
+        self.up()
+
+    def _make_files(self) -> None:
+        self.folder.chmod(0o755)
+        write_program(self.folder / "seen.sh", _SEEN)
+        write_program(
+            self.folder / "stackproof", f'#!/bin/sh\nexec {sys.executable} -m stackproof "$@"\n'
+        )
+        for user, number in USERS.items():
+            (self.folder / user).mkdir()
+            os.chown(self.folder / user, number, number)
+        for image in ("one", "two"):
+            self.make_image(image)
+        shutil.copy(self._plugin, self.folder / "stackproof_spank.so")
 
     def down(self) -> None:
         """Take the cluster down."""
