@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof import ids, noun, spack_build
-from stackproof.cli import progress, spack, stacks
+from stackproof.cli import known, progress, spack, stacks
 from stackproof.cli.stacks import Loaded
 from stackproof.engines.spack import problems
 from stackproof.errors import Problem, Reason, StackproofError, fail
@@ -17,7 +17,7 @@ from stackproof.executor import Built, deliver, execute
 from stackproof.host import toolchain
 from stackproof.monitor import Monitor
 from stackproof.planner import lock_digest, plan
-from stackproof.spackstack import SpackStack
+from stackproof.spackstack import SpackLock, SpackStack
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -126,9 +126,17 @@ def _build_spack(
     request = spack.request(loaded, args)
     lock = spack.ensure_lock(loaded, request, monitor, update=args.update, locked=args.locked)
     digest = ids.content_id(noun.to_data(lock))
+    _print_known(loaded, lock)
     if args.stop_after:
         return None, digest
     return spack_build.build(request, lock, monitor), digest
+
+
+def _print_known(loaded: Loaded, lock: SpackLock) -> None:
+    """Say what is known of the exact versions before hours go into building them."""
+    conflicts, notes = known.conflict_problems(loaded, lock)
+    for note in (*conflicts, *notes, *known.shadow_notes(loaded, lock)):
+        print(str(note).replace("error: ", "note: ", 1), file=sys.stderr)
 
 
 def _target(loaded: Loaded, args: argparse.Namespace) -> Path:

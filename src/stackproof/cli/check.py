@@ -59,7 +59,8 @@ def _spack_problems(loaded: Loaded) -> tuple[tuple[Problem, ...], tuple[Problem,
     lock, stale = spack.find_lock(loaded)
     found, notes = known.conflict_problems(loaded, lock)
     changed, unused = os_sources.accepted_problems(loaded, lock)
-    return (*engine.problems(loaded.spack), *found, *changed), (*notes, *unused, *stale)
+    hidden = known.shadow_notes(loaded, lock)
+    return (*engine.problems(loaded.spack), *found, *changed), (*notes, *unused, *stale, *hidden)
 
 
 def _look_up(loaded: Loaded, args: argparse.Namespace, problems: list[Problem]) -> str:

@@ -1,17 +1,21 @@
-"""Known conflicts of a loaded Spack stack, for the verbs that look at stacks."""
+"""What is known of a loaded Spack stack: conflicts, and packages that hide others of their name."""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from collections.abc import Iterator
 
 from stackproof import conflicts
 from stackproof.cli.stacks import Loaded
-from stackproof.errors import Location, Problem, Reason
+from stackproof.errors import Location, Problem, Reason, StackproofError
 from stackproof.host import documents, shipped
 from stackproof.spackstack import SpackLock
+from stackproof.stackinator.repositories import RECIPE, SITE, package_names, shadowed
 
 FILE = "conflicts.yaml"
+FIRST_PACKAGES = "var/spack/repos/builtin/packages"
+"""Where Spack up to 0.23 has its packages."""
 
 
 def conflict_problems(
@@ -29,6 +33,59 @@ def conflict_problems(
     if loaded.document is None:
         return (), (*problems, *notes)
     return (*problems, *_unknown(loaded, accepted, known)), notes
+
+
+def shadow_notes(loaded: Loaded, lock: SpackLock | None) -> Iterator[Problem]:
+    """Yield a note for each repository of which the recipe's own packages hide some.
+
+    What the cloned repositories hold is known where this machine has them, as after a lock.
+    """
+    stack = loaded.spack
+    local = {r.namespace: package_names(r) for r in stack.local_repositories}
+    own = local.get(RECIPE, ())
+    commits = {clone.name: clone.commit for clone in lock.clones} if lock else {}
+    others = [(SITE, local.get(SITE, ()))] if own else []
+    if stack.generation == 1:
+        own, spack = local.get(SITE, ()), stack.spack
+        ref = commits.get("spack", spack.commit)
+        others = [("builtin", _listed(spack.url, ref, FIRST_PACKAGES))] if own else []
+    for repository in stack.package_repositories if own else ():
+        ref = commits.get(repository.name, repository.source.commit)
+        names = _listed(repository.source.url, ref, f"{repository.path}/packages")
+        others.append((repository.name, names))
+    for name, names in others:
+        hidden = shadowed(own, names)
+        if hidden:
+            yield Problem(
+                reason=Reason.INVALID_VALUE,
+                message=f"packages of the recipe or its site take the place of those in `{name}`: "
+                f"{', '.join(hidden)}"
+                if stack.generation == 1
+                else f"the recipe's own packages take the place of those in `{name}`: "
+                f"{', '.join(hidden)}",
+                hint="rename them, or keep this in mind: what is newer there is not used",
+                where=Location(file=_packages_place(loaded, hidden[0])),
+            )
+
+
+def _listed(url: str, ref: str | None, folder: str) -> tuple[str, ...]:
+    """Return the packages of a repository that this machine has; what is wrong with it is not ours.
+
+    A mirror that is not there is an error of the build, which needs it.
+    """
+    from stackproof.host import git  # noqa: PLC0415 - only where a recipe has its own packages
+
+    with contextlib.suppress(StackproofError):
+        return git.listed(url, ref, folder)
+    return ()
+
+
+def _packages_place(loaded: Loaded, name: str) -> str:
+    """Return the file of one of the recipe's packages, for people."""
+    if loaded.document is None:
+        return str(loaded.path / "repo" / "packages" / name)
+    folder = loaded.document.data.get("repo") or "repo"
+    return str(loaded.path.parent / folder / "packages" / name)
 
 
 def _accepted(loaded: Loaded) -> tuple[str, ...]:

@@ -149,6 +149,25 @@ def export(url: str, commit: str, ref: str, folder: Path, monitor: Monitor) -> P
     return target
 
 
+def listed(url: str, ref: str | None, folder: str, *, runner: Runner = run) -> tuple[str, ...]:
+    """Return the names in a folder of a repository, as far as this machine has it; sorted.
+
+    Nothing is fetched: empty where neither a local clone nor the cache has the ref. `ref` is a
+    branch, tag or commit, for the cache a full commit. Raises `StackproofError` as `find` does.
+    """
+    source = find(url)
+    path = source.address.removeprefix("file://") if source.local else _objects(source)
+    if not os.path.isdir(path):
+        return ()
+    for name in _candidates(ref):
+        asked = ("-C", str(path), "ls-tree", "-z", "--name-only", f"{name}:{folder}", "--")
+        done = _git(asked, runner)
+        if done.returncode == 0:
+            names = done.stdout.decode(errors="replace").split("\0")
+            return tuple(sorted(name for name in names if name))
+    return ()
+
+
 def _objects(source: Repository) -> Path:
     """Return where the commits of a repository are kept."""
     name = f"{_slug(source.url)}-{hashlib.sha256(source.url.encode()).hexdigest()[:8]}"

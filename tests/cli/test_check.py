@@ -1,0 +1,344 @@
+"""`check` on recipes for Spack, in every format: each problem has its place and says what to do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from stackproof import cli
+
+DOCUMENTS = Path(__file__).parents[1] / "documents"
+FJORD = DOCUMENTS / "stackinator" / "clusters" / "fjord"
+OLD = DOCUMENTS / "stackinator" / "clusters" / "fjord-spack-0.23"
+PACKAGES = "from spack.package import *\n"
+
+CONFIG = """\
+name: small
+spack:
+  repo: https://example.org/spack.git
+  commit: releases/v1.0
+  packages:
+    repo: https://example.org/packages.git
+    commit: develop
+version: 2
+"""
+FOLDER = {
+    "config.yaml": CONFIG,
+    "compilers.yaml": 'gcc:\n  version: "13"\n',
+    "environments.yaml": "tools:\n  compiler: [gcc]\n  specs: [cmake]\n  views:\n    all:\n",
+}
+FILE = """\
+name: small
+engine: spack
+spack:
+  repo: https://example.org/spack.git
+  commit: releases/v1.0
+  packages:
+    repo: https://example.org/packages.git
+    commit: develop
+compilers:
+  gcc: {version: "13"}
+environments:
+  tools:
+    compiler: [gcc]
+    specs: [cmake]
+    views:
+      all:
+"""
+
+
+@pytest.fixture
+def stackproof(capsys, monkeypatch, tmp_path):
+    """Return a function that runs a command line and gives exit code, output and messages."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("STACKPROOF_SPACK_MIRROR", raising=False)
+
+    def run(*words: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stopped:
+            cli.main([str(word) for word in words])
+        found = capsys.readouterr()
+        return int(stopped.value.code or 0), found.out, found.err
+
+    return run
+
+
+def write(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def changed(text: str, old: str, new: str) -> str:
+    assert old in text
+    return text.replace(old, new, 1)
+
+
+def problems(stackproof, recipe, site=FJORD):
+    code, out, _ = stackproof("check", recipe, "--site", site, "--json")
+    found = [p for p in json.loads(out) if p["severity"] == "error"]
+    assert (code == 0) == (not found)
+    return found
+
+
+def test_both_formats_are_valid(stackproof, tmp_path):
+    write(tmp_path / "small", FOLDER)
+    (tmp_path / "small.yaml").write_text(FILE)
+    for recipe in ("small", "small.yaml"):
+        code, out, err = stackproof("check", recipe, "--site", FJORD)
+        assert (code, out) == (0, f"{recipe}: valid\n"), err
+
+
+# What is wrong, in a Stackinator recipe and in one of our own: file, old, new, line, column.
+FAULTS = {
+    "compiler-that-is-not-there": (
+        ("environments.yaml", "[gcc]", "[llvm]", 2, 14), ("[gcc]", "[llvm]", 13, 16), "gcc",
+    ),
+    "reserved-environment": (
+        ("environments.yaml", "tools:", "uenv_tools:", 1, 1),
+        ("  tools:", "  uenv_tools:", 12, 3),
+        "another name",
+    ),
+    "network-specs-without-mpi": (
+        ("environments.yaml", "  specs", "  network: {specs: [libfabric]}\n  specs", 3, 20),
+        ("    specs", "    network: {specs: [libfabric]}\n    specs", 14, 22),
+        "name an MPI",
+    ),
+    "mpi-that-the-site-lacks": (
+        ("environments.yaml", "  specs", "  network: {mpi: cray-mpich}\n  specs", 3, 18),
+        ("    specs", "    network: {mpi: cray-mpich}\n    specs", 14, 20),
+        "openmpi, mpich, fjord-mpi",
+    ),
+    "external-that-the-site-lacks": (
+        ("environments.yaml", "[cmake]", "[slurm@25]", 3, 11), ("[cmake]", "[slurm@25]", 14, 13),
+        "slurm@24-05-4",
+    ),
+    "spack-of-another-version": (
+        ("config.yaml", "releases/v1.0", "v0.23.1", 4, 11), ("releases/v1.0", "v0.23.1", 5, 11),
+        "newer Spack",
+    ),
+    "yaml-tag": (
+        ("environments.yaml", "[cmake]", "!!python/object/apply:os.getcwd []", 3, 10),
+        ("[cmake]", "!!python/object/apply:os.getcwd []", 14, 12),
+        "plain value",
+    ),
+    "dots-in-a-repository": (
+        ("config.yaml", "    commit: develop", "    commit: develop\n    path: ../../etc", 8, 11),
+        ("    commit: develop", "    commit: develop\n    path: ../../etc", 9, 11),
+        "without `..`",
+    ),
+    "dots-in-a-view": (
+        ("environments.yaml", "    all:", "    ../all:", 5, 5), ("      all:", "      ../all:", 16, 7),
+        "letters",
+    ),
+    "system-mount-point": (
+        ("config.yaml", "version: 2", "version: 2\nstore: /usr", 9, 8),
+        ("engine: spack", "engine: spack\nmount: /usr", 3, 8),
+        "/user-environment",
+    ),
+    "unknown-default-view": (
+        ("config.yaml", "version: 2", "version: 2\ndefault-view: nothing", 9, 15),
+        ("engine: spack", "engine: spack\ndefault-view: nothing", 3, 15),
+        "all, spack",
+    ),
+    "unknown-key": (
+        ("environments.yaml", "  specs", "  spces: []\n  specs", 3, 3),
+        ("    specs", "    spces: []\n    specs", 14, 5),
+        "`specs`",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_problem_of_a_folder(stackproof, tmp_path, name):
+    (file, old, new, line, column), _, hint = FAULTS[name]
+    write(tmp_path / "small", {**FOLDER, file: changed(FOLDER[file], old, new)})
+    found = problems(stackproof, "small")
+    places = {(Path(p["file"]).name, p["line"], p["column"]): p["hint"] for p in found}
+    assert (file, line, column) in places
+    assert hint in places[file, line, column]
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_problem_of_a_file(stackproof, tmp_path, name):
+    _, (old, new, line, column), hint = FAULTS[name]
+    (tmp_path / "small.yaml").write_text(changed(FILE, old, new))
+    found = problems(stackproof, "small.yaml")
+    places = {(p["file"], p["line"], p["column"]): p["hint"] for p in found}
+    assert ("small.yaml", line, column) in places
+    assert hint in places["small.yaml", line, column]
+
+
+def test_all_problems_of_all_files_at_once(stackproof, tmp_path):
+    files = dict(FOLDER)
+    for name in ("compiler-that-is-not-there", "spack-of-another-version", "unknown-key"):
+        (file, old, new, *_), _, _ = FAULTS[name]
+        files[file] = changed(files[file], old, new)
+    write(tmp_path / "small", files)
+    found = problems(stackproof, "small")
+    assert {Path(p["file"]).name for p in found} == {"config.yaml", "environments.yaml"}
+    assert len(found) >= 2
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../outside"])
+def test_links_that_leave(stackproof, tmp_path, target):
+    (tmp_path / "outside").write_text("secret\n")
+    write(tmp_path / "small", FOLDER)
+    (tmp_path / "small" / "extra").symlink_to(target)
+    (problem,) = problems(stackproof, "small")
+    assert problem["file"] == "small/extra"
+    assert "git checkout" in problem["hint"]
+    write(tmp_path / "own", {"small.yaml": FILE + "extra: more\n", "more/x": ""})
+    (tmp_path / "own" / "more" / "y").symlink_to("../../outside")
+    (problem,) = problems(stackproof, "own/small.yaml")
+    assert problem["file"].endswith("more/y")
+
+
+@pytest.mark.parametrize(
+    "line", ["repo: ../repo", "extra: /etc", "files: {x: ../../etc/passwd}", "files: {../x: small.yaml}",
+             "hooks: {pre-install: {file: ../hook}}", "inherit: ../base.yaml", 'repo: "a\\u0007"']
+)  # fmt: skip
+def test_paths_that_leave_a_files_folder(stackproof, tmp_path, line):
+    write(tmp_path / "own", {"small.yaml": FILE + line + "\n"})
+    write(tmp_path, {"repo/packages/x/package.py": "", "hook": "", "base.yaml": "name: base\n"})
+    (problem,) = problems(stackproof, "own/small.yaml")
+    assert problem["reason"] == "invalid-value"
+    assert problem["file"] == "own/small.yaml"
+    assert problem["line"] == len(FILE.splitlines()) + 1
+    assert problem["hint"] or "path" in problem["message"]
+
+
+# versions that do not work together
+
+
+def test_a_known_conflict_is_refused_with_reason_and_source_and_can_be_accepted(
+    stackproof, tmp_path
+):
+    bad = changed(FILE, "[cmake]", '["libfabric@2.4.0 fabrics=cxi,lnx"]')
+    (tmp_path / "small.yaml").write_text(bad)
+    (problem,) = problems(stackproof, "small.yaml")
+    assert (problem["line"], problem["reason"]) == (14, "unsupported")
+    assert "https://github.com/ofiwg/libfabric/issues/11900" in problem["message"]
+    assert "2.5.1" in problem["hint"]
+    (tmp_path / "small.yaml").write_text(bad + "accept: [libfabric-2.4.0-lnx-cxi]\n")
+    assert problems(stackproof, "small.yaml") == []
+    (tmp_path / "small.yaml").write_text(bad + "accept: [libfabric-2.4.0-lnx]\n")
+    places = {(p["line"], p["hint"]) for p in problems(stackproof, "small.yaml")}
+    assert (17, "did you mean `libfabric-2.4.0-lnx-cxi`?") in places
+    (tmp_path / "small.yaml").write_text(FILE + "accept: [quite-other]\n")
+    (problem,) = problems(stackproof, "small.yaml")
+    assert "libcxi-fuse-3" in problem["hint"]
+
+
+def test_a_known_conflict_of_a_folder_is_a_note(stackproof, tmp_path):
+    bad = changed(FOLDER["environments.yaml"], "[cmake]", '["libfabric@2.4.0 fabrics=cxi,lnx"]')
+    write(tmp_path / "small", {**FOLDER, "environments.yaml": bad})
+    code, out, err = stackproof("check", "small", "--site", FJORD)
+    assert (code, out) == (0, "small: valid\n")
+    assert "note: libfabric@2.4.0 in `tools`: linkx over cxi hangs" in err
+
+
+def test_what_cannot_be_told_before_a_lock_is_a_note(stackproof, tmp_path):
+    (tmp_path / "small.yaml").write_text(changed(FILE, "[cmake]", '["libfabric@2: fabrics=cxi"]'))
+    code, _, err = stackproof("check", "small.yaml", "--site", FJORD)
+    assert code == 0
+    assert "cannot be told before there is a lock" in err
+    assert "libfabric-2.4.0-lnx-cxi" in err
+
+
+# packages that hide others
+
+
+def repository(folder: Path, path: str, names: tuple[str, ...]) -> str:
+    """Make a repository of packages with one commit, and return its address."""
+    write(folder, {f"{path}/{name}/package.py": PACKAGES for name in names})
+    git = ["git", "-C", str(folder), "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    for words in (
+        ["init", "--quiet"],
+        ["add", "."],
+        ["commit", "--quiet", "-m", "x"],
+        ["tag", "v1"],
+    ):
+        subprocess.run([*git, *words], check=True, timeout=60)
+    return str(folder)
+
+
+BUILTIN = "repos/spack_repo/builtin/packages"
+
+
+@pytest.mark.parametrize("commit", ["v1", "HEAD"])
+def test_packages_of_the_recipe_that_hide_others_are_named(stackproof, tmp_path, commit):
+    url = repository(tmp_path / "packages", BUILTIN, ("zlib", "cp2k", "_7zip"))
+    config = changed(CONFIG, "https://example.org/packages.git", url)
+    config = changed(config, "commit: develop", f"commit: {commit}")
+    own = {f"repo/packages/{n}/package.py": PACKAGES for n in ("cp2k", "_7zip", "mine")}
+    write(tmp_path / "small", {**FOLDER, "config.yaml": config, **own})
+    code, _, err = stackproof("check", "small", "--site", FJORD)
+    assert code == 0
+    assert "take the place of those in `builtin`: _7zip, cp2k\n" in err
+    assert "small/repo/packages/_7zip" in err
+    text = changed(FILE, "https://example.org/packages.git", url)
+    text = changed(text, "commit: develop", f"commit: {commit}") + "repo: repo\n"
+    write(tmp_path / "own", {"small.yaml": text, **own})
+    _, _, err = stackproof("check", "own/small.yaml", "--site", FJORD)
+    assert "take the place of those in `builtin`: _7zip, cp2k\n" in err
+    assert "own/repo/packages/_7zip" in err
+
+
+def test_packages_of_the_first_generation_that_hide_spacks_own(stackproof, tmp_path):
+    url = repository(tmp_path / "spack", "var/spack/repos/builtin/packages", ("zlib", "hello"))
+    files = {
+        "config.yaml": f"name: x\nspack: {{repo: {url}, commit: v1}}\nversion: 1\n",
+        "compilers.yaml": "bootstrap:\n  spec: gcc@12.3\ngcc:\n  specs: [gcc@12.3]\n",
+        "environments.yaml": "tools:\n  compiler: [{toolchain: gcc, spec: gcc@12.3}]\n"
+        "  specs: [cmake]\n",
+        "repo/packages/hello/package.py": PACKAGES,
+    }
+    write(tmp_path / "small", files)
+    code, _, err = stackproof("check", "small", "--site", OLD)
+    assert code == 0, err
+    assert "in `builtin`: hello\n" in err
+
+
+def test_packages_of_the_recipe_that_hide_the_sites(stackproof, tmp_path):
+    own = {"repo/packages/fjord_mpi/package.py": PACKAGES}
+    write(tmp_path / "small", {**FOLDER, **own})
+    _, _, err = stackproof("check", "small", "--site", FJORD)
+    assert "in `alps`: fjord_mpi\n" in err
+
+
+def test_a_repository_that_this_machine_lacks_says_nothing(stackproof, tmp_path):
+    write(tmp_path / "small", {**FOLDER, "repo/packages/zlib/package.py": PACKAGES})
+    code, _, err = stackproof("check", "small", "--site", FJORD)
+    assert (code, "take the place" in err) == (0, False)
+
+
+# usage
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("small.yaml", "--site", "nowhere"), 3, "no site `nowhere`"),
+        (("small.yaml", "--site", "missing/"), 3, "missing"),
+        (("small.yaml", "--fact", "gpu=nvidia"), 2, "cuda"),
+        (("small.yaml", "--fact", "gpus=4"), 2, "`gpus` is not a fact"),
+        (("small.yaml", "--fact", "gpu"), 2, "NAME=VALUE"),
+        (("small.yaml", "--choose", "a=b"), 2, "no matrix"),
+        (("small.yaml", "--mirror", "none.yaml"), 3, "none.yaml"),
+        (("small.yaml", "--matrix", "--choose", "a=b"), 2, "not allowed"),
+        (("folder",), 3, "config.yaml"),
+        (("nothing",), 3, "nothing"),
+    ],
+)
+def test_wrong_usage_says_what_to_do(stackproof, tmp_path, words, code, said):
+    (tmp_path / "small.yaml").write_text(FILE)
+    (tmp_path / "folder").mkdir()
+    found = stackproof("check", *words)
+    assert found[0] == code
+    assert said in found[2]
