@@ -25,6 +25,10 @@ ENVIRONMENT = {
     "NO_COLOR": "Set to anything: no colour in the terminal.",
     "STACKPROOF_CACHE": "Folder for downloads and builds. Left out: `$XDG_CACHE_HOME/stackproof`, "
     "then `~/.cache/stackproof`. Everything in it can be made again.",
+    "STACKPROOF_FWD_": "In front of a name: `stackproof-mount` gives the variable to its command, "
+    "as for `LD_LIBRARY_PATH`, which the C library takes from a program with rights.",
+    "STACKPROOF_MOUNT_HELPER": "The `stackproof-mount` that `run` and `start` use, in the place of "
+    "the one on `PATH`; empty for none.",
     "STACKPROOF_MOUNTED": "Set by `run` and `start` for the command: the images that are mounted.",
     "STACKPROOF_MOUNTS": "Set by `run` and `start` for the command: what is mounted where.",
     "STACKPROOF_MUST_WORK": "Tests only: what may not be missing on this machine (`tests/need.py` "

@@ -28,11 +28,13 @@ def cancelled(site: Site) -> None:
     """A cancelled batch job with a step takes its mounts with it."""
     hold = site.hold()
     script = f"HOLD={hold.folder} srun {site.seen}"
-    job, _ = site.batch(script, f"--image={one(site)}")
+    job, out = site.batch(script, f"--image={one(site)}")
     hold.await_tasks(site.nodes)
     expect(len(site.loops()) == site.nodes + 1, f"loop devices: {site.loops()}")
     site.run("scancel", job, user="alice")
     site.await_job(job, "CANCELLED")
+    seen = read_seen(out.read_text())
+    expect((len(seen), names(seen)) == (site.nodes, {"one"}), out.read_text())
 
 
 def crashing(site: Site) -> None:

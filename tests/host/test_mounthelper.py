@@ -135,6 +135,21 @@ def test_without_rights_it_is_used_only_when_asked_for(machine: Machine) -> None
     assert "stackproof-mount" in asked.stderr
 
 
+def test_without_unsquashfs_nothing_tells_where_to_mount(machine: Machine) -> None:
+    need("squashfuse", "unprivileged-userns")
+    folder = machine.folder / "bin"
+    folder.mkdir()
+    for program in ("sh", "grep", "sed", "cut", "squashfuse", "true"):
+        (folder / program).symlink_to(shutil.which(program) or "")
+    python = ("env", "PATH=/test/bin", "/usr/bin/python3", "-B", "-m", "stackproof", "run")
+    variables = {"PYTHONPATH": "/test/src", mounthelper.VARIABLE: HELPER}
+    found = machine.run(*python, "a.squashfs", "--", "sh", "-c", _kind(MOUNT), **variables)
+    assert found.stdout == "fuse.squashfuse\n"
+    asked = machine.run(*python, "a.squashfs", "--how", "helper", "--", "true", **variables)
+    assert asked.returncode == 4
+    assert "unsquashfs" in asked.stderr
+
+
 def test_file_capabilities_are_rights_too(machine: Machine) -> None:
     words = ("run", "a.squashfs", "--", "sh", "-c", _kind(MOUNT))
     assert _verb(replace(machine, capabilities=True), *words).stdout == "squashfs\n"

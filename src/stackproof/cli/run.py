@@ -183,6 +183,8 @@ def _by_helper(
     args: argparse.Namespace, program: str, wanted: Sequence[mountexec.Wanted], names: Sequence[str]
 ) -> Entered | None:
     """Return how to start the helper; None where it cannot serve and nobody insists on it."""
+    if args.how == "auto" and not imagefile.can_read():
+        return None
     images = [imagefile.load_described(item.image) for item in wanted]
     points = [_mount_point(item, image) for item, image in zip(wanted, images, strict=True)]
     if args.how == "auto" and not mounthelper.can_reach(points):

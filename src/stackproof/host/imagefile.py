@@ -21,11 +21,18 @@ if TYPE_CHECKING:
     from stackproof.images.described import Described
 
 MAX_MEMBER_BYTES = 16 << 20
+_PROGRAM = "unsquashfs"
 _TIMEOUT_S = 60.0
 _SIGKILL = 9
 _IGNORED_BY_PYTHON = (13, 25)  # SIGPIPE, SIGXFSZ
 _NOT_FOUND = 2  # unsquashfs(1): 1 is a fatal error, 2 is a file that it could not write
 _CHUNK = 1 << 16
+
+
+def can_read() -> bool:
+    """Say whether this machine has unsquashfs, without which no image can be read here."""
+    folders = os.environ.get("PATH", os.defpath).split(":")
+    return any(os.access(f"{folder}/{_PROGRAM}", os.X_OK) for folder in folders)
 
 
 def load_described(path: str) -> Described:
@@ -81,7 +88,7 @@ def read_member(path: str, member: str) -> bytes:
     than `MAX_MEMBER_BYTES`: no more than that is ever read.
     """
     # An absolute path cannot be taken for an option.
-    argv = ("unsquashfs", "-processors", "1", "-cat", os.path.abspath(path), member)
+    argv = (_PROGRAM, "-processors", "1", "-cat", os.path.abspath(path), member)
     complaints = os.memfd_create("unsquashfs", os.MFD_CLOEXEC)
     try:
         child, output = _start(argv, complaints)
