@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+LONGEST_LOG = 4 << 20
+"""Characters of a log that are kept, from its end."""
+
 FactValue = str | bool | float | tuple[str, ...]
 
 
@@ -19,9 +22,10 @@ FactValue = str | bool | float | tuple[str, ...]
 class Evidence:
     """What is known; what is missing is not known.
 
-    `versions` maps a component to its exact version. `variables` is the whole environment of the
-    job, None when it is not known. `logs` maps a name to what the job printed. `origins` says
-    where a piece comes from, under `version libfabric`, `variable FI_PROVIDER`, `fact gpu`.
+    `versions` maps a component to its exact version. `variables` is the environment of the job,
+    None when it is not known. `logs` maps a name to what the job printed. `partial` names those
+    of `variables` and `logs` that are not whole: what is not in them may still be there. `origins`
+    says where a piece comes from, under `version libfabric`, `variable FI_PROVIDER`, `fact gpu`.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/evidence/1"
@@ -31,6 +35,7 @@ class Evidence:
     facts: Mapping[str, FactValue] = field(default_factory=dict)
     logs: Mapping[str, str] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
+    partial: tuple[str, ...] = ()
     taken: str = ""
 
     def origin(self, kind: str, name: str) -> str:
@@ -99,6 +104,9 @@ FACTS: Mapping[str, FactKind] = {
 _SECRET = re.compile(
     r"token|secret|passw|credential|cookie|auth|private|api_?key|\bkey\b", re.IGNORECASE
 )
+_ASSIGNED_SECRET = re.compile(
+    r"(?i)\b(\w*(?:token|secret|passw(?:or)?d|credential|cookie|api[_-]?key|authorization)\w*)(\s*[=:]\s*)(?:bearer\s+)?\S+"
+)
 _KEPT = re.compile(
     r"^(?:FI_|OMPI_|PMIX_|PRTE_|OPAL_|MPIR?_|MPICH_|I_MPI_|UCX_|HYDRA_|PALS_|SLINGSHOT_|CXI_|NCCL_"
     r"|SLURM_(?:MPI|NETWORK|GPU|CPU|NNODES|NTASKS|JOB_NUM|STEP_NUM|DISTRIBUTION|GPUS)"
@@ -115,11 +123,24 @@ def relevant(variables: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def redacted(text: str) -> str:
+    """Return a log without values that look like secrets, and no longer than a log may be."""
+    cut = text if len(text) <= LONGEST_LOG else text[-LONGEST_LOG:]
+    return _ASSIGNED_SECRET.sub(r"\1\2(left out)", cut)
+
+
 def merged(first: Evidence, second: Evidence) -> Evidence:
     """Return both together; where they disagree the second one counts."""
     variables = first.variables
     if second.variables is not None:
         variables = {**(first.variables or {}), **second.variables}
+    whole = {
+        name
+        for name in ("variables", "logs")
+        for one in (first, second)
+        if getattr(one, name) and name not in one.partial
+    }
+    partial = {*first.partial, *second.partial} - whole
     return dataclasses.replace(
         first,
         versions={**first.versions, **second.versions},
@@ -127,5 +148,6 @@ def merged(first: Evidence, second: Evidence) -> Evidence:
         facts={**first.facts, **second.facts},
         logs={**first.logs, **second.logs},
         origins={**first.origins, **second.origins},
+        partial=tuple(sorted(partial)),
         taken=second.taken or first.taken,
     )

@@ -37,7 +37,8 @@ class OutputFile:
 class Setup:
     """What files do not say: where ranks were, where buffers lay, what the link can carry.
 
-    `limit` is in MB/s in one direction, None when it is not known; `created` is UTC ISO 8601.
+    `limit` is in MB/s in one direction, None when it is not known; `fabric` is a value of
+    `site.FabricType`, empty when not known; `created` is UTC ISO 8601.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Setup:
     ranks: int = 2
     limit: float | None = None
     limit_source: str = ""
+    fabric: str = ""
     created: str = ""
     stackproof: str = ""
     command: tuple[str, ...] = ()
@@ -318,6 +320,7 @@ def _spec(files: Sequence[OutputFile], setup: Setup) -> ResultsSpec:
         challengers=tuple(arm for arm in arms if arm != baseline),
         arms={arm: Arm(transport=setup.transport, env=setup.env) for arm in arms},
         limits={setup.placement.name: limit} if setup.limit is not None else {},
+        host={"fabric": setup.fabric} if setup.fabric else {},
         created=setup.created,
         stackproof=setup.stackproof,
         command=setup.command,

@@ -208,6 +208,8 @@ def _variable(evidence: Evidence, name: str, holds: Callable[[str | None], bool]
     if evidence.variables is None:
         return _unknown(f"the environment of the job ({name})")
     value = evidence.variables.get(name)
+    if value is None and "variables" in evidence.partial:
+        return _unknown(f"the whole environment of the job ({name})")
     quote = f"{name} is not set" if value is None else f"{name}={value}"
     return _decided(holds(value), f"{quote}{_from(evidence, 'variable', name)}")
 
@@ -272,6 +274,9 @@ def _log(
             line = text[text.rfind("\n", 0, match.start()) + 1 :].split("\n", 1)[0].strip()
             yield Outcome(answer=Answer.YES, quotes=(f"{name}: {line[:LONGEST_QUOTE]}",))
             return
+    if "logs" in evidence.partial:
+        yield _unknown("everything that the job printed: `--log FILE`")
+        return
     names = ", ".join(evidence.logs)
     yield Outcome(answer=Answer.NO, quotes=(f"`{pattern.pattern}` does not stand in {names}",))
 

@@ -33,7 +33,9 @@ VERBS: dict[str, tuple[str, str]] = {
     "compare": ("compare", "judge measured results: PASS, FAIL or INCONCLUSIVE"),
     "report": ("report", "write the report of measured results as one HTML file"),
     "import": ("import_", "turn outputs of OSU or IMB into results to report on"),
+    "doctor": ("doctor", "find known problems of a stack, a machine or results"),
     "explain": ("explain", "say what is known of a setting, a problem or a curve's shape"),
+    "inject": ("inject", "say whether programs work with another MPI, before they run"),
     "site": ("site", "show, check or probe what a machine offers"),
 }
 
@@ -68,7 +70,8 @@ def build_parser(verb: str | None = None, *, alone: bool = False) -> argparse.Ar
         prog="stackproof",
         description="Define, build, deploy and prove MPI stacks.",
         epilog="exit codes: 0 done, 1 bug, 2 usage, 3 invalid document, 4 not possible here, "
-        "5 build failed, 6 image or mount failed, 7 job failed, 8 verdict FAIL, 130 interrupted",
+        "5 build failed, 6 image or mount failed, 7 job failed, 8 verdict FAIL, "
+        "9 cannot be told, 10 works with further steps, 130 interrupted",
         allow_abbrev=False,
         formatter_class=HelpFormatter,
     )

@@ -75,8 +75,8 @@ def lines_of(entry: Setting | Rule | CurveRule) -> Iterator[str]:
         yield f"{entry.id} {entry.name}: {entry.title}"
         pairs = _curve_rule(entry)
     for label, text in pairs:
-        yield from _labelled(label, text)
-    yield from _labelled("known by", ", ".join(entry.evidence).replace("-", " "))
+        yield from labelled(label, text)
+    yield from labelled("known by", ", ".join(entry.evidence).replace("-", " "))
     for number, source in enumerate(entry.sources):
         label = "sources" if not number else ""
         yield f"  {label:<{_INDENT - 2}}{source.title}"
@@ -120,8 +120,9 @@ def _curve_rule(rule: CurveRule) -> Iterator[tuple[str, str]]:
         yield "see", ", ".join(rule.related)
 
 
-def _labelled(label: str, text: str) -> list[str]:
-    if text.startswith("$ "):  # a command stays on its line, to be copied
+def labelled(label: str, text: str) -> list[str]:
+    """Return a text with its label, wrapped; a command (`$ …`) stays on its line."""
+    if text.startswith("$ "):
         return [f"{'':<{_INDENT}}{text}"]
     return textwrap.wrap(
         text,

@@ -17,6 +17,7 @@ from stackproof.errors import ExitCode, Location, Reason, fail
 from stackproof.host import files, probe
 from stackproof.host.results import LAUNCHES, SPECIFICATION
 from stackproof.importing import LARGEST, OutputFile, Setup, import_outputs
+from stackproof.site import Site
 
 _ARM = "imported"
 
@@ -63,7 +64,8 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.ranks < 2:
         raise fail(Reason.USAGE, f"{args.ranks} ranks send no messages", hint="give 2 or more")
-    limit, source = _limit(args)
+    site = probe.load_site(args.site) if args.site else None
+    limit, source = _limit(args, site)
     setup = Setup(
         name=args.name,
         locality=Locality(args.placement),
@@ -73,6 +75,7 @@ def run(args: argparse.Namespace) -> int:
         ranks=args.ranks,
         limit=limit,
         limit_source=source,
+        fabric=site.fabric.type or "" if site else "",
         created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         stackproof=stackproof.__version__,
         command=tuple(sys.argv),
@@ -89,11 +92,10 @@ def run(args: argparse.Namespace) -> int:
     return int(ExitCode.DONE)
 
 
-def _limit(args: argparse.Namespace) -> tuple[float | None, str]:
+def _limit(args: argparse.Namespace, site: Site | None) -> tuple[float | None, str]:
     """Return the limit of the link between nodes, None inside a node or where it is not known."""
-    if args.site is None or Locality(args.placement) is Locality.INTRA:
+    if site is None or Locality(args.placement) is Locality.INTRA:
         return None, ""
-    site = probe.load_site(args.site)
     return site.fabric.limit_mb_s, f"one NIC in one direction, site `{site.name}`"
 
 

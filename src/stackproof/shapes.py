@@ -1,0 +1,416 @@
+"""Curves to what their shape tells, by the rules of knowledge/curve-rules.yaml.
+
+Locality and memory come from how ranks were placed, never from the numbers. A rule that needs what
+is not known (a link's limit, several launches) says nothing; it is listed as not looked at.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from stackproof.case import Locality
+from stackproof.curves import Memory, ReferenceCurve
+from stackproof.knowledge import CurveRule, Knowledge
+from stackproof.quantities import percent_text, size_text, value_text
+
+_FEWEST_LAUNCHES = 3
+"""Launches from which on something may be called reproducible."""
+
+_BANDWIDTHS = ("bandwidth", "bibandwidth")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapeCurve:
+    """A curve to be looked at: `values` by size in bytes, in µs or MB/s (10^6 B).
+
+    `launches` holds the value of each launch by size, where there are several. `link` is what one
+    NIC carries in one direction, `gpu_link` what joins two GPUs (MB/s), None where not known.
+    `windowed` says that many messages are under way.
+    """
+
+    arm: str
+    benchmark: str
+    placement: str
+    locality: Locality
+    memory: Memory
+    values: Mapping[int, float]
+    launches: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+    ranks: int = 2
+    link: float | None = None
+    gpu_link: float | None = None
+    slingshot: bool | None = None
+    windowed: bool = True
+    library: str = ""
+
+    @property
+    def limit(self) -> float | None:
+        """Return what the link carries in this benchmark's accounting, MB/s."""
+        if self.link is None:
+            return None
+        return 2 * self.link if self.benchmark == "bibandwidth" else self.link
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Return the sizes above zero, rising."""
+        return tuple(size for size in sorted(self.values) if size > 0)
+
+    @property
+    def best(self) -> float:
+        """Return the largest value."""
+        return max(self.values[size] for size in self.sizes)
+
+    @property
+    def last(self) -> float:
+        """Return the value at the largest size."""
+        return self.values[self.sizes[-1]]
+
+    def rate(self, size: int) -> float:
+        """Return messages a second at a size."""
+        return self.values[size] * 1e6 / size
+
+    def doublings(self) -> Iterator[tuple[int, int, float]]:
+        """Yield each size with its double and how the value grows."""
+        for size in self.sizes:
+            if 2 * size in self.values and self.values[size] > 0:
+                yield size, 2 * size, self.values[2 * size] / self.values[size]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A rule that holds on a curve: where (`size`, None for the whole curve), and what was seen."""
+
+    rule: CurveRule
+    arm: str
+    benchmark: str
+    placement: str
+    size: int | None
+    seen: str
+
+
+Found = Iterator[tuple[int | None, str]]
+Numbers = Mapping[str, float]
+
+
+def look(curves: Sequence[ShapeCurve], knowledge: Knowledge) -> tuple[Mark, ...]:
+    """Return every rule that holds on a curve, or on two curves that belong together."""
+    marks: list[Mark] = []
+    usable = [curve for curve in curves if curve.sizes]
+    for rule in knowledge.curve_rules:
+        single, pair = _SINGLE.get(rule.id), _PAIRS.get(rule.id)
+        if single is not None:
+            for curve in usable:
+                if "slingshot" in rule.needs and not curve.slingshot:
+                    continue
+                found = single(curve, rule.thresholds)
+                marks += [_mark(rule, curve, size, seen) for size, seen in found]
+        elif pair is not None:
+            for curve in usable:
+                others = [one for one in usable if one is not curve]
+                found = pair(curve, others, rule.thresholds)
+                marks += [_mark(rule, curve, size, seen) for size, seen in found]
+    return tuple(marks)
+
+
+def _mark(rule: CurveRule, curve: ShapeCurve, size: int | None, seen: str) -> Mark:
+    return Mark(
+        rule=rule,
+        arm=curve.arm,
+        benchmark=curve.benchmark,
+        placement=curve.placement,
+        size=size,
+        seen=seen,
+    )
+
+
+def from_reference(curve: ReferenceCurve, link: float | None) -> ShapeCurve:
+    """Return a published curve to be looked at; all of them are of Slingshot-11 machines."""
+    return ShapeCurve(
+        arm=curve.id,
+        benchmark=curve.benchmark,
+        placement=curve.locality.value,
+        locality=curve.locality,
+        memory=curve.memory,
+        values={point.size: point.value for point in curve.points},
+        ranks=curve.ranks,
+        link=link,
+        slingshot=True,
+        windowed=curve.method == "window",
+    )
+
+
+# --- one curve ------------------------------------------------------------------------------
+
+
+def _is(
+    curve: ShapeCurve,
+    benchmarks: Sequence[str],
+    locality: Locality | None = None,
+    memory: Memory | None = None,
+) -> bool:
+    return (
+        curve.benchmark in benchmarks
+        and locality in {None, curve.locality}
+        and memory in {None, curve.memory}
+    )
+
+
+def _part(curve: ShapeCurve) -> float | None:
+    """Return the best bandwidth between nodes as a part of the link."""
+    if curve.limit is None or not _is(curve, _BANDWIDTHS, Locality.INTER):
+        return None
+    return curve.best / curve.limit
+
+
+def _of_link(curve: ShapeCurve, part: float) -> str:
+    return (
+        f"at most {value_text(curve.best)} MB/s, {percent_text(part)} of "
+        f"{value_text(curve.limit or 0)} MB/s"
+    )
+
+
+def _wrong_transport(curve: ShapeCurve, numbers: Numbers) -> Found:
+    part = _part(curve)
+    if part is not None and part < numbers["below"] and _reaches_plateau(curve):
+        yield None, _of_link(curve, part)
+
+
+def _reaches_plateau(curve: ShapeCurve) -> bool:
+    """Return whether sizes are there at which the link, not the cost of a message, decides."""
+    return curve.sizes[-1] >= 1 << 18
+
+
+def _half_link(curve: ShapeCurve, numbers: Numbers) -> Found:
+    part = _part(curve)
+    if part is not None and numbers["from"] <= part < numbers["below"] and _reaches_plateau(curve):
+        yield None, _of_link(curve, part)
+
+
+def _good_plateau(curve: ShapeCurve, numbers: Numbers) -> Found:
+    part = _part(curve)
+    wanted = numbers["both-ways" if curve.benchmark == "bibandwidth" else "one-way"]
+    if part is not None and part >= wanted and curve.last >= numbers["last"] * curve.best:
+        yield None, _of_link(curve, part)
+
+
+def _sag(curve: ShapeCurve, numbers: Numbers) -> Found:
+    if _part(curve) is not None and curve.last < numbers["below"] * curve.best:
+        largest = curve.sizes[-1]
+        part = percent_text(curve.last / curve.best)
+        yield largest, f"{size_text(largest)} has {part} of the best"
+
+
+def _device_bounce(curve: ShapeCurve, numbers: Numbers) -> Found:
+    if not _is(curve, (*_BANDWIDTHS, "latency"), Locality.INTER, Memory.DEVICE):
+        return
+    if not {128, 256} <= set(curve.sizes):
+        return
+    growth = curve.values[256] / curve.values[128]
+    latency = curve.benchmark == "latency"
+    if growth <= numbers["latency"] if latency else growth >= numbers["bandwidth"]:
+        yield 256, f"256 B has {growth:.2f} times the {curve.benchmark} of 128 B"
+
+
+def _device_eager_copy(curve: ShapeCurve, numbers: Numbers) -> Found:
+    if not _is(curve, _BANDWIDTHS, Locality.INTER, Memory.DEVICE):
+        return
+    for size, double, growth in curve.doublings():
+        if not 2048 <= size <= 16384 or growth < numbers["growth"]:
+            continue
+        below = [curve.rate(one) for one in curve.sizes if size // 4 <= one <= size]
+        if len(below) == 3 and _constant(below, numbers["constant"]):
+            yield double, f"{growth:.1f} times the bandwidth of {size_text(size)}"
+
+
+def _constant(rates: Sequence[float], within: float) -> bool:
+    middle = statistics.median(rates)
+    return all(abs(rate - middle) <= within * middle for rate in rates)
+
+
+def _format_step(curve: ShapeCurve, numbers: Numbers) -> Found:
+    if not _is(curve, ("latency",), Locality.INTER) or not {64, 128} <= set(curve.sizes):
+        return
+    growth = curve.values[128] / curve.values[64]
+    if numbers["from"] <= growth <= numbers["to"]:
+        yield 128, f"{growth:.2f} times the latency of 64 B"
+
+
+def _below_single_copy(curve: ShapeCurve, numbers: Numbers) -> Found:
+    if not _is(curve, ("bandwidth",), Locality.INTRA, Memory.HOST):
+        return
+    growths = {size: growth for size, _, growth in curve.doublings()}
+    for size in growths:
+        first, second, third = (growths.get(size * factor) for factor in (1, 2, 4))
+        if first is None or second is None or third is None:
+            continue
+        if max(first, second) < numbers["slow"] and third >= numbers["jump"]:
+            text = f"{third:.1f} times the bandwidth of {size_text(4 * size)}"
+            yield 8 * size, text
+
+
+def _cache_roll_off(curve: ShapeCurve, numbers: Numbers) -> Found:
+    if not _is(curve, ("bandwidth",), Locality.INTRA, Memory.HOST):
+        return
+    peak = max(curve.sizes, key=lambda size: curve.values[size])
+    if peak <= numbers["size"] and curve.last <= numbers["below"] * curve.best:
+        part = percent_text(curve.last / curve.best)
+        yield peak, f"{value_text(curve.best)} MB/s here, and {part} of it at the largest size"
+
+
+def _device_fixed_cost(curve: ShapeCurve, numbers: Numbers) -> Found:
+    if not _is(curve, ("bandwidth",), Locality.INTRA, Memory.DEVICE):
+        return
+    rates = [curve.rate(size) for size in curve.sizes if 8 <= size <= 65536]
+    if len(rates) < 3 or curve.sizes[-1] < 65536:
+        return
+    if _constant(rates, numbers["constant"]) and max(rates) < numbers["rate"]:
+        yield None, f"{value_text(statistics.median(rates))} messages a second from 8 B to 64 KiB"
+
+
+def _device_below_link(curve: ShapeCurve, numbers: Numbers) -> Found:
+    wanted = _is(curve, ("bandwidth",), Locality.INTRA, Memory.DEVICE)
+    if wanted and curve.gpu_link is not None and 4 << 20 in curve.values:
+        part = curve.values[4 << 20] / curve.gpu_link
+        if part < numbers["below"]:
+            yield 4 << 20, f"{percent_text(part)} of {value_text(curve.gpu_link)} MB/s"
+
+
+def _low_message_rate(curve: ShapeCurve, numbers: Numbers) -> Found:
+    wanted = _is(curve, ("bandwidth",), Locality.INTER, Memory.HOST)
+    if wanted and curve.windowed and 8 in curve.values and curve.rate(8) < numbers["rate"]:
+        yield 8, f"{value_text(curve.rate(8))} messages a second"
+
+
+def _isolated_dip(curve: ShapeCurve, numbers: Numbers) -> Found:
+    if not _is(curve, _BANDWIDTHS):
+        return
+    for size in curve.sizes:
+        before, after = curve.values.get(size // 2), curve.values.get(2 * size)
+        if size > numbers["size"] or size % 2 or not before or after is None:
+            continue
+        expected = (before * after) ** 0.5
+        if after / before <= numbers["apart"] and (
+            curve.values[size] < numbers["below"] * expected
+        ):
+            part = percent_text(curve.values[size] / expected)
+            yield size, f"{part} of what its neighbours let expect"
+
+
+def _falling_small_sizes(curve: ShapeCurve, numbers: Numbers) -> Found:
+    if not _is(curve, _BANDWIDTHS):
+        return
+    for size, double, growth in curve.doublings():
+        if size < numbers["size"] and growth < 1 and _in_every_launch(curve, size, 1.0):
+            yield double, f"{percent_text(growth)} of the bandwidth of {size_text(size)}"
+
+
+def _in_every_launch(curve: ShapeCurve, size: int, below: float) -> bool:
+    """Return whether each of several launches falls by this factor from a size to its double."""
+    pairs = list(zip(curve.launches.get(size, ()), curve.launches.get(2 * size, ()), strict=False))
+    return len(pairs) >= _FEWEST_LAUNCHES and all(late < below * early for early, late in pairs)
+
+
+def _latency_inversion(curve: ShapeCurve, numbers: Numbers) -> Found:
+    if curve.benchmark in _BANDWIDTHS or curve.benchmark == "message_rate":
+        return
+    for size, double, growth in curve.doublings():
+        repeated = not curve.launches or _in_every_launch(curve, size, numbers["below"])
+        if growth < numbers["below"] and repeated:
+            yield double, f"{percent_text(growth)} of the time of {size_text(size)}"
+
+
+def _jitter(curve: ShapeCurve, numbers: Numbers) -> Found:
+    worst: tuple[float, int] | None = None
+    for size, values in curve.launches.items():
+        if size < numbers["size"] or len(values) < _FEWEST_LAUNCHES:
+            continue
+        spread = statistics.stdev(values) / statistics.fmean(values)
+        if spread > numbers["above"] and (worst is None or spread > worst[0]):
+            worst = (spread, size)
+    if worst is not None:
+        yield worst[1], f"launches vary by {percent_text(worst[0])}"
+
+
+def _serialised_alltoall(curve: ShapeCurve, numbers: Numbers) -> Found:
+    size = int(numbers["size"])
+    if not _is(curve, ("alltoall",), Locality.INTER) or curve.link is None:
+        return
+    if size in curve.values and curve.ranks > 1:
+        times = curve.values[size] / ((curve.ranks - 1) * size / curve.link)
+        if times >= numbers["above"]:
+            yield size, f"{times:.1f} times as long as the bytes of a rank need"
+
+
+# --- two curves -----------------------------------------------------------------------------
+
+
+def _node_through_nic(curve: ShapeCurve, others: Sequence[ShapeCurve], numbers: Numbers) -> Found:
+    if not _is(curve, ("bandwidth",), Locality.INTRA) or curve.link is None:
+        return
+    part = curve.best / curve.link
+    if not numbers["from"] <= part <= numbers["to"]:
+        return
+    for other in others:
+        if (other.arm, other.benchmark, other.memory) != (curve.arm, "bandwidth", curve.memory):
+            continue
+        sizes = [size for size in curve.sizes if size >= numbers["size"] and size in other.values]
+        ratios = [curve.values[size] / other.values[size] for size in sizes]
+        same = all(abs(ratio - 1) <= numbers["same"] for ratio in ratios)
+        if other.locality is Locality.INTER and ratios and same:
+            yield None, f"{percent_text(part)} of the NIC, as between nodes"
+
+
+def _one_way_only(curve: ShapeCurve, others: Sequence[ShapeCurve], numbers: Numbers) -> Found:
+    if curve.benchmark != "bibandwidth":
+        return
+    for other in others:
+        if other.benchmark == "bandwidth" and (other.arm, other.placement) == (
+            curve.arm,
+            curve.placement,
+        ):
+            times = curve.best / other.best
+            if times < numbers["below"]:
+                yield None, f"{times:.2f} times the bandwidth of one direction"
+
+
+def _identical_arms(curve: ShapeCurve, others: Sequence[ShapeCurve], numbers: Numbers) -> Found:
+    for other in others:
+        if (other.benchmark, other.placement) != (curve.benchmark, curve.placement):
+            continue
+        if other.arm <= curve.arm or not curve.library or curve.library != other.library:
+            continue
+        sizes = [size for size in curve.sizes if size in other.values]
+        ratios = [curve.values[size] / other.values[size] for size in sizes]
+        if ratios and all(abs(ratio - 1) <= numbers["within"] for ratio in ratios):
+            yield None, f"every size is as in `{other.arm}`, and so is the library"
+
+
+_Single = Callable[[ShapeCurve, Numbers], Found]
+_Pair = Callable[[ShapeCurve, Sequence[ShapeCurve], Numbers], Found]
+_SINGLE: Mapping[str, _Single] = {
+    "S01": _wrong_transport,
+    "S02": _half_link,
+    "S03": _good_plateau,
+    "S04": _sag,
+    "S05": _device_bounce,
+    "S06": _device_eager_copy,
+    "S07": _format_step,
+    "S08": _below_single_copy,
+    "S09": _cache_roll_off,
+    "S11": _device_fixed_cost,
+    "S12": _device_below_link,
+    "S13": _low_message_rate,
+    "S14": _isolated_dip,
+    "S15": _falling_small_sizes,
+    "S16": _latency_inversion,
+    "S18": _jitter,
+    "S19": _serialised_alltoall,
+}
+_PAIRS: Mapping[str, _Pair] = {
+    "S10": _node_through_nic,
+    "S17": _one_way_only,
+    "S20": _identical_arms,
+}
+RULES = frozenset({*_SINGLE, *_PAIRS})
+"""Ids of the rules that are looked at here."""

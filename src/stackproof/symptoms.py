@@ -1,0 +1,313 @@
+"""A site, an image, an environment, results: what is at hand to the evidence that rules ask for."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from stackproof import mpis
+from stackproof.benchmarks import METRICS
+from stackproof.case import Locality
+from stackproof.comparison import Results
+from stackproof.curves import Memory
+from stackproof.errors import Reason
+from stackproof.evidence import Evidence, FactValue, relevant
+from stackproof.image import Image
+from stackproof.knowledge import Knowledge
+from stackproof.measurement import Measurement, State
+from stackproof.shapes import Mark, ShapeCurve, look
+from stackproof.site import FabricType, Site
+from stackproof.targets import facts_of_site
+
+_EXTERNALS = {
+    "libfabric": "libfabric",
+    "libcxi": "libcxi",
+    "slingshot-host-software": "shs",
+    "nvidia-driver": "nvidia-driver",
+}
+"""Names in a site's externals -> component."""
+
+_LAUNCHERS = {"srun": "srun", "mpirun": "mpirun", "prterun": "mpirun", "mpiexec": "mpiexec"}
+LOCAL = "local"
+"""The site that stands for the machine stackproof runs on."""
+
+_SMALL = 1024
+_LARGE = 4 << 20
+
+
+class _Pieces:
+    """Evidence that is being put together: each piece with its origin."""
+
+    def __init__(self, origin: str) -> None:
+        self.versions: dict[str, str] = {}
+        self.facts: dict[str, FactValue] = {}
+        self.origins: dict[str, str] = {}
+        self._origin = origin
+
+    def version(self, component: str, value: str | None) -> None:
+        if value:
+            self.versions[component] = value
+            self.origins[f"version {component}"] = self._origin
+
+    def fact(self, name: str, value: FactValue | None) -> None:
+        if value is not None and value != ():
+            self.facts[name] = value
+            self.origins[f"fact {name}"] = self._origin
+
+
+def of_site(site: Site, *, vendor: bool) -> Evidence:
+    """Return what a site says; with `vendor` its own MPI is the one in question.
+
+    The libfabric of a machine is the one below the vendor's MPI; an image may have its own.
+    """
+    pieces = _Pieces(f"site {site.name}")
+    known = facts_of_site(site)
+    for name in ("fabric", "gpu"):
+        pieces.fact(name, known.get(name))
+    nics = {partition.nics for partition in site.partitions.values()}
+    if len(nics) == 1 and (count := nics.pop()) is not None:
+        pieces.fact("nics-per-node", float(count))
+    _machine(site, pieces)
+    if "srun" in site.launchers:
+        pieces.fact("scheduler", "slurm")
+        pieces.version("slurm", site.launchers["srun"].version)
+    for name, component in _EXTERNALS.items():
+        if name in site.externals and (vendor or component != "libfabric"):
+            pieces.version(component, site.externals[name].version)
+    if vendor and site.vendor_mpi is not None:
+        pieces.fact("mpi", site.vendor_mpi.family)
+        if site.vendor_mpi.family:
+            pieces.version(site.vendor_mpi.family, site.vendor_mpi.version)
+    return Evidence(versions=pieces.versions, facts=pieces.facts, origins=pieces.origins)
+
+
+def _machine(site: Site, pieces: _Pieces) -> None:
+    """Note which devices the nodes have, and what kind they are."""
+    if site.fabric.type is not None:
+        pieces.fact("cxi-device", site.fabric.type is FabricType.SLINGSHOT_11)
+    has_xpmem = "xpmem" in site.externals and site.externals["xpmem"].path is not None
+    if has_xpmem or site.name == LOCAL:  # only here was it looked for
+        pieces.fact("xpmem-device", has_xpmem)
+    models = " ".join(
+        f"{partition.cpu} {partition.gpu}" for partition in site.partitions.values()
+    ).lower()
+    if "gh200" in models or "grace hopper" in models:
+        pieces.fact("node", "gh200")
+
+
+def of_image(image: Image, view: str | None = None) -> Evidence:
+    """Return what an image says of itself: its MPI, and the variables that a view sets."""
+    pieces = _Pieces(f"image {image.name}")
+    if image.mpi is not None:
+        pieces.fact("mpi", image.mpi.family)
+        pieces.version(image.mpi.family, image.mpi.version)
+    name = view or image.default_view
+    chosen = image.views.get(name) if name else None
+    variables = relevant(chosen.env.set) if chosen is not None else {}
+    origins = {f"variable {key}": f"view {name} of the image" for key in variables}
+    return Evidence(
+        versions=pieces.versions,
+        variables=variables or None,
+        facts=pieces.facts,
+        origins={**pieces.origins, **origins},
+        partial=("variables",) if variables else (),
+    )
+
+
+def of_environment(variables: Mapping[str, str], origin: str) -> Evidence:
+    """Return the variables of a whole environment that have to do with MPI."""
+    kept = relevant(variables)
+    return Evidence(variables=kept, origins={f"variable {name}": origin for name in kept})
+
+
+def parse_environment(text: str) -> dict[str, str]:
+    """Return the variables in what `env` prints; lines that are none belong to the one before."""
+    found: dict[str, str] = {}
+    last = ""
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if equals and name.replace("_", "a").isalnum():
+            found[name] = value
+            last = name
+        elif last:
+            found[last] += f"\n{line}"
+    return found
+
+
+# --- results --------------------------------------------------------------------------------
+
+
+def of_results(results: Results, arm: str, knowledge: Knowledge) -> Evidence:
+    """Return what the launches of one arm show; rules on curves are decided here.
+
+    Their variables are those that the deployment set, not the whole environment.
+    """
+    launches = [one for one in results.measurements if one.arm == arm]
+    pieces = _Pieces(f"results, arm {arm}")
+    for one in launches:
+        found = mpis.identify(one.output.mpi_library) if one.output.mpi_library else None
+        if found is not None:
+            pieces.fact("mpi", found[0])
+            pieces.version(found[0], found[1])
+    _cases(launches, pieces)
+    curves = curves_of(results)
+    marks = marks_of(results, knowledge)
+    pieces.fact("shapes", _shapes(marks, arm, curves))
+    pieces.fact("small-message-rate-lnx-over-cxi", _lnx_over_cxi(results, curves))
+    pieces.fact("device-over-host-bandwidth", _device_over_host(curves, arm))
+    fabric = results.spec.host.get("fabric")
+    pieces.fact("fabric", fabric if isinstance(fabric, str) else None)
+    variables = relevant({name: value for one in launches for name, value in one.env.items()})
+    origins = {f"variable {name}": f"results, arm {arm}" for name in variables}
+    logs = {f"launches of {arm}": text} if (text := _said(launches)) else {}
+    return Evidence(
+        versions=pieces.versions,
+        variables=variables,
+        facts=pieces.facts,
+        logs=logs,
+        origins={**pieces.origins, **origins},
+        partial=("logs", "variables"),
+        taken=results.spec.created,
+    )
+
+
+def _shapes(marks: Sequence[Mark], arm: str, curves: Sequence[ShapeCurve]) -> FactValue | None:
+    """Return the rules that hold on an arm's curves; `none` when there are curves without any."""
+    if not any(curve.arm == arm for curve in curves):
+        return None
+    return tuple(dict.fromkeys(mark.rule.id for mark in marks if mark.arm == arm)) or "none"
+
+
+def _cases(launches: Sequence[Measurement], pieces: _Pieces) -> None:
+    """Note how the launches of an arm were made, and how they ended."""
+    localities = dict.fromkeys(one.case.placement.locality.value for one in launches)
+    memories = dict.fromkeys(_memory(one).value for one in launches)
+    transports = dict.fromkeys(
+        one.case.transport for one in launches if one.case.transport != "auto"
+    )
+    uses = dict.fromkeys(name for one in launches for name in one.case.benchmarks)
+    launchers = dict.fromkeys(
+        _LAUNCHERS[name] for one in launches if (name := _program(one)) in _LAUNCHERS
+    )
+    kinds = dict.fromkeys(
+        word.partition("=")[2] for one in launches for word in one.argv if word.startswith("--mpi=")
+    )
+    pieces.fact("placement", tuple(localities))
+    pieces.fact("memory", tuple(memories))
+    pieces.fact("transport", tuple(transports))
+    pieces.fact("uses", tuple(uses))
+    pieces.fact("launcher", tuple(launchers))
+    pieces.fact("pmi", tuple(kinds))
+    if launches:
+        pieces.fact("worlds", float(max(one.output.worlds for one in launches)))
+        pieces.fact("nodes", float(max(len(one.case.placement.nodes) for one in launches)))
+        pieces.fact("ended", _ended(launches))
+
+
+def _program(one: Measurement) -> str:
+    return one.argv[0].rpartition("/")[2] if one.argv else ""
+
+
+def _memory(one: Measurement) -> Memory:
+    return Memory.DEVICE if one.host_facts.get("memory") == Memory.DEVICE else Memory.HOST
+
+
+def _ended(launches: Sequence[Measurement]) -> str:
+    reasons = {check.reason for one in launches for check in one.checks if check.state is State.BAD}
+    if Reason.JOB_TIMEOUT in reasons:
+        return "hang"
+    return "crash" if Reason.RANK_CRASHED in reasons else "ok"
+
+
+def _said(launches: Sequence[Measurement]) -> str:
+    """Return what launches left of words that are not results."""
+    lines = [line for one in launches for line in one.output.garbage]
+    lines += [
+        check.evidence for one in launches for check in one.checks if check.state is State.BAD
+    ]
+    return "\n".join(dict.fromkeys(lines))
+
+
+def _lnx_over_cxi(results: Results, curves: Sequence[ShapeCurve]) -> float | None:
+    """Return how the rate of small messages over lnx compares with that over cxi alone."""
+    transports = {one.arm: one.case.transport for one in results.measurements}
+    ratios = [
+        lnx.values[size] / cxi.values[size]
+        for lnx in curves
+        for cxi in curves
+        if (transports[lnx.arm], transports[cxi.arm]) == ("lnx", "cxi")
+        and (lnx.benchmark, lnx.placement) == ("bandwidth", cxi.placement)
+        and cxi.benchmark == "bandwidth"
+        for size in lnx.sizes
+        if size <= _SMALL and size in cxi.values
+    ]
+    return statistics.median(ratios) if ratios else None
+
+
+def _device_over_host(curves: Sequence[ShapeCurve], arm: str) -> float | None:
+    values: dict[Memory, float] = {
+        curve.memory: curve.values[_LARGE]
+        for curve in curves
+        if (curve.arm, curve.benchmark, curve.locality) == (arm, "bandwidth", Locality.INTER)
+        and _LARGE in curve.values
+    }
+    if len(values) < len(Memory):
+        return None
+    return values[Memory.DEVICE] / values[Memory.HOST]
+
+
+def marks_of(results: Results, knowledge: Knowledge) -> tuple[Mark, ...]:
+    """Return what the shapes of all curves in results tell."""
+    return look(curves_of(results), knowledge)
+
+
+def curves_of(results: Results) -> tuple[ShapeCurve, ...]:
+    """Return the curves of all arms: of each size the median over launches of their medians.
+
+    Launches that are not usable, and the warm-up, do not count.
+    """
+    observed: dict[tuple[str, str, str], dict[int, list[float]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    first: dict[tuple[str, str, str], Measurement] = {}
+    for one in results.measurements:
+        if not one.usable or one.block <= 0:
+            continue
+        for benchmark, size, value in _medians(one):
+            key = (one.arm, one.case.placement.name, benchmark)
+            first.setdefault(key, one)
+            observed[key][size].append(value)
+    return tuple(_curve(key, sizes, first[key], results) for key, sizes in observed.items())
+
+
+def _medians(one: Measurement) -> Iterator[tuple[str, int, float]]:
+    for series in one.output.series:
+        if series.benchmark in METRICS and series.values:
+            yield series.benchmark, series.size, statistics.median(series.values)
+
+
+def _curve(
+    key: tuple[str, str, str],
+    sizes: Mapping[int, Sequence[float]],
+    one: Measurement,
+    results: Results,
+) -> ShapeCurve:
+    arm, placement, benchmark = key
+    link = results.spec.limits.get(placement, {}).get("MB/s")
+    several = max(map(len, sizes.values())) > 1
+    fabric = results.spec.host.get("fabric")
+    return ShapeCurve(
+        arm=arm,
+        benchmark=benchmark,
+        placement=placement,
+        locality=one.case.placement.locality,
+        memory=_memory(one),
+        values={size: statistics.median(values) for size, values in sorted(sizes.items())},
+        launches={size: tuple(values) for size, values in sizes.items()} if several else {},
+        ranks=len(one.case.placement.ranks),
+        link=float(link) if isinstance(link, int | float) else None,
+        slingshot=None if fabric is None else fabric == FabricType.SLINGSHOT_11,
+        windowed=True,
+        library=one.output.mpi_library,
+    )

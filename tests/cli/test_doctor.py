@@ -1,0 +1,191 @@
+"""`stackproof doctor` as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stackproof import cli
+from stackproof.host.curves import load_curves
+
+LNX = "OMPI_MCA_opal_common_ofi_provider_include"
+
+
+def run(*argv: object) -> int:
+    with pytest.raises(SystemExit) as stop:
+        cli.main([str(word) for word in argv])
+    return int(stop.value.code or 0)
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (LNX, "OMPI_MCA_pml", "OMPI_MCA_mtl", "UCX_TLS", "FI_SHM_USE_XPMEM"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def told(capsys: pytest.CaptureFixture[str], *argv: object) -> dict[str, Any]:
+    assert run("doctor", *argv, "--json") == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def fired(data: dict[str, Any]) -> list[str]:
+    return [one["rule"] for one in data["findings"] if one["answer"] == "fires"]
+
+
+def osu(path: Path, curve_id: str, tag: str = "") -> Path:
+    curve = next(curve for curve in load_curves() if curve.id == curve_id)
+    title = {"bandwidth": "Bandwidth", "latency": "Latency"}[curve.benchmark]
+    column = {"bandwidth": "Bandwidth (MB/s)", "latency": "Avg Latency(us)"}[curve.benchmark]
+    lines = [f"# OSU MPI{tag} {title} Test v7.5", "# Datatype: MPI_CHAR.", f"# Size  {column}"]
+    lines += [f"{point.size:<10}{point.printed:>20}" for point in curve.points]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_the_environment_of_this_shell_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(LNX, "shm+cxi:lnx")
+    assert run("doctor", "--have", "libfabric=2.3.1") == 0
+    text = capsys.readouterr().out
+    assert f"{LNX}=shm+cxi:lnx (this shell)" in text
+    assert f"$ export {LNX}=lnx" in text
+    assert "K01 lnx-provider-renamed" in text
+
+
+def test_a_newer_release_than_known_is_not_judged(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(LNX, "shm+cxi:lnx")
+    data = told(capsys, "--have", "libfabric=99.0")
+    (finding,) = [one for one in data["findings"] if one["rule"] == "K01"]
+    assert finding["answer"] == "cannot tell"
+    assert "newest" in finding["would-tell"][0]
+
+
+def test_a_log_and_the_environment_of_a_job_are_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, env = tmp_path / "job.err", tmp_path / "job.env"
+    log.write_text("x\ncxil_map: write error\n\x1b[31mCassini Event Queue overflow detected\n")
+    env.write_text("OMPI_MCA_pml=ucx\nHOME=/home/anna\nFN=() {\n x\n}\n")
+    assert run("doctor", "--site", "lumi-g", "--log", log, "--env", env) == 0
+    text = capsys.readouterr().out
+    assert "\x1b" not in text
+    data = told(capsys, "--site", "lumi-g", "--log", log, "--env", env)
+    assert {"K27", "K47", "K50"} <= set(fired(data))
+    assert data["evidence"]["variables"] == {"OMPI_MCA_pml": "ucx"}
+
+
+def test_a_site_alone_is_about_the_vendors_stack(capsys: pytest.CaptureFixture[str]) -> None:
+    data = told(capsys, "--site", "lumi-g")
+    assert data["evidence"]["facts"]["mpi"] == "cray-mpich"
+    assert data["evidence"]["versions"]["libfabric"] == "1.15.2.0"
+    assert data["evidence"]["variables"] is None
+
+
+def test_results_of_others_are_diagnosed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "alps-gh200-openmpi-without-cxi-inter-host-bandwidth"
+    file = osu(tmp_path / "bw.txt", name)
+    assert run("import", file, "--placement", "inter-node", "--site", "alps-gh200",
+               "-o", tmp_path / "r") == 0  # fmt: skip
+    capsys.readouterr()
+    data = told(capsys, "--results", tmp_path / "r", "--site", "alps-gh200",
+                "--fact", "mpi=openmpi", "--fact", "ofi-support=false")  # fmt: skip
+    assert fired(data)[0] == "K28"
+    first = data["findings"][0]
+    assert first["supported"]
+    assert {mark["rule"] for mark in data["curves"]} == {"S01", "S13"}
+
+
+def test_device_results_show_the_bounce(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = osu(tmp_path / "d.txt", "alps-gh200-mpich-4-3-1-inter-device-bandwidth", "-CUDA")
+    assert run("import", file, "--placement", "inter-node", "--memory", "device",
+               "--site", "alps-gh200", "-o", tmp_path / "r") == 0  # fmt: skip
+    capsys.readouterr()
+    assert run("doctor", "--results", tmp_path / "r") == 0
+    text = capsys.readouterr().out
+    assert "S05 fault" in text
+    assert "256 B" in text
+
+
+def test_a_bundle_gives_the_same_answers_and_holds_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(LNX, "shm+cxi:lnx")
+    monkeypatch.setenv("FI_MY_TOKEN", "hunter2")
+    monkeypatch.setenv("HOME_PASSWORD", "hunter2")
+    log = tmp_path / "job.err"
+    log.write_text("API_TOKEN=hunter2\npassword: hunter2\ncxil_map: write error\n")
+    bundle = tmp_path / "bundle.json"
+    first = told(capsys, "--have", "libfabric=2.3.1", "--log", log, "--bundle", bundle)
+    assert "hunter2" not in bundle.read_text()
+    monkeypatch.delenv(LNX)
+    second = told(capsys, "--replay", bundle)
+    assert second["findings"] == first["findings"]
+    assert {"K01", "K47"} <= set(fired(second))
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        ("", 3),
+        ("not json", 3),
+        ("[" * 100_000, 3),
+        ('{"schema": "stackproof/image/1"}', 3),
+        ('{"schema": "stackproof/evidence/1", "versions": 3}', 3),
+    ],
+)
+def test_a_bundle_that_is_none_is_refused(tmp_path: Path, content: str, code: int) -> None:
+    path = tmp_path / "bundle.json"
+    path.write_text(content)
+    assert run("doctor", "--replay", path) == code
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("--have", "libfabrik=2"),
+        ("--have", "libfabric"),
+        ("--fact", "memroy=device"),
+        ("--fact", "=x"),
+        ("--replay", "x.json", "--site", "lumi-g"),
+    ],
+)
+def test_words_that_are_wrong_are_wrong_usage(argv: tuple[str, ...]) -> None:
+    assert run("doctor", *argv) == 2
+
+
+def test_files_that_are_not_there_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for option in ("--log", "--env", "--replay", "--results"):
+        assert run("doctor", option, tmp_path / "nothing") != 0
+        assert "nothing" in capsys.readouterr().err
+
+
+def test_a_log_that_is_a_bomb_is_refused(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as stream:
+        stream.truncate(1 << 30)
+    assert run("doctor", "--log", log) == 3
+
+
+def test_what_cannot_be_told_is_listed_by_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("doctor", "--site", "lumi-g", "--all") == 0
+    text = capsys.readouterr().out
+    assert "K47 cxil-map-write-error" in text
+    assert "would tell: what the job printed" in text
+
+
+def test_a_run_takes_little_time(capsys: pytest.CaptureFixture[str]) -> None:
+    before = time.process_time()
+    assert run("doctor", "--site", "lumi-g") == 0
+    assert time.process_time() - before < 2
+    assert capsys.readouterr().out

@@ -1,0 +1,174 @@
+"""Rules on curves: what they say of the published curves, and of curves made for each of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from stackproof.case import Locality
+from stackproof.curves import Memory
+from stackproof.host.curves import load_curves
+from stackproof.host.knowledge import load_knowledge
+from stackproof.shapes import RULES, ShapeCurve, from_reference, look
+
+KNOWLEDGE = load_knowledge(settings=False)
+LINK = 25000.0  # MB/s in one direction of the NIC that all these machines have
+PUBLISHED = [from_reference(curve, LINK) for curve in load_curves()]
+WITHOUT_CXI = "alps-gh200-openmpi-without-cxi-inter"
+MPICH = "alps-gh200-mpich-4-3-1"
+OLIVIA = "olivia-gh200-openmpi-2025-inter-device"
+
+# What holds on the published curves: everything, and nothing else.
+EXPECTED = {
+    "S01": {(f"{WITHOUT_CXI}-host-bandwidth", None), (f"{WITHOUT_CXI}-device-bandwidth", None)},
+    "S03": {
+        ("olivia-cpu-openmpi-2025-inter-host-bibandwidth", None),
+        (f"{OLIVIA}-bibandwidth", None),
+        ("adastra-openmpi-inter-host-bandwidth", None),
+        (f"{MPICH}-inter-host-bandwidth", None),
+        (f"{MPICH}-inter-device-bandwidth", None),
+        ("alps-gh200-openmpi-cxi-inter-host-bandwidth", None),
+        ("alps-gh200-openmpi-cxi-inter-device-bandwidth", None),
+        ("olivia-gh200-openmpi-2026-inter-device-bibandwidth", None),
+        ("olivia-gh200-cray-mpich-9-1-inter-device-bibandwidth", None),
+    },
+    "S05": {
+        (f"{OLIVIA}-bibandwidth", 256),
+        (f"{OLIVIA}-latency", 256),
+        (f"{MPICH}-inter-device-bandwidth", 256),
+    },
+    "S06": {(f"{OLIVIA}-bibandwidth", 8192)},
+    "S07": {
+        ("olivia-cpu-openmpi-2025-inter-host-latency", 128),
+        ("olivia-gh200-openmpi-2026-inter-device-latency", 128),
+        ("olivia-gh200-cray-mpich-9-1-inter-device-latency", 128),
+    },
+    "S08": {(f"{MPICH}-intra-host-bandwidth", 65536)},
+    "S09": {(f"{MPICH}-intra-host-bandwidth", 262144)},
+    "S11": {(f"{MPICH}-intra-device-bandwidth", None)},
+    "S13": {(f"{WITHOUT_CXI}-host-bandwidth", 8)},
+    "S14": {(f"{MPICH}-intra-host-bandwidth", 16), (f"{WITHOUT_CXI}-device-bandwidth", 512)},
+    "S16": {
+        (f"{OLIVIA}-latency", 256),
+        (f"{WITHOUT_CXI}-host-alltoall", 65536),
+        (f"{WITHOUT_CXI}-device-alltoall", 32),
+        (f"{WITHOUT_CXI}-device-alltoall", 65536),
+    },
+    "S19": {
+        (f"{WITHOUT_CXI}-host-alltoall", 1048576),
+        (f"{WITHOUT_CXI}-device-alltoall", 1048576),
+    },
+}  # fmt: skip
+
+
+def curve(values: dict[int, float], **given: Any) -> ShapeCurve:
+    plain: dict[str, Any] = {
+        "arm": "a", "benchmark": "bandwidth", "placement": "p", "locality": Locality.INTER,
+        "memory": Memory.HOST, "link": LINK, "slingshot": True,
+    }  # fmt: skip
+    return ShapeCurve(values=values, **{**plain, **given})
+
+
+def ids(*curves: ShapeCurve) -> list[str]:
+    return [mark.rule.id for mark in look(curves, KNOWLEDGE)]
+
+
+def rising(upto: int = 23, *, best: float = 24000.0, first: float = 1.0) -> dict[int, float]:
+    """Return a healthy curve: a cost for each message, then the link."""
+    return {2**k: 1 / (1 / (first * 2**k) + 1 / best) for k in range(upto)}
+
+
+def test_every_rule_is_looked_at() -> None:
+    assert {rule.id for rule in KNOWLEDGE.curve_rules} == RULES
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_published_curves_raise_no_false_alarm(rule: str) -> None:
+    marks = look(PUBLISHED, KNOWLEDGE)
+    found = {(mark.arm, mark.size) for mark in marks if mark.rule.id == rule}
+    assert found == EXPECTED.get(rule, set())
+
+
+def test_published_curves_inside_a_node_go_through_the_nic() -> None:
+    names = [f"alps-gh200-openmpi-cxi-{place}-host-bandwidth" for place in ("inter", "intra")]
+    pair = [dataclasses.replace(one, arm="a") for one in PUBLISHED if one.arm in names]
+    assert [(m.rule.id, m.placement) for m in look(pair, KNOWLEDGE) if m.rule.id == "S10"] == [
+        ("S10", "intra-node")
+    ]
+
+
+def test_a_healthy_curve_is_healthy() -> None:
+    assert ids(curve(rising())) == ["S03"]
+
+
+def test_without_a_limit_nothing_is_said_of_it() -> None:
+    assert ids(curve(rising(best=500.0), link=None)) == []
+    assert ids(curve(rising(best=500.0))) == ["S01"]
+
+
+def test_rules_of_the_nic_are_for_that_nic() -> None:
+    slow = rising(first=0.1)
+    assert "S13" in ids(curve(slow))
+    assert "S13" not in ids(curve(slow, slingshot=None))
+
+
+def test_a_short_curve_is_not_far_below_the_link() -> None:
+    assert ids(curve(rising(12))) == []
+
+
+def test_locality_is_what_the_placement_says() -> None:
+    assert ids(curve(rising(best=3000.0), locality=Locality.INTRA)) == []
+
+
+def test_a_part_of_the_link() -> None:
+    assert ids(curve(rising(best=12000.0))) == ["S02"]
+
+
+def test_a_sag() -> None:
+    values = rising()
+    values[4 << 20] *= 0.9
+    assert ids(curve(values)) == ["S04"]
+
+
+def test_gpus_below_their_link() -> None:
+    values = rising(best=80000.0)
+    device = {"locality": Locality.INTRA, "memory": Memory.DEVICE}
+    assert ids(curve(values, gpu_link=150000.0, **device)) == ["S12"]
+    assert ids(curve(values, gpu_link=100000.0, **device)) == []
+
+
+def test_what_falls_in_every_launch_is_no_noise() -> None:
+    values = {64: 100.0, 128: 90.0, 256: 180.0}
+    thrice = {size: (value,) * 3 for size, value in values.items()}
+    assert "S15" in ids(curve(values, launches=thrice))
+    assert "S15" not in ids(curve(values))
+    once = {64: (100.0, 80.0, 101.0), 128: (90.0, 90.0, 90.0), 256: (180.0,) * 3}
+    assert "S15" not in ids(curve(values, launches=once))
+
+
+def test_launches_that_differ() -> None:
+    values = rising()
+    shaky = {65536: (100.0, 150.0, 60.0), 131072: (100.0, 101.0, 99.0)}
+    marks = look([curve(values, launches=shaky)], KNOWLEDGE)
+    assert [(mark.rule.id, mark.size) for mark in marks] == [("S03", None), ("S18", 65536)]
+
+
+def test_both_directions_bring_no_more_than_one() -> None:
+    one = curve(rising())
+    both = curve(rising(best=26000.0), benchmark="bibandwidth")
+    assert "S17" in ids(one, both)
+    assert "S17" not in ids(one, dataclasses.replace(both, arm="b"))
+
+
+def test_arms_that_are_the_same() -> None:
+    one = curve(rising(), library="Open MPI v5.0.8")
+    other = dataclasses.replace(one, arm="b")
+    assert "S20" in ids(one, other)
+    assert "S20" not in ids(one, dataclasses.replace(other, library="Open MPI v5.0.9"))
+    assert "S20" not in ids(one, dataclasses.replace(other, values=rising(best=24500.0)))
+
+
+def test_curves_without_sizes_are_passed_over() -> None:
+    assert ids(curve({}), curve({0: 3.0})) == []

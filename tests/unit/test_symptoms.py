@@ -1,0 +1,197 @@
+"""What is at hand, as evidence: it says where it comes from, and how whole it is."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from stackproof.case import Locality
+from stackproof.command import EnvPatch
+from stackproof.curves import Memory
+from stackproof.errors import Reason
+from stackproof.evidence import LONGEST_LOG, Evidence, merged, redacted
+from stackproof.host.knowledge import load_knowledge
+from stackproof.image import Image, MpiFacts, View
+from stackproof.importing import OutputFile, Setup, import_outputs
+from stackproof.measurement import Check, State
+from stackproof.rules import Answer, evaluate
+from stackproof.site import External, Fabric, FabricType, Partition, Site, VendorMpi
+from stackproof.symptoms import (
+    curves_of,
+    marks_of,
+    of_environment,
+    of_image,
+    of_results,
+    of_site,
+    parse_environment,
+)
+
+KNOWLEDGE = load_knowledge(settings=False)
+MACHINE = Site(
+    name="alps",
+    partitions={"gpu": Partition(nics=4, cpu="NVIDIA Grace", gpu="NVIDIA GH200")},
+    fabric=Fabric(type=FabricType.SLINGSHOT_11, limit_mb_s=25000),
+    vendor_mpi=VendorMpi(family="cray-mpich", version="8.1.29"),
+    externals={
+        "libfabric": External(version="1.15.2.0"),
+        "slingshot-host-software": External(version="11.1.0"),
+    },
+)
+
+
+def results(
+    *, factor: float = 1.0, launches: int = 1, transport: str = "auto", device: bool = False
+) -> Any:
+    tag = "-CUDA" if device else ""
+    text = f"# OSU MPI{tag} Bandwidth Test v7.5\n# Datatype: MPI_CHAR.\n# Size  Bandwidth (MB/s)\n"
+    text += "".join(f"{2**k:<10}{factor * 2.0**k:>20.2f}\n" for k in range(23))
+    setup = Setup(
+        name="r", locality=Locality.INTER, memory=Memory.DEVICE if device else Memory.HOST,
+        transport=transport, limit=25000.0, fabric="slingshot-11",
+    )  # fmt: skip
+    return import_outputs([OutputFile(arm="a", name="f", text=text * launches)], setup).results
+
+
+def changed(found: Any, **changes: Any) -> Any:
+    measurements = tuple(dataclasses.replace(one, **changes) for one in found.measurements)
+    return dataclasses.replace(found, measurements=measurements)
+
+
+def test_a_site_tells_of_its_machine_and_its_vendor() -> None:
+    found = of_site(MACHINE, vendor=True)
+    assert found.facts == {
+        "fabric": "slingshot-11", "gpu": "cuda", "nics-per-node": 4.0, "cxi-device": True,
+        "node": "gh200", "mpi": "cray-mpich",
+    }  # fmt: skip
+    assert found.versions == {"libfabric": "1.15.2.0", "shs": "11.1.0", "cray-mpich": "8.1.29"}
+    assert found.origin("version", "shs") == "site alps"
+    assert "xpmem-device" not in found.facts
+
+
+def test_the_libfabric_of_a_machine_is_not_that_of_an_image() -> None:
+    found = of_site(MACHINE, vendor=False)
+    assert found.versions == {"shs": "11.1.0"}
+    assert "mpi" not in found.facts
+
+
+def test_only_this_machine_was_looked_at_for_xpmem() -> None:
+    here = of_site(dataclasses.replace(MACHINE, name="local"), vendor=False)
+    assert here.facts["xpmem-device"] is False
+    there = {"xpmem": External(path="/dev/xpmem")}
+    site = dataclasses.replace(MACHINE, externals=there)
+    assert of_site(site, vendor=False).facts["xpmem-device"] is True
+
+
+def test_an_image_tells_its_mpi_and_what_its_view_sets() -> None:
+    view = View(name="run", root="/x", env=EnvPatch(set={"FI_PROVIDER": "cxi", "EDITOR": "vi"}))
+    image = Image(
+        path="/i.squashfs", name="i", mount="/x", size=1, default_view="run", views={"run": view},
+        mpi=MpiFacts(family="openmpi", version="5.0.8", prefix="/x", launcher="prte"),
+    )  # fmt: skip
+    found = of_image(image)
+    assert found.versions == {"openmpi": "5.0.8"}
+    assert (found.variables, found.partial) == ({"FI_PROVIDER": "cxi"}, ("variables",))
+    bare = of_image(dataclasses.replace(image, mpi=None, views={}, default_view=None))
+    assert bare == Evidence()
+
+
+def test_part_of_an_environment_does_not_say_what_is_unset() -> None:
+    part = Evidence(variables={"A": "1"}, partial=("variables",))
+    assert evaluate({"unset": ["B"]}, part, {}).answer is Answer.UNKNOWN
+    assert evaluate({"unset": ["A"]}, part, {}).answer is Answer.NO
+    whole = merged(part, of_environment({"FI_PROVIDER": "cxi"}, "a file"))
+    assert whole.partial == ()
+    assert evaluate({"unset": ["B"]}, whole, {}).answer is Answer.YES
+
+
+def test_part_of_a_log_does_not_say_what_was_not_printed() -> None:
+    part = Evidence(logs={"x": "hello"}, partial=("logs",))
+    assert evaluate({"log": "error"}, part, {}).answer is Answer.UNKNOWN
+    assert evaluate({"log": "hello"}, part, {}).answer is Answer.YES
+    whole = merged(part, Evidence(logs={"y": "all"}))
+    assert evaluate({"log": "error"}, whole, {}).answer is Answer.NO
+
+
+def test_what_env_prints_is_read() -> None:
+    text = "A=1\nFN=() {\n  x=2\n}\nB=a=b\n"
+    assert parse_environment(text) == {"A": "1", "FN": "() {\n  x=2\n}", "B": "a=b"}
+    assert parse_environment("no variables\n") == {}
+
+
+def test_results_tell_how_they_were_made() -> None:
+    found = of_results(results(transport="lnx"), "a", KNOWLEDGE)
+    assert found.facts == {
+        "placement": ("inter-node",), "memory": ("host",), "transport": ("lnx",),
+        "uses": ("bandwidth",), "worlds": 1.0, "nodes": 2.0, "ended": "ok",
+        "shapes": found.facts["shapes"], "fabric": "slingshot-11",
+    }  # fmt: skip
+    assert found.partial == ("logs", "variables")
+
+
+def test_results_tell_which_mpi_answered() -> None:
+    made = results()
+    output = dataclasses.replace(
+        made.measurements[0].output, mpi_library="Open MPI v5.0.8, package: x", worlds=2
+    )
+    argv = ("/usr/bin/srun", "--mpi=pmi2", "prog")
+    found = of_results(changed(made, output=output, argv=argv), "a", KNOWLEDGE)
+    assert (found.facts["mpi"], found.versions) == ("openmpi", {"openmpi": "5.0.8"})
+    assert (found.facts["launcher"], found.facts["pmi"]) == (("srun",), ("pmi2",))
+    rule = next(rule for rule in KNOWLEDGE.rules if rule.id == "K25")
+    assert evaluate(rule.when, found, KNOWLEDGE.newest).answer is Answer.YES
+
+
+@pytest.mark.parametrize(
+    ("reason", "ended"), [(Reason.JOB_TIMEOUT, "hang"), (Reason.RANK_CRASHED, "crash")]
+)
+def test_results_tell_how_launches_ended(reason: Reason, ended: str) -> None:
+    check = Check(name="end", state=State.BAD, reason=reason.value, evidence="VNI_NOT_FOUND")
+    found = of_results(changed(results(), checks=(check,)), "a", KNOWLEDGE)
+    assert found.facts["ended"] == ended
+    assert "shapes" not in found.facts
+    assert found.logs == {"launches of a": "VNI_NOT_FOUND"}
+
+
+def test_curves_are_medians_over_launches() -> None:
+    (one,) = curves_of(results(launches=3))
+    assert one.values[8] == 8.0
+    assert one.launches[8] == (8.0, 8.0, 8.0)
+    assert (one.link, one.slingshot, one.memory) == (25000.0, True, Memory.HOST)
+    (single,) = curves_of(results())
+    assert single.launches == {}
+
+
+def test_rules_on_curves_are_found_in_results() -> None:
+    slow = results(factor=0.0005)
+    assert {mark.rule.id for mark in marks_of(slow, KNOWLEDGE)} >= {"S01"}
+    assert "S01" in of_results(slow, "a", KNOWLEDGE).facts["shapes"]
+
+
+def two(first: Any, second: Any) -> Any:
+    renamed = tuple(dataclasses.replace(one, arm="b") for one in second.measurements)
+    return dataclasses.replace(first, measurements=(*first.measurements, *renamed))
+
+
+def test_the_message_rates_of_two_transports_are_compared() -> None:
+    both = two(results(transport="lnx", factor=0.5), results(transport="cxi"))
+    found = of_results(both, "a", KNOWLEDGE)
+    assert found.facts["small-message-rate-lnx-over-cxi"] == 0.5
+
+
+def test_device_and_host_memory_are_compared() -> None:
+    host, device = results(), results(factor=0.25, device=True)
+    both = dataclasses.replace(host, measurements=(*host.measurements, *device.measurements))
+    assert of_results(both, "a", KNOWLEDGE).facts["device-over-host-bandwidth"] == 0.25
+    assert of_results(both, "a", KNOWLEDGE).facts["memory"] == ("host", "device")
+
+
+def test_logs_keep_no_secrets_and_are_cut() -> None:
+    text = redacted("MY_TOKEN=abc123\nX-Api-Key: zzz\npassword = hunter2 next\nplain=1\n")
+    assert "abc123" not in text
+    assert "zzz" not in text
+    assert "s3" not in redacted("Authorization: Bearer s3")
+    assert "hunter2" not in text
+    assert "plain=1" in text
+    assert len(redacted("x" * (LONGEST_LOG + 10))) == LONGEST_LOG
