@@ -64,6 +64,10 @@ class AptArchive:
         self.publish()
         return hashlib.sha256(tarball).hexdigest()
 
+    def clear(self) -> None:
+        """Forget every source package; the files stay."""
+        self._paragraphs.clear()
+
     def publish(self, *, signed: bool = True) -> None:
         """Write the index and sign it."""
         dist = self.folder / "dists" / self.suite

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import spackstacks
 from aptarchive import AptArchive, tarball
 from need import need
-from stackproof import cli, ids
+from stackproof import cli, ids, spack_build
 from stackproof.cli import os_sources
+from stackproof.engines import spack as engine
 from stackproof.engines.spack import overlay
 from stackproof.host import accepted_sources, source_mirror
+from stackproof.monitor import null_monitor
+from stackproof.noun import to_json
 from stackproof.spackstack import SpackLock
 
 FJORD = Path(__file__).parents[1] / "documents" / "stackinator" / "clusters" / "fjord"
@@ -301,3 +306,60 @@ def test_a_mirror_is_not_made_of_something_else(
     code, _, err = stackproof("mirror", "create", place, recipe, "--site", FJORD)
     assert code == 3
     assert "place" in err
+
+
+def write_lock(recipe: Path, namespace: str = "builtin") -> None:
+    """Write a lock that answers the recipe: libthing 1.2 and other 2.0, gcc of the machine."""
+    args = cli.build_parser("check").parse_args(["check", str(recipe), "--site", str(FJORD)])
+    [loaded] = os_sources.stacks.load_recipes(args)
+    clones = spack_build.resolve_clones(loaded.spack, null_monitor)
+    outside = {"external": {"path": "/usr", "module": None, "extra_attributes": {}}}
+    content = spackstacks.content(
+        ("libthing",),
+        {**spackstacks.node("libthing", "1.2", ("other", "link")), "namespace": namespace},
+        spackstacks.node("other", "2.0", ("gcc", "build")),
+        spackstacks.node("gcc", "13.2.0", **outside),
+    )
+    every = {path.removesuffix("/spack.lock"): content for path in engine.lock_files(loaded.spack)}
+    lock = SpackLock(wants=engine.wants(loaded.spack), clones=clones, environments=every)
+    loaded.lock_path.write_text(to_json(lock))
+
+
+def test_all_that_a_lock_wants_is_looked_for(
+    add: Run, stackproof: Run, archive: AptArchive, recipe: Path, tmp_path: Path
+):
+    digest = archive.add("libthing", "1.2-3", tarball("configure"))
+    archive.add("other", "2.1-1", tarball("configure"))
+    write_lock(recipe)
+    code, out, err = add()
+    assert code == 0, err
+    assert "libthing 1.2" in out
+    assert "other 2.1, the lock wants 2.0" in err
+    assert "the lock is stale now" in err
+    assert "LOCK" not in err
+    code, out, err = stackproof("check", recipe, "--site", FJORD)
+    assert "small.lock.json" in err  # it is stale
+    write_lock(recipe, overlay.NAMESPACE)
+    assert stackproof("check", recipe, "--site", FJORD)[0] == 0
+    code, _, err = add("--json")
+    assert code == 0
+    assert "written" not in err
+    code, out, _ = add("--to", "mirror", "--json")
+    assert [entry["package"] for entry in json.loads(out)["files"]] == ["libthing"]
+    assert source_mirror.holds(tmp_path / "mirror", digest)
+
+
+def test_an_accepted_source_that_the_suite_has_no_more_is_named(
+    add: Run, archive: AptArchive, recipe: Path, tmp_path: Path
+):
+    archive.add("libthing", "1.2-3", tarball("configure"))
+    assert add("libthing")[0] == 0
+    accepted = sources_file(recipe).read_bytes()
+    write_lock(recipe, overlay.NAMESPACE)
+    archive.clear()
+    archive.add("libthing", "1.2-4", tarball("configure", "another"))
+    shutil.rmtree(tmp_path / "cache" / "apt")
+    code, _, err = add("--to", "mirror")
+    assert code == 0
+    assert "has not the accepted source of libthing 1.2" in err
+    assert sources_file(recipe).read_bytes() == accepted

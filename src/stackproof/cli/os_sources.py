@@ -188,20 +188,43 @@ class _Search:
         """Return what was found for everything in a lock, and why the rest was not."""
         found: list[_Found] = []
         left_out: list[Problem] = []
+        accepted = {source.name: source for source in self._stack.os_sources}
         for node in locks.everything(lock, self._stack.mount).values():
-            if node.external or node.namespace == overlay.NAMESPACE:
+            if node.external:
                 continue
             try:
-                _, facts = self._packages.find(node.name)
-                digest = facts.versions.get(node.version)
-                if not digest or source_mirror.holds(self._target, digest):
-                    continue  # no source at all, or it is there
-                one = self._one(node.name, os_sources.spellings(node.name), node.version)
+                if node.namespace == overlay.NAMESPACE:
+                    one = self._again(accepted[node.name])
+                else:
+                    one = self._for_node(node.name, node.version)
             except StackproofError as error:
                 left_out += error.problems
             else:
-                found.append(self._bring(one))
+                found += [self._bring(one)] if one else []
         return found, left_out
+
+    def _for_node(self, name: str, version: str) -> _Found | None:
+        """Return the source of a package of the lock; None when it has none, or it is there."""
+        _, facts = self._packages.find(name)
+        digest = facts.versions.get(version)
+        if not digest or source_mirror.holds(self._target, digest):
+            return None
+        return self._one(name, os_sources.spellings(name), version)
+
+    def _again(self, accepted: OsSource) -> _Found | None:
+        """Return a source that was accepted before, unless it is there; it must be the same."""
+        if source_mirror.holds(self._target, accepted.sha256):
+            return None
+        for package in self._archive.versions(accepted.source):
+            if package.sha256 == accepted.sha256:
+                return _Found(name=accepted.name, package=package, path=Path(), accepted=accepted)
+        raise fail(
+            Reason.DIGEST_MISMATCH,
+            f"{self._archive.url} {self._archive.suite} has not the accepted source of "
+            f"{accepted.name} {accepted.version}",
+            detail=f"accepted: {accepted.suite}, {accepted.source} {accepted.source_version}",
+            hint="name its suite with --suite",
+        )
 
     def _one(self, name: str, sources: tuple[str, ...], version: str | None = None) -> _Found:
         namespace, facts = self._packages.find(name)
