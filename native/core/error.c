@@ -72,13 +72,13 @@ int sp_reason_exit_code(enum sp_reason reason)
     case SP_USAGE:
         return 2;
     case SP_INVALID_VALUE:
+    case SP_BAD_MOUNT_POINT:
         return 3;
     case SP_TOOL_MISSING:
     case SP_NO_USER_NAMESPACES:
     case SP_NO_FUSE:
     case SP_NOT_PERMITTED:
         return 4;
-    case SP_BAD_MOUNT_POINT:
     case SP_IMAGE_MISSING:
     case SP_IMAGE_UNREADABLE:
     case SP_IMAGE_NOT_SQUASHFS:

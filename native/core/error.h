@@ -44,7 +44,7 @@ int sp_hint(struct sp_error *error, const char *format, ...) __attribute__((form
 /* Returns the stable name of a reason, such as `image-missing`. */
 const char *sp_reason_name(enum sp_reason reason);
 
-/* Returns the exit code of a program that fails for a reason: 2, 4 or 6 as `mountexec.py`. */
+/* Returns the exit code of a program that fails for a reason: that of `stackproof.errors`. */
 int sp_reason_exit_code(enum sp_reason reason);
 
 #endif

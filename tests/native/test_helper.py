@@ -13,6 +13,7 @@ import pytest
 from images import make_image
 from machine import HELPER, NOBODY, Machine, loop_devices, mount, reasons
 from need import need
+from stackproof.errors import Reason
 
 _POINT = "/user-environment"
 _SAYS = {
@@ -194,7 +195,7 @@ def test_an_overlay_needs_an_image_below_it(way: Way) -> None:
 def test_what_is_wrong_is_said(way: Way, words: list[str], reason: str) -> None:
     done = way.run(HELPER, *words)
     assert reasons(done) == [reason]
-    assert done.returncode == (2 if reason == "usage" else 6)
+    assert done.returncode == Reason(reason).exit_code
     assert done.stdout == ""
 
 

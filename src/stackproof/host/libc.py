@@ -15,7 +15,17 @@ MS_BIND, MS_MOVE, MS_REC, MS_SLAVE = 4096, 8192, 16384, 1 << 19
 READ_ONLY = MS_RDONLY | MS_NOSUID | MS_NODEV
 _MNT_DETACH = 2
 
-_NOT_POSSIBLE = {"tool-missing", "no-user-namespaces", "no-fuse", "not-permitted"}
+# As in `stackproof.errors`, which is not imported here; what is not in it is 6.
+_EXIT_CODES = {
+    "usage": 2,
+    "invalid-value": 3,
+    "bad-mount-point": 3,
+    "tool-missing": 4,
+    "no-user-namespaces": 4,
+    "no-fuse": 4,
+    "not-permitted": 4,
+}
+_IMAGE_OR_MOUNT = 6
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -28,7 +38,7 @@ class MountFailure(Exception):  # noqa: N818 - it is a failure, as the reason sa
         self.reason = reason
         self.message = message
         self.hint = hint
-        self.exit_code = exit_code or (4 if reason in _NOT_POSSIBLE else 6)
+        self.exit_code = exit_code or _EXIT_CODES.get(reason, _IMAGE_OR_MOUNT)
 
 
 def unshare(flags: int) -> None:
