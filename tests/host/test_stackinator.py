@@ -259,3 +259,13 @@ def test_old_cache(tmp_path: Path):
     (tmp_path / "cache").mkdir()
     found = caches(tmp_path, f"root: {tmp_path}/cache\nkey: {tmp_path}/key\n", key=PUBLIC_KEY)
     assert found.private_key == str(tmp_path / "key")
+
+
+def test_a_folder_is_a_mirror_of_sources(tmp_path: Path):
+    (tmp_path / "_source-cache").mkdir()
+    [mirror] = load_caches(str(tmp_path), "/mount")[0].mirrors
+    assert mirror.kind == "source"
+    assert mirror.settings["fetch"]["url"] == f"file://{tmp_path}"
+    with pytest.raises(StackproofError) as raised:
+        load_caches(str(tmp_path / "_source-cache"), "/mount")
+    assert raised.value.reason is Reason.INVALID_VALUE

@@ -96,7 +96,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_site_arguments(parser)
     parser.add_argument(
-        "--mirror", metavar="FILE", help="mirrors.yaml or cache.yaml of Spack stacks"
+        "--mirror",
+        metavar="FILE|DIR",
+        help="mirrors.yaml or cache.yaml of Spack stacks, or a folder of `mirror create`",
     )
     group = parser.add_mutually_exclusive_group()
     group.add_argument(

@@ -173,7 +173,7 @@ def _caches(path: str | None, mount: str, findings: Findings) -> Caches:
     if path is None:
         return Caches()
     if os.path.isdir(path):
-        return _source_mirror(path)
+        return _source_mirror(path, findings)
     try:
         document = load_document(path)
     except StackproofError as error:
@@ -185,8 +185,15 @@ def _caches(path: str | None, mount: str, findings: Findings) -> Caches:
     )
 
 
-def _source_mirror(folder: str) -> Caches:
+def _source_mirror(folder: str, findings: Findings) -> Caches:
     """Return the caches of a folder that `stackproof mirror create` made."""
+    if not os.path.isdir(os.path.join(folder, "_source-cache")):
+        findings.problem(
+            Reason.INVALID_VALUE,
+            f"`{folder}` is no mirror of sources: it has no folder `_source-cache`",
+            where=Location(file=folder),
+            hint="name a mirrors.yaml, or a folder that `stackproof mirror create` made",
+        )
     settings = {"fetch": {"url": f"file://{os.path.abspath(folder)}"}, "source": True,
                 "binary": False}  # fmt: skip
     return Caches(mirrors=(Mirror(name="mirror", kind="source", settings=settings),))
