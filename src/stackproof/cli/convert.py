@@ -95,7 +95,7 @@ def _target(args: argparse.Namespace) -> Path:
     if args.output:
         target = Path(args.output)
     elif len(paths) == 1:
-        target = paths[0].parent / f"{paths[0].name}.yaml"
+        target = Path(args.recipes[0]).parent / f"{paths[0].name}.yaml"
     else:
         around = Path(os.path.commonpath([path.parent for path in paths]))
         target = around / f"{around.name}.yaml"
@@ -107,6 +107,13 @@ def _target(args: argparse.Namespace) -> Path:
             f"`{outside[0]}` is not below `{base}`, where the new recipe is to be",
             hint="a recipe names files below its own folder only: choose another FILE with -o",
         )
+    inside = [path for path in paths if base.is_relative_to(path)]
+    if inside:
+        raise fail(
+            Reason.USAGE,
+            f"`{target}` would lie in `{inside[0]}` and become part of that recipe",
+            hint="choose a FILE beside or above the folder with -o",
+        )
     if target.exists() and not args.force:
         raise fail(Reason.USAGE, f"`{target}` exists", hint="choose another FILE, or use --force")
     return target
@@ -114,6 +121,7 @@ def _target(args: argparse.Namespace) -> Path:
 
 def _sources(args: argparse.Namespace) -> list[_Source]:
     """Return the recipes, each on its site; all problems of all of them at once."""
+    _check_facts(args)
     sites: list[str | None] = list(args.site) or [None]
     if len(sites) == 1:
         sites *= len(args.recipes)
@@ -135,10 +143,23 @@ def _sources(args: argparse.Namespace) -> list[_Source]:
     return found
 
 
+def _check_facts(args: argparse.Namespace) -> None:
+    """Refuse facts of a recipe that is not there."""
+    names = [Path(path).resolve().name for path in args.recipes]
+    for word in args.fact:
+        name, mark, _ = word.partition("=")[0].rpartition(":")
+        if mark and name not in names:
+            raise fail(
+                Reason.USAGE,
+                f"`--fact {word}`: `{name}` is none of the recipes",
+                hint=f"they are: {', '.join(names)}",
+            )
+
+
 def _source(path: Path, site: str | None, words: list[str]) -> _Source:
     name = path.resolve().name
     own = [word.removeprefix(f"{name}:") for word in words if word.startswith(f"{name}:")]
-    shared = [word for word in words if ":" not in word]
+    shared = [word for word in words if ":" not in word.partition("=")[0]]
     facts = stacks.given_facts([*shared, *own])
     loaded = stacks.load_recipe(_arguments(path, site, facts))
     tree = folders.read_tree(str(path), root=None, wanted=lambda found: found in DOCUMENTS)
