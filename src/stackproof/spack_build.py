@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -63,9 +65,11 @@ def make_lock(request: Request, monitor: Monitor) -> SpackLock:
     """Return Spack's own solution of a stack: exact commits, versions, variants and dependencies.
 
     Raises `StackproofError`: BUILD_FAILED with Spack's words when there is no solution,
-    UNKNOWN_VERSION for a commit that a repository lacks, NO_NETWORK, DISK_FULL.
+    UNKNOWN_VERSION for a commit that a repository lacks, NO_NETWORK, DISK_FULL, TOOL_MISSING
+    without Spack's solver.
     """
     stack = request.stack
+    _need_solver(request.caches)
     clones = resolve_clones(stack, monitor)
     setup = _setup(request, clones)
     wanted = spack.lock_files(stack)
@@ -77,6 +81,17 @@ def make_lock(request: Request, monitor: Monitor) -> SpackLock:
             break  # Spack left no further lock file: reading them says which one is missing
         found |= made
     return spack.read_lock(stack, clones, found)
+
+
+def _need_solver(caches: Caches) -> None:
+    """Refuse at once what Spack would say in many words after it has looked for its solver."""
+    if importlib.util.find_spec("clingo") or any(m.kind == "bootstrap" for m in caches.mirrors):
+        return
+    raise fail(
+        Reason.TOOL_MISSING,
+        "Spack's solver is missing: the Python that runs stackproof has no package `clingo`",
+        hint=f"install it: {sys.executable} -m pip install clingo; or name a bootstrap mirror",
+    )
 
 
 def build(request: Request, lock: SpackLock, monitor: Monitor) -> Built:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -363,3 +364,10 @@ def test_an_accepted_source_that_the_suite_has_no_more_is_named(
     assert code == 0
     assert "has not the accepted source of libthing 1.2" in err
     assert sources_file(recipe).read_bytes() == accepted
+
+
+def test_no_solver(stackproof: Run, recipe: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "clingo", None)
+    code, _, err = stackproof("mirror", "create", "m", recipe, "--site", FJORD)
+    assert code == 4
+    assert "pip install clingo" in err
