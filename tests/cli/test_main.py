@@ -232,3 +232,23 @@ def test_output_that_nothing_can_take() -> None:
 def test_the_installed_program_is_the_same() -> None:
     scripts = importlib.metadata.entry_points(group="console_scripts", name="stackproof")
     assert [script.load() for script in scripts] == [cli.main]
+
+
+def test_help_before_a_verb_is_about_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("--help", "run") == 0
+    shown = capsys.readouterr().out
+    assert all(f"\n    {name} " in shown for name in cli.VERBS)
+
+
+def test_help_is_as_wide_as_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widths = {}
+    for columns in ("60", "200", "none", "0"):
+        monkeypatch.setenv("COLUMNS", columns)
+        assert exit_code("run", "--help") == 0
+        lines = capsys.readouterr().out.splitlines()
+        # How to call it is written by hand, on one line.
+        widths[columns] = max(map(len, lines[1:]))
+    assert widths["60"] <= 58 < 100 < widths["200"]
+    assert widths["none"] == widths["0"] <= 200
