@@ -154,7 +154,7 @@ class _Merger:
 
     def _value(self, values: Sequence[Any], path: Path) -> Any:
         first = values[0]
-        if all(type(value) is type(first) and value == first for value in values):
+        if all(_equal(value, first) for value in values):
             return (
                 first
                 if not isinstance(first, dict) or _same_order(values)
@@ -162,7 +162,8 @@ class _Merger:
             )
         if all(isinstance(value, dict) for value in values) and self._may_merge(values, path):
             merged = self.mapping(values, path)
-            return merged or _MISSING
+            # One that is empty everywhere but in conditions must still be there for who has it so.
+            return merged if merged or not all(values) else _MISSING
         if all(isinstance(value, list) for value in values):
             return self._list(values)
         return self._apart(values, path)
@@ -185,7 +186,7 @@ class _Merger:
             if value is _MISSING:
                 continue
             for known, members in groups:
-                if type(known) is type(value) and known == value and _same_order([known, value]):
+                if _equal(known, value) and _same_order([known, value]):
                     members.add(index)
                     break
             else:
@@ -248,6 +249,15 @@ def _matches(pattern: Path, path: Path) -> bool:
     return len(pattern) == len(path) and all(
         want in {"*", have} for want, have in zip(pattern, path, strict=True)
     )
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Return whether two values are the same in YAML too: true is not 1, and 1 is not 1.0."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return type(one) is type(other) and bool(one == other)
 
 
 def _same_order(values: Sequence[Any]) -> bool:
