@@ -95,6 +95,8 @@ class Reason(StrEnum):
     # build
     DIGEST_MISMATCH = "digest-mismatch"
     """A downloaded file is not the one that the lock names."""
+    BAD_SIGNATURE = "bad-signature"
+    """A cache holds an entry that was changed after it was signed."""
     BUILD_FAILED = "build-failed"
     """A step of a build failed."""
     # image
@@ -210,7 +212,9 @@ _EXIT_CODES: dict[Reason, ExitCode] = {
         Reason.CLUSTER_DOWN,
         Reason.CLUSTER_FAILED,
     ),
-    **_codes(ExitCode.BUILD, Reason.DIGEST_MISMATCH, Reason.BUILD_FAILED),
+    **_codes(
+        ExitCode.BUILD, Reason.DIGEST_MISMATCH, Reason.BAD_SIGNATURE, Reason.BUILD_FAILED
+    ),
     **_codes(
         ExitCode.IMAGE,
         Reason.IMAGE_MISSING,

@@ -262,6 +262,7 @@ def _run_command(step: Step, command: Command, log: Path, work: _Work) -> None:
     else:
         done = run(command, log=log, watch=reader)
     if done.returncode in command.ok and not done.timed_out:
+        spack_progress.check_signatures(done, log, work.monitor)
         return
     raise spack_progress.failure(command, done, log, work.space, work.plan.mount)
 

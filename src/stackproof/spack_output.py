@@ -36,10 +36,10 @@ _ERROR = re.compile(r"==> Error: (?P<text>.*)")
 _LOG = re.compile(r"^(?:\s+|.*: )(?P<path>/\S*/spack-(?:build|configure|cmake)-\S*out\.txt)\s*$")
 _STAGE = re.compile(rf"spack-stage-{_NAME}/")
 _PREFIX = re.compile(rf"{_NAME}$")
-_BAD_SIGNATURE = re.compile(
-    r"(?:BAD signature|NoVerifyException|[Ff]ailed to verify|could not be verified|"
-    r"Signature verification failed|no valid OpenPGP data|Can't check signature).*"
-)
+# gpg(1) on standard error; Spack itself only says that there is no binary (v1.1).
+_SIGNATURE = re.compile(r"gpg: (?:(?P<bad>BAD signature)|(?P<unknown>Can't check signature)).*")
+_KEY = re.compile(r"gpg: +using \w+ key (?P<key>[0-9A-F]+)")
+_FROM_SOURCE = re.compile(rf"==> No binary for {_NAME} found: installing from source")
 # The first thing that went wrong, in the words of compilers, linkers, make, configure, CMake,
 # Meson, Cargo and Python; a summary such as make's comes last of them and is only taken alone.
 _FIRST = tuple(
@@ -194,7 +194,32 @@ def _is_error(line: str) -> bool:
     return any(pattern.search(line) for pattern in _FIRST)
 
 
-def bad_signature(text: str) -> str | None:
-    """Return the line that tells of a cache entry with a wrong signature, None without one."""
-    found = _BAD_SIGNATURE.search(text)
-    return found[0].strip() if found else None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signatures:
+    """What was wrong with signatures of a cache: lines of gpg, and keys that are not known.
+
+    `built` are the packages that were built from source, those with such an entry among them.
+    """
+
+    bad: tuple[str, ...] = ()
+    unknown_keys: tuple[str, ...] = ()
+    built: tuple[str, ...] = ()
+
+
+def signatures(text: str) -> Signatures:
+    """Return what the output of an installation says of signatures."""
+    bad: dict[str, None] = {}
+    unknown: dict[str, None] = {}
+    built: dict[str, None] = {}
+    key = ""
+    for line in text.splitlines():
+        if named := _KEY.match(line):
+            key = named["key"]
+        elif told := _SIGNATURE.match(line):
+            if told["bad"]:
+                bad[line.strip()] = None
+            else:
+                unknown[key] = None
+        elif source := _FROM_SOURCE.match(line):
+            built[f"{source['name']}@{source['version']}"] = None
+    return Signatures(bad=tuple(bad), unknown_keys=tuple(unknown), built=tuple(built))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from stackproof import noun
-from stackproof.command import Bind, Command, Sandbox
+from stackproof.command import Bind, Command, EnvPatch, Sandbox
 from stackproof.errors import Location, Reason, fail
 from stackproof.executor import IMAGE_LIST, LAST_COMMAND
 from stackproof.host import files, sandbox, workspace
@@ -25,16 +25,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--network", action="store_true", help="let the shell use the network of this machine"
     )
+    parser.usage = "stackproof shell BUILD [--network] [-- COMMAND [ARGUMENT…]]"
     parser.add_argument(
-        "command", metavar="COMMAND", nargs=argparse.REMAINDER, help="after `--`; default: bash"
+        "rest", metavar="COMMAND", nargs=argparse.REMAINDER, help="what to run; default: bash"
     )
+    parser.epilog = "exit codes: those of the command; 127 when it is not found"
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Become the command inside the sandbox; returns only when that cannot be."""
+    words = list(args.rest)
+    while words and words[0] == "--network":  # argparse leaves what follows BUILD alone
+        args.network = True
+        del words[0]
+    if words[:1] == ["--"]:
+        del words[0]
+    elif words and words[0].startswith("-"):
+        raise fail(Reason.USAGE, f"unknown option `{words[0]}`", hint="put `--` before a command")
     folder = find_build(args.build)
-    words = args.command[1:] if args.command[:1] == ["--"] else args.command
     command = shell_command(folder, tuple(words), network=args.network)
     argv = list(sandbox.argv(command))
     argv.remove("--new-session")  # a shell wants its terminal
@@ -110,4 +119,12 @@ def shell_command(folder: Path, words: tuple[str, ...], *, network: bool) -> Com
             Bind(source=path, target=path) for path in workspace.network_files() if path not in have
         ]
         box = replace(box, network=True, binds=(*box.binds, *more))
-    return replace(last, argv=words or ("bash", "--norc", "-i"), sandbox=box, timeout_s=None)
+    prompt = EnvPatch(set={"PS1": f"{space.home.name}:\\w\\$ "})
+    return replace(
+        last,
+        # A shell in between: it says what cannot be run, with the exit codes of POSIX.
+        argv=("sh", "-c", 'exec "$@"', "sh", *words) if words else ("bash", "--norc", "-i"),
+        env=last.env if words else last.env.then(prompt),
+        sandbox=box,
+        timeout_s=None,
+    )

@@ -61,6 +61,29 @@ def failure(
     return StackproofError(*seen.values())
 
 
+def check_signatures(done: Completed, log: Path, monitor: Monitor) -> None:
+    """Raise `StackproofError` (BAD_SIGNATURE) when an entry of a cache was not what was signed.
+
+    Spack has built such packages from source, so the store is sound; but somebody has changed the
+    cache. Entries that were signed with a key that is not known are only told of.
+    """
+    text = f"{done.stdout.decode(errors='replace')}\n{done.stderr.decode(errors='replace')}"
+    found = spack_output.signatures(text)
+    built = ", ".join(found.built) or "none"
+    if found.bad:
+        raise fail(
+            Reason.BAD_SIGNATURE,
+            "a cache holds entries that were changed after they were signed",
+            detail="\n".join((*found.bad, f"built from source instead: {built}")),
+            hint="nothing of them was used; leave the cache out or have it made anew, then run the "
+            f"same command again; all that was said is in `{log}`",
+        )
+    if found.unknown_keys:
+        keys = ", ".join(key or "?" for key in found.unknown_keys)
+        text = f"not used, their key is not known ({keys}): name it as `public_key`; built: {built}"
+        monitor(Event(what="note", name="signatures", text=text))
+
+
 def _problem(entry: Failure, command: Command, log: Path, space: Workspace, mount: str) -> Problem:
     kept = log
     shown: tuple[str, ...] = entry.lines[-8:]

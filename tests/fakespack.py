@@ -1,0 +1,177 @@
+"""A program in the place of Spack, for what stackproof does around it, where Spack is not.
+
+It is a git repository with `bin/spack`, which knows the calls of a build and does what the names
+of packages say: `slow` takes a second, `broken` does not compile, `full` finds no space, `forged`
+has an entry with a wrong signature in a cache, `strange` one with an unknown key. Its words are
+those of Spack 1.1. Whether stackproof understands the real one is asked in tests/system.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+_START = """#!/bin/sh
+exec "$SPACK_PYTHON" -I -S "${0%/*}/fake.py" "$@"
+"""
+_FAKE = r"""
+import hashlib, json, os, pathlib, re, sys, time
+
+words = [word for word in sys.argv[1:] if word != "--color=never"]
+folder = None
+while words and words[0] in ("-e", "-C", "-c"):
+    option, value = words[:2]
+    words = words[2:]
+    folder = pathlib.Path(value) if option == "-e" else folder
+mount = re.search(r"root: (\S+)", pathlib.Path("/build/config/config.yaml").read_text())[1]
+
+
+def names():
+    text = (folder / "spack.yaml").read_text()
+    block = re.search(r"specs:\n((?:  - .*\n)+)", text)[1]
+    return [line.strip()[2:] for line in block.splitlines()]
+
+
+def digest(name):
+    import base64
+    return base64.b32encode(hashlib.sha256(name.encode()).digest()).decode().lower()[:32]
+
+
+def concretize():
+    nodes = {}
+    for name in names():
+        if name == "unsolvable":
+            print("==> Error: failed to concretize: there is no such package", file=sys.stderr)
+            sys.exit(1)
+        nodes[digest(name)] = {
+            "name": name, "version": "1.0", "hash": digest(name), "namespace": "builtin",
+            "arch": {"platform": "linux", "platform_os": "x", "target": {"name": "y"}},
+            "parameters": {}, "package_hash": "z", "dependencies": [],
+        }
+    lock = {
+        "_meta": {"file-type": "spack-lockfile", "lockfile-version": 6, "specfile-version": 5},
+        "spack": {"version": "1.1.0"},
+        "roots": [{"hash": key, "spec": node["name"]} for key, node in nodes.items()],
+        "concrete_specs": nodes,
+    }
+    (folder / "spack.lock").write_text(json.dumps(lock))
+
+
+def install():
+    nodes = json.loads((folder / "spack.lock").read_text())["concrete_specs"]
+    failed = False
+    for number, (key, node) in enumerate(sorted(nodes.items(), key=lambda n: n[1]["name"]), 1):
+        name = node["name"]
+        prefix = pathlib.Path(mount, "linux-x-y", f"{name}-1.0-{key}")
+        if (prefix / "done").exists():
+            print(f"[+] {prefix}")
+            continue
+        print(f"==> Installing {name}-1.0-{key} [{number}/{len(nodes)}]")
+        if name == "forged":
+            print('gpg: BAD signature from "somebody <x@example.org>" [ultimate]', file=sys.stderr)
+        if name == "strange":
+            print("gpg:                using RSA key ABCDEF0123", file=sys.stderr)
+            print("gpg: Can't check signature: No public key", file=sys.stderr)
+        print(f"==> No binary for {name}-1.0-{key} found: installing from source")
+        print(f"==> {name}: Executing phase: 'install'")
+        if name == "slow":
+            time.sleep(1.5)
+        if name in ("broken", "full"):
+            stage = pathlib.Path(f"/build/stage/spack-stage-{name}-1.0-{key}")
+            stage.mkdir(parents=True, exist_ok=True)
+            log = stage / "spack-build-out.txt"
+            said = {
+                "broken": "first.c:3:1: error: expected ';'\nmake: *** [first.o] Error 1\n",
+                "full": "ld: final link failed: No space left on device\n",
+            }[name]
+            log.write_text("checking for gcc... yes\n" + said)
+            print(f"==> Error: ProcessError: Command exited with status 2:\n    'make'\n\n"
+                  f"See build log for details:\n  {log}\n")
+            failed = True
+            continue
+        prefix.mkdir(parents=True)
+        (prefix / "done").write_text(name)
+        print(f"[+] {prefix}")
+    sys.exit(failed)
+
+
+match words:
+    case ["concretize", *_]:
+        concretize()
+    case ["install", *_]:
+        install()
+    case ["fetch", *_] | ["clean", *_] | ["python", *_]:
+        pass
+    case _:
+        sys.exit(f"the program in the place of Spack does not know {words}")
+"""
+_SITE = """packages:
+  gcc:
+    buildable: false
+    externals:
+    - spec: gcc@12.2.0 languages:='c,c++,fortran'
+      prefix: /usr
+      extra_attributes: {compilers: {c: /usr/bin/gcc, cxx: /usr/bin/g++, fortran: /usr/bin/gfortran}}
+"""
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder with a recipe, a site, and the repositories that the recipe names."""
+
+    path: Path
+
+    @property
+    def recipe(self) -> Path:
+        return self.path / "small"
+
+    @property
+    def builds(self) -> list[Path]:
+        return sorted((self.path / "cache" / "builds").glob("small-*"))
+
+    def write(self, *packages: str, hook: str = "", commit: str = "v1.1.0") -> None:
+        """Write the recipe: these packages, no views."""
+        files = {
+            "small/config.yaml": f"name: small\nversion: 3\nspack:\n  repo: {self.path}/spack\n"
+            f"  commit: {commit}\n  packages: {{repo: {self.path}/packages, commit: v1}}\n",
+            "small/compilers.yaml": "gcc: {version: system}\n",
+            "small/environments.yaml": "tools:\n  compiler: [gcc]\n  network: {mpi: null}\n"
+            f"  specs: [{', '.join(packages)}]\n",
+            "site/packages.yaml": _SITE,
+        }
+        if hook:
+            files["small/post-install"] = hook
+        _write(self.path, files)
+
+
+def make(folder: Path) -> Folder:
+    """Return a folder with a recipe of one package."""
+    _repository(
+        folder / "spack",
+        {"bin/spack": _START, "bin/fake.py": _FAKE, "lib/spack/spack/x.py": "X = 1\n"},
+        "v1.1.0",
+    )
+    text = "repo:\n  namespace: builtin\n  api: v2.0\n"
+    _repository(folder / "packages", {"repos/spack_repo/builtin/repo.yaml": text}, "v1")
+    made = Folder(folder)
+    made.write("good")
+    return made
+
+
+def _repository(folder: Path, files: dict[str, str], tag: str) -> None:
+    _write(folder, files)
+    if (folder / "bin").is_dir():
+        (folder / "bin" / "spack").chmod(0o755)
+    who = {"GIT_AUTHOR_NAME": "x", "GIT_AUTHOR_EMAIL": "x@example.org",
+           "GIT_COMMITTER_NAME": "x", "GIT_COMMITTER_EMAIL": "x@example.org"}  # fmt: skip
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"], ["tag", tag]):
+        subprocess.run(["git", *words], cwd=folder, check=True, env={**os.environ, **who})
+
+
+def _write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
