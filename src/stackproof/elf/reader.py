@@ -13,6 +13,7 @@ from stackproof.elf.layout import (
     DT_RPATH,
     DT_RUNPATH,
     DT_SONAME,
+    DT_VERSYM,
     MAGIC,
     PF_X,
     PT_DYNAMIC,
@@ -69,6 +70,7 @@ def read(source: Source) -> ElfFile:
         copies=tuple(dynamic.copies) if program else (),
         version_needs=versions.needs(frame),
         version_definitions=versions.definitions(frame),
+        version_table=frame.one(DT_VERSYM) is not None,
         mpi_inside=program and symbols.defines_in_full_table(frame, b"MPI_Init"),
     )
 

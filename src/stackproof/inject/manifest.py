@@ -91,6 +91,20 @@ class ManifestView:
         return self.manifest.caches.get(path, {})
 
 
+_BASE_LIBRARIES = (
+    "libc.so.6",
+    "libm.so.6",
+    "libdl.so.2",
+    "libpthread.so.0",
+    "librt.so.1",
+    "libutil.so.1",
+    "libgcc_s.so.1",
+    "libstdc++.so.6",
+    "libz.so.1",
+)
+"""Libraries that every machine with glibc has, or that very many have."""
+
+
 class Recorder:
     """A file view that remembers what it was asked."""
 
@@ -169,6 +183,8 @@ def describe(
             closure = load_program(recorder, path, machine=machine, setting=setting)
         except StackproofError:  # a linker script, a damaged file: nothing that could be loaded
             continue
+        for name in _BASE_LIBRARIES:  # what another MPI may need, besides what this one does
+            closure.load(name, closure.program)
         demand_of(recorder, closure)
         for loaded in closure.objects:
             name = loaded.path.rpartition("/")[2]

@@ -12,6 +12,8 @@ from stackproof.errors import StackproofError
 from stackproof.loader import Closure, FileView, Loaded
 
 _CALL = re.compile(r"P?MPI_[A-Z]\w+")
+# Further libraries of Open MPI and Intel MPI that call their own MPI.
+_OF_MPI = re.compile(r"lib(?:mpi|oshmem|ompi|mca_)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,8 @@ def _calls(elf: ElfFile) -> bool:
 def is_mpi(elf: ElfFile, name: str = "") -> bool:
     """Return whether an object belongs to an MPI: by what it exports, or by its SONAME."""
     soname = elf.soname or name
-    return abi.family_of(elf) is not None or abi.abi_of_name(soname) is not None
+    named = _OF_MPI.match(soname) is not None or abi.abi_of_name(soname) is not None
+    return named or abi.family_of(elf) is not None
 
 
 def _is_mpi(loaded: Loaded) -> bool:

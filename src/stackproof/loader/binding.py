@@ -54,13 +54,29 @@ class Scope:
             self._first.update(dict.fromkeys(loaded.elf.exports, loaded.number))
         self._definitions = [_versions_of(loaded.elf) for loaded in closure.objects]
 
-    def provider(self, name: str, version: str = "", *, hidden: bool = False) -> Loaded | None:
-        """Return the object that a reference is bound to, None when there is none."""
+    def provider(self, name: str, need: VersionNeed | None = None) -> Loaded | None:
+        """Return the object that a reference is bound to, None when there is none.
+
+        A library without a table of versions is good for any version, except when it is the one
+        that the version is asked of: then the loader ends the program.
+        """
         first = self._first.get(name)
         if first is None:
             return None
         for loaded in self._objects[first:]:
-            if name in loaded.elf.exports and self._fits(loaded, name, version, hidden=hidden):
+            if name not in loaded.elf.exports:
+                continue
+            if need is not None and not loaded.elf.version_table:
+                own = need.library in loaded.names or need.library == loaded.elf.soname
+                return None if own else loaded
+            if self._fits(loaded, name, need):
+                return loaded
+        return None
+
+    def source_of_copy(self, name: str) -> Loaded | None:
+        """Return the library that the program copies a variable from, None when there is none."""
+        for loaded in self._objects[1:]:
+            if name in loaded.elf.exports:
                 return loaded
         return None
 
@@ -71,16 +87,16 @@ class Scope:
             return ()
         return tuple(loaded for loaded in self._objects[first:] if name in loaded.elf.exports)
 
-    def _fits(self, loaded: Loaded, name: str, version: str, *, hidden: bool) -> bool:
+    def _fits(self, loaded: Loaded, name: str, need: VersionNeed | None) -> bool:
         definitions = self._definitions[loaded.number]
-        if not definitions:  # a library without versions answers to every one
+        if not definitions:  # a library that defines no versions answers to every one
             return True
         elf = loaded.elf
         found = (elf.exports[name], *elf.more_exports.get(name, ()))
-        if version:
+        if need is not None:
             return any(
-                definitions.get(index & ~HIDDEN) == version
-                or (not hidden and index & ~HIDDEN not in definitions and not index & HIDDEN)
+                definitions.get(index & ~HIDDEN) == need.name
+                or (not need.hidden and index & ~HIDDEN not in definitions and not index & HIDDEN)
                 for index in found
             )
         # Without a version the oldest definition is taken, or the only default one.
@@ -124,21 +140,23 @@ def unbound(closure: Closure, scope: Scope) -> Iterator[Unbound]:
 
 
 def unbound_of(loaded: Loaded, scope: Scope) -> Iterator[Unbound]:
-    """Yield every strong reference of one object that finds no definition."""
-    names = {need.number: need for need in loaded.elf.version_needs}
+    """Yield every strong reference of one object that finds no definition, copies included."""
+    needs = {need.number: need for need in loaded.elf.version_needs}
     for wanted in loaded.elf.imports:
         if wanted.weak:
             continue
-        need = names.get(wanted.version)
-        version, hidden = (need.name, need.hidden) if need else ("", False)
-        if scope.provider(wanted.name, version, hidden=hidden) is None:
+        need = needs.get(wanted.version)
+        if scope.provider(wanted.name, need) is None:
             yield Unbound(
                 by=loaded,
                 name=wanted.name,
-                version=version,
+                version=need.name if need else "",
                 eager=_is_eager(loaded.elf, wanted),
                 other_versions=scope.all_with(wanted.name),
             )
+    for copy in loaded.elf.copies:
+        if scope.source_of_copy(copy.name) is None:
+            yield Unbound(by=loaded, name=copy.name, version="", eager=True)
 
 
 def _is_eager(elf: ElfFile, wanted: Import) -> bool:
