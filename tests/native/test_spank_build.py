@@ -11,7 +11,8 @@ import pytest
 
 from need import need
 
-BUILD = Path(__file__).parents[2] / "native" / "spank" / "build-against"
+SPANK = Path(__file__).parents[2] / "native" / "spank"
+BUILD = SPANK / "build-against"
 _HEADERS = os.environ.get("STACKPROOF_SLURM_HEADERS")
 """A folder of folders, each with slurm/spank.h and the like of one release of Slurm."""
 
@@ -108,7 +109,47 @@ def test_headers_that_cannot_be_compiled(tmp_path: Path) -> None:
     assert not (tmp_path / "output").exists()
 
 
-def test_usage() -> None:
-    done = _run(BUILD)
+def _clone(folder: Path, *tags: str) -> Path:
+    """Return a repository with the headers as Slurm's sources have them."""
+    git = ["git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@b.invalid"]
+    (folder / "slurm").mkdir(parents=True)
+    for name in ("spank.h", "slurm_errno.h"):
+        (folder / "slurm" / name).write_text(f"/* {name} */\n")
+    (folder / "slurm" / "slurm_version.h.in").write_text("#undef SLURM_VERSION_NUMBER\n")
+    for words in (
+        ["init", "-q"],
+        ["add", "."],
+        ["commit", "-qm", "a"],
+        *(["tag", tag] for tag in tags),
+    ):
+        done = _run(*git, *words)
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_headers_from_sources(tmp_path: Path) -> None:
+    tags = ["slurm-22-05-11-1", "slurm-23-08-0-0rc1"]
+    clone = _clone(tmp_path / "clone", *tags)
+    done = _run(SPANK / "headers-of", clone, tmp_path / "headers", *tags)
+    assert (done.returncode, done.stderr) == (0, "")
+    for release, number in (("22.05", 0x16050B), ("23.08", 0x170800)):
+        assert _wanted(tmp_path / "headers" / release) == number
+        assert (
+            tmp_path / "headers" / release / "slurm" / "spank.h"
+        ).read_text() == "/* spank.h */\n"
+    done = _run(SPANK / "headers-of", clone, tmp_path / "headers", "v1.0")
+    assert done.returncode == 1
+    assert "`v1.0` is not the tag of a release" in done.stderr
+    assert (
+        _run(SPANK / "headers-of", clone, tmp_path / "headers", "slurm-24-11-0-1").returncode != 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [("build-against", "HEADERS OUTPUT"), ("headers-of", "CLONE FOLDER TAG...")],
+)
+def test_usage(program: str, words: str) -> None:
+    done = _run(SPANK / program)
     assert done.returncode == 2
-    assert "native/spank/build-against HEADERS OUTPUT" in done.stderr
+    assert f"native/spank/{program} {words}" in done.stderr
