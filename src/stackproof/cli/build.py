@@ -14,7 +14,7 @@ from stackproof.cli.stacks import Loaded
 from stackproof.engines.spack import problems
 from stackproof.errors import Problem, Reason, StackproofError, fail
 from stackproof.executor import Built, deliver, execute
-from stackproof.host import toolchain
+from stackproof.host import spackoffer, toolchain
 from stackproof.monitor import Monitor
 from stackproof.planner import lock_digest, plan
 from stackproof.spackstack import SpackLock, SpackStack
@@ -52,8 +52,7 @@ def run(args: argparse.Namespace) -> int:
     problems: list[Problem] = []
     results = []
     for loaded in every:
-        for note in loaded.notes:
-            print(str(note).replace("error: ", "note: ", 1), file=sys.stderr)
+        _print_notes(*loaded.notes)
         try:
             results.append(_one(loaded, args, monitor))
         except StackproofError as error:
@@ -129,13 +128,18 @@ def _build_spack(
     _print_known(loaded, lock)
     if args.stop_after:
         return None, digest
+    _print_notes(*spack.system_notes(lock, spackoffer.operating_system()))
     return spack_build.build(request, lock, monitor), digest
 
 
 def _print_known(loaded: Loaded, lock: SpackLock) -> None:
     """Say what is known of the exact versions before hours go into building them."""
     conflicts, notes = known.conflict_problems(loaded, lock)
-    for note in (*conflicts, *notes, *known.shadow_notes(loaded, lock)):
+    _print_notes(*conflicts, *notes, *known.shadow_notes(loaded, lock))
+
+
+def _print_notes(*notes: Problem) -> None:
+    for note in notes:
         print(str(note).replace("error: ", "note: ", 1), file=sys.stderr)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stackproof.cli.stacks import Loaded
 from stackproof.engines import spack
-from stackproof.engines.spack import workers
+from stackproof.engines.spack import locks, workers
 from stackproof.engines.spack.workers import Workers
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.host import files, shipped
@@ -153,6 +153,23 @@ def find_lock(loaded: Loaded) -> tuple[SpackLock | None, tuple[Problem, ...]]:
         where=Location(file=str(loaded.lock_path)),
     )
     return None, (note,)
+
+
+def system_notes(lock: SpackLock, here: str) -> tuple[Problem, ...]:
+    """Return a note when a lock was made on another operating system than `here`.
+
+    Spack builds it all the same: folders, records and the C library that it counts on are then
+    those of the other one. `here` is as Spack names it (debian12), empty when it is not known.
+    """
+    others = [name for name in locks.systems(lock) if name != here]
+    if not here or not others:
+        return ()
+    note = Problem(
+        reason=Reason.LOCK_MISMATCH,
+        message=f"the lock was made on {', '.join(others)}, and this machine is {here}",
+        hint="make one here: `stackproof build --update --stop-after lock`",
+    )
+    return (note,)
 
 
 def _differences(loaded: Loaded, lock: SpackLock) -> str:

@@ -113,6 +113,12 @@ def everything(lock: SpackLock, mount: str) -> dict[str, Node]:
     return dict(sorted(found.items(), key=lambda item: (item[1].name, item[0])))
 
 
+def systems(lock: SpackLock) -> tuple[str, ...]:
+    """Return the operating systems that a lock's packages are for, as Spack names them, sorted."""
+    every = (nodes(content, "/").values() for content in lock.environments.values())
+    return tuple(sorted({node.os for found in every for node in found if not node.external}))
+
+
 def needed(start: tuple[str, ...], known: Mapping[str, Node]) -> Iterator[Node]:
     """Return the nodes that `start` is linked with or needs to run, `start` first, each once."""
     seen: dict[str, None] = {}
