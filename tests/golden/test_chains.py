@@ -67,6 +67,7 @@ CHAINS = tuple(
     for recipe, site, machine, gpu, variant in (
         ("openmpi", "slingshot", ZEN3, "", "zen3-slingshot-11"),
         ("openmpi", "slingshot", ZEN3, "mi250x", "zen3-slingshot-11-rocm"),
+        ("openmpi", "slingshot", NEOVERSE, "gh200", "neoverse_v2-slingshot-11-cuda"),
         ("openmpi", "ethernet", ZEN3, "", "zen3-ethernet"),
         ("mpich", "slingshot", ZEN3, "", "zen3-slingshot-11"),
     )
