@@ -1,0 +1,148 @@
+"""Recipe files from disk: what they inherit, the files that go with them, the site's documents."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+
+from stackproof.composition import compose
+from stackproof.errors import Reason, StackproofError
+from stackproof.host import recipes
+
+DOCUMENTS = Path(__file__).parents[1] / "documents"
+FJORD = DOCUMENTS / "stackinator" / "clusters" / "fjord"
+
+
+def write(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def reason(function, *words) -> Reason:
+    with pytest.raises(StackproofError) as caught:
+        function(*words)
+    return caught.value.reason
+
+
+def test_the_base_comes_first(tmp_path):
+    write(tmp_path, {
+        "a.yaml": "inherit: parts/b.yaml\nname: a\n", "parts/b.yaml": "inherit: c.yaml\n",
+        "parts/c.yaml": "name: c\n",
+    })  # fmt: skip
+    chain = recipes.load_chain(str(tmp_path / "a.yaml"))
+    assert [Path(one.file).name for one in chain] == ["c.yaml", "b.yaml", "a.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"a.yaml": "inherit: a.yaml\n"}, Reason.INVALID_VALUE),
+        ({"a.yaml": "inherit: b.yaml\n", "b.yaml": "inherit: ./a.yaml\n"}, Reason.INVALID_VALUE),
+        ({"a.yaml": "inherit: none.yaml\n"}, Reason.FILE_MISSING),
+        ({"a.yaml": "inherit: ../b.yaml\n"}, Reason.INVALID_VALUE),
+        ({"a.yaml": "inherit: /etc/passwd\n"}, Reason.INVALID_VALUE),
+        ({"a.yaml": "inherit: ''\n"}, Reason.INVALID_VALUE),
+        ({"a.yaml": "inherit: d\n", "d/x": ""}, Reason.INVALID_VALUE),
+        ({"a.yaml": "inherit: b.yaml\n", "b.yaml": "{"}, Reason.YAML_SYNTAX),
+        ({f"{n}.yaml": f"inherit: {n + 1}.yaml\n" for n in range(20)} | {"a.yaml": "inherit: 0.yaml\n"},
+         Reason.INVALID_VALUE),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_inherited(tmp_path, files, expected):
+    write(tmp_path, files)
+    assert reason(recipes.load_chain, str(tmp_path / "a.yaml")) is expected
+
+
+def test_a_link_that_leaves_is_not_inherited(tmp_path):
+    write(tmp_path, {"own/a.yaml": "inherit: b.yaml\n", "b.yaml": "name: b\n"})
+    (tmp_path / "own" / "b.yaml").symlink_to("../b.yaml")
+    assert reason(recipes.load_chain, str(tmp_path / "own" / "a.yaml")) is Reason.INVALID_VALUE
+    (tmp_path / ".git").mkdir()
+    assert len(recipes.load_chain(str(tmp_path / "own" / "a.yaml"))) == 2
+
+
+def files_of(folder: Path, text: str):
+    (folder / "a.yaml").write_text(text)
+    chain = recipes.load_chain(str(folder / "a.yaml"))
+    return recipes.load_files(compose(chain, {}, {}), chain)
+
+
+def test_all_files_that_go_with_a_recipe(tmp_path):
+    write(tmp_path, {"b.yaml": "name: b\n", "hook.sh": "echo\n", "packages/packages/x/package.py": "x",
+                     "more/deep/y": "y", "notes/n": "n", "z": "z"})  # fmt: skip
+    text = (
+        "inherit: b.yaml\nrepo: packages\nextra: more\nfiles: {docs: notes, a/z: z}\n"
+        "hooks: {pre-install: 'echo now', post-install: {file: hook.sh}}\n"
+    )
+    folder, blobs = files_of(tmp_path, text)
+    assert set(folder.files) == {
+        "a.yaml", "b.yaml", "repo/packages/x/package.py", "extra/deep/y", "docs/n", "a/z",
+        "post-install",
+    }  # fmt: skip
+    assert folder.texts["pre-install"] == b"echo now"
+    assert folder.texts["post-install"] == b"echo\n"
+    assert folder.place("post-install").endswith("hook.sh")
+    for entry in folder.files.values():
+        content = blobs[entry.sha256].read_bytes()
+        assert hashlib.sha256(content).hexdigest() == entry.sha256
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["repo: nothing", "repo: file", "extra: ../x", "files: {a: nothing}", "files: {repo/x: file}",
+     "files: {../a: file}", "files: {a: ../file}", "hooks: {pre-install: {file: nothing}}"],
+)  # fmt: skip
+def test_files_that_are_not_there_or_may_not_be_named(tmp_path, line):
+    (tmp_path / "file").write_text("")
+    found = reason(files_of, tmp_path, line + "\n")
+    assert found in {Reason.FILE_MISSING, Reason.INVALID_VALUE}
+
+
+def test_all_of_them_at_once(tmp_path):
+    with pytest.raises(StackproofError) as caught:
+        files_of(tmp_path, "repo: a\nextra: b\nfiles: {x: c}\n")
+    assert [p.where.line for p in caught.value.problems] == [1, 2, 3]
+
+
+def test_places_of_a_cluster_a_file_and_this_machine(tmp_path):
+    place = recipes.load_place(str(FJORD))
+    assert place.facts["site"] == "fjord"
+    assert place.blobs
+    site = (DOCUMENTS / "spack" / "fjord.yaml").read_text()
+    (tmp_path / "site.yaml").write_text(site)
+    place = recipes.load_place(str(tmp_path / "site.yaml"))
+    assert place.facts["microarchitecture"] == "neoverse_v2"
+    assert "openmpi" in place.cluster.mpis
+
+
+def test_a_site_file_that_names_the_cluster_configuration(tmp_path):
+    text = (DOCUMENTS / "spack" / "fjord.yaml").read_text()
+    start, _, rest = text.partition("spack:\n")
+    _, _, rest = rest.partition("sources:\n")
+    (tmp_path / "site.yaml").write_text(
+        f"{start}spack: {{cluster-config: clusters/fjord}}\nsources:\n{rest}"
+    )
+    shutil.copytree(FJORD, tmp_path / "clusters" / "fjord")
+    shutil.copytree(DOCUMENTS / "stackinator" / "site", tmp_path / "site")
+    site = str(tmp_path / "site.yaml")
+    assert recipes.cluster_folder(site) == str(tmp_path / "clusters" / "fjord")
+    place = recipes.load_place(site)
+    assert place.facts["site"] == "fjord-gpu"
+    assert "fjord-mpi" in place.cluster.mpis
+    documents = recipes.load_site_documents(site)
+    assert set(documents) == {"site", "packages.yaml", "network.yaml", "repos.yaml"}
+
+
+def test_documents_of_a_cluster_and_of_a_machine_that_says_nothing():
+    found = recipes.load_site_documents(str(FJORD))
+    assert set(found) == {"packages.yaml", "network.yaml", "repos.yaml"}
+    here = recipes.load_site_documents(None)
+    assert here["packages.yaml"].file == "this machine"
+    assert set(recipes.load_site_documents("alps-zen2")) == {"site"}
+    assert recipes.cluster_folder("alps-zen2") is None
