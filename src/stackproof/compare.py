@@ -414,7 +414,9 @@ def _warnings(
             "too noisy (or the arms were not run alike) and no verdict here can be trusted; "
             "make the machine quiet, or use more launches, and measure again"
         )
-    if spec.null is None:
+    if not (spec.challengers or spec.null):
+        found.append("there is only one arm: nothing is compared, and there is no verdict")
+    elif spec.null is None:
         found.append(
             "there is no null arm (the baseline once more), so the noise floor of this machine is "
             "not known and a FAIL may be noise"

@@ -10,6 +10,7 @@ from stackproof.curves import ReferenceCurve
 from stackproof.errors import Problem, Reason, StackproofError
 from stackproof.reporting.page import Page, render_page
 from stackproof.reporting.tables import render_csv, render_markdown, terminal_verdicts
+from stackproof.shapes import Mark
 
 __all__ = [
     "render_csv",
@@ -25,10 +26,12 @@ def render_html(
     *,
     curves: Sequence[ReferenceCurve] = (),
     overlay: Sequence[str] = (),
+    marks: Sequence[Mark] = (),
 ) -> str:
     """Return the report as one self-contained HTML text.
 
-    `curves` can be chosen in the page, `overlay` are the ids of those shown from the start. Raises
+    `curves` can be chosen in the page, `overlay` are the ids of those shown from the start;
+    `marks` are what the shapes of the curves tell (`shapes.look`). Raises
     `StackproofError` (INVALID_VALUE) for an id that is none of them.
     """
     known = [curve.id for curve in curves]
@@ -43,7 +46,7 @@ def render_html(
     ]
     if unknown:
         raise StackproofError(*unknown)
-    return render_page(comparison, Page(curves, overlay))
+    return render_page(comparison, Page(curves, overlay, marks))
 
 
 def render_json(comparison: Comparison) -> str:

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stackproof.case import Locality
+from stackproof.comparison import Comparison
 from stackproof.curves import Memory, ReferenceCurve
 from stackproof.knowledge import CurveRule, Knowledge
 from stackproof.quantities import percent_text, size_text, value_text
+from stackproof.site import FabricType
 
 _FEWEST_LAUNCHES = 3
 """Launches from which on something may be called reproducible."""
@@ -43,6 +45,7 @@ class ShapeCurve:
     slingshot: bool | None = None
     windowed: bool = True
     library: str = ""
+    program: str = ""
 
     @property
     def limit(self) -> float | None:
@@ -87,6 +90,7 @@ class Mark:
     placement: str
     size: int | None
     seen: str
+    program: str = ""
 
 
 Found = Iterator[tuple[int | None, str]]
@@ -121,6 +125,7 @@ def _mark(rule: CurveRule, curve: ShapeCurve, size: int | None, seen: str) -> Ma
         placement=curve.placement,
         size=size,
         seen=seen,
+        program=curve.program,
     )
 
 
@@ -138,6 +143,41 @@ def from_reference(curve: ReferenceCurve, link: float | None) -> ShapeCurve:
         slingshot=True,
         windowed=curve.method == "window",
     )
+
+
+def curves_of(comparison: Comparison) -> tuple[ShapeCurve, ...]:
+    """Return every arm's curves of a comparison."""
+    fabric = comparison.spec.host.get("fabric")
+    launches = {(one.arm, one.placement, one.program): one for one in comparison.launches}
+    found = []
+    for panel in comparison.panels:
+        curve = panel.curve
+        link = comparison.spec.limits.get(curve.placement, {}).get("MB/s")
+        for arm in panel.arms:
+            launch = launches.get((arm.arm, curve.placement, curve.program))
+            several = max((len(point.values) for point in arm.points), default=0) > 1
+            found.append(
+                ShapeCurve(
+                    arm=arm.arm,
+                    benchmark=curve.benchmark,
+                    placement=curve.placement,
+                    locality=Locality(curve.locality),
+                    memory=memory_of(launch.host_facts if launch else {}),
+                    values={point.size: point.median for point in arm.points},
+                    launches={p.size: p.values for p in arm.points} if several else {},
+                    ranks=len(launch.ranks) or 2 if launch else 2,
+                    link=float(link) if isinstance(link, int | float) else None,
+                    slingshot=None if fabric is None else fabric == FabricType.SLINGSHOT_11,
+                    library=launch.mpi_library if launch else "",
+                    program=curve.program,
+                )
+            )
+    return tuple(found)
+
+
+def memory_of(facts: Mapping[str, str]) -> Memory:
+    """Return where buffers lay, by the facts of a launch; host where nobody says otherwise."""
+    return Memory.DEVICE if facts.get("memory") == Memory.DEVICE else Memory.HOST
 
 
 # --- one curve ------------------------------------------------------------------------------

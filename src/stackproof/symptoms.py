@@ -16,7 +16,7 @@ from stackproof.evidence import Evidence, FactValue, relevant
 from stackproof.image import Image
 from stackproof.knowledge import Knowledge
 from stackproof.measurement import Measurement, State
-from stackproof.shapes import Mark, ShapeCurve, look
+from stackproof.shapes import Mark, ShapeCurve, look, memory_of
 from stackproof.site import FabricType, Site
 from stackproof.targets import facts_of_site
 
@@ -182,7 +182,7 @@ def _shapes(marks: Sequence[Mark], arm: str, curves: Sequence[ShapeCurve]) -> Fa
 def _cases(launches: Sequence[Measurement], pieces: _Pieces) -> None:
     """Note how the launches of an arm were made, and how they ended."""
     localities = dict.fromkeys(one.case.placement.locality.value for one in launches)
-    memories = dict.fromkeys(_memory(one).value for one in launches)
+    memories = dict.fromkeys(memory_of(one.host_facts).value for one in launches)
     transports = dict.fromkeys(
         one.case.transport for one in launches if one.case.transport != "auto"
     )
@@ -207,10 +207,6 @@ def _cases(launches: Sequence[Measurement], pieces: _Pieces) -> None:
 
 def _program(one: Measurement) -> str:
     return one.argv[0].rpartition("/")[2] if one.argv else ""
-
-
-def _memory(one: Measurement) -> Memory:
-    return Memory.DEVICE if one.host_facts.get("memory") == Memory.DEVICE else Memory.HOST
 
 
 def _ended(launches: Sequence[Measurement]) -> str:
@@ -302,12 +298,12 @@ def _curve(
         benchmark=benchmark,
         placement=placement,
         locality=one.case.placement.locality,
-        memory=_memory(one),
+        memory=memory_of(one.host_facts),
         values={size: statistics.median(values) for size, values in sorted(sizes.items())},
         launches={size: tuple(values) for size, values in sizes.items()} if several else {},
         ranks=len(one.case.placement.ranks),
         link=float(link) if isinstance(link, int | float) else None,
         slingshot=None if fabric is None else fabric == FabricType.SLINGSHOT_11,
-        windowed=True,
         library=one.output.mpi_library,
+        program=one.case.program,
     )

@@ -57,6 +57,7 @@ def test_one_arm_alone_has_a_report_without_a_verdict() -> None:
     assert comparison.verdict is Verdict.INCONCLUSIVE
     assert comparison.verdicts == ()
     assert len(comparison.panels) == 1
+    assert [note.level for note in comparison.notes if "only one arm" in note.text] == ["warning"]
     assert "INCONCLUSIVE" in render_markdown(comparison)
     assert "theirs" in render_html(comparison)
 

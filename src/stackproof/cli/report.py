@@ -10,7 +10,9 @@ from stackproof.cli.compare import add_judging_options, load_and_compare, option
 from stackproof.errors import ExitCode, Location, Reason, fail
 from stackproof.host import files
 from stackproof.host.curves import load_curves
+from stackproof.host.knowledge import load_knowledge
 from stackproof.report import render_csv, render_html, render_json, render_markdown
+from stackproof.shapes import curves_of, look
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -48,11 +50,12 @@ def run(args: argparse.Namespace) -> int:
         targets["markdown"] = Path(args.markdown)
     _refuse_clashes(targets)
     comparison = load_and_compare(Path(args.results), options_of(args))
+    marks = look(curves_of(comparison), load_knowledge(settings=False))
     texts = {
-        "html": render_html(comparison, curves=load_curves(), overlay=args.overlay),
+        "html": render_html(comparison, curves=load_curves(), overlay=args.overlay, marks=marks),
         "json": render_json(comparison),
         "csv": render_csv(comparison),
-        "markdown": render_markdown(comparison),
+        "markdown": render_markdown(comparison, marks),
     }
     for kind, target in targets.items():
         files.write(target, texts[kind])

@@ -7,12 +7,17 @@ from typing import Any
 
 from stackproof.comparison import ArmCurve, Comparison, Panel
 from stackproof.curves import ReferenceCurve, Role
+from stackproof.reporting.shapes_part import lines_of, marks_on
 from stackproof.reporting.tables import curve_label
 from stackproof.reporting.verdict_part import unit_text
+from stackproof.shapes import Mark
 
 
 def chart_data(
-    comparison: Comparison, curves: Sequence[ReferenceCurve], overlay: Sequence[str]
+    comparison: Comparison,
+    curves: Sequence[ReferenceCurve],
+    overlay: Sequence[str],
+    marks: Sequence[Mark] = (),
 ) -> dict[str, Any]:
     """Return everything the script draws; `overlay` are the ids of curves shown from the start."""
     return {
@@ -21,7 +26,11 @@ def chart_data(
             for arm in comparison.arms
         ],
         "panels": [
-            _panel(comparison, panel, index, curves)
+            {
+                **_panel(comparison, panel, index, curves),
+                "lines": [list(line) for line in lines_of(comparison, panel)],
+                "marks": marks_on(panel, marks),
+            }
             for index, panel in enumerate(comparison.panels)
         ],
         "overlay": list(overlay),

@@ -22,6 +22,7 @@ from stackproof.reporting.evidence_part import (
 )
 from stackproof.reporting.markup import Markup, element, joined, script_json
 from stackproof.reporting.provenance_part import method_part, provenance_part, repeat_part
+from stackproof.reporting.shapes_part import shapes_part
 from stackproof.reporting.tables import curve_label, placements
 from stackproof.reporting.verdict_part import (
     badge,
@@ -30,6 +31,7 @@ from stackproof.reporting.verdict_part import (
     unit_text,
     verdict_part,
 )
+from stackproof.shapes import Mark
 
 # The page may run and style itself and ask nobody for anything: the browser enforces it.
 _POLICY = (
@@ -43,11 +45,12 @@ class Page:
 
     curves: Sequence[ReferenceCurve] = ()
     overlay: Sequence[str] = ()
+    marks: Sequence[Mark] = ()
 
 
 def render_page(comparison: Comparison, page: Page) -> str:
     """Return the report as HTML text."""
-    data = chart_data(comparison, page.curves, page.overlay)
+    data = chart_data(comparison, page.curves, page.overlay, page.marks)
     title = f"{comparison.spec.name}: {comparison.verdict}"
     head = element(
         "head",
@@ -77,6 +80,7 @@ def _main(comparison: Comparison, page: Page) -> tuple[Markup | None, ...]:
         verdict_part(comparison),
         tables_part(comparison),
         _curves_part(comparison, page),
+        shapes_part(comparison, page.marks),
         regimes_part(comparison),
         fits_part(comparison),
         noise_part(comparison),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from stackproof.comparison import (
@@ -18,6 +18,8 @@ from stackproof.comparison import (
     Why,
 )
 from stackproof.quantities import size_text
+from stackproof.reporting.shapes_part import markdown_lines
+from stackproof.shapes import Mark
 
 NO_SIZE = "no size"
 """Column of a benchmark without a message, such as barrier."""
@@ -187,8 +189,8 @@ def discarded_text(entry: Discarded) -> str:
     return f"{head}: {entry.reason}: {entry.evidence}"
 
 
-def render_markdown(comparison: Comparison) -> str:
-    """Return the verdict tables as Markdown (GitHub's tables)."""
+def render_markdown(comparison: Comparison, marks: Sequence[Mark] = ()) -> str:
+    """Return the verdict tables as Markdown (GitHub's tables), and the faults that curves show."""
     columns = table_columns(comparison)
     lines = [f"# {_plain(comparison.spec.name)}: {comparison.verdict}", ""]
     for arm in comparison.challengers:
@@ -207,6 +209,7 @@ def render_markdown(comparison: Comparison) -> str:
     lines += [LEGEND, ""]
     lines += [f"* {_plain(discarded_text(entry))}" for entry in comparison.discarded]
     lines += [f"* {note.level}: {_plain(note.text)}" for note in comparison.notes]
+    lines += [f"* {_plain(line)}" for line in markdown_lines(marks)]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

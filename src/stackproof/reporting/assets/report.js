@@ -205,6 +205,36 @@
     return { type: "log", range, tickvals: ticks, ticktext: ticks.map(short) };
   }
 
+  // Sizes at which an MPI or the NIC changes its way, where the runs say so.
+  function thresholdLines(panel, shapes, annotations) {
+    panel.lines.forEach(([size, text], index) => {
+      shapes.push({
+        type: "line", xref: "x", yref: "y domain", x0: size, x1: size, y0: 0, y1: 1,
+        line: { color: colour("soft"), width: 1, dash: "dot" }, layer: "below",
+      });
+      annotations.push({
+        xref: "x", yref: "y domain", x: Math.log10(size), y: 0.02 + 0.09 * (index % 3), xanchor: "left",
+        yanchor: "bottom", text: clean(`${sizeText(size)}: ${text}`), showarrow: false,
+        font: { size: 10, color: colour("soft") },
+      });
+    });
+  }
+
+  // The id of a rule at the point where it holds.
+  function markedPoints(panel, annotations) {
+    for (const { arm, size, rule, title } of panel.marks) {
+      if (hidden.has(arm)) continue;
+      const curve = panel.arms.find((one) => one.arm === arm);
+      const point = curve && curve.points.find((one) => one[0] === size);
+      if (!point || !(point[1] > 0)) continue;
+      annotations.push({
+        xref: "x", yref: "y", x: Math.log10(place(size)), y: Math.log10(point[1]), ax: 0, ay: -22,
+        text: rule, hovertext: clean(`${rule}: ${title}`), showarrow: true, arrowhead: 2, arrowsize: 0.8,
+        arrowcolor: styleOf(arm).colour, font: { size: 11, color: colour("ink") },
+      });
+    }
+  }
+
   function layoutOf(panel, width) {
     const narrow = width < 460;
     const axis = {
@@ -234,6 +264,8 @@
         font: { size: 11, color: colour("fail") },
       });
     }
+    thresholdLines(panel, shapes, annotations);
+    markedPoints(panel, annotations);
     const layout = {
       paper_bgcolor: colour("sheet"), plot_bgcolor: colour("sheet"), showlegend: false,
       font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("ink") },

@@ -1,0 +1,145 @@
+"""The part of the report that says what the shapes of curves tell, and where thresholds lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from stackproof.case import Locality
+from stackproof.comparison import Comparison, Launch, Panel
+from stackproof.curves import Memory
+from stackproof.knowledge import Level
+from stackproof.quantities import size_text
+from stackproof.reporting.markup import DASH, Markup, element, table
+from stackproof.shapes import Mark, memory_of
+from stackproof.site import FabricType
+
+COMMAND_BYTES = 192
+"""What a command of the Slingshot-11 NIC carries itself (shs-cassini-headers)."""
+
+_GET_MIN = ("FI_CXI_RDZV_GET_MIN", 2049)
+_STATES = {Level.FAULT: "fail", Level.NOISE: "open", Level.INFORMATION: "", Level.HEALTHY: "pass"}
+_DRAWN = frozenset({Level.FAULT, Level.NOISE})
+
+
+@dataclass(frozen=True, slots=True)
+class _Threshold:
+    """A variable that holds a size at which an MPI changes its way; None is any memory."""
+
+    title: str
+    locality: Locality
+    memory: Memory | None = None
+
+
+_THRESHOLDS: Mapping[str, _Threshold] = {
+    "FI_CXI_RDZV_THRESHOLD": _Threshold("eager limit of cxi", Locality.INTER),
+    "FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD": _Threshold(
+        "copies of the CPU", Locality.INTER, Memory.DEVICE
+    ),
+    "MPIR_CVAR_CH4_OFI_EAGER_THRESHOLD": _Threshold("eager limit of MPICH", Locality.INTER),
+    "MPIR_CVAR_CH4_IPC_XPMEM_P2P_THRESHOLD": _Threshold("XPMEM", Locality.INTRA, Memory.HOST),
+    "MPIR_CVAR_CH4_IPC_CMA_P2P_THRESHOLD": _Threshold("CMA", Locality.INTRA, Memory.HOST),
+    "MPIR_CVAR_CH4_IPC_GPU_P2P_THRESHOLD": _Threshold("GPU to GPU", Locality.INTRA, Memory.DEVICE),
+    "MPICH_SMP_SINGLE_COPY_SIZE": _Threshold("single copy", Locality.INTRA, Memory.HOST),
+    "MPICH_GPU_IPC_THRESHOLD": _Threshold("GPU to GPU", Locality.INTRA, Memory.DEVICE),
+    "FI_SHM_MAX_GDRCOPY_SIZE": _Threshold("GDRCopy", Locality.INTRA, Memory.DEVICE),
+}
+
+
+def lines_of(comparison: Comparison, panel: Panel) -> list[tuple[int, str]]:
+    """Return the sizes at which something changes on a panel, and what, by what the runs set.
+
+    A variable that is not set gives no line: its default is not known for sure.
+    """
+    curve = panel.curve
+    if not curve.sized:
+        return []
+    found: dict[tuple[int, str], None] = {}
+    between = curve.locality == Locality.INTER
+    if between and comparison.spec.host.get("fabric") == FabricType.SLINGSHOT_11:
+        found[COMMAND_BYTES, "command of the NIC"] = None
+    for launch in comparison.launches:
+        if (launch.placement, launch.program) == (curve.placement, curve.program):
+            for size, text in _set_by(launch, curve.locality):
+                found[size, text] = None
+    return sorted(found)
+
+
+def _set_by(launch: Launch, locality: str) -> Iterator[tuple[int, str]]:
+    memory = memory_of(launch.host_facts)
+    for name, threshold in _THRESHOLDS.items():
+        value = launch.env.get(name, "")
+        if not value.isdigit() or threshold.locality != locality:
+            continue
+        if threshold.memory not in {None, memory}:
+            continue
+        size = int(value)
+        if name == "FI_CXI_RDZV_THRESHOLD":
+            least = launch.env.get(_GET_MIN[0], "")
+            size += int(least) if least.isdigit() else _GET_MIN[1]
+        if size > 0:
+            yield size, threshold.title
+
+
+def marks_on(panel: Panel, marks: Sequence[Mark]) -> list[dict[str, str | int]]:
+    """Return what is drawn on a panel: faults and dips that have a place on it."""
+    curve = panel.curve
+    return [
+        {"arm": mark.arm, "size": mark.size, "rule": mark.rule.id, "title": mark.rule.title}
+        for mark in marks
+        if (mark.placement, mark.program, mark.benchmark) == curve.key
+        and mark.size is not None
+        and mark.rule.level in _DRAWN
+    ]
+
+
+def shapes_part(comparison: Comparison, marks: Sequence[Mark]) -> Markup | None:
+    """Return every rule that holds on a curve, faults first; None when none does."""
+    if not marks:
+        return None
+    order = list(Level)
+    titles = {panel.curve.key: panel.curve.title for panel in comparison.panels}
+    ordered = sorted(marks, key=lambda mark: order.index(mark.rule.level))
+    rows = [_row(mark, titles) for mark in ordered]
+    head = ("rule", "level", "curve", "arm", "at", "what is seen", "what it means")
+    return element(
+        "section",
+        element("h2", "What the shapes of the curves tell"),
+        element(
+            "p",
+            "Rules that hold, with what decides. Where ranks were and in which memory is taken "
+            "from how they were placed. They take no part in a verdict; ",
+            element("code", "stackproof explain RULE"),
+            " says more, and ",
+            element("code", "stackproof doctor"),
+            " looks for the cause.",
+        ),
+        table("Rules that hold on a curve", head, rows),
+        id="shapes",
+    )
+
+
+def _row(mark: Mark, titles: Mapping[tuple[str, str, str], str]) -> list[str | Markup]:
+    title = titles.get((mark.placement, mark.program, mark.benchmark), mark.benchmark)
+    rule = mark.rule
+    related = f" ({', '.join(rule.related)})" if rule.related else ""
+    return [
+        rule.id,
+        element("td", rule.level.value, class_=f"state {_STATES[rule.level]}"),
+        f"{title}, {mark.placement}",
+        mark.arm,
+        DASH if mark.size is None else size_text(mark.size),
+        f"{rule.title}: {mark.seen}",
+        f"{rule.meaning}{related}",
+    ]
+
+
+def markdown_lines(marks: Sequence[Mark]) -> Iterator[str]:
+    """Yield a line for each fault."""
+    for mark in marks:
+        if mark.rule.level is Level.FAULT:
+            place = "" if mark.size is None else f" at {size_text(mark.size)}"
+            yield (
+                f"{mark.rule.id} {mark.rule.title} ({mark.arm}, {mark.benchmark}, "
+                f"{mark.placement}{place}: {mark.seen}): {mark.rule.meaning}"
+            )

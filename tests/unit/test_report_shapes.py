@@ -1,0 +1,113 @@
+"""What a report says of the shapes of curves, and where it draws thresholds."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from typing import Any
+
+import pytest
+
+from stackproof.case import Locality
+from stackproof.compare import compare
+from stackproof.comparison import CompareOptions, Comparison
+from stackproof.curves import Memory
+from stackproof.host.curves import load_curves
+from stackproof.host.knowledge import load_knowledge
+from stackproof.importing import OutputFile, Setup, import_outputs
+from stackproof.report import render_html, render_markdown
+from stackproof.reporting.shapes_part import lines_of
+from stackproof.shapes import curves_of, look
+
+KNOWLEDGE = load_knowledge(settings=False)
+BOUNCE = "alps-gh200-mpich-4-3-1-inter-device-bandwidth"
+
+
+def comparison(
+    curve_id: str, *, env: dict[str, str] | None = None, fabric: str = "slingshot-11"
+) -> Comparison:
+    curve = next(curve for curve in load_curves() if curve.id == curve_id)
+    tag = "-CUDA" if curve.memory is Memory.DEVICE else ""
+    lines = [f"# OSU MPI{tag} Bandwidth Test v7.5", "# Size  Bandwidth (MB/s)"]
+    lines += [f"{point.size:<10}{point.printed:>20}" for point in curve.points]
+    setup = Setup(
+        name="r", locality=curve.locality, memory=curve.memory, limit=25000.0, fabric=fabric,
+        env=env or {},
+    )  # fmt: skip
+    file = OutputFile(arm="theirs", name="f", text="\n".join(lines) + "\n")
+    return compare(import_outputs([file], setup).results, CompareOptions(resamples=100))
+
+
+def data_of(html: str) -> Any:
+    found = re.search(r'id="chart-data">(.*?)</script>', html, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def test_a_fault_is_in_the_table_on_the_curve_and_in_markdown() -> None:
+    made = comparison(BOUNCE)
+    marks = look(curves_of(made), KNOWLEDGE)
+    html = render_html(made, marks=marks)
+    assert "What the shapes of the curves tell" in html
+    (panel,) = data_of(html)["panels"]
+    assert [(mark["rule"], mark["size"], mark["arm"]) for mark in panel["marks"]] == [
+        ("S05", 256, "theirs")
+    ]
+    assert "S05 device messages" in render_markdown(made, marks)
+
+
+def test_what_is_no_fault_is_not_drawn_on_a_curve() -> None:
+    made = comparison("alps-gh200-mpich-4-3-1-inter-host-bandwidth")
+    marks = look(curves_of(made), KNOWLEDGE)
+    html = render_html(made, marks=marks)
+    assert [mark.rule.id for mark in marks] == ["S03"]
+    assert data_of(html)["panels"][0]["marks"] == []
+    assert "S03" not in render_markdown(made, marks)
+
+
+def test_without_marks_there_is_no_such_part() -> None:
+    assert "What the shapes" not in render_html(comparison(BOUNCE))
+
+
+@pytest.mark.parametrize(
+    ("env", "fabric", "lines"),
+    [
+        ({}, "slingshot-11", [(192, "command of the NIC")]),
+        ({}, "ethernet", []),
+        ({"FI_CXI_RDZV_THRESHOLD": "16384"}, "", [(18433, "eager limit of cxi")]),
+        (
+            {"FI_CXI_RDZV_THRESHOLD": "2048", "FI_CXI_RDZV_GET_MIN": "0"},
+            "",
+            [(2048, "eager limit of cxi")],
+        ),
+        ({"FI_CXI_RDZV_THRESHOLD": "many"}, "", []),
+        ({"MPICH_GPU_IPC_THRESHOLD": "8192"}, "", []),
+    ],
+)
+def test_thresholds_stand_where_the_run_set_them(
+    env: dict[str, str], fabric: str, lines: list[tuple[int, str]]
+) -> None:
+    made = comparison(BOUNCE, env=env, fabric=fabric)
+    assert lines_of(made, made.panels[0]) == lines
+
+
+def test_thresholds_inside_a_node_are_others() -> None:
+    made = comparison(
+        "alps-gh200-mpich-4-3-1-intra-host-bandwidth",
+        env={"MPIR_CVAR_CH4_IPC_XPMEM_P2P_THRESHOLD": "65536", "FI_CXI_RDZV_THRESHOLD": "16384"},
+    )
+    assert lines_of(made, made.panels[0]) == [(65536, "XPMEM")]
+
+
+def test_a_benchmark_without_sizes_has_no_lines() -> None:
+    made = comparison(BOUNCE)
+    curve = dataclasses.replace(made.panels[0].curve, sized=False)
+    assert lines_of(made, dataclasses.replace(made.panels[0], curve=curve)) == []
+
+
+def test_locality_is_that_of_the_placement() -> None:
+    (curve,) = curves_of(comparison(BOUNCE))
+    assert (curve.locality, curve.memory, curve.slingshot) == (
+        Locality.INTER, Memory.DEVICE, True,
+    )  # fmt: skip
