@@ -371,3 +371,24 @@ def test_no_solver(stackproof: Run, recipe: Path, monkeypatch: pytest.MonkeyPatc
     code, _, err = stackproof("mirror", "create", "m", recipe, "--site", FJORD)
     assert code == 4
     assert "pip install clingo" in err
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--archive", "[trusted=yes] http://x/debian"),
+        ("--archive", "ftp://x/debian"),
+        ("--suite", "trixie main\ndeb-src [trusted=yes] http://x y"),
+        ("--suite", "../x"),
+        ("--keyring", "a.gpg trusted=yes"),
+    ],
+)
+def test_what_would_be_another_line_of_apts_list(
+    stackproof: Run, recipe: Path, archive: AptArchive, option: str, value: str
+):
+    options = archive.options()
+    options[options.index(option) + 1] = value
+    add = ("mirror", "add-os-sources", recipe, "libthing", "--site", FJORD)
+    code, _, err = stackproof(*add, *options)
+    assert code == 2
+    assert "of an archive" in err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,12 @@ from stackproof.monitor import Monitor
 from stackproof.spackstack import OsSource, OsSources, SpackLock
 
 _LISTED = 6
+# What becomes a line of apt's list of archives.
+_FORMS = {
+    "url": re.compile(r"(https?|file)://[^\s\[\]#]+"),
+    "suite": re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*"),
+    "keyring": re.compile(r"[^\s\[\]#,]+"),
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -134,6 +141,11 @@ def _archive(args: argparse.Namespace) -> Archive:
     """Return the archive that is meant: what is not said is this system's."""
     given = {"url": args.archive, "suite": args.suite, "keyring": args.keyring}
     said = {key: value for key, value in given.items() if value}
+    for key, value in said.items():
+        if not _FORMS[key].fullmatch(value):
+            raise fail(Reason.USAGE, f"`{value[:80]}` can be no {key} of an archive")
+    if "keyring" in said:
+        said["keyring"] = str(Path(said["keyring"]).resolve())
     if len(said) == len(given):
         return Archive(**said)
     own = os_sources.system_archive()
