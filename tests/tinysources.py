@@ -1,0 +1,129 @@
+"""A library and a program that uses it, as sources in a mirror and as packages of a recipe."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import tarfile
+from pathlib import Path
+
+from need import SPACK_TAGS
+from stackproof.host import source_mirror
+
+LIBRARY = {
+    "two.c": "int two(void) { return 2; }\n",
+    "two.h": "int two(void);\n",
+    "Makefile": "libtwo.so: two.c\n\t$(CC) -shared -fPIC -Wl,-soname,libtwo.so -o $@ two.c\n",
+}
+PROGRAM = {
+    "main.c": '#include <stdio.h>\n#include "two.h"\n'
+    'int main(void) { printf("twice two is %d\\n", two() * two()); return 0; }\n',
+    "Makefile": "four: main.c\n\t$(CC) -o $@ main.c -I$(TWO)/include -L$(TWO)/lib -ltwo\n",
+}
+_PACKAGE = '''\
+from spack.package import *
+
+
+class {class_name}(Package):
+    """{text}"""
+
+    homepage = "https://example.org/{name}"
+    url = "https://example.org/{name}-1.0.tar.gz"
+
+    license("MIT")
+
+    version("1.0", sha256="{sha256}")
+
+    depends_on("c", type="build")
+{more}
+'''
+_LIBRARY = """\
+
+    def install(self, spec, prefix):
+        Executable("make")("CC=cc")
+        mkdirp(prefix.lib, prefix.include)
+        install("libtwo.so", prefix.lib)
+        install("two.h", prefix.include)
+"""
+_PROGRAM = """\
+    depends_on("tiny-two")
+
+    def install(self, spec, prefix):
+        Executable("make")("CC=cc", "TWO=" + spec["tiny-two"].prefix)
+        mkdirp(prefix.bin)
+        install("four", prefix.bin)
+"""
+
+SITE = """\
+packages:
+  gcc:
+    buildable: false
+    externals:
+    - spec: gcc@{version} languages:='c,c++'
+      prefix: /usr
+      extra_attributes: {{compilers: {{c: {c}, cxx: {cxx}}}}}
+"""
+_SPACK, _PACKAGES = SPACK_TAGS
+_ENVIRONMENTS = """\
+default:
+  compiler: [gcc]
+  specs: [tiny-four]
+  views: {all: {uenv: {env_vars: {set: [{TINY: here}]}}}}
+"""
+_CONFIG = f"""\
+spack:
+  repo: {_SPACK}
+  commit: {SPACK_TAGS[_SPACK]}
+  packages: {{repo: {_PACKAGES}, commit: {SPACK_TAGS[_PACKAGES]}}}
+"""
+
+
+def archive(name: str, texts: dict[str, str]) -> bytes:
+    """Return the source of a package: the same bytes every time."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as packed:
+        for path, text in texts.items():
+            entry = tarfile.TarInfo(f"{name}-1.0/{path}")
+            entry.size = len(text)
+            packed.addfile(entry, io.BytesIO(text.encode()))
+    return gzip.compress(stream.getvalue(), mtime=0)
+
+
+def fill(mirror: Path) -> dict[str, str]:
+    """Put both sources into a mirror; return the text of each package by its path in `repo`."""
+    found = {}
+    for name, class_name, texts, more in (
+        ("tiny-two", "TinyTwo", LIBRARY, _LIBRARY),
+        ("tiny-four", "TinyFour", PROGRAM, _PROGRAM),
+    ):
+        content = archive(name, texts)
+        digest = hashlib.sha256(content).hexdigest()
+        mirror.mkdir(parents=True, exist_ok=True)
+        source = mirror / f"{name}-1.0.tar.gz"
+        source.write_bytes(content)
+        source_mirror.put(mirror, source, digest)
+        source.unlink()
+        found[f"packages/{name.replace('-', '_')}/package.py"] = _PACKAGE.format(
+            class_name=class_name, text=f"{name} for tests.", name=name, sha256=digest, more=more
+        )
+    return found
+
+
+def write_recipes(folder: Path, packages: dict[str, str]) -> tuple[Path, Path]:
+    """Write the same stack as a recipe of stackproof's own and as one of Stackinator's."""
+    own, theirs = folder / "own" / "tiny.yaml", folder / "tiny"
+    for base in (own.parent, theirs):
+        for path, text in packages.items():
+            target = base / "repo" / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text)
+    environments = "".join(f"  {line}\n" for line in _ENVIRONMENTS.splitlines())
+    own.write_text(
+        f"name: tiny\nengine: spack\ngeneration: 3\nrepo: repo\n{_CONFIG}"
+        f"compilers: {{gcc: {{version: system}}}}\nenvironments:\n{environments}"
+    )
+    (theirs / "config.yaml").write_text(f"name: tiny\nversion: 3\n{_CONFIG}")
+    (theirs / "compilers.yaml").write_text("gcc: {version: system}\n")
+    (theirs / "environments.yaml").write_text(_ENVIRONMENTS)
+    return own, theirs
