@@ -81,9 +81,11 @@ class PartFindings(Findings):
         del folder
         return self._documents.get(name)
 
-    def parse_needed(self, folder: Folder, name: str, what: str) -> Document | None:
+    def parse_needed(
+        self, folder: Folder, name: str, what: str, hint: str | None = None
+    ) -> Document | None:
         """Return the part that stands for a file; the schema has said that it is missing."""
-        del what
+        del what, hint
         return self.parse(folder, name)
 
     def problem(

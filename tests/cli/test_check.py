@@ -342,3 +342,33 @@ def test_wrong_usage_says_what_to_do(stackproof, tmp_path, words, code, said):
     found = stackproof("check", *words)
     assert found[0] == code
     assert said in found[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "said"),
+    [
+        ("name: x\nengine: spak\n", "x.yaml:2:9", "did you mean `spack`?"),
+        ("name: x\nengine: conda\n", "x.yaml:2:9", "spack, wheel, auto"),
+        ("name: x\nenvironments: {}\n", "x.yaml:2:1", "add `engine: spack`"),
+        ("engine: spack\ninherit: nothing.yaml\n", "x.yaml:2:10", "`nothing.yaml` does not exist"),
+    ],
+)
+def test_first_mistakes(stackproof, tmp_path, text, place, said):
+    (tmp_path / "x.yaml").write_text(text)
+    code, _, err = stackproof("check", "x.yaml")
+    assert code == 3
+    assert place in err
+    assert said in err
+
+
+def test_a_folder_that_is_no_recipe_is_not_read(stackproof, tmp_path):
+    (tmp_path / "big").mkdir()
+    (tmp_path / "big" / "link").symlink_to("/etc/passwd")
+    code, _, err = stackproof("plan", "big")
+    assert code == 3
+    assert "config.yaml" in err
+    assert "name the file" in err
+    assert "link" not in err
+    write(tmp_path / "small", FOLDER)
+    code, _, err = stackproof("plan", "small", "--site", "big")
+    assert (code, "spack-config" in err) == (3, True)

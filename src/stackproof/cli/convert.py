@@ -91,7 +91,12 @@ def _target(args: argparse.Namespace) -> Path:
     paths = [Path(path).resolve() for path in args.recipes]
     for given, path in zip(args.recipes, paths, strict=True):
         if not path.is_dir():
-            raise fail(Reason.FILE_MISSING, f"there is no folder `{given}`")
+            raise fail(
+                Reason.FILE_MISSING,
+                f"`{given}` is a file" if path.is_file() else f"there is no folder `{given}`",
+                hint="name folders of Stackinator recipes, with config.yaml, compilers.yaml and "
+                "environments.yaml",
+            )
     if args.output:
         target = Path(args.output)
     elif len(paths) == 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -87,6 +88,9 @@ class Loaded:
 
         csrc = shipped.benchmark_sources()
         return Sources(recipe_name=self.path.name, recipe=self.path.read_text(), csrc=csrc)
+
+
+_ENGINES = ("spack", "wheel", "auto")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -192,7 +196,8 @@ def _pairs(words: list[str], option: str) -> dict[str, str]:
     for word in words:
         name, mark, value = word.partition("=")
         if not (name and mark and value):
-            raise fail(Reason.USAGE, f"`{option} {word}` is not of the form NAME=VALUE")
+            form = "AXIS=CHOICE" if option == "--choose" else "NAME=VALUE"
+            raise fail(Reason.USAGE, f"`{option} {word}` is not of the form {form}")
         pairs[name] = value
     return pairs
 
@@ -256,9 +261,31 @@ def _load_file(
         generation = spack_recipe.generation_of(stated[-1])
         facts = {**known_facts(args.site, generation), **given}
     composed = composition.compose(chain, facts, choice)
+    _check_engine(composed.document)
     if not spack_recipe.asks_for_spack(composed.document.data):
         return _load_wheel(path, composed, args, given)
     return _load_spack(path, chain, composed, args, given)
+
+
+def _check_engine(document: Document) -> None:
+    """Refuse an engine that is not there, and a recipe for Spack that does not say so."""
+    name = document.data.get("engine")
+    if isinstance(name, str) and name not in _ENGINES:
+        close = difflib.get_close_matches(name, _ENGINES, n=1)
+        guess = f"did you mean `{close[0]}`? " if close else ""
+        raise fail(
+            Reason.INVALID_VALUE,
+            f"`{name}` is no engine",
+            hint=f"{guess}there are: {', '.join(_ENGINES)}",
+            where=document.where("engine"),
+        )
+    if name is None and "environments" in document.data and "mpi" not in document.data:
+        raise fail(
+            Reason.MISSING_KEY,
+            "the recipe has `environments`, and does not say that Spack builds them",
+            hint="add `engine: spack`",
+            where=document.where_key("environments"),
+        )
 
 
 def known_facts(site: str | None, generation: int = 1) -> dict[str, str]:

@@ -10,7 +10,7 @@ import hashlib
 import os
 import posixpath
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +57,25 @@ def load_chain(path: str) -> tuple[Document, ...]:
         if len(found) == _MOST_INHERITED:
             raise _refused(f"more than {_MOST_INHERITED} recipes inherit each other", where)
         seen[real] = following
-        document = documents.load(following)
+        document = _load(following, where)
         found.append(document)
         parent = document.data.get("inherit") if isinstance(document.data, dict) else None
         if not isinstance(parent, str):
             break
         following = _beside(document, parent, root, document.where("inherit"))
     return tuple(reversed(found))
+
+
+def _load(path: str, inherited_at: Location | None) -> Document:
+    """Return a document; that it is not there is a problem of the recipe that inherits it."""
+    try:
+        return documents.load(path)
+    except StackproofError as error:
+        if inherited_at is None or error.reason is not Reason.FILE_MISSING:
+            raise
+        raise StackproofError(
+            *(replace(problem, where=inherited_at) for problem in error.problems)
+        ) from None
 
 
 def _refused(message: str, where: Location | None) -> StackproofError:

@@ -57,6 +57,10 @@ def load(
     `StackproofError` with all problems at once.
     """
     findings = Findings()
+    if os.path.isdir(recipe) and not os.path.lexists(os.path.join(recipe, "config.yaml")):
+        # Some other folder, maybe a large one: nothing of it is read.
+        read_config(Folder(path=recipe), mount, findings)
+        findings.raise_problems()
     tree = folders.read_tree(recipe, root=root, wanted=_is_read)
     folder = Folder(path=recipe, files=tree.files, texts=tree.texts)
     config = read_config(folder, mount, findings)

@@ -95,7 +95,13 @@ def _packages(folder: Folder, generation: int, findings: Findings) -> dict[str, 
     if generation == 1:
         document = findings.parse(folder, "packages.yaml")
     else:
-        document = findings.parse_needed(folder, "packages.yaml", "a cluster's configuration")
+        document = findings.parse_needed(
+            folder,
+            "packages.yaml",
+            "a cluster's configuration",
+            "a site that is a folder has packages.yaml, network.yaml and repos.yaml; "
+            "`stackproof site spack-config -o FOLDER` writes them for this machine",
+        )
     if document is None or not findings.check(document, "stackinator-packages"):
         return {}
     packages: dict[str, Any] = document.data["packages"]

@@ -15,6 +15,11 @@ from stackproof.stackinator.folder import Folder
 from stackproof.stackinator.versions import LANGUAGES, Language, SpackVersion
 
 MOUNT = "/user-environment"
+NOT_A_RECIPE = (
+    "a folder is taken for a Stackinator recipe (config.yaml, compilers.yaml, environments.yaml); "
+    "name the file of a recipe of one file"
+)
+"""What to do where a folder has no config.yaml."""
 _RESERVED_REPOSITORIES = ("alps", "recipe")
 _REPOSITORY_NAME = re.compile(r"\w[\w-]*", re.ASCII)
 
@@ -54,7 +59,7 @@ def version_of(commit: str | None) -> SpackVersion | None:
 
 def read_config(folder: Folder, mount: str | None, findings: Findings) -> Config | None:
     """Return what `config.yaml` says; None when it does not even say the version."""
-    document = findings.parse_needed(folder, "config.yaml", "a recipe")
+    document = findings.parse_needed(folder, "config.yaml", "a recipe's folder", NOT_A_RECIPE)
     if document is None:
         return None
     language = _language(document, findings)

@@ -61,13 +61,16 @@ class Findings:
                 for problem in repeated
             ]
 
-    def parse_needed(self, folder: Folder, name: str, what: str) -> Document | None:
+    def parse_needed(
+        self, folder: Folder, name: str, what: str, hint: str | None = None
+    ) -> Document | None:
         """Return a document that must be there; its absence is a problem."""
         if name not in folder.texts:
             self.problem(
                 Reason.FILE_MISSING,
                 f"{what} needs a file `{name}`",
                 where=Location(file=folder.place(name)),
+                hint=hint,
             )
         return self.parse(folder, name)
 
