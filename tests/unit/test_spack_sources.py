@@ -246,7 +246,7 @@ with: [Errno -2] Name or service not known
   tiny-four@1.0  py-x@2.1rc1
 """
 CHANGED = f"""\
-==> Error: sha256 checksum failed for /build/stage/root/spack-stage-xz-5.2-{HASH}/xz-5.2.tar.gz
+==> Error: sha256 checksum failed for /build/stage/spack-stage-xz-5.2-{HASH}/xz-5.2.tar.gz
 Expected aa45 but got 73cb. File size = 2 bytes. Contents = b'x\\n'. URL = file:///m/aa45.tar.gz
 """
 
