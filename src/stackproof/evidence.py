@@ -12,8 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-LONGEST_LOG = 4 << 20
-"""Characters of a log that are kept, from its end."""
+LONGEST_LOG = 1 << 20
+"""Characters of a log that are kept, half of them from its end."""
+
+LONGEST_LINE = 1000
+"""Characters of one line of a log that are kept: patterns of rules are looked for in a line."""
 
 FactValue = str | bool | float | tuple[str, ...]
 
@@ -105,7 +108,7 @@ _SECRET = re.compile(
     r"token|secret|passw|credential|cookie|auth|private|api_?key|\bkey\b", re.IGNORECASE
 )
 _ASSIGNED_SECRET = re.compile(
-    r"(?i)\b(\w*(?:token|secret|passw(?:or)?d|credential|cookie|api[_-]?key|authorization)\w*)(\s*[=:]\s*)(?:bearer\s+)?\S+"
+    r"(?i)\b(\w*(?:token|secret|passw(?:or)?d|credential|cookie|api[_-]?key|authorization)\w*)([ \t]*[=:][ \t]*)(?:bearer[ \t]+)?\S+"
 )
 _KEPT = re.compile(
     r"^(?:FI_|OMPI_|PMIX_|PRTE_|OPAL_|MPIR?_|MPICH_|I_MPI_|UCX_|HYDRA_|PALS_|SLINGSHOT_|CXI_|NCCL_"
@@ -125,7 +128,10 @@ def relevant(variables: Mapping[str, str]) -> dict[str, str]:
 
 def redacted(text: str) -> str:
     """Return a log without values that look like secrets, and no longer than a log may be."""
-    cut = text if len(text) <= LONGEST_LOG else text[-LONGEST_LOG:]
+    if len(text) > LONGEST_LOG:
+        half = LONGEST_LOG // 2
+        text = f"{text[:half]}\n{text[1 - half :]}"
+    cut = "\n".join(line[:LONGEST_LINE] for line in text.split("\n"))
     return _ASSIGNED_SECRET.sub(r"\1\2(left out)", cut)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from stackproof.case import Locality
 from stackproof.command import EnvPatch
 from stackproof.curves import Memory
 from stackproof.errors import Reason
-from stackproof.evidence import LONGEST_LOG, Evidence, merged, redacted
+from stackproof.evidence import LONGEST_LINE, LONGEST_LOG, Evidence, merged, redacted
 from stackproof.host.knowledge import load_knowledge
 from stackproof.image import Image, MpiFacts, View
 from stackproof.importing import OutputFile, Setup, import_outputs
@@ -236,4 +237,19 @@ def test_logs_keep_no_secrets_and_are_cut() -> None:
     assert "s3" not in redacted("Authorization: Bearer s3")
     assert "hunter2" not in text
     assert "plain=1" in text
-    assert len(redacted("x" * (LONGEST_LOG + 10))) == LONGEST_LOG
+    long = "first\n" + "y\n" * LONGEST_LOG + "last"
+    cut = redacted(long)
+    assert len(cut) <= LONGEST_LOG
+    assert cut.startswith("first\n")
+    assert cut.endswith("\nlast")
+    assert redacted(cut) == cut
+    assert len(redacted("x" * LONGEST_LOG)) == LONGEST_LINE
+
+
+def test_a_hostile_log_costs_no_more_than_a_long_one() -> None:
+    hostile = redacted("BAR " * LONGEST_LOG + "\n" + ("BAR " * 240 + "\n") * 900)
+    evidence = Evidence(logs={"x": hostile})
+    before = time.process_time()
+    for rule in KNOWLEDGE.rules:
+        evaluate(rule.when, evidence, KNOWLEDGE.newest)
+    assert time.process_time() - before < 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import difflib
 import json
 import os
@@ -153,7 +154,9 @@ def _replayed(args: argparse.Namespace) -> Evidence:
                 f"--replay takes all evidence from its file; leave `{name}` out",
                 hint="logs, versions and facts can be added with --log, --have and --fact",
             )
-    return noun.from_json(Evidence, _text(args.replay), file=args.replay)
+    evidence = noun.from_json(Evidence, _text(args.replay), file=args.replay)
+    logs = {name: redacted(text) for name, text in evidence.logs.items()}
+    return dataclasses.replace(evidence, logs=logs)
 
 
 def _given(args: argparse.Namespace, knowledge: Knowledge) -> Evidence:
