@@ -1,7 +1,7 @@
 """Try the Slurm plug-in in every kind of job, and print the table.
 
     python tools/slurm_matrix.py --plugin PLUGIN.so [--nodes 2,4,8] [--only CASE] [--json FILE]
-                                 [--set JobContainerType=job_container/tmpfs]
+                                 [--set KEY=VALUE]
 
 Starts a cluster with Slurm on this machine for each number of nodes (needs root), runs all cases
 one after another, and looks behind each of them whether a mount, loop device, process or file was
