@@ -313,17 +313,22 @@ def _wrong_type(error: Any, document: Document, path: Path) -> list[Problem]:
 
 
 def _not_a_choice(error: Any, document: Document, path: Path) -> list[Problem]:
-    choices = [str(value) for value in error.validator_value]
-    close = difflib.get_close_matches(str(error.instance), choices, n=1)
+    choices = [_as_written(value) for value in error.validator_value]
+    close = difflib.get_close_matches(_as_written(error.instance), choices, n=1)
     hint = f"did you mean `{close[0]}`? " if close else ""
     return [
         Problem(
             reason=Reason.INVALID_VALUE,
-            message=f"`{_one_line(str(error.instance))}` is not a value of {_named(path)}",
+            message=f"`{_one_line(_as_written(error.instance))}` is not a value of {_named(path)}",
             hint=f"{hint}it is one of: {', '.join(choices)}",
             where=document.where(*path),
         )
     ]
+
+
+def _as_written(value: Any) -> str:
+    """Return a value as YAML has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _no_form(error: Any, document: Document, path: Path) -> list[Problem]:

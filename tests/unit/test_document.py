@@ -319,3 +319,9 @@ def test_whatever_the_data_the_schema_problems_have_places(data: Any) -> None:
 
 def test_schemas_are_read_from_the_package() -> None:
     assert document.schema("recipe")["type"] == "object"
+
+
+def test_choices_are_named_as_yaml_writes_them() -> None:
+    text = "tools: {compiler: [gcc], specs: [], unify: maybe}\n"
+    found = document.problems(document.parse(text, file="x"), "stackinator-environments-2")
+    assert [p.hint for p in found] == ["it is one of: when_possible, true, false"]
