@@ -253,9 +253,10 @@ def _requirements(body: Mapping[str, Any]) -> Iterator[str]:
 
 def _concerns(conflict: Conflict, known: Mapping[str, _Package], mpi: str | None) -> bool:
     """Return whether a package of a conflict is there, and no MPI that cannot be there."""
+    there = {name for name, package in known.items() if package.there}
     names = {package.name for package in conflict.packages}
-    others = {name for name in names & _MPIS if mpi and name != mpi and name not in known}
-    return not others and any(name in known and known[name].there for name in names)
+    absent = {name for name in names & _MPIS if mpi and name != mpi and name not in there}
+    return bool(names & there) and not absent
 
 
 def _answer(conflict: Conflict, known: Mapping[str, _Package], *, exact: bool) -> Answer:

@@ -187,6 +187,13 @@ def test_each_mpi(conflict, specs, mpi, expected):
     assert answer(conflict, *specs, mpi=mpi) is expected
 
 
+def test_settings_of_another_mpi_do_not_bring_it():
+    packages = {"mpich": {"require": "@4.2"}}
+    specs = ("openmpi@5.0.9", "libfabric@2.3 fabrics=cxi")
+    found = answer("mpich-cxi-any-source", *specs, mpi="openmpi", packages=packages)
+    assert found is NOT_THERE
+
+
 def test_every_conflict_was_tried():
     marks = [*test_what_a_recipe_asks_for.pytestmark, *test_each_mpi.pytestmark]
     tried = {case[0] for mark in marks for case in mark.args[1] if case[-1] is THERE}
