@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import keyword
 from dataclasses import replace
 
 import pytest
@@ -143,6 +144,7 @@ def test_the_package_says_everything_of_its_source():
         ("py-numpy", "packages/py_numpy/package.py", "packages/py-numpy/package.py", "PyNumpy"),
         ("3proxy", "packages/_3proxy/package.py", "packages/3proxy/package.py", "_3proxy"),
         ("pass", "packages/_pass/package.py", "packages/pass/package.py", "Pass"),
+        ("none", "packages/none/package.py", "packages/none/package.py", "_None"),
         ("rdma-core", "packages/rdma_core/package.py", "packages/rdma-core/package.py", "RdmaCore"),
     ],
 )
@@ -167,6 +169,8 @@ def test_names_are_those_that_spack_derives(name: str, path: str, old_path: str,
         {"source_version": "1 2"},
         {"dsc": ""},
         {"extends": "x import y"},
+        {"extends": "x..y"},
+        {"extends": "class.y"},
         {"needs": ("autoconf", 'm4")')},
     ],
 )
@@ -183,7 +187,10 @@ def test_a_package_has_one_accepted_source():
     assert problem.reason is Reason.INVALID_VALUE
 
 
-@given(st.text(max_size=12), st.sampled_from(("name", "version", "url", "suite", "extends")))
+@given(
+    st.one_of(st.text(max_size=12), st.sampled_from([word.lower() for word in keyword.kwlist])),
+    st.sampled_from(("name", "version", "url", "suite", "extends")),
+)
 def test_whatever_is_accepted_is_python_with_one_class(text: str, key: str):
     given_source = source(**{key: text})
     if overlay.source_problems((given_source,), "x"):

@@ -33,7 +33,7 @@ _FORMS: Mapping[str, re.Pattern[str]] = {
     "source": re.compile(r"[a-z0-9][a-z0-9+.-]+", re.ASCII),
     "source_version": re.compile(r"[A-Za-z0-9.+:~-]+", re.ASCII),
     "dsc": re.compile(r"[0-9a-f]{64}", re.ASCII),
-    "extends": re.compile(r"[A-Za-z_][A-Za-z0-9_.]*", re.ASCII),
+    "extends": re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII),
 }
 
 _PACKAGE = """\
@@ -90,7 +90,7 @@ def source_problems(sources: tuple[OsSource, ...], file: str) -> tuple[Problem, 
     for source in sources:
         values = {key: getattr(source, key) for key in _FORMS}
         values |= {f"needs[{number}]": need for number, need in enumerate(source.needs)}
-        bad = [k for k, v in values.items() if not _FORMS[_kind(k)].fullmatch(v)]
+        bad = [key for key, value in values.items() if not _fits(key, value)]
         messages = [f"`{values[key][:80]}` can be no {key} of a source" for key in bad]
         if source.name in seen:
             messages.append(f"two sources of `{source.name}` are accepted, and one can be")
@@ -107,8 +107,10 @@ def source_problems(sources: tuple[OsSource, ...], file: str) -> tuple[Problem, 
     return tuple(found)
 
 
-def _kind(key: str) -> str:
-    return "name" if key.startswith("needs[") else key
+def _fits(key: str, value: str) -> bool:
+    if key == "extends" and any(map(keyword.iskeyword, value.split("."))):
+        return False
+    return bool(_FORMS["name" if key.startswith("needs[") else key].fullmatch(value))
 
 
 def render_package(source: OsSource, generation: int) -> str:
@@ -139,7 +141,7 @@ def class_name(name: str) -> str:
     """Return the class of a package (Spack's `naming.py`: PyNumpy for py-numpy, _3proxy)."""
     words = name.replace("_", "-").split("-")
     joined = "".join(word[:1].upper() + word[1:] for word in words)
-    return f"_{joined}" if joined[:1].isdigit() else joined
+    return f"_{joined}" if joined[:1].isdigit() or keyword.iskeyword(joined) else joined
 
 
 def _module(name: str) -> str:
