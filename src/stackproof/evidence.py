@@ -108,7 +108,8 @@ _SECRET = re.compile(
     r"token|secret|passw|credential|cookie|auth|private|api_?key|\bkey\b", re.IGNORECASE
 )
 _ASSIGNED_SECRET = re.compile(
-    r"(?i)\b(\w*(?:token|secret|passw(?:or)?d|credential|cookie|api[_-]?key|authorization)\w*)([ \t]*[=:][ \t]*)(?:bearer[ \t]+)?\S+"
+    r"(?i)\b(\w*(?:token|secret|passw(?:or)?d|credential|cookie|api[_-]?key|authorization)\w*)"
+    r"([ \t]*[=:][ \t]*)(?:bearer[ \t]+)?\S+"
 )
 _KEPT = re.compile(
     r"^(?:FI_|OMPI_|PMIX_|PRTE_|OPAL_|MPIR?_|MPICH_|I_MPI_|UCX_|HYDRA_|PALS_|SLINGSHOT_|CXI_|NCCL_"
