@@ -392,3 +392,28 @@ def test_what_would_be_another_line_of_apts_list(
     code, _, err = stackproof(*add, *options)
     assert code == 2
     assert "of an archive" in err
+
+
+def test_a_stackinator_recipe_has_its_list_beside_the_folder(
+    stackproof: Run, archive: AptArchive, recipe: Path, tmp_path: Path
+):
+    clones = tmp_path / "clones"
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    (folder / "config.yaml").write_text(
+        f"name: small\nversion: 2\nspack:\n  repo: {clones / 'spack'}\n  commit: main\n"
+        f"  packages: {{repo: {clones / 'packages'}, commit: main}}\n"
+    )
+    (folder / "compilers.yaml").write_text('gcc: {version: "13"}\n')
+    (folder / "environments.yaml").write_text(
+        "tools:\n  compiler: [gcc]\n  specs: [libthing@1.2]\n  views: {all: }\n"
+    )
+    digest = archive.add("libthing", "1.2-3", tarball("configure"))
+    words = ("mirror", "add-os-sources", folder, "libthing", "--site", FJORD)
+    code, _, err = stackproof(*words, *archive.options())
+    assert code == 0, err
+    assert (tmp_path / "theirs.os-sources.json").exists()
+    code, out, _ = stackproof("plan", folder, "--site", FJORD)
+    assert code == 0
+    assert ids.short(digest) in out
+    assert "os_sources  libthing" in out
