@@ -72,7 +72,7 @@ def test_a_log_and_the_environment_of_a_job_are_files(
 ) -> None:
     log, env = tmp_path / "job.err", tmp_path / "job.env"
     log.write_text("x\ncxil_map: write error\n\x1b[31mCassini Event Queue overflow detected\n")
-    env.write_text("OMPI_MCA_pml=ucx\nHOME=/home/anna\nFN=() {\n x\n}\n")
+    env.write_text("OMPI_MCA_pml=ucx\nEDITOR=vi\nFN=() {\n x\n}\n")
     assert run("doctor", "--site", "lumi-g", "--log", log, "--env", env) == 0
     text = capsys.readouterr().out
     assert "\x1b" not in text
