@@ -38,8 +38,11 @@ class AptArchive:
         archive = self.known
         return ["--archive", archive.url, "--suite", archive.suite, "--keyring", archive.keyring]
 
-    def add(self, name: str, version: str, tarball: bytes) -> str:
-        """Add a source package with this upstream tarball; return the tarball's SHA-256."""
+    def add(self, name: str, version: str, tarball: bytes, *more: str) -> str:
+        """Add a source package with this upstream tarball; return the tarball's SHA-256.
+
+        `more` are further lines of its paragraph in the index.
+        """
         upstream = version.rpartition("-")[0]
         place = f"pool/main/{name[0]}/{name}"
         files = {
@@ -60,6 +63,7 @@ class AptArchive:
                 for f, c in files.items()
             )
             + f"\nChecksums-Sha256:\n{sums}\n"
+            + "".join(f"{line}\n" for line in more)
         )
         self.publish()
         return hashlib.sha256(tarball).hexdigest()

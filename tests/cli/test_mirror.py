@@ -138,6 +138,14 @@ def test_a_source_is_accepted_with_its_provenance(
     assert code == 0, err
 
 
+def test_the_newest_that_a_suite_really_has(add: Run, archive: AptArchive, recipe: Path):
+    archive.add("libthing", "1.1-1", tarball("configure"))
+    archive.add("libthing", "1.2-3", tarball("configure"))
+    archive.add("libthing", "1.3-1", tarball("configure"), "Extra-Source-Only: yes")
+    assert add("libthing")[0] == 0
+    assert accepted_sources.load(sources_file(recipe))[0].version == "1.2"
+
+
 def test_a_second_time_changes_nothing(add: Run, archive: AptArchive, recipe: Path):
     archive.add("libthing", "1.2-3", tarball("configure"))
     assert add("libthing")[0] == 0

@@ -47,7 +47,11 @@ _REALLY = re.compile(r".*\+really")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePackage:
-    """A source package in a suite, with its upstream tarball."""
+    """A source package in a suite, with its upstream tarball.
+
+    One that is not `current` is only kept because something else was built from it
+    (`Extra-Source-Only`, wiki.debian.org/DebianRepository/Format).
+    """
 
     name: str
     version: str
@@ -56,6 +60,7 @@ class SourcePackage:
     sha256: str
     dsc: str
     url: str
+    current: bool = True
 
     @property
     def upstream(self) -> str:
@@ -119,7 +124,7 @@ class Archive:
 
     def find(self, name: str, *, runner: Runner = run) -> SourcePackage | None:
         """Return a source package by its name, the last one in the index; None without one."""
-        found = self.versions(name, runner=runner)
+        found = [one for one in self.versions(name, runner=runner) if one.current]
         return found[-1] if found else None
 
     def versions(self, name: str, *, runner: Runner = run) -> tuple[SourcePackage, ...]:
@@ -179,6 +184,7 @@ class Archive:
             sha256=digests[tarball],
             dsc=dsc,
             url=f"{self.url}/{fields['Directory']}/{quote(tarball)}",
+            current=fields.get("Extra-Source-Only", "no") != "yes",
         )
 
     def _apt(self, words: tuple[str, ...], runner: Runner, cwd: str | None = None) -> Completed:
