@@ -241,6 +241,7 @@ def test_a_known_conflict_of_a_folder_is_a_note(stackproof, tmp_path):
     code, out, err = stackproof("check", "small", "--site", FJORD)
     assert (code, out) == (0, "small: valid\n")
     assert "note: libfabric@2.4.0 in `tools`: linkx over cxi hangs" in err
+    assert "  --> small/environments.yaml:3:10\n" in err
 
 
 def test_what_cannot_be_told_before_a_lock_is_a_note(stackproof, tmp_path):

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from stackproof import conflicts
 from stackproof.cli.stacks import Loaded
 from stackproof.errors import Location, Problem, Reason, StackproofError
-from stackproof.host import documents, shipped
-from stackproof.spackstack import SpackLock
+from stackproof.host import documents, shipped, stackinator
+from stackproof.spackstack import LocalRepository, SpackLock, SpackStack
 from stackproof.stackinator.repositories import RECIPE, SITE, package_names, shadowed
 
 FILE = "conflicts.yaml"
+ENVIRONMENTS = "environments.yaml"
 FIRST_PACKAGES = "var/spack/repos/builtin/packages"
 """Where Spack up to 0.23 has its packages."""
 
@@ -40,32 +41,45 @@ def shadow_notes(loaded: Loaded, lock: SpackLock | None) -> Iterator[Problem]:
 
     What the cloned repositories hold is known where this machine has them, as after a lock.
     """
-    stack = loaded.spack
-    local = {r.namespace: package_names(r) for r in stack.local_repositories}
-    own = local.get(RECIPE, ())
-    commits = {clone.name: clone.commit for clone in lock.clones} if lock else {}
-    others = [(SITE, local.get(SITE, ()))] if own else []
-    if stack.generation == 1:
-        own, spack = local.get(SITE, ()), stack.spack
-        ref = commits.get("spack", spack.commit)
-        others = [("builtin", _listed(spack.url, ref, FIRST_PACKAGES))] if own else []
-    for repository in stack.package_repositories if own else ():
-        ref = commits.get(repository.name, repository.source.commit)
-        names = _listed(repository.source.url, ref, f"{repository.path}/packages")
-        others.append((repository.name, names))
-    for name, names in others:
+    own = _own_packages(loaded.spack)
+    for name, names in _other_packages(loaded.spack, lock) if own else ():
         hidden = shadowed(own, names)
         if hidden:
             yield Problem(
                 reason=Reason.INVALID_VALUE,
-                message=f"packages of the recipe or its site take the place of those in `{name}`: "
-                f"{', '.join(hidden)}"
-                if stack.generation == 1
-                else f"the recipe's own packages take the place of those in `{name}`: "
+                message=f"the recipe's own packages take the place of those in `{name}`: "
                 f"{', '.join(hidden)}",
-                hint="rename them, or keep this in mind: what is newer there is not used",
+                hint="rename them, or keep in mind that what is newer there is not used",
                 where=Location(file=_packages_place(loaded, hidden[0])),
             )
+
+
+def _own_packages(stack: SpackStack) -> tuple[str, ...]:
+    """Return the packages that travel with a recipe; its `repo` is among its files."""
+    below = {
+        path.removeprefix("repo/"): entry
+        for path, entry in stack.recipe_files.items()
+        if path.startswith("repo/packages/")
+    }
+    return package_names(LocalRepository(namespace=RECIPE, files=below))
+
+
+def _other_packages(
+    stack: SpackStack, lock: SpackLock | None
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the other repositories with the packages that they are known to have."""
+    commits = {clone.name: clone.commit for clone in lock.clones} if lock else {}
+    if stack.generation == 1:
+        ref = commits.get("spack", stack.spack.commit)
+        yield "builtin", _listed(stack.spack.url, ref, FIRST_PACKAGES)
+    else:
+        for local in stack.local_repositories:
+            if local.namespace == SITE:
+                yield SITE, package_names(local)
+    for repository in stack.package_repositories:
+        ref = commits.get(repository.name, repository.source.commit)
+        names = _listed(repository.source.url, ref, f"{repository.path}/packages")
+        yield repository.name, names
 
 
 def _listed(url: str, ref: str | None, folder: str) -> tuple[str, ...]:
@@ -110,13 +124,16 @@ def _unknown(
 
 def _places(loaded: Loaded) -> dict[str, Location]:
     """Return where the specs of each environment stand."""
-    names = [environment.name for environment in loaded.spack.environments]
-    if loaded.document is None:
-        place = Location(file=str(loaded.path / "environments.yaml"))
-        return dict.fromkeys(names, place)
-    found = {}
-    for name in names:
-        network = loaded.document.data["environments"][name].get("network")
-        key = "network" if network else "specs"
-        found[name] = loaded.document.where("environments", name, key)
-    return found
+    document = loaded.document
+    if document is None:
+        found = stackinator.load_documents(str(loaded.path), (ENVIRONMENTS,))
+        document = found[ENVIRONMENTS]
+    start = ("environments",) if loaded.document is not None else ()
+    places = {}
+    for environment in loaded.spack.environments:
+        body = document.data
+        for part in (*start, environment.name):
+            body = body[part]
+        key = next((key for key in ("network", "mpi") if body.get(key)), "specs")
+        places[environment.name] = document.where(*start, environment.name, key)
+    return places
