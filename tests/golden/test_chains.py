@@ -70,6 +70,8 @@ CHAINS = tuple(
         ("openmpi", "slingshot", NEOVERSE, "gh200", "neoverse_v2-slingshot-11-cuda"),
         ("openmpi", "ethernet", ZEN3, "", "zen3-ethernet"),
         ("mpich", "slingshot", ZEN3, "", "zen3-slingshot-11"),
+        ("mpich", "slingshot", NEOVERSE, "gh200", "neoverse_v2-slingshot-11-cuda"),
+        ("cray-mpich", "slingshot", ZEN3, "", "zen3-slingshot-11"),
     )
 )
 EVERY = pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: chain.lock)
