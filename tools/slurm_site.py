@@ -22,10 +22,8 @@ from typing import Any
 USERS = {"alice": 42001, "bob": 42002}
 _SECONDS = 60.0
 # From 8 nodes on, the slurmstepd of the first node waits a minute for those below it that are gone
-# with their node (REVERSE_TREE_CHILDREN_TIMEOUT of Slurm's slurmstepd), image or not. Until then
-# Slurm must not call the step unkillable, which drains the node.
+# with their node (REVERSE_TREE_CHILDREN_TIMEOUT of Slurm's slurmstepd), image or not.
 _SETTLE_SECONDS = 100.0
-_SETTINGS = ("UnkillableStepTimeout=120",)
 _PAUSE = 0.05
 _CPUS = 4
 # The topology and the socket of a slurmstepd, which stay when it is killed; credentials.
@@ -119,7 +117,7 @@ class Site:
             "up", "--slurm", "--nodes", str(self.nodes), "--cpus", str(_CPUS),
             *(word for user, uid in USERS.items() for word in ("--user", f"{user}:{uid}")),
             "--share", str(self.folder), *self._shared_python(),
-            *(word for line in (*_SETTINGS, *self._settings) for word in ("--set", line)),
+            *(word for line in self._settings for word in ("--set", line)),
             "--spank", f"{self.folder}/stackproof_spank.so=stackproof={self.program}",
         )  # fmt: skip
         self._head = str(self._state()["head"]["pid"])

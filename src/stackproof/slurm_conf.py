@@ -27,7 +27,6 @@ def files(count: int, spec: SlurmSpec, *, version: str, logs: str) -> dict[str, 
         "slurm/slurm.conf": slurm_conf(count, spec, logs=logs),
         "slurm/mpi.conf": mpi_conf(),
         "slurm/cgroup.conf": cgroup_conf(version),
-        "slurm/job_container.conf": job_container_conf(),
         "slurm/plugstack.conf": plugstack_conf(spec),
     }
 
@@ -84,7 +83,9 @@ def _general(logs: str) -> tuple[tuple[str, str], ...]:
         ("ReturnToService", "2"),
         ("SlurmdTimeout", "20"),
         ("KillWait", "3"),
-        ("UnkillableStepTimeout", "30"),
+        # A slurmstepd waits a minute for those below it that went with their node
+        # (REVERSE_TREE_CHILDREN_TIMEOUT); a step called unkillable before that drains its node.
+        ("UnkillableStepTimeout", "120"),
         ("PlugStackConfig", "/etc/slurm/plugstack.conf"),
     )
 
@@ -107,11 +108,6 @@ def cgroup_conf(version: str) -> str:
     """
     quiet = "disabled" if _release(version) >= (24, 5) else "cgroup/v1"
     return _text(f"CgroupPlugin={quiet}")
-
-
-def job_container_conf() -> str:
-    """Return job_container.conf, read only where JobContainerType=job_container/tmpfs is set."""
-    return _text("AutoBasePath=true", f"BasePath={slurm.NODE_SPOOL}/containers")
 
 
 def plugstack_conf(spec: SlurmSpec) -> str:
