@@ -27,7 +27,8 @@ _BANDWIDTHS = ("bandwidth", "bibandwidth")
 class ShapeCurve:
     """A curve to be looked at: `values` by size in bytes, in µs or MB/s (10^6 B).
 
-    `launches` holds the value of each launch by size, where there are several. `link` is what one
+    `launches` holds the value of each launch by size; it is empty for a published curve, which is
+    taken as it stands. `link` is what one
     NIC carries in one direction, `gpu_link` what joins two GPUs (MB/s), None where not known.
     `windowed` says that many messages are under way.
     """
@@ -155,7 +156,6 @@ def curves_of(comparison: Comparison) -> tuple[ShapeCurve, ...]:
         link = comparison.spec.limits.get(curve.placement, {}).get("MB/s")
         for arm in panel.arms:
             launch = launches.get((arm.arm, curve.placement, curve.program))
-            several = max((len(point.values) for point in arm.points), default=0) > 1
             found.append(
                 ShapeCurve(
                     arm=arm.arm,
@@ -164,7 +164,7 @@ def curves_of(comparison: Comparison) -> tuple[ShapeCurve, ...]:
                     locality=Locality(curve.locality),
                     memory=memory_of(launch.host_facts if launch else {}),
                     values={point.size: point.median for point in arm.points},
-                    launches={p.size: p.values for p in arm.points} if several else {},
+                    launches={point.size: point.values for point in arm.points},
                     ranks=len(launch.ranks) or 2 if launch else 2,
                     link=float(link) if isinstance(link, int | float) else None,
                     slingshot=None if fabric is None else fabric == FabricType.SLINGSHOT_11,

@@ -333,7 +333,6 @@ def _curve(
 ) -> ShapeCurve:
     arm, placement, benchmark = key
     link = results.spec.limits.get(placement, {}).get("MB/s")
-    several = max(map(len, sizes.values())) > 1
     fabric = results.spec.host.get("fabric")
     return ShapeCurve(
         arm=arm,
@@ -342,7 +341,7 @@ def _curve(
         locality=one.case.placement.locality,
         memory=memory_of(one.host_facts),
         values={size: statistics.median(values) for size, values in sorted(sizes.items())},
-        launches={size: tuple(values) for size, values in sizes.items()} if several else {},
+        launches={size: tuple(values) for size, values in sizes.items()},
         ranks=len(one.case.placement.ranks),
         link=float(link) if isinstance(link, int | float) else None,
         slingshot=None if fabric is None else fabric == FabricType.SLINGSHOT_11,

@@ -148,6 +148,16 @@ def test_what_falls_in_every_launch_is_no_noise() -> None:
     assert "S15" not in ids(curve(values, launches=once))
 
 
+def test_one_launch_shows_nothing_that_must_be_seen_again() -> None:
+    values = {64: 5.0, 128: 2.0}
+    given = {"benchmark": "latency", "locality": Locality.INTRA}
+    assert ids(curve(values, **given)) == ["S16"]  # published, taken as it stands
+    once = {size: (value,) for size, value in values.items()}
+    assert ids(curve(values, launches=once, **given)) == []
+    thrice = {size: (value,) * 3 for size, value in values.items()}
+    assert ids(curve(values, launches=thrice, **given)) == ["S16"]
+
+
 def test_launches_that_differ() -> None:
     values = rising()
     shaky = {65536: (100.0, 150.0, 60.0), 131072: (100.0, 101.0, 99.0)}

@@ -249,19 +249,25 @@ def _findings(findings: Sequence[RuleFinding]) -> Iterator[str]:
 
 
 def _marks(marks: Sequence[Mark]) -> Iterator[str]:
+    """Yield what curves show, faults first; a rule that holds at many sizes once."""
     if not marks:
         return
     yield ""
     yield "What the curves show:"
     order = list(Level)
+    groups: dict[tuple[str, str, str, str], list[Mark]] = {}
     for mark in sorted(marks, key=lambda mark: order.index(mark.rule.level)):
-        place = f" at {size_text(mark.size)}" if mark.size is not None else ""
+        key = (mark.rule.id, mark.arm, mark.benchmark, mark.placement)
+        groups.setdefault(key, []).append(mark)
+    for (identifier, *place), same in groups.items():
+        first = same[0]
+        at = f" at {size_text(first.size)}" if first.size is not None else ""
+        more = f", and at {len(same) - 1} more sizes" if len(same) > 1 else ""
         text = (
-            f"{mark.rule.title} ({mark.arm}, {mark.benchmark}, {mark.placement}{place}: "
-            f"{mark.seen}). {mark.rule.meaning}"
+            f"{first.rule.title} ({', '.join(place)}{at}: {first.seen}{more}). {first.rule.meaning}"
         )
         yield from textwrap.wrap(
-            text, 96, initial_indent=f"  {mark.rule.id} {mark.rule.level}: ",
+            text, 96, initial_indent=f"  {identifier} {first.rule.level}: ",
             subsequent_indent="      ",
         )  # fmt: skip
 
