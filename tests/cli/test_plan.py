@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 from pathlib import Path
 
 import pytest
 
+from spackstacks import content, node
 from stackproof import cli
+from stackproof.cli import stacks
+from stackproof.engines.spack import wants
+from stackproof.noun import to_json
+from stackproof.spackstack import LockedClone, SpackLock
 
 DOCUMENTS = Path(__file__).parents[1] / "documents"
 FJORD = DOCUMENTS / "stackinator" / "clusters" / "fjord"
@@ -138,3 +144,32 @@ def test_a_lock_of_another_recipe_is_said_and_not_used(stackproof, tmp_path):
     assert "does not answer the recipe" in err
     (tmp_path / "pinned.lock.json").write_text("{}")
     assert stackproof("plan", "pinned.yaml", "--site", FJORD)[0] == 3
+
+
+def test_with_a_lock_there_is_every_step_of_the_build(stackproof, tmp_path):
+    (tmp_path / "pinned.yaml").write_text(RECIPE)
+    arguments = argparse.Namespace(
+        recipe="pinned.yaml", site=str(FJORD), mirror=None, fact=[], choose=[], matrix=False
+    )
+    wanted = wants(stacks.load_recipe(arguments).spack)
+    gcc = node("gcc", "13.2.0", variants={"languages": ["c", "c++", "fortran"]})
+    solved = {
+        "compilers/gcc": content(("gcc",), gcc),
+        "environments/tools": content(("cmake",), node("cmake", "3.31", ("gcc", "build")), gcc),
+    }
+    places = {"spack": ("spack", FULL), "builtin": ("repos/builtin", "b" * 40)}
+    clones = tuple(
+        LockedClone(name=name, url="https://example.org", ref=commit, commit=commit, folder=folder)
+        for name, (folder, commit) in places.items()
+    )
+    lock = SpackLock(wants=wanted, clones=clones, environments=solved)
+    (tmp_path / "pinned.lock.json").write_text(to_json(lock))
+    code, out, err = stackproof("plan", "pinned.yaml", "--site", FJORD)
+    assert (code, err) == (0, "")
+    assert "lock         pinned.lock.json" in out
+    steps = [line.split()[2] for line in out.splitlines() if line.strip()[:1].isdigit()]
+    assert steps == [
+        "setup", "fetch", "install-compiler-gcc", "install-tools", "views", "metadata", "tidy", "image",
+    ]  # fmt: skip
+    assert "------------" not in out
+    assert stackproof("check", "pinned.yaml", "--site", FJORD)[0] == 0
