@@ -189,3 +189,16 @@ def test_a_run_takes_little_time(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("doctor", "--site", "lumi-g") == 0
     assert time.process_time() - before < 2
     assert capsys.readouterr().out
+
+
+def test_programs_are_asked_when_that_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tool = tmp_path / "fi_info"
+    tool.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "libfabric: 2.4.0"\nexit 0\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    data = told(capsys, "--probe", "--fact", "transport=lnx", "--fact", "fabric=slingshot-11")
+    assert data["evidence"]["versions"]["libfabric"] == "2.4.0"
+    assert data["evidence"]["origins"]["version libfabric"] == "fi_info --version"
+    assert "K06" in fired(data)

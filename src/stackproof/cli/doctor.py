@@ -19,6 +19,7 @@ from stackproof.comparison import Results
 from stackproof.errors import ExitCode, Location, Problem, Reason, StackproofError, fail
 from stackproof.evidence import FACTS, Evidence, FactValue, merged, redacted
 from stackproof.host import files, probe
+from stackproof.host.answers import ask
 from stackproof.host.images import load_image, read_member
 from stackproof.host.knowledge import load_knowledge
 from stackproof.host.results import load_results
@@ -51,6 +52,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--env", metavar="FILE",
         help="environment of the job, as `env` prints it in a rank (default: that of this shell; "
         "with --results or --site what they show)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--probe", action="store_true",
+        help="also ask programs: fi_info, ompi_info, mpichversion (of the image, if there is one), "
+        "scontrol, pkg-config; takes seconds",
     )  # fmt: skip
     parser.add_argument(
         "--have", action="append", default=[], metavar="COMPONENT=VERSION",
@@ -119,6 +125,8 @@ def _collected(args: argparse.Namespace, results: Results | None, knowledge: Kno
         bill = read_member(args.image, _BILL)
         evidence = merged(evidence, symptoms.of_bill(bill, f"bill of materials of {image.name}"))
         evidence = merged(evidence, symptoms.of_image(image, args.view))
+    if args.probe:
+        evidence = merged(evidence, ask(args.image))
     if results is not None:
         arm = _arm(results, args.arm)
         evidence = merged(evidence, symptoms.of_results(results, arm, knowledge))
@@ -147,8 +155,8 @@ def _arm(results: Results, name: str | None) -> str:
 
 def _replayed(args: argparse.Namespace) -> Evidence:
     """Return the evidence of a bundle; raises `StackproofError` (USAGE, TOO_LARGE, …)."""
-    for name in ("image", "site", "results", "env"):
-        if getattr(args, name) is not None:
+    for name in ("image", "site", "results", "env", "probe"):
+        if getattr(args, name):
             raise fail(
                 Reason.USAGE,
                 f"--replay takes all evidence from its file; leave `{name}` out",

@@ -1,0 +1,112 @@
+"""What programs print of themselves, as evidence."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stackproof.answers import MACHINE, STACK, Reply, read_answers
+from stackproof.command import Command, Completed
+from stackproof.errors import Reason, fail
+from stackproof.evidence import Evidence
+from stackproof.host.answers import ask
+
+SAID = {
+    "fi_info --version": "fi_info: 2.1.0\nlibfabric: 2.1.0\nlibfabric api: 2.1\n",
+    "fi_info -l": "cxi:\n    version: 0.1\nofi_rxm:\n    version: 201.0\ntcp:\n    version: 201.0\n",
+    "ompi_info --parsable": "package:Open MPI\nompi:version:full:5.0.11\n"
+    'mca:mtl:ofi:version:"mca:2.1.0"\nmca:pml:cm:version:"mca:2.1.0"\n',
+    "mpichversion": "MPICH Version:      5.0.2\nMPICH Device:       ch4:ucx ofi\n",
+    "scontrol show config": "SLURM_CONF              = /etc/slurm/slurm.conf\n"
+    "SLURM_VERSION           = 23.02.7\nSwitchParameters        = vnis=32768-65535,single_node_vni\n",
+    "pkg-config fuse": "",
+    "pkg-config fuse3": "",
+}
+
+
+def told(name: str, text: str | None = None, code: int = 0) -> Evidence:
+    return read_answers({name: Reply(text=SAID[name] if text is None else text, returncode=code)})
+
+
+def test_every_program_that_is_asked_is_read() -> None:
+    assert {*SAID} == {*STACK, *MACHINE}
+
+
+def test_libfabric_tells_its_version_and_providers() -> None:
+    assert told("fi_info --version").versions == {"libfabric": "2.1.0"}
+    assert told("fi_info -l").facts == {"cxi-provider": True}
+    without = SAID["fi_info -l"].replace("cxi:", "shm:")
+    assert told("fi_info -l", without).facts == {"cxi-provider": False}
+    assert told("fi_info -l", "", 61) == Evidence()
+
+
+def test_open_mpi_tells_whether_it_knows_libfabric() -> None:
+    found = told("ompi_info --parsable")
+    assert found.versions == {"openmpi": "5.0.11"}
+    assert found.facts == {"mpi": "openmpi", "ofi-support": True}
+    assert found.origin("fact", "ofi-support") == "ompi_info --parsable"
+    without = SAID["ompi_info --parsable"].replace("mca:mtl:ofi", "mca:mtl:psm2")
+    assert told("ompi_info --parsable", without).facts["ofi-support"] is False
+
+
+def test_mpich_is_not_crays() -> None:
+    assert told("mpichversion").versions == {"mpich": "5.0.2"}
+    cray = "MPICH Version:      3.4\nMPICH CC: gcc -D_CRAY_OFI -D_CRAY_CH4\n"
+    assert told("mpichversion", cray) == Evidence()
+
+
+def test_slurm_tells_whether_one_node_gets_a_number() -> None:
+    found = told("scontrol show config")
+    assert found.versions == {"slurm": "23.02.7"}
+    assert found.facts == {"scheduler": "slurm", "single-node-vni": True}
+    plain = SAID["scontrol show config"].replace(",single_node_vni", "")
+    assert told("scontrol show config", plain).facts["single-node-vni"] is False
+    assert told("scontrol show config", "slurm_load_ctl_conf error", 1) == Evidence()
+
+
+def test_what_is_there_for_compiling_is_an_exit_code() -> None:
+    assert told("pkg-config fuse", code=1).facts == {"fuse2": False}
+    assert told("pkg-config fuse3").facts == {"fuse3": True}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul 27 07:03:57 UTC 2025",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.65.06  Release Build",
+    ],
+)
+def test_nvidias_driver_tells_its_version(text: str) -> None:
+    assert read_answers({}, text).versions == {"nvidia-driver": "580.65.06"}
+
+
+@given(st.sampled_from(sorted(SAID)), st.text(), st.integers(0, 255))
+def test_any_answer_is_read_without_an_error(name: str, text: str, code: int) -> None:
+    told(name, text, code)
+
+
+def test_programs_of_an_image_are_asked_inside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def runner(command: Command) -> Completed:
+        asked.append(command.argv)
+        if "ompi_info" in command.argv:
+            return Completed(
+                argv=command.argv, returncode=0, seconds=0.1,
+                stdout=SAID["ompi_info --parsable"].encode(), stderr=b"",
+            )  # fmt: skip
+        if "fi_info" in command.argv:
+            return Completed(argv=command.argv, returncode=127, seconds=0.1, stdout=b"", stderr=b"")
+        raise fail(Reason.TOOL_MISSING, "not here")
+
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "pkg-config" else name)
+    found = ask("my.squashfs", runner)
+    assert found.versions == {"openmpi": "5.0.11"}
+    inside = (sys.executable, "-m", "stackproof", "run", "my.squashfs", "--")
+    assert (*inside, "mpichversion") in asked
+    assert ("scontrol", "show", "config") in asked
+    assert not any("pkg-config" in argv for argv in asked)
