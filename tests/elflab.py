@@ -57,16 +57,28 @@ class Lab:
         return str(self.folder / name)
 
     def library(
-        self, name, *, defines=(), needs=(), imports=(), soname=None, script=None, flags=(), data=()
+        self,
+        name,
+        *,
+        defines=(),
+        needs=(),
+        imports=(),
+        soname=None,
+        script=None,
+        flags=(),
+        data=(),
+        texts=(),
     ):
         """Compile `name` (a path below the folder); `defines` are functions that say its path.
 
-        `needs` are paths of libraries to link with, `imports` functions that it calls.
+        `needs` are paths of libraries to link with, `imports` functions that it calls, `texts`
+        constants that it holds.
         """
         target = Path(self.path(name))
         target.parent.mkdir(parents=True, exist_ok=True)
         lines = [f'const char *{f}(void) {{ return "{name}"; }}' for f in defines]
         lines += [f"int {word}[{size}] = {{1}};" for word, size in data]
+        lines += [f'const char text{n}[] = "{text}";' for n, text in enumerate(texts)]
         for f in imports:
             lines += [f"const char *{f}(void);", f"const char *via_{f}(void) {{ return {f}(); }}"]
         options = [f"-Wl,-soname,{soname or target.name}", *flags]

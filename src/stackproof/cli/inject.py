@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from stackproof import noun
 from stackproof.errors import ExitCode, Reason, StackproofError, fail
 from stackproof.host import files, injectplace
+from stackproof.host.elfview import HostView
 from stackproof.host.injectplace import Place
 from stackproof.inject import (
     Finding,
@@ -132,7 +133,7 @@ def run_check(args: argparse.Namespace) -> int:
 
 def run_manifest(args: argparse.Namespace) -> int:
     """Write the manifest of a place."""
-    place = injectplace.load_place(args.place)
+    place = injectplace.load_place(args.place, args.root)
     if place.manifest is not None:
         raise fail(Reason.USAGE, f"`{args.place}` is a manifest already")
     view = place.view(args.root)
@@ -173,9 +174,10 @@ def _judge_all(
     other = injectplace.load_place(wanted)
     found = []
     for text in programs:
-        place = injectplace.load_place(text)
+        place = injectplace.load_place(text, root)
         view, replacement = _joined(place, other, root)
-        paths = injectplace.programs_of(place, view)
+        own = view if isinstance(view, HostView) else place.view(root)
+        paths = injectplace.programs_of(place, own)
         found += [judge(view, path, replacement, question) for path in paths]
     return found
 
@@ -197,8 +199,9 @@ def _joined(place: Place, other: Place, root: str) -> tuple[FileView, Replacemen
         view = place.view(root, more)
         return view, find_replacement(view, target)
     above = other.view("/")
-    replacement = find_replacement(above, target)
-    return MergedView(place.view(root), above, replacement.prefix), replacement
+    prefix = find_replacement(above, target).prefix
+    merged = MergedView(place.view(root), above, prefix)
+    return merged, find_replacement(merged, target)
 
 
 def _upgrade(args: argparse.Namespace, question: Question) -> int:

@@ -77,11 +77,11 @@ class ElfFile:
     """An ELF object as far as the loader looks at it.
 
     `needed` is in the order of the file. `exports` maps a name to its version index (with `HIDDEN`
-    where it applies); a name with several versions has the others in `more_exports`; `version_table`
-    says whether symbols have versions at all. `objects` has the size in bytes of every exported
-    variable. `isa` is the level that the object's property note demands (`x86-64-v3`), empty
-    without one. `dynamic` is False for a program that is linked statically. `mpi_inside` says that
-    the full symbol table, where it was not stripped, defines MPI_Init.
+    where it applies); a name with several versions has the others in `more_exports`.
+    `version_table` says whether symbols have versions at all. `objects` has the size in bytes of
+    every exported variable. `isa` is the level that the object's property note demands
+    (`x86-64-v3`), empty without one. `dynamic` is False for a program that is linked statically.
+    `mpi_inside` says that the full symbol table, where it was not stripped, defines MPI_Init.
     """
 
     bits: int

@@ -105,7 +105,7 @@ def _prefix(data: bytes) -> str:
     """Return the folder that Open MPI was installed to: the constant before its `bin`."""
     end = data.find(_AFTER_PREFIX)
     start = data.rfind(b"\0", max(0, end - 4096), end) + 1 if end > 0 else 0
-    return _text(data[start:end]) if start and data[start : start + 1] == b"/" else ""
+    return _text(data[start:end]) if end > 0 and data[start : start + 1] == b"/" else ""
 
 
 def _libraries(data: bytes) -> tuple[str, ...]:

@@ -44,17 +44,20 @@ class Place:
         return HostView(root, {**self.binds, **(more or {})})
 
 
-def load_place(text: str) -> Place:
+def load_place(text: str, root: str = "/") -> Place:
     """Return the place that a user named: a file, a folder, an image `IMAGE[:MOUNT]`, a manifest.
 
-    An image is unpacked into the cache, once for its content. Raises `StackproofError`:
-    FILE_MISSING, NOT_PERMITTED, and what reading images and manifests raises.
+    With another root, files and folders are named by their path in it, or by the one here. An image
+    is unpacked into the cache, once for its content. Raises `StackproofError`: FILE_MISSING,
+    NOT_PERMITTED, and what reading images and manifests raises.
     """
     image, colon, mount = text.partition(":")
     if _starts_with(image, _IMAGE_MAGIC):
         return _load_image(image, mount if colon else "")
     if text.endswith(".json"):
         return _load_manifest(text)
+    if root != "/":
+        return Place(path=_inside(text, root))
     if not os.path.exists(text):
         raise fail(
             Reason.FILE_MISSING,
@@ -63,6 +66,24 @@ def load_place(text: str) -> Place:
             hint="name a program, a folder, an image or a manifest",
         )
     return Place(path=os.path.abspath(text))
+
+
+def _inside(text: str, root: str) -> str:
+    """Return the path inside of a root folder; raises `StackproofError` (FILE_MISSING)."""
+    if not os.path.isdir(root):
+        raise fail(Reason.FILE_MISSING, f"there is no folder `{root}`", where=Location(file=root))
+    here, top = os.path.abspath(text), os.path.abspath(root)
+    if here.startswith(f"{top}/") and os.path.lexists(here):
+        return here[len(top) :]
+    found = HostView(root).resolve(text)
+    if found is None or not os.path.lexists(found[1]):
+        raise fail(
+            Reason.FILE_MISSING,
+            f"`{text}` does not exist in `{root}`",
+            where=Location(file=text),
+            hint="name it by its path in that root",
+        )
+    return os.path.join("/", text)
 
 
 def _starts_with(path: str, magic: bytes) -> bool:
@@ -250,13 +271,24 @@ def _kind_of_file(path: str) -> str:
         return ""
     finally:
         os.close(descriptor)
-    if any(name.startswith("libprrte") for name in needed):
+    beside = _libraries_beside(path)
+    if any(name.startswith("libprrte.") for name in (*needed, *beside)):
         return "prte"
-    if any(name.startswith("libopen-rte") for name in needed):
+    if any(name.startswith("libopen-rte.") for name in (*needed, *beside)):
         return "orterun"
     if b"I_MPI_" in content:
         return "intel-hydra"
     return "hydra" if b"hydra_pmi_proxy" in content else ""
+
+
+def _libraries_beside(path: str) -> tuple[str, ...]:
+    """Return the names of libraries in the prefix of a program: its mpiexec may need none."""
+    prefix = os.path.dirname(os.path.dirname(path))
+    found: list[str] = []
+    for folder in ("lib", "lib/openmpi", "lib64"):
+        with contextlib.suppress(OSError):
+            found += os.listdir(os.path.join(prefix, folder))
+    return tuple(found)
 
 
 this_machine = elfview.this_machine

@@ -155,9 +155,11 @@ def _remedy_for_version(case: Case, by: Loaded, provider: Loaded, name: str) -> 
 def symbol_findings(case: Case, scope: Scope) -> Iterator[Finding]:
     """Yield functions and variables that nothing defines, grouped by who asks."""
     if case.after.missing or case.after.unreadable:
-        return  # what is missing would have defined them
+        return
     groups: dict[tuple[str, bool, str], list[Unbound]] = {}
-    old = {(u.by.path, u.name) for u in unbound(case.before, Scope(case.before))}
+    old = set()
+    if not case.before.missing:  # what is missing would have defined them
+        old = {(u.by.path, u.name) for u in unbound(case.before, Scope(case.before))}
     broken = {(m.by.path, m.need.name) for m in missing_nodes(case.after)}
     for entry in unbound(case.after, scope):
         if (entry.by.path, entry.version) not in broken:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from stackproof.inject import checks, meaning, plugins, starting
 from stackproof.inject.checks import Case
-from stackproof.inject.model import Effect, Finding, Judgement, Way, verdict_of
+from stackproof.inject.model import Cause, Effect, Finding, Judgement, Way, verdict_of
 from stackproof.inject.overlay import Overlay
 from stackproof.inject.program import Demand, demand_of
 from stackproof.inject.releases import NOTHING_KNOWN, Releases
@@ -16,6 +16,7 @@ from stackproof.inject.tree import tree_of
 from stackproof.inject.ways import ways
 from stackproof.loader import Closure, FileView, Machine, Scope, Setting, load_program
 
+_NOT_TAKEN = 1_000_000_000
 _WEIGHTS = {Effect.FAILS: 1_000_000, Effect.CANNOT_TELL: 1_000, Effect.STEP: 1, Effect.NOTE: 0}
 
 
@@ -60,7 +61,7 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
             releases=question.releases,
         )
         found = tuple(_findings(case, way, question))
-        weight = sum(_WEIGHTS[finding.effect] for finding in found)
+        weight = sum(map(_weight, found))
         if best is None or weight < best[0]:
             best = weight, way, case, found
         if not any(finding.effect is Effect.FAILS for finding in found):
@@ -71,6 +72,11 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
     if question.with_plugins:
         found += tuple(plugins.plugin_findings(case))
     return _judgement(program, way, case, found, setting)
+
+
+def _weight(finding: Finding) -> int:
+    """Return how bad a finding is; a way that does not inject at all is the worst."""
+    return _NOT_TAKEN if finding.cause is Cause.NOT_INJECTED else _WEIGHTS[finding.effect]
 
 
 def _loaded(view: FileView, program: str, way: Way, machine: Machine, setting: Setting) -> Closure:
@@ -113,14 +119,13 @@ def _judgement(
     program: str, way: Way, case: Case, found: tuple[Finding, ...], setting: Setting
 ) -> Judgement:
     environment = {}
-    if way.library_path:
+    if way.library_path or setting.library_path:
         environment["LD_LIBRARY_PATH"] = ":".join((*way.library_path, *setting.library_path))
     if way.preload:
         environment["LD_PRELOAD"] = ":".join((*way.preload, *setting.preload))
-    prefix = meaning.compiled_prefix(case)
-    if prefix and prefix != case.replacement.prefix:
+    if any(finding.cause is Cause.RELOCATED for finding in found):
         for name in ("OPAL_PREFIX", "PMIX_PREFIX", "PRTE_PREFIX"):
-            environment[name] = case.replacement.prefix
+            environment[name] = case.replacement.home
     order = list(_WEIGHTS)
     return Judgement(
         program=program,

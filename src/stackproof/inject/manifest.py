@@ -19,6 +19,7 @@ from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.inject.program import demand_of
 from stackproof.inject.releases import number_of
 from stackproof.inject.replacement import find_replacement
+from stackproof.inject.ways import inner_folders
 from stackproof.loader import CacheEntry, File, FileView, Machine, Setting, load_program
 
 
@@ -168,7 +169,13 @@ def describe(
     else:
         if place not in programs:
             prefix = replacement.prefix
-        libraries = (*replacement.names.values(), *replacement.plugins(recorder))
+        inner = [
+            posixpath.join(folder, name)
+            for folder in inner_folders(replacement)
+            for name in recorder.listing(folder)
+            if recorder.look(posixpath.join(folder, name))
+        ]
+        libraries = (*replacement.names.values(), *inner, *replacement.plugins(recorder))
         mpis = [
             Provided(
                 path=main.path,

@@ -172,14 +172,14 @@ def step_findings(case: Case, way: Way) -> Iterator[Finding]:
             remedy=f"patchelf --force-rpath --set-rpath {':'.join(way.rpath)}:OLD COPY",
         )
     prefix = compiled_prefix(case)
-    if prefix and posixpath.normpath(prefix) != posixpath.normpath(case.replacement.prefix):
+    if prefix and posixpath.normpath(prefix) != posixpath.normpath(case.replacement.home):
         yield Finding(
             cause=Cause.RELOCATED,
             effect=Effect.STEP,
             message=f"this Open MPI was configured for `{prefix}` and does not lie there",
             file=program,
             provider=case.main.path if case.main else "",
-            remedy=f"OPAL_PREFIX={case.replacement.prefix} (and PMIX_PREFIX, PRTE_PREFIX)",
+            remedy=f"OPAL_PREFIX={case.replacement.home} (and PMIX_PREFIX, PRTE_PREFIX)",
         )
 
 
@@ -203,7 +203,7 @@ def compiled_prefix(case: Case) -> str:
     for loaded in case.after.objects:
         if not case.replacement.owns(loaded.path):
             continue
-        if "open-pal" in loaded.path or "open_mpi" in loaded.path:
+        if posixpath.basename(loaded.path).startswith(("libopen-pal.", "libopen_mpi.")):
             try:
                 return case.view.traces(loaded.file).prefix
             except StackproofError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from stackproof import abi
 from stackproof.abi import AbiFamily, Part
@@ -41,8 +41,6 @@ class Replacement:
     folders: tuple[str, ...]
     names: Mapping[str, str]
     mains: tuple[Main, ...]
-    whole: bool = field(default=True)
-    """Whether everything in `folders` belongs to it; not so for a folder of the system."""
 
     def main_for(self, wanted: str | None) -> Main | None:
         """Return the main library for an ABI, the first one when the ABI is unknown or not had."""
@@ -50,6 +48,15 @@ class Replacement:
             if main.family.abi == wanted:
                 return main
         return self.mains[0] if self.mains else None
+
+    @property
+    def home(self) -> str:
+        """Return the prefix that it was installed to: what is before `lib` in its first folder."""
+        words = self.folders[0].split("/")
+        for number in range(len(words) - 1, 0, -1):
+            if words[number] in _FOLDERS:
+                return "/".join(words[:number]) or "/"
+        return self.prefix
 
     def owns(self, path: str) -> bool:
         """Return whether a path lies in the prefix."""

@@ -1,0 +1,204 @@
+"""`stackproof inject`: exit codes, output, manifests, upgrades, wrong input."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from elflab import Lab
+from need import need
+from stackproof import cli
+from stackproof.errors import ExitCode
+
+USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    """A program for MPICH, and MPIs: `new` works, `gone` lacks a function, `named` has a name."""
+    need("gcc")
+    lab = Lab(tmp_path)
+    every = ["MPI_Init", "MPI_Recv", "MPI_Get_count", "MPII_Win_get_attr"]
+    for folder, name, defines in (
+        ("old", "libmpi.so.12", every),
+        ("new", "libmpi.so.12", every),
+        ("gone", "libmpi.so.12", [f for f in every if f != "MPI_Get_count"]),
+        ("named", "libmpich.so.12", every),
+    ):
+        lab.library(f"{folder}/lib/{name}", defines=defines, texts=["PMI_FD"])
+    lab.program(
+        "programs/bin/app",
+        needs=["old/lib/libmpi.so.12"],
+        calls=["MPI_Init", "MPI_Get_count"],
+        declarations=USES_MPICH,
+    )
+    lab.program(
+        "programs/bin/small",
+        needs=["old/lib/libmpi.so.12"],
+        calls=["MPI_Init"],
+        declarations=USES_MPICH,
+    )
+    lab.program("programs/bin/other")
+    (tmp_path / "programs" / "readme").write_text("no program\n")
+    return lab
+
+
+def inject(capsys, *words):
+    """Return exit code, standard output and standard error."""
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["inject", *map(str, words)])
+    output = capsys.readouterr()
+    return stop.value.code, output.out, output.err
+
+
+def test_works(lab, capsys):
+    app = lab.path("programs/bin/app")
+    code, out, err = inject(capsys, "check", app, "--with", lab.path("new"))
+    assert (code, err) == (ExitCode.DONE, "")
+    assert out.startswith(f"{app}: works\n")
+    assert f"LD_LIBRARY_PATH={lab.path('new/lib')}\n" in out
+    assert "libmpi.so.12 => " in out
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--with", "new"], ExitCode.DONE),
+        (["--with", "named"], ExitCode.STEPS),
+        (["--with", "new", "--launcher", "srun:cray_shasta"], ExitCode.UNKNOWN),
+        (["--with", "gone"], ExitCode.WORSE),
+        (["--with", "new", "--launcher", "prte"], ExitCode.WORSE),
+    ],
+)
+def test_exit_codes(lab, capsys, words, code):
+    words = [lab.path(word) if word in {"new", "gone", "named"} else word for word in words]
+    assert inject(capsys, "check", lab.path("programs/bin/app"), *words)[0] == code
+
+
+def test_reasons_name_file_symbol_and_remedy(lab, capsys):
+    app = lab.path("programs/bin/app")
+    code, out, _ = inject(capsys, "check", app, "--with", lab.path("gone"), "--json")
+    data = json.loads(out)
+    assert code == ExitCode.WORSE
+    assert data["verdict"] == "fails"
+    (finding,) = data["programs"][0]["findings"]
+    assert finding["cause"] == "symbol-missing"
+    assert finding["symbols"] == ["MPI_Get_count"]
+    assert finding["file"] == app
+    assert finding["remedy"]
+
+
+def test_a_folder(lab, capsys):
+    """Only what calls MPI counts, and the worst verdict decides."""
+    folder = lab.path("programs")
+    code, out, _ = inject(capsys, "check", folder, "--with", lab.path("gone"))
+    assert code == ExitCode.WORSE
+    assert out.rstrip().endswith("2 programs: 1 works, 1 fails")
+    assert "bin/other" not in out
+
+
+def test_manifests(lab, capsys, tmp_path):
+    """The files may be gone: two manifests are enough."""
+    for folder in ("programs", "new", "gone"):
+        words = ("manifest", lab.path(folder), "-o", tmp_path / f"{folder}.json")
+        assert inject(capsys, *words)[0] == ExitCode.DONE
+        shutil.rmtree(lab.path(folder))
+    check = ("check", tmp_path / "programs.json", "--with")
+    assert inject(capsys, *check, tmp_path / "new.json")[0] == ExitCode.DONE
+    assert inject(capsys, *check, tmp_path / "gone.json")[0] == ExitCode.WORSE
+    summary = json.loads((tmp_path / "new.json").read_text())
+    assert summary["mpis"][0]["family"] == "mpich"
+    assert summary["mpis"][0]["soname"] == "libmpi.so.12"
+
+
+def test_upgrade(lab, capsys, tmp_path):
+    inject(capsys, "manifest", lab.path("new"), "-o", tmp_path / "old.json")
+    inject(capsys, "manifest", lab.path("gone"), "-o", tmp_path / "new.json")
+    words = (
+        "check",
+        lab.path("programs"),
+        "--upgrade",
+        tmp_path / "old.json",
+        tmp_path / "new.json",
+    )
+    code, out, _ = inject(capsys, *words)
+    assert code == ExitCode.WORSE
+    assert "1 of 2 programs get worse" in out
+    assert "MPI_Get_count" in out
+    back = (
+        "check",
+        lab.path("programs"),
+        "--upgrade",
+        tmp_path / "new.json",
+        tmp_path / "old.json",
+    )
+    assert inject(capsys, *back)[0] == ExitCode.DONE
+    data = json.loads(inject(capsys, *words, "--json")[1])
+    assert [pair["new"]["program"] for pair in data["worse"]] == [lab.path("programs/bin/app")]
+
+
+def test_an_image(lab, capsys, tmp_path, monkeypatch):
+    """An image that does not say where it is mounted must be told; links stay inside."""
+    need("mksquashfs")
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
+    image = tmp_path / "new.squashfs"
+    subprocess.run(
+        ["mksquashfs", lab.path("new"), image, "-quiet", "-no-progress"],
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    app = lab.path("programs/bin/app")
+    code, _, err = inject(capsys, "check", app, "--with", image)
+    assert code == ExitCode.IMAGE
+    assert "where" in err
+    code, out, _ = inject(capsys, "check", app, "--with", f"{image}:/opt/mpi")
+    assert code == ExitCode.DONE
+    assert "LD_LIBRARY_PATH=/opt/mpi/lib\n" in out
+    unpacked = list((tmp_path / "cache" / "unpacked").iterdir())
+    assert len(unpacked) == 1
+    assert inject(capsys, "check", app, "--with", f"{image}:/opt/mpi")[0] == ExitCode.DONE
+    assert list((tmp_path / "cache" / "unpacked").iterdir()) == unpacked
+
+
+def test_a_root_folder(lab, capsys, tmp_path):
+    """A program in a container's root sees that root, and the prefix that is bound into it."""
+    root = tmp_path / "root"
+    (root / "bin").mkdir(parents=True)
+    shutil.copy(lab.path("programs/bin/app"), root / "bin" / "app")
+    for path in ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"):
+        if os.path.exists(path):
+            (root / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(os.path.realpath(path), root / path[1:])
+    words = ("check", root / "bin" / "app", "--with", lab.path("new"), "--root", root)
+    code, out, _ = inject(capsys, *words)
+    assert code == ExitCode.WORSE
+    assert "`libc.so.6` is not found" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["check", "/nowhere", "--with", "/usr"], ExitCode.INVALID),
+        (["check", "{app}", "--with", "/nowhere"], ExitCode.INVALID),
+        (["check", "{app}", "--with", "{tmp}/programs"], ExitCode.INVALID),
+        (["check", "{tmp}/programs/readme", "--with", "{tmp}/new"], ExitCode.INVALID),
+        (["check", "{tmp}/old", "--with", "{tmp}/new"], ExitCode.INVALID),
+        (["check", "{app}"], ExitCode.USAGE),
+        (["check", "{app}", "--with", "{tmp}/new", "--launcher", "nonsense"], ExitCode.INVALID),
+        (["check", "{app}", "--with", "{tmp}/bad.json"], ExitCode.INVALID),
+        (["manifest", "/nowhere"], ExitCode.INVALID),
+        ([], ExitCode.USAGE),
+    ],
+)
+def test_wrong_input(lab, capsys, tmp_path, words, code):
+    (tmp_path / "bad.json").write_text('{"schema": "something/else"}')
+    values = {"app": lab.path("programs/bin/app"), "tmp": tmp_path}
+    found, out, err = inject(capsys, *(word.format(**values) for word in words))
+    assert found == code
+    assert out == ""
+    assert err

@@ -1,0 +1,425 @@
+"""Judgements on compiled programs and MPIs, and what happens when their advice is followed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from elflab import Lab, run
+from need import need
+from stackproof import noun
+from stackproof.host import injectplace
+from stackproof.host.elfview import HostView, this_machine
+from stackproof.inject import Cause, Question, Verdict, find_replacement, judge
+from stackproof.inject.manifest import Manifest, ManifestView, MergedView, describe
+from stackproof.loader import Machine, Setting
+
+MPICH = ["MPI_Init", "MPI_Send", "MPI_Finalize"]
+INSIDE = ["MPII_Win_get_attr"]
+WORLD = [("ompi_mpi_comm_world", 8)]
+# What a compiler makes of MPI_INT and MPI_DOUBLE of MPICH, and of a handle of Open MPI.
+USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
+USES_OPENMPI = "extern int ompi_mpi_comm_world[]; int *use(void) { return ompi_mpi_comm_world; }\n"
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    need("gcc")
+    return Lab(tmp_path)
+
+
+def mpich(lab, folder, *, name="libmpi.so.12", **more):
+    defines = [*MPICH, "MPI_Recv", *INSIDE, *more.pop("defines", [])]
+    return lab.library(f"{folder}/lib/{name}", defines=defines, **more)
+
+
+def openmpi(lab, folder, *, inner="libopen-pal.so.40", **more):
+    lab.library(f"{folder}/lib/{inner}", defines=["opal_init"])
+    defines = ["MPI_Init", "MPI_Send", *more.pop("defines", [])]
+    return lab.library(
+        f"{folder}/lib/libmpi.so.40",
+        defines=defines,
+        data=WORLD,
+        needs=[f"{folder}/lib/{inner}"],
+        flags=["-Wl,--enable-new-dtags,-rpath,$ORIGIN"],
+        **more,
+    )
+
+
+def judged(lab, program, prefix, *, library_path=(), machine=None, **more):
+    """Return the judgement, after seeing that manifests of both give the same one."""
+    view = HostView()
+    machine = machine or this_machine()
+    setting = Setting(library_path=tuple(library_path))
+    question = Question(machine=machine, setting=setting, **more)
+    place = lab.path(prefix)
+    found = judge(view, program, find_replacement(view, place), question)
+
+    def again(where, programs):
+        made = describe(HostView(), where, programs, machine=machine, setting=setting)
+        return ManifestView(noun.from_json(Manifest, noun.to_json(made, indent=None)))
+
+    above = again(place, ())
+    replacement = find_replacement(above, place)
+    merged = MergedView(again(program, (program,)), above, replacement.prefix)
+    replacement = find_replacement(merged, place)
+    other = judge(merged, program, replacement, question)
+    assert causes(other) - {Cause.BORROWED} == causes(found)
+    assert found == noun.from_data(type(found), noun.to_data(found))
+    return found
+
+
+def causes(judgement):
+    return {finding.cause for finding in judgement.findings}
+
+
+def follow(lab, judgement, program):
+    """Do what a judgement says, and return what happened."""
+    for link, target in judgement.way.links.items():
+        place = Path(lab.path("aliases")) / os.path.basename(link)
+        place.parent.mkdir(exist_ok=True)
+        place.symlink_to(target)
+    words = {
+        name: value.replace("/run/stackproof-aliases", lab.path("aliases"))
+        for name, value in judgement.environment.items()
+    }
+    return run(program, env=words)
+
+
+def program_for_mpich(lab, **more):
+    mpich(lab, "old")
+    flags = more.pop("flags", [])
+    return lab.program(
+        needs=["old/lib/libmpi.so.12"],
+        calls=["MPI_Init"],
+        declarations=USES_MPICH,
+        flags=flags,
+        **more,
+    )
+
+
+def program_for_openmpi(lab, **more):
+    openmpi(lab, "old")
+    flags = [f"-Wl,--enable-new-dtags,-rpath,{lab.path('old/lib')}"]
+    return lab.program(
+        needs=["old/lib/libmpi.so.40", *more.pop("needs", [])],
+        calls=more.pop("calls", ["MPI_Init"]),
+        declarations=USES_OPENMPI,
+        flags=flags,
+    )
+
+
+def test_works(lab):
+    program = program_for_mpich(lab)
+    mpich(lab, "new")
+    found = judged(lab, program, "new")
+    assert (found.verdict, found.abi, found.family) == (Verdict.WORKS, "mpich", "mpich")
+    assert found.environment == {"LD_LIBRARY_PATH": lab.path("new/lib")}
+    real = follow(lab, found, program)
+    assert real.answers == {"MPI_Init": "new/lib/libmpi.so.12"}
+
+
+def test_another_name(lab):
+    program = program_for_mpich(lab)
+    mpich(lab, "new", name="libmpich.so.12")
+    found = judged(lab, program, "new")
+    assert (found.verdict, causes(found)) == (Verdict.STEPS, {Cause.ALIAS})
+    real = follow(lab, found, program)
+    assert real.answers == {"MPI_Init": "new/lib/libmpich.so.12"}
+
+
+def test_rpath_of_the_program(lab):
+    program = program_for_mpich(
+        lab, flags=[f"-Wl,--disable-new-dtags,-rpath,{lab.path('old/lib')}"]
+    )
+    mpich(lab, "new")
+    stays = run(program, env={"LD_LIBRARY_PATH": lab.path("new/lib")})
+    assert stays.answers == {"MPI_Init": "old/lib/libmpi.so.12"}
+    found = judged(lab, program, "new")
+    assert (found.verdict, causes(found)) == (Verdict.STEPS, {Cause.PRELOAD})
+    assert follow(lab, found, program).answers == {"MPI_Init": "new/lib/libmpi.so.12"}
+
+
+def test_rpath_of_the_program_and_another_name(lab):
+    """LD_PRELOAD answers to a SONAME only, so that nothing but a new DT_RPATH is left."""
+    program = program_for_mpich(
+        lab, flags=[f"-Wl,--disable-new-dtags,-rpath,{lab.path('old/lib')}"]
+    )
+    mpich(lab, "new", name="libmpich.so.12")
+    found = judged(lab, program, "new")
+    assert (found.verdict, causes(found)) == (Verdict.STEPS, {Cause.RPATH, Cause.ALIAS})
+
+
+@pytest.mark.parametrize("direction", ["openmpi-to-mpich", "mpich-to-openmpi"])
+def test_another_abi_under_the_right_name(lab, direction):
+    """Every symbol resolves, the program even starts, and still it is refused."""
+    if direction == "openmpi-to-mpich":
+        program, name, inside, data = program_for_mpich(lab), "libmpi.so.12", [], WORLD
+    else:
+        program, name, inside, data = program_for_openmpi(lab), "libmpi.so.40", INSIDE, []
+    lab.library(f"new/lib/{name}", defines=[*MPICH, "MPI_Recv", *inside, "ompi_init"], data=data)
+    found = judged(lab, program, "new")
+    assert found.verdict is Verdict.FAILS
+    assert Cause.OTHER_ABI in causes(found)
+
+
+def test_parts_of_two_releases(lab):
+    """Open MPI 5's libmpi under the Fortran library of 4: two libopen-pal in one process."""
+    openmpi(lab, "old")
+    lab.library(
+        "old/lib/libmpi_mpifh.so.40",
+        defines=["mpi_init_"],
+        needs=["old/lib/libopen-pal.so.40"],
+        flags=["-Wl,--enable-new-dtags,-rpath,$ORIGIN"],
+    )
+    program = program_for_openmpi(
+        lab, needs=["old/lib/libmpi_mpifh.so.40"], calls=["MPI_Init", "mpi_init_"]
+    )
+    openmpi(lab, "new", inner="libopen-pal.so.80")
+    found = judged(lab, program, "new")
+    assert found.verdict is Verdict.FAILS
+    assert {Cause.PARTIAL, Cause.TWO_VERSIONS} <= causes(found)
+    real = run(program, env={"LD_LIBRARY_PATH": lab.path("new/lib")})
+    opal = [path for path in real.loaded if "open-pal" in path]
+    assert opal == [lab.path("new/lib/libopen-pal.so.80"), lab.path("old/lib/libopen-pal.so.40")]
+
+
+@pytest.mark.parametrize("calls", [["MPI_Init"], ["MPI_Init", "mpi_allreduce_f08_"]])
+def test_a_symbol_that_is_gone(lab, calls):
+    """The same SONAME without a Fortran 2008 procedure: fatal only for who calls it."""
+    openmpi(lab, "old", defines=["mpi_allreduce_f08_"])
+    flags = [f"-Wl,-rpath,{lab.path('old/lib')}"]
+    program = lab.program(
+        needs=["old/lib/libmpi.so.40"], calls=calls, declarations=USES_OPENMPI, flags=flags
+    )
+    openmpi(lab, "new")
+    found = judged(lab, program, "new")
+    real = run(program, env=dict(found.environment))
+    assert (found.verdict is Verdict.FAILS) == (not real.done)
+    assert (Cause.SYMBOL_MISSING in causes(found)) == (len(calls) == 2)
+    if len(calls) == 2:
+        finding = next(f for f in found.findings if f.cause is Cause.SYMBOL_MISSING)
+        assert finding.symbols == ("mpi_allreduce_f08_",)
+        assert "undefined symbol: mpi_allreduce_f08_" in real.error
+
+
+FABRIC_NEW = (
+    "FABRIC_1.6 { global: fi_open; local: *; }; FABRIC_1.7 { global: fi_more; } FABRIC_1.6;"
+)
+FABRIC_OLD = "FABRIC_1.6 { global: fi_open; local: *; };"
+
+
+@pytest.mark.parametrize("release", ["old", "new"])
+def test_only_the_fabric_is_replaced(lab, release):
+    script, defines = (
+        (FABRIC_OLD, ["fi_open"]) if release == "old" else (FABRIC_NEW, ["fi_open", "fi_more"])
+    )
+    lab.library("old/lib/libfabric.so.1", defines=["fi_open", "fi_more"], script=FABRIC_NEW)
+    mpich(
+        lab,
+        "old",
+        needs=["old/lib/libfabric.so.1"],
+        imports=["fi_more"],
+        flags=["-Wl,--enable-new-dtags,-rpath,$ORIGIN"],
+    )
+    flags = [f"-Wl,--enable-new-dtags,-rpath,{lab.path('old/lib')}"]
+    program = lab.program(
+        needs=["old/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH, flags=flags
+    )
+    lab.library("new/lib/libfabric.so.1", defines=defines, script=script)
+    found = judged(lab, program, "new", releases=injectplace.load_releases())
+    real = run(program, env=dict(found.environment))
+    assert (found.verdict is Verdict.WORKS) == real.done
+    assert real.done == (release == "new")
+    if release == "old":
+        finding = found.findings[0]
+        assert (finding.cause, finding.version) == (Cause.VERSION_MISSING, "FABRIC_1.7")
+        assert "libfabric 1.20" in finding.message
+        assert "version `FABRIC_1.7' not found" in real.error
+
+
+def test_what_the_mpi_needs_is_missing(lab):
+    program = program_for_mpich(lab)
+    lab.library("gone/libinner.so.1", defines=["inner"])
+    mpich(lab, "new", needs=["gone/libinner.so.1"])
+    os.unlink(lab.path("gone/libinner.so.1"))
+    found = judged(lab, program, "new")
+    assert (found.verdict, causes(found)) == (Verdict.FAILS, {Cause.LIBRARY_MISSING})
+    assert not follow(lab, found, program).started
+
+
+def test_the_folder_that_the_program_has_now_comes_before_a_runpath(lab):
+    """With another libfabric in its LD_LIBRARY_PATH, the MPI's own folder must be named too."""
+    lab.library("new/lib/mpich/libfabric.so.1", defines=["fi_open", "fi_more"], script=FABRIC_NEW)
+    mpich(
+        lab,
+        "new",
+        needs=["new/lib/mpich/libfabric.so.1"],
+        imports=["fi_more"],
+        flags=["-Wl,--enable-new-dtags,-rpath,$ORIGIN/mpich"],
+    )
+    lab.library("site/libfabric.so.1", defines=["fi_open"], script=FABRIC_OLD)
+    program = program_for_mpich(lab)
+    found = judged(lab, program, "new", library_path=[lab.path("site")])
+    assert (found.verdict, found.way.name) == (Verdict.WORKS, "library-path-all")
+    assert follow(lab, found, program).done
+
+
+def test_mpi_linked_into_the_program(lab):
+    mpich(lab, "new")
+    text = 'const char *MPI_Init(void) { return "own"; }\n' + USES_MPICH.replace("MPI_Recv", "own")
+    program = lab.program(
+        declarations=text.replace("void own(int);", "void own(int a) { (void)a; }")
+    )
+    found = judged(lab, program, "new")
+    assert (found.verdict, causes(found)) == (Verdict.FAILS, {Cause.STATIC})
+    static = lab.program("bin/static", flags=["-static"])
+    assert causes(judge_static(lab, static)) == {Cause.STATIC}
+
+
+def judge_static(lab, program):
+    view = HostView()
+    return judge(
+        view, program, find_replacement(view, lab.path("new")), Question(machine=this_machine())
+    )
+
+
+def test_no_mpi_at_all(lab):
+    mpich(lab, "new")
+    found = judged(lab, lab.program(), "new")
+    assert (found.verdict, causes(found)) == (Verdict.FAILS, {Cause.NO_MPI})
+
+
+def test_code_that_does_not_show_its_abi(lab):
+    """A program that only asks for `libmpi.so.40` may be anything else than it says."""
+    openmpi(lab, "old")
+    flags = [f"-Wl,-rpath,{lab.path('old/lib')}"]
+    program = lab.program(needs=["old/lib/libmpi.so.40"], calls=["MPI_Init"], flags=flags)
+    openmpi(lab, "new")
+    assert judged(lab, program, "new").verdict is Verdict.WORKS
+    mpich(lab, "other")
+    os.symlink("libmpi.so.12", lab.path("other/lib/libmpi.so.40"))
+    found = judged(lab, program, "other")
+    assert found.verdict in {Verdict.UNKNOWN, Verdict.FAILS}
+    assert Cause.ABI_UNKNOWN in causes(found)
+
+
+def test_a_copied_variable_of_another_size(lab):
+    program = program_for_openmpi(lab)
+    lab.library("new/lib/libopen-pal.so.40", defines=["opal_init"])
+    lab.library(
+        "new/lib/libmpi.so.40",
+        defines=["MPI_Init", "MPI_Send"],
+        data=[("ompi_mpi_comm_world", 64)],
+        needs=["new/lib/libopen-pal.so.40"],
+        flags=["-Wl,-rpath,$ORIGIN"],
+    )
+    found = judged(lab, program, "new")
+    assert (found.verdict, causes(found)) == (Verdict.FAILS, {Cause.COPY_SIZE})
+    real = run(program, env=dict(found.environment))
+    assert "has different size in shared object" in real.error
+
+
+def test_instructions_that_the_processor_lacks(lab):
+    if this_machine().architecture != "x86_64":
+        pytest.skip("levels are of x86-64")
+    program = program_for_mpich(lab)
+    mpich(lab, "new", flags=["-Wl,-z,x86-64-v4"])
+    for level, verdict in (("x86-64-v2", Verdict.FAILS), ("x86-64-v4", Verdict.WORKS)):
+        machine = Machine(architecture="x86_64", level=level)
+        found = judged(lab, program, "new", machine=machine)
+        assert (found.verdict, Cause.INSTRUCTIONS in causes(found)) == (
+            verdict,
+            verdict is Verdict.FAILS,
+        )
+
+
+@pytest.mark.parametrize(
+    ("family", "launcher", "verdict"),
+    [
+        ("mpich", "hydra", Verdict.WORKS),
+        ("mpich", "intel-hydra", Verdict.WORKS),
+        ("mpich", "prte", Verdict.FAILS),
+        ("mpich", "srun:pmix", Verdict.FAILS),
+        ("mpich", "srun:pmi2", Verdict.STEPS),
+        ("mpich", "srun:cray_shasta", Verdict.UNKNOWN),
+        ("openmpi", "prte", Verdict.WORKS),
+        ("openmpi", "srun:pmix", Verdict.WORKS),
+        ("openmpi", "hydra", Verdict.FAILS),
+    ],
+)
+def test_launchers(lab, family, launcher, verdict):
+    if family == "mpich":
+        program = program_for_mpich(lab)
+        mpich(lab, "new", texts=["PMI_FD", "PMI2_Init"])
+    else:
+        program = program_for_openmpi(lab)
+        openmpi(lab, "new")
+    found = judged(lab, program, "new", launcher=launcher)
+    assert found.verdict is verdict
+    assert causes(found) == (set() if verdict is Verdict.WORKS else {Cause.LAUNCHER})
+
+
+def test_a_namespace_for_every_rank(lab):
+    program = program_for_mpich(lab)
+    mpich(lab, "new", texts=["process_vm_readv"])
+    assert judged(lab, program, "new").verdict is Verdict.WORKS
+    found = judged(lab, program, "new", namespaces="per-rank")
+    assert (found.verdict, causes(found)) == (Verdict.STEPS, {Cause.NAMESPACES})
+
+
+def test_an_open_mpi_that_was_moved(lab):
+    program = program_for_openmpi(lab)
+    openmpi(lab, "new")
+    lab.library(
+        "new/lib/libopen-pal.so.40",
+        defines=["opal_init"],
+        texts=["/opt/somewhere\\0${exec_prefix}/bin\\0"],
+    )
+    found = judged(lab, program, "new")
+    assert (found.verdict, causes(found)) == (Verdict.STEPS, {Cause.RELOCATED})
+    assert found.environment["OPAL_PREFIX"] == lab.path("new")
+
+
+def test_plugins_that_cannot_be_opened(lab):
+    program = program_for_mpich(lab)
+    mpich(lab, "new")
+    lab.library("gone/libinner.so.1", defines=["inner"])
+    lab.library("new/lib/libfabric/libgood-fi.so", defines=["fi_init"])
+    lab.library("new/lib/libfabric/libbad-fi.so", defines=["fi_init"], needs=["gone/libinner.so.1"])
+    os.unlink(lab.path("gone/libinner.so.1"))
+    found = judged(lab, program, "new")
+    assert (found.verdict, causes(found)) == (Verdict.WORKS, {Cause.PLUGIN})
+    assert "libbad-fi.so" in found.findings[0].message
+    assert "libgood-fi.so" not in found.findings[0].message
+
+
+def test_one_library_of_a_folder(lab):
+    program = program_for_mpich(lab)
+    path = mpich(lab, "new")
+    view = HostView()
+    replacement = find_replacement(view, path)
+    found = judge(view, program, replacement, Question(machine=this_machine()))
+    assert found.verdict is Verdict.WORKS
+    assert follow(lab, found, program).answers == {"MPI_Init": "new/lib/libmpi.so.12"}
+
+
+def test_the_tree_names_every_root(lab):
+    program = program_for_mpich(lab)
+    lab.library("fabric/lib/libfabric.so.1", defines=["fi_open"])
+    mpich(
+        lab,
+        "new",
+        needs=["fabric/lib/libfabric.so.1"],
+        flags=[f"-Wl,-rpath,{lab.path('fabric/lib')}"],
+    )
+    found = judged(lab, program, "new")
+    roots = {line.name: line.root for line in found.tree}
+    assert roots["libmpi.so.12"] == lab.path("new")
+    assert roots["libfabric.so.1"] == lab.path("fabric")
+    assert roots["libc.so.6"] == "system"
+    depths = [(line.name, line.depth) for line in found.tree]
+    assert ("libmpi.so.12", 1) in depths
+    assert ("libfabric.so.1", 2) in depths
