@@ -131,8 +131,8 @@ def test_a_site_file_that_names_the_cluster_configuration(tmp_path):
     shutil.copytree(FJORD, tmp_path / "clusters" / "fjord")
     shutil.copytree(DOCUMENTS / "stackinator" / "site", tmp_path / "site")
     site = str(tmp_path / "site.yaml")
-    assert recipes.cluster_folder(site) == str(tmp_path / "clusters" / "fjord")
     place = recipes.load_place(site)
+    assert place.folder == str(tmp_path / "clusters" / "fjord")
     assert place.facts["site"] == "fjord-gpu"
     assert "fjord-mpi" in place.cluster.mpis
     documents = recipes.load_site_documents(site)
@@ -145,4 +145,4 @@ def test_documents_of_a_cluster_and_of_a_machine_that_says_nothing():
     here = recipes.load_site_documents(None)
     assert here["packages.yaml"].file == "this machine"
     assert set(recipes.load_site_documents("alps-zen2")) == {"site"}
-    assert recipes.cluster_folder("alps-zen2") is None
+    assert recipes.load_place("alps-zen2").folder is None

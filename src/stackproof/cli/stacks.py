@@ -225,15 +225,15 @@ def _choice(words: list[str], chain: tuple[Document, ...]) -> dict[str, str]:
 
 def _load_folder(path: Path, args: argparse.Namespace, facts: Mapping[str, str]) -> Loaded:
     """Return the stack of a Stackinator recipe's folder."""
-    from stackproof.host import recipes, stackinator  # noqa: PLC0415 - not for other recipes
+    from stackproof.host import stackinator  # noqa: PLC0415 - not for other recipes
 
     site: str | ClusterConfig | None = args.site
     architecture = facts.get("architecture")
     blobs: Mapping[str, Path] = {}
     if args.site is not None:
         place = _place(args.site, 1)
-        folder = recipes.cluster_folder(args.site)
-        site, blobs = (place.cluster, place.blobs) if folder is None else (folder, {})
+        site = place.folder or place.cluster  # a folder is read as the recipe's version has it
+        blobs = {} if place.folder else place.blobs
         architecture = architecture or place.facts.get("architecture")
     found = stackinator.load(str(path), site=site, mirrors=args.mirror, architecture=architecture)
     return Loaded(

@@ -31,11 +31,15 @@ _MOST_INHERITED = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a stack is to be built: facts for conditions, what Spack gets, where its files lie."""
+    """Where a stack is to be built: facts for conditions, what Spack gets, where its files lie.
+
+    `folder` is that of the cluster's configuration, None where what Spack gets is from elsewhere.
+    """
 
     facts: Mapping[str, str]
     cluster: ClusterConfig
     blobs: Mapping[str, Path] = field(default_factory=dict)
+    folder: str | None = None
 
 
 def load_chain(path: str) -> tuple[Document, ...]:
@@ -229,31 +233,25 @@ def load_place(site: str | None, generation: int = 2) -> Place:
     """
     from stackproof.host import probe, spackoffer, stackinator  # noqa: PLC0415 - what it needs
 
-    folder = cluster_folder(site)
-    if folder is not None and folder == site:
-        cluster, blobs = stackinator.load_cluster(folder, generation)
-        return Place(facts=facts_of_cluster(cluster), cluster=cluster, blobs=blobs)
+    if site is not None and os.path.isdir(site):
+        cluster, blobs = stackinator.load_cluster(site, generation)
+        facts = facts_of_cluster(cluster)
+        return Place(facts=facts, cluster=cluster, blobs=blobs, folder=site)
     found: Site = probe.load_site(site or probe.LOCAL)
     facts = facts_of_site(found)
     if found.spack is None:
         return Place(facts=facts, cluster=spackoffer.cluster_of(found))
-    if folder is None:
+    if found.spack.cluster_config is None:
         return Place(facts=facts, cluster=cluster_of_site(found))
+    folder = _beside_site(site, found.spack.cluster_config)
     cluster, blobs = stackinator.load_cluster(folder, generation)
-    return Place(facts={**facts_of_cluster(cluster), **facts}, cluster=cluster, blobs=blobs)
+    facts = {**facts_of_cluster(cluster), **facts}
+    return Place(facts=facts, cluster=cluster, blobs=blobs, folder=folder)
 
 
-def cluster_folder(site: str | None) -> str | None:
-    """Return the folder of a cluster's configuration: the site itself, or what its file names."""
-    from stackproof.host import probe  # noqa: PLC0415 - what it needs
-
-    if site is None or os.path.isdir(site):
-        return site
-    document = probe.read_site_file(site)
-    spack = document.data.get("spack") if isinstance(document.data, dict) else None
-    named = spack.get("cluster-config") if isinstance(spack, dict) else None
-    base = os.path.dirname(site) if os.sep in site else "."
-    return os.path.join(base, named) if isinstance(named, str) else None
+def _beside_site(site: str | None, folder: str) -> str:
+    """Return a folder that a site file names, relative to the file."""
+    return os.path.join(os.path.dirname(site) if site and os.sep in site else ".", folder)
 
 
 def load_site_documents(site: str | None) -> dict[str, Document]:
@@ -264,14 +262,14 @@ def load_site_documents(site: str | None) -> dict[str, Document]:
     """
     from stackproof.host import probe, stackinator  # noqa: PLC0415 - what it needs
 
-    folder = cluster_folder(site)
-    found = stackinator.load_documents(folder, clusters.DOCUMENTS) if folder else {}
-    if folder is not None and folder == site:
-        return found
+    if site is not None and os.path.isdir(site):
+        return stackinator.load_documents(site, clusters.DOCUMENTS)
     document = probe.read_site_file(site or probe.LOCAL)
-    if not document.data.get("spack"):
-        found = _found_here(load_place(site).cluster)
-    return {"site": document, **found}
+    spack = document.data.get("spack") or {}
+    if "cluster-config" in spack:
+        folder = _beside_site(site, spack["cluster-config"])
+        return {"site": document, **stackinator.load_documents(folder, clusters.DOCUMENTS)}
+    return {"site": document, **({} if spack else _found_here(load_place(site).cluster))}
 
 
 def _found_here(cluster: ClusterConfig) -> dict[str, Document]:
