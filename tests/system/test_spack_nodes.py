@@ -138,6 +138,28 @@ def test_an_interrupt_ends_what_runs_on_the_nodes(cluster: ClusterState, tmp_pat
     assert wait_until(lambda: not told(cluster, None, *queue), 30)
 
 
+def test_in_a_job_its_nodes_are_used(cluster: ClusterState, tmp_path: Path) -> None:
+    code = f"""
+        import sys
+        sys.path.insert(0, {os.path.dirname(__file__)!r})
+        from pathlib import Path
+        from stackproof.command import Command
+        from stackproof.engines.spack.workers import Workers
+        from stackproof.host import spack_nodes
+        folder = Path({os.fspath(tmp_path)!r})
+        command = Command(argv=("sh", "-c", "echo at $SLURMD_NODENAME in $SLURM_JOB_ID", "install"))
+        done = spack_nodes.install(command, Workers(nodes=2), folder, print,
+                                   log=folder / "install-1.log", watch=print)
+        sys.exit(done.returncode)
+    """
+    host_cluster.share(cluster, (os.fspath(tmp_path),))
+    own = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    words = ("salloc", "--quiet", "--nodes=2", sys.executable, "-c", textwrap.dedent(code))
+    lines = [line for line in told(cluster, None, *words, **own).splitlines() if "at node" in line]
+    assert [line.split()[1] for line in sorted(lines)] == ["node1", "node2"]
+    assert len({line.split()[-1] for line in lines}) == 1
+
+
 def test_a_lost_node_leaves_the_work_to_the_other(cluster: ClusterState, tmp_path: Path) -> None:
     """The last test: the cluster has a node less then."""
 

@@ -104,11 +104,10 @@ def tree(url: str, commit: str, monitor: Monitor, *, runner: Runner = run) -> Pa
     """Return the folder with the files of a commit; fetched and unpacked at most once.
 
     Raises `StackproofError`: UNKNOWN_VERSION when the repository lacks the commit, NO_NETWORK,
-    DISK_FULL. Two at once: the second waits.
+    DISK_FULL. Two at once: the second waits. What is in the cache needs no repository.
     """
-    source = find(url)
     base = files.cache_home() / "git"
-    objects = _objects(source)
+    objects = _objects(Repository(url=url, address=url))
     name = objects.stem
     target = base / "trees" / f"{name}-{short(commit)}"
     if target.is_dir():
@@ -116,6 +115,7 @@ def tree(url: str, commit: str, monitor: Monitor, *, runner: Runner = run) -> Pa
     with locked(base / "locks" / name, monitor, f"another build fetches {url}"):
         if target.is_dir():
             return target
+        source = find(url)
         monitor(Event(what="note", name="clone", text=f"{url} at {short(commit)}"))
         _fetch(source, commit, objects, runner)
         _unpack(objects, commit, target, runner)

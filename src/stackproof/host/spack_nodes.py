@@ -51,8 +51,8 @@ def install(
     starts nothing, FILE_MISSING when nodes do not see the build, NODE_UNREACHABLE when nobody was
     left to finish, TOOL_MISSING, CLUSTER_DOWN.
     """
-    at = scheduler.door(wanted.cluster)
-    in_job = at.state is None and "SLURM_JOB_ID" in os.environ
+    in_job = wanted.cluster is None and "SLURM_JOB_ID" in os.environ
+    at = Door() if in_job else scheduler.door(wanted.cluster)
     name = f"stackproof-build-{secrets.token_hex(4)}"
     path, token = _write(command, wanted, tree)
     program = (sys.executable, "-I", "-S", spack_task.__file__, os.fspath(path), token)
