@@ -24,6 +24,8 @@ from stackproof.noun import from_json
 from stackproof.spackstack import SpackLock
 
 _TIMEOUT_S = 1500
+# Solving and indexing with clones that are new to the cache takes minutes on a busy machine.
+pytestmark = pytest.mark.timeout(1800)
 MOUNT = "/user-environment"
 
 
