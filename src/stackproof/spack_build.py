@@ -202,11 +202,15 @@ def tree_folder(place: Place, needed: int, monitor: Monitor) -> Path | None:
     if free >= needed:
         return workspace.memory_folder()
     text = f"the build may need {needed / 1e9:.0f} GB, {free / 1e9:.1f} GB of memory are free"
+    unfinished = sorted(path.name for path in workspace.memory_folder().iterdir())
+    if unfinished:
+        text += f" (kept there to be continued: {', '.join(unfinished)})"
     if place.in_memory == "yes":
         raise fail(
             Reason.DISK_FULL,
             f"the build tree does not fit into memory: {text}",
-            hint="build on disk with --in-memory=no, or name a folder with --build-dir",
+            hint="build on disk with --in-memory=no, or name a folder with --build-dir; what is not "
+            f"to be continued in `{workspace.memory_folder()}` can be removed",
         )
     monitor(Event(what="note", name="disk", text=f"building on disk: {text}"))
     return None

@@ -1,0 +1,151 @@
+"""Where a Spack build works and what its machine adds: memory, caches, mirrors, keys, cores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from spackstacks import clones, lock_files, stack
+from stackproof import spack_build
+from stackproof.engines import spack
+from stackproof.engines.spack.workers import Workers
+from stackproof.errors import Reason, StackproofError
+from stackproof.host import workspace
+from stackproof.monitor import Event, null_monitor
+from stackproof.spack_build import Place
+from stackproof.spackstack import Caches, Mirror
+
+MORE_THAN_ANYBODY_HAS = 10**18
+
+
+def mirror(kind: str, **settings: object) -> Mirror:
+    return Mirror(name=kind, kind=kind, settings=settings)
+
+
+def test_no_room_in_memory() -> None:
+    with pytest.raises(StackproofError) as caught:
+        spack_build.tree_folder(Place(in_memory="yes"), MORE_THAN_ANYBODY_HAS, null_monitor)
+    problem = caught.value.problems[0]
+    assert problem.reason is Reason.DISK_FULL
+    assert "1000000000 GB" in problem.message
+    assert "--in-memory=no" in (problem.hint or "")
+
+
+def test_without_room_it_is_built_on_disk_and_said() -> None:
+    events: list[Event] = []
+    place = Place(in_memory="auto")
+    assert spack_build.tree_folder(place, MORE_THAN_ANYBODY_HAS, events.append) is None
+    assert "building on disk" in events[0].text
+
+
+def test_where_a_tree_lies(tmp_path: Path) -> None:
+    def tree(place: Place) -> Path | None:
+        return spack_build.tree_folder(place, 1, null_monitor)
+
+    assert tree(Place()) == workspace.memory_folder()
+    assert tree(Place(in_memory="no")) is None
+    assert tree(Place(folder=tmp_path)) == tmp_path
+    assert tree(Place(workers=Workers(nodes=2))) is None
+    assert tree(Place(workers=Workers(nodes=2), folder=tmp_path)) == tmp_path
+
+
+def test_this_machines_own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path))
+    given = Caches(mirrors=(mirror("source", url="https://example.org/s"),), source_cache="/s")
+    monkeypatch.setattr(Path, "mkdir", lambda *_, **__: None)  # `/s` is nobody's to make
+    found = spack_build.own_caches(stack(2), given)
+    assert [one.name for one in found.mirrors] == ["stackproof", "source"]
+    assert found.mirrors[0].settings["url"] == f"{tmp_path}/spack/packages/user-environment-v2"
+    assert (found.source_cache, found.concretizer_cache) == ("/s", f"{tmp_path}/spack/solutions")
+
+
+def settings(caches: Caches, generation: int = 2) -> spack.CacheSettings:
+    return spack.cache_settings(stack(generation), caches, jobs=64)
+
+
+def local(found: spack.CacheSettings, name: str) -> dict[str, object]:
+    return dict(yaml.safe_load(found.build_files[f"local/{name}.yaml"])[name])
+
+
+def test_a_folder_is_bound_and_only_what_is_pushed_to_can_be_written() -> None:
+    caches = Caches(
+        mirrors=(
+            mirror("buildcache", fetch={"url": "file:///c"}, push={"url": "/p"}, signed=True),
+            mirror("source", url="/s"),
+        )
+    )
+    found = settings(caches)
+    binds = {bind.source: (bind.target, bind.writable) for bind in found.binds}
+    assert binds["/c"] == ("/build/mirrors/buildcache-fetch", False)
+    assert binds["/p"] == ("/build/mirrors/buildcache-push", True)
+    assert binds["/s"] == ("/build/mirrors/source", False)
+    written = local(found, "mirrors")
+    assert written["source"] == {"url": "file:///build/mirrors/source"}
+    assert not found.network
+
+
+def test_an_address_elsewhere_needs_the_network_to_install() -> None:
+    assert settings(Caches(mirrors=(mirror("buildcache", url="s3://x/y"),))).network
+    assert not settings(Caches(mirrors=(mirror("source", url="https://x/y"),))).network
+
+
+def test_a_bootstrap_mirror() -> None:
+    found = settings(Caches(mirrors=(mirror("bootstrap", url="/b"),)))
+    assert ("/b", "/build/mirrors/bootstrap") in {(b.source, b.target) for b in found.binds}
+    assert "local/mirrors.yaml" not in found.build_files
+    written = local(found, "bootstrap")
+    assert written["trusted"] == {"bootstrap-binaries": True, "bootstrap-sources": True}
+    far = local(settings(Caches(mirrors=(mirror("bootstrap", url="https://x/b"),))), "bootstrap")
+    assert far["sources"] == [
+        {"name": f"bootstrap-{kind}", "metadata": f"https://x/b/metadata/{kind}"}
+        for kind in ("binaries", "sources")
+    ]
+
+
+def test_solutions_are_kept_where_spack_can() -> None:
+    caches = Caches(concretizer_cache="/k")
+    assert "local/concretizer.yaml" in settings(caches).build_files
+    assert "local/concretizer.yaml" not in settings(caches, generation=1).build_files
+
+
+def test_keys_and_cores() -> None:
+    found = settings(Caches(private_key="/k", public_keys=("/a", "/k")))
+    keys = {b.source: b.target for b in found.binds if b.target.startswith("/build/keys/")}
+    assert keys == {"/k": "/build/keys/0.gpg", "/a": "/build/keys/1.gpg"}
+    assert found.environment.set["SPACK_GNUPGHOME"] == "/build/gpg"
+    assert local(found, "config") == {"build_jobs": 64, "concurrent_packages": 8}
+    assert local(settings(Caches(), generation=1), "config") == {"build_jobs": 64}
+
+
+def test_caches_change_no_id_of_the_image() -> None:
+    of = stack(2)
+    lock = spack.read_lock(of, clones(of), lock_files(of))
+    caches = Caches(mirrors=(mirror("buildcache", url="/c", signed=True),), private_key="/k")
+    plain, cached = spack.build_plan(of, lock, Caches()), spack.build_plan(of, lock, caches)
+    assert plain.id == cached.id
+    assert [step.name for step in cached.steps if step not in plain.steps] == [
+        "cache-keys",
+        "cache-push",
+    ]
+    without_key = spack.build_plan(of, lock, Caches(mirrors=caches.mirrors))
+    assert "cache-push" not in {step.name for step in without_key.steps}
+
+
+def test_what_pushes_itself_is_not_pushed_again() -> None:
+    of = stack(2)
+    lock = spack.read_lock(of, clones(of), lock_files(of))
+    caches = Caches(mirrors=(mirror("buildcache", url="/c", autopush=True),), private_key="/k")
+    assert "cache-push" not in {step.name for step in spack.build_plan(of, lock, caches).steps}
+
+
+def test_what_unfinished_builds_keep_in_memory_is_named() -> None:
+    kept = workspace.memory_folder() / "stackproof-test-unfinished"
+    kept.mkdir()
+    try:
+        with pytest.raises(StackproofError) as caught:
+            spack_build.tree_folder(Place(in_memory="yes"), MORE_THAN_ANYBODY_HAS, null_monitor)
+    finally:
+        kept.rmdir()
+    assert kept.name in caught.value.problems[0].message
