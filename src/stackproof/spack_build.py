@@ -209,8 +209,8 @@ def tree_folder(place: Place, needed: int, monitor: Monitor) -> Path | None:
         raise fail(
             Reason.DISK_FULL,
             f"the build tree does not fit into memory: {text}",
-            hint="build on disk with --in-memory=no, or name a folder with --build-dir; what is not "
-            f"to be continued in `{workspace.memory_folder()}` can be removed",
+            hint="build on disk with --in-memory=no, or name a folder with --build-dir; what is "
+            f"not to be continued in `{workspace.memory_folder()}` can be removed",
         )
     monitor(Event(what="note", name="disk", text=f"building on disk: {text}"))
     return None
