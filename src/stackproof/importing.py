@@ -118,7 +118,10 @@ def import_outputs(files: Sequence[OutputFile], setup: Setup) -> Imported:
             ]
     _require(measurements, problems, notes)
     return Imported(
-        results=Results(spec=_spec(files, setup), measurements=_ordered(measurements)),
+        results=Results(
+            spec=dataclasses.replace(_spec(files, setup), launches=max(blocks.values(), default=1)),
+            measurements=_ordered(measurements),
+        ),
         tables=count,
         notes=tuple(notes),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -63,3 +64,23 @@ def test_a_missing_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
         run("import", tmp_path / "no.txt", "--placement", "inter-node", "-o", tmp_path / "r") == 3
     )
     assert "no.txt" in capsys.readouterr().err
+
+
+def test_standard_input_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = io.TextIOWrapper(io.BytesIO(TABLE.encode()))
+    monkeypatch.setattr("sys.stdin", text)
+    assert run("import", "theirs=-", "--placement", "intra-node", "-o", tmp_path / "r") == 0
+    assert "1 of 1 tables" in capsys.readouterr().out
+    spec = json.loads((tmp_path / "r" / "bench.json").read_text())
+    assert (spec["baseline"], spec["challengers"], spec["launches"]) == ("theirs", [], 1)
+
+
+@pytest.mark.parametrize(
+    "words", [("--placement", "somewhere"), ("--placement", "intra-node", "--ranks", "1"), ()]
+)
+def test_words_that_are_wrong_are_wrong_usage(
+    output: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    assert run("import", output, "-o", tmp_path / "r", *words) == 2

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -110,3 +112,26 @@ def test_programs_of_an_image_are_asked_inside_it(monkeypatch: pytest.MonkeyPatc
     assert (*inside, "mpichversion") in asked
     assert ("scontrol", "show", "config") in asked
     assert not any("pkg-config" in argv for argv in asked)
+
+
+def test_a_program_that_hangs_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def runner(command: Command) -> Completed:
+        return Completed(
+            argv=command.argv, returncode=-9, seconds=20, stdout=b"libfabric: 2.1.0\n", stderr=b"",
+            timed_out=True,
+        )  # fmt: skip
+
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    assert ask(None, runner) == Evidence()
+
+
+def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("fi_info", "ompi_info", "mpichversion", "scontrol", "pkg-config"):
+        tool = tmp_path / name
+        tool.write_text("#!/bin/sh\nexec sleep 60\n" if name == "fi_info" else "#!/bin/sh\n")
+        tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr("stackproof.host.answers._TIMEOUT_S", 0.5)
+    before = time.monotonic()
+    assert ask(None).facts == {"fuse2": True, "fuse3": True}
+    assert time.monotonic() - before < 30

@@ -19,7 +19,7 @@ from stackproof.comparison import Results
 from stackproof.errors import ExitCode, Location, Problem, Reason, StackproofError, fail
 from stackproof.evidence import FACTS, Evidence, FactValue, merged, redacted
 from stackproof.host import files, probe
-from stackproof.host.answers import ask
+from stackproof.host.answers import ask, driver
 from stackproof.host.images import load_image, read_member
 from stackproof.host.knowledge import load_knowledge
 from stackproof.host.results import load_results
@@ -114,6 +114,8 @@ def _collected(args: argparse.Namespace, results: Results | None, knowledge: Kno
     site = probe.load_site(args.site) if args.site else probe.probe_site()
     vendor = args.image is None and results is None
     evidence = symptoms.of_site(site, vendor=vendor and args.site is not None)
+    if args.site is None:
+        evidence = merged(evidence, driver())
     if args.image is not None:
         image = load_image(args.image)
         if args.view is not None and args.view not in image.views:

@@ -35,7 +35,12 @@ def ask(image: str | None, runner: Runner = run.run) -> Evidence:
     replies: Mapping[str, Reply] = {
         name: reply for name, reply in zip(there, found, strict=True) if reply is not None
     }
-    return read_answers(replies, _driver())
+    return read_answers(replies)
+
+
+def driver() -> Evidence:
+    """Return what a file of NVIDIA's driver says; nothing is run."""
+    return read_answers({}, _driver())
 
 
 def _ask(argv: tuple[str, ...], runner: Runner) -> Reply | None:
