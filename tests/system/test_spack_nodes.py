@@ -1,12 +1,13 @@
 """An installation on the nodes of a Slurm job for real: joined, cut short, lost, not to be seen.
 
-The program that is run is a script in the place of Spack; `test_spack.py` and the how-to have the
-real one.
+The program that is run is a script in the place of Spack but for one test, which has the real one.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+import tinysources
 from clusters import inside, told, wait_until
 from need import need
 from stackproof.cluster import ClusterSpec, ClusterState
@@ -26,7 +28,7 @@ from stackproof.command import Command, Completed
 from stackproof.engines.spack.workers import Workers
 from stackproof.errors import Reason, StackproofError
 from stackproof.host import cluster as host_cluster
-from stackproof.host import cluster_power, spack_nodes
+from stackproof.host import cluster_power, spack_nodes, spackoffer
 from stackproof.monitor import Event
 
 SETTINGS = ("SlurmdTimeout=5", "KillWait=1", f"AuthInfo=socket={MUNGE_SOCKET},cred_expire=5")
@@ -158,6 +160,33 @@ def test_in_a_job_its_nodes_are_used(cluster: ClusterState, tmp_path: Path) -> N
     lines = [line for line in told(cluster, None, *words, **own).splitlines() if "at node" in line]
     assert [line.split()[1] for line in sorted(lines)] == ["node1", "node2"]
     assert len({line.split()[-1] for line in lines}) == 1
+
+
+def test_spack_itself_on_two_nodes(cluster: ClusterState, tmp_path: Path) -> None:
+    need("spack", "bubblewrap", "mksquashfs", "gcc")
+    _, recipe = tinysources.write_recipes(tmp_path, tinysources.fill(tmp_path / "mirror"))
+    compiler = next(spackoffer.find_compilers())
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "packages.yaml").write_text(
+        tinysources.SITE.format(version=compiler.version, c=compiler.c, cxx=compiler.cxx)
+    )
+    argv = [sys.executable, "-m", "stackproof", "build", os.fspath(recipe), "--site", "site",
+            "--mirror", "mirror"]  # fmt: skip
+    nodes = ["--on", "slurm", "--nodes", "2", "--cluster", cluster.name]
+    cache = Path(os.environ["STACKPROOF_CACHE"])
+    digests = set()
+    for more in (nodes, ["--in-memory=no"]):
+        for home in cache.glob("builds/tiny-*"):
+            shutil.rmtree(home)
+        shutil.rmtree(cache / "spack" / "packages", ignore_errors=True)
+        done = subprocess.run([*argv, *more, "--json"], cwd=tmp_path, capture_output=True,
+                              text=True, timeout=900, check=False)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        digests.add(json.loads(done.stdout)["sha256"])
+        (log,) = cache.glob("builds/tiny-*/logs/install-default-1.log")
+        ends = [line for line in log.read_text().splitlines() if '"code": 0' in line]
+        assert len(ends) == (2 if more is nodes else 0)
+    assert len(digests) == 1
 
 
 def test_a_lost_node_leaves_the_work_to_the_other(cluster: ClusterState, tmp_path: Path) -> None:
