@@ -66,6 +66,7 @@ CHAINS = tuple(
     Chain(recipe, site, machine, gpu, f"{recipe}.{variant}.lock.json")
     for recipe, site, machine, gpu, variant in (
         ("openmpi", "slingshot", ZEN3, "", "zen3-slingshot-11"),
+        ("openmpi", "slingshot", ZEN3, "a100", "zen3-slingshot-11-cuda"),
         ("openmpi", "slingshot", ZEN3, "mi250x", "zen3-slingshot-11-rocm"),
         ("openmpi", "slingshot", NEOVERSE, "gh200", "neoverse_v2-slingshot-11-cuda"),
         ("openmpi", "ethernet", ZEN3, "", "zen3-ethernet"),
