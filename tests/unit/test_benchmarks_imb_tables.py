@@ -63,6 +63,13 @@ def test_copies_that_lost_spaces_and_marks_are_read() -> None:
     assert [row.size for row in table.rows] == [0, 1, 2]
 
 
+def test_indented_copies_are_read() -> None:
+    text = "\n".join(f"    {line}" for line in (BANNER + PING).splitlines())
+    table = only(text)
+    assert [row.size for row in table.rows] == [0, 1, 2]
+    assert table.version == "2021.7"
+
+
 def test_bandwidth_counts_only_for_two_processes_and_decimal_megabytes() -> None:
     columns = "       #bytes #repetitions   Mbytes/sec      Msg/sec"
     row = "         1024         1000       900.00       878906"
@@ -75,6 +82,18 @@ def test_bandwidth_counts_only_for_two_processes_and_decimal_megabytes() -> None
     assert dict(imb_tables.metrics_of(only(two))) == {"message_rate": "Msg/sec"}
     old = BANNER.replace("2021.7", "4.1")
     assert dict(imb_tables.metrics_of(only(old + two))) == {"message_rate": "Msg/sec"}
+
+
+def test_tables_of_other_programs_of_the_same_name_are_no_metric() -> None:
+    text = section(
+        "PingPong",
+        "       #bytes #repetitions      t[usec]   Mbytes/sec      Msg/sec",
+        "            1       100000        24.50         0.08        81627",
+        processes="# #processes = 4 ",
+    )
+    table = only(BANNER + text)
+    assert len(table.rows) == 1
+    assert imb_tables.metrics_of(table) == ()
 
 
 def test_groups_modes_and_waiting_processes_are_facts() -> None:

@@ -213,6 +213,37 @@ def test_labels_colours_and_noise_do_not_hurt() -> None:
     assert rows_of(table) == points
 
 
+@pytest.mark.parametrize("indent", ["    ", "\t", "        "])
+def test_indented_copies_are_read(indent: str) -> None:
+    points = [(1, "1.00"), (2, "2.00")]
+    for release in RELEASES:
+        lines = [
+            f"{indent}{line}" for line in written("bandwidth", points, release=release).splitlines()
+        ]
+        assert rows_of(only("\n".join(lines))) == points
+
+
+def test_warnings_between_heading_and_rows_do_not_hurt() -> None:
+    text = written("alltoall", [(1, "22.07"), (2, "21.89")], release="7.1", tag="-CUDA")
+    lines = text.splitlines()
+    lines.insert(3, " coll_ucc_barrier.c:31 - mca_coll_ucc_barrier() running ucc barrier")
+    lines.insert(5, "libnl-3.so.200: no version information available (required by libcxi.so.1)")
+    assert rows_of(only("\n".join(lines))) == [(1, "22.07"), (2, "21.89")]
+
+
+def test_all_columns_together() -> None:
+    table = only(
+        "# OSU MPI All-to-Allv Personalized Exchange Latency Test v7.5\n# Datatype: MPI_CHAR.\n"
+        "# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations  "
+        "P50 Tail Lat(us)  P90 Tail Lat(us)  P99 Tail Lat(us)\n"
+        "4096                  467.40            460.40            474.10        1000            "
+        "407.20            584.20            634.30\n"
+    )
+    assert (table.reason, table.faults) == ("", ())
+    assert table.rows[0].values["P99 Tail Lat(us)"] == 634.3
+    assert table.rows[0].values["Iterations"] == 1000
+
+
 def test_rows_of_another_rank_do_not_count() -> None:
     lines = [f"0: {line}" for line in written("bandwidth", [(1, "1.00")]).splitlines()]
     table = only("\n".join([*lines, "1: 2                       9.99"]))

@@ -55,8 +55,9 @@ def metrics_of(table: Table) -> tuple[tuple[str, str], ...]:
     pairs.
     """
     section = imb.SECTIONS.get(table.title)
-    if section is None or table.facts.get("groups"):
-        return ()
+    plain = tuple(name for name in table.columns if name != "defects")
+    if section is None or plain != section.columns:
+        return ()  # also tables of several groups, and those of IMB-P2P, which has other columns
     pair = table.facts.get("processes") == "2"
     decimal = int(table.version[:4]) >= _FIRST_DECIMAL if table.version[:4].isdigit() else False
     return tuple(
@@ -88,7 +89,8 @@ class _Reader:
 
     def take(self, number: int, label: str, text: str) -> None:
         """Take one line."""
-        banner, title = _BANNER.fullmatch(text), _TITLE.fullmatch(text)
+        plain = text.strip()
+        banner, title = _BANNER.fullmatch(plain), _TITLE.fullmatch(plain)
         draft = self._draft
         if banner:
             self.leave(ended=True)
@@ -106,15 +108,15 @@ class _Reader:
         elif not text.strip():
             return
         elif draft is None or label != draft.label:
-            self._any_sizes |= bool(_CALL.fullmatch(text))
+            self._any_sizes |= bool(_CALL.fullmatch(plain))
             self.garbage.add(text)
         elif columns := _columns(text):
             if draft.columns or "processes" not in draft.facts:
                 self.leave(ended=True)
             else:
                 draft.columns = columns
-        elif text.startswith("#"):
-            self._heading(draft, text)
+        elif plain.startswith("#"):
+            self._heading(draft, plain)
         elif not self._row(draft, number, text):
             self.garbage.add(text)
 

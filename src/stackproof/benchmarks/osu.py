@@ -119,7 +119,7 @@ class _Reader:
     def take(self, number: int, label: str, text: str) -> None:
         """Take one line."""
         line = _Line(number, label, text)
-        title = _TITLE.fullmatch(text)
+        title = _TITLE.fullmatch(text.strip())
         draft = self._draft
         if title:
             self._title(line, title)
@@ -135,8 +135,8 @@ class _Reader:
             self._singletons(draft)
         elif draft is None or label != draft.label:
             self.garbage.add(text)
-        elif text.startswith("#"):
-            self._comment(draft, line)
+        elif text.lstrip().startswith("#"):
+            self._comment(draft, _Line(number, label, text.strip()))
         elif not self._row(draft, line):
             self.garbage.add(text)
 
@@ -192,7 +192,7 @@ class _Reader:
 
     def _row(self, draft: Draft, line: _Line) -> bool:
         words = line.text.split()
-        init = _INIT.fullmatch(line.text)
+        init = _INIT.fullmatch(line.text.strip())
         if init and "Init" in draft.title:
             draft.columns = draft.columns or ("min(ms)", "max(ms)", "avg(ms)")
             printed = {f"{key}(ms)": init[key] for key in ("min", "max", "avg")}
