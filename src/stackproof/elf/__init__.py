@@ -8,11 +8,12 @@ from stackproof.elf.model import (
     HIDDEN,
     Copy,
     ElfFile,
+    Glance,
     Import,
     VersionDefinition,
     VersionNeed,
 )
-from stackproof.elf.reader import MAGIC, read
+from stackproof.elf.reader import MAGIC, glance, read
 from stackproof.elf.source import BytesSource, Source
 
 __all__ = [
@@ -21,9 +22,11 @@ __all__ = [
     "BytesSource",
     "Copy",
     "ElfFile",
+    "Glance",
     "Import",
     "Source",
     "VersionDefinition",
     "VersionNeed",
+    "glance",
     "read",
 ]

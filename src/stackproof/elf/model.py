@@ -117,3 +117,13 @@ class ElfFile:
     def is_program(self) -> bool:
         """Return whether the kernel can start it: it names an interpreter, or is static."""
         return bool(self.interpreter) or self.kind == EXECUTABLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glance:
+    """The little that tells whether a file has to do with MPI: names, and whether MPI is named."""
+
+    interpreter: str
+    soname: str
+    needed: tuple[str, ...]
+    mentions_mpi: bool

@@ -13,7 +13,7 @@ import posixpath
 import stat
 from collections.abc import Iterator, Mapping
 
-from stackproof.elf import ElfFile, read
+from stackproof.elf import ElfFile, Glance, glance, read
 from stackproof.elf.traces import Traces, read_traces
 from stackproof.errors import Location, Reason, fail
 from stackproof.host import files
@@ -89,6 +89,11 @@ class HostView:
             with self._opened(file) as source:
                 self._elfs[file.identity] = read(source)
         return self._elfs[file.identity]
+
+    def glance(self, file: File) -> Glance:
+        """Return the little that tells whether a file has to do with MPI; raises like `elf`."""
+        with self._opened(file) as source:
+            return glance(source)
 
     def traces(self, file: File) -> Traces:
         """Return what code and constants of an ELF file tell; raises like `elf`."""

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 from stackproof import mountlist, noun
 from stackproof.command import Command
-from stackproof.elf import MAGIC, ElfFile, read
+from stackproof.elf import MAGIC, Glance, read
 from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.host import documents, elfview, files, images, run, shipped
 from stackproof.host.elfview import FileSource, HostView
 from stackproof.inject import Releases, parse_releases
 from stackproof.inject.manifest import Manifest, ManifestView
 from stackproof.inject.program import calls_mpi
-from stackproof.loader import FileView
+from stackproof.loader import File, FileView
 
 _IMAGE_MAGIC = b"hsqs"
 _MAX_MANIFEST_BYTES = 512 << 20
@@ -189,25 +189,27 @@ def _callers(folder: str, view: HostView) -> Iterator[str]:
     libraries: dict[str, str] = {}
     programs: dict[str, frozenset[str]] = {}
     callers = set()
-    for path, elf in _readable(folder, view):
-        program = bool(elf.interpreter) and not elf.soname
+    for path, file, seen in _glances(folder, view):
+        program = bool(seen.interpreter) and not seen.soname
         if program:
-            programs[path] = frozenset(elf.needed)
-        if calls_mpi(elf) and program:
+            programs[path] = frozenset(seen.needed)
+        if not seen.mentions_mpi or not calls_mpi(view.elf(file)):
+            continue
+        if program:
             callers.add(path)
-        elif calls_mpi(elf):
-            libraries[elf.soname or posixpath.basename(path)] = path
+        else:
+            libraries[seen.soname or posixpath.basename(path)] = path
     named = {name for needed in programs.values() for name in needed}
     yield from (p for p, needed in programs.items() if p in callers or needed & libraries.keys())
     yield from (path for name, path in libraries.items() if name not in named)
 
 
-def _readable(folder: str, view: HostView) -> Iterator[tuple[str, ElfFile]]:
+def _glances(folder: str, view: HostView) -> Iterator[tuple[str, File, Glance]]:
     for path in _elf_files(folder, view):
         file = view.look(path)
         if file is not None:
             with contextlib.suppress(StackproofError):  # damaged: the loader would not take it
-                yield path, view.elf(file)
+                yield path, file, view.glance(file)
 
 
 def _elf_files(folder: str, view: HostView) -> Iterator[str]:

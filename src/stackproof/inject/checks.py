@@ -157,14 +157,14 @@ def symbol_findings(case: Case, scope: Scope) -> Iterator[Finding]:
     if case.after.missing or case.after.unreadable:
         return
     groups: dict[tuple[str, bool, str], list[Unbound]] = {}
-    old = set()
-    if not case.before.missing:  # what is missing would have defined them
-        old = {(u.by.path, u.name) for u in unbound(case.before, Scope(case.before))}
     broken = {(m.by.path, m.need.name) for m in missing_nodes(case.after)}
     for entry in unbound(case.after, scope):
         if (entry.by.path, entry.version) not in broken:
             groups.setdefault((entry.by.path, entry.eager, entry.version), []).append(entry)
     users = {loaded.path for loaded in case.demand.users}
+    old = set()
+    if groups and not case.before.missing:  # what is missing would have defined them
+        old = {(u.by.path, u.name) for u in unbound(case.before, Scope(case.before))}
     for (path, eager, version), entries in groups.items():
         names = sorted(entry.name for entry in entries)
         before = all((path, name) in old for name in names)
@@ -288,9 +288,9 @@ def partial_findings(case: Case) -> Iterator[Finding]:
         if name not in injected:
             yield Finding(
                 cause=Cause.PARTIAL,
-                effect=Effect.FAILS if case.main.family.abi == "openmpi" else Effect.CANNOT_TELL,
+                effect=Effect.CANNOT_TELL,
                 message=f"`{name}` still is `{loaded.path}`, of another MPI",
                 file=loaded.path,
                 provider=case.main.path,
-                remedy=f"inject an MPI that has `{name}` too; parts of two releases do not mix",
+                remedy=f"inject an MPI that has `{name}` too: no release promises to fit parts of another",
             )

@@ -18,7 +18,7 @@ from stackproof.elf.traces import Traces
 from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.inject.program import demand_of
 from stackproof.inject.releases import number_of
-from stackproof.inject.replacement import find_replacement
+from stackproof.inject.replacement import Main, Replacement, find_replacement
 from stackproof.inject.ways import inner_folders
 from stackproof.loader import CacheEntry, File, FileView, Machine, Setting, load_program
 
@@ -158,45 +158,16 @@ def describe(
     Raises `StackproofError` (NO_MPI) when it has neither a shared library nor a program.
     """
     recorder = Recorder(view)
-    mpis: list[Provided] = []
-    libraries: tuple[str, ...] = ()
-    prefix = place
+    replacement = None
     try:
         replacement = find_replacement(recorder, place)
     except StackproofError:
         if not programs:
             raise
-    else:
-        if place not in programs:
-            prefix = replacement.prefix
-        inner = [
-            posixpath.join(folder, name)
-            for folder in inner_folders(replacement)
-            for name in recorder.listing(folder)
-            if recorder.look(posixpath.join(folder, name))
-        ]
-        libraries = (*replacement.names.values(), *inner, *replacement.plugins(recorder))
-        mpis = [
-            Provided(
-                path=main.path,
-                soname=main.elf.soname,
-                family=main.family.name,
-                shown=main.shown,
-            )
-            for main in replacement.mains
-        ]
+    libraries = () if replacement is None else _libraries(recorder, replacement)
     for path in (*programs, *libraries):
-        try:
-            closure = load_program(recorder, path, machine=machine, setting=setting)
-        except StackproofError:  # a linker script, a damaged file: nothing that could be loaded
-            continue
-        for name in _BASE_LIBRARIES:  # what another MPI may need, besides what this one does
-            closure.load(name, closure.program)
-        demand_of(recorder, closure)
-        for loaded in closure.objects:
-            name = loaded.path.rpartition("/")[2]
-            if abi.family_of(loaded.elf) or name.startswith(("libopen-pal", "libopen_mpi")):
-                recorder.traces(loaded.file)
+        _record(recorder, path, machine, setting)
+    prefix = place if replacement is None or place in programs else replacement.prefix
     own = [
         elf
         for path, elf in recorder.files.items()
@@ -205,7 +176,7 @@ def describe(
     return Manifest(
         prefix=prefix,
         machine=machine,
-        mpis=tuple(mpis),
+        mpis=() if replacement is None else tuple(map(_provided, replacement.mains)),
         needs=_newest(need.name for elf in own for need in elf.version_needs),
         provides=_newest(
             entry.name for elf in own for entry in elf.version_definitions if not entry.base
@@ -218,6 +189,38 @@ def describe(
         folders=recorder.folders,
         caches=recorder.caches,
     )
+
+
+def _libraries(recorder: Recorder, replacement: Replacement) -> tuple[str, ...]:
+    """Return the paths of a replacement's libraries, its inner ones and plug-ins included."""
+    inner = [
+        posixpath.join(folder, name)
+        for folder in inner_folders(replacement)
+        for name in recorder.listing(folder)
+        if recorder.look(posixpath.join(folder, name))
+    ]
+    return (*replacement.names.values(), *inner, *replacement.plugins(recorder))
+
+
+def _provided(main: Main) -> Provided:
+    return Provided(
+        path=main.path, soname=main.elf.soname, family=main.family.name, shown=main.shown
+    )
+
+
+def _record(recorder: Recorder, path: str, machine: Machine, setting: Setting) -> None:
+    """Let the recorder see all that a check would ask of a program or a library."""
+    try:
+        closure = load_program(recorder, path, machine=machine, setting=setting)
+    except StackproofError:  # a linker script, a damaged file: nothing that could be loaded
+        return
+    for name in _BASE_LIBRARIES:  # what another MPI may need, besides what this one does
+        closure.load(name, closure.program)
+    demand_of(recorder, closure)
+    for loaded in closure.objects:
+        name = loaded.path.rpartition("/")[2]
+        if abi.family_of(loaded.elf) or name.startswith(("libopen-pal.", "libopen_mpi.")):
+            recorder.traces(loaded.file)
 
 
 def _newest(nodes: Iterable[str]) -> dict[str, str]:

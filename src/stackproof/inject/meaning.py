@@ -133,7 +133,7 @@ def taken_findings(case: Case, way: Way) -> Iterator[Finding]:
                 provider=loaded.path,
                 remedy="DT_RPATH wins over LD_LIBRARY_PATH: use LD_PRELOAD, or change the DT_RPATH",
             )
-    if not taken and not stays and not case.after.missing and case.demand.users:
+    if not taken and not case.after.missing and case.demand.users:
         yield Finding(
             cause=Cause.NOT_INJECTED,
             effect=Effect.FAILS,
