@@ -282,9 +282,14 @@ def read(
     return extended, findings
 
 
+def asks_for_microarchitecture(document: Document) -> bool:
+    """Return whether a recipe is built for the microarchitecture of its site (`target: site`)."""
+    return document.data.get("target") == "site"
+
+
 def _target(document: Document, facts: Mapping[str, str], findings: Findings) -> str | None:
-    target: str | None = document.data.get("target")
-    if target != "site":
+    if not asks_for_microarchitecture(document):
+        target: str | None = document.data.get("target")
         return target
     if "microarchitecture" not in facts:
         findings.problem(

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+from archspec import cpu
 
 from spackstacks import content, node
 from stackproof import cli
@@ -173,3 +174,17 @@ def test_with_a_lock_there_is_every_step_of_the_build(stackproof, tmp_path):
     ]  # fmt: skip
     assert "------------" not in out
     assert stackproof("check", "pinned.yaml", "--site", FJORD)[0] == 0
+
+
+def test_a_recipe_for_the_site_is_for_this_machine_where_no_site_is_named(stackproof, tmp_path):
+    recipe = tmp_path / "here.yaml"
+    recipe.write_text(RECIPE + "target: site\n")
+    code, out, err = stackproof("plan", recipe, "--explain", "target", "--json")
+    assert code == 0, err
+    code, out, err = stackproof("plan", recipe, "--json")
+    assert code == 0, err
+    assert json.loads(out)["stack"]["target"] == cpu.host().name
+    other = "aarch64" if os.uname().machine != "aarch64" else "x86_64"
+    code, out, err = stackproof("plan", recipe, "--fact", f"architecture={other}")
+    assert code == 3
+    assert "microarchitecture" in err

@@ -346,6 +346,8 @@ def _load_spack(
         raise StackproofError(*found)
     place = _place(args.site, spack_recipe.generation_of(composed.document.data))
     facts = {"architecture": toolchain.architecture(), **place.facts, **given}
+    if spack_recipe.asks_for_microarchitecture(composed.document) and args.site is None:
+        facts = {**toolchain.processor_facts(facts["architecture"]), **facts}
     folder, blobs = recipes.load_files(composed, chain)
     stack, findings = spack_recipe.read(composed, folder, place.cluster, facts)
     findings.raise_problems()
