@@ -170,6 +170,13 @@ def test_lost_lines_never_give_a_wrong_number(lost: set[int]) -> None:
     assert readings([line for at, line in enumerate(LINES) if at not in lost]) <= TRUTH
 
 
+@pytest.mark.parametrize("width", range(1, 12))
+def test_two_lines_lost_at_some_distance_never_give_a_wrong_number(width: int) -> None:
+    for first in range(len(LINES) - width):
+        lines = [line for at, line in enumerate(LINES) if at not in {first, first + width}]
+        assert readings(lines) <= TRUTH
+
+
 NOISE = ("8 cores", "srun: error: x", "", "# a remark", "            4", "1: 2 3.00 4.00", "0.50")
 
 

@@ -298,6 +298,13 @@ def test_one_lost_line_never_gives_a_wrong_number(lost: int) -> None:
     assert readings("\n".join(LINES[:lost] + LINES[lost + 1 :])) <= TRUTH
 
 
+@pytest.mark.parametrize("width", range(1, len(LINES)))
+def test_two_lines_lost_never_give_a_wrong_number(width: int) -> None:
+    for first in range(len(LINES) - width):
+        lines = [line for at, line in enumerate(LINES) if at not in {first, first + width}]
+        assert readings("\n".join(lines)) <= TRUTH
+
+
 @given(st.sets(st.integers(0, len(LINES) - 1), max_size=6))
 def test_lost_lines_never_give_a_wrong_number(lost: set[int]) -> None:
     kept = [line for number, line in enumerate(LINES) if number not in lost]

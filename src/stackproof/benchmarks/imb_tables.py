@@ -122,7 +122,9 @@ class _Reader:
 
     def _heading(self, draft: Draft, text: str) -> None:
         said = [match for one in _HEADING if (match := one.fullmatch(text))]
-        if draft.columns or not said:
+        again = any(match.groupdict().keys() & draft.facts.keys() for match in said)
+        if draft.columns or not said or again:
+            # A heading that begins again is that of a table whose title was lost.
             self.leave(ended=bool(said) or text.rstrip() == _LAST)
             self.garbage.add(text)
         for match in said:
@@ -135,6 +137,8 @@ class _Reader:
             return True
         words = text.split()
         if not draft.columns or not words or not words[0].isdigit():
+            if tables.is_row(words):  # the heading was lost: what follows may be another table
+                self.leave(ended=False)
             return False
         printed = dict(zip(draft.columns, words, strict=False))
         if len(words) != len(draft.columns) or not all(map(_fits, printed, printed.values())):

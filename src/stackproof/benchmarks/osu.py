@@ -177,6 +177,8 @@ class _Reader:
             # cannot be told, so nothing below it counts.
             self.garbage.add(line.text)
             self.leave(ended=bool(columns))
+        elif datatype and "datatype" in draft.facts:
+            self.leave(ended=False)  # of another table, whose title was lost
         elif datatype:
             draft.facts["datatype"] = datatype[1]
         elif pairs:
@@ -202,6 +204,9 @@ class _Reader:
             return True
         sized = draft.columns[:1] == (_SIZE,)
         if not draft.columns or not words or (not words[0].isdigit() and sized):
+            if not draft.columns and tables.is_row(words):
+                # The heading was lost: what follows may be another table, without its title.
+                self.leave(ended=False)
             return False
         printed = dict(zip(draft.columns, words, strict=False))
         if len(words) != len(draft.columns) or not all(map(_fits, printed, printed.values())):

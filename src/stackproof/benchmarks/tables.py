@@ -191,3 +191,8 @@ def why_no_number(words: Sequence[str]) -> str:
     if any(_GROUPED.fullmatch(word) for word in words):
         return "numbers with commas or grouped digits are not read: which is meant is not certain"
     return "it is not a row as the program prints it"
+
+
+def is_row(words: Sequence[str]) -> bool:
+    """Return whether a line is nothing but numbers, two at least."""
+    return len(words) > 1 and all(_NUMBER.fullmatch(word) for word in words)
