@@ -72,7 +72,9 @@ CHAINS = tuple(
         ("openmpi", "ethernet", ZEN3, "", "zen3-ethernet"),
         ("mpich", "slingshot", ZEN3, "", "zen3-slingshot-11"),
         ("mpich", "slingshot", NEOVERSE, "gh200", "neoverse_v2-slingshot-11-cuda"),
+        ("mpich", "ethernet", NEOVERSE, "", "neoverse_v2-ethernet"),
         ("cray-mpich", "slingshot", ZEN3, "", "zen3-slingshot-11"),
+        ("cray-mpich", "slingshot", NEOVERSE, "gh200", "neoverse_v2-slingshot-11-cuda"),
     )
 )
 EVERY = pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: chain.lock)
