@@ -406,6 +406,15 @@ def test_one_library_of_a_folder(lab):
     assert follow(lab, found, program).answers == {"MPI_Init": "new/lib/libmpi.so.12"}
 
 
+def test_copies_in_the_place_of_links(lab):
+    """A wheel has no links: the library that is loaded is another file than `libmpi.so`."""
+    program = program_for_mpich(lab)
+    path = Path(mpich(lab, "new", texts=["PMI_FD"]))
+    for name in ("libmpi.so", "libmpi.so.12.0.0"):
+        (path.parent / name).write_bytes(path.read_bytes())
+    assert judged(lab, program, "new", launcher="hydra").verdict is Verdict.WORKS
+
+
 def test_the_tree_names_every_root(lab):
     program = program_for_mpich(lab)
     lab.library("fabric/lib/libfabric.so.1", defines=["fi_open"])

@@ -292,5 +292,5 @@ def partial_findings(case: Case) -> Iterator[Finding]:
                 message=f"`{name}` still is `{loaded.path}`, of another MPI",
                 file=loaded.path,
                 provider=case.main.path,
-                remedy=f"inject an MPI that has `{name}` too: no release promises to fit parts of another",
+                remedy=f"inject an MPI that has `{name}` too: parts of two releases may not fit",
             )

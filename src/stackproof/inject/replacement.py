@@ -141,9 +141,12 @@ def _mains(view: FileView, names: Mapping[str, str]) -> Iterator[Main]:
         found = abi.family_of(elf)
         if found is None:
             continue
-        seen.add(file.identity)
+        # Wheels hold copies in the place of links: the one under the SONAME is what is loaded.
         home = names.get(elf.soname, path)
-        yield Main(path=home, file=file, elf=elf, family=found[0], shown=found[1])
+        file = view.look(home) or file
+        if file.identity not in seen:
+            seen.add(file.identity)
+            yield Main(path=home, file=file, elf=view.elf(file), family=found[0], shown=found[1])
 
 
 def part_of(name: str) -> Part | None:
