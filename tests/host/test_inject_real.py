@@ -229,7 +229,7 @@ def test_only_the_fabric_is_replaced(lab, release):
         needs=["old/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH, flags=flags
     )
     lab.library("new/lib/libfabric.so.1", defines=defines, script=script)
-    found = judged(lab, program, "new", releases=injectplace.load_releases())
+    found = judged(lab, program, "new", releases=injectplace.load_releases)
     real = run(program, env=dict(found.environment))
     assert (found.verdict is Verdict.WORKS) == real.done
     assert real.done == (release == "new")
@@ -404,6 +404,40 @@ def test_one_library_of_a_folder(lab):
     found = judge(view, program, replacement, Question(machine=this_machine()))
     assert found.verdict is Verdict.WORKS
     assert follow(lab, found, program).answers == {"MPI_Init": "new/lib/libmpi.so.12"}
+
+
+def test_a_folder_that_the_program_looks_in_first(lab):
+    """EESSI's way: the DT_RPATH names a folder that is empty until something is injected."""
+    words = f"{lab.path('override/lib')}:{lab.path('old/lib')}"
+    program = program_for_mpich(lab, flags=[f"-Wl,--disable-new-dtags,-rpath,{words}"])
+    assert run(program).answers == {"MPI_Init": "old/lib/libmpi.so.12"}
+    mpich(lab, "override")
+    found = judged(lab, program, "override")
+    assert (found.verdict, found.way.name, found.environment) == (Verdict.WORKS, "as-is", {})
+    assert follow(lab, found, program).answers == {"MPI_Init": "override/lib/libmpi.so.12"}
+
+
+def test_one_soname_twice(lab):
+    """A library that is needed by its path is loaded beside the one of the same SONAME."""
+    lab.library("host/libhwloc.so.15", defines=["hwloc_init"], soname="")
+    lab.library("own/libhwloc.so.15", defines=["hwloc_init"])
+    mpich(lab, "new", needs=["host/libhwloc.so.15"])  # linked by its path, for want of a SONAME
+    lab.library("host/libhwloc.so.15", defines=["hwloc_init"], soname="libhwloc.so.15")
+    mpich(lab, "old")
+    program = lab.program(
+        needs=["own/libhwloc.so.15", "old/lib/libmpi.so.12"],
+        calls=["MPI_Init"],
+        declarations=USES_MPICH,
+        flags=[f"-Wl,--enable-new-dtags,-rpath,{lab.path('own')}"],
+    )
+    found = judged(lab, program, "new")
+    assert (found.verdict, causes(found)) == (Verdict.FAILS, {Cause.TWO_COPIES})
+    real = follow(lab, found, program)
+    hwloc = [path for path in real.loaded if "hwloc" in path]
+    assert sorted(hwloc) == [lab.path("host/libhwloc.so.15"), lab.path("own/libhwloc.so.15")]
+    lab.library("own/libhwloc.so.15", defines=["hwloc_init"], soname="libhwloc.so.5")
+    found = judged(lab, program, "new")
+    assert (found.verdict, causes(found)) == (Verdict.FAILS, {Cause.TWO_VERSIONS})
 
 
 def test_copies_in_the_place_of_links(lab):

@@ -7,6 +7,7 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from stackproof import noun
 from stackproof.errors import ExitCode, Reason, StackproofError, fail
@@ -114,11 +115,11 @@ def run_check(args: argparse.Namespace) -> int:
         setting=_setting(args),
         launcher=launcher,
         namespaces=args.namespaces,
-        releases=injectplace.load_releases(),
+        releases=injectplace.load_releases,
     )
     if args.upgrade:
         return _upgrade(args, question)
-    judgements = _judge_all(args.programs, args.replacement, args.root, question)
+    judgements = _judge_all(args, args.replacement, question)
     verdict = worst(tuple(judgement.verdict for judgement in judgements))
     if args.json:
         data = {"verdict": verdict, "programs": [noun.to_data(one) for one in judgements]}
@@ -167,16 +168,19 @@ def _setting(args: argparse.Namespace) -> Setting:
     return Setting(library_path=tuple(args.library_path.split(":")) if args.library_path else ())
 
 
-def _judge_all(
-    programs: Sequence[str], wanted: str, root: str, question: Question
-) -> list[Judgement]:
-    """Return the judgements of all programs that some places hold."""
+def _judge_all(args: argparse.Namespace, wanted: str, question: Question) -> list[Judgement]:
+    """Return the judgements of all programs that some places hold.
+
+    The processor is that of the manifest of the replacement, unless it is told.
+    """
     other = injectplace.load_place(wanted)
+    if other.manifest is not None and args.isa is None:
+        question = replace(question, machine=other.manifest.machine)
     found = []
-    for text in programs:
-        place = injectplace.load_place(text, root)
-        view, replacement = _joined(place, other, root)
-        own = view if isinstance(view, HostView) else place.view(root)
+    for text in args.programs:
+        place = injectplace.load_place(text, args.root)
+        view, replacement = _joined(place, other, args.root)
+        own = view if isinstance(view, HostView) else place.view(args.root)
         paths = injectplace.programs_of(place, own)
         found += [judge(view, path, replacement, question) for path in paths]
     return found
@@ -207,8 +211,8 @@ def _joined(place: Place, other: Place, root: str) -> tuple[FileView, Replacemen
 def _upgrade(args: argparse.Namespace, question: Question) -> int:
     """Print which programs get worse; the exit code says whether any fails that did not."""
     old, new = args.upgrade
-    before = _judge_all(args.programs, old, args.root, question)
-    after = _judge_all(args.programs, new, args.root, question)
+    before = _judge_all(args, old, question)
+    after = _judge_all(args, new, question)
     order = list(_CODES)
     pairs = list(zip(before, after, strict=True))
     worse = [pair for pair in pairs if order.index(pair[1].verdict) > order.index(pair[0].verdict)]
@@ -221,10 +225,10 @@ def _upgrade(args: argparse.Namespace, question: Question) -> int:
         print(json.dumps(data, indent=1, ensure_ascii=False))
     else:
         for one, two in worse:
-            print(
+            head = (
                 f"{one.program}: {_WORDS[one.verdict]} with {old}, {_WORDS[two.verdict]} with {new}"
             )
-            print("\n".join(_reasons(two)))
+            print("\n".join(map(_harmless, [head, *_reasons(two)])))
         print(f"{len(worse)} of {len(pairs)} programs get worse from {old} to {new}")
     return int(_CODES[worst(tuple(pair[1].verdict for pair in worse))])
 

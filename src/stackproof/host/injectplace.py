@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import posixpath
 from collections.abc import Iterator, Mapping
@@ -12,7 +13,7 @@ from stackproof import mountlist, noun
 from stackproof.command import Command
 from stackproof.elf import MAGIC, Glance, read
 from stackproof.errors import Location, Reason, StackproofError, fail
-from stackproof.host import documents, elfview, files, images, run, shipped
+from stackproof.host import elfview, files, images, run, shipped
 from stackproof.host.elfview import FileSource, HostView
 from stackproof.inject import Releases, parse_releases
 from stackproof.inject.manifest import Manifest, ManifestView
@@ -223,7 +224,21 @@ def _elf_files(folder: str, view: HostView) -> Iterator[str]:
         for name in sorted(names):
             path = os.path.join(below, name)
             if not os.path.islink(path) and _is_elf(path):
-                yield posixpath.normpath(inside + path[len(real) :])
+                yield _utf8(posixpath.normpath(inside + path[len(real) :]))
+
+
+def _utf8(path: str) -> str:
+    """Return a path; raises `StackproofError` (INVALID_VALUE) for one that no JSON can hold."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        shown = path.encode(errors="backslashreplace").decode()
+        raise fail(
+            Reason.INVALID_VALUE,
+            f"the name of `{shown}` is not UTF-8",
+            hint="rename it, or name the programs one by one",
+        ) from None
+    return path
 
 
 def _is_elf(path: str) -> bool:
@@ -237,8 +252,11 @@ def _is_elf(path: str) -> bool:
         return False
 
 
+@functools.cache
 def load_releases() -> Releases:
     """Return what version nodes mean, from the shipped knowledge."""
+    from stackproof.host import documents  # noqa: PLC0415 - slow to import, rarely needed
+
     return parse_releases(documents.load(str(shipped.find("knowledge", "symbol-versions.yaml"))))
 
 

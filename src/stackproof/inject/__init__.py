@@ -6,11 +6,10 @@ checks compare both; the judgement names the way to do it and every reason with 
 
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Cause, Effect, Finding, Judgement, Verdict, Way, worst
-from stackproof.inject.releases import NOTHING_KNOWN, Releases, parse_releases
+from stackproof.inject.releases import Releases, nothing_known, parse_releases
 from stackproof.inject.replacement import Replacement, find_replacement
 
 __all__ = [
-    "NOTHING_KNOWN",
     "Cause",
     "Effect",
     "Finding",
@@ -22,6 +21,7 @@ __all__ = [
     "Way",
     "find_replacement",
     "judge",
+    "nothing_known",
     "parse_releases",
     "worst",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from stackproof.inject.model import Cause, Effect, Finding
@@ -42,7 +42,7 @@ class Case:
     replacement: Replacement
     main: Main | None
     demand: Demand
-    releases: Releases
+    releases: Callable[[], Releases]
 
 
 def file_findings(case: Case) -> Iterator[Finding]:
@@ -111,8 +111,10 @@ def version_findings(case: Case) -> Iterator[Finding]:
     old = {(m.by.path, m.need.name) for m in missing_nodes(case.before)}
     for missing in missing_nodes(case.after):
         name = missing.need.name
-        meaning = case.releases.meaning(name)
-        has = case.releases.newest(entry.name for entry in missing.provider.elf.version_definitions)
+        meaning = case.releases().meaning(name)
+        has = case.releases().newest(
+            entry.name for entry in missing.provider.elf.version_definitions
+        )
         words = f" (that is {meaning})" if meaning else ""
         newest = f"; its newest is {has}" if has else ""
         yield Finding(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from stackproof.inject import checks, meaning, plugins, starting
@@ -10,7 +11,7 @@ from stackproof.inject.checks import Case
 from stackproof.inject.model import Cause, Effect, Finding, Judgement, Way, verdict_of
 from stackproof.inject.overlay import Overlay
 from stackproof.inject.program import Demand, demand_of
-from stackproof.inject.releases import NOTHING_KNOWN, Releases
+from stackproof.inject.releases import Releases, nothing_known
 from stackproof.inject.replacement import Replacement
 from stackproof.inject.tree import tree_of
 from stackproof.inject.ways import ways
@@ -26,6 +27,7 @@ class Question:
 
     `setting` is how the program is started now; `launcher` a name in `starting.OFFERS`, or empty;
     `namespaces` is `per-rank`, `per-node` or `none`; `with_plugins` looks at plug-ins too.
+    `releases` is asked only when a version is missing.
     """
 
     machine: Machine
@@ -33,7 +35,7 @@ class Question:
     launcher: str = ""
     namespaces: str = "none"
     with_plugins: bool = True
-    releases: Releases = NOTHING_KNOWN
+    releases: Callable[[], Releases] = nothing_known
 
 
 def judge(view: FileView, program: str, replacement: Replacement, question: Question) -> Judgement:
@@ -49,7 +51,10 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
     demand = demand_of(view, before)
     main = replacement.main_for(demand.abi)
     best: tuple[int, Way, Case, tuple[Finding, ...]] | None = None
-    for way in ways(replacement, demand, main, setting):
+    tries = ways(replacement, demand, main, setting)
+    if any(replacement.owns(loaded.path) for loaded in before.objects[1:]):
+        tries = itertools.chain([Way(name="as-is")], tries)  # a DT_RPATH leads there already
+    for way in tries:
         after = _loaded(view, program, way, question.machine, setting)
         case = Case(
             view=view,

@@ -83,7 +83,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """How the replacement is made: variables, links to be made, or a new DT_RPATH.
+    """How the replacement is made: variables, links to be made, a new DT_RPATH, or nothing.
 
     `links` maps the path of a link to the file that it must point to, by its absolute path.
     """

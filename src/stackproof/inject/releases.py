@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from stackproof import document as documents
-from stackproof.document import Document
 from stackproof.errors import Problem, Reason, StackproofError
+
+if TYPE_CHECKING:
+    from stackproof.document import Document
 
 SCHEMA = "symbol-versions"
 _NODE = re.compile(r"([A-Z][A-Z0-9]*)_(\d+(?:\.\d+)*)")
@@ -42,6 +44,8 @@ def number_of(node: str) -> tuple[int, ...]:
 
 def parse_releases(document: Document) -> Releases:
     """Return what a document says of nodes; raises `StackproofError` with every problem."""
+    from stackproof import document as documents  # noqa: PLC0415 - slow to import, rarely needed
+
     found = [*documents.problems(document, SCHEMA)]
     if not found:
         for index, library in enumerate(document.data["libraries"]):
@@ -65,5 +69,6 @@ def parse_releases(document: Document) -> Releases:
     return Releases(meanings=meanings, sources=sources)
 
 
-NOTHING_KNOWN = Releases(meanings={}, sources={})
-"""For those who have no document at hand: no node has a meaning."""
+def nothing_known() -> Releases:
+    """Return what those know who have no document at hand: no node has a meaning."""
+    return Releases(meanings={}, sources={})
