@@ -225,6 +225,10 @@ def test_a_known_conflict_is_refused_with_reason_and_source_and_can_be_accepted(
     assert (problem["line"], problem["reason"]) == (14, "unsupported")
     assert "https://github.com/ofiwg/libfabric/issues/11900" in problem["message"]
     assert "2.5.1" in problem["hint"]
+    code, out, err = stackproof("build", "small.yaml")
+    assert (code, out) == (3, ""), err
+    assert problem["message"] in err
+    assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["small.yaml"]
     (tmp_path / "small.yaml").write_text(bad + "accept: [libfabric-2.4.0-lnx-cxi]\n")
     assert problems(stackproof, "small.yaml") == []
     (tmp_path / "small.yaml").write_text(bad + "accept: [libfabric-2.4.0-lnx]\n")

@@ -123,19 +123,25 @@ def _build_spack(
     if found:
         raise StackproofError(*found)
     request = spack.request(loaded, args)
+    _refuse_known(loaded, None if args.update else spack.valid_lock(loaded))
     lock = spack.ensure_lock(loaded, request, monitor, update=args.update, locked=args.locked)
     digest = ids.content_id(noun.to_data(lock))
-    _print_known(loaded, lock)
+    _print_notes(*_refuse_known(loaded, lock), *known.shadow_notes(loaded, lock))
     if args.stop_after:
         return None, digest
     _print_notes(*spack.system_notes(lock, spackoffer.operating_system()))
     return spack_build.build(request, lock, monitor), digest
 
 
-def _print_known(loaded: Loaded, lock: SpackLock) -> None:
-    """Say what is known of the exact versions before hours go into building them."""
+def _refuse_known(loaded: Loaded, lock: SpackLock | None) -> tuple[Problem, ...]:
+    """Refuse versions that are known not to work together, before hours go into building them.
+
+    Returns what is only to be known. Raises `StackproofError` as `check` does.
+    """
     conflicts, notes = known.conflict_problems(loaded, lock)
-    _print_notes(*conflicts, *notes, *known.shadow_notes(loaded, lock))
+    if conflicts:
+        raise StackproofError(*conflicts)
+    return notes
 
 
 def _print_notes(*notes: Problem) -> None:
