@@ -440,6 +440,16 @@ def test_one_soname_twice(lab):
     assert (found.verdict, causes(found)) == (Verdict.FAILS, {Cause.TWO_VERSIONS})
 
 
+def test_a_program_with_more_rights_than_its_user(lab):
+    """Variables are dropped: only its own DT_RPATH is left."""
+    program = program_for_mpich(lab)
+    mpich(lab, "new")
+    os.chmod(program, 0o4755)
+    found = judged(lab, program, "new")
+    assert (found.verdict, causes(found)) == (Verdict.STEPS, {Cause.RPATH})
+    assert found.environment == {}
+
+
 def test_copies_in_the_place_of_links(lab):
     """A wheel has no links: the library that is loaded is another file than `libmpi.so`."""
     program = program_for_mpich(lab)

@@ -165,7 +165,8 @@ def _machine(args: argparse.Namespace) -> Machine:
 
 
 def _setting(args: argparse.Namespace) -> Setting:
-    return Setting(library_path=tuple(args.library_path.split(":")) if args.library_path else ())
+    words = args.library_path.replace(";", ":")  # the loader takes both
+    return Setting(library_path=tuple(words.split(":")) if words else ())
 
 
 def _judge_all(args: argparse.Namespace, wanted: str, question: Question) -> list[Judgement]:
