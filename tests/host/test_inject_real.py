@@ -288,8 +288,9 @@ def judge_static(lab, program):
 
 def test_no_mpi_at_all(lab):
     mpich(lab, "new")
-    found = judged(lab, lab.program(), "new")
-    assert (found.verdict, causes(found)) == (Verdict.FAILS, {Cause.NO_MPI})
+    for program in (lab.program(), lab.path("new/lib/libmpi.so.12")):
+        found = judged(lab, program, "new")
+        assert (found.verdict, causes(found)) == (Verdict.FAILS, {Cause.NO_MPI})
 
 
 def test_code_that_does_not_show_its_abi(lab):

@@ -9,6 +9,7 @@ from stackproof.errors import StackproofError
 from stackproof.inject.checks import Case
 from stackproof.inject.manifest import is_borrowed
 from stackproof.inject.model import Cause, Effect, Finding, Way
+from stackproof.inject.program import is_mpi
 from stackproof.loader import Loaded
 from stackproof.loader.machine import LEVELS
 
@@ -49,6 +50,14 @@ def start_findings(case: Case) -> Iterator[Finding]:
 
 
 def _no_mpi(program: Loaded) -> Finding:
+    if not program.elf.is_program and is_mpi(program.elf):
+        return Finding(
+            cause=Cause.NO_MPI,
+            effect=Effect.FAILS,
+            message="this is a library of an MPI itself",
+            file=program.path,
+            remedy="name a program that uses it",
+        )
     own = [name for name in ("MPI_Init", "MPI_Init_thread") if name in program.elf.exports]
     if own or program.elf.mpi_inside:
         return Finding(
