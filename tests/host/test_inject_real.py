@@ -451,6 +451,25 @@ def test_a_program_with_more_rights_than_its_user(lab):
     assert found.environment == {}
 
 
+def test_a_folder_of_the_system_holds_more_than_an_mpi(lab):
+    """With `/usr` as the prefix, the C library does not count as injected."""
+    folder = "root/usr/lib/x86_64-linux-gnu"
+    for name in ("libmpich.so.12", "libfabric.so.1", "libc.so.6"):
+        lab.library(f"{folder}/{name}", defines=[*MPICH, *INSIDE] if "mpi" in name else ["f"])
+    view = HostView(lab.path("root"))
+    places = "/usr/lib/x86_64-linux-gnu"
+    for place in ("/usr", places, f"{places}/libmpich.so.12"):
+        replacement = find_replacement(view, place)
+        assert [main.family.name for main in replacement.mains] == ["mpich"]
+        assert replacement.owns(f"{places}/libmpich.so.12")
+        assert not replacement.owns(f"{places}/libc.so.6")
+        assert not replacement.owns(f"{places}/libfabric.so.1")
+        assert replacement.home == "/usr"
+    fabric = find_replacement(view, f"{places}/libfabric.so.1")
+    assert fabric.owns(f"{places}/libfabric.so.1")
+    assert not fabric.owns(f"{places}/libc.so.6")
+
+
 def test_copies_in_the_place_of_links(lab):
     """A wheel has no links: the library that is loaded is another file than `libmpi.so`."""
     program = program_for_mpich(lab)

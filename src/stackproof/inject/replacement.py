@@ -15,6 +15,8 @@ from stackproof.loader import File, FileView
 
 _LIBRARY = re.compile(r"lib.+\.so(?:\.[0-9.]+)?")
 _FOLDERS = ("lib", "lib64")
+_MULTIARCH = ("lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu")
+_SYSTEM = re.compile(r"(?:/usr)?/lib(?:32|64)?/")
 _PLUGIN = re.compile(r"(?:mca_|lib).+?\.so(?:\.[0-9.]+)?")
 
 
@@ -33,14 +35,16 @@ class Main:
 class Replacement:
     """A prefix and the folders of its libraries.
 
-    `names` maps the file names of its libraries to their paths. Without `mains` it is no MPI but a
-    library below one, such as libfabric.
+    `names` maps the file names of its libraries to their paths; `named` are the names of a library
+    that was asked for by itself. Without `mains` it is no MPI but something below one, such as
+    libfabric.
     """
 
     prefix: str
     folders: tuple[str, ...]
     names: Mapping[str, str]
     mains: tuple[Main, ...]
+    named: tuple[str, ...] = ()
 
     def main_for(self, wanted: str | None) -> Main | None:
         """Return the main library for an ABI, the first one when the ABI is unknown or not had."""
@@ -59,8 +63,18 @@ class Replacement:
         return self.prefix
 
     def owns(self, path: str) -> bool:
-        """Return whether a path lies in the prefix."""
-        return path == self.prefix or path.startswith(self.prefix.rstrip("/") + "/")
+        """Return whether a path is of the replacement: in its prefix, and not just beside it.
+
+        A folder of the system holds everything else too: there only MPI's libraries count, and the
+        one that was named.
+        """
+        if not path.startswith(self.prefix.rstrip("/") + "/"):
+            return False
+        name = posixpath.basename(path)
+        return not self._is_shared() or part_of(name) is not None or name in self.named
+
+    def _is_shared(self) -> bool:
+        return any(_SYSTEM.match(folder + "/") for folder in self.folders)
 
     def plugins(self, view: FileView) -> Iterator[str]:
         """Yield the paths of plug-ins in the folders below the libraries that hold them."""
@@ -101,7 +115,8 @@ def find_replacement(view: FileView, place: str) -> Replacement:
         folders: tuple[str, ...] = (folder,)
     else:
         prefix = place.rstrip("/") or "/"
-        candidates = (*(posixpath.join(prefix, name) for name in _FOLDERS), prefix)
+        inside = (*_FOLDERS, *_MULTIARCH)
+        candidates = (*(posixpath.join(prefix, name) for name in inside), prefix)
         folders = tuple(path for path in candidates if any(_libraries(view, path)))
     names: dict[str, str] = {}
     for folder in folders:
@@ -114,9 +129,23 @@ def find_replacement(view: FileView, place: str) -> Replacement:
             where=Location(file=place),
             hint="name the prefix that has `lib/libmpi.so…`, or the library itself",
         )
+    named = () if single is None else _names_of(view, place, single)
     return Replacement(
-        prefix=prefix, folders=folders, names=names, mains=tuple(_mains(view, names))
+        prefix=prefix,
+        folders=folders,
+        names=names,
+        mains=tuple(_mains(view, names)),
+        named=named,
     )
+
+
+def _names_of(view: FileView, place: str, file: File) -> tuple[str, ...]:
+    """Return the names that one library answers to; none when it is no library."""
+    try:
+        soname = view.elf(file).soname
+    except StackproofError:
+        return ()
+    return tuple({posixpath.basename(place), posixpath.basename(file.path), soname} - {""})
 
 
 def _libraries(view: FileView, folder: str) -> Iterator[tuple[str, str]]:
