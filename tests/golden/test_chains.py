@@ -71,11 +71,17 @@ CHAINS = tuple(
         ("openmpi", "slingshot", NEOVERSE, "", "neoverse_v2-slingshot-11"),
         ("openmpi", "slingshot", NEOVERSE, "gh200", "neoverse_v2-slingshot-11-cuda"),
         ("openmpi", "ethernet", ZEN3, "", "zen3-ethernet"),
+        ("openmpi", "ethernet", NEOVERSE, "", "neoverse_v2-ethernet"),
         ("mpich", "slingshot", ZEN3, "", "zen3-slingshot-11"),
+        ("mpich", "slingshot", ZEN3, "a100", "zen3-slingshot-11-cuda"),
         ("mpich", "slingshot", ZEN3, "mi250x", "zen3-slingshot-11-rocm"),
+        ("mpich", "slingshot", NEOVERSE, "", "neoverse_v2-slingshot-11"),
         ("mpich", "slingshot", NEOVERSE, "gh200", "neoverse_v2-slingshot-11-cuda"),
+        ("mpich", "ethernet", ZEN3, "", "zen3-ethernet"),
         ("mpich", "ethernet", NEOVERSE, "", "neoverse_v2-ethernet"),
         ("cray-mpich", "slingshot", ZEN3, "", "zen3-slingshot-11"),
+        ("cray-mpich", "slingshot", ZEN3, "a100", "zen3-slingshot-11-cuda"),
+        ("cray-mpich", "slingshot", ZEN3, "mi250x", "zen3-slingshot-11-rocm"),
         ("cray-mpich", "slingshot", NEOVERSE, "gh200", "neoverse_v2-slingshot-11-cuda"),
     )
 )
