@@ -212,9 +212,7 @@ _EXIT_CODES: dict[Reason, ExitCode] = {
         Reason.CLUSTER_DOWN,
         Reason.CLUSTER_FAILED,
     ),
-    **_codes(
-        ExitCode.BUILD, Reason.DIGEST_MISMATCH, Reason.BAD_SIGNATURE, Reason.BUILD_FAILED
-    ),
+    **_codes(ExitCode.BUILD, Reason.DIGEST_MISMATCH, Reason.BAD_SIGNATURE, Reason.BUILD_FAILED),
     **_codes(
         ExitCode.IMAGE,
         Reason.IMAGE_MISSING,

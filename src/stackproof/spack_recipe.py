@@ -284,7 +284,7 @@ def read(
 
 def asks_for_microarchitecture(document: Document) -> bool:
     """Return whether a recipe is built for the microarchitecture of its site (`target: site`)."""
-    return document.data.get("target") == "site"
+    return bool(document.data.get("target") == "site")
 
 
 def _target(document: Document, facts: Mapping[str, str], findings: Findings) -> str | None:
