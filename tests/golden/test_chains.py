@@ -82,6 +82,7 @@ CHAINS = tuple(
         ("cray-mpich", "slingshot", ZEN3, "", "zen3-slingshot-11"),
         ("cray-mpich", "slingshot", ZEN3, "a100", "zen3-slingshot-11-cuda"),
         ("cray-mpich", "slingshot", ZEN3, "mi250x", "zen3-slingshot-11-rocm"),
+        ("cray-mpich", "slingshot", NEOVERSE, "", "neoverse_v2-slingshot-11"),
         ("cray-mpich", "slingshot", NEOVERSE, "gh200", "neoverse_v2-slingshot-11-cuda"),
     )
 )
