@@ -49,7 +49,7 @@ def facts_of_site(site: Site) -> dict[str, str]:
     values = {
         "architecture": {p.architecture for p in partitions},
         "microarchitecture": {p.microarchitecture for p in partitions},
-        "gpu": {_gpu(p.gpu)[0] if p.gpu else None for p in partitions},
+        "gpu": {"none" if p.gpus == 0 else _gpu(p.gpu)[0] if p.gpu else None for p in partitions},
         "gpu-architecture": {_gpu(p.gpu)[1] if p.gpu else None for p in partitions},
     }
     for name, found in values.items():
