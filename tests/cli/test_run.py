@@ -56,6 +56,20 @@ def test_the_command_finds_the_image_at_its_place_with_its_default_view(verb: Ve
     assert (done.returncode, done.stderr) == (3, "")
 
 
+@pytest.mark.parametrize("given", [{}, {"LC_CTYPE": "C.UTF-8"}, {"LC_ALL": "C"}])
+def test_the_command_has_the_locale_of_the_user(
+    verb: Verb, mounter: Way, given: dict[str, str]
+) -> None:
+    done = subprocess.run(
+        mounter.argv(*mounter.stackproof, "run", "a.squashfs", "--", "env"),
+        capture_output=True, text=True, timeout=_TIMEOUT_S, check=True,
+        env={"PATH": _PATH, "HOME": "/", **given},
+    )  # fmt: skip
+    assert [line for line in done.stdout.splitlines() if line.startswith("LC_")] == [
+        f"{name}={value}" for name, value in given.items()
+    ]
+
+
 def test_views_are_chosen_and_left_out(verb: Verb) -> None:
     for options, said in (
         (["--view", "bare"], ""),

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 
 import stackproof
+from stackproof.host.userlocale import forget_coercion
 
 # verb -> (module below stackproof.cli, one line of help). One row per verb, in the order of use.
 VERBS: dict[str, tuple[str, str]] = {
@@ -91,6 +92,7 @@ def build_parser(verb: str | None = None, *, alone: bool = False) -> argparse.Ar
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
+    forget_coercion()
     sys.exit(_main(sys.argv[1:] if argv is None else list(argv)))
 
 

@@ -33,7 +33,7 @@ if __name__ == "__main__":  # run by its path, with `-I`: the package is around 
     _here = os.path.abspath(__file__)
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(_here))))
 
-from stackproof.host import libc, mounthelper, mountjoin, mountways
+from stackproof.host import libc, mounthelper, mountjoin, mountways, userlocale
 from stackproof.host.libc import MountFailure
 from stackproof.host.mountpoints import Stage
 
@@ -250,6 +250,7 @@ def _read_arguments(words: list[str]) -> tuple[str, bool, bool, str, list[str]]:
 
 def main(words: list[str]) -> int:
     """Do what the module's docstring says; returns an exit code only when that fails."""
+    userlocale.forget_coercion()
     try:
         how, join, verbose, mounts, argv = _read_arguments(words)
         say = _complain if verbose else lambda _: None
