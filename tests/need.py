@@ -323,6 +323,7 @@ PROBES: dict[str, Callable[[Path], str | None]] = {
     "unprivileged-user": _unprivileged_user,
     "unprivileged-userns": _unprivileged_userns,
     "gcc": _gcc,
+    "patchelf": lambda _: _try("patchelf", "--version"),
     "meson": _meson,
     "clang": _clang,
     "clang-tidy": _clang_tidy,

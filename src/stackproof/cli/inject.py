@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stackproof import noun
+from stackproof.cli import inject_apply
 from stackproof.errors import ExitCode, Reason, StackproofError, fail
 from stackproof.host import files, injectplace
 from stackproof.host.elfview import HostView
@@ -88,6 +89,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     manifest.add_argument("-o", "--output", metavar="FILE", help="the file; left out: print it")
     _add_setting(manifest)
     manifest.set_defaults(run=run_manifest)
+
+    text = "put another MPI under programs: into EESSI's override folder, or by start scripts"
+    apply = actions.add_parser("apply", help=text, description=text, allow_abbrev=False)
+    inject_apply.configure_apply(apply)
+    text = "put back what was there before the last `inject apply`"
+    undo = actions.add_parser("undo", help=text, description=text, allow_abbrev=False)
+    inject_apply.configure_undo(undo)
 
 
 def _add_setting(parser: argparse.ArgumentParser) -> None:

@@ -27,7 +27,8 @@ class Question:
 
     `setting` is how the program is started now; `launcher` a name in `starting.OFFERS`, or empty;
     `namespaces` is `per-rank`, `per-node` or `none`; `with_plugins` looks at plug-ins too.
-    `releases` is asked only when a version is missing.
+    `releases` is asked only when a version is missing. With `before`, a view without the
+    injection, what is in place in the other one is judged, and no way is tried.
     """
 
     machine: Machine
@@ -36,6 +37,7 @@ class Question:
     namespaces: str = "none"
     with_plugins: bool = True
     releases: Callable[[], Releases] = nothing_known
+    before: FileView | None = None
 
 
 def judge(view: FileView, program: str, replacement: Replacement, question: Question) -> Judgement:
@@ -47,12 +49,15 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
     setting = replace(
         question.setting, secure=question.setting.secure or bool(file and file.set_id)
     )
-    before = load_program(view, program, machine=question.machine, setting=setting)
-    demand = demand_of(view, before)
+    view_before = question.before or view
+    before = load_program(view_before, program, machine=question.machine, setting=setting)
+    demand = demand_of(view_before, before)
     main = replacement.main_for(demand.abi)
     best: tuple[int, Way, Case, tuple[Finding, ...]] | None = None
     tries = ways(replacement, demand, main, setting)
-    if any(replacement.owns(loaded.path) for loaded in before.objects[1:]):
+    if question.before is not None:
+        tries = iter([Way(name="as-is")])
+    elif any(replacement.owns(loaded.path) for loaded in before.objects[1:]):
         tries = itertools.chain([Way(name="as-is")], tries)  # a DT_RPATH leads there already
     for way in tries:
         after = _loaded(view, program, way, question.machine, setting)
