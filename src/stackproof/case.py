@@ -51,7 +51,8 @@ class Case:
     `benchmarks` are names of `stackproof.benchmarks.METRICS`; `sizes` are bytes per message;
     `samples` is how many timed samples each size gets in one launch, `seconds_per_size` a cap on
     the time that the timed part of one size takes (seconds). `transport` is a name in
-    `stackproof.transports`.
+    `stackproof.transports`; `fabric` is what joins the nodes (`site.FabricType`), empty where that
+    is not known.
     """
 
     program: str
@@ -59,6 +60,7 @@ class Case:
     sizes: tuple[int, ...]
     placement: Placement
     transport: str = "auto"
+    fabric: str = ""
     samples: int = 20
     seconds_per_size: float = 0.02
     validate: bool = False

@@ -6,6 +6,8 @@ from stackproof import mpis, transports
 from stackproof.case import Case, Placement, Rank
 from stackproof.errors import Reason, StackproofError
 from stackproof.measurement import Output, State
+from stackproof.site import FabricType
+from stackproof.transports import Libfabric, Profile, Setup
 
 VERSIONS = {
     "openmpi": "5.0.11",
@@ -36,24 +38,44 @@ def test_every_family_is_in_the_table_of_this_test():
     assert set(VERSIONS) == set(mpis.REGISTRY)
 
 
+FABRICS = [None, FabricType.SLINGSHOT_11, FabricType.ETHERNET]
+CAN_ALL = Libfabric(version="2.6.0", providers=frozenset({"lnx", "shm", "cxi", "tcp", "rxm"}))
+WITHOUT_SLINGSHOT = {"cxi", "matched"}
+
+
 @each_transport
 @pytest.mark.parametrize("family", list(VERSIONS))
 @pytest.mark.parametrize("placement", list(PLACEMENTS))
-def test_a_patch_or_an_error_that_says_which_can(name, family, placement):
+@pytest.mark.parametrize("fabric", FABRICS)
+def test_a_profile_or_an_error_that_says_which_can(name, family, placement, fabric):
     transport = transports.get(name)
-    version, where = VERSIONS[family], PLACEMENTS[placement]
-    if not transport.supports(family, version) or (name == "shm" and placement == "inter"):
+    setup = Setup(
+        family=family, version=VERSIONS[family], placement=PLACEMENTS[placement],
+        libfabric=CAN_ALL, fabric=fabric,
+    )  # fmt: skip
+    cannot = (
+        not transport.supports(family, setup.version)
+        or (name == "shm" and placement == "inter")
+        or (name in WITHOUT_SLINGSHOT and fabric is FabricType.ETHERNET)
+    )
+    if cannot:
         with pytest.raises(StackproofError) as caught:
-            transport.patch(family, version, where)
+            transport.profile(setup)
         assert caught.value.reason is Reason.UNSUPPORTED
         assert caught.value.problems[0].hint
         return
-    patch = transport.patch(family, version, where)
-    assert not patch.unset
-    assert not patch.prepend
-    assert all(value for value in patch.set.values())
+    profile = transport.profile(setup)
+    assert not profile.env.unset
+    assert not profile.env.prepend
+    assert all(value for value in profile.env.set.values())
+    assert not profile.notes
     # A forced path has settings; only the MPI's own choice may have none.
-    assert patch.set or name == "auto"
+    assert profile.env.set or name == "auto"
+    assert transport.profile(setup) == profile
+
+
+def test_an_empty_profile_changes_nothing():
+    assert Profile().env.apply({"A": "1"}) == {"A": "1"}
 
 
 @each_transport

@@ -4,7 +4,7 @@ from stackproof import transports
 from stackproof.case import Case, Placement, Rank
 from stackproof.errors import Reason, StackproofError
 from stackproof.measurement import Output, RankFacts, Series, State
-from stackproof.transports import support, traffic
+from stackproof.transports import Setup, support, traffic
 
 MB = 1_000_000
 INTRA = Placement(name="intra", ranks=(Rank(node="a"), Rank(node="a")))
@@ -27,10 +27,11 @@ def output(*sent: tuple[str, dict[str, int]], payload: int = 100 * MB) -> Output
     )
 
 
-def state(name: str, placement: Placement, *sent, **changes) -> State:
+def state(name: str, placement: Placement, *sent, fabric: str = "", **changes) -> State:
     case = Case(
-        program="x", benchmarks=("latency",), sizes=(8,), placement=placement, transport=name
-    )
+        program="x", benchmarks=("latency",), sizes=(8,), placement=placement, transport=name,
+        fabric=fabric,
+    )  # fmt: skip
     return transports.get(name).check(output(*sent, **changes), case).state
 
 
@@ -98,6 +99,32 @@ def test_too_little_traffic_tells_nothing(name):
     assert state(name, placement, ("a", QUIET), ("b", QUIET), payload=1000) is State.UNKNOWN
 
 
+def test_past_the_kernel_between_nodes_is_the_nic():
+    busy = {"eth0": 100 * MB}
+    for name in ("cxi", "matched", "lnx"):
+        fabric = "slingshot-11"
+        assert state(name, INTER, ("a", QUIET), ("b", QUIET), fabric=fabric) is State.OK
+        assert state(name, INTER, ("a", busy), ("b", busy), fabric=fabric) is State.BAD
+        some = ("a", {"eth0": 40 * MB})
+        assert state(name, INTER, some, ("b", QUIET), fabric=fabric) is State.UNKNOWN
+        assert state(name, INTER, ("a", {}), fabric=fabric) is State.UNKNOWN
+
+
+def test_inside_a_node_the_nic_cannot_be_told_from_shared_memory():
+    assert state("cxi", INTRA, ("a", QUIET), ("a", QUIET)) is State.UNKNOWN
+    assert state("cxi", INTRA, ("a", {"lo": 200 * MB}), ("a", QUIET)) is State.BAD
+
+
+def test_lnx_uses_shared_memory_inside_and_tcp_between_nodes_of_ethernet():
+    busy = {"eth0": 100 * MB}
+    assert state("lnx", INTRA, ("a", QUIET), ("a", QUIET)) is State.OK
+    assert state("lnx", INTRA, ("a", {"lo": 200 * MB}), ("a", QUIET)) is State.BAD
+    assert state("lnx", INTER, ("a", busy), ("b", busy), fabric="ethernet") is State.OK
+    assert state("lnx", INTER, ("a", QUIET), ("b", QUIET), fabric="ethernet") is State.BAD
+    # Of four ranks on two nodes pairs of one node rightly stay off the interfaces.
+    assert state("lnx", FOUR, ("a", QUIET), ("b", QUIET), fabric="ethernet") is State.UNKNOWN
+
+
 def test_auto_accepts_every_path_and_shows_it():
     case = Case(program="x", benchmarks=("latency",), sizes=(8,), placement=INTER)
     check = transports.get("auto").check(output(("a", {"eth1": 5 * MB})), case)
@@ -124,7 +151,7 @@ def test_auto_accepts_every_path_and_shows_it():
 )
 def test_what_cannot_be_forced_is_unsupported_with_a_way_out(name, family, version, placement):
     with pytest.raises(StackproofError) as caught:
-        transports.get(name).patch(family, version, placement)
+        transports.get(name).profile(Setup(family=family, version=version, placement=placement))
     assert caught.value.reason is Reason.UNSUPPORTED
     assert caught.value.problems[0].hint
 
@@ -133,8 +160,10 @@ def test_what_cannot_be_forced_is_unsupported_with_a_way_out(name, family, versi
 def test_tcp_pins_the_interface_only_where_one_is_named(family):
     version = {"intel-mpi": "2021.18.1"}.get(family, "5.0")
     tcp = transports.get("tcp")
-    assert tcp.patch(family, version, INTER).set["FI_TCP_IFACE"] == "eth0"
-    assert "FI_TCP_IFACE" not in tcp.patch(family, version, FREE).set
+    pinned = tcp.profile(Setup(family=family, version=version, placement=INTER))
+    free = tcp.profile(Setup(family=family, version=version, placement=FREE))
+    assert pinned.env.set["FI_TCP_IFACE"] == "eth0"
+    assert "FI_TCP_IFACE" not in free.env.set
 
 
 @pytest.mark.parametrize(

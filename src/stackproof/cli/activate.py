@@ -15,6 +15,7 @@ import os
 import sys
 
 from stackproof import activate, mountlist, session
+from stackproof.cli import transport
 from stackproof.host.imagefile import load_described
 from stackproof.mountlist import MountRequest
 
@@ -22,7 +23,6 @@ TYPE_CHECKING = False  # `typing`, dataclasses and errors take longer to import 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from stackproof.command import EnvPatch
     from stackproof.errors import Problem, StackproofError
     from stackproof.images.described import Described
 
@@ -47,9 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="views to use, as VIEW or NAME:VIEW; without it each image's default view",
     )
     parser.add_argument("--no-view", action="store_true", help="set no variables of views")
-    parser.add_argument(
-        "--transport", metavar="NAME", help="make the image's MPI use this path: see transports"
-    )
+    transport.add_arguments(parser)
     parser.add_argument(
         "--keep",
         action="store_true",
@@ -79,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         views = () if args.no_view else activate.choose_views(known, names)
         patch = activate.combined(views, environment=before)
         if args.transport:
-            patch = patch.then(_transport_patch(args.transport, known))
+            patch = patch.then(transport.change(args, known))
         after = session.entered(before, patch)
     to_set, to_unset = session.difference(os.environ, after)
     _check_names(to_set)
@@ -184,29 +182,6 @@ def _raise(problems: Sequence[Problem]) -> None:
     """Raise all problems together, if there are any."""
     if problems:
         raise _error()(*problems)
-
-
-def _transport_patch(name: str, images: Sequence[Described]) -> EnvPatch:
-    """Return the variables that make the one MPI among the images take a path."""
-    from stackproof import transports  # noqa: PLC0415 - as long to import as all the rest
-    from stackproof.case import Placement, Rank  # noqa: PLC0415
-    from stackproof.errors import Reason, fail  # noqa: PLC0415
-
-    transport = transports.get(name)
-    with_mpi = [image for image in images if image.mpi]
-    if len(with_mpi) != 1 or with_mpi[0].mpi is None:
-        has = ", ".join(image.name for image in with_mpi) or "none"
-        raise fail(
-            Reason.USAGE,
-            f"`--transport` needs one image that says which MPI it holds; here: {has}",
-            hint="leave `--transport` out, or name one image that `stackproof build` made",
-        )
-    mpi = with_mpi[0].mpi
-    family, version = mpi["family"], mpi["version"]
-    # Where the ranks will be is not known before the job runs. One node is what every path allows;
-    # a job on several nodes that asks for `shm` fails in its MPI, as a forced path should.
-    anywhere = Placement(name="job", ranks=(Rank(node="node"),))
-    return transport.patch(family, version, anywhere)
 
 
 def _check_names(to_set: Mapping[str, str]) -> None:

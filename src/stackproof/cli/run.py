@@ -12,6 +12,7 @@ import os
 import sys
 
 from stackproof import activate, mountlist, session
+from stackproof.cli import transport
 from stackproof.host import imagefile, mountexec, mounthelper, mountjoin, mountways
 from stackproof.host.libc import MountFailure
 from stackproof.images import described
@@ -69,6 +70,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="use the mounts of another process of yours that has the same images; auto: for "
         "ranks of an MPI job, so that all of a node share one mount and can reach each other",
     )
+    transport.add_arguments(parser)
     parser.add_argument("--verbose", action="store_true", help="say on stderr how it is mounted")
 
 
@@ -211,7 +213,10 @@ def _environment(
             _say(
                 f"`{image.name}` was built for {image.mount}; its views name that path, not {point}"
             )
-    return session.entered(os.environ, activate.combined(views, environment=os.environ))
+    change = activate.combined(views, environment=os.environ)
+    if args.transport:
+        change = change.then(transport.change(args, images))
+    return session.entered(os.environ, change)
 
 
 def _described(path: str, meta: bytes | None, size: int) -> Described:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from stackproof import activate, mountlist
 from stackproof.bench import Arm, BenchSpec
 from stackproof.command import EnvPatch
 from stackproof.deployment import Deployment
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.host import files
+from stackproof.host import fabric, files
 from stackproof.host.images import load_image, read_member
 from stackproof.host.imagetree import load_tree, read_tree_member
 from stackproof.image import Image, ImageMount
 from stackproof.mpis import REGISTRY as MPIS
+from stackproof.transports import Libfabric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,7 @@ class ReadyArm:
     arm: Arm
     image: Image
     deployment: Deployment
+    libfabric: Libfabric = field(default_factory=Libfabric)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +124,8 @@ def _ready(arm: Arm) -> ReadyArm:
         deployment = replace(deployment, mounts=())
     if arm.program_image:
         deployment = _with_program_image(deployment, arm.program_image)
-    return ReadyArm(arm=arm, image=image, deployment=deployment)
+    libfabric = fabric.libfabric_of_image(image.path)
+    return ReadyArm(arm=arm, image=image, deployment=deployment, libfabric=libfabric)
 
 
 def _with_program_image(deployment: Deployment, path: str) -> Deployment:

@@ -15,7 +15,7 @@ from stackproof.deployment import Deployment
 from stackproof.errors import Problem, Reason
 from stackproof.host import allocation as allocations
 from stackproof.host import cluster as clusters
-from stackproof.host import mountexec
+from stackproof.host import fabric, mountexec
 from stackproof.host.allocation import Allocation
 from stackproof.host.arms import Arms, ReadyArm
 from stackproof.host.place import Place
@@ -25,7 +25,9 @@ from stackproof.launchers import REGISTRY as LAUNCHERS
 from stackproof.launchers import LaunchRequest, srun
 from stackproof.measurement import Measurement
 from stackproof.mountlist import MountRequest
+from stackproof.site import FabricType
 from stackproof.transports import REGISTRY as TRANSPORTS
+from stackproof.transports import Setup
 
 
 def now() -> str:
@@ -73,9 +75,16 @@ def measure(
 def launch_command(place: Place, ready: ReadyArm, case: Case) -> tuple[Command, EnvPatch]:
     """Return the command of one launch and the environment patch that the deployment makes."""
     facts = ready.deployment.mpi
-    patch = ready.deployment.env.then(
-        TRANSPORTS[case.transport].patch(facts.family, facts.version, case.placement)
+    setup = Setup(
+        family=facts.family,
+        version=facts.version,
+        placement=case.placement,
+        libfabric=ready.libfabric,
+        fabric=FabricType(case.fabric) if case.fabric else None,
+        nics=fabric.of_this_machine()[1],
+        launcher="srun" if place.allocation else facts.launcher,
     )
+    patch = ready.deployment.env.then(TRANSPORTS[case.transport].profile(setup).env)
     if place.allocation:
         return _step(place.allocation, ready, case, patch)
     return _mpiexec(place, ready, case, patch)

@@ -10,12 +10,19 @@ from __future__ import annotations
 from typing import Protocol
 
 from stackproof import registry
-from stackproof.case import Case, Placement
-from stackproof.command import EnvPatch
+from stackproof.case import Case
 from stackproof.measurement import Check, Output
 from stackproof.transports.auto import Auto
+from stackproof.transports.cxi import Cxi
+from stackproof.transports.lnx import Lnx
+from stackproof.transports.matched import Matched
+from stackproof.transports.setup import Libfabric, Memory, Profile, Setup, libfabric_of
 from stackproof.transports.shm import Shm
 from stackproof.transports.tcp import Tcp
+
+__all__ = [
+    "REGISTRY", "Libfabric", "Memory", "Profile", "Setup", "Transport", "get", "libfabric_of",
+]  # fmt: skip
 
 
 class Transport(Protocol):
@@ -32,17 +39,20 @@ class Transport(Protocol):
     def supports(self, family: str, version: str) -> bool:
         """Return whether this release of a family (a name in `stackproof.mpis`) can be forced."""
 
-    def patch(self, family: str, version: str, placement: Placement) -> EnvPatch:
-        """Return the variables that force the path.
+    def profile(self, setup: Setup) -> Profile:
+        """Return the variables that force the path, and what shows that it was taken.
 
-        Raises `StackproofError` (UNSUPPORTED) when family, version or placement cannot do it.
+        Raises `StackproofError` (UNSUPPORTED) when versions, fabric, memory or placement cannot do
+        it; it says which can.
         """
 
     def check(self, output: Output, case: Case) -> Check:
         """Return whether the messages took the path, by the bytes that were counted."""
 
 
-REGISTRY: dict[str, Transport] = {transport.name: transport for transport in (Auto(), Shm(), Tcp())}
+REGISTRY: dict[str, Transport] = {
+    transport.name: transport for transport in (Auto(), Shm(), Tcp(), Cxi(), Matched(), Lnx())
+}
 
 
 def get(name: str) -> Transport:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from stackproof.case import Case, Placement
+from stackproof.case import Case
 from stackproof.command import EnvPatch
 from stackproof.measurement import Check, Output, State
 from stackproof.transports import traffic
+from stackproof.transports.setup import Profile, Setup
 
 
 class Auto:
@@ -23,15 +24,15 @@ class Auto:
         del family, version
         return True
 
-    def patch(self, family: str, version: str, placement: Placement) -> EnvPatch:
+    def profile(self, setup: Setup) -> Profile:
         """Return the pins for TCP of Open MPI, UCX and libfabric; a pin chooses no path."""
-        del version
-        if placement.interface is None:
-            return EnvPatch()
-        pins = {"FI_TCP_IFACE": placement.interface, "UCX_NET_DEVICES": placement.interface}
-        if family == "openmpi":
-            pins["OMPI_MCA_btl_tcp_if_include"] = placement.interface
-        return EnvPatch(set=pins)
+        interface = setup.placement.interface
+        if interface is None:
+            return Profile()
+        pins = {"FI_TCP_IFACE": interface, "UCX_NET_DEVICES": interface}
+        if setup.family == "openmpi":
+            pins["OMPI_MCA_btl_tcp_if_include"] = interface
+        return Profile(env=EnvPatch(set=pins))
 
     def check(self, output: Output, case: Case) -> Check:
         """Return OK with what was counted: whatever path was taken is the one asked for."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from stackproof.case import Case, Locality, Placement
+from stackproof.case import Case, Locality
 from stackproof.command import EnvPatch
 from stackproof.errors import Reason, fail
 from stackproof.measurement import Check, Output, State
 from stackproof.transports import support, traffic
+from stackproof.transports.setup import Profile, Setup
 
 # Seen to keep all traffic off the interfaces: Open MPI 5.0.8 and 5.0.11, MPICH 4.3.1 and 5.0.2,
 # Intel MPI 2021.17.2 and 2021.18.1. MPICH before 4 may be built on ch3, which has other settings.
@@ -41,18 +42,20 @@ class Shm:
         """Return whether the release was seen to obey, or is newer than one that was."""
         return support.reaches(_MINIMUM, family, version)
 
-    def patch(self, family: str, version: str, placement: Placement) -> EnvPatch:
+    def profile(self, setup: Setup) -> Profile:
         """Return the family's settings; UNSUPPORTED for a placement with more than one node."""
-        if not self.supports(family, version):
-            raise support.unsupported(self.name, _MINIMUM, family, version)
+        placement = setup.placement
+        if not self.supports(setup.family, setup.version):
+            raise support.unsupported(self.name, _MINIMUM, setup.family, setup.version)
         if placement.locality is Locality.INTER:
             raise fail(
                 Reason.UNSUPPORTED,
                 f"the placement `{placement.name}` has {len(placement.nodes)} nodes, which share "
                 "no memory",
-                hint="use the transport `tcp` or `auto` for it",
+                hint="use the transport `tcp`, `cxi`, `lnx` or `auto` for it",
             )
-        return EnvPatch(set=_SETTINGS[family])
+        settings = _SETTINGS[setup.family]
+        return Profile(env=EnvPatch(set=settings), expect=settings.get("FI_PROVIDER", ""))
 
     def check(self, output: Output, case: Case) -> Check:
         """Return OK when next to nothing left by any interface, loopback included.

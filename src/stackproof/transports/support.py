@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from stackproof.errors import Reason, StackproofError, fail
 from stackproof.mpis import REGISTRY
+from stackproof.transports.setup import NEWEST_LIBFABRIC, Setup
 
 Minimum = Mapping[str, tuple[int, ...]]
 """The first release by family: one that was seen to obey the profile."""
@@ -39,3 +40,35 @@ def unsupported(transport: str, minimum: Minimum, family: str, version: str) -> 
         f"the transport `{transport}` cannot be forced on {title} {version}".rstrip(),
         hint=f"it can on: {able}; the transport `auto` leaves the choice to the MPI",
     )
+
+
+def no_provider(transport: str, setup: Setup, *missing: str) -> StackproofError:
+    """Return the error that says what an image's libfabric was built without."""
+    have = ", ".join(sorted(setup.libfabric.providers))
+    return fail(
+        Reason.UNSUPPORTED,
+        f"the transport `{transport}` needs {' and '.join(f'`{name}`' for name in missing)} in "
+        f"libfabric, which was built with: {have}",
+        hint=f"build it with `fabrics={','.join((*sorted(setup.libfabric.providers), *missing))}`",
+    )
+
+
+def newer(setup: Setup) -> tuple[str, ...]:
+    """Return a note where libfabric is newer than the newest that was looked at."""
+    release = numbers(setup.libfabric.version)
+    if release[: len(NEWEST_LIBFABRIC)] <= NEWEST_LIBFABRIC:
+        return ()
+    known = ".".join(map(str, NEWEST_LIBFABRIC))
+    text = f"libfabric {setup.libfabric.version} is newer than what is known ({known})"
+    return (f"{text}; the settings are those of {known}",)
+
+
+def launched(setup: Setup) -> dict[str, str]:
+    """Return what a launcher needs where the fabric gives rights to a job's own processes.
+
+    Without it PRRTE has no daemon in a step on the first node of a Slurm job, and the ranks there
+    may not open the NIC (known problem K22). Source: docs.open-mpi.org, "OpenFabrics Interfaces".
+    """
+    if setup.launcher == "prte" and setup.on_slingshot:
+        return {"PRTE_MCA_ras_base_launch_orted_on_hn": "1"}
+    return {}

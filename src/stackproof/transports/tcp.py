@@ -7,6 +7,7 @@ from stackproof.command import EnvPatch
 from stackproof.errors import Reason, fail
 from stackproof.measurement import Check, Output, State
 from stackproof.transports import support, traffic
+from stackproof.transports.setup import Profile, Setup
 from stackproof.transports.traffic import LOOPBACK, Traffic
 
 # Seen to send all traffic by the interface named: Open MPI 4.1.8, 5.0.8 and 5.0.11, MPICH 4.3.1
@@ -49,22 +50,23 @@ class Tcp:
         """Return whether the release was seen to obey, or is newer than one that was."""
         return support.reaches(_MINIMUM, family, version)
 
-    def patch(self, family: str, version: str, placement: Placement) -> EnvPatch:
+    def profile(self, setup: Setup) -> Profile:
         """Return the family's settings.
 
         UNSUPPORTED for Open MPI on loopback: it asks libfabric for an interface that reaches
         other nodes. Ranks of one node reach each other by any interface's own address.
         """
-        if not self.supports(family, version):
-            raise support.unsupported(self.name, _MINIMUM, family, version)
-        if family == "openmpi" and placement.interface == LOOPBACK:
+        interface = setup.placement.interface
+        if not self.supports(setup.family, setup.version):
+            raise support.unsupported(self.name, _MINIMUM, setup.family, setup.version)
+        if setup.family == "openmpi" and interface == LOOPBACK:
             raise fail(
                 Reason.UNSUPPORTED,
                 "Open MPI does not use the interface `lo` through libfabric",
                 hint="leave the interface of the placement out, or name another",
             )
-        pin = {} if placement.interface is None else {"FI_TCP_IFACE": placement.interface}
-        return EnvPatch(set={**_SETTINGS[family], **pin})
+        pin = {} if interface is None else {"FI_TCP_IFACE": interface}
+        return Profile(env=EnvPatch(set={**_SETTINGS[setup.family], **pin}), expect="tcp")
 
     def check(self, output: Output, case: Case) -> Check:
         """Return OK when the interface sent at least what was moved, and others next to nothing.

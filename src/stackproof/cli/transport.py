@@ -1,0 +1,90 @@
+"""`--transport NAME`: the path that the MPI of an image is made to take.
+
+What is needed for it is imported when it is asked for: commands of users wait for the rest.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False  # `typing` takes longer to import than an image to mount
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from stackproof.command import EnvPatch
+    from stackproof.images.described import Described
+    from stackproof.site import FabricType
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what `run`, `start` and `activate` have in common."""
+    parser.add_argument(
+        "--transport",
+        metavar="NAME",
+        help="make the image's MPI use this path: auto, shm, tcp, cxi, lnx, or matched for cxi "
+        "with the settings of the vendor's MPI",
+    )
+    parser.add_argument(
+        "--memory",
+        choices=("host", "cuda", "rocm"),
+        default="host",
+        help="with --transport: where the buffers of messages lie (default: host)",
+    )
+    parser.add_argument(
+        "--site",
+        metavar="SITE",
+        help="with --transport: whose fabric it is, a site's name or file (default: this machine)",
+    )
+
+
+def change(args: argparse.Namespace, images: Sequence[Described]) -> EnvPatch:
+    """Return the variables that make the one MPI among the images take `args.transport`.
+
+    What is not sure is told on stderr. Raises `StackproofError`: UNSUPPORTED, USAGE where there is
+    not exactly one MPI, and what reading the image or the site raises.
+    """
+    from stackproof import transports  # noqa: PLC0415 - see above
+    from stackproof.case import Placement, Rank  # noqa: PLC0415
+    from stackproof.errors import Reason, fail  # noqa: PLC0415
+    from stackproof.host import fabric  # noqa: PLC0415
+    from stackproof.transports import Memory, Setup  # noqa: PLC0415
+
+    transport = transports.get(args.transport)
+    with_mpi = [image for image in images if image.mpi]
+    if len(with_mpi) != 1 or with_mpi[0].mpi is None:
+        has = ", ".join(image.name for image in with_mpi) or "none"
+        raise fail(
+            Reason.USAGE,
+            f"`--transport` needs one image that says which MPI it holds; here: {has}",
+            hint="leave `--transport` out, or name one image that `stackproof build` made",
+        )
+    mpi = with_mpi[0].mpi
+    kind, nics = _site_fabric(args.site) if args.site else fabric.of_this_machine()
+    # Where the ranks will be is not known before the job runs. One node is what every path allows;
+    # a job on several nodes that asks for `shm` fails in its MPI, as a forced path should.
+    anywhere = Placement(name="job", ranks=(Rank(node="node"),))
+    profile = transport.profile(
+        Setup(
+            family=mpi["family"],
+            version=mpi["version"],
+            placement=anywhere,
+            libfabric=fabric.libfabric_of_image(with_mpi[0].path),
+            fabric=kind,
+            nics=nics,
+            memory=Memory(args.memory),
+            launcher=mpi["launcher"],
+        )
+    )
+    for text in profile.notes:
+        print(f"note: {text}", file=sys.stderr)
+    return profile.env
+
+
+def _site_fabric(name: str) -> tuple[FabricType | None, int]:
+    """Return what joins a site's nodes, and the NICs of one node where all have as many."""
+    from stackproof.host.probe import load_site  # noqa: PLC0415 - see above
+
+    site = load_site(name)
+    counts = {partition.nics for partition in site.partitions.values()}
+    return site.fabric.type, (counts.pop() or 0) if len(counts) == 1 else 0

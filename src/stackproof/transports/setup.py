@@ -1,0 +1,99 @@
+"""What a profile is computed from, and the profile itself."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from stackproof.case import Placement
+from stackproof.command import EnvPatch
+from stackproof.site import FabricType
+
+NEWEST_LIBFABRIC = (2, 6)
+"""The newest release of libfabric that was looked at, as knowledge/sources.yaml has it."""
+
+
+class Memory(StrEnum):
+    """Where the buffers of messages lie."""
+
+    HOST = "host"
+    CUDA = "cuda"
+    ROCM = "rocm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Libfabric:
+    """The libfabric below an MPI: release and providers; nothing where that is not known."""
+
+    version: str = ""
+    providers: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What a job stands on.
+
+    `family` and `launcher` are names of their registries; `fabric` is None where it is not known;
+    `nics` is the number of a node's Slingshot NICs, 0 for unknown.
+    """
+
+    family: str
+    version: str
+    placement: Placement
+    libfabric: Libfabric = field(default_factory=Libfabric)
+    fabric: FabricType | None = None
+    nics: int = 0
+    memory: Memory = Memory.HOST
+    launcher: str = ""
+
+    @property
+    def on_slingshot(self) -> bool:
+        """Return whether cxi joins the nodes: the fabric says so, or else libfabric has cxi."""
+        if self.fabric is None:
+            return "cxi" in self.libfabric.providers
+        return self.fabric is FabricType.SLINGSHOT_11
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """The variables that force a path, what proves that it was taken, and what is not sure.
+
+    `expect` is the name by which the MPI's own words call the provider, empty when no provider is
+    used or the MPI chooses; `notes` are sentences for the user.
+    """
+
+    env: EnvPatch = field(default_factory=EnvPatch)
+    expect: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def libfabric_of(bill: str) -> Libfabric:
+    """Return the libfabric that a bill of materials (CycloneDX JSON) names.
+
+    Spack's bills have the providers as the variant `fabrics`. Nothing is known from a text that is
+    no bill, or that names several releases.
+    """
+    try:
+        found: dict[str, set[str]] = defaultdict(set)
+        for part in json.loads(bill)["components"]:
+            if part["name"] == "libfabric" and part.get("scope", "required") == "required":
+                found[str(part["version"])].update(_fabrics(part))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return Libfabric()
+    if len(found) != 1:
+        return Libfabric()
+    version, providers = found.popitem()
+    return Libfabric(version=version, providers=frozenset(providers))
+
+
+def _fabrics(part: Mapping[str, Any]) -> list[str]:
+    return [
+        name
+        for entry in part.get("properties", ())
+        if entry["name"] == "spack:variant:fabrics"
+        for name in entry["value"].split(",")
+    ]
