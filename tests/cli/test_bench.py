@@ -12,6 +12,7 @@ import pytest
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["--transport", "tcp"], "no challenger"),
         (["--launches", "0"], "--launches is 0"),
         (["--launches", "-3"], "--launches is -3"),
         (["--launches", "many"], "invalid int"),
@@ -26,4 +27,16 @@ def test_options_out_of_range(tmp_path: Path, words: list[str], said: str) -> No
     )  # fmt: skip
     assert done.returncode == 2
     assert said in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_transport_that_is_not_known_is_refused_with_those_that_are(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "stackproof", "bench", "--baseline", "x.squashfs",
+         "--challenger", "y.squashfs", "--transport", "lnx,pigeon"],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert "`pigeon`" in done.stderr
+    assert "matched" in done.stderr
     assert list(tmp_path.iterdir()) == []

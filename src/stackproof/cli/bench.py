@@ -9,7 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from stackproof import transports
 from stackproof.bench import Arm, BenchSpec, parse_bench
+from stackproof.case import Locality
 from stackproof.cli import progress
 from stackproof.document import schema
 from stackproof.errors import Reason, fail
@@ -32,6 +34,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--placement", action="append", choices=("intra-node", "inter-node"),
         help="only this placement; may be given twice",
+    )  # fmt: skip
+    parser.add_argument(
+        "--transport", metavar="NAME[,NAME]",
+        help="paths that the challengers are forced on, without SPEC; with several, each "
+        "challenger becomes as many arms",
     )  # fmt: skip
     parser.add_argument("--cluster", metavar="NAME", help="cluster of this machine to run on")
     parser.add_argument(
@@ -105,7 +112,8 @@ def _refuse_mixtures(args: argparse.Namespace) -> None:
         fixed = {
             "SPEC": args.spec, "--baseline": args.baseline, "--challenger": args.challenger,
             "--launches": args.launches is not None, "--seed": args.seed is not None,
-            "--placement": args.placement, "--cluster": args.cluster, "--on": args.on,
+            "--placement": args.placement, "--transport": args.transport,
+            "--cluster": args.cluster, "--on": args.on,
             "--output": args.output,
         }  # fmt: skip
         given = [name for name, value in fixed.items() if value]
@@ -136,17 +144,18 @@ def _changed(spec: BenchSpec, args: argparse.Namespace) -> BenchSpec:
 
 def _spec(args: argparse.Namespace) -> BenchSpec:
     if args.spec:
-        if args.baseline or args.challenger:
+        if args.baseline or args.challenger or args.transport:
             raise fail(
                 Reason.USAGE,
-                "a specification already names the baseline and the challengers",
-                hint="give either SPEC or --baseline and --challenger",
+                "a specification already names the baseline and the challengers, and their "
+                "transports",
+                hint="give either SPEC or --baseline, --challenger and --transport",
             )
         spec = parse_bench(load(args.spec), folder=os.path.dirname(os.path.abspath(args.spec)))
     elif args.baseline:
         spec = BenchSpec(
             baseline=Arm(image=os.path.abspath(args.baseline)),
-            challengers=tuple(Arm(image=os.path.abspath(path)) for path in args.challenger),
+            challengers=_challengers(args),
         )
     else:
         raise fail(
@@ -155,6 +164,35 @@ def _spec(args: argparse.Namespace) -> BenchSpec:
             hint="give a specification, or --baseline IMAGE --challenger IMAGE",
         )
     return replace(spec, **_changes(args))
+
+
+def _challengers(args: argparse.Namespace) -> tuple[Arm, ...]:
+    """Return an arm for each challenger, or for each of its transports when several are named.
+
+    Raises `StackproofError` (USAGE, and UNSUPPORTED for an unknown transport).
+    """
+    paths = [os.path.abspath(path) for path in args.challenger]
+    if not args.transport:
+        return tuple(Arm(image=path) for path in paths)
+    names = list(dict.fromkeys(args.transport.split(",")))
+    for name in names:
+        transports.get(name)
+    if not paths:
+        raise fail(
+            Reason.USAGE,
+            "there is no challenger to force on a transport",
+            hint="the baseline runs as it is by default; name a challenger with --challenger",
+        )
+    placements = args.placement or [locality.value for locality in Locality]
+    return tuple(
+        Arm(
+            image=path,
+            name=f"{Path(path).stem}-{name}" if len(names) > 1 else "",
+            transports=dict.fromkeys(placements, name),
+        )
+        for path in paths
+        for name in names
+    )
 
 
 def _changes(args: argparse.Namespace) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from stackproof.comparison import ResultsSpec
 from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.host import arms as ready_arms
 from stackproof.host import cluster as clusters
-from stackproof.host import fabric, files, launching
+from stackproof.host import files, launching
 from stackproof.host import place as places
 from stackproof.host.arms import Arms, ReadyArm
 from stackproof.host.place import Place
@@ -38,7 +38,6 @@ from stackproof.host.run import transcript
 from stackproof.jobs import Launch
 from stackproof.measurement import Measurement
 from stackproof.monitor import Event, Monitor
-from stackproof.site import FabricType
 
 SPECIFICATION = "spec.json"
 LAUNCHES = "launches"
@@ -77,6 +76,7 @@ def prepare(spec: BenchSpec, arms: Arms | None = None, place: Place | None = Non
     ]
     arms = arms or ready_arms.make_ready(spec)
     problems = launching.pmi_problems(arms, place.allocation) if place.allocation else []
+    problems += launching.transport_problems(arms, place, placements)
     if problems:
         raise StackproofError(*problems)
     return Bench(
@@ -294,15 +294,5 @@ def _measure(bench: Bench, launch: Launch) -> tuple[Measurement, Completed]:
     placement = bench.placements[launch.placement]
     transport = jobs.transport_for(placement, ready.arm.transports)
     case = jobs.case_for(bench.spec, launch, placement, transport)
-    case = replace(case, fabric=_fabric(bench.place))
+    case = replace(case, fabric=launching.fabric_of(bench.place))
     return launching.measure(bench.place, ready, launch, case)
-
-
-def _fabric(place: Place) -> str:
-    """Return what joins the nodes; those of a cluster on this machine are joined by Ethernet."""
-    if place.state:
-        return FabricType.ETHERNET.value
-    found = fabric.of_this_machine()[0]
-    if found is None and place.allocation is None:
-        return FabricType.ETHERNET.value
-    return found.value if found else ""

@@ -5,14 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from stackproof import checks, cluster, mountlist
+from stackproof import checks, cluster, jobs, mountlist, transports
 from stackproof.benchmarks import REGISTRY as PROGRAMS
-from stackproof.case import Case
+from stackproof.case import Case, Placement
 from stackproof.command import Command, Completed, EnvPatch
 from stackproof.deployment import Deployment
-from stackproof.errors import Problem, Reason
+from stackproof.errors import Problem, Reason, StackproofError
 from stackproof.host import allocation as allocations
 from stackproof.host import cluster as clusters
 from stackproof.host import fabric, mountexec
@@ -26,8 +27,7 @@ from stackproof.launchers import LaunchRequest, srun
 from stackproof.measurement import Measurement
 from stackproof.mountlist import MountRequest
 from stackproof.site import FabricType
-from stackproof.transports import REGISTRY as TRANSPORTS
-from stackproof.transports import Setup
+from stackproof.transports import Profile, Setup
 
 
 def now() -> str:
@@ -74,17 +74,8 @@ def measure(
 
 def launch_command(place: Place, ready: ReadyArm, case: Case) -> tuple[Command, EnvPatch]:
     """Return the command of one launch and the environment patch that the deployment makes."""
-    facts = ready.deployment.mpi
-    setup = Setup(
-        family=facts.family,
-        version=facts.version,
-        placement=case.placement,
-        libfabric=ready.libfabric,
-        fabric=FabricType(case.fabric) if case.fabric else None,
-        nics=fabric.of_this_machine()[1],
-        launcher="srun" if place.allocation else facts.launcher,
-    )
-    patch = ready.deployment.env.then(TRANSPORTS[case.transport].profile(setup).env)
+    profile = _profile(place, ready, case.placement, case.transport)
+    patch = ready.deployment.env.then(profile.env)
     if place.allocation:
         return _step(place.allocation, ready, case, patch)
     return _mpiexec(place, ready, case, patch)
@@ -109,6 +100,50 @@ def pmi_problems(arms: Arms, allocation: Allocation) -> list[Problem]:
                 )
             )
     return found
+
+
+def transport_problems(arms: Arms, place: Place, placements: Sequence[Placement]) -> list[Problem]:
+    """Return the arms that cannot be forced on the transport that they are to use, and why."""
+    found: dict[Problem, None] = {}
+    for name, ready in arms.by_name.items():
+        for placement in placements:
+            transport = jobs.transport_for(placement, ready.arm.transports)
+            try:
+                _profile(place, ready, placement, transport)
+            except StackproofError as error:
+                found |= {
+                    replace(one, message=f"{name}, {placement.name}: {one.message}"): None
+                    for one in error.problems
+                    if name != arms.null
+                }
+    return list(found)
+
+
+def fabric_of(place: Place) -> str:
+    """Return what joins the nodes (`site.FabricType`), empty where it is not known.
+
+    Nodes of a cluster on this machine are joined by Ethernet, and this machine without Slingshot
+    is taken for one that has no more.
+    """
+    found = None if place.state else fabric.of_this_machine()[0]
+    if found is None:
+        return "" if place.allocation and not place.state else FabricType.ETHERNET.value
+    return found.value
+
+
+def _profile(place: Place, ready: ReadyArm, placement: Placement, transport: str) -> Profile:
+    """Return the profile of an arm; raises `StackproofError` (UNSUPPORTED)."""
+    facts, kind = ready.deployment.mpi, fabric_of(place)
+    setup = Setup(
+        family=facts.family,
+        version=facts.version,
+        placement=placement,
+        libfabric=ready.libfabric,
+        fabric=FabricType(kind) if kind else None,
+        nics=fabric.of_this_machine()[1],
+        launcher="srun" if place.allocation else facts.launcher,
+    )
+    return transports.get(transport).profile(setup)
 
 
 def _mpiexec(
