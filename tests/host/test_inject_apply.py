@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,25 @@ def test_it_does_not_depend_on_the_prefix(eessi, capsys):
     assert applied(capsys, eessi, "host")[0] == ExitCode.DONE
     shutil.rmtree(eessi.path("host"))
     assert eessi.loaded()[0].answers["MPI_Init"] == "host/lib/libmpi.so.12"
+
+
+def test_plug_ins_move_with_the_library_that_opens_them(eessi, capsys):
+    """libfabric looks beside itself; a plug-in that lacks something stays behind, and it is said."""
+    flags = ["-Wl,--enable-new-dtags,-rpath,$ORIGIN/..:$ORIGIN"]
+    eessi.library("host/lib/inner/libverbs.so.1", defines=["verbs"])
+    fabric = "host/lib/inner/libfabric"
+    eessi.library(f"{fabric}/libgood-fi.so", needs=["host/lib/inner/libverbs.so.1"], flags=flags)
+    eessi.library("host/lib/inner/libgone.so.1", defines=["gone"])
+    eessi.library(f"{fabric}/libbad-fi.so", needs=["host/lib/inner/libgone.so.1"], flags=flags)
+    os.unlink(eessi.path("host/lib/inner/libgone.so.1"))
+    code, out, err = applied(capsys, eessi, "host")
+    assert code == ExitCode.DONE, err
+    assert "left behind: libbad-fi.so: `libgone.so.1` not found" in out
+    private = eessi.place / "lib" / "private"
+    assert [path.name for path in (private / "libfabric").iterdir()] == ["libgood-fi.so"]
+    shutil.rmtree(eessi.path("host"))
+    outcome = run(eessi.app, str(private / "libfabric" / "libgood-fi.so"))
+    assert outcome.opened == (True,)
 
 
 def test_undo_goes_back_one_by_one(eessi, capsys):
@@ -374,3 +394,52 @@ def test_a_wrapper_takes_nobodys_folder(eessi, capsys, tmp_path):
     words = ("apply", eessi.app, "--with", eessi.path("host"), "--wrapper", place)
     assert inject(capsys, *words)[0] == ExitCode.USAGE
     assert tree(place) == []
+
+
+def test_a_wrapper_with_a_copy(eessi, capsys, tmp_path):
+    """No variable comes before a DT_RPATH for a library below the MPI: a copy gets another one."""
+    eessi.library("own/libfabric.so.1", defines=["fi_getinfo"])
+    eessi.library("own/libmpi.so.12", defines=EVERY, needs=["own/libfabric.so.1"])
+    eessi.library("fabric/libfabric.so.1", defines=["fi_getinfo"])
+    app = eessi.program(
+        "bin/below",
+        needs=["own/libmpi.so.12", "own/libfabric.so.1"],
+        calls=["MPI_Init", "fi_getinfo"],
+        declarations=USES_MPICH,
+        flags=["-Wl,--disable-new-dtags,-rpath,$ORIGIN/../own"],
+    )
+    place = tmp_path / "wrapped"
+    words = ("apply", app, "--with", eessi.path("fabric"), "--wrapper", place)
+    code, _, err = inject(capsys, *words)
+    assert code == ExitCode.DONE, err
+    outcome = run(str(place / "bin" / "below"))
+    assert outcome.answers["fi_getinfo"] == "fabric/libfabric.so.1", outcome.error
+    assert outcome.answers["MPI_Init"] == "own/libmpi.so.12"
+    assert run(app).answers["fi_getinfo"] == "own/libfabric.so.1"
+
+
+def test_two_at_once(eessi):
+    """Both end well, one after the other: each has a version of its own."""
+    apply = [sys.executable, "-m", "stackproof", "inject", "apply", eessi.app]
+    started = [
+        subprocess.Popen(
+            [*apply, "--eessi", eessi.software, "--with", eessi.path(prefix)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for prefix in ("host", "newer")
+    ]
+    for process in started:
+        _, err = process.communicate(timeout=100)
+        assert process.returncode == ExitCode.DONE, err
+    names = sorted(path.name for path in (eessi.overrides / ".stackproof").iterdir())
+    assert names == ["lock", "system.1", "system.2"]
+    assert eessi.loaded()[0].answers["MPI_Init"] != "eessi/lib/libmpi.so.12"
+
+
+def test_without_patchelf(eessi, capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    code, _, err = applied(capsys, eessi, "host")
+    assert code == ExitCode.NOT_POSSIBLE
+    assert "apt-get install patchelf" in err
+    assert sorted(path.name for path in (eessi.overrides / ".stackproof").iterdir()) == ["lock"]

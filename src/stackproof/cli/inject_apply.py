@@ -213,7 +213,8 @@ def _eessi(args: argparse.Namespace) -> _Done:
 
 
 def _notes(filling: Filling) -> tuple[str, ...]:
-    notes = [f"plug-ins are opened from {filling.prefix}: keep it"]
+    notes = [f"keep {filling.prefix}: its launcher is used, and what it opens by that name"]
+    notes += [f"plug-in left behind: {text}" for text in filling.without]
     if filling.left:
         notes.append(f"not copied, as they are the machine's: {', '.join(filling.left)}")
     return tuple(notes)

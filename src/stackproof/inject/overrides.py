@@ -36,6 +36,11 @@ _C_LIBRARY = re.compile(
 _DRIVERS = re.compile(r"lib(?:cuda|nvidia-[\w-]+)\.so\.\d+")
 
 
+_LIBRARY = re.compile(r"lib.+\.so(?:\.[0-9.]+)?")
+# What opens plug-ins in a folder beside itself, and that folder.
+_BESIDE = {"libucs.so.": "ucx", "libfabric.so.": "libfabric"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
     """A library that is copied: from where, to where below the folder, with which DT_RPATH."""
@@ -51,7 +56,8 @@ class Filling:
 
     `links` maps a path below the folder to the text of the link; `left` are names that stay those
     of the program's own machine and loader; `environment` is what the MPI must be told, as it was
-    moved before.
+    moved before. `without` are plug-ins that stay behind, with the reason: the MPI goes on without
+    them.
     """
 
     prefix: str
@@ -59,6 +65,7 @@ class Filling:
     links: Mapping[str, str]
     left: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
 
 
 def family_folder(main: Main) -> str:
@@ -129,16 +136,18 @@ def plan_filling(
                 other = found[soname].path
                 text = f"`{loaded.path}` and `{other}` both are `{soname}`"
                 problems.append(_problem(text, loaded.path, "remove one from its search path"))
+    plugins, without = _plugins(view, found, machine)
     for loaded in found.values():
         problems += _absolute_needs(loaded)
     if problems:
         raise StackproofError(*dict.fromkeys(problems))
     return Filling(
         prefix=replacement.prefix,
-        libraries=tuple(sorted(_copies(found, own), key=lambda one: one.target)),
+        libraries=tuple(sorted((*_copies(found, own), *plugins), key=lambda one: one.target)),
         links={"lib64": "lib", **_aliases(replacement, own, names)},
         left=tuple(sorted(left)),
         environment=_environment(view, replacement, found),
+        without=without,
     )
 
 
@@ -169,6 +178,58 @@ def _copies(found: Mapping[str, Loaded], own: Mapping[str, str]) -> Iterator[Cop
         else:
             target, rpath = f"lib/{PRIVATE}/{soname}", "$ORIGIN:$ORIGIN/.."
         yield Copied(source=loaded.file.path, target=target, rpath=rpath)
+
+
+def _plugins(
+    view: FileView, found: dict[str, Loaded], machine: Machine
+) -> tuple[list[Copied], tuple[str, ...]]:
+    """Return plug-ins to copy, and which stay behind and why; what they need goes into `found`.
+
+    UCX looks for its transports in a folder beside its own library (ucs/sys/module.c), so that
+    they must move with it.
+    """
+    copies, without = [], []
+    for soname, loaded in tuple(found.items()):
+        name = next((sub for start, sub in _BESIDE.items() if soname.startswith(start)), None)
+        if name is None:
+            continue
+        folder = posixpath.join(posixpath.dirname(loaded.file.path), name)
+        for entry in view.listing(folder):
+            path = posixpath.join(folder, entry)
+            if not _LIBRARY.fullmatch(entry) or view.look(path) is None:
+                continue
+            more, why = _needs_of_plugin(view, path, found, machine)
+            if why:
+                without.append(f"{entry}: {why}")
+                continue
+            found.update(more)
+            target = f"lib/{PRIVATE}/{name}/{entry}"
+            copies.append(Copied(source=path, target=target, rpath="$ORIGIN:$ORIGIN/.."))
+    return copies, tuple(without)
+
+
+def _needs_of_plugin(
+    view: FileView, path: str, found: Mapping[str, Loaded], machine: Machine
+) -> tuple[dict[str, Loaded], str]:
+    """Return the libraries that a plug-in brings, and why it cannot be taken, empty if it can."""
+    more: dict[str, Loaded] = {}
+    try:
+        closure = load_program(view, path, machine=machine, setting=Setting())
+    except StackproofError as error:
+        return more, error.problems[0].message
+    missing = dict.fromkeys(edge.name for edge in closure.missing if not _stays(edge.name))
+    if missing:
+        return more, f"{', '.join(f'`{name}`' for name in missing)} not found"
+    beside = posixpath.dirname(path)
+    for loaded in closure.objects[1:]:
+        soname = _soname(loaded)
+        if _stays(soname) or posixpath.dirname(loaded.path) == beside:
+            continue
+        known = found.get(soname, loaded)
+        if known.file.identity != loaded.file.identity:
+            return {}, f"it finds another `{soname}`: `{loaded.path}`"
+        more[soname] = known
+    return more, ""
 
 
 def _aliases(

@@ -1,0 +1,91 @@
+"""What an injection makes, as values: start scripts, names of override folders."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from stackproof.errors import Reason, StackproofError
+from stackproof.inject import Judgement, Verdict, Way
+from stackproof.inject.overrides import variant_name
+from stackproof.inject.ways import ALIASES
+from stackproof.inject.wrapping import plan_wrapping
+
+
+def judgement(way, environment):
+    return Judgement(
+        program="/apps/a b/solver",
+        replacement="/opt/mpich",
+        verdict=Verdict.STEPS,
+        abi="mpich",
+        family="mpich",
+        way=way,
+        environment=environment,
+        findings=(),
+        tree=(),
+    )
+
+
+def test_a_script():
+    way = Way(
+        name="preload",
+        links={f"{ALIASES}/libmpi.so.12": "/opt/mpich/lib/libmpich.so.12"},
+        library_path=(ALIASES, "/opt/mpich/lib"),
+        preload=(f"{ALIASES}/libmpi.so.12",),
+    )
+    environment = {
+        "LD_LIBRARY_PATH": f"{ALIASES}:/opt/mpich/lib",
+        "LD_PRELOAD": f"{ALIASES}/libmpi.so.12",
+        "OPAL_PREFIX": "/opt/it's",
+    }
+    found = plan_wrapping(judgement(way, environment), "/w", "")
+    assert found.links == {"aliases/libmpi.so.12": "/opt/mpich/lib/libmpich.so.12"}
+    assert (found.script, found.copy) == ("bin/solver", "")
+    assert found.text == (
+        "#!/bin/sh\n"
+        "# Starts /apps/a b/solver with /opt/mpich.\n"
+        "export LD_LIBRARY_PATH=/w/aliases:/opt/mpich/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\n"
+        "export LD_PRELOAD=/w/aliases/libmpi.so.12${LD_PRELOAD:+:$LD_PRELOAD}\n"
+        "export OPAL_PREFIX='/opt/it'\"'\"'s'\n"
+        "exec '/apps/a b/solver' \"$@\"\n"
+    )
+
+
+def test_a_copy_keeps_what_the_program_found():
+    """The copy lies elsewhere, so that its $ORIGIN is written out."""
+    way = Way(name="rpath", rpath=(ALIASES, "/opt/mpich/lib"))
+    found = plan_wrapping(judgement(way, {}), "/w", "$ORIGIN/../lib:${ORIGIN}:/else")
+    assert found.copy == "libexec/solver"
+    assert found.rpath == "/w/aliases:/opt/mpich/lib:/apps/a b/../lib:/apps/a b:/else"
+    assert found.text.endswith('exec /w/libexec/solver "$@"\n')
+
+
+def test_a_name_cannot_leave_the_comment():
+    way = Way(name="library-path", library_path=("/opt/mpich/lib",))
+    odd = replace(judgement(way, {}), replacement="/opt/\nrm -rf x")
+    lines = plan_wrapping(odd, "/w", "").text.splitlines()
+    assert [line[0] for line in lines] == ["#", "#", "e"]
+
+
+@pytest.mark.parametrize(
+    ("compiler", "accelerator", "name"),
+    [
+        ("", "", "system"),
+        ("GCC", "", "system-GCC"),
+        ("GCC", "CUDA-12.6.0", "system-GCC-CUDA-12.6.0"),
+        ("ROCm", "ROCM-6.4.1", "system-ROCm-ROCM-6.4.1"),
+    ],
+)
+def test_names_of_override_folders(compiler, accelerator, name):
+    assert variant_name(compiler, accelerator) == name
+
+
+@pytest.mark.parametrize(
+    ("compiler", "accelerator"),
+    [("", "CUDA-12.6.0"), ("../x", ""), ("GCC", "cuda-12"), ("GCC", "CUDA-12/..")],
+)
+def test_what_is_no_name(compiler, accelerator):
+    with pytest.raises(StackproofError) as error:
+        variant_name(compiler, accelerator)
+    assert error.value.reason is Reason.USAGE
