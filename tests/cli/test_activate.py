@@ -112,6 +112,56 @@ def test_a_transport_sets_what_the_mpi_obeys(
     assert json.loads(out)["set"]["FI_PROVIDER"] == "shm"
 
 
+@pytest.fixture
+def lnx_image(tmp_path: Path) -> Path:
+    """Return an image of an Open MPI on a libfabric of Spack that has lnx."""
+    need("mksquashfs")
+    mpi = {"family": "openmpi", "version": "5.0.8", "prefix": f"{MOUNT}/mpi", "launcher": "prte"}
+    fabrics = [{"name": "spack:variant:fabrics", "value": "lnx,rxm,shm,tcp"}]
+    bill = tmp_path / "more" / "meta" / "bom.cdx.json"
+    bill.parent.mkdir(parents=True)
+    part = {"name": "libfabric", "version": "2.1.0", "properties": fabrics}
+    bill.write_text(json.dumps({"components": [part]}))
+    path = make_image(tmp_path / "lnx.squashfs", meta=env_json(mpi=mpi))
+    tree = tmp_path / "tree"
+    unpack = ["unsquashfs", "-quiet", "-no-progress", "-excludes", "-d", tree, path, "null"]
+    subprocess.run(unpack, check=True, capture_output=True, timeout=60)
+    bill.rename(tree / "meta" / "bom.cdx.json")
+    pack = ["mksquashfs", tree, path, "-noappend", "-no-progress", "-quiet"]
+    subprocess.run(pack, check=True, capture_output=True, timeout=60)
+    return path
+
+
+def test_lnx_is_named_as_the_libfabric_of_the_image_names_it(
+    capfd: pytest.CaptureFixture[str], lnx_image: Path
+) -> None:
+    words = ("--json", "--no-view", "--transport", "lnx", "--site", "local")
+    code, out, err = call(capfd, *words, lnx_image)
+    assert (code, err) == (0, "")
+    found = json.loads(out)["set"]
+    assert found["OMPI_MCA_opal_common_ofi_provider_include"] == "shm+tcp;ofi_rxm:lnx"
+    assert found["FI_LNX_PROV_LINKS"] == "shm+tcp;ofi_rxm"
+    assert "FI_PROVIDER" not in found
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--transport", "cxi", "--site", "alps-gh200"), "`cxi`"),
+        (("--transport", "lnx", "--site", "alps-gh200"), "`cxi`"),
+        (("--transport", "lnx", "--memory", "cuda"), "K07"),
+        (("--transport", "matched"), "`cxi`"),
+    ],
+)
+def test_what_the_image_cannot_do_is_unsupported(
+    capfd: pytest.CaptureFixture[str], lnx_image: Path, words: tuple[str, ...], said: str
+) -> None:
+    code, out, err = call(capfd, *words, lnx_image)
+    assert (code, out) == (3, "")
+    assert said in err
+    assert "hint" in err
+
+
 def test_what_is_not_here_may_be_on_the_nodes(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -83,6 +83,19 @@ def test_views_are_chosen_and_left_out(verb: Verb) -> None:
             assert (done.returncode, done.stdout) == (0, f"{said}\n"), done.stderr
 
 
+def test_a_transport_sets_what_the_mpi_obeys(verb: Verb) -> None:
+    for words in (["a.squashfs", "--transport", "tcp"], ["--transport", "tcp", "a.squashfs"]):
+        done = verb("run", *words, "--", "sh", "-c", "echo $FI_PROVIDER $TINY")
+        assert (done.returncode, done.stdout) == (0, "tcp yes\n"), done.stderr
+
+
+def test_a_transport_that_cannot_be_had_starts_nothing(verb: Verb) -> None:
+    for name, said in (("lnx", "Open MPI 5 or later"), ("pigeon", "matched")):
+        code, text = _error(verb("run", "a.squashfs", "--transport", name, "--", "echo", "ran"))
+        assert code == 3
+        assert said in text
+
+
 def test_an_unknown_view_tells_which_there_are(verb: Verb) -> None:
     code, text = _error(verb("run", "a.squashfs", "--view", "defualt", "--", "true"))
     assert code == 6

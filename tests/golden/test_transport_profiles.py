@@ -15,7 +15,7 @@ from stackproof.case import Placement, Rank
 from stackproof.errors import Reason, StackproofError
 from stackproof.site import FabricType
 from stackproof.transports import Libfabric, Memory, Setup, libfabric_of
-from stackproof.transports.setup import NEWEST_LIBFABRIC
+from stackproof.transports.setup import INFINIBAND, NEWEST_LIBFABRIC, SLINGSHOT
 
 _HERE = Path(__file__).parent
 _FILE = _HERE / "transport-profiles.yaml"
@@ -39,7 +39,7 @@ def _setup(row: dict[str, object]) -> Setup:
             version=libfabric, providers=frozenset(providers.split(",")) if providers else
             frozenset(),
         ),
-        fabric=FabricType(str(row["fabric"])) if "fabric" in row else None,
+        fabric=FabricType(str(row["fabric"])).value if "fabric" in row else "",
         nics=int(str(row.get("nics", 0))),
         memory=Memory(str(row.get("memory", "host"))),
         launcher=str(row.get("launcher", "srun")),
@@ -68,6 +68,10 @@ def test_the_newest_release_is_that_of_the_knowledge() -> None:
     shipped = _HERE.parents[1] / "knowledge" / "sources.yaml"
     newest = yaml.safe_load(shipped.read_text())["newest"]["libfabric"]
     assert tuple(map(int, newest.split(".")[:2])) == NEWEST_LIBFABRIC
+
+
+def test_the_names_of_fabrics_are_those_of_sites() -> None:
+    assert {INFINIBAND, SLINGSHOT} < {kind.value for kind in FabricType}
 
 
 def _bill(*parts: Mapping[str, object]) -> str:

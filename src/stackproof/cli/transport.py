@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from stackproof.command import EnvPatch
     from stackproof.images.described import Described
-    from stackproof.site import FabricType
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,10 +80,11 @@ def change(args: argparse.Namespace, images: Sequence[Described]) -> EnvPatch:
     return profile.env
 
 
-def _site_fabric(name: str) -> tuple[FabricType | None, int]:
+def _site_fabric(name: str) -> tuple[str, int]:
     """Return what joins a site's nodes, and the NICs of one node where all have as many."""
     from stackproof.host.probe import load_site  # noqa: PLC0415 - see above
 
     site = load_site(name)
     counts = {partition.nics for partition in site.partitions.values()}
-    return site.fabric.type, (counts.pop() or 0) if len(counts) == 1 else 0
+    kind = site.fabric.type
+    return kind.value if kind else "", (counts.pop() or 0) if len(counts) == 1 else 0

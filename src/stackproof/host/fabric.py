@@ -5,23 +5,23 @@ from __future__ import annotations
 import os
 
 from stackproof.host import imagefile, imagetree
-from stackproof.site import FabricType
 from stackproof.transports import Libfabric, libfabric_of
+from stackproof.transports.setup import SLINGSHOT
 
 _CXI = "/sys/class/cxi"
 _BILL = "meta/bom.cdx.json"
 
 
-def of_this_machine() -> tuple[FabricType | None, int]:
-    """Return Slingshot-11 and the number of NICs where there are any, else None and 0.
+def of_this_machine() -> tuple[str, int]:
+    """Return Slingshot-11 and the number of NICs where there are any, else nothing and 0.
 
     A login node without a NIC may well be a Slingshot machine's.
     """
     try:
         nics = [name for name in os.listdir(_CXI) if name.startswith("cxi")]
     except OSError:
-        return None, 0
-    return (FabricType.SLINGSHOT_11, len(nics)) if nics else (None, 0)
+        return "", 0
+    return (SLINGSHOT, len(nics)) if nics else ("", 0)
 
 
 def libfabric_of_image(path: str) -> Libfabric:

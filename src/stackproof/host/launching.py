@@ -125,21 +125,21 @@ def fabric_of(place: Place) -> str:
     Nodes of a cluster on this machine are joined by Ethernet, and this machine without Slingshot
     is taken for one that has no more.
     """
-    found = None if place.state else fabric.of_this_machine()[0]
-    if found is None:
-        return "" if place.allocation and not place.state else FabricType.ETHERNET.value
-    return found.value
+    found = "" if place.state else fabric.of_this_machine()[0]
+    if not found and (place.state or not place.allocation):
+        return FabricType.ETHERNET.value
+    return found
 
 
 def _profile(place: Place, ready: ReadyArm, placement: Placement, transport: str) -> Profile:
     """Return the profile of an arm; raises `StackproofError` (UNSUPPORTED)."""
-    facts, kind = ready.deployment.mpi, fabric_of(place)
+    facts = ready.deployment.mpi
     setup = Setup(
         family=facts.family,
         version=facts.version,
         placement=placement,
         libfabric=ready.libfabric,
-        fabric=FabricType(kind) if kind else None,
+        fabric=fabric_of(place),
         nics=fabric.of_this_machine()[1],
         launcher="srun" if place.allocation else facts.launcher,
     )

@@ -6,9 +6,8 @@ from stackproof.case import Case, Locality
 from stackproof.command import EnvPatch
 from stackproof.errors import Reason, fail
 from stackproof.measurement import Check, Output, State
-from stackproof.site import FabricType
 from stackproof.transports import support, traffic
-from stackproof.transports.setup import Memory, Profile, Setup
+from stackproof.transports.setup import SLINGSHOT, Memory, Profile, Setup
 
 # Open MPI 5 and MPICH 4.3 are the first whose sources were read for this. Older MPICH mixes up
 # messages of cxi and shared memory (known problem K53).
@@ -79,7 +78,7 @@ class Cxi:
 
 def need_cxi(transport: str, setup: Setup) -> None:
     """Raise `StackproofError` (UNSUPPORTED) where fabric or libfabric are known to lack cxi."""
-    if setup.fabric not in {None, FabricType.SLINGSHOT_11}:
+    if setup.fabric not in {"", SLINGSHOT}:
         raise fail(
             Reason.UNSUPPORTED,
             f"the transport `{transport}` needs Slingshot-11; here it is {setup.fabric}",

@@ -6,10 +6,9 @@ from stackproof.case import Case, Locality
 from stackproof.command import EnvPatch
 from stackproof.errors import Reason, StackproofError, fail
 from stackproof.measurement import Check, Output, State
-from stackproof.site import FabricType
 from stackproof.transports import support
 from stackproof.transports.cxi import Cxi
-from stackproof.transports.setup import Memory, Profile, Setup
+from stackproof.transports.setup import INFINIBAND, SLINGSHOT, Memory, Profile, Setup
 from stackproof.transports.shm import Shm
 from stackproof.transports.tcp import Tcp
 
@@ -18,6 +17,9 @@ _FIRST = (2, 0)
 # From here on lnx calls itself `lnx`; before, by what it joins (prov/lnx/src/lnx_init.c of 2.1.0
 # and 2.2.0; github.com/ofiwg/libfabric/issues/11392).
 _PLAIN_NAME = (2, 2)
+# From here on lnx offers nothing to who asks for more than tagged messages, as Open MPI 5.0 does:
+# seen with libfabric 2.6.0 below Open MPI 5.0.8 and 5.0.11 (prov/lnx/src/lnx_init.c, LNX_TX_CAPS).
+_TAGGED_ALONE = (2, 6)
 # Of the providers that carry TCP only rxm can be joined: tcp itself lacks FI_PEER up to 2.6.0
 # (prov/tcp/src, prov/rxm/src/rxm_attr.c). So the link must name rxm, and libfabric must have it.
 _TCP = "tcp;ofi_rxm"
@@ -65,7 +67,7 @@ class Lnx:
         placement = case.placement
         if placement.locality is Locality.INTRA:
             return Shm().check(output, case)
-        if case.fabric == FabricType.SLINGSHOT_11:
+        if case.fabric == SLINGSHOT:
             return Cxi().check(output, case)
         found = Tcp().check(output, case)
         if found.state is State.BAD and len(placement.nodes) < len(placement.ranks):
@@ -99,7 +101,14 @@ def _refuse(setup: Setup, release: tuple[int, ...]) -> None:
             f"libfabric {setup.libfabric.version} has no lnx provider",
             hint="libfabric 2.0 or later has; see `stackproof explain FI_LNX_PROV_LINKS`",
         )
-    if setup.fabric is FabricType.INFINIBAND:
+    if release >= _TAGGED_ALONE and support.numbers(setup.version) < (5, 1):
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"lnx of libfabric {setup.libfabric.version} offers tagged messages alone, and Open "
+            f"MPI {setup.version} asks for more",
+            hint="libfabric 2.1 to 2.5 can; or use the transport `cxi`",
+        )
+    if setup.fabric == INFINIBAND:
         raise fail(
             Reason.UNSUPPORTED,
             "the transport `lnx` is known over Slingshot-11 and over TCP alone",

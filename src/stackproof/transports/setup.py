@@ -11,8 +11,11 @@ from typing import Any
 
 from stackproof.case import Placement
 from stackproof.command import EnvPatch
-from stackproof.site import FabricType
 
+# Values of `site.FabricType`, whose module takes long to import and not every Python has what it
+# needs; this here stands before commands of users.
+SLINGSHOT = "slingshot-11"
+INFINIBAND = "infiniband"
 NEWEST_LIBFABRIC = (2, 6)
 """The newest release of libfabric that was looked at, as knowledge/sources.yaml has it."""
 
@@ -37,15 +40,15 @@ class Libfabric:
 class Setup:
     """What a job stands on.
 
-    `family` and `launcher` are names of their registries; `fabric` is None where it is not known;
-    `nics` is the number of a node's Slingshot NICs, 0 for unknown.
+    `family` and `launcher` are names of their registries; `fabric` is a value of `site.FabricType`,
+    empty where it is not known; `nics` is the number of a node's Slingshot NICs, 0 for unknown.
     """
 
     family: str
     version: str
     placement: Placement
     libfabric: Libfabric = field(default_factory=Libfabric)
-    fabric: FabricType | None = None
+    fabric: str = ""
     nics: int = 0
     memory: Memory = Memory.HOST
     launcher: str = ""
@@ -53,9 +56,9 @@ class Setup:
     @property
     def on_slingshot(self) -> bool:
         """Return whether cxi joins the nodes: the fabric says so, or else libfabric has cxi."""
-        if self.fabric is None:
+        if not self.fabric:
             return "cxi" in self.libfabric.providers
-        return self.fabric is FabricType.SLINGSHOT_11
+        return self.fabric == SLINGSHOT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
