@@ -37,6 +37,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "find known problems of a stack, a machine or results"),
     "explain": ("explain", "say what is known of a setting, a problem or a curve's shape"),
     "inject": ("inject", "say whether programs work with another MPI, before they run"),
+    "image": ("image", "write a recipe for container builders"),
     "site": ("site", "show, check or probe what a machine offers"),
 }
 

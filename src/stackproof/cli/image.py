@@ -1,0 +1,239 @@
+"""`stackproof image containerfile RECIPE`: a locked recipe as a recipe for container builders."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from stackproof import containerfile, ids, noun
+from stackproof.cli import stacks
+from stackproof.cli.stacks import Loaded
+from stackproof.command import EnvPatch
+from stackproof.containerfile import Wish
+from stackproof.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.host import files, shipped
+from stackproof.inject.manifest import Manifest
+from stackproof.mpis import REGISTRY as MPIS
+from stackproof.plan import Plan
+from stackproof.spackstack import Caches
+
+# Keys of https://github.com/opencontainers/image-spec/blob/main/annotations.md
+_OCI = "org.opencontainers.image"
+_OWN = "stackproof"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's actions and their arguments."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
+    text = "write a Containerfile (Dockerfile) that makes the tree of a locked recipe"
+    action = actions.add_parser("containerfile", help=text, description=text, allow_abbrev=False)
+    stacks.add_arguments(action)
+    action.add_argument("-o", "--output", metavar="FILE", help="the file; left out: print it")
+    action.add_argument(
+        "--base",
+        metavar="IMAGE",
+        required=True,
+        help="base image with its digest, NAME[:TAG]@sha256:DIGEST",
+    )
+    action.add_argument(
+        "--builder-base",
+        metavar="IMAGE",
+        help="base image of the stage that builds, also with its digest; default: that of --base",
+    )
+    action.add_argument("--view", metavar="NAME", help="view to set; default: the recipe's default")
+    for option, where in (("--package", "the image"), ("--builder-package", "the stage of tools")):
+        action.add_argument(
+            option,
+            metavar="NAME",
+            action="append",
+            default=[],
+            help=f"package of the base's archive for {where}; may be given several times",
+        )
+    action.add_argument(
+        "--manifest",
+        metavar="FILE",
+        help="ABI manifest of the built stack (`inject manifest`), for the label of the image",
+    )
+    action.set_defaults(run=run)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Subject:
+    """What is to be in the container, of any engine."""
+
+    plan: Plan
+    tools: tuple[str, ...]
+    lock: str
+    environment: EnvPatch
+    activate: str
+    facts: dict[str, str]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the Containerfile; nothing is built, and nothing is downloaded."""
+    loaded = stacks.load_recipe(args)
+    faults = _faults(args)
+    if faults:
+        raise StackproofError(*faults)
+    subject = _wheel(loaded, args.view) if loaded.stack.engine == "wheel" else _spack(loaded, args)
+    stack = loaded.stack
+    labels = {
+        f"{_OCI}.title": stack.name,
+        f"{_OCI}.version": stack.version,
+        f"{_OCI}.description": " ".join(stack.description.split()),
+        f"{_OCI}.base.name": args.base.partition("@")[0],
+        f"{_OCI}.base.digest": args.base.partition("@")[2],
+        f"{_OWN}.plan": subject.plan.id,
+        f"{_OWN}.lock": subject.lock,
+        f"{_OWN}.mount": stack.mount,
+        **subject.facts,
+    }
+    if args.manifest:
+        labels[f"{_OWN}.abi"] = _abi(args.manifest, stack.mount)
+    wish = Wish(
+        base=args.base,
+        builder=args.builder_base or args.base,
+        architecture=stack.architecture,
+        engine=stack.engine,
+        packages=tuple(args.package),
+        builder_packages=tuple(args.builder_package),
+        environment=subject.environment,
+        activate=subject.activate,
+        labels={key: value for key, value in labels.items() if value},
+    )
+    folder = resources.files("stackproof.host")
+    tools = {name: (folder / name).read_text() for name in subject.tools}
+    blobs = {digest: path.read_bytes() for digest, path in loaded.blobs.items()}
+    text = containerfile.render(subject.plan, wish, tools=tools, blobs=blobs)
+    if args.output:
+        files.write(args.output, text)
+        print(f"{args.output}: {stack.name} {stack.version} on {args.base}", file=sys.stderr)
+    else:
+        print(text, end="")
+    return 0
+
+
+def _faults(args: argparse.Namespace) -> tuple[Problem, ...]:
+    """Return everything that is wrong with the options."""
+    bases = [args.base, *filter(None, [args.builder_base])]
+    packages = [*args.package, *args.builder_package]
+    checks = ((containerfile.check_base, bases), (containerfile.check_package, packages))
+    found: list[Problem] = []
+    for check, words in checks:
+        for word in words:
+            try:
+                check(word)
+            except StackproofError as error:
+                found += error.problems
+    return tuple(found)
+
+
+def _no_lock(loaded: Loaded) -> StackproofError:
+    return fail(
+        Reason.LOCK_MISMATCH,
+        "there is no lock that answers the recipe",
+        hint=f"`stackproof build --stop-after lock {loaded.path}` makes one",
+        where=Location(file=str(loaded.lock_path)),
+    )
+
+
+def _view(asked: str | None, default: str | None, names: tuple[str, ...]) -> str | None:
+    """Return the name of the view to set; None where there is none and none is asked for."""
+    if asked is not None and asked not in names:
+        raise fail(
+            Reason.UNKNOWN_VIEW,
+            f"the recipe has no view `{asked}`",
+            hint=f"views are: {', '.join(names) or 'none'}",
+        )
+    return asked or default or next(iter(names), None)
+
+
+def _wheel(loaded: Loaded, asked: str | None) -> _Subject:
+    from stackproof import planner  # noqa: PLC0415 - not for Spack stacks
+
+    lock = stacks.valid_lock(loaded)
+    if lock is None:
+        raise _no_lock(loaded)
+    image = planner.describe(loaded.wheel, lock)
+    name = _view(asked, image.default_view, tuple(image.views))
+    mpi = planner.mpi_facts(loaded.wheel, lock)
+    family = MPIS[mpi.family]
+    return _Subject(
+        plan=planner.plan(loaded.wheel, lock, loaded.sources),
+        tools=("wheel_worker.py",),
+        lock=image.lock_digest,
+        environment=image.views[name].env if name else family.environment(mpi.prefix),
+        activate="",
+        facts={
+            f"{_OCI}.licenses": " AND ".join(sorted({a.licence for a in lock.artefacts} - {""})),
+            f"{_OWN}.mpi": f"{mpi.family} {mpi.version}",
+            f"{_OWN}.mpi.abi": family.abi,
+            f"{_OWN}.mpi.prefix": mpi.prefix,
+        },
+    )
+
+
+def _spack(loaded: Loaded, args: argparse.Namespace) -> _Subject:
+    from stackproof.cli import spack  # noqa: PLC0415 - only for Spack stacks
+    from stackproof.engines import spack as engine  # noqa: PLC0415
+    from stackproof.engines.spack import locks  # noqa: PLC0415
+
+    found = engine.problems(loaded.spack)
+    if found:
+        raise StackproofError(*found)
+    lock, stale = spack.find_lock(loaded)
+    if lock is None:
+        raise StackproofError(*(stale or _no_lock(loaded).problems))
+    stack = loaded.spack
+    views = tuple(view.name for one in stack.environments for view in one.views)
+    name = _view(args.view, stack.default_view, views)
+    outside = [
+        f"{node.name} {node.version}"
+        for node in locks.everything(lock, stack.mount).values()
+        if node.external and node.name not in {"gcc", "glibc"}
+    ]
+    if outside:
+        print(
+            f"note: the lock takes from the system: {', '.join(sorted(set(outside)))}\n"
+            "hint: both bases must have them; --package and --builder-package install packages",
+            file=sys.stderr,
+        )
+    return _Subject(
+        # Caches are this machine's own; a container gets sources from where they are published.
+        plan=engine.build_plan(stack, lock, Caches(), csrc=shipped.benchmark_sources()),
+        tools=("spack_worker.py",),
+        lock=ids.content_id(noun.to_data(lock)),
+        environment=EnvPatch(),
+        activate=f"{stack.mount}/env/{name}/activate.sh" if name else "",
+        facts={f"{_OWN}.system": " ".join(locks.systems(lock))},
+    )
+
+
+def _abi(file: str, mount: str) -> str:
+    """Return the label of a manifest: what is provided and needed, without the files' details.
+
+    The whole manifest is as large as a million bytes, which is no label any more.
+    """
+    path = Path(file)
+    if not path.is_file():
+        raise fail(Reason.FILE_MISSING, f"the manifest `{file}` does not exist")
+    manifest = noun.from_json(Manifest, path.read_bytes(), file=file)
+    if manifest.prefix != mount and not manifest.prefix.startswith(f"{mount}/"):
+        raise fail(
+            Reason.INVALID_VALUE,
+            f"the manifest describes `{manifest.prefix}`, which is not below `{mount}`",
+            hint="make it of the image of this recipe: `stackproof inject manifest IMAGE`",
+            where=Location(file=file),
+        )
+    data = {
+        "schema": "stackproof/abi-label/1",
+        "prefix": manifest.prefix,
+        "mpis": [{"soname": mpi.soname, "family": mpi.family} for mpi in manifest.mpis],
+        "needs": dict(manifest.needs),
+        "provides": dict(manifest.provides),
+    }
+    return json.dumps(data, separators=(",", ":"))

@@ -1,0 +1,102 @@
+"""The Containerfile of a stack of each engine, but for the texts of files.
+
+After a wanted change write it anew:
+STACKPROOF_WRITE_GOLDEN=1 python -m pytest tests/golden/test_containerfile_golden.py
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spackstacks import clones, lock_files, stack
+from stackproof import containerfile, document
+from stackproof.command import EnvPatch
+from stackproof.containerfile import Wish
+from stackproof.engines import spack
+from stackproof.engines.wheel import wants
+from stackproof.plan import Plan
+from stackproof.planner import Sources, describe, plan
+from stackproof.recipe import parse_recipe
+from stackproof.resolve import resolve
+from stackproof.spackstack import Caches
+from stackproof.stack import Artefact, Lock
+
+FOLDER = Path(__file__).with_name("containerfile")
+BASE = "docker.io/library/debian:bookworm-slim@sha256:" + "ab" * 32
+RECIPE = """\
+name: small
+mpi: {family: mpich, version: "5.0.2"}
+views: {default: {description: all}}
+"""
+
+
+def wheel() -> tuple[Plan, EnvPatch]:
+    facts = {"architecture": "x86_64", "compiler": "gcc 12.2.0"}
+    made = resolve(parse_recipe(document.parse(RECIPE, file="r.yaml")), facts)
+    artefacts = (
+        Artefact(
+            name="mpich",
+            version="5.0.2",
+            filename="mpich-5.0.2-py3-none-manylinux_2_28_x86_64.whl",
+            sha256="cd" * 32,
+            licence="BSD",
+        ),
+    )
+    lock = Lock(engine="wheel", wants=wants(made), artefacts=artefacts)
+    sources = Sources(recipe_name="r.yaml", recipe=RECIPE, csrc={"main.c": "int x;\n"})
+    view = describe(made, lock).views["default"]
+    return plan(made, lock, sources), view.env
+
+
+def of_wheel() -> str:
+    made, environment = wheel()
+    wish = Wish(
+        base=BASE,
+        builder=BASE,
+        architecture="x86_64",
+        engine="wheel",
+        environment=environment,
+        labels={"org.opencontainers.image.title": "small", "note": 'a "quote", $HOME and \\'},
+    )
+    return containerfile.render(made, wish, tools={"wheel_worker.py": "pass\n"}, blobs={})
+
+
+def of_spack() -> str:
+    wanted = stack(3)
+    lock = spack.read_lock(wanted, clones(wanted), lock_files(wanted))
+    made = spack.build_plan(wanted, lock, Caches(), csrc={"bench.c": "int x;\n"})
+    digests = {copy.sha256 for step in made.steps for copy in step.copies.values()}
+    wish = Wish(
+        base=BASE,
+        builder=BASE.replace("-slim", ""),
+        architecture="aarch64",
+        engine="spack",
+        packages=("libnl-3-200",),
+        builder_packages=("libnl-3-dev",),
+        activate="/user-environment/env/default/activate.sh",
+    )
+    blobs = dict.fromkeys(digests, b"text\n")
+    return containerfile.render(made, wish, tools={"spack_worker.py": "pass\n"}, blobs=blobs)
+
+
+@pytest.mark.parametrize(("name", "make"), [("wheel", of_wheel), ("spack", of_spack)])
+def test_containerfile(name: str, make: Callable[[], str]) -> None:
+    text = re.sub(r"(?m)^      '.*\n", "", make())
+    text = re.sub(r"\b(plan )[0-9a-f]{64}", r"\1(its id)", text)
+    file = FOLDER / f"{name}.txt"
+    if os.environ.get("STACKPROOF_WRITE_GOLDEN"):
+        file.write_text(text)
+    assert text == file.read_text()
+
+
+def test_a_container_is_the_tree_of_the_plan_and_no_image_file() -> None:
+    made, _ = wheel()
+    assert made.steps[-1].name == "image"
+    text = of_wheel()
+    assert "mksquashfs" not in text
+    assert text.count("\nFROM ") == 2

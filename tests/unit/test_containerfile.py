@@ -1,0 +1,179 @@
+"""Containerfiles: hostile texts arrive unharmed, and what cannot be said is refused."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stackproof import containerfile
+from stackproof.command import Command, EnvPatch
+from stackproof.containerfile import Wish
+from stackproof.errors import Reason, StackproofError
+from stackproof.plan import Copy, Plan, Step
+
+BASE = "docker.io/library/debian:bookworm-slim@sha256:" + "ab" * 32
+HOSTILE = {
+    "quotes": 'it\'s "quoted" $HOME `id` $(id) !x\n',
+    "backslash": "one \\\ntwo \\\\\n\\\n",
+    "comment": "# looks like a comment\n\n   # so does this\n",
+    "here": "cat <<EOF\n1 << 3\nEOF\n",
+    "format": "100% %s %d \\n\n-n -e\n",
+    "words": "RUN rm -rf /\nFROM scratch\n",
+    "unfinished": "no line break at the end",
+    "empty": "",
+    "returns": "a\r\nb\rc\n",
+    "control": "\x00\x01\x1b[0m\n",
+    "unicode": "Zürich \u2028 ok\n",
+    "long line": "x" * 200_000 + "\n",
+    "long": "".join(f"line {number} it's\n" for number in range(20_000)),
+}
+
+
+def wish(**changes: object) -> Wish:
+    given: dict[str, object] = {
+        "base": BASE, "builder": BASE, "architecture": "x86_64", "engine": "wheel", **changes,
+    }  # fmt: skip
+    return Wish(**given)  # type: ignore[arg-type]
+
+
+def render(step: Step, mount: str = "/user-environment", **changes: object) -> str:
+    made = Plan(name="n\nRUN bad", mount=mount, steps=(step,))
+    return containerfile.render(made, wish(**changes), tools={}, blobs={"d": b"\xff\x00\xfe"})
+
+
+def instructions(text: str) -> list[str]:
+    """Return logical lines as a builder reads them."""
+    kept = [line for line in text.split("\n") if line and not line.startswith("#")]
+    return "\n".join(kept).replace("\\\n", "").split("\n")
+
+
+def run_below(folder: Path, text: str) -> None:
+    wanted = [line[4:] for line in instructions(text) if line[:4] == "RUN " and str(folder) in line]
+    assert wanted
+    for line in wanted:
+        assert len(line.encode()) < 131_072  # the kernel's limit for one argument
+        subprocess.run(["/bin/sh", "-c", line], check=True, timeout=60)
+
+
+def test_hostile_files_arrive_as_they_are(tmp_path: Path) -> None:
+    mount = f"{tmp_path}/m"
+    step = Step(
+        name="files",
+        description="d\nRUN bad",
+        files={f"it's $x/{name}": text for name, text in HOSTILE.items()},
+        executable=("it's $x/empty",),
+        copies={"store/blob": Copy(sha256="d", executable=True)},
+    )
+    text = render(step, mount)
+    assert {line.split(" ", 1)[0] for line in instructions(text) if line} <= {
+        "FROM", "RUN", "COPY", "LABEL", "ENV",
+    }  # fmt: skip
+    assert "RUN bad" not in instructions(text)
+    assert max(len(line.encode()) for line in text.split("\n")) < 65_536
+    run_below(tmp_path, text)
+    for name, content in HOSTILE.items():
+        found = Path(mount, "it's $x", name)
+        assert found.read_bytes() == content.encode(), name
+        assert bool(found.stat().st_mode & 0o111) is (name == "empty")
+    assert Path(mount, "blob").read_bytes() == b"\xff\x00\xfe"
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=20), max_size=8))
+def test_any_file_arrives(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    content = "\n".join(lines)
+    run_below(folder, render(Step(name="s", files={"f": content}), str(folder)))
+    assert (folder / "f").read_bytes() == content.encode()
+
+
+def test_commands_get_their_words_and_variables(tmp_path: Path) -> None:
+    script = (
+        'import os,sys; print(sys.argv[1:], os.environ["A"], os.environ["P"], "U" in os.environ)'
+    )
+    env = EnvPatch(
+        set={"A": "it's $B", "P": "mid"},
+        unset=("U",),
+        prepend={"P": ("a b",)},
+        append={"P": ("z",)},
+    )
+    told = Command(
+        argv=("@python@", "-c", script, "$x", "'", "a;b", f"{tmp_path}"), cwd=f"{tmp_path}", env=env
+    )
+    text = render(
+        Step(name="run", commands=(told, Command(argv=("false", str(tmp_path)), ok=(1,))))
+    )
+    line = next(one[4:] for one in instructions(text) if str(tmp_path) in one)
+    done = subprocess.run(
+        ["/bin/sh", "-c", line], capture_output=True, text=True, timeout=60, check=True,
+        env={"PATH": os.environ["PATH"], "U": "1"},
+    )  # fmt: skip
+    words = ["$x", "'", "a;b", str(tmp_path)]
+    assert done.stdout == f"{words} it's $B a b:mid:z False\n"
+
+
+def test_variables_of_the_container() -> None:
+    patch = EnvPatch(set={"A": 'q" $x \\'}, unset=("U",), prepend={"PATH": ("/b",)})
+    text = render(Step(name="s"), environment=patch)
+    assert 'ENV A="q\\" \\$x \\\\"' in text
+    assert 'ENV U=""' in text
+    assert 'ENV PATH="/b${PATH:+:$PATH}"' in text
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        "debian", "debian:bookworm", "debian@sha256:abc", "debian@md5:" + "a" * 32, "",
+        "Debian@sha256:" + "a" * 64, "debian@sha256:" + "A" * 64, "a b@sha256:" + "a" * 64,
+        f"{BASE}\nRUN bad", f"--platform=x {BASE}", "$X@sha256:" + "a" * 64,
+    ],
+)  # fmt: skip
+def test_a_base_that_is_not_pinned(base: str) -> None:
+    for key in ("base", "builder"):
+        with pytest.raises(StackproofError) as caught:
+            render(Step(name="s"), **{key: base})
+        assert caught.value.reason is Reason.INVALID_VALUE
+
+
+@pytest.mark.parametrize("base", [BASE, "localhost:5000/a/b_c@sha256:" + "0" * 64])
+def test_a_base_that_is_pinned(base: str) -> None:
+    assert containerfile.check_base(base) == base
+
+
+@pytest.mark.parametrize("package", ["a;b", "-y", "", "x $(id)", "a\nb", "../x", "A"])
+def test_packages_that_are_none(package: str) -> None:
+    with pytest.raises(StackproofError) as caught:
+        render(Step(name="s"), packages=(package,))
+    assert caught.value.reason is Reason.INVALID_VALUE
+
+
+def test_what_cannot_be_said_is_refused() -> None:
+    for step, changes in (
+        (Step(name="s", commands=(Command(argv=("a\nb",)),)), {}),
+        (Step(name="s", files={"a\nb": "x"}), {}),
+        (Step(name="s"), {"environment": EnvPatch(set={"A-B": "x"})}),
+        (Step(name="s"), {"environment": EnvPatch(set={"A": "x\ny"})}),
+        (Step(name="s"), {"labels": {"k": "x\ny"}}),
+        (Step(name="s"), {"mount": "/a $b"}),
+    ):
+        with pytest.raises(StackproofError) as caught:
+            render(step, **changes)
+        assert caught.value.reason is Reason.INVALID_VALUE
+
+
+def test_downloads_and_clones_are_checked() -> None:
+    from stackproof.plan import Clone  # noqa: PLC0415 - one test
+    from stackproof.stack import Artefact  # noqa: PLC0415
+
+    commit = "c" * 40
+    wheel = Artefact(name="m", version="1", filename="m-1-py3-none-any.whl", sha256="d" * 64)
+    clone = Clone(name="spack", url="https://example.org/it's.git", commit=commit, folder="spack")
+    text = render(Step(name="s", fetch=(wheel,), clones=(clone,)))
+    assert f"echo '{'d' * 64}  /build/downloads/m-1-py3-none-any.whl' | sha256sum -c -" in text
+    assert re.search(rf'test "\$\(git .* rev-parse HEAD\)" = {commit}', text)
