@@ -25,7 +25,7 @@ EVERY = ["MPI_Init", "MPI_Recv", "MPI_Get_count", "MPII_Win_get_attr"]
 
 
 class Eessi(Lab):
-    """A program with EESSI's DT_RPATH, the MPI it was built with, and MPIs of the host.
+    """A program with EESSI's DT_RPATH and a loader of its own, its MPI, and MPIs of the host.
 
     `host` and `newer` have an inner library in a folder of their own, found by a DT_RUNPATH.
     """
@@ -40,13 +40,17 @@ class Eessi(Lab):
         self.library("eessi/lib/libmpi.so.12", defines=EVERY)
         self.mpi("host")
         self.mpi("newer")
+        usual = HostView().elf(HostView().look(self.program("any"))).interpreter
+        compat = folder / "compat" / "lib64" / os.path.basename(usual)
+        compat.parent.mkdir(parents=True)
+        shutil.copy(usual, compat)
         folders = f"{self.place}/lib:{self.place}/lib64:{self.path('eessi/lib')}"
         self.app = self.program(
             "eessi/bin/app",
             needs=["eessi/lib/libmpi.so.12", "eessi/lib/libz.so.1"],
             calls=["MPI_Init", "MPI_Get_count", "inflate"],
             declarations=USES_MPICH,
-            flags=[f"-Wl,--disable-new-dtags,-rpath,{folders}"],
+            flags=[f"-Wl,--disable-new-dtags,-rpath,{folders}", f"-Wl,--dynamic-linker,{compat}"],
         )
 
     def mpi(self, name, *, defines=EVERY, inner=True):
