@@ -12,80 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from elflab import Lab, run
+from eessilab import EVERY, USES_MPICH, Eessi, inject
+from elflab import run
 from need import need
-from stackproof import cli, noun
+from stackproof import noun
 from stackproof.errors import ExitCode, Reason, StackproofError
 from stackproof.host import injecting
 from stackproof.host.elfview import HostView
 from stackproof.host.injecting import Injection
-
-USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
-EVERY = ["MPI_Init", "MPI_Recv", "MPI_Get_count", "MPII_Win_get_attr"]
-
-
-class Eessi(Lab):
-    """A program with EESSI's DT_RPATH and a loader of its own, its MPI, and MPIs of the host.
-
-    `host` and `newer` have an inner library in a folder of their own, found by a DT_RUNPATH.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.software = folder / "host_injections" / "2025.06" / "software" / "linux" / "x"
-        self.software.mkdir(parents=True)
-        self.overrides = self.software / "rpath_overrides" / "MPICH"
-        self.place = self.overrides / "system"
-        self.library("eessi/lib/libz.so.1", defines=["inflate"])
-        self.library("eessi/lib/libmpi.so.12", defines=EVERY)
-        self.mpi("host")
-        self.mpi("newer")
-        usual = HostView().elf(HostView().look(self.program("any"))).interpreter
-        compat = folder / "compat" / "lib64" / os.path.basename(usual)
-        compat.parent.mkdir(parents=True)
-        shutil.copy(usual, compat)
-        folders = f"{self.place}/lib:{self.place}/lib64:{self.path('eessi/lib')}"
-        self.app = self.program(
-            "eessi/bin/app",
-            needs=["eessi/lib/libmpi.so.12", "eessi/lib/libz.so.1"],
-            calls=["MPI_Init", "MPI_Get_count", "inflate"],
-            declarations=USES_MPICH,
-            flags=[f"-Wl,--disable-new-dtags,-rpath,{folders}", f"-Wl,--dynamic-linker,{compat}"],
-        )
-
-    def mpi(self, name, *, defines=EVERY, inner=True):
-        needs = []
-        if inner:
-            self.library(f"{name}/lib/inner/libz.so.1", defines=["inflate", "more"])
-            self.library(f"{name}/lib/inner/libfabric.so.1", defines=["fi_getinfo"])
-            needs = [f"{name}/lib/inner/libz.so.1", f"{name}/lib/inner/libfabric.so.1"]
-        self.library(
-            f"{name}/lib/libmpi.so.12",
-            defines=defines,
-            imports=["fi_getinfo"] if inner else [],
-            needs=needs,
-            flags=["-Wl,--enable-new-dtags,-rpath,$ORIGIN/inner"],
-        )
-
-    def loaded(self):
-        """Return the outcome and the loaded files by name."""
-        outcome = run(self.app)
-        assert outcome.done, outcome.error
-        return outcome, {os.path.basename(path): path for path in outcome.loaded}
 
 
 @pytest.fixture
 def eessi(tmp_path: Path) -> Eessi:
     need("gcc", "patchelf")
     return Eessi(tmp_path)
-
-
-def inject(capsys, *words):
-    """Return exit code, standard output and standard error."""
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["inject", *map(str, words)])
-    output = capsys.readouterr()
-    return stop.value.code, output.out, output.err
 
 
 def applied(capsys, eessi, prefix, *words):
@@ -348,80 +288,6 @@ def test_the_record(eessi, capsys):
     }
 
 
-def test_a_wrapper_sets_variables(eessi, capsys, tmp_path):
-    """A program without a DT_RPATH is reached by a variable; what was set comes after it."""
-    app = eessi.program(
-        "plain/bin/app",
-        needs=["eessi/lib/libmpi.so.12"],
-        calls=["MPI_Init"],
-        declarations=USES_MPICH,
-    )
-    place = tmp_path / "wrapped"
-    words = ("apply", app, "--with", eessi.path("host"), "--wrapper", place)
-    assert inject(capsys, *words, "--dry-run")[0] == ExitCode.DONE
-    assert not os.path.lexists(place)
-    assert inject(capsys, *words)[0] == ExitCode.DONE
-    other = {"LD_LIBRARY_PATH": eessi.path("newer/lib")}
-    outcome = run(str(place / "bin" / "app"), env=other)
-    assert outcome.answers["MPI_Init"] == "host/lib/libmpi.so.12", outcome.error
-    assert inject(capsys, "undo", place)[0] == ExitCode.DONE
-    assert not os.path.lexists(place)
-
-
-def test_a_wrapper_with_links(eessi, capsys, tmp_path):
-    eessi.library("named/lib/libmpich.so.12", defines=EVERY)
-    app = eessi.program(
-        "plain/bin/app",
-        needs=["eessi/lib/libmpi.so.12"],
-        calls=["MPI_Init"],
-        declarations=USES_MPICH,
-    )
-    place = tmp_path / "wrapped"
-    words = ("apply", app, "--with", eessi.path("named"), "--wrapper", place)
-    assert inject(capsys, *words)[0] == ExitCode.DONE
-    outcome = run(str(place / "bin" / "app"))
-    assert outcome.answers["MPI_Init"] == "named/lib/libmpich.so.12", outcome.error
-
-
-def test_a_wrapper_for_a_dt_rpath(eessi, capsys, tmp_path):
-    """EESSI's program looks into its DT_RPATH first: it takes a preload."""
-    place = tmp_path / "wrapped"
-    words = ("apply", eessi.app, "--with", eessi.path("host"), "--wrapper", place)
-    assert inject(capsys, *words)[0] == ExitCode.DONE
-    outcome = run(str(place / "bin" / "app"))
-    assert outcome.answers["MPI_Init"] == "host/lib/libmpi.so.12", outcome.error
-
-
-def test_a_wrapper_takes_nobodys_folder(eessi, capsys, tmp_path):
-    place = tmp_path / "mine"
-    place.mkdir()
-    words = ("apply", eessi.app, "--with", eessi.path("host"), "--wrapper", place)
-    assert inject(capsys, *words)[0] == ExitCode.USAGE
-    assert tree(place) == []
-
-
-def test_a_wrapper_with_a_copy(eessi, capsys, tmp_path):
-    """No variable comes before a DT_RPATH for a library below the MPI: a copy gets another one."""
-    eessi.library("own/libfabric.so.1", defines=["fi_getinfo"])
-    eessi.library("own/libmpi.so.12", defines=EVERY, needs=["own/libfabric.so.1"])
-    eessi.library("fabric/libfabric.so.1", defines=["fi_getinfo"])
-    app = eessi.program(
-        "bin/below",
-        needs=["own/libmpi.so.12", "own/libfabric.so.1"],
-        calls=["MPI_Init", "fi_getinfo"],
-        declarations=USES_MPICH,
-        flags=["-Wl,--disable-new-dtags,-rpath,$ORIGIN/../own"],
-    )
-    place = tmp_path / "wrapped"
-    words = ("apply", app, "--with", eessi.path("fabric"), "--wrapper", place)
-    code, _, err = inject(capsys, *words)
-    assert code == ExitCode.DONE, err
-    outcome = run(str(place / "bin" / "below"))
-    assert outcome.answers["fi_getinfo"] == "fabric/libfabric.so.1", outcome.error
-    assert outcome.answers["MPI_Init"] == "own/libmpi.so.12"
-    assert run(app).answers["fi_getinfo"] == "own/libfabric.so.1"
-
-
 def test_two_at_once(eessi):
     """Both end well, one after the other: each has a version of its own."""
     apply = [sys.executable, "-m", "stackproof", "inject", "apply", eessi.app]
@@ -447,3 +313,65 @@ def test_without_patchelf(eessi, capsys, monkeypatch, tmp_path):
     assert code == ExitCode.NOT_POSSIBLE
     assert "apt-get install patchelf" in err
     assert sorted(path.name for path in (eessi.overrides / ".stackproof").iterdir()) == ["lock"]
+
+
+def test_a_newer_c_library_is_refused(eessi, capsys):
+    """The C library is never copied: programs keep EESSI's, which lacks the version."""
+    script = "GLIBC_2.99 { global: fresh; local: *; };\n"
+    eessi.library("fake/libc.so.6", defines=["fresh"], script=script)
+    eessi.library(
+        "fresh/lib/libmpi.so.12", defines=EVERY, imports=["fresh"], needs=["fake/libc.so.6"]
+    )
+    code, _, err = applied(capsys, eessi, "fresh")
+    assert code == ExitCode.WORSE
+    assert "GLIBC_2.99" in err
+    assert not os.path.lexists(eessi.place)
+
+
+def test_a_part_that_stays_is_not_decided(eessi, capsys):
+    """The program's Fortran layer stays EESSI's: only who accepts that goes on."""
+    eessi.library(
+        "eessi/lib/libmpifort.so.12",
+        defines=["mpi_init_"],
+        imports=["MPI_Init"],
+        needs=["eessi/lib/libmpi.so.12"],
+    )
+    eessi.app = eessi.program(
+        "eessi/bin/fortran",
+        needs=["eessi/lib/libmpi.so.12", "eessi/lib/libmpifort.so.12"],
+        calls=["MPI_Init", "mpi_init_"],
+        declarations=USES_MPICH,
+        flags=[f"-Wl,--disable-new-dtags,-rpath,{eessi.place}/lib:{eessi.path('eessi/lib')}"],
+    )
+    code, _, err = applied(capsys, eessi, "host")
+    assert code == ExitCode.UNKNOWN, err
+    assert not os.path.lexists(eessi.place)
+    assert applied(capsys, eessi, "host", "--accept-unknown")[0] == ExitCode.DONE
+    assert eessi.loaded()[0].answers["MPI_Init"] == "host/lib/libmpi.so.12"
+
+
+def test_no_space(eessi, capsys):
+    """What was half copied is removed, and what was there stays."""
+    need("root")
+    assert applied(capsys, eessi, "host")[0] == ExitCode.DONE
+    eessi.library("large/lib/libmpi.so.12", defines=EVERY, data=[("filler", 1 << 20)])
+    small = eessi.folder / "small"
+    small.mkdir()
+    argv = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", small]
+    if subprocess.run(argv, check=False, timeout=60, capture_output=True).returncode:
+        pytest.skip("no mount here")
+    try:
+        place = small / "rpath_overrides" / "MPICH" / "system"
+        eessi.app = eessi.program(
+            "small-app",
+            needs=["eessi/lib/libmpi.so.12"],
+            calls=["MPI_Init"],
+            declarations=USES_MPICH,
+            flags=[f"-Wl,--disable-new-dtags,-rpath,{place}/lib:{eessi.path('eessi/lib')}"],
+        )
+        eessi.software = small
+        assert applied(capsys, eessi, "large")[0] == ExitCode.NOT_POSSIBLE
+        assert sorted(path.name for path in (place.parent / ".stackproof").iterdir()) == ["lock"]
+        assert eessi.loaded()[0].answers["MPI_Init"] == "eessi/lib/libmpi.so.12"
+    finally:
+        subprocess.run(["umount", small], check=True, timeout=60)

@@ -208,7 +208,10 @@ def _eessi(args: argparse.Namespace) -> _Done:
             staged = injecting.commit(folder, record)
         finally:
             files.remove(folder)
-        injecting.with_rollback(staged, lambda: _verify(programs, names, place))
+        has = {posixpath.basename(one.target) for one in filling.libraries}
+        has |= {posixpath.basename(path) for path in filling.links}
+        taken = tuple(name for name in names if name in has)  # others stay, and were accepted
+        injecting.with_rollback(staged, lambda: _verify(programs, taken, place))
     return done
 
 

@@ -1,0 +1,93 @@
+"""`inject apply --wrapper`: folders of scripts that start programs with another MPI."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from eessilab import EVERY, USES_MPICH, Eessi, inject
+from elflab import run
+from need import need
+from stackproof.errors import ExitCode
+
+
+@pytest.fixture
+def eessi(tmp_path: Path) -> Eessi:
+    need("gcc", "patchelf")
+    return Eessi(tmp_path)
+
+
+def test_a_wrapper_sets_variables(eessi, capsys, tmp_path):
+    """A program without a DT_RPATH is reached by a variable; what was set comes after it."""
+    app = eessi.program(
+        "plain/bin/app",
+        needs=["eessi/lib/libmpi.so.12"],
+        calls=["MPI_Init"],
+        declarations=USES_MPICH,
+    )
+    place = tmp_path / "wrapped"
+    words = ("apply", app, "--with", eessi.path("host"), "--wrapper", place)
+    assert inject(capsys, *words, "--dry-run")[0] == ExitCode.DONE
+    assert not os.path.lexists(place)
+    assert inject(capsys, *words)[0] == ExitCode.DONE
+    other = {"LD_LIBRARY_PATH": eessi.path("newer/lib")}
+    outcome = run(str(place / "bin" / "app"), env=other)
+    assert outcome.answers["MPI_Init"] == "host/lib/libmpi.so.12", outcome.error
+    assert inject(capsys, "undo", place)[0] == ExitCode.DONE
+    assert not os.path.lexists(place)
+
+
+def test_a_wrapper_with_links(eessi, capsys, tmp_path):
+    eessi.library("named/lib/libmpich.so.12", defines=EVERY)
+    app = eessi.program(
+        "plain/bin/app",
+        needs=["eessi/lib/libmpi.so.12"],
+        calls=["MPI_Init"],
+        declarations=USES_MPICH,
+    )
+    place = tmp_path / "wrapped"
+    words = ("apply", app, "--with", eessi.path("named"), "--wrapper", place)
+    assert inject(capsys, *words)[0] == ExitCode.DONE
+    outcome = run(str(place / "bin" / "app"))
+    assert outcome.answers["MPI_Init"] == "named/lib/libmpich.so.12", outcome.error
+
+
+def test_a_wrapper_for_a_dt_rpath(eessi, capsys, tmp_path):
+    """EESSI's program looks into its DT_RPATH first: it takes a preload."""
+    place = tmp_path / "wrapped"
+    words = ("apply", eessi.app, "--with", eessi.path("host"), "--wrapper", place)
+    assert inject(capsys, *words)[0] == ExitCode.DONE
+    outcome = run(str(place / "bin" / "app"))
+    assert outcome.answers["MPI_Init"] == "host/lib/libmpi.so.12", outcome.error
+
+
+def test_a_wrapper_takes_nobodys_folder(eessi, capsys, tmp_path):
+    place = tmp_path / "mine"
+    place.mkdir()
+    words = ("apply", eessi.app, "--with", eessi.path("host"), "--wrapper", place)
+    assert inject(capsys, *words)[0] == ExitCode.USAGE
+    assert list(place.iterdir()) == []
+
+
+def test_a_wrapper_with_a_copy(eessi, capsys, tmp_path):
+    """No variable comes before a DT_RPATH for a library below the MPI: a copy gets another one."""
+    eessi.library("own/libfabric.so.1", defines=["fi_getinfo"])
+    eessi.library("own/libmpi.so.12", defines=EVERY, needs=["own/libfabric.so.1"])
+    eessi.library("fabric/libfabric.so.1", defines=["fi_getinfo"])
+    app = eessi.program(
+        "bin/below",
+        needs=["own/libmpi.so.12", "own/libfabric.so.1"],
+        calls=["MPI_Init", "fi_getinfo"],
+        declarations=USES_MPICH,
+        flags=["-Wl,--disable-new-dtags,-rpath,$ORIGIN/../own"],
+    )
+    place = tmp_path / "wrapped"
+    words = ("apply", app, "--with", eessi.path("fabric"), "--wrapper", place)
+    code, _, err = inject(capsys, *words)
+    assert code == ExitCode.DONE, err
+    outcome = run(str(place / "bin" / "below"))
+    assert outcome.answers["fi_getinfo"] == "fabric/libfabric.so.1", outcome.error
+    assert outcome.answers["MPI_Init"] == "own/libmpi.so.12"
+    assert run(app).answers["fi_getinfo"] == "own/libfabric.so.1"
