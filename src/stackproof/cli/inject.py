@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from stackproof import noun
 from stackproof.cli import inject_apply
-from stackproof.errors import ExitCode, Reason, StackproofError, fail
+from stackproof.errors import ExitCode, Location, Reason, StackproofError, fail
 from stackproof.host import files, injectplace
 from stackproof.host.elfview import HostView
 from stackproof.host.injectplace import Place
@@ -27,6 +27,7 @@ from stackproof.inject import (
     tree,
     worst,
 )
+from stackproof.inject.containing import FORMS, plan_containing
 from stackproof.inject.manifest import MergedView, describe
 from stackproof.loader import FileView, Machine, Setting
 from stackproof.loader.machine import LEVELS
@@ -89,6 +90,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     manifest.add_argument("-o", "--output", metavar="FILE", help="the file; left out: print it")
     _add_setting(manifest)
     manifest.set_defaults(run=run_manifest)
+
+    text = "write what puts another MPI into a container, for programs in it"
+    container = actions.add_parser("container", help=text, description=text, allow_abbrev=False)
+    container.add_argument("programs", metavar="PROGRAM", nargs="+", help="programs in the root")
+    container.add_argument(
+        "--with", dest="replacement", metavar="PREFIX", required=True, help="the MPI's prefix"
+    )
+    container.add_argument(
+        "--form", choices=tuple(FORMS), required=True, help="options of a tool, or a CDI file"
+    )
+    container.add_argument(
+        "--accept-unknown", action="store_true", help="go on when the check cannot tell"
+    )
+    container.add_argument("-o", "--output", metavar="FILE", help="the file; left out: print it")
+    _add_setting(container)
+    container.set_defaults(run=run_container)
 
     text = "put another MPI under programs: into EESSI's override folder, or by start scripts"
     apply = actions.add_parser("apply", help=text, description=text, allow_abbrev=False)
@@ -162,6 +179,29 @@ def run_manifest(args: argparse.Namespace) -> int:
             f"MPI: {', '.join(mpi.family for mpi in manifest.mpis) or 'none'}",
             file=sys.stderr,
         )
+    else:
+        print(text, end="")
+    return 0
+
+
+def run_container(args: argparse.Namespace) -> int:
+    """Write the definition that puts a replacement into a container."""
+    prefix = injectplace.load_place(args.replacement)
+    if prefix.manifest is not None or prefix.binds:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"`{args.replacement}` is not a prefix on this machine",
+            where=Location(file=args.replacement),
+            hint="name the folder that is to be bound: mount an image first",
+        )
+    question = Question(
+        machine=_machine(args), setting=_setting(args), releases=injectplace.load_releases
+    )
+    judgements = _judge_all(args, args.replacement, question)
+    inject_apply.refuse(args, judgements)
+    text = FORMS[args.form](plan_containing(judgements, {prefix.path: prefix.path}))
+    if args.output:
+        files.write(args.output, text)
     else:
         print(text, end="")
     return 0

@@ -263,10 +263,10 @@ def _judge_staged(
         for one in programs:
             replacement = find_replacement(view, seen[one.path])
             found.append(judge(view, one.path, replacement, question))
-    _refuse(args, found)
+    refuse(args, found)
 
 
-def _refuse(args: argparse.Namespace, judgements: Sequence[Judgement]) -> None:
+def refuse(args: argparse.Namespace, judgements: Sequence[Judgement]) -> None:
     """Raise `StackproofError` with every reason, when one speaks against the injection."""
     wanted = {Effect.FAILS} if args.accept_unknown else {Effect.FAILS, Effect.CANNOT_TELL}
     problems = []
@@ -308,7 +308,7 @@ def _wrapped(args: argparse.Namespace) -> _Done:
     replacement = find_replacement(view, _prefix(args))
     question = Question(machine=_machine(args), releases=injectplace.load_releases)
     judgements = [judge(view, one.path, replacement, question) for one in programs]
-    _refuse(args, judgements)
+    refuse(args, judgements)
     wrappings = []
     for one, judgement in zip(programs, judgements, strict=True):
         main = one.closure.program

@@ -1,0 +1,105 @@
+"""Judgements on programs of a container to what puts the replacement into it, in several forms.
+
+One definition, a bind of the prefix at its own path and some variables, is written as options of
+Apptainer, of podman, or as a file of the Container Device Interface (CDI), which podman, containerd
+and CRI-O read.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from stackproof.errors import Location, Problem, Reason, StackproofError
+from stackproof.inject.model import Judgement
+
+CDI_KIND = "stackproof.org/mpi"
+"""Vendor and class of the devices in a CDI file."""
+
+_CDI_VERSION = "0.5.0"  # the first one with all that is used here; podman 4 reads it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Containing:
+    """What a container gets: folders, read-only, by the place they are seen at; and variables."""
+
+    binds: Mapping[str, str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def plan_containing(judgements: Sequence[Judgement], binds: Mapping[str, str]) -> Containing:
+    """Return what a container gets so that all programs work with the replacement.
+
+    Raises `StackproofError` (INJECTION_STEPS) with every program that variables alone do not do it
+    for, or that needs other ones than the first.
+    """
+    problems = []
+    for judgement in judgements:
+        way = judgement.way
+        if way.links or way.rpath:
+            problems.append(
+                _problem(
+                    judgement,
+                    "a bind and variables do not do it: links or another DT_RPATH are needed",
+                    "`stackproof inject check` names them; make them in the image",
+                )
+            )
+        elif judgement.environment != judgements[0].environment:
+            problems.append(
+                _problem(
+                    judgement,
+                    f"it needs other variables than `{judgements[0].program}`",
+                    "write one definition for each of them",
+                )
+            )
+    if problems:
+        raise StackproofError(*problems)
+    return Containing(binds=binds, environment=judgements[0].environment)
+
+
+def _problem(judgement: Judgement, message: str, hint: str) -> Problem:
+    where = Location(file=judgement.program)
+    return Problem(reason=Reason.INJECTION_STEPS, message=message, where=where, hint=hint)
+
+
+def render_apptainer(containing: Containing) -> str:
+    """Return options of `apptainer exec`, as words of a shell."""
+    words = [f"--bind={source}:{place}:ro" for place, source in containing.binds.items()]
+    words += [f"--env={name}={value}" for name, value in containing.environment.items()]
+    return shlex.join(words) + "\n"
+
+
+def render_podman(containing: Containing) -> str:
+    """Return options of `podman run`, as words of a shell."""
+    words = [f"--volume={source}:{place}:ro" for place, source in containing.binds.items()]
+    words += [f"--env={name}={value}" for name, value in containing.environment.items()]
+    return shlex.join(words) + "\n"
+
+
+def render_cdi(containing: Containing) -> str:
+    """Return a CDI file with one device, `injected` (CDI's SPEC.md, 0.5.0)."""
+    mounts = [
+        {
+            "hostPath": source,
+            "containerPath": place,
+            "options": ["ro", "nosuid", "nodev", "rbind"],
+        }
+        for place, source in containing.binds.items()
+    ]
+    edits = {
+        "env": [f"{name}={value}" for name, value in containing.environment.items()],
+        "mounts": mounts,
+    }
+    devices = [{"name": "injected", "containerEdits": edits}]
+    data = {"cdiVersion": _CDI_VERSION, "kind": CDI_KIND, "devices": devices}
+    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+
+
+FORMS: Mapping[str, Callable[[Containing], str]] = {
+    "apptainer": render_apptainer,
+    "podman": render_podman,
+    "cdi": render_cdi,
+}
+"""The forms that a definition can be written in."""
