@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,6 +27,14 @@ _CALL = ["--images=a.squashfs:/user-environment", "--verbose", "--", "ls", "/use
 _HELPER = "/usr/bin/stackproof-mount"
 
 
+@functools.cache
+def _home() -> str:
+    """Return a home for rpm and rpmlint, which write there; it goes with this process."""
+    folder = tempfile.mkdtemp(prefix="stackproof-home-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 def _run(
     argv: Sequence[str | Path], folder: Path = ROOT, **environment: str
 ) -> subprocess.CompletedProcess[str]:
@@ -36,7 +47,7 @@ def _run(
         timeout=300,
         check=False,
         env={
-            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/nonexistent",
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": _home(),
             **environment,
         },
     )  # fmt: skip
@@ -305,12 +316,13 @@ def test_the_packages_for_rpm(rpms: dict[str, Path], tmp_path: Path) -> None:
     assert {name for name in rpms if "debug" not in name} == {
         "stackproof-mount", "stackproof-spank",
     }  # fmt: skip
-    said = _must(["rpm", "--query", "--requires", "--package", rpms["stackproof-spank"]]).stdout
+    query = ["rpm", "--query"]
+    said = _must([*query, "--requires", "--package", rpms["stackproof-spank"]]).stdout
     needed = [line for line in said.splitlines() if line.startswith("slurm")]
     assert len(needed) == 2
     assert re.fullmatch(r"slurm >= \d\d\.\d\d", needed[0])
     assert re.fullmatch(r"slurm < \d\d\.\d\d", needed[1])
-    said = _must(["rpm", "--query", "--configfiles", "--package", rpms["stackproof-mount"]]).stdout
+    said = _must([*query, "--configfiles", "--package", rpms["stackproof-mount"]]).stdout
     assert said.split() == ["/etc/stackproof/mount.conf"]
     if os.geteuid() == 0:
         root = ["--root", tmp_path / "root", "--nodeps", "--noscripts"]

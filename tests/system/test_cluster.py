@@ -107,18 +107,6 @@ def test_a_path_of_tmp_is_seen_when_it_is_shared(tmp_path: Path) -> None:
     assert (second / "word").read_text() == "three\n"
 
 
-def test_folders_around_what_is_shared_are_as_private_as_outside(tmp_path: Path) -> None:
-    if not str(tmp_path).startswith("/tmp/"):
-        pytest.skip("only what is below /tmp is hidden")
-    private = tmp_path / "private"
-    private.mkdir(mode=0o700)
-    (private / "inner").mkdir()
-    state = host_cluster.up(ClusterSpec(nodes=1, shared=(str(private / "inner"),)))
-    say = ("stat", "--format=%a %u", str(private), str(tmp_path))
-    outside = subprocess.run(say, capture_output=True, text=True, check=True).stdout
-    assert told(state, "node1", *say) == outside.strip()
-
-
 def test_sharing_what_is_not_there_is_an_error() -> None:
     state = host_cluster.up(ClusterSpec(nodes=1))
     with pytest.raises(StackproofError) as caught:

@@ -23,7 +23,6 @@ the sender's pid as the receiver sees it, so nobody has to search for pids:
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import json
 import os
@@ -143,29 +142,14 @@ def share(path: str) -> None:
         here = os.stat(path)
     except FileNotFoundError:
         if os.path.isdir(source):
-            _make_as_outside(path)
+            os.makedirs(path)
         else:
-            _make_as_outside(os.path.dirname(path))
+            os.makedirs(os.path.dirname(path), exist_ok=True)
             os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o600))
     else:
         if (here.st_dev, here.st_ino) == (found.st_dev, found.st_ino):
             return
     mount(source, path, None, _MS_BIND | _MS_REC)
-
-
-def _make_as_outside(path: str) -> None:
-    """Make a folder below /tmp and those above it, with the owners and rights they have outside.
-
-    Programs refuse a folder of the user's own that others may enter (`mountjoin.py` is one).
-    """
-    if os.path.isdir(path):
-        return
-    _make_as_outside(os.path.dirname(path))
-    os.mkdir(path, 0o700)
-    outside = os.stat(OUTER + path.removeprefix("/tmp"))  # noqa: S108
-    with contextlib.suppress(OSError):  # ids that this user namespace does not have
-        os.chown(path, outside.st_uid, outside.st_gid)
-    os.chmod(path, outside.st_mode & 0o7777)
 
 
 def own_etc(files: dict[str, str]) -> None:

@@ -172,7 +172,8 @@ def _folder() -> str:
     given = os.environ.get("XDG_RUNTIME_DIR", "")
     if given.startswith("/") and _is_private(given, user):
         return given
-    path = f"/tmp/stackproof-{user}"  # noqa: S108 - made for this user alone, and checked
+    # Not the folder of clusters: nodes see that one with what is shared, open to all their users.
+    path = f"/tmp/stackproof-join-{user}"  # noqa: S108 - made for this user alone, and checked
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
