@@ -105,3 +105,10 @@ def test_links_are_not_for_binds(lab, capsys):
     code, out, err = inject(capsys, *words(lab, "named"))
     assert (code, out) == (ExitCode.STEPS, "")
     assert "links" in err
+
+
+def test_paths_that_no_option_can_hold(lab, capsys):
+    lab.mpi("a,b")
+    code, out, err = inject(capsys, *words(lab, "a,b"))
+    assert (code, out) == (ExitCode.INVALID, "")
+    assert "a,b" in err

@@ -32,10 +32,19 @@ class Containing:
 def plan_containing(judgements: Sequence[Judgement], binds: Mapping[str, str]) -> Containing:
     """Return what a container gets so that all programs work with the replacement.
 
-    Raises `StackproofError` (INJECTION_STEPS) with every program that variables alone do not do it
-    for, or that needs other ones than the first.
+    Raises `StackproofError`: INJECTION_STEPS with every program that variables alone do not do it
+    for, or that needs other ones than the first; INVALID_VALUE for paths that the options of no
+    tool can hold, as `:` and `,` part them.
     """
-    problems = []
+    problems = [
+        Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"`{path}` holds a `:` or a `,`, at which container tools split options",
+            hint="name it by a link without them, or move it",
+        )
+        for path in sorted({*binds, *binds.values()})
+        if ":" in path or "," in path
+    ]
     for judgement in judgements:
         way = judgement.way
         if way.links or way.rpath:
