@@ -106,13 +106,20 @@ def _refuse(setup: Setup, release: tuple[int, ...]) -> None:
             Reason.UNSUPPORTED,
             f"lnx of libfabric {setup.libfabric.version} offers tagged messages alone, and Open "
             f"MPI {setup.version} asks for more",
-            hint="libfabric 2.1 to 2.5 can; or use the transport `cxi`",
+            hint="libfabric 2.0 to 2.5 can; or use the transport `cxi`",
         )
     if setup.fabric == INFINIBAND:
         raise fail(
             Reason.UNSUPPORTED,
             "the transport `lnx` is known over Slingshot-11 and over TCP alone",
             hint="use `auto` on InfiniBand",
+        )
+    if release >= _PLAIN_NAME and not setup.on_slingshot:
+        # Seen with 2.2.0 and 2.5.1 below Open MPI 5.0.8 and 5.0.11: no run came to its end.
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"lnx over TCP of libfabric {setup.libfabric.version} fails in use",
+            hint="libfabric 2.1 can; `tcp` needs no lnx; where it is Slingshot, say so: `--site NAME`",
         )
     have = setup.libfabric.providers
     wanted = {"lnx", "shm", "cxi"} if setup.on_slingshot else {"lnx", "shm", "tcp"}
