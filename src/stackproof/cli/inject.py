@@ -93,6 +93,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     text = "write what puts another MPI into a container, for programs in it"
     container = actions.add_parser("container", help=text, description=text, allow_abbrev=False)
+    _configure_container(container)
+    text = "put another MPI under programs: into EESSI's override folder, or by start scripts"
+    apply = actions.add_parser("apply", help=text, description=text, allow_abbrev=False)
+    inject_apply.configure_apply(apply)
+    text = "put back what was there before the last `inject apply`"
+    undo = actions.add_parser("undo", help=text, description=text, allow_abbrev=False)
+    inject_apply.configure_undo(undo)
+
+
+def _configure_container(container: argparse.ArgumentParser) -> None:
     container.add_argument("programs", metavar="PROGRAM", nargs="+", help="programs in the root")
     container.add_argument(
         "--with", dest="replacement", metavar="PREFIX", required=True, help="the MPI's prefix"
@@ -106,13 +116,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     container.add_argument("-o", "--output", metavar="FILE", help="the file; left out: print it")
     _add_setting(container)
     container.set_defaults(run=run_container)
-
-    text = "put another MPI under programs: into EESSI's override folder, or by start scripts"
-    apply = actions.add_parser("apply", help=text, description=text, allow_abbrev=False)
-    inject_apply.configure_apply(apply)
-    text = "put back what was there before the last `inject apply`"
-    undo = actions.add_parser("undo", help=text, description=text, allow_abbrev=False)
-    inject_apply.configure_undo(undo)
 
 
 def _add_setting(parser: argparse.ArgumentParser) -> None:
