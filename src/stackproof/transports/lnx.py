@@ -119,7 +119,7 @@ def _refuse(setup: Setup, release: tuple[int, ...]) -> None:
         raise fail(
             Reason.UNSUPPORTED,
             f"lnx over TCP of libfabric {setup.libfabric.version} fails in use",
-            hint="libfabric 2.1 can; `tcp` needs no lnx; where it is Slingshot, say so: `--site NAME`",
+            hint="libfabric 2.1 can; so can the transport `tcp`; on Slingshot say `--site NAME`",
         )
     have = setup.libfabric.providers
     wanted = {"lnx", "shm", "cxi"} if setup.on_slingshot else {"lnx", "shm", "tcp"}
