@@ -91,10 +91,13 @@ def launch(
 ) -> Judged:
     starter = launcher or tree
     member = launchers.get(starter.family.launcher)
+    setup = transports.Setup(
+        family=tree.family.name, version=tree.version, placement=case.placement
+    )
     patch = (
         starter.family.environment(str(starter.prefix))
         .then(tree.family.environment(str(tree.prefix)))
-        .then(transports.get(case.transport).patch(tree.family.name, tree.version, case.placement))
+        .then(transports.get(case.transport).profile(setup).env)
         .then(env or EnvPatch())
     )
     request = LaunchRequest(
