@@ -115,7 +115,7 @@ def _refuse(setup: Setup, release: tuple[int, ...]) -> None:
             hint="use `auto` on InfiniBand",
         )
     if release >= _PLAIN_NAME and not setup.on_slingshot:
-        # Seen with 2.2.0 and 2.5.1 below Open MPI 5.0.8 and 5.0.11: no run came to its end.
+        # Seen: Open MPI 5.0.8 crashed on 2.2.0 and on 2.5.1, and 5.0.11 on 2.5.1; why is not known.
         raise fail(
             Reason.UNSUPPORTED,
             f"lnx over TCP of libfabric {setup.libfabric.version} fails in use",
