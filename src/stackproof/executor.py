@@ -7,7 +7,6 @@ of a plan runs at a time; a second one waits and then finds everything done.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tempfile
 import time
@@ -196,19 +195,7 @@ def deliver(built: Built, target: Path) -> bool:
     """
     if _is_there(built, target):
         return False
-    temporary = ""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        os.close(handle)
-        shutil.copyfile(built.path, temporary)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except OSError as error:
-        raise files.translate(error, target) from error
-    finally:
-        if temporary:
-            files.remove(temporary)
+    files.copy(built.path, target)
     return True
 
 

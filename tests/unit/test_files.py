@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from need import need, private_namespaces
-from stackproof.errors import Reason, StackproofError
+from stackproof.errors import Reason, StackproofError, fail
 from stackproof.host import files
 
 
@@ -206,3 +207,56 @@ def test_cache_home(environment: dict[str, str], expected: str) -> None:
 def test_cache_home_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STACKPROOF_CACHE", "/here")
     assert files.cache_home() == Path("/here")
+
+
+def test_reading_stops_at_the_limit(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    assert files.read_bounded(path, 5, hint="less") == b"12345"
+    with pytest.raises(StackproofError) as caught:
+        files.read_bounded(path, 4, hint="less")
+    (problem,) = caught.value.problems
+    assert (problem.reason, problem.hint) == (Reason.TOO_LARGE, "less")
+    assert files.read_bounded("-", 5, hint="less", stream=io.BytesIO(b"ab")) == b"ab"
+    with pytest.raises(StackproofError) as caught:
+        files.read_bounded(tmp_path / "none", 5, hint="less")
+    assert caught.value.reason is Reason.FILE_MISSING
+
+
+def test_a_copy_is_whole_and_leaves_nothing_else(tmp_path):
+    source, target = tmp_path / "source", tmp_path / "new" / "target"
+    source.write_bytes(b"content")
+    source.chmod(0o600)
+    files.copy(source, target)
+    assert target.read_bytes() == b"content"
+    assert target.stat().st_mode & 0o777 == 0o644
+    with pytest.raises(StackproofError):
+        files.copy(tmp_path / "none", target)
+    assert [path.name for path in target.parent.iterdir()] == ["target"]
+    assert target.read_bytes() == b"content"
+
+
+def test_a_lock_has_one_holder(tmp_path):
+    busy = fail(Reason.BUSY, "somebody else")
+    with (
+        files.locked(tmp_path / "lock", seconds=1, mode=0o600, busy=busy),
+        pytest.raises(StackproofError) as caught,
+        files.locked(tmp_path / "lock", seconds=0.05, mode=0o600, busy=busy),
+    ):
+        pass
+    assert caught.value.reason is Reason.BUSY
+    with files.locked(tmp_path / "lock", seconds=0, mode=0o600, busy=busy):
+        pass
+
+
+def test_a_private_folder_is_trusted_only_as_such(tmp_path):
+    folder = tmp_path / "own"
+    assert files.private_folder(folder, hint="remove it") == folder
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o755)
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path)
+    for name in ("own", "file", "link"):
+        with pytest.raises(StackproofError) as caught:
+            files.private_folder(tmp_path / name, hint="remove it")
+        assert caught.value.reason is Reason.NOT_PERMITTED

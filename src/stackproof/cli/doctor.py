@@ -16,7 +16,7 @@ from pathlib import Path
 from stackproof import noun, symptoms
 from stackproof.cli.explain import labelled
 from stackproof.comparison import Results
-from stackproof.errors import ExitCode, Location, Problem, Reason, StackproofError, fail
+from stackproof.errors import ExitCode, Problem, Reason, StackproofError, fail
 from stackproof.evidence import FACTS, Evidence, FactValue, merged, redacted
 from stackproof.host import files, probe
 from stackproof.host.answers import ask, driver
@@ -220,18 +220,7 @@ def _value(text: str) -> FactValue:
 
 
 def _text(path: str) -> str:
-    try:
-        with open(path, "rb") as stream:
-            data = stream.read(_LARGEST + 1)
-    except OSError as error:
-        raise files.translate(error, path) from error
-    if len(data) > _LARGEST:
-        raise fail(
-            Reason.TOO_LARGE,
-            f"`{path}` has more than {_LARGEST} bytes",
-            hint="give the part that shows the fault",
-            where=Location(file=path),
-        )
+    data = files.read_bounded(path, _LARGEST, hint="give the part that shows the fault")
     return data.decode(errors="replace")
 
 

@@ -104,19 +104,10 @@ def _file(text: str) -> OutputFile:
     arm, equals, path = text.partition("=")
     if not equals or os.path.exists(text):
         arm, path = _ARM, text
-    if path == "-":
-        data = sys.stdin.buffer.read(LARGEST + 1)
-    else:
-        try:
-            with open(path, "rb") as stream:
-                data = stream.read(LARGEST + 1)
-        except OSError as error:
-            raise files.translate(error, path) from error
-    if len(data) > LARGEST:
-        raise fail(
-            Reason.TOO_LARGE,
-            f"`{path}` has more than {LARGEST} bytes",
-            hint="check that this is the output of a benchmark",
-            where=Location(file=path),
-        )
+    data = files.read_bounded(
+        path,
+        LARGEST,
+        hint="check that this is the output of a benchmark",
+        stream=sys.stdin.buffer if path == "-" else None,
+    )
     return OutputFile(arm=arm, name=path, text=data.decode(errors="replace"))

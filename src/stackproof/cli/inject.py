@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from stackproof import noun
 from stackproof.cli import inject_apply
-from stackproof.errors import ExitCode, Location, Reason, StackproofError, fail
+from stackproof.errors import ExitCode, Reason, StackproofError, fail
 from stackproof.host import files, injectplace
 from stackproof.host.elfview import HostView
 from stackproof.host.injectplace import Place
@@ -189,14 +189,7 @@ def run_manifest(args: argparse.Namespace) -> int:
 
 def run_container(args: argparse.Namespace) -> int:
     """Write the definition that puts a replacement into a container."""
-    prefix = injectplace.load_place(args.replacement)
-    if prefix.manifest is not None or prefix.binds:
-        raise fail(
-            Reason.UNSUPPORTED,
-            f"`{args.replacement}` is not a prefix on this machine",
-            where=Location(file=args.replacement),
-            hint="name the folder that is to be bound: mount an image first",
-        )
+    prefix = injectplace.load_prefix(args.replacement)
     question = Question(
         machine=_machine(args), setting=_setting(args), releases=injectplace.load_releases
     )

@@ -154,18 +154,6 @@ def _programs(args: argparse.Namespace) -> list[_Program]:
     return found
 
 
-def _prefix(args: argparse.Namespace) -> str:
-    place = injectplace.load_place(args.replacement)
-    if place.manifest is not None or place.binds:
-        raise fail(
-            Reason.UNSUPPORTED,
-            f"`{args.replacement}` is not a prefix on this machine",
-            where=Location(file=args.replacement),
-            hint="mount the image first: `stackproof shell`, or a permanent mount",
-        )
-    return place.path
-
-
 def _eessi(args: argparse.Namespace) -> _Done:
     """Fill an override folder."""
     variant = variant_name(args.compiler, args.accelerator)
@@ -177,7 +165,7 @@ def _eessi(args: argparse.Namespace) -> _Done:
             hint="make it: …/host_injections/VERSION/software/linux/CPU, as $EESSI_SOFTWARE_PATH",
         )
     programs, view = _programs(args), HostView()
-    replacement = find_replacement(view, _prefix(args))
+    replacement = find_replacement(view, injectplace.load_prefix(args.replacement).path)
     names = tuple(dict.fromkeys(name for one in programs for name in one.demand.names))
     filling = plan_filling(view, replacement, names, _machine(args))
     main = replacement.main_for(programs[0].demand.abi)
@@ -305,7 +293,7 @@ def _wrapped(args: argparse.Namespace) -> _Done:
             hint="name a folder that is not there yet",
         )
     programs, view = _programs(args), HostView()
-    replacement = find_replacement(view, _prefix(args))
+    replacement = find_replacement(view, injectplace.load_prefix(args.replacement).path)
     question = Question(machine=_machine(args), releases=injectplace.load_releases)
     judgements = [judge(view, one.path, replacement, question) for one in programs]
     refuse(args, judgements)

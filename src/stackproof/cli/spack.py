@@ -11,9 +11,9 @@ from stackproof.engines import spack
 from stackproof.engines.spack import locks, workers
 from stackproof.engines.spack.workers import Workers
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.host import files, shipped
+from stackproof.host import documents, files, shipped
 from stackproof.monitor import Event, Monitor
-from stackproof.noun import from_json, to_json
+from stackproof.noun import to_json
 from stackproof.spackstack import SpackLock
 
 if TYPE_CHECKING:  # `check` and `plan` build nothing
@@ -129,26 +129,18 @@ def valid_lock(loaded: Loaded) -> SpackLock | None:
 
     Raises `StackproofError` when the lock file is there and is not a lock of Spack's.
     """
-    try:
-        text = loaded.lock_path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise files.translate(error, loaded.lock_path) from error
-    lock = from_json(SpackLock, text, file=str(loaded.lock_path))
-    return lock if lock.wants == spack.wants(loaded.spack) else None
+    lock = documents.load_noun(SpackLock, loaded.lock_path)
+    return lock if lock is not None and lock.wants == spack.wants(loaded.spack) else None
 
 
 def find_lock(loaded: Loaded) -> tuple[SpackLock | None, tuple[Problem, ...]]:
     """Return the lock as `valid_lock` does, and a note of what differs in one that is stale."""
-    lock = valid_lock(loaded)
-    if lock is not None or not loaded.lock_path.exists():
+    lock = documents.load_noun(SpackLock, loaded.lock_path)
+    if lock is None or lock.wants == spack.wants(loaded.spack):
         return lock, ()
-    text = loaded.lock_path.read_bytes()
-    stale = from_json(SpackLock, text, file=str(loaded.lock_path))
     note = Problem(
         reason=Reason.LOCK_MISMATCH,
-        message=f"the lock does not answer the recipe: {_differences(loaded, stale)}",
+        message=f"the lock does not answer the recipe: {_differences(loaded, lock)}",
         hint="run `stackproof build --update --stop-after lock` and look at what changed",
         where=Location(file=str(loaded.lock_path)),
     )

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from stackproof.conditions import Verdict
 from stackproof.document import Document
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.host import files, toolchain
+from stackproof.host import documents, files, toolchain
 from stackproof.monitor import Event, Monitor
-from stackproof.noun import from_json, to_json
+from stackproof.noun import to_json
 from stackproof.spackstack import Caches, SpackStack
 from stackproof.stack import Lock, Stack
 
@@ -444,16 +444,10 @@ def valid_lock(loaded: Loaded) -> Lock | None:
 
     Raises `StackproofError` when the lock file is there and is not a lock.
     """
-    try:
-        text = loaded.lock_path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise files.translate(error, loaded.lock_path) from error
     from stackproof.engines import wheel  # noqa: PLC0415 - not for Spack stacks
 
-    lock = from_json(Lock, text, file=str(loaded.lock_path))
-    return lock if lock.wants == wheel.wants(loaded.wheel) else None
+    lock = documents.load_noun(Lock, loaded.lock_path)
+    return lock if lock is not None and lock.wants == wheel.wants(loaded.wheel) else None
 
 
 def make_lock(loaded: Loaded, monitor: Monitor) -> Lock:

@@ -31,7 +31,7 @@ from stackproof.host.cluster_state import (
     checked_name,
     locked,
     look,
-    private_folder,
+    own_folder,
     remove,
     write,
 )
@@ -193,7 +193,7 @@ def end_processes(state: ClusterState) -> None:
 
 
 def _start(spec: ClusterSpec, folder: Path) -> ClusterState:
-    private_folder(folder)
+    own_folder(folder)
     rootless = not _may_administer()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:

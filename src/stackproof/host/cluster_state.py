@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import os
 import select
 import signal
-import stat
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,25 +44,14 @@ def base() -> Path:
     except OSError:
         usable = False
     if usable:
-        return private_folder(Path(runtime) / "stackproof")
-    return private_folder(Path(f"/tmp/stackproof-{os.geteuid()}"))  # noqa: S108 - checked
+        return own_folder(Path(runtime) / "stackproof")
+    return own_folder(Path(f"/tmp/stackproof-{os.geteuid()}"))  # noqa: S108 - checked
 
 
-def private_folder(path: Path) -> Path:
-    """Make a folder that only this user can use, and trust nothing that somebody else made."""
-    try:
-        with contextlib.suppress(FileExistsError):
-            path.mkdir(mode=0o700)
-        found = path.lstat()
-    except OSError as error:
-        raise files.translate(error, path) from error
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise fail(
-            Reason.NOT_PERMITTED,
-            f"`{path}` is not a folder that only you can use",
-            hint="remove it, or set XDG_RUNTIME_DIR to a folder of your own",
-        )
-    return path
+def own_folder(path: Path) -> Path:
+    """Make a folder that only this user can use; raises `StackproofError` (NOT_PERMITTED)."""
+    hint = "remove it, or set XDG_RUNTIME_DIR to a folder of your own"
+    return files.private_folder(path, hint=hint)
 
 
 def checked_name(name: str) -> str:
@@ -83,33 +69,14 @@ def locked(name: str) -> Iterator[Path]:
     Raises `StackproofError` (NOT_PERMITTED, BUSY after 20 s of waiting).
     """
     folder = base() / checked_name(name)
-    path = folder.with_name(f".{name}.lock")
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise files.translate(error, path) from error
-    try:
-        _wait_for_lock(descriptor, name)
+    busy = fail(
+        Reason.BUSY,
+        f"another command is at work on the cluster `{name}`",
+        hint="wait for it to end, or choose another --name",
+    )
+    lock = folder.with_name(f".{name}.lock")
+    with files.locked(lock, seconds=_LOCK_S, mode=0o600, busy=busy):
         yield folder
-    finally:
-        os.close(descriptor)
-
-
-def _wait_for_lock(descriptor: int, name: str) -> None:
-    end = time.monotonic() + _LOCK_S
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise fail(
-                    Reason.BUSY,
-                    f"another command is at work on the cluster `{name}`",
-                    hint="wait for it to end, or choose another --name",
-                ) from None
-            time.sleep(0.02)
-        else:
-            return
 
 
 def look(folder: Path) -> ClusterState | None:

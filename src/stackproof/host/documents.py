@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import TypeVar
 
-from stackproof import document
+from stackproof import document, noun
 from stackproof.document import Document
 from stackproof.errors import Location, Reason, fail
 from stackproof.host import files
+
+Noun = TypeVar("Noun")
 
 
 def load(path: str) -> Document:
@@ -30,3 +34,17 @@ def load(path: str) -> Document:
     except OSError as error:
         raise files.translate(error, path) from error
     return document.parse(text, file=path)
+
+
+def load_noun(kind: type[Noun], path: Path) -> Noun | None:
+    """Return a value as it was written to a file, None where there is no file.
+
+    Raises `StackproofError`: NOT_PERMITTED, and what `noun.from_json` raises.
+    """
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise files.translate(error, path) from error
+    return noun.from_json(kind, text, file=str(path))

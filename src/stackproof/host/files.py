@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from stackproof.errors import Location, Reason, StackproofError, fail
 
@@ -71,6 +76,96 @@ def write(path: os.PathLike[str] | str, content: bytes | str, *, mode: int = 0o6
         if temporary:
             with contextlib.suppress(OSError):  # gone after the rename
                 os.unlink(temporary)
+
+
+def read_bounded(
+    path: os.PathLike[str] | str, limit: int, *, hint: str, stream: BinaryIO | None = None
+) -> bytes:
+    """Return a file's bytes, at most `limit` of them; also of a pipe, whose size nobody knows.
+
+    `stream` is what is open already, and `path` then only its name. Raises `StackproofError`:
+    TOO_LARGE with the hint for more, FILE_MISSING, NOT_PERMITTED.
+    """
+    try:
+        with open(path, "rb") if stream is None else contextlib.nullcontext(stream) as opened:
+            content = opened.read(limit + 1)
+    except OSError as error:
+        raise translate(error, path) from error
+    if len(content) > limit:
+        raise fail(
+            Reason.TOO_LARGE,
+            f"`{os.fspath(path)}` has more than {limit} bytes",
+            where=Location(file=os.fspath(path)),
+            hint=hint,
+        )
+    return content
+
+
+def copy(source: os.PathLike[str] | str, target: Path) -> None:
+    """Copy a file to where others may read it, folders made; whoever looks sees all or nothing.
+
+    Raises `StackproofError` (DISK_FULL, NOT_PERMITTED); an old file stays as it was then.
+    """
+    temporary = ""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        os.close(handle)
+        shutil.copyfile(source, temporary)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, target)
+    except OSError as error:
+        raise translate(error, target) from error
+    finally:
+        if temporary:
+            remove(temporary)
+
+
+def private_folder(path: Path, *, hint: str) -> Path:
+    """Make a folder that only this user can use, and trust nothing that somebody else made.
+
+    Raises `StackproofError` (NOT_PERMITTED) with the hint where something else is there.
+    """
+    try:
+        with contextlib.suppress(FileExistsError):  # also where it is no folder: see below
+            path.mkdir(mode=0o700)
+        found = path.lstat()
+    except OSError as error:
+        raise translate(error, path) from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise fail(
+            Reason.NOT_PERMITTED, f"`{path}` is not a folder that only you can use", hint=hint
+        )
+    return path
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, seconds: float, mode: int, busy: StackproofError) -> Iterator[None]:
+    """Hold a lock file; the kernel lets go of it however the holder ends.
+
+    Raises `busy` when somebody else holds it for `seconds`, and what `translate` makes of errors.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+    except OSError as error:
+        raise translate(error, path) from error
+    end = time.monotonic() + seconds
+    try:
+        while not _try_lock(descriptor):
+            if time.monotonic() > end:
+                raise busy
+            time.sleep(0.02)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def sha256(path: os.PathLike[str] | str) -> str:

@@ -11,11 +11,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import fcntl
 import os
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,38 +78,21 @@ def locked(place: str) -> Iterator[None]:
     Raises `StackproofError`: BUSY when another one holds it for long, NOT_PERMITTED.
     """
     keep = Path(place).parent / _KEEP
-    path = keep / "lock"
     try:
         keep.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
-        raise files.translate(error, path) from error
-    try:
-        _wait(descriptor, place)
+        raise files.translate(error, keep) from error
+    busy = fail(
+        Reason.BUSY,
+        f"another stackproof changes `{os.path.dirname(place)}`",
+        hint="wait for it to end, then try again",
+    )
+    with files.locked(keep / "lock", seconds=_LOCK_S, mode=0o644, busy=busy):
         for entry in sorted(keep.iterdir()):
             # A version has a number and is a folder; a link is one that never came to be used.
             if entry.is_symlink() or entry.name.startswith("staging."):
                 files.remove(entry)
         yield
-    finally:
-        os.close(descriptor)
-
-
-def _wait(descriptor: int, place: str) -> None:
-    end = time.monotonic() + _LOCK_S
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise fail(
-                    Reason.BUSY,
-                    f"another stackproof changes `{os.path.dirname(place)}`",
-                    hint="wait for it to end, then try again",
-                ) from None
-            time.sleep(0.05)
-        else:
-            return
 
 
 def staging_folder(place: str) -> str:

@@ -97,14 +97,26 @@ def _starts_with(path: str, magic: bytes) -> bool:
         raise files.translate(error, path) from error
 
 
+def load_prefix(text: str) -> Place:
+    """Return a replacement as `load_place` does, which must lie on this machine to be put in place.
+
+    Raises `StackproofError` (UNSUPPORTED) for an image or a manifest, and what `load_place` raises.
+    """
+    place = load_place(text)
+    if place.manifest is not None or place.binds:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"`{text}` is not a prefix on this machine",
+            where=Location(file=text),
+            hint="name a folder: mount an image first, `stackproof start IMAGE`, and work in there",
+        )
+    return place
+
+
 def _load_manifest(path: str) -> Place:
-    try:
-        with open(path, "rb") as stream:
-            content = stream.read(_MAX_MANIFEST_BYTES + 1)
-    except OSError as error:
-        raise files.translate(error, path) from error
-    if len(content) > _MAX_MANIFEST_BYTES:
-        raise fail(Reason.TOO_LARGE, "the manifest is too large", where=Location(file=path))
+    content = files.read_bounded(
+        path, _MAX_MANIFEST_BYTES, hint="check that `inject manifest` wrote this file"
+    )
     manifest = noun.from_json(Manifest, content, file=path)
     return Place(path=manifest.prefix, manifest=manifest)
 

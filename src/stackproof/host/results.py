@@ -61,14 +61,4 @@ def load_results(folder: os.PathLike[str] | str) -> Results:
 
 def _read(path: Path) -> bytes:
     """Return a file's bytes; raises `StackproofError` (FILE_MISSING, TOO_LARGE, …)."""
-    try:
-        size = path.stat().st_size
-        if size > _LARGEST:
-            raise fail(
-                Reason.TOO_LARGE,
-                f"`{os.fspath(path)}` has {size} bytes; a result may have {_LARGEST}",
-                where=Location(file=os.fspath(path)),
-            )
-        return path.read_bytes()
-    except OSError as error:
-        raise files.translate(error, path) from error
+    return files.read_bounded(path, _LARGEST, hint="no result of `bench` is as large as that")

@@ -10,8 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -99,19 +97,7 @@ def put(folder: Path, source: Path, sha256: str) -> Path:
     target = folder / ARCHIVES / sha256[:2] / f"{sha256}{found[0] if found else ''}"
     if target.is_file() and files.sha256(target) == sha256:
         return target
-    temporary = ""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".new-")
-        os.close(handle)
-        shutil.copyfile(source, temporary)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except OSError as error:
-        raise files.translate(error, target) from error
-    finally:
-        if temporary:
-            files.remove(temporary)
+    files.copy(source, target)
     return target
 
 

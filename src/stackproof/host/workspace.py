@@ -20,7 +20,6 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import stat
 import sys
 import sysconfig
 import tempfile
@@ -220,20 +219,8 @@ def memory_folder() -> Path:
 
     Raises `StackproofError` (NOT_PERMITTED) when somebody else has put something there.
     """
-    folder = MEMORY / f"stackproof-{os.getuid()}"
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        facts = folder.lstat()
-    except OSError as error:
-        raise files.translate(error, folder) from error
-    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or facts.st_mode & 0o077:
-        raise fail(
-            Reason.NOT_PERMITTED,
-            f"`{folder}` is not a folder of yours alone",
-            where=Location(file=str(folder)),
-            hint="remove it, or build on disk with --in-memory=no",
-        )
-    return folder
+    own = MEMORY / f"stackproof-{os.geteuid()}"
+    return files.private_folder(own, hint="remove it, or build on disk with --in-memory=no")
 
 
 @contextmanager
