@@ -83,9 +83,8 @@ def test_how_it_ends_is_told(up: ClusterState, words: tuple[str, ...], code: int
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("up", ["slurm"], indirect=True)  # it makes the users
 def test_a_user_has_no_rights_but_their_own(up: ClusterState) -> None:
-    if not up.slurm:
-        pytest.skip("users are made with Slurm")
     script = "id -un; id -Gn; echo $HOME $USER; grep -c CapEff.*0000000000000000 /proc/self/status"
     done = execute(up, "--as", "alice", "--", "sh", "-c", script)
     assert done.stdout.split() == ["alice", "alice", "/var/spool/users/alice", "alice", "1"]
