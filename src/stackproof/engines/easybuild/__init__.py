@@ -1,0 +1,1 @@
+"""Stacks built from source by EasyBuild."""
