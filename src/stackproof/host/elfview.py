@@ -11,9 +11,9 @@ import contextlib
 import os
 import posixpath
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from stackproof.elf import ElfFile, Glance, glance, read
+from stackproof.elf import MAGIC, ElfFile, Glance, glance, read
 from stackproof.elf.traces import Traces, read_traces
 from stackproof.errors import Location, Reason, fail
 from stackproof.host import files
@@ -26,17 +26,20 @@ _MAX_CACHE_BYTES = 64 << 20
 class FileSource:
     """An open file that the ELF reader reads in pieces."""
 
-    def __init__(self, name: str, descriptor: int, size: int) -> None:
+    def __init__(self, name: str, descriptor: int, size: int, start: int = 0) -> None:
         self.name = name
         self.size = size
         self._descriptor = descriptor
+        self._start = start
 
     def read(self, offset: int, count: int) -> bytes:
         """Return `count` bytes from `offset`, fewer at the end of the file."""
         if offset < 0 or offset >= self.size:
             return b""
-        content = os.pread(self._descriptor, min(count, self.size - offset), offset)
-        while 0 < len(content) < min(count, self.size - offset):
+        count = min(count, self.size - offset)
+        offset += self._start
+        content = os.pread(self._descriptor, count, offset)
+        while 0 < len(content) < count:
             more = os.pread(self._descriptor, count - len(content), offset + len(content))
             if not more:
                 break
@@ -71,9 +74,10 @@ class HostView:
 
     def _look(self, path: str) -> File | None:
         found = self.resolve(path)
-        if found is None:
-            return None
-        inside, real = found
+        return None if found is None else self._file(*found)
+
+    def _file(self, inside: str, real: str) -> File | None:
+        """Return the regular file at a path without links, None for what is none."""
         try:
             state = os.stat(real, follow_symlinks=False)
         except OSError:
@@ -105,10 +109,31 @@ class HostView:
     def listing(self, folder: str) -> tuple[str, ...]:
         """Return the sorted names in a folder, none when it is none."""
         found = self.resolve(folder)
+        return tuple(sorted(self._names(*found))) if found else ()
+
+    def _names(self, inside: str, real: str) -> Iterable[str]:
+        """Return the names in a folder without links, none when it is none."""
+        del inside
         try:
-            return tuple(sorted(os.listdir(found[1]))) if found else ()
+            return os.listdir(real)
         except OSError:
             return ()
+
+    def elf_files(self, folder: str) -> Iterator[str]:
+        """Yield the paths of regular ELF files below a folder, links not followed.
+
+        Raises `StackproofError` (INVALID_VALUE) for a name that no JSON can hold.
+        """
+        found = self.resolve(folder)
+        return iter(()) if found is None else self._elf_files(*found)
+
+    def _elf_files(self, inside: str, real: str) -> Iterator[str]:
+        for below, folders, names in os.walk(real):
+            folders.sort()
+            for name in sorted(names):
+                path = os.path.join(below, name)
+                if not os.path.islink(path) and _is_elf(path):
+                    yield utf8(posixpath.normpath(inside + path[len(real) :]))
 
     def cache(self, path: str) -> Mapping[str, tuple[CacheEntry, ...]]:
         """Return the entries of an ld.so.cache by name, none when it is missing or damaged."""
@@ -164,9 +189,18 @@ class HostView:
         """Return the real path inside the view of a folder, None when there is none."""
         if path not in self._folders:
             inside = self._follow(path)
-            there = inside is not None and os.path.isdir(self._real(inside))
+            there = inside is not None and self._is_folder(inside)
             self._folders[path] = inside if there else None
         return self._folders[path]
+
+    def _is_folder(self, inside: str) -> bool:
+        """Return whether a path without links is a folder."""
+        return os.path.isdir(self._real(inside))
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is anything at a path."""
+        found = self.resolve(path)
+        return found is not None and os.path.lexists(found[1])
 
     def _follow(self, path: str) -> str | None:
         """Return a path of the view without links, None when there are too many."""
@@ -195,6 +229,9 @@ class HostView:
         """Return where a link of the view points to, None for what is no link."""
         if inside in self.binds:
             return None
+        return self._link(inside)
+
+    def _link(self, inside: str) -> str | None:
         try:
             return os.readlink(self._real(inside))
         except OSError:
@@ -211,6 +248,31 @@ class HostView:
 def _words(path: str) -> list[str]:
     """Return the components of a path, the last one first."""
     return [word for word in reversed(path.split("/")) if word and word != "."]
+
+
+def utf8(path: str) -> str:
+    """Return a path; raises `StackproofError` (INVALID_VALUE) for one that no JSON can hold."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        shown = path.encode(errors="backslashreplace").decode()
+        raise fail(
+            Reason.INVALID_VALUE,
+            f"the name of `{shown}` is not UTF-8",
+            hint="rename it, or name the programs one by one",
+        ) from None
+    return path
+
+
+def _is_elf(path: str) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        try:
+            return os.read(descriptor, len(MAGIC)) == MAGIC
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return False
 
 
 def this_machine() -> Machine:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from stackproof import mountlist, noun
 from stackproof.command import Command
-from stackproof.elf import MAGIC, Glance, read
+from stackproof.elf import Glance, read
 from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.host import elfview, files, images, run, shipped
 from stackproof.host.elfview import FileSource, HostView
@@ -76,8 +76,7 @@ def _inside(text: str, root: str) -> str:
     here, top = os.path.abspath(text), os.path.abspath(root)
     if here.startswith(f"{top}/") and os.path.lexists(here):
         return here[len(top) :]
-    found = HostView(root).resolve(text)
-    if found is None or not os.path.lexists(found[1]):
+    if not HostView(root).exists(text):
         raise fail(
             Reason.FILE_MISSING,
             f"`{text}` does not exist in `{root}`",
@@ -218,50 +217,11 @@ def _callers(folder: str, view: HostView) -> Iterator[str]:
 
 
 def _glances(folder: str, view: HostView) -> Iterator[tuple[str, File, Glance]]:
-    for path in _elf_files(folder, view):
+    for path in view.elf_files(folder):
         file = view.look(path)
         if file is not None:
             with contextlib.suppress(StackproofError):  # damaged: the loader would not take it
                 yield path, file, view.glance(file)
-
-
-def _elf_files(folder: str, view: HostView) -> Iterator[str]:
-    """Yield the paths in the view of regular ELF files below a folder, links not followed."""
-    found = view.resolve(folder)
-    if found is None:
-        return
-    inside, real = found
-    for below, folders, names in os.walk(real):
-        folders.sort()
-        for name in sorted(names):
-            path = os.path.join(below, name)
-            if not os.path.islink(path) and _is_elf(path):
-                yield _utf8(posixpath.normpath(inside + path[len(real) :]))
-
-
-def _utf8(path: str) -> str:
-    """Return a path; raises `StackproofError` (INVALID_VALUE) for one that no JSON can hold."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        shown = path.encode(errors="backslashreplace").decode()
-        raise fail(
-            Reason.INVALID_VALUE,
-            f"the name of `{shown}` is not UTF-8",
-            hint="rename it, or name the programs one by one",
-        ) from None
-    return path
-
-
-def _is_elf(path: str) -> bool:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
-        try:
-            return os.read(descriptor, len(MAGIC)) == MAGIC
-        finally:
-            os.close(descriptor)
-    except OSError:
-        return False
 
 
 @functools.cache
