@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from stackproof import document as documents
-from stackproof.case import Placement, Rank
+from stackproof.case import Locality, Placement, Rank
 from stackproof.comparison import DEFAULT_MARGINS
 from stackproof.document import Document
 from stackproof.errors import Problem, Reason, StackproofError
@@ -25,7 +25,9 @@ class Arm:
     """One deployment to measure; `image` is IMAGE[:MOUNT] with the image's path made absolute.
 
     It may also be a folder with an image's tree, which is used where it lies. `pmi` is what
-    Slurm's `srun --mpi` is told, None for what the MPI's family speaks.
+    Slurm's `srun --mpi` is told, None for what the MPI's family speaks. `transports` and
+    `placements` go by names of placements, or of localities for all that have it; without
+    `placements` the arm runs everywhere.
     """
 
     image: str
@@ -36,6 +38,7 @@ class Arm:
     env: Mapping[str, str] = field(default_factory=dict)
     rate: str | None = None
     pmi: str | None = None
+    placements: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +53,8 @@ class Program:
 class BenchSpec:
     """What to measure; the meaning of each key is in `schemas/bench.json`.
 
-    `placements` holds names of ready placements and placements of one's own. `on` is a name in
+    `placements` holds names of ready placements and placements of one's own; what `validated` holds
+    is not timed, so that it may have more ranks than there are CPUs. `on` is a name in
     `stackproof.schedulers`; `scheduler_options` are its options by their long names, with an empty
     value for an option that has none and `no` for one that must not be set. `cluster` None is the
     default cluster, or the machine's own scheduler.
@@ -66,6 +70,7 @@ class BenchSpec:
     benchmarks: tuple[str, ...] = ()
     sizes: tuple[int, ...] = ()
     placements: tuple[str | Placement, ...] = ("intra-node", "inter-node")
+    validated: tuple[str | Placement, ...] = ()
     launches: int = DEFAULT_LAUNCHES
     samples: int = 20
     seconds_per_size: float = 0.02
@@ -110,6 +115,7 @@ def parse_bench(document: Document, *, folder: str = "") -> BenchSpec:
     found = [*documents.problems(document, "bench")]
     if not found:
         found += _name_problems(document) + _allocation_problems(document)
+        found += _arm_placement_problems(document)
     if found:
         raise StackproofError(*found)
     return _build(document.data, folder)
@@ -118,12 +124,8 @@ def parse_bench(document: Document, *, folder: str = "") -> BenchSpec:
 def _name_problems(document: Document) -> list[Problem]:
     """Return the arms and placements that have the same name."""
     found: list[Problem] = []
-    arms: list[tuple[tuple[str | int, ...], Any]] = [(("baseline",), document.data["baseline"])]
-    arms += [
-        (("challengers", i), arm) for i, arm in enumerate(document.data.get("challengers", []))
-    ]
     seen: set[str] = set()
-    for path, arm in arms:
+    for path, arm in _arm_entries(document):
         name = arm.get("name", "")
         if name and name in seen:
             found.append(
@@ -136,19 +138,52 @@ def _name_problems(document: Document) -> list[Problem]:
             )
         seen.add(name)
     places: set[str] = set()
-    for index, entry in enumerate(document.data.get("placements", [])):
+    for key, index, entry in _placement_entries(document):
         name = entry if isinstance(entry, str) else entry["name"]
         if name in places:
             found.append(
                 Problem(
                     reason=Reason.INVALID_VALUE,
                     message=f"two placements are called `{name}`",
-                    hint="give each placement a name of its own",
-                    where=document.where("placements", index),
+                    hint="give each placement a name of its own; what is `validated` is not timed "
+                    "as well",
+                    where=document.where(key, index),
                 )
             )
         places.add(name)
     return found
+
+
+def _arm_placement_problems(document: Document) -> list[Problem]:
+    """Return the placements of arms that the specification does not have."""
+    entries = [entry for _, _, entry in _placement_entries(document)]
+    known = {entry if isinstance(entry, str) else entry["name"] for entry in entries}
+    known |= {locality.value for locality in Locality}
+    return [
+        Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"the arm is to run at `{name}`, which is none of the placements",
+            hint=f"there are: {', '.join(sorted(known))}",
+            where=document.where(*path, "placements", index),
+        )
+        for path, arm in _arm_entries(document)
+        for index, name in enumerate(arm.get("placements", ()))
+        if name not in known
+    ]
+
+
+def _arm_entries(document: Document) -> list[tuple[tuple[str | int, ...], Any]]:
+    found: list[tuple[tuple[str | int, ...], Any]] = [(("baseline",), document.data["baseline"])]
+    challengers = document.data.get("challengers", [])
+    return found + [(("challengers", index), arm) for index, arm in enumerate(challengers)]
+
+
+def _placement_entries(document: Document) -> list[tuple[str, int, Any]]:
+    return [
+        (key, index, entry)
+        for key in ("placements", "validated")
+        for index, entry in enumerate(document.data.get(key, []))
+    ]
 
 
 def _allocation_problems(document: Document) -> list[Problem]:
@@ -194,10 +229,11 @@ def _build(data: dict[str, Any], folder: str) -> BenchSpec:
         given["timeout_s"] = float(data["timeout"])
     if "sizes" in data:
         given["sizes"] = _sizes(data["sizes"])
-    if "placements" in data:
-        given["placements"] = tuple(
-            entry if isinstance(entry, str) else _placement(entry) for entry in data["placements"]
-        )
+    for key in ("placements", "validated"):
+        if key in data:
+            given[key] = tuple(
+                entry if isinstance(entry, str) else _placement(entry) for entry in data[key]
+            )
     if "scheduler-options" in data:
         options = data["scheduler-options"].items()
         given["scheduler_options"] = {name: parse_option(value) for name, value in options}
@@ -227,6 +263,7 @@ def _placement(data: dict[str, Any]) -> Placement:
 def _arm(data: dict[str, Any], folder: str) -> Arm:
     given = {key.replace("-", "_"): value for key, value in data.items()}
     given["image"] = _absolute(data["image"], folder)
+    given["placements"] = tuple(data.get("placements", ()))
     if "program-image" in data:
         given["program_image"] = _absolute(data["program-image"], folder)
     return Arm(**given)

@@ -26,12 +26,15 @@ class Rank:
 class Placement:
     """A named list of ranks, in rank order.
 
-    `interface` is the network interface the MPI must use between the nodes, None for any.
+    `interface` is the network interface the MPI must use between the nodes, None for any. `timed`
+    False is for ranks that may share a CPU: what they receive is checked, and no time they take
+    means anything.
     """
 
     name: str
     ranks: tuple[Rank, ...]
     interface: str | None = None
+    timed: bool = True
 
     @property
     def nodes(self) -> tuple[str, ...]:

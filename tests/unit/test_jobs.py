@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from stackproof.bench import Arm, BenchSpec, Program
 from stackproof.case import Locality, Placement, Rank
 from stackproof.errors import Reason, StackproofError
-from stackproof.jobs import case_for, placement_for, ready_placement, schedule, transport_for
+from stackproof.jobs import (
+    ALL_RANKS,
+    case_for,
+    placement_for,
+    placements_for,
+    ready_placement,
+    schedule,
+    transport_for,
+)
 
 BOTH = frozenset({"stackproof-bench", "IMB-MPI1"})
 NATIVE = frozenset({"stackproof-bench"})
@@ -22,7 +30,7 @@ def spec(**more: object) -> BenchSpec:
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12))
 def test_every_block_has_every_arm_once(seed: int, launches: int) -> None:
     arms = {"base": NATIVE, "null": NATIVE, "ours": NATIVE}
-    plan = schedule(spec(seed=seed, launches=launches), arms, ("intra-node", "inter-node"))
+    plan = schedule(spec(seed=seed, launches=launches), arms)
     assert [launch.order for launch in plan] == list(range(len(plan)))
     for block in range(launches + 1):
         for placement in ("intra-node", "inter-node"):
@@ -32,9 +40,9 @@ def test_every_block_has_every_arm_once(seed: int, launches: int) -> None:
 
 def test_the_order_is_shuffled_and_repeats_with_its_seed() -> None:
     arms = {"base": NATIVE, "null": NATIVE, "ours": NATIVE}
-    first = schedule(spec(seed=1), arms, ("intra-node",))
-    assert first == schedule(spec(seed=1), arms, ("intra-node",))
-    assert first != schedule(spec(seed=2), arms, ("intra-node",))
+    first = schedule(spec(seed=1, placements=("intra-node",)), arms)
+    assert first == schedule(spec(seed=1, placements=("intra-node",)), arms)
+    assert first != schedule(spec(seed=2, placements=("intra-node",)), arms)
     orders = {tuple(x.arm for x in first if x.block == block) for block in range(11)}
     assert len(orders) > 2
 
@@ -43,7 +51,6 @@ def test_a_program_runs_only_on_arms_that_can() -> None:
     plan = schedule(
         spec(programs=(Program(name="stackproof-bench"), Program(name="IMB-MPI1"))),
         {"base": BOTH, "open": NATIVE},
-        ("intra-node",),
     )
     assert {x.arm for x in plan if x.program == "IMB-MPI1"} == {"base"}
     assert len({launch.file_name for launch in plan}) == len(plan)
@@ -104,7 +111,8 @@ def test_a_placement_of_ones_own_names_nodes_or_counts_them() -> None:
 def test_allocations_share_whole_blocks_and_each_warms_up(allocations: int, more: int) -> None:
     arms = {"base": NATIVE, "ours": NATIVE}
     launches = allocations + more
-    plan = schedule(spec(launches=launches, allocations=allocations), arms, ("inter-node",))
+    wish = spec(launches=launches, allocations=allocations, placements=("inter-node",))
+    plan = schedule(wish, arms)
     assert [launch.order for launch in plan] == list(range(len(plan)))
     assert len(plan) == 2 * (allocations + launches)
     for block in range(1, launches + 1):
@@ -122,7 +130,7 @@ def test_transport_follows_the_placement_unless_said_otherwise() -> None:
 
 
 def test_only_the_warm_up_validates() -> None:
-    plan = schedule(spec(launches=1), {"base": NATIVE}, ("intra-node",))
+    plan = schedule(spec(launches=1, placements=("intra-node",)), {"base": NATIVE})
     placement = ready_placement("intra-node", {"n": (0, 1)}, None)
     cases = [case_for(spec(launches=1), launch, placement, "shm") for launch in plan]
     assert [case.validate for case in cases] == [True, False]
@@ -132,5 +140,91 @@ def test_only_the_warm_up_validates() -> None:
 def test_a_program_may_have_benchmarks_of_its_own() -> None:
     wish = spec(launches=1, programs=(Program(name="IMB-MPI1", benchmarks=("latency",)),))
     placement = ready_placement("intra-node", {"n": (0, 1)}, None)
-    case = case_for(wish, schedule(wish, {"base": BOTH}, ("intra-node",))[0], placement, "shm")
+    case = case_for(wish, schedule(wish, {"base": BOTH})[0], placement, "shm")
     assert case.benchmarks == ("latency",)
+
+
+MANY = {"n1": (0, 1, 2, 3), "n2": (0, 1, 2, 3)}
+
+
+def test_a_grid_puts_ranks_in_blocks_with_a_cpu_each() -> None:
+    (grid,) = placements_for(spec(placements=("2x2",)), MANY, "eth0", one_machine=True)
+    assert [(rank.node, rank.cpu) for rank in grid.ranks] == [
+        ("n1", 0), ("n1", 1), ("n2", 2), ("n2", 3),
+    ]  # fmt: skip
+    assert (grid.name, grid.interface, grid.timed) == ("2x2", "eth0", True)
+    (one,) = placements_for(spec(placements=("1x4",)), MANY, "eth0")
+    assert (one.locality, one.interface) == (Locality.INTRA, None)
+    (full,) = placements_for(spec(placements=("2x4",)), MANY, "eth0")  # two real machines
+    assert [rank.cpu for rank in full.ranks] == [0, 1, 2, 3, 0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("entry", "one_machine"),
+    [
+        pytest.param("1x5", False, id="more-than-the-node-has"),
+        pytest.param("2x4", True, id="nodes-that-are-one-machine"),
+        pytest.param("3x1", False, id="more-nodes"),
+        pytest.param(Placement(name="own", ranks=(Rank(node="n1"),) * 5), False, id="own"),
+        pytest.param(
+            Placement(name="own", ranks=(Rank(node="n1"),) * 3 + (Rank(node="n2"),) * 2),
+            True,
+            id="own-on-one-machine",
+        ),
+    ],
+)
+def test_more_ranks_than_cpus_are_not_timed(entry: str | Placement, one_machine: bool) -> None:
+    with pytest.raises(StackproofError) as caught:
+        placements_for(spec(placements=(entry,)), MANY, None, one_machine=one_machine)
+    assert caught.value.reason is Reason.UNSUPPORTED
+    if entry != "3x1":
+        wish = spec(placements=("intra-node",), validated=(entry,))
+        checked = placements_for(wish, MANY, None, one_machine=one_machine)[-1]
+        assert not checked.timed
+        assert {rank.cpu for rank in checked.ranks} == {None}
+
+
+def test_what_is_only_validated_is_run_once_with_its_check_and_by_who_checks() -> None:
+    programs = (Program(name="stackproof-bench"), Program(name="IMB-MPI1"))
+    wish = spec(placements=("2x1",), validated=("2x8",), launches=3, programs=programs)
+    plan = schedule(wish, {"base": BOTH, "ours": NATIVE})
+    checked = [launch for launch in plan if launch.placement == "2x8"]
+    assert {(x.block, x.arm, x.program) for x in checked} == {
+        (0, "base", "stackproof-bench"), (0, "ours", "stackproof-bench"),
+    }  # fmt: skip
+    placement = placements_for(wish, MANY, None)[-1]
+    case = case_for(wish, checked[0], placement, "tcp")
+    assert (case.validate, case.samples) == (True, 1)
+    assert case.benchmarks == ALL_RANKS
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        pytest.param({"validated": ("2x8",), "validate": False}, id="nothing-is-checked"),
+        pytest.param(
+            {"validated": ("2x8",), "programs": (Program(name="IMB-MPI1"),)}, id="nobody-checks"
+        ),
+        pytest.param({"placements": ("2x2",), "benchmarks": ("latency",)}, id="of-two-ranks"),
+    ],
+)
+def test_placements_at_which_nothing_could_run(wish: dict[str, object]) -> None:
+    with pytest.raises(StackproofError) as caught:
+        placements_for(spec(**wish), MANY, None)
+    assert {problem.reason for problem in caught.value.problems} == {Reason.UNSUPPORTED}
+
+
+def test_an_arm_runs_where_it_is_to_run() -> None:
+    wish = spec(placements=("intra-node", "1x4", "inter-node"), launches=1)
+    plan = schedule(wish, {"base": NATIVE, "shm": NATIVE}, {"shm": ("intra-node",)})
+    assert {x.placement for x in plan if x.arm == "shm"} == {"intra-node", "1x4"}
+    assert {x.placement for x in plan if x.arm == "base"} == {"intra-node", "1x4", "inter-node"}
+    exact = schedule(wish, {"base": NATIVE, "shm": NATIVE}, {"shm": ("1x4",)})
+    assert {x.placement for x in exact if x.arm == "shm"} == {"1x4"}
+
+
+def test_a_transport_of_a_locality_holds_for_its_grids() -> None:
+    grid = ready_placement("2x2", MANY, None)
+    assert transport_for(grid, {"inter-node": "lnx"}) == "lnx"
+    assert transport_for(grid, {"inter-node": "lnx", "2x2": "auto"}) == "auto"
+    assert transport_for(grid, {"intra-node": "lnx"}) == "tcp"

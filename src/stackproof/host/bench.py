@@ -61,8 +61,8 @@ class Bench:
 
 def schedule(spec: BenchSpec, arms: Arms) -> tuple[Launch, ...]:
     """Return every launch of a specification in order."""
-    names = tuple(entry if isinstance(entry, str) else entry.name for entry in spec.placements)
-    return jobs.schedule(spec, arms.programs, names)
+    where = {name: ready.arm.placements for name, ready in arms.by_name.items()}
+    return jobs.schedule(spec, arms.programs, where)
 
 
 def prepare(spec: BenchSpec, arms: Arms | None = None, place: Place | None = None) -> Bench:
@@ -71,9 +71,9 @@ def prepare(spec: BenchSpec, arms: Arms | None = None, place: Place | None = Non
     Raises `StackproofError` with the problems of all arms at once.
     """
     place = place or places.here(spec)
-    placements = [
-        jobs.placement_for(wanted, place.nodes, place.interface) for wanted in spec.placements
-    ]
+    placements = jobs.placements_for(
+        spec, place.nodes, place.interface, one_machine=place.state is not None
+    )
     arms = arms or ready_arms.make_ready(spec)
     problems = launching.pmi_problems(arms, place.allocation) if place.allocation else []
     problems += launching.transport_problems(arms, place, placements)

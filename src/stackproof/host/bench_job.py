@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import stackproof
-from stackproof import noun
+from stackproof import jobs, noun
 from stackproof.bench import BenchSpec
-from stackproof.case import Locality, Placement
+from stackproof.case import Placement
 from stackproof.errors import Problem, Reason, StackproofError, fail
 from stackproof.host import allocation as allocations
 from stackproof.host import arms as ready_arms
@@ -178,15 +178,19 @@ def _refuse_rates(spec: BenchSpec) -> None:
 
 
 def _request(spec: BenchSpec, folder: Path, elements: tuple[int, ...]) -> JobRequest:
-    own = [entry for entry in spec.placements if isinstance(entry, Placement)]
+    timed = [entry for entry in spec.placements if isinstance(entry, Placement)]
+    own = [*timed, *(entry for entry in spec.validated if isinstance(entry, Placement))]
     names = {node for placement in own for node in placement.nodes}
     numbers = [int(name[1:]) for name in names if name.startswith("@") and name[1:].isdecimal()]
     ready = [
-        2 if entry == Locality.INTER else 1 for entry in spec.placements if isinstance(entry, str)
+        jobs.shape(entry)[0]
+        for entry in (*spec.placements, *spec.validated)
+        if isinstance(entry, str)
     ]
     named = tuple(sorted(name for name in names if not name.startswith("@")))
-    crowd = [len([r for r in one.ranks if r.node == n]) for one in own for n in one.nodes]
-    crowd += [2 for entry in spec.placements if entry == Locality.INTRA]
+    # What is only validated may share CPUs, so that none are asked for.
+    crowd = [len([r for r in one.ranks if r.node == n]) for one in timed for n in one.nodes]
+    crowd += [jobs.shape(entry)[1] for entry in spec.placements if isinstance(entry, str)]
     package = os.path.dirname(os.path.dirname(os.path.abspath(stackproof.__file__)))
     return JobRequest(
         name=spec.name,

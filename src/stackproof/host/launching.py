@@ -107,6 +107,8 @@ def transport_problems(arms: Arms, place: Place, placements: Sequence[Placement]
     found: dict[Problem, None] = {}
     for name, ready in arms.by_name.items():
         for placement in placements:
+            if not jobs.runs_at(ready.arm.placements, placement):
+                continue
             transport = jobs.transport_for(placement, ready.arm.transports)
             try:
                 _profile(place, ready, placement, transport)
@@ -166,6 +168,7 @@ def _mpiexec(
         agent=state.agent if state else None,
         environment={k: v for k, v in ready.arm.env.items() if k not in loader},
         as_root=os.geteuid() == 0 or bool(state and state.rootless),
+        oversubscribe=not case.placement.timed,
     )
     launcher = LAUNCHERS[deployment.mpi.launcher]
     mounts = _mounts(deployment)
@@ -208,6 +211,7 @@ def _step(
         pmi=ready.arm.pmi,
         mounts=mounts if allocation.plugin else "",
         pinned=True,
+        oversubscribe=not placement.timed,
     )
     argv = (allocation.srun, *launcher.argv(request)[1:])
     env = allocation.patch().then(launcher.environment(request))

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from stackproof import jobs
 from stackproof.bench import BenchSpec
 from stackproof.cluster import ClusterSpec, ClusterState
 from stackproof.host import cluster as clusters
@@ -79,8 +80,8 @@ def _state(spec: BenchSpec) -> ClusterState | None:
     name = spec.cluster or ClusterSpec().name
     this = {os.uname().nodename, "@1"}
     only_here = all(
-        place == "intra-node" if isinstance(place, str) else {*place.nodes} <= this
-        for place in spec.placements
+        jobs.shape(place)[0] == 1 if isinstance(place, str) else {*place.nodes} <= this
+        for place in (*spec.placements, *spec.validated)
     )
     found = clusters.status(name)
     if found is None and only_here:
