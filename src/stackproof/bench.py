@@ -27,7 +27,9 @@ class Arm:
     It may also be a folder with an image's tree, which is used where it lies. `pmi` is what
     Slurm's `srun --mpi` is told, None for what the MPI's family speaks. `transports` and
     `placements` go by names of placements, or of localities for all that have it; without
-    `placements` the arm runs everywhere.
+    `placements` the arm runs everywhere. `inject` is an image or a folder whose MPI, or libfabric,
+    is put under the image's programs; `accept_unknown` does so also where nothing tells whether it
+    works.
     """
 
     image: str
@@ -38,6 +40,8 @@ class Arm:
     env: Mapping[str, str] = field(default_factory=dict)
     rate: str | None = None
     pmi: str | None = None
+    inject: str | None = None
+    accept_unknown: bool = False
     placements: tuple[str, ...] = ()
 
 
@@ -264,8 +268,9 @@ def _arm(data: dict[str, Any], folder: str) -> Arm:
     given = {key.replace("-", "_"): value for key, value in data.items()}
     given["image"] = _absolute(data["image"], folder)
     given["placements"] = tuple(data.get("placements", ()))
-    if "program-image" in data:
-        given["program_image"] = _absolute(data["program-image"], folder)
+    for key in ("program-image", "inject"):
+        if key in data:
+            given[key.replace("-", "_")] = _absolute(data[key], folder)
     return Arm(**given)
 
 

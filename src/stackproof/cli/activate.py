@@ -15,7 +15,7 @@ import os
 import sys
 
 from stackproof import activate, mountlist, session
-from stackproof.cli import transport
+from stackproof.cli import job_injection, transport
 from stackproof.host.imagefile import load_described
 from stackproof.mountlist import MountRequest
 
@@ -47,6 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="views to use, as VIEW or NAME:VIEW; without it each image's default view",
     )
     parser.add_argument("--no-view", action="store_true", help="set no variables of views")
+    job_injection.add_arguments(parser)
     transport.add_arguments(parser)
     parser.add_argument(
         "--keep",
@@ -65,19 +66,31 @@ def run(args: argparse.Namespace) -> int:
     if names and args.no_view:
         raise _usage("`--view` and `--no-view` exclude each other")
     before = dict(os.environ) if args.keep else session.left(os.environ)
+    injected = job_injection.requested(args)
     if args.images == NONE:
-        if names or args.transport:
-            raise _usage("`none` has no views and no transport")
+        if names or args.transport or args.inject:
+            raise _usage("`none` has no views, no transport and no injection")
         mounts, after = "", before
     else:
-        requests = mountlist.parse(args.images)
-        images = _load(requests, optional=args.no_view and not args.transport)
-        mounts = _placed(requests, images, has_views=not args.no_view)
-        known = tuple(image for image in images if image)
+        requests = (*mountlist.parse(args.images), *((injected,) if injected else ()))
+        optional = args.no_view and not args.transport and not args.inject
+        images = _load(requests, optional=optional)
+        has_views = [not args.no_view and injected is not request for request in requests]
+        placed = _placed(requests, images, has_views)
+        mounts = mountlist.render(placed)
+        own = images[:-1] if injected else images
+        known = tuple(image for image in own if image)
         views = () if args.no_view else activate.choose_views(known, names)
         patch = activate.combined(views, environment=before)
+        last = (images[-1], placed[-1].mount_point or "") if injected else (None, "")
+        part = job_injection.part_of(args, *last)
+        if part:
+            points = [request.mount_point or "" for request in placed]
+            together = list(zip(known, points, strict=False))
+            around = patch.apply(before)
+            patch = patch.then(job_injection.change(args, together, part, around))
         if args.transport:
-            patch = patch.then(transport.change(args, known))
+            patch = patch.then(transport.change(args, known, part))
         after = session.entered(before, patch)
     to_set, to_unset = session.difference(os.environ, after)
     _check_names(to_set)
@@ -131,17 +144,17 @@ def _load(requests: Sequence[MountRequest], *, optional: bool) -> tuple[Describe
 
 
 def _placed(
-    requests: Sequence[MountRequest], images: Sequence[Described | None], *, has_views: bool
-) -> str:
-    """Return the mount list with absolute paths and every mount point; raises BAD_MOUNT_POINT."""
+    requests: Sequence[MountRequest], images: Sequence[Described | None], has_views: Sequence[bool]
+) -> list[MountRequest]:
+    """Return the images with absolute paths and every mount point; raises BAD_MOUNT_POINT."""
     placed: list[MountRequest] = []
     problems: list[Problem] = []
-    for request, image in zip(requests, images, strict=True):
+    for request, image, views in zip(requests, images, has_views, strict=True):
         wanted = request.mount_point or (image.mount if image else "")
         if why := mountlist.bad_mount_point(wanted):
             problems.append(_bad_place(wanted, why, request.image))
             continue
-        if has_views and image and wanted != image.mount and image.views:
+        if views and image and wanted != image.mount and image.views:
             print(
                 f"note: `{image.name}` was built for {image.mount}; its views name that path, "
                 f"not {wanted}",
@@ -151,7 +164,7 @@ def _placed(
         placed.append(MountRequest(image=path, mount_point=mountlist.normal(wanted)))
     problems += mountlist.clashes(placed)
     _raise(problems)
-    return mountlist.render(placed)
+    return placed
 
 
 def _bad_place(wanted: str, why: str, image: str) -> Problem:

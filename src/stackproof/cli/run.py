@@ -12,7 +12,7 @@ import os
 import sys
 
 from stackproof import activate, mountlist, session
-from stackproof.cli import transport
+from stackproof.cli import job_injection, transport
 from stackproof.host import imagefile, mountexec, mounthelper, mountjoin, mountways
 from stackproof.host.libc import MountFailure
 from stackproof.images import described
@@ -70,6 +70,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="use the mounts of another process of yours that has the same images; auto: for "
         "ranks of an MPI job, so that all of a node share one mount and can reach each other",
     )
+    job_injection.add_arguments(parser)
     transport.add_arguments(parser)
     parser.add_argument("--verbose", action="store_true", help="say on stderr how it is mounted")
 
@@ -80,7 +81,7 @@ def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
         command = _split(parser, args)
     except SystemExit as stop:  # argparse has printed help or what is wrong
         return int(stop.code or 0)
-    return become(enter(args), command)
+    return become(enter(args, command), command)
 
 
 def _split(parser: argparse.ArgumentParser, args: argparse.Namespace) -> list[str]:
@@ -137,10 +138,11 @@ def become(entered: Entered, argv: Sequence[str]) -> int:
         return failure.exit_code
 
 
-def enter(args: argparse.Namespace) -> Entered:
+def enter(args: argparse.Namespace, words: Sequence[str] = ()) -> Entered:
     """Mount the images for this process, or have them mounted by the helper that it becomes.
 
-    Raises `StackproofError`; this process is then good for nothing but to end.
+    `words` are those of the command, whose programs an injection is judged for. Raises
+    `StackproofError`; this process is then good for nothing but to end.
     """
     names = [name for text in args.view for name in text.split(",")]
     if names and args.no_view:
@@ -151,20 +153,33 @@ def enter(args: argparse.Namespace) -> Entered:
             "`--how helper` and `--join yes` exclude each other",
             hint="ranks that the helper has mounted for reach each other as they are",
         )
+    injected = job_injection.requested(args)
     wanted = [
         mountexec.Wanted(item.image, item.mount_point or "")
-        for item in mountlist.parse(args.images)
+        for item in (*mountlist.parse(args.images), *((injected,) if injected else ()))
     ]
+    asked = Asked(names, words, injected=injected is not None)
     try:
         program = None if args.join == "yes" else mounthelper.choose(args.how, os.environ)
-        entered = program and _by_helper(args, program, wanted, names)
-        return entered or _by_itself(args, wanted, names)
+        entered = program and _by_helper(args, program, wanted, asked)
+        return entered or _by_itself(args, wanted, asked)
     except MountFailure as failure:
         raise _wrong(failure.reason, failure.message, hint=failure.hint) from None
 
 
+class Asked:
+    """The views that were named, the command, and whether the last image is one to inject."""
+
+    __slots__ = ("injected", "names", "words")
+
+    def __init__(self, names: Sequence[str], words: Sequence[str], *, injected: bool) -> None:
+        self.names = names
+        self.words = words
+        self.injected = injected
+
+
 def _by_itself(
-    args: argparse.Namespace, wanted: Sequence[mountexec.Wanted], names: Sequence[str]
+    args: argparse.Namespace, wanted: Sequence[mountexec.Wanted], asked: Asked
 ) -> Entered:
     images: list[Described] = []
 
@@ -176,13 +191,14 @@ def _by_itself(
     join = args.join == "yes" or (args.join == "auto" and mountjoin.is_rank(os.environ))
     say = _say if args.verbose else lambda _: None
     mounted = mountexec.attach(wanted, how=args.how, place=place, say=say, join=join)
-    changed = _environment(args, images, [item.mount_point for item in mounted], names)
+    points = [item.mount_point for item in mounted]
+    changed = _environment(args, images, points, asked, mounted=True)
     environment = mountexec.with_marker(mounted, changed)
     return Entered(images, environment[mountexec.MARKER], environment)
 
 
 def _by_helper(
-    args: argparse.Namespace, program: str, wanted: Sequence[mountexec.Wanted], names: Sequence[str]
+    args: argparse.Namespace, program: str, wanted: Sequence[mountexec.Wanted], asked: Asked
 ) -> Entered | None:
     """Return how to start the helper; None where it cannot serve and nobody insists on it."""
     if args.how == "auto" and not imagefile.can_read():
@@ -194,7 +210,8 @@ def _by_helper(
     if args.verbose:
         _say(f"mounting by {mountways.WAYS['helper']}, `{program}`")
     places = [(image.path, point) for image, point in zip(images, points, strict=True)]
-    environment = mounthelper.forwarded(_environment(args, images, points, names))
+    environment = _environment(args, images, points, asked, mounted=False)
+    environment = mounthelper.forwarded(environment)
     start = mounthelper.argv(program, places, verbose=args.verbose)
     mounts = ",".join(f"{path}:{point}" for path, point in places)
     return Entered(images, mounts, environment, start)
@@ -204,18 +221,29 @@ def _environment(
     args: argparse.Namespace,
     images: Sequence[Described],
     points: Sequence[str],
-    names: Sequence[str],
+    asked: Asked,
+    *,
+    mounted: bool,
 ) -> dict[str, str]:
     """Return the environment with the views; tell of images that are not at their own place."""
-    views = () if args.no_view else activate.choose_views(images, names)
-    for image, point in zip(images, points, strict=True):
+    own = images[:-1] if asked.injected else images
+    views = () if args.no_view else activate.choose_views(own, asked.names)
+    for image, point in zip(own, points, strict=False):
         if point != image.mount and image.views and not args.no_view:
             _say(
                 f"`{image.name}` was built for {image.mount}; its views name that path, not {point}"
             )
     change = activate.combined(views, environment=os.environ)
+    last = (images[-1], points[-1]) if asked.injected else (None, "")
+    injected = job_injection.part_of(args, *last)
+    if injected:
+        placed = list(zip(own, points, strict=False))
+        before = change.apply(os.environ)
+        change = change.then(
+            job_injection.change(args, placed, injected, before, words=asked.words, mounted=mounted)
+        )
     if args.transport:
-        change = change.then(transport.change(args, images))
+        change = change.then(transport.change(args, own, injected))
     return session.entered(os.environ, change)
 
 

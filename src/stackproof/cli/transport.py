@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stackproof.command import EnvPatch
+    from stackproof.host.jobinjection import Part
     from stackproof.images.described import Described
+    from stackproof.transports import Libfabric
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,11 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def change(args: argparse.Namespace, images: Sequence[Described]) -> EnvPatch:
+def change(
+    args: argparse.Namespace, images: Sequence[Described], injected: Part | None = None
+) -> EnvPatch:
     """Return the variables that make the one MPI among the images take `args.transport`.
 
-    What is not sure is told on stderr. Raises `StackproofError`: UNSUPPORTED, USAGE where there is
-    not exactly one MPI, and what reading the image or the site raises.
+    An MPI that is injected takes the place of theirs, and so does a libfabric. What is not sure is
+    told on stderr. Raises `StackproofError`: UNSUPPORTED, USAGE where there is not exactly one MPI,
+    and what reading the image or the site raises.
     """
     from stackproof import transports  # noqa: PLC0415 - see above
     from stackproof.case import Placement, Rank  # noqa: PLC0415
@@ -50,7 +55,8 @@ def change(args: argparse.Namespace, images: Sequence[Described]) -> EnvPatch:
     from stackproof.transports import Memory, Setup  # noqa: PLC0415
 
     transport = transports.get(args.transport)
-    with_mpi = [image for image in images if image.mpi]
+    other = injected.described if injected else None
+    with_mpi = [other] if other and other.mpi else [image for image in images if image.mpi]
     if len(with_mpi) != 1 or with_mpi[0].mpi is None:
         has = ", ".join(image.name for image in with_mpi) or "none"
         raise fail(
@@ -68,7 +74,7 @@ def change(args: argparse.Namespace, images: Sequence[Described]) -> EnvPatch:
             family=mpi["family"],
             version=mpi["version"],
             placement=anywhere,
-            libfabric=fabric.libfabric_of_image(with_mpi[0].path),
+            libfabric=_libfabric(with_mpi[0], injected),
             fabric=kind,
             nics=nics,
             memory=Memory(args.memory),
@@ -78,6 +84,19 @@ def change(args: argparse.Namespace, images: Sequence[Described]) -> EnvPatch:
     for text in profile.notes:
         print(f"note: {text}", file=sys.stderr)
     return profile.env
+
+
+def _libfabric(image: Described, injected: Part | None) -> Libfabric:
+    """Return the injected libfabric, or else the image's."""
+    from stackproof.host import fabric  # noqa: PLC0415 - see above
+
+    if injected:
+        from stackproof.host import jobinjection  # noqa: PLC0415 - see above
+
+        found = jobinjection.libfabric_of(injected)
+        if found.version:
+            return found
+    return fabric.libfabric_of_image(image.path)
 
 
 def _site_fabric(name: str) -> tuple[str, int]:

@@ -11,22 +11,30 @@ from stackproof.bench import Arm, BenchSpec
 from stackproof.command import EnvPatch
 from stackproof.deployment import Deployment
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.host import fabric, files
+from stackproof.host import fabric, files, imagefile, injectplace, jobinjection
+from stackproof.host.elfview import HostView
 from stackproof.host.images import load_image, read_member
 from stackproof.host.imagetree import load_tree, read_tree_member
-from stackproof.image import Image, ImageMount
+from stackproof.host.jobinjection import JobCase, Part
+from stackproof.image import Image, ImageMount, MpiFacts
+from stackproof.images.described import Described
+from stackproof.inject import find_replacement
 from stackproof.mpis import REGISTRY as MPIS
 from stackproof.transports import Libfabric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyArm:
-    """An arm whose images were read: what it mounts, sets and can run."""
+    """An arm whose images were read: what it mounts, sets and can run.
+
+    `folders` are what its ranks read besides the images.
+    """
 
     arm: Arm
     image: Image
     deployment: Deployment
     libfabric: Libfabric = field(default_factory=Libfabric)
+    folders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +55,9 @@ class Arms:
     def paths(self) -> tuple[str, ...]:
         """Return the files and folders that every node must see."""
         mounted = {mount.image for one in self.by_name.values() for mount in one.deployment.mounts}
-        return tuple(sorted(mounted | {one.image.path for one in self.by_name.values()}))
+        folders = {folder for one in self.by_name.values() for folder in one.folders}
+        images = {one.image.path for one in self.by_name.values()}
+        return tuple(sorted(mounted | images | folders))
 
 
 def make_ready(spec: BenchSpec) -> Arms:
@@ -56,7 +66,7 @@ def make_ready(spec: BenchSpec) -> Arms:
     problems: list[Problem] = []
     for arm in (spec.baseline, *spec.challengers):
         try:
-            one = _ready(arm)
+            one = _ready(arm, tuple(program.name for program in spec.programs))
         except StackproofError as error:
             problems += error.problems
             continue
@@ -97,8 +107,8 @@ def _same_name(name: str) -> Problem:
     )
 
 
-def _ready(arm: Arm) -> ReadyArm:
-    """Read an arm's images and turn them into a deployment."""
+def _ready(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
+    """Read an arm's images and turn them into a deployment; `programs` are those that it runs."""
     wanted = mountlist.parse(arm.image)[0]
     if os.path.isdir(wanted.image):
         image = load_tree(wanted.image)
@@ -125,7 +135,8 @@ def _ready(arm: Arm) -> ReadyArm:
     if arm.program_image:
         deployment = _with_program_image(deployment, arm.program_image)
     libfabric = fabric.libfabric_of_image(image.path)
-    return ReadyArm(arm=arm, image=image, deployment=deployment, libfabric=libfabric)
+    ready = ReadyArm(arm=arm, image=image, deployment=deployment, libfabric=libfabric)
+    return _with_injection(ready, arm.inject, programs) if arm.inject else ready
 
 
 def _with_program_image(deployment: Deployment, path: str) -> Deployment:
@@ -147,3 +158,60 @@ def _with_program_image(deployment: Deployment, path: str) -> Deployment:
         programs={**extra, **deployment.programs},
         env=deployment.env.then(libraries),
     )
+
+
+def _with_injection(ready: ReadyArm, text: str, programs: tuple[str, ...]) -> ReadyArm:
+    """Put another MPI, or a libfabric, under an arm's programs, after it was judged."""
+    deployment, request = ready.deployment, jobinjection.image_in(text)
+    described = imagefile.load_described(request.image) if request else None
+    point = (request and request.mount_point) or (described.mount if described else "")
+    injected = Part(request.image if request else text, point or text, described)
+    for mount in deployment.mounts:
+        if described and mount.mount_point == point:
+            raise fail(
+                Reason.MOUNT_POINT_CLASH,
+                f"two images at `{point}`: `{mount.image}` and `{injected.path}`",
+                hint="name another place for what is injected: IMAGE:MOUNT",
+            )
+    parts = [
+        Part(mount.image, mount.mount_point, imagefile.load_described(mount.image))
+        for mount in deployment.mounts
+    ]
+    paths = [path for name, path in deployment.programs.items() if name in programs]
+    case = JobCase(parts, injected, deployment.env.apply({}), programs=paths)
+    change = jobinjection.change(case, accept_unknown=ready.arm.accept_unknown)
+    links = jobinjection.links_folder(case)
+    mounts = (ImageMount(image=injected.path, mount_point=injected.point),) if described else ()
+    other = jobinjection.libfabric_of(injected)
+    name = described.name if described else os.path.basename(text.rstrip("/"))
+    image = ready.image
+    return replace(
+        ready,
+        image=replace(image, sha256=f"{image.sha256}+{jobinjection.digest(injected)}"),
+        deployment=replace(
+            deployment,
+            name=ready.arm.name or f"{deployment.name}+{name}",
+            mounts=(*deployment.mounts, *mounts),
+            env=deployment.env.then(EnvPatch.of(change)),
+            mpi=_mpi_of(described, injected) or deployment.mpi,
+        ),
+        libfabric=other if other.version or (described and described.mpi) else ready.libfabric,
+        folders=(*((links,) if links else ()), *(() if described else (text,))),
+    )
+
+
+def _mpi_of(described: Described | None, injected: Part) -> MpiFacts | None:
+    """Return the MPI that takes the place of an arm's own, None where that stays."""
+    if described is not None:
+        if described.mpi is None:
+            return None
+        prefix = injected.point + described.mpi["prefix"][len(described.mount) :]
+        return MpiFacts(**{**described.mpi, "prefix": prefix})
+    if find_replacement(HostView(), injectplace.load_prefix(injected.path).path).mains:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"nothing says which release the MPI in `{injected.path}` is, and how it is started",
+            where=Location(file=injected.path),
+            hint="inject an image that `stackproof build` made, or use `stackproof inject prove`",
+        )
+    return None
