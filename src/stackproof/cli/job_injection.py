@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from stackproof.environment import Change
-    from stackproof.host.jobinjection import Part
+    from stackproof.host.jobcase import Part
     from stackproof.images.described import Described
     from stackproof.mountlist import MountRequest
 
@@ -42,16 +42,16 @@ def requested(args: argparse.Namespace) -> MountRequest | None:
 
             raise fail(Reason.USAGE, "`--accept-unknown` is for `--inject`")
         return None
-    from stackproof.host import jobinjection  # noqa: PLC0415 - see above
+    from stackproof.host import jobcase  # noqa: PLC0415 - see above
 
-    return jobinjection.image_in(args.inject)
+    return jobcase.image_in(args.inject)
 
 
 def part_of(args: argparse.Namespace, image: Described | None, point: str) -> Part | None:
     """Return what is injected: an image and where it is mounted, or the folder; None for none."""
     if not args.inject:
         return None
-    from stackproof.host.jobinjection import Part  # noqa: PLC0415 - see above
+    from stackproof.host.jobcase import Part  # noqa: PLC0415 - see above
 
     return Part(image.path, point, image) if image else Part(args.inject, args.inject)
 
@@ -71,7 +71,7 @@ def change(
     `StackproofError` as `jobinjection.change` does.
     """
     from stackproof.host import jobinjection  # noqa: PLC0415 - see above
-    from stackproof.host.jobinjection import JobCase, Part  # noqa: PLC0415
+    from stackproof.host.jobcase import JobCase, Part  # noqa: PLC0415
 
     parts = [Part(image.path, point, image) for image, point in images]
     case = JobCase(parts, injected, environment, words=words, mounted=mounted)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stackproof.command import EnvPatch
-    from stackproof.host.jobinjection import Part
+    from stackproof.host.jobcase import Part
     from stackproof.images.described import Described
     from stackproof.transports import Libfabric
 

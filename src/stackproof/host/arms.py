@@ -11,11 +11,11 @@ from stackproof.bench import Arm, BenchSpec
 from stackproof.command import EnvPatch
 from stackproof.deployment import Deployment
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.host import fabric, files, imagefile, injectplace, jobinjection
+from stackproof.host import fabric, files, imagefile, injectplace, jobcase, jobinjection
 from stackproof.host.elfview import HostView
 from stackproof.host.images import load_image, read_member
 from stackproof.host.imagetree import load_tree, read_tree_member
-from stackproof.host.jobinjection import JobCase, Part
+from stackproof.host.jobcase import JobCase, Part
 from stackproof.image import Image, ImageMount, MpiFacts
 from stackproof.images.described import Described
 from stackproof.inject import find_replacement
@@ -162,7 +162,7 @@ def _with_program_image(deployment: Deployment, path: str) -> Deployment:
 
 def _with_injection(ready: ReadyArm, text: str, programs: tuple[str, ...]) -> ReadyArm:
     """Put another MPI, or a libfabric, under an arm's programs, after it was judged."""
-    deployment, request = ready.deployment, jobinjection.image_in(text)
+    deployment, request = ready.deployment, jobcase.image_in(text)
     described = imagefile.load_described(request.image) if request else None
     point = (request and request.mount_point) or (described.mount if described else "")
     injected = Part(request.image if request else text, point or text, described)
@@ -187,7 +187,7 @@ def _with_injection(ready: ReadyArm, text: str, programs: tuple[str, ...]) -> Re
     image = ready.image
     return replace(
         ready,
-        image=replace(image, sha256=f"{image.sha256}+{jobinjection.digest(injected)}"),
+        image=replace(image, sha256=f"{image.sha256}+{jobcase.digest(injected)}"),
         deployment=replace(
             deployment,
             name=ready.arm.name or f"{deployment.name}+{name}",

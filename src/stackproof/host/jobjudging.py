@@ -1,0 +1,198 @@
+"""Programs of a job judged with what is to be injected, on the files as the job will see them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from stackproof.command import EnvPatch
+from stackproof.errors import Problem, Reason, StackproofError
+from stackproof.host import injectplace
+from stackproof.host.elfview import HostView
+from stackproof.host.imagetree import relocated
+from stackproof.host.injectplace import Place
+from stackproof.host.jobcase import JobCase, Part
+from stackproof.images import metadata
+from stackproof.inject import (
+    Judgement,
+    Question,
+    Replacement,
+    Verdict,
+    find_replacement,
+    forjob,
+    judge,
+)
+from stackproof.inject.forjob import PLUG_IN_FOLDERS, JobInjection
+from stackproof.inject.program import calls_mpi
+from stackproof.loader import Setting
+
+_JUDGED = ("LD_LIBRARY_PATH", "LD_PRELOAD")
+_NETWORK = ("libfabric.so.1", "libcxi.so.1", "libucp.so.0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """What a job sets, and what that was decided from."""
+
+    job: JobInjection
+    judgements: tuple[Judgement, ...]
+    replacement: Replacement
+    view: HostView
+
+
+def decide(case: JobCase, links: str) -> JobInjection:
+    """Judge every program on the files, and return what the job sets.
+
+    `links` is the folder that links will be in. Raises `StackproofError` as reading images and
+    programs does.
+    """
+    return examine(case, links).job
+
+
+def examine(case: JobCase, links: str) -> Examined:
+    """Return the same with all that it was decided from."""
+    view = _view(case)
+    replacement = find_replacement(view, _target(case, view))
+    own = _own_view(case.injected)
+    environment = own.apply(case.environment)
+    # The loader takes blanks and semicolons too, in one list or the other.
+    paths, preload = (case.environment.get(name, "") for name in _JUDGED)
+    question = Question(
+        machine=injectplace.this_machine(),
+        setting=Setting(
+            library_path=tuple(paths.replace(";", ":").split(":")) if paths else (),
+            preload=tuple(preload.replace(":", " ").split()),
+        ),
+        with_plugins=False,
+        releases=injectplace.load_releases,
+    )
+    named = list(dict.fromkeys(_named(case, view)))
+    programs = [*case.programs] or named or _programs(case, view, replacement)
+    judged = [judge(view, program, replacement, question) for program in programs]
+    if not (case.programs or named):
+        # Nobody asked for what does not start without the injection either.
+        judged = [one for one in judged if not forjob.broken_before(one)]
+    plug_ins = next(_plug_ins(view, replacement), "")
+    job = forjob.plan_job(judged, replacement, environment, links=links, plug_ins=plug_ins)
+    if not judged:
+        problem = Problem(
+            reason=Reason.INJECTION_UNKNOWN,
+            message="there is no program to judge: the images have none that calls MPI, and the "
+            "command names none",
+            hint="name the program in the command",
+        )
+        path = {"LD_LIBRARY_PATH": replacement.folders}
+        env = EnvPatch(set=job.env.set, unset=job.env.unset, prepend=path)
+        job = replace(job, verdict=Verdict.UNKNOWN, problems=(problem,), env=env)
+    if replacement.mains and not case.injected.described:
+        folder = f"{replacement.home}/bin"
+        if any(view.look(f"{folder}/{name}") for name in ("mpiexec", "mpiexec.hydra")):
+            own = EnvPatch(prepend={"PATH": (folder,)})
+    return Examined(
+        job=replace(job, env=own.then(job.env)),
+        judgements=tuple(judged),
+        replacement=replacement,
+        view=view,
+    )
+
+
+def _own_view(injected: Part) -> EnvPatch:
+    """Return what an injected image sets by itself, where it has an MPI; its paths are judged."""
+    described = injected.described
+    if described is None or described.mpi is None or described.default_view is None:
+        return EnvPatch()
+    image = relocated(metadata.image_of(described), injected.point)
+    env = image.views[described.default_view].env
+
+    def without(lists: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        return {name: words for name, words in lists.items() if name not in _JUDGED}
+
+    return EnvPatch(
+        set={name: value for name, value in env.set.items() if name not in _JUDGED},
+        unset=env.unset,
+        prepend=without(env.prepend),
+        append=without(env.append),
+    )
+
+
+def _view(case: JobCase) -> HostView:
+    """Return the view that has every image in its place."""
+    binds: dict[str, str] = {}
+    if not case.mounted:
+        for part in (*case.parts, case.injected):
+            if part.described:
+                binds |= injectplace.load_place(f"{part.path}:{part.point}").binds
+    return HostView("/", binds)
+
+
+def _target(case: JobCase, view: HostView) -> str:
+    """Return where in an injected image or folder its libraries are."""
+    injected, point = case.injected, case.injected.point
+    described = injected.described
+    if described is None:
+        return os.path.abspath(injected.path)
+    if described.mpi:
+        return point + described.mpi["prefix"][len(described.mount) :]
+    roots = [point, *(point + v.root[len(described.mount) :] for v in described.views.values())]
+    for root in roots:
+        for folder in ("lib", "lib64"):
+            if any(view.look(f"{root}/{folder}/{name}") for name in _NETWORK):
+                return root
+    return _searched(view, point) or point
+
+
+def _searched(view: HostView, point: str) -> str:
+    """Return the prefix of the first network library below a folder, empty without one."""
+    found = view.resolve(point)
+    if found is None:
+        return ""
+    for folder, folders, names in os.walk(found[1]):
+        folders.sort()
+        inside = point + folder[len(found[1]) :]
+        if any(name in names and view.look(f"{inside}/{name}") for name in _NETWORK):
+            return os.path.dirname(inside)
+    return ""
+
+
+def _programs(case: JobCase, view: HostView, replacement: Replacement) -> list[str]:
+    """Return all programs of the images that call MPI, their MPI's own libraries left out."""
+    found: list[str] = []
+    mains: list[str] = []
+    for part in case.parts:
+        home = ""
+        if part.described and part.described.mpi:
+            home = part.point + part.described.mpi["prefix"][len(part.described.mount) :]
+            mains += [main.path for main in find_replacement(view, home).mains]
+        try:
+            callers = injectplace.programs_of(Place(path=part.point), view)
+        except StackproofError as error:
+            if error.reason is not Reason.NO_MPI:
+                raise
+            continue
+        found += [path for path in callers if not (home and path.startswith(f"{home}/lib"))]
+    # Without programs what is replaced below the MPI must be borne by the MPI itself.
+    return found if found or replacement.mains else mains
+
+
+def _named(case: JobCase, view: HostView) -> Iterator[str]:
+    """Yield the words of a command that are programs which call MPI."""
+    folders = case.environment.get("PATH", "").split(":")
+    for word in case.words:
+        if word.startswith("-"):
+            continue
+        places = [os.path.abspath(word)] if "/" in word else [f"{f}/{word}" for f in folders if f]
+        file = next((file for place in places if (file := view.look(place))), None)
+        try:
+            if file and view.glance(file).mentions_mpi and calls_mpi(view.elf(file)):
+                yield file.path
+        except StackproofError:  # a script, for example
+            continue
+
+
+def _plug_ins(view: HostView, replacement: Replacement) -> Iterator[str]:
+
+    for folder in replacement.folders:
+        for name in PLUG_IN_FOLDERS:
+            if any(entry.endswith("-fi.so") for entry in view.listing(f"{folder}/{name}")):
+                yield f"{folder}/{name}"
