@@ -7,13 +7,11 @@ challenger in one randomised block. docs/explanation/statistics.md says what is 
 from __future__ import annotations
 
 import dataclasses
-import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from math import isfinite
 
 from stackproof.benchmarks import METRICS
+from stackproof.collect import Collected, collect
 from stackproof.comparison import (
     DEFAULT_MARGINS,
     NULL_FAMILY_ERROR,
@@ -21,7 +19,6 @@ from stackproof.comparison import (
     CompareOptions,
     Comparison,
     Curve,
-    Discarded,
     Judgement,
     Launch,
     Note,
@@ -32,22 +29,9 @@ from stackproof.comparison import (
 )
 from stackproof.errors import Problem, Reason, StackproofError, fail
 from stackproof.judging import Observations, Rules, family_p_values, judge, points_of
-from stackproof.measurement import Check, Measurement, State
-from stackproof.quantities import size_text
+from stackproof.measurement import Check, Measurement
+from stackproof.ranking import rank
 from stackproof.verdicts import overall, verdict_on
-
-Table = dict[tuple[str, str, str], dict[str, dict[int, dict[int, float]]]]
-"""(placement, program, benchmark) -> arm -> size -> block -> median of the launch."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Collected:
-    """Usable observations and everything that is not among them."""
-
-    table: Table
-    localities: Mapping[str, str]
-    discarded: tuple[Discarded, ...]
-    warm_up: int
 
 
 def compare(results: Results, options: CompareOptions | None = None) -> Comparison:
@@ -59,7 +43,7 @@ def compare(results: Results, options: CompareOptions | None = None) -> Comparis
     options = options or CompareOptions()
     spec = results.spec
     rules = _rules(results, options)
-    collected = _collect(results)
+    collected = collect(results)
     panels = _panels(collected, results, rules)
     null = () if spec.null is None else (spec.null,)
     alone = not (spec.challengers or null)  # nothing to compare with: the curves are the result
@@ -84,6 +68,8 @@ def compare(results: Results, options: CompareOptions | None = None) -> Comparis
         family_error=rules.family_error,
         resamples=rules.resamples,
         seed=rules.seed,
+        rankings=rank(panels, spec.baseline, spec.null),
+        validated=collected.validated,
     )
 
 
@@ -136,91 +122,7 @@ def _rules(results: Results, options: CompareOptions) -> Rules:
     )
 
 
-# --- observations ---------------------------------------------------------------------------
-
-
-def _collect(results: Results) -> _Collected:
-    table: Table = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
-    localities: dict[str, str] = {}
-    discarded = [_unreadable(problem) for problem in results.problems]
-    warm_up = 0
-    known = {results.spec.baseline, results.spec.null, *results.spec.challengers}
-    for measurement in sorted(results.measurements, key=lambda m: (m.order, m.started)):
-        localities[measurement.case.placement.name] = measurement.case.placement.locality.value
-        if not measurement.usable:
-            discarded.append(_unusable(measurement))
-        elif measurement.arm not in known:
-            discarded.append(
-                _discard(measurement, Reason.INVALID_VALUE, "the specification has no such arm")
-            )
-        elif measurement.block <= 0:
-            warm_up += 1
-        else:
-            discarded += _enter(measurement, table)
-    return _Collected(table, localities, tuple(discarded), warm_up)
-
-
-def _enter(measurement: Measurement, table: Table) -> list[Discarded]:
-    """Enter a launch's medians into the table; return what of it cannot enter."""
-    case = measurement.case
-    faults: list[str] = []
-    replaced = False
-    for series in measurement.output.series:
-        metric = METRICS.get(series.benchmark)
-        if metric is None or series.unit != metric.unit:
-            faults.append(f"`{series.benchmark}` in `{series.unit}` is not a known metric")
-        elif series.unit == "MB/s" and series.size == 0:
-            continue  # programs print it, but no bytes have no bandwidth
-        elif not series.values or not all(isfinite(v) and v > 0 for v in series.values):
-            faults.append(
-                f"{series.benchmark} at {size_text(series.size)} holds values that are no "
-                "measurement"
-            )
-        else:
-            by_arm = table[case.placement.name, case.program, series.benchmark]
-            cell = by_arm[measurement.arm][series.size]
-            replaced |= measurement.block in cell
-            cell[measurement.block] = statistics.median(series.values)
-    out: list[Discarded] = []
-    if faults:
-        more = f" and {len(faults) - 3} more" if len(faults) > 3 else ""
-        text = f"{'; '.join(faults[:3])}{more}"
-        out.append(_discard(measurement, Reason.GARBAGE_OUTPUT, text, what="part of launch"))
-    if replaced:
-        text = "an earlier launch of this arm in the same block was replaced by a later one"
-        out.append(_discard(measurement, Reason.INVALID_VALUE, text, what="superseded launch"))
-    return out
-
-
-def _discard(
-    measurement: Measurement, reason: Reason, evidence: str, *, what: str = "launch"
-) -> Discarded:
-    return Discarded(
-        what=what,
-        reason=reason.value,
-        evidence=evidence,
-        arm=measurement.arm,
-        block=measurement.block,
-        placement=measurement.case.placement.name,
-        program=measurement.case.program,
-    )
-
-
-def _unusable(measurement: Measurement) -> Discarded:
-    bad = [check for check in measurement.checks if check.state is State.BAD]
-    evidence = "; ".join(f"{check.name}: {check.evidence}".rstrip(": ") for check in bad)
-    entry = _discard(measurement, Reason.JOB_FAILED, evidence)
-    return dataclasses.replace(entry, reason=bad[0].reason) if bad[0].reason else entry
-
-
-def _unreadable(problem: Problem) -> Discarded:
-    place = f" ({problem.where})" if problem.where else ""
-    return Discarded(
-        what="launch file", reason=problem.reason.value, evidence=f"{problem.message}{place}"
-    )
-
-
-def _no_results(results: Results, collected: _Collected) -> StackproofError:
+def _no_results(results: Results, collected: Collected) -> StackproofError:
     lines = [
         f"{entry.arm or entry.what}, block {entry.block}: {entry.reason}: {entry.evidence}"
         for entry in collected.discarded[:20]
@@ -242,7 +144,7 @@ def _panel_order(key: tuple[str, str, str]) -> tuple[str, str, int]:
     return (placement, program, list(METRICS).index(benchmark))
 
 
-def _panels(collected: _Collected, results: Results, rules: Rules) -> tuple[Panel, ...]:
+def _panels(collected: Collected, results: Results, rules: Rules) -> tuple[Panel, ...]:
     """Return every curve on which the baseline was run, with its judgements.
 
     The null arm is judged as one family over all curves: it asks one question of the whole
@@ -266,17 +168,18 @@ def _panels(collected: _Collected, results: Results, rules: Rules) -> tuple[Pane
         for (key, contest), p in zip(contests.items(), p_values, strict=True)
     }
     return tuple(
-        _panel(curve, collected.table[key], nulls.get(key), results, rules)
-        for key, curve in curves.items()
+        _panel((curve, collected), nulls.get(key), results, rules) for key, curve in curves.items()
     )
 
 
-def _curve(key: tuple[str, str, str], collected: _Collected) -> Curve:
-    placement, program, benchmark = key
-    metric = METRICS[benchmark]
+def _curve(key: tuple[str, str, str], collected: Collected) -> Curve:
+    name, program, benchmark = key
+    metric, placement = METRICS[benchmark], collected.placements[name]
     return Curve(
-        placement=placement,
-        locality=collected.localities[placement],
+        placement=name,
+        locality=placement.locality.value,
+        nodes=len(placement.nodes),
+        ranks=len(placement.ranks),
         program=program,
         benchmark=benchmark,
         title=metric.title,
@@ -288,13 +191,11 @@ def _curve(key: tuple[str, str, str], collected: _Collected) -> Curve:
 
 
 def _panel(
-    curve: Curve,
-    by_arm: Mapping[str, Observations],
-    null: Judgement | None,
-    results: Results,
-    rules: Rules,
+    found: tuple[Curve, Collected], null: Judgement | None, results: Results, rules: Rules
 ) -> Panel:
     """Return one curve with its judgements, the null arm's last."""
+    curve, collected = found
+    by_arm: Mapping[str, Observations] = collected.table[curve.key]
     spec = results.spec
     limit, source = _limit(results, curve.placement, curve.benchmark)
     base = by_arm[spec.baseline]
@@ -308,7 +209,14 @@ def _panel(
         curve=curve,
         limit=limit,
         limit_source=source,
-        arms=tuple(points_of(arm, curve, by_arm[arm], limit) for arm in arms if arm in by_arm),
+        arms=tuple(
+            dataclasses.replace(
+                points_of(arm, curve, by_arm[arm], limit),
+                transport=collected.paths.get((arm, curve.placement, curve.program), ""),
+            )
+            for arm in arms
+            if arm in by_arm
+        ),
         judgements=(*judged, *(() if null is None else (null,))),
     )
 
@@ -360,18 +268,24 @@ def _launch(group: Sequence[Measurement]) -> Launch:
 
 
 def _absent(arm: str, panels: Sequence[Panel], results: Results) -> list[str]:
-    """Return where an arm is missing: programs that it never ran, curves where launches failed."""
+    """Return where an arm is missing: what it never ran, and curves where launches failed."""
     missing = [panel.curve for panel in panels if panel.judgement(arm) is None]
-    ran = {m.case.program for m in results.measurements if m.arm == arm}
+    ran = {(m.case.program, m.case.placement.name) for m in results.measurements if m.arm == arm}
+    programs = {program for program, _ in ran}
     found = [
         f"{arm} was not measured with {program}"
         for program in dict.fromkeys(curve.program for curve in missing)
-        if program not in ran
+        if program not in programs
+    ]
+    found += [
+        f"{arm} was not measured at {placement}" + (f" with {program}" if len(programs) > 1 else "")
+        for program, placement in dict.fromkeys((c.program, c.placement) for c in missing)
+        if program in programs and (program, placement) not in ran
     ]
     failed = [
         f"{curve.title} {curve.placement} ({curve.program})"
         for curve in missing
-        if curve.program in ran
+        if (curve.program, curve.placement) in ran
     ]
     if failed:
         found.append(f"{arm} has no usable launch of: {', '.join(failed)}")
@@ -380,7 +294,7 @@ def _absent(arm: str, panels: Sequence[Panel], results: Results) -> list[str]:
 
 def _notes(
     results: Results,
-    collected: _Collected,
+    collected: Collected,
     panels: Sequence[Panel],
     verdicts: Sequence[ArmVerdict],
     rules: Rules,

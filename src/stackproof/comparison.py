@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from stackproof.errors import Problem
-from stackproof.measurement import Check, Measurement
+from stackproof.measurement import Check, Measurement, State
 
 DEFAULT_MARGINS: Mapping[str, float] = {
     "latency": 0.10,
@@ -131,7 +131,10 @@ class CompareOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """What identifies a curve: one benchmark of one program at one placement."""
+    """What identifies a curve: one benchmark of one program at one placement.
+
+    `nodes` and `ranks` are those of the placement, 0 where they are not known.
+    """
 
     placement: str
     locality: str
@@ -142,6 +145,8 @@ class Curve:
     kind: str
     higher_is_better: bool
     sized: bool = True
+    nodes: int = 0
+    ranks: int = 0
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -182,11 +187,12 @@ class Fit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmCurve:
-    """One arm's points of a curve, by growing size."""
+    """One arm's points of a curve, by growing size; `transport` is the path it was forced on."""
 
     arm: str
     points: tuple[Point, ...]
     fit: Fit | None = None
+    transport: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,6 +252,10 @@ class Panel:
         """Return an arm's points by size."""
         return {p.size: p for curve in self.arms if curve.arm == arm for p in curve.points}
 
+    def transport(self, arm: str) -> str:
+        """Return the path that an arm was forced on here, empty when it was not measured."""
+        return next((curve.transport for curve in self.arms if curve.arm == arm), "")
+
     def judgement(self, arm: str) -> Judgement | None:
         """Return a challenger's judgement, None when it was not measured here."""
         return next((j for j in self.judgements if j.arm == arm), None)
@@ -262,6 +272,54 @@ class ArmVerdict:
     failed: int
     inconclusive: int
     sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Best:
+    """The sizes of a curve at which one arm is better than every other, the baseline included."""
+
+    program: str
+    benchmark: str
+    arm: str
+    transport: str
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """Which arm is best at one placement, where arms took different paths.
+
+    `points` counts sizes of curves at which several arms were measured, `open_points` those at
+    which no arm stands above every other.
+    """
+
+    placement: str
+    best: tuple[Best, ...]
+    points: int
+    open_points: int
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validated:
+    """A launch that was made to check what is received, with ranks that may share CPUs.
+
+    It was not timed. `received` is the number of bytes that were compared; `evidence` says what
+    was found.
+    """
+
+    arm: str
+    placement: str
+    locality: str
+    nodes: int
+    ranks: int
+    program: str
+    transport: str
+    benchmarks: tuple[str, ...]
+    sizes: tuple[int, ...]
+    received: int
+    state: State
+    evidence: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,7 +380,7 @@ class Comparison:
     """The verdict and everything behind it.
 
     `margins`, `minimum_launches`, `seed`, `resamples`, `confidence` and `family_error` are those
-    that were used.
+    that were used. `rankings` is empty where all arms took the same paths.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/comparison/1"
@@ -340,6 +398,8 @@ class Comparison:
     family_error: float
     resamples: int
     seed: int
+    rankings: tuple[Ranking, ...] = ()
+    validated: tuple[Validated, ...] = ()
 
     @property
     def arms(self) -> tuple[str, ...]:
