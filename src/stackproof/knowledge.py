@@ -210,6 +210,8 @@ def words(condition: Mapping[str, Any]) -> str:
     parts += [f"{name} holds `{one}`" for name, one in condition.get("matches", {}).items()]
     parts += [f"{name} is set" for name in condition.get("set", ())]
     parts += [f"{name} is not set" for name in condition.get("unset", ())]
+    if "named" in condition:
+        parts.append(f"a variable is named like `{condition['named']}`")
     if "log" in condition:
         parts.append(f"the job printed `{condition['log']}`")
     parts += [words(inner) for inner in condition.get("all", ())]
@@ -353,8 +355,9 @@ def _condition_problems(
             yield from _unknown(document, (*path, key, name), [name], FACTS, "a fact")
     for name, pattern in condition.get("matches", {}).items():
         yield from _pattern_problems(document, (*path, "matches", name), pattern)
-    if "log" in condition:
-        yield from _pattern_problems(document, (*path, "log"), condition["log"])
+    for key in ("log", "named"):
+        if key in condition:
+            yield from _pattern_problems(document, (*path, key), condition[key])
     for key in ("all", "any"):
         for index, inner in enumerate(condition.get(key, ())):
             yield from _condition_problems(document, (*path, key, index), inner, components)

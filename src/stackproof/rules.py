@@ -21,6 +21,9 @@ from stackproof.specs import Part, Range, Versions, versions
 LONGEST_QUOTE = 200
 """Characters of a line of a log that are quoted."""
 
+MOST_NAMES = 3
+"""Variables that are quoted where a pattern of names fits more."""
+
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)*)(?:\.post\d+)?")
 
 
@@ -186,6 +189,23 @@ def _unset(
         yield _variable(evidence, name, lambda value: value is None)
 
 
+def _named(
+    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
+) -> Iterator[Outcome]:
+    pattern = condition["named"]
+    if evidence.variables is None:
+        yield _unknown(f"the environment of the job ({pattern})")
+        return
+    found = [name for name in evidence.variables if re.search(pattern, name)]
+    if found:
+        for name in found[:MOST_NAMES]:
+            yield _variable(evidence, name, lambda value: value is not None)
+    elif "variables" in evidence.partial:
+        yield _unknown(f"the whole environment of the job ({pattern})")
+    else:
+        yield _decided(False, f"no variable is named `{pattern}`")
+
+
 def _equals(
     condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
 ) -> Iterator[Outcome]:
@@ -292,6 +312,7 @@ _PARTS: Mapping[str, _Part] = {
     "version": _versions,
     "set": _set,
     "unset": _unset,
+    "named": _named,
     "equals": _equals,
     "matches": _matches,
     "fact": _facts,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from stackproof import mpis
+from stackproof import mpis, printed
 from stackproof.benchmarks import METRICS
 from stackproof.case import Locality
 from stackproof.comparison import Results
@@ -33,6 +34,15 @@ _EXTERNALS = {
 _LAUNCHERS = {"srun": "srun", "mpirun": "mpirun", "prterun": "mpirun", "mpiexec": "mpiexec"}
 _PACKAGES = ("libfabric", "libcxi", "openmpi", "mpich", "cray-mpich", "prrte")
 """Packages of a bill of materials that are components of rules."""
+
+_LNX = re.compile(r"(^|[,:])lnx(,|$)")
+_INTERFACES = (
+    "OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_prte_if_include",
+    "FI_TCP_IFACE", "UCX_NET_DEVICES", "HYDRA_IFACE",
+)  # fmt: skip
+"""Variables that name interfaces, with commas between them."""
+_INTERFACE = re.compile(r"[a-z][a-z0-9_.-]*")
+_NO_INTERFACES = re.compile(r"all$|mlx|any$|lo$")
 
 LOCAL = "local"
 """The site that stands for the machine stackproof runs on."""
@@ -97,6 +107,7 @@ def _machine(site: Site, pieces: _Pieces) -> None:
     models = " ".join(
         f"{partition.cpu} {partition.gpu}" for partition in site.partitions.values()
     ).lower()
+    pieces.fact("sibling-memory", site.limits.process_vm_readv)
     if "gh200" in models or "grace hopper" in models:
         pieces.fact("node", "gh200")
 
@@ -177,6 +188,48 @@ def parse_environment(text: str) -> dict[str, str]:
     return found
 
 
+def implied(evidence: Evidence) -> Evidence:
+    """Return which transport the variables ask for, where nothing else says it."""
+    variables = evidence.variables or {}
+    include = "OMPI_MCA_opal_common_ofi_provider_include"
+    origins = {
+        name: transport
+        for transport, names in (
+            ("cxi", [one for one in ("FI_PROVIDER", include) if variables.get(one) == "cxi"]),
+            ("lnx", [one for one in ("FI_PROVIDER", include) if _LNX.search(variables.get(one, ""))]
+             + [one for one in ("FI_LNX_PROV_LINKS",) if one in variables]),
+        )
+        for name in names
+    }  # fmt: skip
+    if not origins or "transport" in evidence.facts:
+        return Evidence()
+    name, transport = list(origins.items())[-1]
+    return Evidence(
+        facts={"transport": transport}, origins={"fact transport": f"{name} asks for it"}
+    )
+
+
+def of_interfaces(variables: Mapping[str, str], there: Sequence[str], origin: str) -> Evidence:
+    """Return whether variables name an interface that a machine lacks; `there` are its own.
+
+    Addresses, and devices that are no interface, are passed over. Nothing is told when no variable
+    names any.
+    """
+    named = {
+        (variable, word)
+        for variable in _INTERFACES
+        for word in variables.get(variable, "").split(",")
+        if _INTERFACE.fullmatch(word) and not _NO_INTERFACES.match(word)
+    }
+    if not named or not there:
+        return Evidence()
+    missing = sorted(f"{variable}={word}" for variable, word in named if word not in there)
+    text = f"{', '.join(missing)}; {origin} has {', '.join(sorted(there))}" if missing else origin
+    return Evidence(
+        facts={"interface-missing": bool(missing)}, origins={"fact interface-missing": text}
+    )
+
+
 # --- results --------------------------------------------------------------------------------
 
 
@@ -245,6 +298,13 @@ def _cases(launches: Sequence[Measurement], pieces: _Pieces) -> None:
         pieces.fact("worlds", float(max(one.output.worlds for one in launches)))
         pieces.fact("nodes", float(max(len(one.case.placement.nodes) for one in launches)))
         pieces.fact("ended", _ended(launches))
+        pieces.fact("cut-short", _cut_short(launches))
+        validated = [
+            one.output.validation_errors
+            for one in launches
+            if one.output.validation_errors or any(series.validated for series in one.output.series)
+        ]
+        pieces.fact("wrong-bytes", float(sum(validated)) if validated else None)
 
 
 def _program(one: Measurement) -> str:
@@ -252,10 +312,28 @@ def _program(one: Measurement) -> str:
 
 
 def _ended(launches: Sequence[Measurement]) -> str:
-    reasons = {check.reason for one in launches for check in one.checks if check.state is State.BAD}
-    if Reason.JOB_TIMEOUT in reasons:
+    bad = {
+        check.reason: check.evidence
+        for one in launches
+        for check in one.checks
+        if check.state is State.BAD
+    }
+    if Reason.JOB_TIMEOUT in bad:
         return "hang"
-    return "crash" if Reason.RANK_CRASHED in reasons else "ok"
+    if Reason.RANK_CRASHED in bad:
+        # The check quotes the launcher's own words.
+        return "killed" if printed.KILLED.search(bad[Reason.RANK_CRASHED]) else "crash"
+    return "crash" if Reason.JOB_FAILED in bad else "ok"
+
+
+def _cut_short(launches: Sequence[Measurement]) -> bool:
+    """Return whether an output stopped before its end without a word of the program about it."""
+    return any(
+        check.reason == Reason.TRUNCATED_OUTPUT and check.state is State.BAD
+        for one in launches
+        for check in one.checks
+        if one.output.worlds == 1
+    )
 
 
 def _said(launches: Sequence[Measurement]) -> str:

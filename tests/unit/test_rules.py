@@ -29,7 +29,7 @@ def outcome(condition: dict[str, Any], **data: Any) -> Any:
 
 def test_every_rule_has_evidence() -> None:
     assert [path.stem for path in CAPTURES] == sorted(RULES)
-    assert len(RULES) == 59
+    assert len(RULES) == 76
 
 
 @pytest.mark.parametrize("case", EXPECTED)
@@ -121,7 +121,7 @@ def test_a_fact_that_is_no_number_decides_no_number() -> None:
 
 def test_supported_findings_come_before_others_of_their_kind() -> None:
     data = {
-        "versions": {"openmpi": "5.0.7", "libfabric": "2.1.0"},
+        "versions": {"openmpi": "5.0.7", "libfabric": "2.2.0"},
         "variables": {"OMPI_MCA_mtl_ofi_av": "map"},
         "facts": {"mpi": "openmpi", "transport": "lnx", "memory": "device"},
         "logs": {"err": "Open MPI failed to register your buffer"},

@@ -168,6 +168,7 @@ def test_results_tell_how_they_were_made() -> None:
     assert found.facts == {
         "placement": ("inter-node",), "memory": ("host",), "transport": ("lnx",),
         "uses": ("bandwidth",), "worlds": 1.0, "nodes": 2.0, "ended": "ok",
+        "cut-short": False,
         "shapes": found.facts["shapes"], "fabric": "slingshot-11",
     }  # fmt: skip
     assert found.partial == ("logs", "variables")
