@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stackproof import noun
-from stackproof.cli import inject_apply
+from stackproof.cli import inject_apply, inject_artefact
 from stackproof.errors import ExitCode, Reason, StackproofError, fail
-from stackproof.host import files, injectplace
+from stackproof.host import artefacting, files, injectplace
 from stackproof.host.elfview import HostView
 from stackproof.host.injectplace import Place
 from stackproof.inject import (
@@ -59,7 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         dest="replacement",
         metavar="PREFIX",
         help="what is to be injected: an MPI's prefix, a folder of libraries, one library, "
-        "IMAGE[:MOUNT], or a manifest",
+        "IMAGE[:MOUNT], a manifest, or an artefact, of which every level is judged",
     )
     target.add_argument(
         "--upgrade",
@@ -82,6 +82,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     check.add_argument("--tree", action="store_true", help="show who loads what, for every program")
     check.add_argument("--json", action="store_true", help="print the judgements as JSON")
     _add_setting(check)
+    inject_artefact.add_variant(check)
     check.set_defaults(run=run_check)
 
     text = "write what an MPI or programs provide and need, for checks on another machine"
@@ -97,6 +98,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     text = "put another MPI under programs: into EESSI's override folder, or by start scripts"
     apply = actions.add_parser("apply", help=text, description=text, allow_abbrev=False)
     inject_apply.configure_apply(apply)
+    text = "make an artefact of libfabric, libcxi, xpmem or an MPI, to be injected anywhere"
+    artefact = actions.add_parser("artefact", help=text, description=text, allow_abbrev=False)
+    inject_artefact.configure_artefact(artefact)
     text = "put back what was there before the last `inject apply`"
     undo = actions.add_parser("undo", help=text, description=text, allow_abbrev=False)
     inject_apply.configure_undo(undo)
@@ -147,6 +151,8 @@ def run_check(args: argparse.Namespace) -> int:
     )
     if args.upgrade:
         return _upgrade(args, question)
+    if artefacting.is_artefact(args.replacement):
+        return inject_artefact.run_levels(args, question, _reasons)
     judgements = _judge_all(args, args.replacement, question)
     verdict = worst(tuple(judgement.verdict for judgement in judgements))
     if args.json:
@@ -273,7 +279,7 @@ def _upgrade(args: argparse.Namespace, question: Question) -> int:
             head = (
                 f"{one.program}: {_WORDS[one.verdict]} with {old}, {_WORDS[two.verdict]} with {new}"
             )
-            print("\n".join(map(_harmless, [head, *_reasons(two)])))
+            print("\n".join(map(_harmless, [head, *_reasons(two.findings)])))
         print(f"{len(worse)} of {len(pairs)} programs get worse from {old} to {new}")
     return int(_CODES[worst(tuple(pair[1].verdict for pair in worse))])
 
@@ -293,7 +299,7 @@ def _text(judgement: Judgement, *, tree_too: bool) -> str:
     lines.append(f"  with {judgement.replacement}" + _family(judgement))
     for name, value in judgement.environment.items():
         lines.append(f"  {name}={shlex.quote(value)}")
-    lines += _reasons(judgement)
+    lines += _reasons(judgement.findings)
     if tree_too:
         lines += ["", tree.render(judgement.tree)]
     return "\n".join(map(_harmless, "\n".join(lines).split("\n")))
@@ -305,11 +311,8 @@ def _family(judgement: Judgement) -> str:
     return f" ({judgement.family}; the program is of the {judgement.abi or 'unknown'} ABI)"
 
 
-def _reasons(judgement: Judgement) -> list[str]:
-    lines = []
-    for finding in judgement.findings:
-        lines += _reason(finding)
-    return lines
+def _reasons(findings: Sequence[Finding]) -> list[str]:
+    return [_harmless(line) for finding in findings for line in _reason(finding)]
 
 
 def _reason(finding: Finding) -> list[str]:

@@ -130,7 +130,8 @@ def run_undo(args: argparse.Namespace) -> int:
     return 0
 
 
-def _machine(args: argparse.Namespace) -> Machine:
+def machine_of(args: argparse.Namespace) -> Machine:
+    """Return the processor that programs will run on: this one, or of the level in `--isa`."""
     here = injectplace.this_machine()
     return Machine(architecture=here.architecture, level=args.isa or here.level)
 
@@ -149,7 +150,7 @@ def _programs(args: argparse.Namespace) -> list[_Program]:
             )
         view = HostView()
         for path in injectplace.programs_of(place, view):
-            closure = load_program(view, path, machine=_machine(args), setting=Setting())
+            closure = load_program(view, path, machine=machine_of(args), setting=Setting())
             found.append(_Program(path=path, closure=closure, demand=demand_of(view, closure)))
     return found
 
@@ -167,7 +168,7 @@ def _eessi(args: argparse.Namespace) -> _Done:
     programs, view = _programs(args), HostView()
     replacement = find_replacement(view, injectplace.load_prefix(args.replacement).path)
     names = tuple(dict.fromkeys(name for one in programs for name in one.demand.names))
-    filling = plan_filling(view, replacement, names, _machine(args))
+    filling = plan_filling(view, replacement, names, machine_of(args))
     main = replacement.main_for(programs[0].demand.abi)
     family = args.family or (family_folder(main) if main else "")
     parent = os.path.realpath(os.path.join(args.eessi, "rpath_overrides", family))
@@ -243,7 +244,7 @@ def _judge_staged(
     found = []
     with tempfile.TemporaryDirectory(prefix="stackproof-empty-") as empty:
         question = Question(
-            machine=_machine(args),
+            machine=machine_of(args),
             releases=injectplace.load_releases,
             with_plugins=False,
             before=HostView("/", {place: empty}),  # without any injection, an earlier one too
@@ -294,7 +295,7 @@ def _wrapped(args: argparse.Namespace) -> _Done:
         )
     programs, view = _programs(args), HostView()
     replacement = find_replacement(view, injectplace.load_prefix(args.replacement).path)
-    question = Question(machine=_machine(args), releases=injectplace.load_releases)
+    question = Question(machine=machine_of(args), releases=injectplace.load_releases)
     judgements = [judge(view, one.path, replacement, question) for one in programs]
     refuse(args, judgements)
     wrappings = []

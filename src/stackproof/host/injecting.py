@@ -153,7 +153,7 @@ def _copy_with_rpath(source: str, target: str, rpath: str) -> None:
         raise files.translate(error, target) from error
     argv = ("patchelf", "--force-rpath", "--set-rpath", rpath, target)
     run.check(Command(argv=argv, timeout_s=_TOOL_TIMEOUT_S))
-    before, after = _read(source), _read(target)
+    before, after = read(source), read(target)
     same = all(
         getattr(before, word) == getattr(after, word)
         for word in ("soname", "needed", "exports", "version_needs", "version_definitions")
@@ -167,7 +167,8 @@ def _copy_with_rpath(source: str, target: str, rpath: str) -> None:
         )
 
 
-def _read(path: str) -> ElfFile:
+def read(path: str) -> ElfFile:
+    """Return what an ELF file of this machine says; raises `StackproofError` like reading does."""
     view = HostView()
     file = view.look(os.path.abspath(path))
     if file is None:

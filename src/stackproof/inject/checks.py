@@ -22,7 +22,8 @@ from stackproof.loader import (
 )
 
 _NAME = re.compile(r"(lib.+?)\.so(?:\.([0-9.]+))?")
-_RELEASE_IN_NAME = re.compile(r"-\d+(?:\.\d+)+$")
+# What an artefact of ours adds to the names of its private libraries stands for no other library.
+_RELEASE_IN_NAME = re.compile(r"-(?:\d+(?:\.\d+)+|sp[0-9a-f]{8})$")
 _MPI_CALL = re.compile(r"P?MPIX?_\w+")
 # Two of these in one process have two states of one device, job or progress engine.
 _STATEFUL = re.compile(

@@ -125,12 +125,12 @@ def plan_filling(
     for path in own.values():
         closure = load_program(view, path, machine=machine, setting=Setting())
         for edge in closure.missing:
-            if not _stays(edge.name):
+            if not stays(edge.name):
                 by = closure.objects[edge.by].path
                 problems.append(_problem(f"`{edge.name}` is not found", by, "install it"))
         for loaded in closure.objects:
             soname = _soname(loaded)
-            if _stays(soname):
+            if stays(soname):
                 left.add(soname)
             elif found.setdefault(soname, loaded).file.identity != loaded.file.identity:
                 other = found[soname].path
@@ -217,13 +217,13 @@ def _needs_of_plugin(
         closure = load_program(view, path, machine=machine, setting=Setting())
     except StackproofError as error:
         return more, error.problems[0].message
-    missing = dict.fromkeys(edge.name for edge in closure.missing if not _stays(edge.name))
+    missing = dict.fromkeys(edge.name for edge in closure.missing if not stays(edge.name))
     if missing:
         return more, f"{', '.join(f'`{name}`' for name in missing)} not found"
     beside = posixpath.dirname(path)
     for loaded in closure.objects[1:]:
         soname = _soname(loaded)
-        if _stays(soname) or posixpath.dirname(loaded.path) == beside:
+        if stays(soname) or posixpath.dirname(loaded.path) == beside:
             continue
         known = found.get(soname, loaded)
         if known.file.identity != loaded.file.identity:
@@ -264,7 +264,8 @@ def _soname(loaded: Loaded) -> str:
     return loaded.elf.soname or posixpath.basename(loaded.path)
 
 
-def _stays(name: str) -> bool:
+def stays(name: str) -> bool:
+    """Return whether a library always is the machine's own: the C library's, or a driver's."""
     base = posixpath.basename(name)
     return bool(_C_LIBRARY.fullmatch(base) or _DRIVERS.fullmatch(base))
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from stackproof.errors import StackproofError
 from stackproof.inject.checks import Case
 from stackproof.inject.model import Cause, Effect, Finding
-from stackproof.loader import Scope, missing_nodes
+from stackproof.loader import Closure, Scope, missing_nodes
 from stackproof.loader.binding import unbound_of
 
 _MOST = 500
@@ -24,7 +24,7 @@ def plugin_findings(case: Case) -> Iterator[Finding]:
         return
     groups: dict[str, list[str]] = {}
     for path in itertools.islice(case.replacement.plugins(case.view), _MOST):
-        why = _fault(case, path, caller.number)
+        why = fault_of(case.after, path, caller.number)
         if why:
             groups.setdefault(why, []).append(path)
     for why, paths in groups.items():
@@ -37,15 +37,15 @@ def plugin_findings(case: Case) -> Iterator[Finding]:
         )
 
 
-def _fault(case: Case, path: str, caller: int) -> str:
-    """Return why a plug-in could not be opened, empty when it can."""
+def fault_of(closure: Closure, path: str, caller: int) -> str:
+    """Return why an object of a closure could not open a plug-in, empty when it can."""
     try:
-        opened = case.after.opened(path, caller)
+        opened = closure.opened(path, caller)
     except StackproofError as error:
         return error.problems[0].message
     if opened is None:
         return ""
-    known = len(case.after.objects)
+    known = len(closure.objects)
     missing = sorted({edge.name for edge in opened.missing})
     if missing:
         return f"{', '.join(f'`{name}`' for name in missing)} not found"

@@ -1,0 +1,209 @@
+"""`stackproof inject artefact`: a network-stack artefact made, and the levels that it fits at."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+from collections.abc import Callable, Sequence
+
+from stackproof import noun
+from stackproof.cli import inject_apply
+from stackproof.errors import ExitCode, Reason, fail
+from stackproof.host import artefacting, files, injectplace
+from stackproof.host.artefacting import Held, Made
+from stackproof.inject import Finding, Question, Verdict, worst
+from stackproof.inject.artefact import Wish
+from stackproof.inject.compact import Compact
+from stackproof.inject.levels import Level, rank, safest
+from stackproof.inject.variants import (
+    Artefact,
+    Variant,
+    check_name,
+    check_release,
+    choose_variant,
+)
+from stackproof.loader.machine import LEVELS as ISA_LEVELS
+
+_DEFAULT_FOLDER = "/opt/stackproof"
+_WORDS = {
+    Verdict.WORKS: "works",
+    Verdict.STEPS: "works with these steps",
+    Verdict.UNKNOWN: "cannot tell",
+    Verdict.FAILS: "fails",
+}
+
+
+def configure_artefact(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `inject artefact`."""
+    parser.add_argument(
+        "prefixes",
+        metavar="PREFIX",
+        nargs="+",
+        help="what it is made of: a prefix with libfabric, libcxi, xpmem or an MPI, or "
+        "IMAGE[:MOUNT]; several ones become variants, with a `--shs` for each",
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE|DIR", required=True, help="NAME.squashfs, or a folder"
+    )
+    parser.add_argument("--name", metavar="NAME", help="its name; left out: that of the output")
+    parser.add_argument(
+        "--place",
+        metavar="DIR",
+        help=f"where containers see it; left out: {_DEFAULT_FOLDER}/NAME",
+    )
+    parser.add_argument(
+        "--shs",
+        metavar="RELEASE",
+        action="append",
+        default=[],
+        help="release of the Slingshot host software that a prefix is for",
+    )
+    parser.add_argument("--isa", choices=ISA_LEVELS, help="level of the processors; left out: here")
+    parser.add_argument("--json", action="store_true", help="print what was made as JSON")
+    parser.set_defaults(run=run_artefact)
+
+
+def add_variant(parser: argparse.ArgumentParser) -> None:
+    """Add the option that chooses a variant of an artefact."""
+    parser.add_argument(
+        "--shs",
+        metavar="RELEASE",
+        default="",
+        help="variant of an artefact; left out: the one that fits this machine's libcxi",
+    )
+
+
+def run_artefact(args: argparse.Namespace) -> int:
+    """Make an artefact, and print what is in it."""
+    output = os.path.abspath(args.output.rstrip("/"))
+    stem = os.path.basename(output).removesuffix(".squashfs")
+    name = check_name(args.name or stem, "an artefact")
+    releases = [check_release(text) for text in args.shs]
+    if len(set(releases)) != len(releases) or len(releases) not in {0, len(args.prefixes)}:
+        raise fail(Reason.USAGE, "name one `--shs` for every prefix, and each of them once")
+    if not releases and len(args.prefixes) > 1:
+        raise fail(Reason.USAGE, "several prefixes are variants: name a `--shs` for each")
+    place = _place(args.place or f"{_DEFAULT_FOLDER}/{name}")
+    machine = inject_apply.machine_of(args)
+    folder = artefacting.staging(output)
+    made: list[Made] = []
+    try:
+        for number, text in enumerate(args.prefixes):
+            shs = releases[number] if releases else ""
+            below = f"shs-{shs}" if shs else "default"
+            wish = Wish(name=name, place=f"{place}/{below}", tag="0" * 8, machine=machine, shs=shs)
+            source = injectplace.load_place(text)
+            made.append(artefacting.make_variant(source, wish, os.path.join(folder, below)))
+        artefact = Artefact(name=name, place=place, variants=tuple(one.variant for one in made))
+        artefacting.publish(artefact, folder, output)
+    finally:
+        files.remove(folder)
+    if args.json:
+        data = {"output": output, "place": place, "variants": [noun.to_data(one) for one in made]}
+        print(json.dumps(data, indent=1, ensure_ascii=False))
+        return 0
+    print(f"made {output}, for {place} in containers")
+    for one in made:
+        print("\n".join(_said(one)))
+    return 0
+
+
+def _place(text: str) -> str:
+    normal = os.path.normpath(text)
+    if not normal.startswith("/") or normal == "/" or set(normal) & set(" \t:,"):
+        raise fail(
+            Reason.USAGE,
+            f"`{text}` cannot be the place of an artefact",
+            hint="an absolute path without spaces, `:` and `,`, for example /opt/stackproof/net",
+        )
+    return normal
+
+
+def _said(made: Made) -> list[str]:
+    variant = made.variant
+    about = f", libcxi up to {variant.libcxi}" if variant.libcxi else ""
+    lines = [f"  {variant.folder}: at the level of {', '.join(variant.levels)}{about}"]
+    lines += [f"    {path}" for path in made.files]
+    lines += [f"    {name}={value}" for name, value in made.compact.environment.items()]
+    if made.left:
+        lines.append(f"    not taken, as they are the machine's: {', '.join(made.left)}")
+    lines += [f"    plug-in left behind: {text}" for text in made.without]
+    return lines
+
+
+def chosen(held: Held, shs: str) -> Variant:
+    """Return the variant for a release, or for this machine; raises `StackproofError` (USAGE)."""
+    return choose_variant(held.artefact, shs, artefacting.own_libcxi())
+
+
+def run_levels(
+    args: argparse.Namespace, question: Question, reasons: Callable[[Sequence[Finding]], list[str]]
+) -> int:
+    """Print at which levels programs work with an artefact, the safest one first.
+
+    The exit code is that of the best level of the program for which that is the worst.
+    """
+    held = artefacting.load(args.replacement)
+    variant = chosen(held, args.shs)
+    compact = held.compacts[variant.folder]
+    ranked = {}
+    for text in args.programs:
+        place = injectplace.load_place(text, args.root)
+        if place.manifest is not None:
+            raise fail(
+                Reason.UNSUPPORTED,
+                f"`{text}` is a manifest, which does not say what is in folders of artefacts",
+                hint="check the program itself",
+            )
+        more = dict(held.place.binds) or ({held.place.path: held.place.path})
+        view = place.view(args.root, more if args.root != "/" or held.place.binds else None)
+        for path in injectplace.programs_of(place, view):
+            folder = held.folder(variant)
+            ranked[path] = rank(view, path, folder, variant, compact, question)
+    if args.json:
+        programs = {path: [noun.to_data(one) for one in found] for path, found in ranked.items()}
+        data = {"variant": variant.folder, "programs": programs}
+        print(json.dumps(data, indent=1, ensure_ascii=False))
+    else:
+        print(f"{held.artefact.name}, variant {variant.folder}")
+        for path, found in ranked.items():
+            print("\n".join(_levels(path, found, reasons)))
+    return int(_CODES[worst(tuple(found[0].verdict for found in ranked.values()))])
+
+
+_CODES = {
+    Verdict.WORKS: ExitCode.DONE,
+    Verdict.STEPS: ExitCode.STEPS,
+    Verdict.UNKNOWN: ExitCode.UNKNOWN,
+    Verdict.FAILS: ExitCode.WORSE,
+}
+
+
+def _levels(
+    path: str, found: Sequence[Level], reasons: Callable[[Sequence[Finding]], list[str]]
+) -> list[str]:
+    best = safest(found)
+    lines = [f"{path}: {'inject at the level of ' + best.name if best else 'no level works'}"]
+    for number, level in enumerate(found, 1):
+        lines.append(f"{number}. {level.name}: {_WORDS[level.verdict]}; {level.why}")
+        values = level.environment.items()
+        lines += [f"  {name}={shlex.quote(value)}" for name, value in values]
+        lines += reasons(level.findings)
+    return lines
+
+
+def level_of(compact: Compact, wanted: str) -> str:
+    """Return the level that a hook injects at: the wanted one, or the highest that there is.
+
+    Raises `StackproofError` (USAGE) for one that the artefact has not.
+    """
+    have = tuple(dict.fromkeys(one.level for one in compact.replaces))
+    if wanted and wanted not in have:
+        raise fail(
+            Reason.USAGE,
+            f"`{compact.name}` has no level `{wanted}`",
+            hint=f"it has: {', '.join(have)}",
+        )
+    return wanted or next(name for name in ("mpi", "libfabric", "libcxi") if name in have)

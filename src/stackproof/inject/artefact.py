@@ -1,0 +1,426 @@
+"""A prefix to a network-stack artefact: libraries that can be put under any program one by one.
+
+An artefact has a folder for every level at which it can be injected, with the libraries of that
+level only, and one with all that they need. What is needed has a SONAME of its own there, which
+nothing else in a process asks for or answers to, so that no library of the program takes its place
+and it takes the place of none. Search paths are DT_RPATHs: LD_LIBRARY_PATH does not come before
+them. They name `$ORIGIN`, and the place at which containers see the artefact, since a library that
+a bind mount puts over another one has that one's folder as its `$ORIGIN`.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from stackproof.elf import ElfFile
+from stackproof.elf.model import MACHINES
+from stackproof.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.inject.compact import Compact, Replaced
+from stackproof.inject.overrides import stays
+from stackproof.inject.replacement import Main, Replacement, part_of
+from stackproof.loader import Closure, FileView, Loaded, Machine, Setting, load_program
+
+PRIVATE = "private"
+_BELOW_MPI = {
+    "libcxi": re.compile(r"libcxi\.so\.\d+"),
+    "libfabric": re.compile(r"lib(?:fabric|xpmem)\.so\.\d+"),
+}
+_PROVIDER = re.compile(r"lib.+-fi\.so")
+_MODULE = re.compile(r"lib.+\.so(?:\.[0-9.]+)?")
+# Functions by the standard that brought them (changes listed in MPI 3.0, 3.1, 4.0, 4.1 and 5.0).
+_PROBES = (
+    "MPI_Mprobe",
+    "MPI_T_cvar_get_index",
+    "MPI_Psend_init",
+    "MPI_Session_init",
+    "MPI_Send_c",
+    "MPI_Get_hw_resource_info",
+    "MPI_Abi_get_version",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A library of an artefact: from where, to where, under which SONAME, needing which names.
+
+    `needed` maps the names that the source asks for to those that the copy asks for, where they
+    differ.
+    """
+
+    source: str
+    target: str
+    soname: str
+    rpath: str
+    needed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What an artefact is to be called, where containers see it, and for which release of SHS.
+
+    `tag` is what private SONAMEs hold, `isa` a level of x86-64 that its libraries may need.
+    """
+
+    name: str
+    place: str
+    tag: str
+    machine: Machine
+    shs: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Making:
+    """One variant of an artefact to be made: its libraries, and what a hook is told.
+
+    `left` are libraries that stay the machine's, `without` plug-ins that cannot be taken, with the
+    reason; `trees` maps folders of the artefact to folders of the prefix that are copied whole.
+    """
+
+    parts: tuple[Part, ...]
+    compact: Compact
+    left: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    trees: Mapping[str, str] = field(default_factory=dict)
+
+
+def plan_artefact(view: FileView, replacement: Replacement, wish: Wish) -> Making:
+    """Return how a prefix becomes a variant of an artefact.
+
+    Raises `StackproofError` with all that is in the way: NO_FABRIC when the prefix has nothing that
+    could be injected, INJECTION_FAILS for libraries that lack something.
+    """
+    chosen = _chosen(view, replacement)
+    if not chosen:
+        raise fail(
+            Reason.NO_MPI,
+            f"`{replacement.prefix}` has neither an MPI nor libfabric, libcxi or xpmem",
+            where=Location(file=replacement.prefix),
+            hint="name the prefix that has `lib/libfabric.so.1`",
+        )
+    work = _Work(view=view, wish=wish)
+    for path in chosen.values():
+        work.closure(path)
+    for soname in tuple(work.found):  # libfabric of an MPI comes to light in its closure
+        level = _level(soname)
+        if level:
+            chosen.setdefault(soname, work.found[soname].path)
+    if work.problems:
+        raise StackproofError(*dict.fromkeys(work.problems))
+    plugins = tuple(work.plugins(replacement))
+    parts = _asked_for((*_parts(work, chosen), *plugins))
+    environment, trees = _moved(view, replacement, work, wish)
+    if any(part.target.startswith("provider/") for part in plugins):
+        environment["FI_PROVIDER_PATH"] = f"{wish.place}/provider"
+    return Making(
+        parts=parts,
+        compact=_compact(work, chosen, replacement, environment),
+        left=tuple(sorted(work.left)),
+        without=tuple(work.without),
+        trees=trees,
+    )
+
+
+def _level(soname: str) -> str:
+    if part_of(soname) is not None:
+        return "mpi"
+    return next((name for name, form in _BELOW_MPI.items() if form.fullmatch(soname)), "")
+
+
+def _chosen(view: FileView, replacement: Replacement) -> dict[str, str]:
+    """Return the libraries of a prefix that can be injected by their SONAMEs."""
+    found = {main.elf.soname or posixpath.basename(main.path): main.path
+             for main in replacement.mains}  # fmt: skip
+    for name, path in replacement.names.items():
+        elf = _elf(view, path)
+        if elf is None:
+            continue
+        soname = elf.soname or name
+        if _level(soname):
+            found.setdefault(soname, replacement.names.get(soname, path))
+    return found
+
+
+def _elf(view: FileView, path: str) -> ElfFile | None:
+    file = view.look(path)
+    try:
+        return view.elf(file) if file else None
+    except StackproofError:  # a linker script, for example
+        return None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Work:
+    """What is found on the way: libraries by SONAME, the closures, and what is wrong."""
+
+    view: FileView
+    wish: Wish
+    found: dict[str, Loaded] = field(default_factory=dict)
+    closures: list[Closure] = field(default_factory=list)
+    left: set[str] = field(default_factory=set)
+    problems: list[Problem] = field(default_factory=list)
+    without: list[str] = field(default_factory=list)
+
+    def closure(self, path: str) -> None:
+        """Take in a library with all that it needs."""
+        closure = self._load(path)
+        for edge in closure.missing:
+            if not stays(edge.name):
+                by = closure.objects[edge.by].path
+                self.problems.append(_problem(f"`{edge.name}` is not found", by, "install it"))
+        self._take(closure)
+
+    def _load(self, path: str) -> Closure:
+        setting = Setting()
+        return load_program(self.view, path, machine=self.wish.machine, setting=setting)
+
+    def _take(self, closure: Closure) -> None:
+        self.closures.append(closure)
+        for loaded in closure.objects:
+            soname = soname_of(loaded)
+            if stays(soname):
+                self.left.add(soname)
+                continue
+            other = self.found.setdefault(soname, loaded)
+            if other.file.identity != loaded.file.identity:
+                text = f"`{loaded.path}` and `{other.path}` both are `{soname}`"
+                hint = "remove one from its search path"
+                self.problems.append(_problem(text, loaded.path, hint))
+
+    def private(self, soname: str) -> str:
+        """Return the SONAME of a private copy: `libnl-3.so.200` becomes `libnl-3-sp….so.200`."""
+        head, dot, tail = soname.partition(".so")
+        return f"{head}-sp{self.wish.tag}{dot}{tail}" if dot else f"{soname}-sp{self.wish.tag}"
+
+    def renamed(self, loaded: Loaded, mine: str) -> dict[str, str]:
+        """Return what the copy of an object asks for instead; `mine` is the level of the copy.
+
+        Parts of one MPI find each other by their own names, everything else by its private one.
+        """
+        names = {}
+        for name in loaded.elf.needed:
+            to = self._target(loaded, name)
+            if to is None or stays(to):
+                continue
+            new = to if mine == _level(to) == "mpi" else self.private(to)
+            if new != name:
+                names[name] = new
+        return names
+
+    def _target(self, loaded: Loaded, name: str) -> str | None:
+        for closure in self.closures:
+            for one in closure.objects:
+                if one.file.identity != loaded.file.identity:
+                    continue
+                for edge in closure.needs_of(one.number):
+                    if edge.name == name and edge.to is not None:
+                        return soname_of(closure.objects[edge.to])
+        return None
+
+    def plugins(self, replacement: Replacement) -> Iterator[Part]:
+        """Yield plug-ins of libfabric and UCX; those that lack something are left behind."""
+        for path in dict.fromkeys((*replacement.plugins(self.view), *self._beside())):
+            name, folder = posixpath.basename(path), posixpath.basename(posixpath.dirname(path))
+            form = {"libfabric": _PROVIDER, "ucx": _MODULE}.get(folder)
+            file = self.view.look(path)
+            if form is None or not form.fullmatch(name) or file is None:
+                continue
+            try:
+                closure = self._load(path)
+            except StackproofError as error:
+                self.without.append(f"{name}: {error.problems[0].message}")
+                continue
+            missing = [edge.name for edge in closure.missing if not stays(edge.name)]
+            if missing:
+                lost = ", ".join(f"`{word}`" for word in dict.fromkeys(missing))
+                self.without.append(f"{name}: {lost} not found")
+                continue
+            yield self._plugin(closure, "provider" if folder == "libfabric" else f"{PRIVATE}/ucx")
+
+    def _beside(self) -> Iterator[str]:
+        """Yield what lies in folders beside UCX and libfabric, which look for plug-ins there."""
+        for start, sub in (("libucs.so.", "ucx"), ("libfabric.so.", "libfabric")):
+            for soname, loaded in tuple(self.found.items()):
+                if soname.startswith(start):
+                    folder = posixpath.join(posixpath.dirname(loaded.file.path), sub)
+                    yield from (posixpath.join(folder, name) for name in self.view.listing(folder))
+
+    def _plugin(self, closure: Closure, folder: str) -> Part:
+        plugin, rest = closure.objects[0], closure.objects[1:]
+        self.closures.append(closure)
+        beside = posixpath.dirname(plugin.path)
+        for loaded in rest:
+            soname = soname_of(loaded)
+            if not stays(soname) and posixpath.dirname(loaded.path) != beside:
+                self.found.setdefault(soname, loaded)
+        # A plug-in of UCX may need another one, which keeps its name: it lies beside it.
+        near = {soname_of(one) for one in rest if posixpath.dirname(one.path) == beside}
+        needed = {
+            old: new for old, new in self.renamed(plugin, "plugin").items() if old not in near
+        }
+        up = "../private" if folder == "provider" else ".."
+        return Part(
+            source=plugin.file.path,
+            target=f"{folder}/{posixpath.basename(plugin.path)}",
+            soname=plugin.elf.soname,
+            rpath=f"$ORIGIN:$ORIGIN/{up}:{self.wish.place}/{PRIVATE}",
+            needed=needed,
+        )
+
+
+def _parts(work: _Work, chosen: Mapping[str, str]) -> Iterator[Part]:
+    place = work.wish.place
+    for soname in chosen:
+        loaded = work.found[soname]
+        level = _level(soname) or "mpi"
+        folders = ["$ORIGIN", f"$ORIGIN/../{PRIVATE}", f"{place}/{level}", f"{place}/{PRIVATE}"]
+        if level != "mpi":  # only an MPI has parts that stand beside each other by their names
+            folders = [f"$ORIGIN/../{PRIVATE}", f"{place}/{PRIVATE}"]
+        yield Part(
+            source=loaded.file.path,
+            target=f"{level}/{soname}",
+            soname=soname,
+            rpath=":".join(folders),
+            needed=work.renamed(loaded, level),
+        )
+    for soname, loaded in work.found.items():
+        if soname in chosen and _level(soname) in {"mpi", ""}:
+            continue
+        new = work.private(soname)
+        yield Part(
+            source=loaded.file.path,
+            target=f"{PRIVATE}/{new}",
+            soname=new,
+            rpath=f"$ORIGIN:{place}/{PRIVATE}",
+            needed=work.renamed(loaded, PRIVATE),
+        )
+
+
+def _asked_for(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Return parts without private libraries that no other part asks for."""
+    by_name = {part.soname: part for part in parts if part.target.startswith(f"{PRIVATE}/lib")}
+    todo = [part for part in parts if part.soname not in by_name]
+    found: dict[str, Part] = {}
+    while todo:
+        part = todo.pop()
+        if part.target not in found:
+            found[part.target] = part
+            todo += [by_name[name] for name in part.needed.values() if name in by_name]
+    return tuple(sorted(found.values(), key=lambda part: part.target))
+
+
+def _moved(
+    view: FileView, replacement: Replacement, work: _Work, wish: Wish
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what an Open MPI must be told of its new place, and the files that it reads there."""
+    for soname, loaded in work.found.items():
+        if soname.startswith(("libopen-pal.", "libopen_mpi.")):
+            if not view.traces(loaded.file).prefix:
+                continue
+            names = ("OPAL_PREFIX", "PMIX_PREFIX", "PRTE_PREFIX")
+            home = replacement.home
+            trees = {f"home/{name}": posixpath.join(home, name) for name in ("etc", "share")}
+            return dict.fromkeys(names, f"{wish.place}/home"), trees
+    return {}, {}
+
+
+def _compact(
+    work: _Work,
+    chosen: Mapping[str, str],
+    replacement: Replacement,
+    environment: Mapping[str, str],
+) -> Compact:
+    wish = work.wish
+    provides = {}
+    for soname in chosen:
+        nodes = work.found[soname].elf.version_definitions
+        if names := tuple(node.name for node in nodes if not node.base):
+            provides[soname] = names
+    needs: dict[str, dict[str, None]] = {}
+    levels = {""}
+    for loaded in work.found.values():
+        levels.add(loaded.elf.isa)
+        for need in loaded.elf.version_needs:
+            if stays(need.library) and not need.weak:
+                needs.setdefault(need.library, {})[need.name] = None
+        for name in loaded.elf.needed:
+            if stays(name):
+                needs.setdefault(name, {})
+    replaces = list(_replaced(chosen))
+    mains = {
+        one.name: main
+        for main in replacement.mains
+        for one in replaces
+        if posixpath.basename(one.file) == (main.elf.soname or posixpath.basename(main.path))
+    }
+    families = {main.family.abi for main in mains.values()}
+    machine = next(iter(work.found.values())).elf.machine
+    return Compact(
+        name=wish.name,
+        place=wish.place,
+        machine=next(number for number, name in MACHINES.items() if name == machine),
+        isa=max(levels),
+        shs=wish.shs,
+        replaces=tuple(replaces),
+        abis={name: main.family.abi for name, main in mains.items()},
+        lacks={name: words for name, main in mains.items() if (words := _lacks(main))},
+        provides=provides,
+        parts=tuple(name for family in sorted(families) for name in _foreign(family, chosen)),
+        needs={name: tuple(nodes) for name, nodes in needs.items()},
+        environment=environment,
+    )
+
+
+def _lacks(main: Main) -> tuple[str, ...]:
+    return tuple(name for name in _PROBES if name not in main.elf.exports)
+
+
+def _replaced(chosen: Mapping[str, str]) -> Iterator[Replaced]:
+    """Yield what is replaced, an MPI under the name too that Debian gives to MPICH."""
+    for soname in chosen:
+        level = _level(soname) or "mpi"
+        yield Replaced(level=level, name=soname, file=f"{level}/{soname}")
+    if "libmpi.so.12" in chosen and "libmpich.so.12" not in chosen:
+        yield Replaced(level="mpi", name="libmpich.so.12", file="mpi/libmpi.so.12")
+
+
+# Parts of MPIs by the names that they have in containers; those of one release fit each other.
+_FOREIGN = {
+    "mpich": ("libmpifort.so.12", "libmpicxx.so.12", "libmpichfort.so.12", "libmpichcxx.so.12"),
+    "openmpi": (
+        "libmpi_mpifh.so.40",
+        "libmpi_usempi.so.40",
+        "libmpi_usempi_ignore_tkr.so.40",
+        "libmpi_usempif08.so.40",
+        "libmpi_cxx.so.40",
+    ),
+    "standard": ("libmpifort_abi.so.1",),
+}
+
+
+def _foreign(family: str, chosen: Mapping[str, str]) -> Iterator[str]:
+    return (name for name in _FOREIGN.get(family, ()) if name not in chosen)
+
+
+def soname_of(loaded: Loaded) -> str:
+    """Return the SONAME of an object, or the name of its file without one."""
+    return loaded.elf.soname or posixpath.basename(loaded.path)
+
+
+def folders_of(closures: Sequence[Closure], names: Sequence[str]) -> tuple[str, ...]:
+    """Return the folders in which programs find libraries of some names now."""
+    found = {
+        posixpath.dirname(loaded.path): None
+        for closure in closures
+        for loaded in closure.objects[1:]
+        if soname_of(loaded) in names or loaded.names & set(names)
+    }
+    return tuple(found)
+
+
+def _problem(message: str, file: str, hint: str) -> Problem:
+    return Problem(
+        reason=Reason.INJECTION_FAILS, message=message, where=Location(file=file), hint=hint
+    )

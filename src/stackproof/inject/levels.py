@@ -1,0 +1,159 @@
+"""A program and an artefact to the levels at which it could be injected, the safest one first.
+
+What changes least comes first among levels with one verdict: a plug-in beside those that libfabric
+has already, the library that talks to the driver, libfabric, the MPI.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from stackproof.inject.compact import Compact
+from stackproof.inject.judge import Question, judge
+from stackproof.inject.model import Cause, Effect, Finding, Verdict, verdict_of
+from stackproof.inject.plugins import fault_of
+from stackproof.inject.releases import number_of
+from stackproof.inject.replacement import find_replacement
+from stackproof.inject.variants import LEVELS, Variant, newest_node
+from stackproof.loader import FileView, Loaded, load_program
+
+_ORDER = (Verdict.WORKS, Verdict.STEPS, Verdict.UNKNOWN, Verdict.FAILS)
+_WHY = {
+    "provider": "adds a plug-in to the program's own libfabric; nothing is replaced",
+    "libcxi": "replaces the library that talks to the network's driver, and nothing above it",
+    "libfabric": "replaces libfabric; the program keeps its MPI",
+    "mpi": "replaces the MPI with all that is below it",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """A level, whether the program works when it is injected there, and with which variables."""
+
+    name: str
+    why: str
+    verdict: Verdict
+    environment: Mapping[str, str]
+    findings: tuple[Finding, ...]
+
+
+def rank(
+    view: FileView,
+    program: str,
+    folder: str,
+    variant: Variant,
+    compact: Compact,
+    question: Question,
+) -> tuple[Level, ...]:
+    """Return all levels of a variant that lies in a folder of the view, the safest one first.
+
+    Raises `StackproofError` when the program itself cannot be read.
+    """
+    found = []
+    for name in variant.levels:
+        if name == "provider":
+            found.append(_plug_in(view, program, folder, compact, question))
+        else:
+            level = _replaced(view, program, folder, name, question)
+            if name == "mpi":  # what an MPI must be told of its new place
+                level = _told(level, environment_in(compact, folder))
+            found.append(level)
+    return tuple(sorted(found, key=lambda one: (_ORDER.index(one.verdict), LEVELS.index(one.name))))
+
+
+def environment_in(compact: Compact, folder: str) -> dict[str, str]:
+    """Return the variables of a variant, for the folder in which it lies now."""
+    old = compact.place
+    return {
+        name: folder + value[len(old) :] if value.startswith(f"{old}/") else value
+        for name, value in compact.environment.items()
+    }
+
+
+def _replaced(view: FileView, program: str, folder: str, name: str, question: Question) -> Level:
+    """Return what replacing the libraries of one level does."""
+    found = find_replacement(view, posixpath.join(folder, name))
+    judgement = judge(view, program, replace(found, prefix=folder), question)
+    return Level(
+        name=name,
+        why=_WHY[name],
+        verdict=judgement.verdict,
+        environment=judgement.environment,
+        findings=judgement.findings,
+    )
+
+
+def _told(level: Level, environment: Mapping[str, str]) -> Level:
+    """Return a level with what an MPI must be told, which is of the artefact's own making."""
+    words = " ".join(f"{name}={value}" for name, value in environment.items())
+    findings = tuple(
+        replace(one, remedy=words) if one.cause is Cause.RELOCATED else one
+        for one in level.findings
+    )
+    return replace(level, environment={**level.environment, **environment}, findings=findings)
+
+
+def _plug_in(
+    view: FileView, program: str, folder: str, compact: Compact, question: Question
+) -> Level:
+    """Return what adding plug-ins to the program's libfabric does."""
+    place = posixpath.join(folder, "provider")
+    closure = load_program(view, program, machine=question.machine, setting=question.setting)
+    fabric = closure.named("libfabric.so.1")
+    findings: list[Finding] = []
+    if fabric is None:
+        findings.append(
+            Finding(
+                cause=Cause.NOT_INJECTED,
+                effect=Effect.FAILS,
+                message="the program loads no libfabric that could open plug-ins",
+                file=program,
+                remedy="inject at another level",
+            )
+        )
+    else:
+        findings += _age(fabric, compact)
+        paths = [posixpath.join(place, name) for name in view.listing(place)]
+        faults = {path: fault_of(closure, path, fabric.number) for path in paths}
+        effect = Effect.FAILS if all(faults.values()) else Effect.NOTE
+        findings += [
+            Finding(
+                cause=Cause.PLUGIN,
+                effect=effect,
+                message=f"the program cannot open `{path}`: {why}",
+                file=path,
+                provider=fabric.path,
+            )
+            for path, why in faults.items()
+            if why
+        ]
+    return Level(
+        name="provider",
+        why=_WHY["provider"],
+        verdict=verdict_of(tuple(findings)),
+        environment={"FI_PROVIDER_PATH": place},
+        findings=tuple(findings),
+    )
+
+
+def _age(fabric: Loaded, compact: Compact) -> Iterator[Finding]:
+    """Yield that plug-ins are of a newer libfabric: they may use what the older one has not."""
+    own = newest_node(fabric.elf, "FABRIC")
+    built = max(compact.provides.get("libfabric.so.1", ()), key=number_of, default="")
+    if number_of(built) > number_of(own):
+        yield Finding(
+            cause=Cause.PLUGIN,
+            effect=Effect.CANNOT_TELL,
+            message=f"the plug-ins are of a libfabric with {built}, the program's has "
+            f"{own or 'no versions'}",
+            file=fabric.path,
+            version=built,
+            remedy="inject libfabric itself, which came with them",
+        )
+
+
+def safest(levels: Sequence[Level]) -> Level | None:
+    """Return the level to take: the first one, unless even that fails."""
+    return levels[0] if levels and levels[0].verdict is not Verdict.FAILS else None
