@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,14 @@ from stackproof.bench import Arm, BenchSpec, parse_bench
 from stackproof.case import Locality
 from stackproof.cli import progress
 from stackproof.document import schema
-from stackproof.errors import Reason, fail
+from stackproof.errors import Problem, Reason, StackproofError, fail
 from stackproof.host import bench_job
 from stackproof.host.bench import prepare, run_bench
 from stackproof.host.documents import load
 from stackproof.schedulers import REGISTRY
+
+# Transports that no placement with several nodes can have.
+_ONE_NODE = frozenset({"shm"})
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +42,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--transport", metavar="NAME[,NAME]",
         help="paths that the challengers are forced on, without SPEC; with several, each "
-        "challenger becomes as many arms",
+        "challenger becomes as many arms; `shm` runs within one node only",
+    )  # fmt: skip
+    parser.add_argument(
+        "--ranks", metavar="N[,N]",
+        help="numbers of ranks, without SPEC: beside 2, collectives and the message rate run over "
+        "as many; more ranks than CPUs are checked and not timed",
     )  # fmt: skip
     parser.add_argument("--cluster", metavar="NAME", help="cluster of this machine to run on")
     parser.add_argument(
@@ -85,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     if args.in_job:
         bench_job.work_in_job(folder, monitor)
         return 0
-    spec = _changed(bench_job.load(folder) if args.resume else _spec(args), args)
+    spec = _changed(bench_job.load(folder) if args.resume else specification(args), args)
     if args.dry_run:
         print(bench_job.dry_run(spec, folder), end="")
         return 0
@@ -112,7 +121,7 @@ def _refuse_mixtures(args: argparse.Namespace) -> None:
         fixed = {
             "SPEC": args.spec, "--baseline": args.baseline, "--challenger": args.challenger,
             "--launches": args.launches is not None, "--seed": args.seed is not None,
-            "--placement": args.placement, "--transport": args.transport,
+            "--placement": args.placement, "--transport": args.transport, "--ranks": args.ranks,
             "--cluster": args.cluster, "--on": args.on,
             "--output": args.output,
         }  # fmt: skip
@@ -142,14 +151,18 @@ def _changed(spec: BenchSpec, args: argparse.Namespace) -> BenchSpec:
     return replace(spec, scheduler_options=options)
 
 
-def _spec(args: argparse.Namespace) -> BenchSpec:
+def specification(args: argparse.Namespace) -> BenchSpec:
+    """Return the specification that the command line names or is.
+
+    Raises `StackproofError` (USAGE, and what a file that is none raises).
+    """
     if args.spec:
-        if args.baseline or args.challenger or args.transport:
+        if args.baseline or args.challenger or args.transport or args.ranks:
             raise fail(
                 Reason.USAGE,
-                "a specification already names the baseline and the challengers, and their "
-                "transports",
-                hint="give either SPEC or --baseline, --challenger and --transport",
+                "a specification already names the baseline and the challengers, their "
+                "transports and the placements",
+                hint="give either SPEC or --baseline, --challenger, --transport and --ranks",
             )
         spec = parse_bench(load(args.spec), folder=os.path.dirname(os.path.abspath(args.spec)))
     elif args.baseline:
@@ -175,23 +188,84 @@ def _challengers(args: argparse.Namespace) -> tuple[Arm, ...]:
     if not args.transport:
         return tuple(Arm(image=path) for path in paths)
     names = list(dict.fromkeys(args.transport.split(",")))
-    for name in names:
-        transports.get(name)
+    _require_transports(names)
     if not paths:
         raise fail(
             Reason.USAGE,
             "there is no challenger to force on a transport",
             hint="the baseline runs as it is by default; name a challenger with --challenger",
         )
-    placements = args.placement or [locality.value for locality in Locality]
+    places = args.placement or [locality.value for locality in Locality]
+    inside = tuple(place for place in places if place == Locality.INTRA)
+    if not inside and (alone := [name for name in names if name in _ONE_NODE]):
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"the transport `{alone[0]}` is for ranks of one node, and no placement asked for is",
+            hint="add --placement intra-node, or name another transport",
+        )
     return tuple(
         Arm(
             image=path,
             name=f"{Path(path).stem}-{name}" if len(names) > 1 else "",
-            transports=dict.fromkeys(placements, name),
+            transports=dict.fromkeys(inside if name in _ONE_NODE else places, name),
+            placements=inside if name in _ONE_NODE and len(places) > 1 else (),
         )
         for path in paths
         for name in names
+    )
+
+
+def _require_transports(names: Sequence[str]) -> None:
+    """Raise `StackproofError` (UNSUPPORTED) with every name that is no transport."""
+    problems: list[Problem] = []
+    for name in names:
+        try:
+            transports.get(name)
+        except StackproofError as error:
+            problems += error.problems
+    if problems:
+        raise StackproofError(*problems)
+
+
+def _over_ranks(args: argparse.Namespace) -> dict[str, tuple[str, ...]]:
+    """Return the placements for `--ranks`, those with more ranks than CPUs to be validated only.
+
+    The nodes here are namespaces of this machine; those of a scheduler are looked at in the job.
+    """
+    if not args.ranks:
+        return {"placements": tuple(args.placement)} if args.placement else {}
+    try:
+        counts = sorted({2, *(int(text) for text in args.ranks.split(","))})
+    except ValueError:
+        counts = []
+    places = args.placement or [locality.value for locality in Locality]
+    between = Locality.INTER.value in places
+    wrong = [n for n in counts if n < 2 or (between and n % 2)]
+    if not counts or wrong:
+        raise fail(
+            Reason.USAGE,
+            f"--ranks is {args.ranks}; it must be numbers of ranks from 2 on"
+            + (", even ones for two nodes" if between else ""),
+            hint="for example --ranks 2,4,8",
+        )
+    queues = bool(args.on) and REGISTRY[args.on].queues
+    room = max(counts) if queues else max(2, len(os.sched_getaffinity(0)))
+    few = tuple(n for n in counts if n <= room)
+    many = tuple(n for n in counts if n > room)
+    if many:
+        print(
+            f"note: {', '.join(map(str, many))} ranks are more than the {room} CPUs here: what "
+            "they receive is checked, and nothing of it is timed",
+            file=sys.stderr,
+        )
+    return {"placements": _grids(places, few), "validated": _grids(places, many)}
+
+
+def _grids(places: Sequence[str], counts: Sequence[int]) -> tuple[str, ...]:
+    return tuple(
+        place if count == 2 else f"1x{count}" if place == Locality.INTRA else f"2x{count // 2}"
+        for place in places
+        for count in counts
     )
 
 
@@ -211,7 +285,7 @@ def _changes(args: argparse.Namespace) -> dict[str, Any]:
         "seed": args.seed,
         "cluster": args.cluster,
         "on": args.on,
-        "placements": tuple(args.placement) if args.placement else None,
+        **_over_ranks(args),
     }
     return {key: value for key, value in changes.items() if value is not None}
 
