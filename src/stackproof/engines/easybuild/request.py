@@ -1,0 +1,71 @@
+"""What a chain from source is asked to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Gpu(StrEnum):
+    """For which accelerators a chain is built."""
+
+    NONE = "none"
+    CUDA = "cuda"
+    ROCM = "rocm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolchain:
+    """What compiles.
+
+    `system` is the compiler that PATH finds, without a module. `SystemCompilerGCC` wraps that
+    compiler, whose `version` must then be given, into a module `GCC/VERSION` of the chain, which
+    brings EasyBuild's flags with it. `GCC` and `GCCcore` are modules that are there already, as on
+    top of EESSI.
+    """
+
+    name: str = "system"
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class External:
+    """A component that the machine has: where, and by which module it is loaded (if any)."""
+
+    version: str
+    prefix: str
+    module: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainRequest:
+    """What a chain is asked to hold.
+
+    `mpi` is name and version (`openmpi`, `mpich`), None for a network stack alone. `shs` is the
+    release of HPE's Slingshot host software (`13.0.0`) that the provider cxi is built against.
+    `gpu_at` says where CUDA or ROCm is; `externals` are other components that the machine has, by
+    the catalogue's names. `versions` are wishes for components that come as needs of others.
+    `origins` are the kinds of source files to take, the best first: `upstream` for what a project
+    publishes, `debian-SUITE` for the operating system's source packages.
+
+    With `bundled` an MPI builds its own copies of what it brings along (Open MPI: hwloc, libevent,
+    PMIx, PRRTE). `libcxi_tools` builds libcxi with its diagnostic programs, and what those need.
+    `accept` are ids of known conflicts that do not matter.
+    """
+
+    libfabric: str
+    providers: tuple[str, ...]
+    mpi: tuple[str, str] | None = None
+    gpu: Gpu = Gpu.NONE
+    gpu_at: External | None = None
+    toolchain: Toolchain = Toolchain()
+    xpmem: bool = False
+    shs: str = ""
+    externals: Mapping[str, External] = field(default_factory=dict)
+    benchmarks: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    origins: tuple[str, ...] = ("upstream",)
+    bundled: bool = False
+    libcxi_tools: bool = False
+    accept: tuple[str, ...] = ()
