@@ -100,8 +100,8 @@ def chain(request: ChainRequest, catalogue: Catalogue) -> Chain:
     for part in built:
         for note in _texts(found, part, part.component.notes):
             found.note(note)
-    tools = [tool for part in built for tool in _tools(part)]
-    headers = [text for part in built for text in _texts(found, part, part.component.build.headers)]
+    tools = [tool for part in built for tool in _tools(found, part)]
+    headers = [text for part in built for text in _texts(found, part, found.build(part).headers)]
     return Chain(
         easyconfigs=tuple(easyconfigs),
         left_out=tuple(_left_out(found, built)),
@@ -112,9 +112,9 @@ def chain(request: ChainRequest, catalogue: Catalogue) -> Chain:
     )
 
 
-def _tools(part: Part) -> tuple[str, ...]:
+def _tools(found: Selection, part: Part) -> tuple[str, ...]:
     prepared = part.source.tools if part.source else ()
-    return (*part.component.build.tools, *prepared)
+    return (*found.build(part).tools, *prepared)
 
 
 def _texts(found: Selection, part: Part, options: tuple[Option, ...]) -> Iterator[str]:
@@ -210,7 +210,7 @@ def _easyconfig(found: Selection, part: Part) -> Easyconfig:
 
 
 def _parameters(found: Selection, part: Part, source: SourceFile) -> dict[str, Any]:
-    component, build = part.component, part.component.build
+    component, build = part.component, found.build(part)
     made = _toolchain(found.request.toolchain)
     sums = [digest.sha256 for digest in source.accepted]
     fill = _filler(found)
@@ -253,8 +253,8 @@ def _obtained(source: SourceFile) -> dict[str, Any]:
 
 def _steps(found: Selection, part: Part) -> dict[str, Any]:
     """Return what is done with the sources: configure and make, or commands and copies."""
-    build, fill = part.component.build, _filler(found)
-    prepare = part.source.prepare if part.source else ()
+    build, fill = found.build(part), _filler(found)
+    prepare = (*(part.source.prepare if part.source else ()), *build.prepare)
     options = [*_option_texts(found, part), *_texts(found, part, build.options)]
     commands = " && ".join(_texts(found, part, build.commands))
     searched = [need.search for need in part.component.needs if _there(found, part, need)]
@@ -267,7 +267,6 @@ def _steps(found: Selection, part: Part) -> dict[str, Any]:
         "preinstallopts": fill(search),
         "cmds_map": [(".*", fill(search + commands))] if commands else [],
         "files_to_copy": [(list(patterns), folder) for patterns, folder in build.copy],
-        "postinstallcmds": [fill(text) for text in _texts(found, part, build.after)],
     }
 
 

@@ -144,19 +144,21 @@ class Omission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """How EasyBuild builds a component.
+    """How EasyBuild builds a component, in the chains that `when` names.
 
     `easyblock` is empty where EasyBuild has one of its own for the name. `parameters` are
-    parameters of an easyconfig as they are. `commands` replace configure and make; `copy` are
-    pairs of patterns and the folder they go to; `after` are commands after the installation.
+    parameters of an easyconfig as they are. `prepare` are commands before configure, after those of
+    the source. `commands` replace configure and make; `copy` are pairs of patterns and the folder
+    they go to.
     """
 
+    when: When = ALWAYS
     easyblock: str = ""
+    prepare: tuple[str, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
     options: tuple[Option, ...] = ()
     commands: tuple[Option, ...] = ()
     copy: tuple[tuple[tuple[str, ...], str], ...] = ()
-    after: tuple[Option, ...] = ()
     files: tuple[Option, ...] = ()
     folders: tuple[Option, ...] = ()
     checks: tuple[Option, ...] = ()
@@ -180,7 +182,7 @@ class Component:
     homepage: str
     licence: str
     group: str
-    build: Build
+    builds: tuple[Build, ...]
     releases: tuple[Release, ...]
     needs: tuple[Need, ...]
     left_out: tuple[Omission, ...]
@@ -260,7 +262,7 @@ def _component(data: Mapping[str, Any], people: Mapping[str, Any]) -> Component:
         homepage=data["homepage"],
         licence=data["licence"],
         group=data.get("group", "lib"),
-        build=_build(data.get("build", {})),
+        builds=tuple(_build(entry) for entry in _builds(data)),
         releases=tuple(_release(entry, people) for entry in data.get("releases", ())),
         needs=tuple(_need(entry) for entry in data.get("needs", ())),
         left_out=tuple(
@@ -312,14 +314,20 @@ def _need(entry: Mapping[str, Any]) -> Need:
     )
 
 
+def _builds(data: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    several: Sequence[Mapping[str, Any]] = data.get("builds", ())
+    return several or [data.get("build", {})]
+
+
 def _build(data: Mapping[str, Any]) -> Build:
     return Build(
+        when=_when(data),
         easyblock=data.get("easyblock", ""),
+        prepare=tuple(_line(command) for command in data.get("prepare", ())),
         parameters=dict(data.get("parameters", {})),
         options=_options(data.get("options", ())),
         commands=_options(data.get("commands", ())),
         copy=tuple((tuple(entry["files"]), entry["to"]) for entry in data.get("copy", ())),
-        after=_options(data.get("after", ())),
         files=_options(data.get("files", ())),
         folders=_options(data.get("folders", ())),
         checks=_options(data.get("checks", ())),
@@ -375,6 +383,8 @@ def _lint(provenance: Document, files: Sequence[Document]) -> Iterator[Problem]:
             yield _bad(document, ("name",), f"there are two components `{data['name']}`")
         if not data.get("releases") and not data.get("hint"):
             yield _bad(document, (), "it has neither releases nor a hint how to have it")
+        if "build" in data and "builds" in data:
+            yield _bad(document, ("builds",), "there is either one `build` or several `builds`")
         yield from _references(document, frozenset(names))
         for index, release in enumerate(data.get("releases", ())):
             yield from _release_lint(document, index, release)
@@ -409,12 +419,12 @@ def _references(document: Document, names: frozenset[str]) -> Iterator[Problem]:
                 if not versions(text).known:
                     yield _bad(document, path, f"`{text}` is no range of versions")
     reachable = {PREFIX, PROVIDERS, *(entry["component"] for entry in data.get("needs", ()))}
-    build = data.get("build", {})
-    texts = [entry for name in ("options", "commands", "after") for entry in build.get(name, ())]
-    for entry in texts:
-        for name in _ROOT.findall(entry if isinstance(entry, str) else entry["text"]):
+    for build in _builds(data):
+        listed = [entry for name in ("options", "commands") for entry in build.get(name, ())]
+        texts = [entry if isinstance(entry, str) else entry["text"] for entry in listed]
+        for name in _ROOT.findall(" ".join(texts)):
             if name not in reachable:
-                yield _bad(document, ("build",), f"`{{{name}}}` is not among the needs")
+                yield _bad(document, ("name",), f"`{{{name}}}` is not among the needs")
 
 
 def _ranges(entry: Mapping[str, Any], path: documents.Path) -> Iterator[tuple[documents.Path, str]]:

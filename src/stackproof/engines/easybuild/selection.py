@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from stackproof.engines.easybuild.components import (
+    Build,
     Catalogue,
     Component,
     Need,
@@ -86,6 +87,12 @@ class Selection:
             and (when.gpu in ("", gpu) or (when.gpu == _NO_CUDA and request.gpu is not Gpu.CUDA))
             and versions(f"={version}").within(when.versions)
             and (not name or flags[name] is (name == when.flag))
+        )
+
+    def build(self, part: Part) -> Build:
+        """Return how a component of the chain is built."""
+        return next(
+            (one for one in part.component.builds if self.holds(one.when, part.version)), Build()
         )
 
 
