@@ -7,7 +7,6 @@ of a plan runs at a time; a second one waits and then finds everything done.
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,25 +15,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from stackproof import noun
-from stackproof.command import Command, Completed, EnvPatch
+from stackproof.command import Command, Completed
+from stackproof.engines import FETCH_COMMANDS
 from stackproof.engines import REGISTRY as ENGINES
+from stackproof.engines.easybuild.layout import INSTALL as EASYBUILD
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.host import files, git, spack_nodes, spack_progress, workspace
+from stackproof.host import (
+    easybuild_progress,
+    files,
+    git,
+    kept,
+    spack_nodes,
+    spack_progress,
+    workspace,
+)
+from stackproof.host.index import index_command, with_python
 from stackproof.host.run import Runner, check, failure, run
 from stackproof.host.workspace import BuildSetup, Workspace
 from stackproof.monitor import Event, Monitor
-from stackproof.plan import IMAGE_FILE, PYTHON, Plan, Step
+from stackproof.plan import IMAGE_FILE, Plan, Step
 from stackproof.stack import Artefact, Lock, Stack
-
-# How pip finds the index: the user's settings for it, and nothing else of his environment.
-_INDEX_VARIABLES = (
-    *(f"PIP_{name}" for name in ("INDEX_URL", "EXTRA_INDEX_URL", "TRUSTED_HOST", "FIND_LINKS",
-                                 "NO_INDEX", "CERT", "CLIENT_CERT", "PROXY", "CONFIG_FILE",
-                                 "CACHE_DIR", "KEYRING_PROVIDER")),
-    *(f"{name}_proxy" for name in ("http", "https", "all", "no")),
-    *(f"{name}_PROXY" for name in ("HTTP", "HTTPS", "ALL", "NO")),
-    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS",
-)  # fmt: skip
 
 FINISHED = "finished"
 """The file in a build folder that lists the ids of the steps its image is made of."""
@@ -58,7 +58,7 @@ class Built:
 def lock_stack(stack: Stack, *, runner: Runner = run) -> Lock:
     """Ask the engine for the exact files of a stack; needs the package index."""
     engine = ENGINES[stack.engine]
-    return engine.read_lock(stack, runner(_for_index(engine.lock_command(stack))))
+    return engine.read_lock(stack, runner(index_command(engine.lock_command(stack))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +159,13 @@ def _finish(work: _Work, image: Path) -> int:
     return ran
 
 
+def is_finished(plan: Plan) -> bool:
+    """Return whether the image of a plan is there already, so that nothing of it has to be run."""
+    folder = workspace.home(plan)
+    image = folder / "out" / IMAGE_FILE
+    return image.exists() and {step.id for step in plan.steps} <= set(_listed(folder / FINISHED))
+
+
 def _listed(path: Path) -> list[str]:
     try:
         return path.read_text().split()
@@ -178,9 +185,15 @@ def _run_steps(work: _Work) -> int:
         if mark.exists():
             work.monitor(_event("skipped", step, number, work.plan))
             continue
+        if work.setup.kept and kept.restore(step, work.space, work.setup.kept):
+            work.monitor(_event("skipped", step, number, work.plan))
+            files.write(mark, "")
+            continue
         work.monitor(_event("started", step, number, work.plan))
         started = time.monotonic()
         _run_step(step, work)
+        if work.setup.kept:
+            kept.keep(step, work.space, work.setup.kept)
         files.write(mark, "")
         ran += 1
         seconds = time.monotonic() - started
@@ -241,6 +254,9 @@ def _run_command(step: Step, command: Command, log: Path, work: _Work) -> None:
     if not step.reports:
         check(command, log=log)
         return
+    if step.reports == EASYBUILD:
+        easybuild_progress.install(command, step, log, work.space, work.monitor)
+        return
     reader = spack_progress.Reader(step.name, work.monitor)
     workers = work.setup.workers
     if workers:
@@ -252,24 +268,6 @@ def _run_command(step: Step, command: Command, log: Path, work: _Work) -> None:
         spack_progress.check_signatures(done, log, work.monitor)
         return
     raise spack_progress.failure(command, done, log, work.space, work.plan.mount)
-
-
-def with_python(command: Command) -> Command:
-    """Return a command with the interpreter that runs this in the place of `plan.PYTHON`."""
-    values = {
-        key: sys.executable if value == PYTHON else value for key, value in command.env.set.items()
-    }
-    return replace(
-        command,
-        argv=tuple(sys.executable if word == PYTHON else word for word in command.argv),
-        env=replace(command.env, set=values),
-    )
-
-
-def _for_index(command: Command) -> Command:
-    """Return a command that talks to the package index as the user has set it."""
-    given = {name: os.environ[name] for name in _INDEX_VARIABLES if name in os.environ}
-    return replace(with_python(command), env=command.env.then(EnvPatch(set=given)))
 
 
 def fetch(artefact: Artefact, engine: str, monitor: Monitor, *, runner: Runner = run) -> Path:
@@ -290,7 +288,7 @@ def fetch(artefact: Artefact, engine: str, monitor: Monitor, *, runner: Runner =
     except OSError as error:
         raise files.translate(error, target) from error
     try:
-        command = _for_index(ENGINES[engine].fetch_command(artefact, str(folder)))
+        command = index_command(FETCH_COMMANDS[engine](artefact, str(folder)))
         done = runner(command)
         if done.returncode != 0:
             raise _fetch_failure(command, artefact, done)

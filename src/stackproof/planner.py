@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from stackproof import __version__, ids, noun
 from stackproof.bom import render_bom
-from stackproof.command import EnvPatch
 from stackproof.engines import REGISTRY as ENGINES
 from stackproof.engines import benchmark, wheel
 from stackproof.image import BenchmarkProgram, Image, MpiFacts, View
@@ -78,7 +77,7 @@ def describe(stack: Stack, lock: Lock) -> Image:
             name=view.name,
             root=f"{stack.mount}/env/{view.name}",
             description=view.description,
-            env=needs.then(_fill(view.env, stack.mount, facts.prefix)),
+            env=needs.then(view.filled(prefix=facts.prefix, mount=stack.mount)),
         )
         for view in stack.views
     }
@@ -102,18 +101,6 @@ def describe(stack: Stack, lock: Lock) -> Image:
 
 def _program_path(name: str, stack: Stack, facts: MpiFacts) -> str:
     return benchmark.program_path(stack.mount) if name == NATIVE else f"{facts.prefix}/bin/{name}"
-
-
-def _fill(env: EnvPatch, mount: str, prefix: str) -> EnvPatch:
-    def fill(text: str) -> str:
-        return text.replace("@prefix@", prefix).replace("@mount@", mount)
-
-    return EnvPatch(
-        set={key: fill(value) for key, value in env.set.items()},
-        unset=env.unset,
-        prepend={key: tuple(map(fill, value)) for key, value in env.prepend.items()},
-        append={key: tuple(map(fill, value)) for key, value in env.append.items()},
-    )
 
 
 def _metadata_step(stack: Stack, lock: Lock, sources: Sources, inputs: tuple[str, ...]) -> Step:

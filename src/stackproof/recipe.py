@@ -68,14 +68,17 @@ def parse_recipe(document: Document) -> Recipe:
     """
     found = [*documents.problems(document, "recipe")]
     if isinstance(document.data, dict):
-        found += _meaning_problems(document)
+        found += meaning_problems(document)
     if found:
         raise StackproofError(*found)
     return _build(document.data)
 
 
-def _meaning_problems(document: Document) -> list[Problem]:
-    """Return what the schema cannot say; values of a wrong type are left to the schema."""
+def meaning_problems(document: Document, *, own_views: tuple[str, ...] = ()) -> list[Problem]:
+    """Return what the schema cannot say; values of a wrong type are left to the schema.
+
+    `own_views` are views that every image has, besides those of the recipe.
+    """
     data = document.data
     found: list[Problem] = []
     mount = data.get("mount")
@@ -102,7 +105,7 @@ def _meaning_problems(document: Document) -> list[Problem]:
     views = data.get("views")
     default = data.get("default-view")
     if isinstance(default, str):
-        names = list(views) if isinstance(views, dict) else ["default"]
+        names = [*(views if isinstance(views, dict) else ["default"]), *own_views]
         if default not in names:
             found.append(
                 Problem(
@@ -160,7 +163,7 @@ def _build(data: dict[str, Any]) -> Recipe:
         if key in data:
             given[key] = tuple(data[key])
     if data.get("views"):
-        given["views"] = tuple(_view(name, body or {}) for name, body in data["views"].items())
+        given["views"] = tuple(view_wish(name, body or {}) for name, body in data["views"].items())
         given["default_view"] = "default" if "default" in data["views"] else None
     if "default-view" in data:
         given["default_view"] = data["default-view"]
@@ -169,7 +172,8 @@ def _build(data: dict[str, Any]) -> Recipe:
     return Recipe(mpi=MpiWish(**data["mpi"]), **given)
 
 
-def _view(name: str, body: dict[str, Any]) -> ViewWish:
+def view_wish(name: str, body: dict[str, Any]) -> ViewWish:
+    """Return the view that a valid entry of `views` asks for."""
     return ViewWish(
         name=name,
         description=body.get("description", ""),

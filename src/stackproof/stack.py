@@ -28,6 +28,19 @@ class StackView:
     description: str = ""
     env: EnvPatch = field(default_factory=EnvPatch)
 
+    def filled(self, *, prefix: str, mount: str) -> EnvPatch:
+        """Return `env` with the folder of the MPI and the mount point in their places."""
+
+        def fill(text: str) -> str:
+            return text.replace("@prefix@", prefix).replace("@mount@", mount)
+
+        return EnvPatch(
+            set={key: fill(value) for key, value in self.env.set.items()},
+            unset=self.env.unset,
+            prepend={key: tuple(map(fill, value)) for key, value in self.env.prepend.items()},
+            append={key: tuple(map(fill, value)) for key, value in self.env.append.items()},
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:

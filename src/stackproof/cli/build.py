@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof import ids, noun, spack_build
-from stackproof.cli import known, progress, spack, stacks
+from stackproof.cli import known, progress, spack, stacks, wheel
 from stackproof.cli.stacks import Loaded
+from stackproof.engines.easybuild.stack import EasyBuildStack
 from stackproof.engines.spack import problems
 from stackproof.errors import Problem, Reason, StackproofError, fail
 from stackproof.executor import Built, deliver, execute
@@ -18,6 +20,9 @@ from stackproof.host import spackoffer, toolchain
 from stackproof.monitor import Monitor
 from stackproof.planner import lock_digest, plan
 from stackproof.spackstack import SpackLock, SpackStack
+
+Builder = Callable[[Loaded, argparse.Namespace, Monitor], tuple[Built | None, str]]
+"""What builds a recipe of one engine: the image, if one is to be made, and the lock's digest."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -82,8 +87,7 @@ def _one(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> _Result:
         _check_machine(loaded.stack.architecture)
     if not isinstance(loaded.stack, SpackStack) and args.on != "local":
         raise fail(Reason.USAGE, f"`--on {args.on}` is for recipes with `engine: spack`")
-    build = _build_spack if isinstance(loaded.stack, SpackStack) else _build_wheel
-    built, lock = build(loaded, args, monitor)
+    built, lock = _builder(loaded)(loaded, args, monitor)
     if built is None:
         if not args.json:
             print(loaded.lock_path)
@@ -106,10 +110,20 @@ def _one(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> _Result:
     )
 
 
+def _builder(loaded: Loaded) -> Builder:
+    if isinstance(loaded.stack, SpackStack):
+        return _build_spack
+    if isinstance(loaded.stack, EasyBuildStack):
+        from stackproof.cli import easybuild  # noqa: PLC0415 - only for such stacks
+
+        return easybuild.build
+    return _build_wheel
+
+
 def _build_wheel(
     loaded: Loaded, args: argparse.Namespace, monitor: Monitor
 ) -> tuple[Built | None, str]:
-    lock = stacks.ensure_lock(loaded, monitor, update=args.update, locked=args.locked)
+    lock = wheel.ensure_lock(loaded, monitor, update=args.update, locked=args.locked)
     if args.stop_after:
         return None, lock_digest(lock)
     made = plan(loaded.wheel, lock, loaded.sources)

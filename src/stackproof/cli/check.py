@@ -8,6 +8,7 @@ import sys
 
 from stackproof.cli import progress, stacks
 from stackproof.cli.stacks import Loaded
+from stackproof.engines.easybuild.stack import EasyBuildStack
 from stackproof.errors import ExitCode, Location, Problem, Reason, StackproofError
 from stackproof.spackstack import SpackStack
 
@@ -33,6 +34,12 @@ def run(args: argparse.Namespace) -> int:
             notes += loaded.notes
             if isinstance(loaded.stack, SpackStack):
                 found, more = _spack_problems(loaded)
+                problems += found
+                notes += more
+            elif isinstance(loaded.stack, EasyBuildStack):
+                from stackproof.cli import easybuild  # noqa: PLC0415 - only for such stacks
+
+                found, more = easybuild.problems(loaded)
                 problems += found
                 notes += more
             else:
@@ -65,12 +72,14 @@ def _spack_problems(loaded: Loaded) -> tuple[tuple[Problem, ...], tuple[Problem,
 
 def _look_up(loaded: Loaded, args: argparse.Namespace, problems: list[Problem]) -> str:
     """Ask the package index whether versions exist; return what could not be asked."""
-    if stacks.valid_lock(loaded) is not None:
+    from stackproof.cli import wheel  # noqa: PLC0415 - only for wheels
+
+    if wheel.valid_lock(loaded) is not None:
         return ""
     if args.offline:
         return "versions were not looked up (--offline)"
     try:
-        stacks.make_lock(loaded, progress.monitor(quiet=True))
+        wheel.make_lock(loaded, progress.monitor(quiet=True))
     except StackproofError as error:
         if error.reason is Reason.NO_NETWORK:
             return "versions were not looked up: the package index cannot be reached"

@@ -79,6 +79,13 @@ def run(args: argparse.Namespace) -> int:
     faults = _faults(args)
     if faults:
         raise StackproofError(*faults)
+    if loaded.stack.engine == "easybuild":
+        raise fail(
+            Reason.UNSUPPORTED,
+            "a container recipe can be written for the engines wheel and spack",
+            hint="build the image, and put its tree into a container: "
+            f"unsquashfs -d ROOT{loaded.stack.mount} {loaded.stack.name}.squashfs",
+        )
     subject = _wheel(loaded, args.view) if loaded.stack.engine == "wheel" else _spack(loaded, args)
     stack = loaded.stack
     labels = {
@@ -154,8 +161,9 @@ def _view(asked: str | None, default: str | None, names: tuple[str, ...]) -> str
 
 def _wheel(loaded: Loaded, asked: str | None) -> _Subject:
     from stackproof import planner  # noqa: PLC0415 - not for Spack stacks
+    from stackproof.cli import wheel  # noqa: PLC0415
 
-    lock = stacks.valid_lock(loaded)
+    lock = wheel.valid_lock(loaded)
     if lock is None:
         raise _no_lock(loaded)
     image = planner.describe(loaded.wheel, lock)

@@ -11,6 +11,7 @@ from typing import Any
 from stackproof import noun
 from stackproof.cli import progress, stacks
 from stackproof.cli.stacks import Loaded
+from stackproof.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
 from stackproof.errors import Problem, StackproofError
 from stackproof.ids import short
 from stackproof.plan import Plan, Step
@@ -49,15 +50,18 @@ def run(args: argparse.Namespace) -> int:
         return origins.show(loaded, args)
     if isinstance(loaded.stack, SpackStack):
         _plan_spack(loaded, as_json=args.json)
+    elif isinstance(loaded.stack, EasyBuildStack):
+        _plan_easybuild(loaded, args)
     else:
         _plan_wheel(loaded, as_json=args.json)
     return 0
 
 
 def _plan_wheel(loaded: Loaded, *, as_json: bool) -> None:
+    from stackproof.cli import wheel  # noqa: PLC0415 - only for wheels
     from stackproof.planner import plan  # noqa: PLC0415 - not for Spack stacks
 
-    lock = stacks.valid_lock(loaded) or stacks.make_lock(loaded, progress.monitor())
+    lock = wheel.valid_lock(loaded) or wheel.make_lock(loaded, progress.monitor())
     made = plan(loaded.wheel, lock, loaded.sources)
     if as_json:
         _print_json(loaded, lock, made, known=True)
@@ -71,6 +75,37 @@ def _plan_wheel(loaded: Loaded, *, as_json: bool) -> None:
         ("views", ", ".join(view.name for view in stack.views)),
     ]
     rows += [("file", f"{a.filename}  sha256 {a.sha256}") for a in lock.artefacts]
+    _print_rows([*rows, ("plan", short(made.id))])
+    _print_steps(made.steps)
+
+
+def _plan_easybuild(loaded: Loaded, args: argparse.Namespace) -> None:
+    from stackproof.cli import easybuild  # noqa: PLC0415 - only for such stacks
+
+    stack = loaded.easybuild
+    lock, stale = easybuild.find_lock(loaded)
+    _print_notes((*loaded.notes, *stale))
+    lock = lock or easybuild.solve(loaded, args, progress.monitor())
+    made = easybuild.plan(loaded, lock)
+    if args.json:
+        _print_json(loaded, lock, made, known=True)
+        return
+    rows = [
+        ("stack", f"{stack.name} {stack.version}  {stack.description}".rstrip()),
+        ("engine", f"easybuild {stack.easybuild}"),
+        ("machine", f"{stack.architecture}, {stack.site_facts.get('compiler', '')}"),
+        ("optarch", stack.optarch),
+        ("mount", stack.mount),
+        ("views", ", ".join((*(view.name for view in stack.views), "modules"))),
+    ]
+    for one in lock.components:
+        rows.append(("component", f"{one.module}  {one.licence}".rstrip()))
+        rows += [
+            ("file", f"{source.filename}  sha256 {source.accepted[0].sha256}")
+            for source in one.sources
+        ]
+    rows += [("left out", f"{one.component}: {one.reason}") for one in lock.left_out]
+    rows += [("note", text) for text in lock.notes]
     _print_rows([*rows, ("plan", short(made.id))])
     _print_steps(made.steps)
 
@@ -176,7 +211,9 @@ def _print_notes(notes: tuple[Problem, ...]) -> None:
         print(str(note).replace("error: ", "note: ", 1), file=sys.stderr)
 
 
-def _print_json(loaded: Loaded, lock: Lock | SpackLock | None, made: Plan, *, known: bool) -> None:
+def _print_json(
+    loaded: Loaded, lock: Lock | SpackLock | EasyBuildLock | None, made: Plan, *, known: bool
+) -> None:
     """Print everything; an id that depends on what has not been looked up yet is null."""
     data = {
         "schema": made.SCHEMA,

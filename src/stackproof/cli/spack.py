@@ -24,7 +24,7 @@ CHOICES = ("auto", "yes", "no")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that say where a Spack build works."""
-    group = parser.add_argument_group("builds with Spack")
+    group = parser.add_argument_group("builds from source")
     group.add_argument(
         "--jobs", metavar="N", type=_count, help="processes at once; default: all cores"
     )

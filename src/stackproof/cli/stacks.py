@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 from stackproof.conditions import Verdict
 from stackproof.document import Document
+from stackproof.engines.easybuild.stack import EasyBuildStack
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.host import documents, files, toolchain
-from stackproof.monitor import Event, Monitor
-from stackproof.noun import to_json
+from stackproof.host import toolchain
 from stackproof.spackstack import Caches, SpackStack
-from stackproof.stack import Lock, Stack
+from stackproof.stack import Stack
 
 if TYPE_CHECKING:  # what one kind of recipe needs is imported where it is read
     from stackproof.composition import Composed
@@ -39,7 +38,7 @@ class Loaded:
     """
 
     path: Path
-    stack: Stack | SpackStack
+    stack: Stack | SpackStack | EasyBuildStack
     document: Document | None = None
     recipe: Recipe | None = None
     composed: Composed | None = None
@@ -81,6 +80,13 @@ class Loaded:
         return self.stack
 
     @property
+    def easybuild(self) -> EasyBuildStack:
+        """Return the stack of the EasyBuild engine; calling it for another one is a bug."""
+        if not isinstance(self.stack, EasyBuildStack):
+            raise TypeError(f"{self.path} is not for the EasyBuild engine")
+        return self.stack
+
+    @property
     def sources(self) -> Sources:
         """Return the texts that go into the image."""
         from stackproof.host import shipped  # noqa: PLC0415 - not for Spack stacks
@@ -90,7 +96,7 @@ class Loaded:
         return Sources(recipe_name=self.path.name, recipe=self.path.read_text(), csrc=csrc)
 
 
-_ENGINES = ("spack", "wheel", "auto")
+_ENGINES = ("spack", "easybuild", "wheel", "auto")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,7 +108,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mirror",
         metavar="FILE|DIR",
-        help="mirrors.yaml or cache.yaml of Spack stacks, or a folder of `mirror create`",
+        help="mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or "
+        "for EasyBuild any that has the source files",
     )
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
@@ -253,7 +260,7 @@ def _load_file(
     given: Mapping[str, str],
 ) -> Loaded:
     """Return the stack of one combination of a recipe file."""
-    from stackproof import composition, spack_recipe  # noqa: PLC0415 - not for folders
+    from stackproof import composition, easybuild_recipe, spack_recipe  # noqa: PLC0415 - see above
 
     facts = dict(given)
     if composition.has_conditions(chain):
@@ -262,6 +269,8 @@ def _load_file(
         facts = {**known_facts(args.site, generation), **given}
     composed = composition.compose(chain, facts, choice)
     _check_engine(composed.document)
+    if easybuild_recipe.asks_for_easybuild(composed.document.data):
+        return _load_easybuild(path, composed, args, given)
     if not spack_recipe.asks_for_spack(composed.document.data):
         return _load_wheel(path, composed, args, given)
     return _load_spack(path, chain, composed, args, given)
@@ -320,13 +329,31 @@ def _load_wheel(
     try:
         stack = resolve(recipe, facts)
     except StackproofError as error:
-        raise _placed(error, document) from None
+        raise placed(error, document) from None
     return Loaded(
         path=path,
         document=document,
         recipe=recipe,
         composed=composed,
         stack=stack,
+        variant=_variant(composed, facts),
+    )
+
+
+def _load_easybuild(
+    path: Path, composed: Composed, args: argparse.Namespace, given: Mapping[str, str]
+) -> Loaded:
+    from stackproof.easybuild_recipe import parse_easybuild_recipe  # noqa: PLC0415 - only here
+
+    facts = _facts(args.site)
+    if "architecture" in given:
+        facts["architecture"] = given["architecture"]
+    return Loaded(
+        path=path,
+        document=composed.document,
+        composed=composed,
+        stack=parse_easybuild_recipe(composed.document, facts),
+        notes=_undecided(composed),
         variant=_variant(composed, facts),
     )
 
@@ -426,7 +453,7 @@ def _facts(site: str | None) -> dict[str, str]:
     return facts
 
 
-def _placed(error: StackproofError, document: Document) -> StackproofError:
+def placed(error: StackproofError, document: Document) -> StackproofError:
     """Give problems of a resolution the place in the recipe that they are about."""
     keys = {Reason.UNKNOWN_VERSION: ("mpi", "version"), Reason.UNSUPPORTED: ("mpi", "family")}
     return StackproofError(
@@ -437,51 +464,3 @@ def _placed(error: StackproofError, document: Document) -> StackproofError:
             for p in error.problems
         )
     )
-
-
-def valid_lock(loaded: Loaded) -> Lock | None:
-    """Return the lock beside the recipe when it answers what the recipe asks; None otherwise.
-
-    Raises `StackproofError` when the lock file is there and is not a lock.
-    """
-    from stackproof.engines import wheel  # noqa: PLC0415 - not for Spack stacks
-
-    lock = documents.load_noun(Lock, loaded.lock_path)
-    return lock if lock is not None and lock.wants == wheel.wants(loaded.wheel) else None
-
-
-def make_lock(loaded: Loaded, monitor: Monitor) -> Lock:
-    """Resolve the recipe to exact files with the package index."""
-    from stackproof.executor import lock_stack  # noqa: PLC0415 - not for Spack stacks
-
-    monitor(Event(what="started", name="resolve", text="exact versions and digests"))
-    try:
-        lock = lock_stack(loaded.wheel)
-    except StackproofError as error:
-        raise (_placed(error, loaded.document) if loaded.document else error) from None
-    found = ", ".join(f"{a.name} {a.version}" for a in lock.artefacts)
-    monitor(Event(what="done", name="resolve", text=found))
-    return lock
-
-
-def ensure_lock(loaded: Loaded, monitor: Monitor, *, update: bool, locked: bool) -> Lock:
-    """Return a lock that answers the recipe, made and written beside it when there is none.
-
-    Raises `StackproofError` (LOCK_MISMATCH) with `locked` when one would have to be made.
-    """
-    lock = None if update else valid_lock(loaded)
-    if lock is not None:
-        return lock
-    if locked:
-        raise StackproofError(
-            Problem(
-                reason=Reason.LOCK_MISMATCH,
-                message=f"`{loaded.lock_path}` does not answer this recipe, and --locked forbids "
-                "to make a new one",
-                hint="run `stackproof build --update` and look at what changed",
-            )
-        )
-    lock = make_lock(loaded, monitor)
-    files.write(loaded.lock_path, to_json(lock))
-    monitor(Event(what="note", name="lock", text=f"written to {loaded.lock_path}"))
-    return lock

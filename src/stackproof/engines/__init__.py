@@ -6,10 +6,12 @@ into a lock, and turns stack and lock into steps. The effects are in `host/` and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from stackproof.command import Command, Completed
 from stackproof.engines import wheel
+from stackproof.engines.easybuild import tool as easybuild
 from stackproof.errors import Problem
 from stackproof.plan import Step
 from stackproof.stack import Artefact, Lock, Stack
@@ -35,3 +37,9 @@ class Engine(Protocol):
 
 
 REGISTRY: dict[str, Engine] = {"wheel": wheel.ENGINE}
+
+FETCH_COMMANDS: dict[str, Callable[[Artefact, str], Command]] = {
+    "wheel": wheel.ENGINE.fetch_command,
+    "easybuild": easybuild.fetch_command,
+}
+"""What downloads a file of the lock from the package index, by engine; Spack needs none."""

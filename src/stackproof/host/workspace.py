@@ -110,7 +110,8 @@ class BuildSetup:
     sandbox, `environment` to every command. `tree` is the folder for the build tree, None for
     the build folder in the cache. `network` lets installations use the network: packages come from
     a cache that is not a folder. `passed` are variables of the user that steps with the network
-    get as well. With `workers` packages are installed on the nodes of a job, and the tree and the
+    get as well. `kept` is a folder in which results of steps that report are kept for other builds.
+    With `workers` packages are installed on the nodes of a job, and the tree and the
     caches must be in folders that all of them share.
     """
 
@@ -123,6 +124,7 @@ class BuildSetup:
     passed: tuple[str, ...] = ()
     indices: Indices | None = None
     workers: Workers | None = None
+    kept: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,7 +373,8 @@ def _python_binds() -> list[Bind]:
 def _tool_binds() -> list[Bind]:
     """Return the binds of the programs of ours that run inside the sandbox."""
     package = Path(installer.__file__).parent
-    workers = sorted(Path(stackproof.host.__path__[0]).glob("*_worker.py"))
+    own = Path(stackproof.host.__path__[0])
+    workers = sorted((*own.glob("*_worker.py"), *own.glob("*_hooks.py")))
     return [
         Bind(source=str(package), target=f"{TOOLS}/installer"),
         *(Bind(source=str(path), target=f"{TOOLS}/{path.name}") for path in workers),

@@ -16,6 +16,7 @@ from stackproof.command import EnvPatch
 # needs; this here stands before commands of users.
 SLINGSHOT = "slingshot-11"
 INFINIBAND = "infiniband"
+_PROVIDERS = ("spack:variant:fabrics", "easybuild:providers")
 NEWEST_LIBFABRIC = (2, 6)
 """The newest release of libfabric that was looked at, as knowledge/sources.yaml has it."""
 
@@ -77,7 +78,8 @@ class Profile:
 def libfabric_of(bill: str) -> Libfabric:
     """Return the libfabric that a bill of materials (CycloneDX JSON) names.
 
-    Spack's bills have the providers as the variant `fabrics`. Nothing is known from a text that is
+    Bills of Spack's images have the providers as the variant `fabrics`, those of EasyBuild's as a
+    property of their own. Nothing is known from a text that is
     no bill, or that names several releases.
     """
     try:
@@ -97,6 +99,6 @@ def _fabrics(part: Mapping[str, Any]) -> list[str]:
     return [
         name
         for entry in part.get("properties", ())
-        if entry["name"] == "spack:variant:fabrics"
+        if entry["name"] in _PROVIDERS
         for name in entry["value"].split(",")
     ]

@@ -1,0 +1,220 @@
+"""What the verbs on EasyBuild stacks share: chain, lock beside the recipe, machine, build."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from pathlib import Path
+
+from stackproof import executor, ids, spack_build
+from stackproof.cli.stacks import Loaded
+from stackproof.command import Bind, EnvPatch
+from stackproof.engines.easybuild.buildplan import build_plan
+from stackproof.engines.easybuild.chain import Chain, chain
+from stackproof.engines.easybuild.lock import make_lock, wants
+from stackproof.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
+from stackproof.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.executor import Built
+from stackproof.host import documents, easybuild_catalogue, files, lmod, shipped
+from stackproof.host.easybuild_sources import Sources, choose_all, mirror_folders, obtain_all
+from stackproof.host.sandbox import package_hint
+from stackproof.host.workspace import BuildSetup, available_cores
+from stackproof.monitor import Event, Monitor
+from stackproof.noun import to_data, to_json
+from stackproof.plan import Plan
+
+# How much memory a build tree may want, in bytes: generous, since a build that runs out of memory
+# starts again on disk.
+_BYTES_AT_LEAST = 500_000_000
+_BYTES_PER_COMPONENT = 500_000_000
+# Programs that every chain runs, besides those that the catalogue names.
+_TOOLS = ("gcc", "make")
+
+
+def chain_of(stack: EasyBuildStack) -> Chain:
+    """Return the easyconfigs that a stack means; raises `StackproofError` with all problems."""
+    return chain(stack.request, easybuild_catalogue.load())
+
+
+def problems(loaded: Loaded) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
+    """Return why a stack cannot be built, and what should be known about it.
+
+    What this machine lacks is a note: the recipe is valid, and may be built elsewhere.
+    """
+    stack = loaded.easybuild
+    try:
+        found = chain_of(stack)
+    except StackproofError as error:
+        return placed(error, loaded).problems, ()
+    notes = [
+        Problem(reason=Reason.TOOL_MISSING, message=f"not here: {p.message}", hint=p.hint)
+        for p in machine_problems(stack, found.tools)
+    ]
+    _, stale = find_lock(loaded)
+    notes += stale
+    notes += [Problem(reason=Reason.UNSUPPORTED, message=text) for text in found.notes]
+    return (), tuple(notes)
+
+
+def machine_problems(stack: EasyBuildStack, tools: tuple[str, ...]) -> tuple[Problem, ...]:
+    """Return what this machine lacks to build a stack."""
+    found = [
+        Problem(
+            reason=Reason.TOOL_MISSING,
+            message=f"the build needs `{program}`, which is not installed",
+            hint=package_hint(program),
+        )
+        for program in dict.fromkeys((*_TOOLS, *tools))
+        if shutil.which(program) is None
+    ]
+    try:
+        lmod.find()
+    except StackproofError as error:
+        found += error.problems
+    places = {name: one.prefix for name, one in stack.request.externals.items()}
+    if stack.request.gpu_at:
+        places[stack.request.gpu] = stack.request.gpu_at.prefix
+    if stack.below:
+        places["on"] = stack.below.path
+        places |= {f"modules {number}": path for number, path in enumerate(stack.below.modules)}
+    found += [
+        Problem(
+            reason=Reason.FILE_MISSING,
+            message=f"`{path}` ({name}) is not a folder of this machine",
+            hint="name where it is on the machine that builds",
+        )
+        for name, path in places.items()
+        if not os.path.isdir(path)
+    ]
+    return tuple(found)
+
+
+def placed(error: StackproofError, loaded: Loaded) -> StackproofError:
+    """Return the problems of a chain with the recipe as their place, where they have none."""
+    where = Location(file=str(loaded.path))
+    return StackproofError(
+        *(
+            Problem(
+                reason=p.reason, message=p.message, hint=p.hint, where=p.where or where,
+                detail=p.detail,
+            )
+            for p in error.problems
+        )
+    )  # fmt: skip
+
+
+def find_lock(loaded: Loaded) -> tuple[EasyBuildLock | None, tuple[Problem, ...]]:
+    """Return the lock beside the recipe when it answers it, and a note when one does not."""
+    lock = documents.load_noun(EasyBuildLock, loaded.lock_path)
+    if lock is None or lock.wants == wants(loaded.easybuild):
+        return lock, ()
+    note = Problem(
+        reason=Reason.LOCK_MISMATCH,
+        message="the lock does not answer the recipe: versions, providers or sources have changed",
+        hint="run `stackproof build --update --stop-after lock` and look at what changed",
+        where=Location(file=str(loaded.lock_path)),
+    )
+    return None, (note,)
+
+
+def sources(args: argparse.Namespace, monitor: Monitor) -> Sources:
+    """Return where source files are looked for."""
+    return Sources(mirror_folders(args.mirror), monitor)
+
+
+def solve(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> EasyBuildLock:
+    """Return a new lock of a recipe; raises `StackproofError` with all problems."""
+    stack = loaded.easybuild
+    monitor(Event(what="started", name="resolve", text="components, files and digests"))
+    try:
+        found = chain_of(stack)
+    except StackproofError as error:
+        raise placed(error, loaded) from None
+    places = sources(args, monitor)
+    digests = choose_all(places, (file for one in found.easyconfigs for file in one.sources))
+    lock = make_lock(stack, found, places.tool(stack.easybuild), digests)
+    listed = ", ".join(one.module for one in lock.components)
+    monitor(Event(what="done", name="resolve", text=listed))
+    return lock
+
+
+def ensure_lock(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> EasyBuildLock:
+    """Return a lock that answers the recipe, made and written beside it when there is none.
+
+    Raises `StackproofError` (LOCK_MISMATCH) with `--locked` when one would have to be made.
+    """
+    lock = None if args.update else find_lock(loaded)[0]
+    if lock is not None:
+        return lock
+    if args.locked:
+        raise fail(
+            Reason.LOCK_MISMATCH,
+            f"`{loaded.lock_path}` does not answer this recipe, and --locked forbids to make a "
+            "new one",
+            hint="run `stackproof build --update --stop-after lock` and look at what changed",
+        )
+    lock = solve(loaded, args, monitor)
+    files.write(loaded.lock_path, to_json(lock))
+    monitor(Event(what="note", name="lock", text=f"written to {loaded.lock_path}"))
+    return lock
+
+
+def plan(loaded: Loaded, lock: EasyBuildLock) -> Plan:
+    """Return the plan of a locked stack."""
+    recipe = {loaded.path.name: loaded.path.read_text()}
+    return build_plan(loaded.easybuild, lock, recipe=recipe, csrc=shipped.benchmark_sources())
+
+
+def build(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> tuple[Built | None, str]:
+    """Build the image of a recipe, and return it with the digest of its lock.
+
+    With `--stop-after lock` no image is made.
+    """
+    lock = ensure_lock(loaded, args, monitor)
+    digest = ids.content_id(to_data(lock))
+    if args.stop_after:
+        return None, digest
+    made = plan(loaded, lock)
+    if executor.is_finished(made):  # nothing has to be there for what is done already
+        return executor.execute(made, "easybuild", monitor), digest
+    stack = loaded.easybuild
+    lacking = machine_problems(stack, lock.tools)
+    if lacking:
+        raise StackproofError(*lacking)
+    places = sources(args, monitor)
+    for file in lock.tool:
+        places.bring(file)
+    obtain_all(places, (file for one in lock.components for file in one.sources))
+    setup = _setup(stack, lock, args, monitor)
+    return executor.execute(made, "easybuild", monitor, setup=setup), digest
+
+
+def _setup(
+    stack: EasyBuildStack, lock: EasyBuildLock, args: argparse.Namespace, monitor: Monitor
+) -> BuildSetup:
+    program = lmod.find()
+    folder = args.build_dir and Path(args.build_dir).resolve()
+    place = spack_build.Place(in_memory=args.in_memory, folder=folder or None, jobs=args.jobs)
+    needed = _BYTES_AT_LEAST + _BYTES_PER_COMPONENT * len(lock.components)
+    outside = [one.prefix for one in stack.request.externals.values()]
+    outside += [stack.request.gpu_at.prefix] if stack.request.gpu_at else []
+    outside += [stack.below.path, *stack.below.modules] if stack.below else []
+    return BuildSetup(
+        binds=(
+            *lmod.binds(program),
+            *(
+                Bind(source=path, target=path)
+                for path in dict.fromkeys(outside)
+                if not path.startswith("/usr/")
+            ),
+        ),
+        environment=EnvPatch(
+            set={
+                "LMOD_CMD": str(program),
+                "EASYBUILD_PARALLEL": str(args.jobs or available_cores()),
+            }
+        ),
+        tree=spack_build.tree_folder(place, needed, monitor),
+        kept=files.cache_home() / "easybuild" / "components",
+    )

@@ -1,0 +1,135 @@
+"""Stack and lock to what the image says of itself, and to its views."""
+
+from __future__ import annotations
+
+import json
+
+from stackproof import __version__, ids, noun
+from stackproof.command import EnvPatch
+from stackproof.engines import benchmark
+from stackproof.engines.easybuild import layout
+from stackproof.engines.easybuild.bom import render_bom
+from stackproof.engines.easybuild.chain import Easyconfig
+from stackproof.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
+from stackproof.image import BenchmarkProgram, Image, MpiFacts, View
+from stackproof.images import metadata
+from stackproof.mpis import REGISTRY as MPIS
+
+MODULES_VIEW = "modules"
+"""The view that adds the module files to MODULEPATH; every image has it."""
+
+
+def files(stack: EasyBuildStack, lock: EasyBuildLock) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the metadata by path below the store, and which of the files are scripts."""
+    image = describe(stack, lock)
+    found = {
+        "meta/env.json": metadata.render_env_json(image),
+        "meta/configure.json": _configure_json(stack),
+        "meta/stack.json": noun.to_json(stack),
+        "meta/lock.json": noun.to_json(lock),
+        "meta/bom.cdx.json": render_bom(stack, lock),
+    }
+    scripts = []
+    for name, view in image.views.items():
+        found[f"env/{name}/env.json"] = metadata.render_view_env_json(view)
+        found[f"env/{name}/activate.sh"] = metadata.render_activate_sh(view)
+        scripts.append(f"env/{name}/activate.sh")
+    return found, tuple(scripts)
+
+
+def describe(stack: EasyBuildStack, lock: EasyBuildLock) -> Image:
+    """Return what the image will say of itself; `path`, `size` and `sha256` are still empty."""
+    facts = mpi_facts(stack, lock)
+    needs = _environment(stack, lock)
+    prefix = facts.prefix if facts else component_prefix(stack, lock, "libfabric")
+    views = {
+        view.name: View(
+            name=view.name,
+            root=f"{stack.mount}/env/{view.name}",
+            description=view.description,
+            env=needs.then(view.filled(prefix=prefix, mount=stack.mount)),
+        )
+        for view in stack.views
+    }
+    views[MODULES_VIEW] = View(
+        name=MODULES_VIEW,
+        root=f"{stack.mount}/env/{MODULES_VIEW}",
+        description="module files for Lmod and Environment Modules",
+        env=EnvPatch(prepend={"MODULEPATH": (f"{stack.mount}/{layout.TCL_MODULES}/all",)}),
+    )
+    native = benchmark.NATIVE if facts and benchmark.NATIVE in stack.benchmarks else None
+    programs = (
+        (BenchmarkProgram(name=native, path=benchmark.program_path(stack.mount)),) if native else ()
+    )
+    return Image(
+        path="",
+        name=stack.name,
+        mount=stack.mount,
+        size=0,
+        description=stack.description,
+        default_view=stack.default_view,
+        views=views,
+        mpi=facts,
+        benchmarks=programs,
+        stack_id=ids.content_id(noun.to_data(stack)),
+        lock_digest=ids.content_id(noun.to_data(lock)),
+    )
+
+
+def mpi_facts(stack: EasyBuildStack, lock: EasyBuildLock) -> MpiFacts | None:
+    """Return what the image will say about its MPI; None for a network stack alone."""
+    if stack.request.mpi is None:
+        return None
+    family = stack.request.mpi[0]
+    found = _component(lock, family)
+    return MpiFacts(
+        family=family,
+        version=found.version,
+        prefix=f"{stack.mount}/{layout.SOFTWARE}/{found.module}",
+        launcher=MPIS[family].launcher,
+    )
+
+
+def component_prefix(stack: EasyBuildStack, lock: EasyBuildLock, name: str) -> str:
+    """Return the folder that a component is installed in; that of the machine for an external."""
+    external = stack.request.externals.get(name)
+    if external is not None:
+        return external.prefix
+    return f"{stack.mount}/{layout.SOFTWARE}/{_component(lock, name).module}"
+
+
+def _component(lock: EasyBuildLock, name: str) -> Easyconfig:
+    return next(one for one in lock.components if one.component == name)
+
+
+def _environment(stack: EasyBuildStack, lock: EasyBuildLock) -> EnvPatch:
+    """Return what a view changes: programs, libraries and pages of the MPI and of libfabric.
+
+    What is built finds its own libraries by run paths; `LD_LIBRARY_PATH` is for programs that
+    were compiled elsewhere.
+    """
+    names = [name for name in (stack.request.mpi or ())[:1] if name]
+    prefixes = [component_prefix(stack, lock, name) for name in (*names, "libfabric")]
+    return EnvPatch(
+        prepend={
+            variable: tuple(f"{prefix}/{folder}" for prefix in prefixes)
+            for variable, folder in (
+                ("PATH", "bin"),
+                ("LD_LIBRARY_PATH", "lib"),
+                ("PKG_CONFIG_PATH", "lib/pkgconfig"),
+                ("MANPATH", "share/man"),
+            )
+        }
+    )
+
+
+def _configure_json(stack: EasyBuildStack) -> str:
+    """Return `meta/configure.json` of the uenv contract, without the times that would spoil it."""
+    data = {
+        "mount": stack.mount,
+        "stackproof": {"version": __version__},
+        "engine": stack.engine,
+        "easybuild": stack.easybuild,
+        "host": {"machine": stack.architecture, **stack.site_facts},
+    }
+    return json.dumps(data, indent=1, sort_keys=True) + "\n"

@@ -1,0 +1,53 @@
+"""EasyBuild itself: its packages on the Python package index, and what asks for them."""
+
+from __future__ import annotations
+
+import re
+
+from stackproof.command import Command, Completed
+from stackproof.errors import Reason, StackproofError, fail
+from stackproof.plan import PYTHON
+from stackproof.stack import Artefact
+
+VERSION = "5.4.1"
+"""The release that recipes get which name none; stacks were built with it."""
+PACKAGES = ("easybuild-framework", "easybuild-easyblocks")
+"""What is needed of EasyBuild: the easyconfigs are our own."""
+LICENCE = "GPL-2.0-only"
+_VERSIONS = re.compile(r"\(from versions: ([^)]*)\)")
+_OFFLINE_SIGNS = ("Retrying (Retry(", "Failed to establish", "NewConnectionError", "NameResolution")
+
+
+def fetch_command(artefact: Artefact, folder: str) -> Command:
+    """Return the pip call that downloads one source distribution into `folder`."""
+    return Command(
+        argv=(
+            PYTHON, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input",
+            "--disable-pip-version-check", "--retries=1", "--timeout=20", "--no-binary=:all:",
+            "--dest", folder, f"{artefact.name}=={artefact.version}",
+        ),
+        timeout_s=1800,
+    )  # fmt: skip
+
+
+def explain(version: str, done: Completed) -> StackproofError:
+    """Return the error for a release of EasyBuild that could not be downloaded."""
+    text = done.stderr.decode(errors="replace")
+    named = _VERSIONS.search(text)
+    versions = [word for word in (named[1].split(", ") if named else []) if word != "none"]
+    if versions:
+        return fail(
+            Reason.UNKNOWN_VERSION,
+            f"the package index has no EasyBuild {version}",
+            hint=f"published versions: {', '.join(reversed(versions[-8:]))}",
+        )
+    tail = "\n".join(text.rstrip().splitlines()[-6:])
+    if named or any(sign in text for sign in _OFFLINE_SIGNS):
+        return fail(
+            Reason.NO_NETWORK,
+            f"EasyBuild {version} cannot be downloaded: the package index does not answer",
+            hint="connect to a network, set pip's index, or put EasyBuild's source distributions "
+            "into the folder that --sources names",
+            detail=tail,
+        )
+    return fail(Reason.BUILD_FAILED, f"pip could not download EasyBuild {version}", detail=tail)

@@ -1,0 +1,65 @@
+"""A running EasyBuild: its lines to events, its failure to an error that shows the cause."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stackproof import spack_output
+from stackproof.command import Command, Completed
+from stackproof.engines.easybuild import events
+from stackproof.errors import Reason, StackproofError, fail
+from stackproof.host import files
+from stackproof.host.run import failure as plain_failure
+from stackproof.host.run import run
+from stackproof.host.workspace import Workspace
+from stackproof.monitor import Event, Monitor
+from stackproof.plan import Step
+
+_SHOWN = 10
+
+
+def install(command: Command, step: Step, log: Path, space: Workspace, monitor: Monitor) -> None:
+    """Run EasyBuild and tell a monitor how far it is.
+
+    Raises `StackproofError` when it fails: the reason is that of EasyBuild's exit code, with the
+    lines around the first error and the path of its log.
+    """
+
+    def watch(line: str) -> None:
+        found = events.event(line)
+        if found is not None and found.get("event") == "step":
+            text = f"{found.get('module', '')}: {found.get('step', '')}"
+            monitor(Event(what="progress", name=step.name, text=text))
+
+    done = run(command, log=log, watch=watch)
+    if done.returncode not in command.ok or done.timed_out:
+        raise _failure(command, done, step, log, space)
+
+
+def _failure(
+    command: Command, done: Completed, step: Step, log: Path, space: Workspace
+) -> StackproofError:
+    found = events.failure(done.stdout.decode(errors="replace"))
+    if found is None:
+        return plain_failure(command, done, log=log)
+    kept = log
+    shown: tuple[str, ...] = ()
+    path = space.on_host(found.log, "/nonexistent") if found.log else None
+    if path is not None and path.is_file():
+        content = path.read_bytes()
+        kept = space.logs / f"{step.name}.easybuild.log"
+        files.write(kept, content)
+        # EasyBuild's own lines begin so; an error of a compiler is in what it ran.
+        text = content.decode(errors="replace")
+        lines = [line for line in text.splitlines() if not line.startswith("== ")]
+        shown = spack_output.first_error("\n".join(lines)) or tuple(lines[-_SHOWN:])
+    full = any("No space left on device" in line for line in (found.message, *shown))
+    where = f" in step `{found.step}`" if found.step else ""
+    again = f"stackproof shell {space.home.name}"
+    return fail(
+        Reason.DISK_FULL if full else found.reason,
+        f"EasyBuild failed{where} of `{step.name}`: {found.advice or found.message[:300]}",
+        detail="\n".join(shown) or found.message or None,
+        hint=f"the whole log is in `{kept}`; `{again}` opens the sandbox as it was; what was "
+        "finished is kept, and the same command goes on from there",
+    )

@@ -1,0 +1,315 @@
+"""Source files for EasyBuild: found in folders, the system's archive of sources, or at upstream.
+
+Whatever a file is from, only its digest decides whether it is taken. What was taken stays in the
+cache, by digest, so that a build needs no network for what it has had before.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import tempfile
+import urllib.request
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from stackproof.engines.easybuild import tool
+from stackproof.engines.easybuild.components import SourceFile
+from stackproof.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.host import files, git, os_sources
+from stackproof.host.index import index_command
+from stackproof.host.run import Runner, run
+from stackproof.host.workspace import download_path
+from stackproof.monitor import Event, Monitor
+from stackproof.stack import Artefact
+
+MIRROR = "easybuild"
+"""The folder of source files in a mirror."""
+_TIMEOUT_S = 60.0
+_CHUNK = 1 << 20
+_MOST_BYTES = 2 << 30
+
+
+class Sources:
+    """Where source files are looked for: the cache, folders of the user, then their origins."""
+
+    def __init__(self, folders: Iterable[Path], monitor: Monitor) -> None:
+        self._monitor = monitor
+        self._there: dict[str, list[Path]] = {}
+        for folder in folders:
+            for path in sorted(folder.rglob("*")):
+                if path.is_file():
+                    self._there.setdefault(path.name, []).append(path)
+        self._digests: dict[Path, str] = {}
+
+    def choose(self, source: SourceFile) -> str:
+        """Return the SHA-256 of the file that a lock is to name.
+
+        That is the digest of a file in the user's folders, the first accepted one without such a
+        file; a packed commit has to be packed to know it. Raises `StackproofError`: DIGEST_MISMATCH
+        for a file of the right name whose digest is not accepted, and what `obtain` raises.
+        """
+        found = self._in_folders(source)
+        if found:
+            return self._digest(found)
+        if source.accepted:
+            return source.accepted[0].sha256
+        return files.sha256(self._pack(source))
+
+    def obtain(self, source: SourceFile) -> Path:
+        """Return the file of a lock in the cache, brought there if need be.
+
+        Raises `StackproofError`: DIGEST_MISMATCH with the accepted digests, NO_NETWORK,
+        FILE_MISSING when nobody has it, TOOL_MISSING without apt.
+        """
+        wanted = source.accepted[0].sha256
+        target = download_path(wanted, source.filename)
+        if target.is_file() and files.sha256(target) == wanted:
+            return target
+        found = self._in_folders(source)
+        if found:
+            files.copy(found, target)
+        elif source.commit:
+            self._pack(source)
+        elif source.os_package is not None:
+            files.copy(self._from_system(source), target)
+        elif source.address:
+            self._download(source, target)
+        else:
+            raise _missing(source)
+        digest = files.sha256(target) if target.is_file() else ""
+        if digest != wanted:
+            files.remove(target)
+            raise _wrong(source, source.address or source.filename, digest or "another file")
+        return target
+
+    def tool(self, version: str) -> tuple[Artefact, ...]:
+        """Return EasyBuild's own packages in a release, as they are in the cache from now on.
+
+        Raises `StackproofError`: UNKNOWN_VERSION, NO_NETWORK.
+        """
+        return tuple(self._tool_file(name, version) for name in tool.PACKAGES)
+
+    def bring(self, file: Artefact) -> None:
+        """Put a package of EasyBuild from the user's folders into the cache, if it is there."""
+        target = download_path(file.sha256, file.filename)
+        if target.is_file():
+            return
+        for path in self._there.get(file.filename, ()):
+            if self._digest(path) == file.sha256:
+                files.copy(path, target)
+                return
+
+    def _tool_file(self, name: str, version: str, runner: Runner = run) -> Artefact:
+        base = f"{name.replace('-', '_')}-{version}.tar.gz"
+        with _folder() as folder:
+            if base in self._there:
+                path = self._there[base][0]
+            else:
+                self._monitor(Event(what="note", name="download", text=base))
+                wanted = Artefact(name=name, version=version, filename=base, sha256="")
+                done = runner(index_command(tool.fetch_command(wanted, str(folder))))
+                found = sorted(folder.iterdir())
+                if done.returncode != 0 or not found:
+                    raise tool.explain(version, done)
+                path = found[0]
+            digest = files.sha256(path)
+            files.copy(path, download_path(digest, path.name))
+        return Artefact(
+            name=name, version=version, filename=path.name, sha256=digest, licence=tool.LICENCE
+        )
+
+    def _digest(self, path: Path) -> str:
+        if path not in self._digests:
+            self._digests[path] = files.sha256(path)
+        return self._digests[path]
+
+    def _in_folders(self, source: SourceFile) -> Path | None:
+        """Return a file with the name of a source and a digest that is accepted."""
+        names = {source.filename, os.path.basename(source.address)} - {""}
+        found = [path for name in sorted(names) for path in self._there.get(name, ())]
+        accepted = {digest.sha256 for digest in source.accepted}
+        if not accepted:
+            return found[0] if found else None
+        for path in found:
+            if self._digest(path) in accepted:
+                return path
+        if found:
+            raise _wrong(source, str(found[0]), self._digest(found[0]))
+        return None
+
+    def _from_system(self, source: SourceFile) -> Path:
+        """Return the upstream tarball of a source package of the operating system."""
+        package = source.os_package
+        assert package is not None  # noqa: S101 - asked for such a source only
+        own = os_sources.system_archive()
+        if own is None:
+            raise fail(
+                Reason.TOOL_MISSING,
+                f"`{source.filename}` is of a source package of {package.suite}, and apt knows no "
+                "archive of this system",
+                hint="run `apt-get update` once as root, or " + _advice(source),
+            )
+        archive = replace(own, suite=package.suite)
+        archive.update(self._monitor)
+        accepted = {digest.sha256 for digest in source.accepted}
+        every = archive.versions(package.name)
+        for one in every:
+            if one.sha256 in accepted:
+                self._monitor(Event(what="note", name="apt", text=one.filename))
+                return archive.fetch(one)
+        listed = ", ".join(f"{one.version} ({one.sha256})" for one in every) or "none"
+        raise _wrong(source, f"{archive.url} {archive.suite}", f"{package.name}: {listed}")
+
+    def _download(self, source: SourceFile, target: Path) -> None:
+        self._monitor(Event(what="note", name="download", text=source.address))
+        with _folder() as folder:
+            got = folder / source.filename
+            try:
+                _fetch(source.address, got)
+            except (OSError, ValueError) as error:
+                raise fail(
+                    Reason.NO_NETWORK,
+                    f"`{source.address}` cannot be downloaded: {error}",
+                    hint=f"connect to a network, or {_advice(source)}",
+                    detail=_accepted(source),
+                ) from error
+            digest = files.sha256(got)
+            if digest not in {one.sha256 for one in source.accepted}:
+                raise _wrong(source, source.address, digest)
+            files.copy(got, target)
+
+    def _pack(self, source: SourceFile) -> Path:
+        """Return the files of a commit as an archive in the cache, the same bytes every time."""
+        tree = git.tree(source.address, source.commit, self._monitor)
+        with _folder() as folder:
+            made = folder / source.filename
+            pack(tree, made)
+            digest = files.sha256(made)
+            target = download_path(digest, source.filename)
+            files.copy(made, target)
+        return target
+
+
+def choose_all(sources: Sources, wanted: Iterable[SourceFile]) -> dict[str, str]:
+    """Return the digests that a lock is to name, by file name; raises all problems at once."""
+    found: dict[str, str] = {}
+    problems: list[Problem] = []
+    for source in wanted:
+        try:
+            found[source.filename] = sources.choose(source)
+        except StackproofError as error:
+            problems += error.problems
+    if problems:
+        raise StackproofError(*problems)
+    return found
+
+
+def obtain_all(sources: Sources, wanted: Iterable[SourceFile]) -> tuple[Path, ...]:
+    """Return the files of a lock in the cache; raises all problems at once."""
+    found: list[Path] = []
+    problems: list[Problem] = []
+    for source in wanted:
+        try:
+            found.append(sources.obtain(source))
+        except StackproofError as error:
+            problems += error.problems
+    if problems:
+        raise StackproofError(*problems)
+    return tuple(found)
+
+
+def pack(tree: Path, target: Path) -> None:
+    """Pack a folder as `<name>/…`, the same bytes for the same files: without times and owners.
+
+    `<name>` is the target's without `.tar`. Nothing is compressed: what that gives depends on the
+    release of the compressor.
+    """
+    paths = sorted(path for path in tree.rglob("*") if ".git" not in path.parts)
+
+    def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.uid = member.gid = member.mtime = 0
+        member.uname = member.gname = ""
+        member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+        return member
+
+    with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
+        for path in paths:
+            name = f"{target.stem}/{path.relative_to(tree)}"
+            archive.add(path, name, recursive=False, filter=plain)
+
+
+def mirror_folders(given: str | None) -> tuple[Path, ...]:
+    """Return the folder of the user in which source files are looked for, if he names one.
+
+    Raises `StackproofError` (FILE_MISSING, INVALID_VALUE).
+    """
+    if given is None:
+        return ()
+    folder = Path(given)
+    if not folder.exists():
+        raise fail(Reason.FILE_MISSING, f"the folder `{given}` does not exist")
+    if not folder.is_dir():
+        raise fail(
+            Reason.INVALID_VALUE,
+            f"`{given}` is a file; for EasyBuild a mirror is a folder with source files",
+            where=Location(file=given),
+        )
+    return (folder,)
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    base = files.cache_home() / "downloads"
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(dir=base))
+    except OSError as error:
+        raise files.translate(error, base) from error
+    try:
+        yield made
+    finally:
+        files.remove(made)
+
+
+def _fetch(address: str, target: Path) -> None:
+    """Write what is at an address into a file; raises `OSError`, `ValueError`."""
+    if not address.startswith(("https://", "http://", "file://")):
+        raise ValueError("not an address of the web")
+    with (
+        urllib.request.urlopen(address, timeout=_TIMEOUT_S) as answer,  # noqa: S310 - see above
+        target.open("wb") as stream,
+    ):
+        while chunk := answer.read(_CHUNK):
+            stream.write(chunk)
+            if stream.tell() > _MOST_BYTES:
+                raise ValueError(f"the file has more than {_MOST_BYTES} bytes")
+
+
+def _accepted(source: SourceFile) -> str:
+    lines = [f"accepted sha256 {one.sha256}  {one.provenance}" for one in source.accepted]
+    return "\n".join(lines)
+
+
+def _advice(source: SourceFile) -> str:
+    return f"put `{source.filename}` into a folder and name it: --mirror DIR"
+
+
+def _wrong(source: SourceFile, place: str, found: str) -> StackproofError:
+    return fail(
+        Reason.DIGEST_MISMATCH,
+        f"`{source.filename}` is not a file that was accepted: {place}",
+        detail=f"{_accepted(source)}\nfound {found}",
+        hint="find out what this file is; nothing was built from it",
+    )
+
+
+def _missing(source: SourceFile) -> StackproofError:
+    return fail(
+        Reason.FILE_MISSING,
+        f"it is not known where `{source.filename}` is to be had",
+        detail=_accepted(source),
+        hint=_advice(source),
+    )

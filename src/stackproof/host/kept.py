@@ -1,0 +1,52 @@
+"""Results of steps, kept for other builds: a step's id says all that decides them."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import tempfile
+from pathlib import Path
+
+from stackproof.host import files
+from stackproof.host.workspace import Workspace
+from stackproof.plan import Step
+
+
+def restore(step: Step, space: Workspace, folder: Path) -> bool:
+    """Put the kept result of a step into the store; return whether there was one.
+
+    Only this user writes into the cache. One that cannot be read is removed and made again.
+    """
+    path = _path(step, folder)
+    if not path.is_file():
+        return False
+    try:
+        with tarfile.open(path) as archive:
+            archive.extractall(space.store, filter="tar")
+    except (tarfile.TarError, OSError, EOFError):
+        files.remove(path)
+        for output in step.outputs:
+            files.remove(space.store / output)
+        return False
+    return True
+
+
+def keep(step: Step, space: Workspace, folder: Path) -> None:
+    """Keep the result of a step that reports and has outputs, in one piece."""
+    if not (step.reports and step.outputs):
+        return
+    target = _path(step, folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as part:
+            new = Path(part) / "new.tar"
+            with tarfile.open(new, "w") as archive:
+                for output in step.outputs:
+                    archive.add(space.store / output, output)
+            os.replace(new, target)
+    except OSError as error:
+        raise files.translate(error, target) from error
+
+
+def _path(step: Step, folder: Path) -> Path:
+    return folder / f"{step.id}.tar"
