@@ -159,10 +159,10 @@ def test_an_image(lab, capsys, tmp_path, monkeypatch):
     code, out, _ = inject(capsys, "check", app, "--with", f"{image}:/opt/mpi")
     assert code == ExitCode.DONE
     assert "LD_LIBRARY_PATH=/opt/mpi/lib\n" in out
-    unpacked = list((tmp_path / "cache" / "unpacked").iterdir())
+    unpacked = list((tmp_path / "cache" / "trees").iterdir())
     assert len(unpacked) == 1
     assert inject(capsys, "check", app, "--with", f"{image}:/opt/mpi")[0] == ExitCode.DONE
-    assert list((tmp_path / "cache" / "unpacked").iterdir()) == unpacked
+    assert list((tmp_path / "cache" / "trees").iterdir()) == unpacked
 
 
 def test_a_root_folder(lab, capsys, tmp_path):

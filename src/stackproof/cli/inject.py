@@ -6,13 +6,13 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from stackproof import noun
-from stackproof.cli import inject_apply, inject_artefact
+from stackproof.cli import inject_apply, inject_artefact, inject_prove
 from stackproof.errors import ExitCode, Reason, StackproofError, fail
-from stackproof.host import artefacting, files, injectplace
+from stackproof.host import artefacting, files, injectplace, roots
 from stackproof.host.elfview import HostView
 from stackproof.host.injectplace import Place
 from stackproof.inject import (
@@ -44,7 +44,10 @@ _WORDS = {
     Verdict.UNKNOWN: "cannot tell",
     Verdict.FAILS: "fails",
 }
-_PLACE = "a program, a folder of programs, IMAGE[:MOUNT], or a manifest"
+_PLACE = (
+    "a program, a folder of programs, IMAGE[:MOUNT], a container's image (oci:DIR[:TAG], an "
+    "archive of `podman save`, a SIF file), or a manifest"
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +55,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
     text = "say whether programs work with another MPI (or libfabric), and how"
     check = actions.add_parser("check", help=text, description=text, allow_abbrev=False)
-    check.add_argument("programs", metavar="PROGRAM", nargs="+", help=_PLACE)
+    text = f"{_PLACE}; left out: the command of the image that --root names"
+    check.add_argument("programs", metavar="PROGRAM", nargs="*", help=text)
     target = check.add_mutually_exclusive_group(required=True)
     target.add_argument(
         "--with",
@@ -101,6 +105,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     text = "make an artefact of libfabric, libcxi, xpmem or an MPI, to be injected anywhere"
     artefact = actions.add_parser("artefact", help=text, description=text, allow_abbrev=False)
     inject_artefact.configure_artefact(artefact)
+    text = "run a program with its own MPI, with another one and with a wrong one, and compare"
+    prove = actions.add_parser("prove", help=text, description=text, allow_abbrev=False)
+    inject_prove.configure(prove)
     text = "put back what was there before the last `inject apply`"
     undo = actions.add_parser("undo", help=text, description=text, allow_abbrev=False)
     inject_apply.configure_undo(undo)
@@ -130,7 +137,11 @@ def _add_setting(parser: argparse.ArgumentParser) -> None:
         help="LD_LIBRARY_PATH that the programs are started with, without an injection",
     )
     parser.add_argument(
-        "--root", metavar="DIR", default="/", help="root folder (of a container) of the programs"
+        "--root",
+        metavar="DIR|IMAGE",
+        default="/",
+        help="root of the programs: a folder, oci:DIR[:TAG], an archive of `podman save`, or a "
+        "SIF file",
     )
     parser.add_argument(
         "--isa",
@@ -144,7 +155,7 @@ def run_check(args: argparse.Namespace) -> int:
     launcher = injectplace.launcher_kind(args.launcher, starting.OFFERS) if args.launcher else ""
     question = Question(
         machine=_machine(args),
-        setting=_setting(args),
+        setting=_setting(args.library_path),
         launcher=launcher,
         namespaces=args.namespaces,
         releases=injectplace.load_releases,
@@ -179,7 +190,9 @@ def run_manifest(args: argparse.Namespace) -> int:
         if error.reason is not Reason.NO_MPI:
             raise
     path = place.prefix or place.path
-    manifest = describe(view, path, programs, machine=_machine(args), setting=_setting(args))
+    manifest = describe(
+        view, path, programs, machine=_machine(args), setting=_setting(args.library_path)
+    )
     text = noun.to_json(manifest, indent=None)
     if args.output:
         files.write(args.output, text)
@@ -197,7 +210,9 @@ def run_container(args: argparse.Namespace) -> int:
     """Write the definition that puts a replacement into a container."""
     prefix = injectplace.load_prefix(args.replacement)
     question = Question(
-        machine=_machine(args), setting=_setting(args), releases=injectplace.load_releases
+        machine=_machine(args),
+        setting=_setting(args.library_path),
+        releases=injectplace.load_releases,
     )
     judgements = _judge_all(args, args.replacement, question)
     inject_apply.refuse(args, judgements)
@@ -214,9 +229,10 @@ def _machine(args: argparse.Namespace) -> Machine:
     return Machine(architecture=here.architecture, level=args.isa or here.level)
 
 
-def _setting(args: argparse.Namespace) -> Setting:
-    words = args.library_path.replace(";", ":")  # the loader takes both
-    return Setting(library_path=tuple(words.split(":")) if words else ())
+def _setting(library_path: str, environment: Mapping[str, str] | None = None) -> Setting:
+    words = library_path.replace(";", ":")  # the loader takes both
+    preload = (environment or {}).get("LD_PRELOAD", "").replace(":", " ").split()
+    return Setting(library_path=tuple(words.split(":")) if words else (), preload=tuple(preload))
 
 
 def _judge_all(args: argparse.Namespace, wanted: str, question: Question) -> list[Judgement]:
@@ -228,19 +244,40 @@ def _judge_all(args: argparse.Namespace, wanted: str, question: Question) -> lis
     if other.manifest is not None and args.isa is None:
         question = replace(question, machine=other.manifest.machine)
     found = []
-    for text in args.programs:
+    for text in args.programs or [_command(args.root)]:
         place = injectplace.load_place(text, args.root)
         view, replacement = _joined(place, other, args.root)
         own = view if isinstance(view, HostView) else place.view(args.root)
         paths = injectplace.programs_of(place, own)
-        found += [judge(view, path, replacement, question) for path in paths]
+        asked = question if place.manifest else _started(args, place, question)
+        found += [judge(view, path, replacement, asked) for path in paths]
     return found
+
+
+def _command(root: str) -> str:
+    """Return the program that a container's image starts; raises `StackproofError` (USAGE)."""
+    words = roots.load_root(root).config.command
+    if not words:
+        raise fail(
+            Reason.USAGE,
+            "no program was named" if root == "/" else f"`{root}` has no command of its own",
+            hint="name programs: stackproof inject check PROGRAM … --with PREFIX",
+        )
+    return words[0]
+
+
+def _started(args: argparse.Namespace, place: Place, question: Question) -> Question:
+    """Return the question with the variables that a container's image sets for its programs."""
+    environment = place.root(args.root).config.environment
+    if args.library_path or not environment:
+        return question
+    return replace(question, setting=_setting(environment.get("LD_LIBRARY_PATH", ""), environment))
 
 
 def _joined(place: Place, other: Place, root: str) -> tuple[FileView, Replacement]:
     """Return the view that has both a program and what is to be injected."""
     target = other.prefix or other.path
-    if place.manifest is None and other.manifest is None:
+    if place.manifest is None and other.manifest is None and not other.image:
         clash = sorted(place.binds.keys() & other.binds.keys())
         if clash and place.binds[clash[0]] != other.binds[clash[0]]:
             raise fail(
@@ -249,14 +286,14 @@ def _joined(place: Place, other: Place, root: str) -> tuple[FileView, Replacemen
                 hint="name another mount point for one of them: IMAGE:/another/place",
             )
         more = dict(other.binds)
-        if root != "/" and not other.binds:
+        if (root != "/" or place.image) and not other.binds:
             more[other.path] = other.path
         view = place.view(root, more)
         return view, find_replacement(view, target)
     above = other.view("/")
-    prefix = find_replacement(above, target).prefix
+    prefix = find_replacement(above, injectplace.mpi_of(other, above)).prefix
     merged = MergedView(place.view(root), above, prefix)
-    return merged, find_replacement(merged, target)
+    return merged, find_replacement(merged, prefix if other.image else target)
 
 
 def _upgrade(args: argparse.Namespace, question: Question) -> int:

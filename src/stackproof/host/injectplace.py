@@ -9,12 +9,13 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from stackproof import mountlist, noun
-from stackproof.command import Command
+from stackproof import abi, mountlist, noun
 from stackproof.elf import Glance, read
 from stackproof.errors import Location, Reason, StackproofError, fail
-from stackproof.host import elfview, files, images, run, shipped
+from stackproof.host import elfview, files, images, roots, shipped
 from stackproof.host.elfview import FileSource, HostView
+from stackproof.host.layers import Blob
+from stackproof.host.roots import Root
 from stackproof.inject import Releases, parse_releases
 from stackproof.inject.manifest import Manifest, ManifestView
 from stackproof.inject.program import calls_mpi
@@ -22,7 +23,7 @@ from stackproof.loader import File, FileView
 
 _IMAGE_MAGIC = b"hsqs"
 _MAX_MANIFEST_BYTES = 512 << 20
-_UNPACK_TIMEOUT_S = 3600.0
+_LABEL = "stackproof.mpi.prefix"  # as `image containerfile` writes it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +31,12 @@ class Place:
     """Something that was named: a path in a view.
 
     `binds` are folders of this machine by the place that they are mounted at; `manifest` is there
-    for a manifest only, `prefix` where an image says where its MPI is.
+    for a manifest only, `prefix` where an image says where its MPI is. `image` names a container's
+    image that the path is in, whatever root is asked for.
     """
 
     path: str
+    image: str = ""
     binds: Mapping[str, str] = field(default_factory=dict)
     manifest: Manifest | None = None
     prefix: str = ""
@@ -42,21 +45,29 @@ class Place:
         """Return the view that the place lies in; `more` are further folders to bind."""
         if self.manifest is not None:
             return ManifestView(self.manifest)
-        return HostView(root, {**self.binds, **(more or {})})
+        return self.root(root).view({**self.binds, **(more or {})})
+
+    def root(self, root: str) -> Root:
+        """Return the root file system that the place lies in."""
+        return roots.load_root(self.image or root)
 
 
 def load_place(text: str, root: str = "/") -> Place:
     """Return the place that a user named: a file, a folder, an image `IMAGE[:MOUNT]`, a manifest.
 
     With another root, files and folders are named by their path in it, or by the one here. An image
-    is unpacked into the cache, once for its content. Raises `StackproofError`: FILE_MISSING,
-    NOT_PERMITTED, and what reading images and manifests raises.
+    is unpacked into the cache, once for its content. A container's image (`host.roots`) may
+    be followed by `#` and a path in it. Raises `StackproofError`: FILE_MISSING, NOT_PERMITTED, and
+    what reading images and manifests raises.
     """
     image, colon, mount = text.partition(":")
     if _starts_with(image, _IMAGE_MAGIC):
         return _load_image(image, mount if colon else "")
     if text.endswith(".json"):
         return _load_manifest(text)
+    name, mark, inside = text.partition("#")
+    if roots.is_image(name):
+        return Place(path=posixpath.join("/", inside), image=name, prefix=inside if mark else "")
     if root != "/":
         return Place(path=_inside(text, root))
     if not os.path.exists(text):
@@ -70,13 +81,15 @@ def load_place(text: str, root: str = "/") -> Place:
 
 
 def _inside(text: str, root: str) -> str:
-    """Return the path inside of a root folder; raises `StackproofError` (FILE_MISSING)."""
-    if not os.path.isdir(root):
-        raise fail(Reason.FILE_MISSING, f"there is no folder `{root}`", where=Location(file=root))
-    here, top = os.path.abspath(text), os.path.abspath(root)
+    """Return the path inside of a root; raises `StackproofError` (FILE_MISSING)."""
+    found = roots.load_root(root)
+    here, top = os.path.abspath(text), os.path.abspath(found.folder or root)
     if here.startswith(f"{top}/") and os.path.lexists(here):
         return here[len(top) :]
-    if not HostView(root).exists(text):
+    view = found.view()
+    if "/" not in text and not view.exists(f"/{text}"):
+        return found.program(text)
+    if not view.exists(os.path.join("/", text)):
         raise fail(
             Reason.FILE_MISSING,
             f"`{text}` does not exist in `{root}`",
@@ -147,31 +160,41 @@ def _load_image(path: str, mount: str) -> Place:
             where=Location(file=path),
             hint="use a path of its own, for example /user-environment",
         )
-    return Place(path=mount, binds={mount: _unpacked(path)}, prefix=prefix)
+    return Place(path=mount, binds={mount: _unsquashed(path)}, prefix=prefix)
 
 
-def _unpacked(path: str) -> str:
-    """Return the folder that an image of this content was unpacked to."""
-    home = files.cache_home() / "unpacked"
-    folder = home / files.sha256(path)
-    if not folder.is_dir():
-        # Our own number keeps two processes apart; the rename decides who was first.
-        temporary = home / f".{folder.name}.{os.getpid()}"
-        try:
-            home.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise files.translate(error, home) from error
-        options = ("-quiet", "-no-progress", "-no-xattrs", "-processors", "1")
-        argv = ("unsquashfs", *options, "-d", str(temporary), os.path.abspath(path))
-        try:
-            run.check(Command(argv=argv, timeout_s=_UNPACK_TIMEOUT_S))
-            os.rename(temporary, folder)
-        except OSError as error:
-            if not folder.is_dir():
-                raise files.translate(error, folder) from error
-        finally:
-            files.remove(temporary)
-    return str(folder)
+def _unsquashed(path: str) -> str:
+    try:
+        size = os.stat(path).st_size
+    except OSError as error:
+        raise files.translate(error, path) from error
+    return roots.unsquashed(Blob(path=path, offset=0, size=size))
+
+
+def mpi_of(place: Place, view: FileView) -> str:
+    """Return the prefix that a place offers for injection.
+
+    A container's image says it by `#`, by its label, or by having one MPI only. Raises
+    `StackproofError`: NO_MPI when it has none, INVALID_VALUE when it has several.
+    """
+    if place.prefix or not place.image or not isinstance(view, HostView):
+        return place.prefix or place.path
+    labelled = place.root("/").config.labels.get(_LABEL)
+    if labelled:
+        return labelled
+    found = {}
+    for path, file, seen in _glances(place.path, view):
+        if seen.mentions_mpi and abi.abi_of_name(seen.soname) and abi.family_of(view.elf(file)):
+            found[posixpath.dirname(posixpath.dirname(path))] = path
+    if len(found) == 1:
+        return next(iter(found.values()))
+    several = ", ".join(f"`{path}`" for path in sorted(found.values()))
+    raise fail(
+        Reason.INVALID_VALUE if found else Reason.NO_MPI,
+        f"`{place.image}` has several MPIs: {several}" if found else f"`{place.image}` has no MPI",
+        where=Location(file=place.image),
+        hint=f"say which: {place.image}#/its/prefix",
+    )
 
 
 def programs_of(place: Place, view: FileView) -> tuple[str, ...]:

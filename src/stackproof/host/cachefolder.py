@@ -1,0 +1,94 @@
+"""Folders of the cache that are made once for a content, and given up when they become too many.
+
+An entry is filled under another name and gets its own by a rename, so that whoever looks sees all
+of it or nothing, and of two that make the same one the first wins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from stackproof.host import files
+
+_ABANDONED_S = 6 * 3600.0
+
+
+def home(kind: str) -> Path:
+    """Return the folder for one kind of entries."""
+    return files.cache_home() / kind
+
+
+@contextlib.contextmanager
+def making(place: Path) -> Iterator[Path]:
+    """Give a folder to fill; when that ends well, it becomes the entry `place`.
+
+    What was there, and was not good enough, is replaced. Raises `StackproofError` (DISK_FULL,
+    NOT_PERMITTED).
+    """
+    temporary = ""
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        temporary = tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name[:40]}.")
+        yield Path(temporary)
+        _put(temporary, place)
+    except OSError as error:
+        raise files.translate(error, place) from error
+    finally:
+        if temporary:
+            files.remove(temporary)
+
+
+def _put(temporary: str, place: Path) -> None:
+    try:
+        os.rename(temporary, place)
+    except OSError:
+        if not place.is_dir():
+            raise
+        old = tempfile.mkdtemp(dir=place.parent, prefix=".old.")
+        os.rename(place, os.path.join(old, "entry"))
+        with contextlib.suppress(OSError):  # somebody else was faster, with the same content
+            os.rename(temporary, place)
+        files.remove(old)
+
+
+def used(place: Path) -> None:
+    """Say that an entry was used, so that others are deleted before it."""
+    with contextlib.suppress(OSError):
+        os.utime(place)
+
+
+def prune(kind: str, most_bytes: int, *, keep: Path) -> None:
+    """Delete the entries that were not used for longest, until the others have `most_bytes`.
+
+    Also deletes what an interrupted command left behind. `keep` stays, however large it is.
+    """
+    entries = []
+    now = time.time()
+    for path in home(kind).iterdir():
+        with contextlib.suppress(OSError):
+            used = path.stat().st_mtime
+            if path.name.startswith(".") and now - used > _ABANDONED_S:
+                files.remove(path)
+            elif not path.name.startswith(".") and path != keep:
+                entries.append((used, _size(path), path))
+    total = _size(keep) + sum(size for _, size, _ in entries)
+    for _, size, path in sorted(entries):
+        if total <= most_bytes:
+            break
+        files.remove(path)
+        total -= size
+
+
+def _size(path: Path) -> int:
+    """Return the bytes of the files in an entry."""
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(folder, name)).st_size
+    return total

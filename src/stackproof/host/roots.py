@@ -1,0 +1,252 @@
+"""Root file systems that a user names: folders, OCI layouts, archives of containers, SIF files.
+
+`oci:FOLDER[:TAG]`, `oci-archive:FILE[:TAG]` and `docker-archive:FILE[:TAG]` as skopeo and podman
+have them, `rootfs:FILE`, `sif:FILE`; without such a word the file tells what it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import posixpath
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from stackproof.command import Command
+from stackproof.errors import Location, Reason, StackproofError, fail
+from stackproof.host import archives, cachefolder, files, layers, run
+from stackproof.host.elfview import HostView
+from stackproof.host.layers import Blob, Content
+from stackproof.host.rootview import TreeView
+from stackproof.rootfs import sif, tar
+from stackproof.rootfs.description import LAYOUT, ImageConfig
+from stackproof.rootfs.tree import Tree
+
+_SCHEMES = ("oci", "oci-archive", "docker-archive", "rootfs", "sif")
+_SQUASHFS = b"hsqs"
+_UNPACK_TIMEOUT_S = 3600.0
+_MAX_SCRIPT_BYTES = 1 << 20
+_MAX_CACHED_BYTES = 32 << 30
+# What Apptainer writes for each variable of the image that it was made of.
+_EXPORT = re.compile(
+    r"""^\s*export\s+([A-Za-z_]\w*)=["']?(?:\$\{\1:-["']?)?([^"'$}\n]*)["']?\}?["']?\s*$""",
+    re.MULTILINE,
+)
+# Apptainer's own folder for libraries that it brings along (`--nv` and others).
+_SIF_LIBRARIES = "/.singularity.d/libs"
+_SCRIPTS = "/.singularity.d/env"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Root:
+    """A root file system: a folder of this machine, or a tree of layers, and how it is started.
+
+    `config` has the variables and the command of an image; `name` is what the user called it.
+    """
+
+    name: str
+    folder: str = ""
+    tree: Tree | None = None
+    contents: tuple[Content, ...] = ()
+    config: ImageConfig = field(default_factory=ImageConfig)
+
+    def view(self, binds: Mapping[str, str] | None = None) -> HostView:
+        """Return the view of this root with folders of this machine bound into it."""
+        if self.tree is None:
+            return HostView(self.folder, binds)
+        return TreeView(self.tree, self.contents, binds)
+
+    def program(self, name: str) -> str:
+        """Return the path that a command leads to, as a container's runtime looks for it in PATH.
+
+        A path is returned as it is. Raises `StackproofError` (FILE_MISSING).
+        """
+        if "/" in name:
+            return posixpath.join(self.config.folder, name)
+        view = self.view()
+        folders = self.config.environment.get("PATH", "/usr/local/bin:/usr/bin:/bin").split(":")
+        for folder in folders:
+            path = posixpath.join(self.config.folder, folder, name)
+            if view.look(path) is not None:
+                return path
+        raise fail(
+            Reason.FILE_MISSING,
+            f"there is no `{name}` in the PATH of `{self.name}`",
+            where=Location(file=self.name),
+            hint=f"name it by its path; PATH is {':'.join(folders)}",
+        )
+
+
+def is_image(text: str) -> bool:
+    """Return whether a text names a container's image, and no plain file or folder."""
+    scheme, colon, _ = text.partition(":")
+    if colon and scheme in _SCHEMES:
+        return True
+    path = _split(text)[1]
+    if os.path.isdir(path):
+        return os.path.isfile(os.path.join(path, LAYOUT))
+    head = _head(path)
+    return sif.looks_like_sif(head) or tar.looks_like_tar(head) or _is_packed_tar(path, head)
+
+
+def _is_packed_tar(path: str, head: bytes) -> bool:
+    packed = head.startswith((layers.GZIP, layers.ZSTD))
+    return packed and path.endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.zstd"))
+
+
+def _head(path: str) -> bytes:
+    if not os.path.isfile(path):
+        return b""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(tar.BLOCK)
+    except OSError as error:
+        raise files.translate(error, path) from error
+
+
+def _split(text: str) -> tuple[str, str, str]:
+    """Return scheme, path and tag of an image's name; a path that exists has no tag."""
+    scheme, colon, rest = text.partition(":")
+    if not colon or scheme not in _SCHEMES:
+        scheme, rest = "", text
+    path, colon, tag = rest.partition(":")
+    if not colon or os.path.lexists(rest):
+        return scheme, rest, ""
+    return scheme, path, tag
+
+
+@functools.cache
+def load_root(text: str) -> Root:
+    """Return the root file system that a user named.
+
+    Raises `StackproofError`: FILE_MISSING, INVALID_VALUE for a tag that is not there or a file of
+    another kind than its word says, IMAGE_UNREADABLE, DIGEST_MISMATCH, TOO_LARGE, UNSUPPORTED.
+    """
+    scheme, path, tag = _split(text)
+    if not os.path.exists(path):
+        raise fail(
+            Reason.FILE_MISSING,
+            f"`{path}` does not exist",
+            where=Location(file=path),
+            hint="name a folder, an OCI layout, an archive of `podman save`, or a SIF file",
+        )
+    if os.path.isdir(path):
+        layout = os.path.isfile(os.path.join(path, LAYOUT))
+        if scheme not in {"", "oci"} or (scheme == "oci" and not layout):
+            raise _other_kind(text, "a folder" if not layout else "an OCI layout")
+        if not layout:
+            return Root(name=text, folder=path)
+        return _of_layers(text, *archives.load_layout(path, tag))
+    head = _head(path)
+    if sif.looks_like_sif(head):
+        if scheme not in {"", "sif"}:
+            raise _other_kind(text, "a SIF file")
+        return _of_sif(text, path, head)
+    if head.startswith(_SQUASHFS) and scheme in {"", "rootfs"}:
+        return Root(name=text, folder=unsquashed(Blob(path=path, offset=0, size=_size(path))))
+    kind, config, blobs = archives.load_archive(path, tag)
+    if scheme not in {"", kind}:
+        raise _other_kind(text, kind)
+    return _of_layers(text, config, blobs)
+
+
+def _other_kind(text: str, kind: str) -> StackproofError:
+    return fail(
+        Reason.INVALID_VALUE,
+        f"`{text}` is {kind}",
+        where=Location(file=text),
+        hint="leave the word before the colon out: the file tells what it is",
+    )
+
+
+def _of_layers(text: str, config: ImageConfig, blobs: tuple[Blob, ...]) -> Root:
+    tree = Tree(text)
+    contents = []
+    for blob in blobs:
+        layer, content = layers.load_layer(blob)
+        contents.append(content)
+        tree.add_layer(layer.members)
+    return Root(name=text, tree=tree, contents=tuple(contents), config=config)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError as error:
+        raise files.translate(error, path) from error
+
+
+def _of_sif(text: str, path: str, head: bytes) -> Root:
+    """Return the root in a SIF file, with the variables that its scripts set."""
+    size = _size(path)
+    table = sif.parse_header(head, file_size=size, file=path)
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(table.offset)
+            content = stream.read(table.entries * sif.DESCRIPTOR_BYTES)
+    except OSError as error:
+        raise files.translate(error, path) from error
+    partitions = sif.parse_partitions(content, file_size=size, file=path)
+    one = sif.root_partition(partitions, file=path)
+    blob = Blob(path=path, offset=one.offset, size=one.size)
+    folder = unsquashed(blob) if one.format == "squashfs" else _dumped(blob)
+    environment = _scripted(HostView(folder))
+    libraries = environment.get("LD_LIBRARY_PATH", "")
+    environment["LD_LIBRARY_PATH"] = f"{libraries}:{_SIF_LIBRARIES}".lstrip(":")
+    config = ImageConfig(environment=environment, architecture=one.architecture)
+    return Root(name=text, folder=folder, config=config)
+
+
+def _scripted(view: HostView) -> dict[str, str]:
+    """Return the plain variables that the scripts of a SIF file export."""
+    found: dict[str, str] = {}
+    for name in view.listing(_SCRIPTS):
+        real = view.resolve(f"{_SCRIPTS}/{name}")
+        if real is not None and view.look(f"{_SCRIPTS}/{name}") is not None:
+            text = files.read_bounded(
+                real[1], _MAX_SCRIPT_BYTES, hint="check what made this image"
+            ).decode(errors="replace")
+            found |= {match[1]: match[2] for match in _EXPORT.finditer(text)}
+    return found
+
+
+def unsquashed(blob: Blob) -> str:
+    """Return the folder that a SquashFS image of this content was unpacked to, once for all."""
+    options = ("-quiet", "-no-progress", "-no-xattrs", "-processors", "1")
+    return _unpacked(blob, ("unsquashfs", *options, "-o", str(blob.offset), "-d"), last=blob.path)
+
+
+def _dumped(blob: Blob) -> str:
+    """Return the folder that an ext2, ext3 or ext4 image was copied to, by debugfs(8)."""
+    device = f"{os.path.abspath(blob.path)}?offset={blob.offset}"
+    return _unpacked(blob, ("debugfs",), last=device)
+
+
+def _unpacked(blob: Blob, start: tuple[str, ...], *, last: str) -> str:
+    place = cachefolder.home("trees") / layers.digest_of(blob)
+    if not (place / "root").is_dir():
+        with cachefolder.making(place) as folder:
+            target = str(folder / "root")
+            if start[0] == "debugfs":
+                os.mkdir(target)
+                argv = (*start, "-R", f'rdump / "{target}"', last)
+            else:
+                argv = (*start, target, os.path.abspath(last))
+            try:
+                run.check(Command(argv=argv, timeout_s=_UNPACK_TIMEOUT_S))
+            except StackproofError as error:
+                if error.reason is Reason.BUILD_FAILED:
+                    detail = error.problems[0].detail
+                    raise fail(
+                        Reason.IMAGE_UNREADABLE,
+                        f"`{blob.path}` cannot be unpacked",
+                        where=Location(file=blob.path),
+                        hint="copy or build the image again",
+                        detail=detail,
+                    ) from None
+                raise
+        cachefolder.prune("trees", _MAX_CACHED_BYTES, keep=place)
+    else:
+        cachefolder.used(place)
+    return str(place / "root")
