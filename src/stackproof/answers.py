@@ -21,6 +21,7 @@ STACK = {
 
 MACHINE = {
     "scontrol show config": ("scontrol", "show", "config"),
+    "srun --mpi=list": ("srun", "--mpi=list"),
     "pkg-config fuse": ("pkg-config", "--exists", "fuse"),
     "pkg-config fuse3": ("pkg-config", "--exists", "fuse3"),
 }
@@ -32,7 +33,7 @@ NVIDIA_VERSION = "/proc/driver/nvidia/version"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a program printed on standard output, and its exit code."""
+    """What a program printed, and its exit code; standard error where there was nothing else."""
 
     text: str
     returncode: int
@@ -108,6 +109,13 @@ def _scontrol(reply: Reply) -> Iterator[_Piece]:
         yield _Piece("fact", "single-node-vni", any(w.startswith("single_node_vni") for w in words))
 
 
+def _mpi_list(reply: Reply) -> Iterator[_Piece]:
+    """Read `pmix_v4` as a word; Slurm 22.05 has one more line, `specific pmix plugin versions`."""
+    majors = sorted(set(re.findall(r"\bpmix_v(\d+)\b", reply.text)))
+    if reply.returncode == 0 and majors:
+        yield _Piece("fact", "slurm-pmix", tuple(majors))
+
+
 def _fuse2(reply: Reply) -> Iterator[_Piece]:
     yield _Piece("fact", "fuse2", reply.returncode == 0)
 
@@ -126,6 +134,7 @@ _READERS = {
     "ompi_info --parsable": _ompi_info,
     "mpichversion": _mpichversion,
     "scontrol show config": _scontrol,
+    "srun --mpi=list": _mpi_list,
     "pkg-config fuse": _fuse2,
     "pkg-config fuse3": _fuse3,
 }

@@ -10,7 +10,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 LONGEST_LOG = 1 << 20
 """Characters of a log that are kept, half of them from its end."""
@@ -80,6 +80,8 @@ FACTS: Mapping[str, FactKind] = {
         ("pmi", "what srun is told with --mpi", "results, or `--fact pmi=pmix`"),
         ("pmix-loads", "Slurm's PMIx plug-in finds its library",
          "a machine with Slurm, or `srun --mpi=pmix true`"),
+        ("slurm-pmix", "first numbers of the PMIx of Slurm's plug-ins",
+         "a machine with Slurm, or `--probe`"),
         ("pmix-majors-differ", "PMIx of the MPI and of Slurm differ in the first number",
          "an image on a machine with Slurm, or `srun --mpi=list` and `pmix_info`"),
         ("exclusive", "the job has its nodes alone", "`scontrol show job`"),
@@ -119,10 +121,20 @@ FACTS: Mapping[str, FactKind] = {
 _SECRET = re.compile(
     r"token|secret|passw|credential|cookie|auth|private|api_?key|\bkey\b", re.IGNORECASE
 )
+_SECRETIVE = r"\w*(?:token|secret|passw(?:or)?d|credential|cookie|api[_-]?key|authorization)\w*"
+_SECRET_KEY = re.compile(_SECRETIVE, re.IGNORECASE)
 _ASSIGNED_SECRET = re.compile(
-    r"(?i)\b(\w*(?:token|secret|passw(?:or)?d|credential|cookie|api[_-]?key|authorization)\w*)"
-    r"([ \t]*[=:][ \t]*)(?:bearer[ \t]+)?\S+"
+    rf"(?i)(\b{_SECRETIVE}[\"']?[ \t]*[=:][ \t]*|--?{_SECRETIVE}[ \t]+)"
+    r"(?:(?:bearer|basic)[ \t]+)?(?:\"[^\"\n]*\"|'[^'\n]*'|\S+)"
 )
+_SECRET_SHAPES = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+    r"|\bgh[pousr]_[A-Za-z0-9]{20,}|\bglpat-[\w-]{15,}|\bAKIA[A-Z0-9]{16}\b"
+    r"|\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]+",
+    re.DOTALL,
+)
+_PASSWORD_IN_ADDRESS = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/@:]+:[^\s/@]+@", re.IGNORECASE)
+_LEFT_OUT = "(left out)"
 _KEPT = re.compile(
     r"^(?:FI_|OMPI_|PMIX_|PRTE_|OPAL_|MPIR?_|MPICH_|I_MPI_|UCX_|HYDRA_|PALS_|SLINGSHOT_|CXI_|NCCL_"
     r"|SLURM_(?:MPI|NETWORK|GPU|CPU|NNODES|NTASKS|JOB_NUM|STEP_NUM|DISTRIBUTION|GPUS)"
@@ -141,11 +153,50 @@ def relevant(variables: Mapping[str, str]) -> dict[str, str]:
 
 def redacted(text: str) -> str:
     """Return a log without values that look like secrets, and no longer than a log may be."""
+    text = _SECRET_SHAPES.sub(_LEFT_OUT, text)  # before lines are cut: a key has several
     if len(text) > LONGEST_LOG:
         half = LONGEST_LOG // 2
         text = f"{text[:half]}\n{text[1 - half :]}"
     cut = "\n".join(line[:LONGEST_LINE] for line in text.split("\n"))
-    return _ASSIGNED_SECRET.sub(r"\1\2(left out)", cut)
+    return without_secrets(cut)
+
+
+def without_secrets(text: str) -> str:
+    """Return a text without values that look like secrets, by their names or by their form."""
+    text = _SECRET_SHAPES.sub(_LEFT_OUT, text)
+    text = _PASSWORD_IN_ADDRESS.sub(rf"\1{_LEFT_OUT}@", text)
+    return _ASSIGNED_SECRET.sub(rf"\1{_LEFT_OUT}", text)
+
+
+def data_without_secrets(value: Any) -> Any:
+    """Return JSON-ready data without values that look like secrets, whatever holds them.
+
+    A value goes by the name of its key, and in a list by the option that stands before it.
+    """
+    if isinstance(value, str):
+        return without_secrets(value)
+    if isinstance(value, Mapping):
+        return {
+            key: _LEFT_OUT
+            if isinstance(inner, str) and _SECRET_KEY.search(str(key))
+            else data_without_secrets(inner)
+            for key, inner in value.items()
+        }
+    if isinstance(value, list | tuple):
+        before = [None, *value]
+        return [
+            _LEFT_OUT if _is_option(last) and isinstance(one, str) else data_without_secrets(one)
+            for last, one in zip(before, value, strict=False)
+        ]
+    return value
+
+
+def _is_option(word: object) -> bool:
+    return (
+        isinstance(word, str)
+        and word.startswith("-")
+        and bool(_SECRET_KEY.fullmatch(word.strip("-")))
+    )
 
 
 def merged(first: Evidence, second: Evidence) -> Evidence:
@@ -157,7 +208,8 @@ def merged(first: Evidence, second: Evidence) -> Evidence:
         name
         for name in ("variables", "logs")
         for one in (first, second)
-        if getattr(one, name) and name not in one.partial
+        if (one.variables is not None if name == "variables" else one.logs)
+        and name not in one.partial
     }
     partial = {*first.partial, *second.partial} - whole
     return dataclasses.replace(

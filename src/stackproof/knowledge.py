@@ -22,7 +22,7 @@ from stackproof.evidence import FACTS
 from stackproof.specs import versions
 
 LAUNCHER = "launcher"
-OTHERS = frozenset({"nvidia-driver", "prrte", "slurm"})
+OTHERS = frozenset({"nvidia-driver", "pmix", "prrte", "slurm"})
 """Components that rules name though no release of them was looked at."""
 
 

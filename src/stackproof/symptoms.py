@@ -15,7 +15,7 @@ from stackproof.case import Locality
 from stackproof.comparison import Results
 from stackproof.curves import Memory
 from stackproof.errors import Reason
-from stackproof.evidence import Evidence, FactValue, relevant
+from stackproof.evidence import Evidence, FactValue, merged, relevant
 from stackproof.image import Image
 from stackproof.knowledge import Knowledge
 from stackproof.measurement import Measurement, State
@@ -189,6 +189,22 @@ def parse_environment(text: str) -> dict[str, str]:
 
 
 def implied(evidence: Evidence) -> Evidence:
+    """Return what follows from evidence: what variables ask for, how two releases of PMIx stand."""
+    return merged(_transport(evidence), _pmix(evidence))
+
+
+def _pmix(evidence: Evidence) -> Evidence:
+    own, slurm = evidence.versions.get("pmix", ""), evidence.facts.get("slurm-pmix")
+    if "pmix-majors-differ" in evidence.facts or not own or not isinstance(slurm, tuple | list):
+        return Evidence()
+    text = f"{own} of {evidence.origin('version', 'pmix')}; Slurm has {', '.join(slurm)}"
+    return Evidence(
+        facts={"pmix-majors-differ": own.partition(".")[0] not in slurm},
+        origins={"fact pmix-majors-differ": text},
+    )
+
+
+def _transport(evidence: Evidence) -> Evidence:
     """Return which transport the variables ask for, where nothing else says it."""
     variables = evidence.variables or {}
     include = "OMPI_MCA_opal_common_ofi_provider_include"

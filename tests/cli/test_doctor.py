@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import time
 from pathlib import Path
@@ -123,9 +124,9 @@ def test_a_bundle_gives_the_same_answers_and_holds_no_secret(
     monkeypatch.setenv("HOME_PASSWORD", "hunter2")
     log = tmp_path / "job.err"
     log.write_text("API_TOKEN=hunter2\npassword: hunter2\ncxil_map: write error\n")
-    bundle = tmp_path / "bundle.json"
+    bundle = tmp_path / "bundle.tar.gz"
     first = told(capsys, "--have", "libfabric=2.3.1", "--log", log, "--bundle", bundle)
-    assert "hunter2" not in bundle.read_text()
+    assert b"hunter2" not in gzip.decompress(bundle.read_bytes())
     monkeypatch.delenv(LNX)
     second = told(capsys, "--replay", bundle)
     assert second["findings"] == first["findings"]

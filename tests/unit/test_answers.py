@@ -25,6 +25,8 @@ SAID = {
     "mpichversion": "MPICH Version:      5.0.2\nMPICH Device:       ch4:ucx ofi\n",
     "scontrol show config": "SLURM_CONF              = /etc/slurm/slurm.conf\n"
     "SLURM_VERSION           = 23.02.7\nSwitchParameters        = vnis=32768-65535,single_node_vni\n",
+    "srun --mpi=list": "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n"
+    "specific pmix plugin versions available: pmix_v3,pmix_v4\n",
     "pkg-config fuse": "",
     "pkg-config fuse3": "",
 }
@@ -68,6 +70,12 @@ def test_slurm_tells_whether_one_node_gets_a_number() -> None:
     plain = SAID["scontrol show config"].replace(",single_node_vni", "")
     assert told("scontrol show config", plain).facts["single-node-vni"] is False
     assert told("scontrol show config", "slurm_load_ctl_conf error", 1) == Evidence()
+
+
+def test_slurm_tells_which_pmix_it_has() -> None:
+    assert told("srun --mpi=list").facts == {"slurm-pmix": ("3", "4")}
+    assert told("srun --mpi=list", "MPI plugin types are...\n\tnone\n") == Evidence()
+    assert told("srun --mpi=list", code=1) == Evidence()
 
 
 def test_what_is_there_for_compiling_is_an_exit_code() -> None:
@@ -126,7 +134,7 @@ def test_a_program_that_hangs_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("fi_info", "ompi_info", "mpichversion", "scontrol", "pkg-config"):
+    for name in ("fi_info", "ompi_info", "mpichversion", "scontrol", "srun", "pkg-config"):
         tool = tmp_path / name
         tool.write_text("#!/bin/sh\nexec sleep 60\n" if name == "fi_info" else "#!/bin/sh\n")
         tool.chmod(0o755)

@@ -50,7 +50,7 @@ def _ask(argv: tuple[str, ...], runner: Runner) -> Reply | None:
         return None
     if done.timed_out or done.returncode == _NOT_FOUND:
         return None
-    text = done.stdout[:_MOST_BYTES].decode(errors="replace")
+    text = (done.stdout or done.stderr)[:_MOST_BYTES].decode(errors="replace")
     return Reply(text=text, returncode=done.returncode)
 
 

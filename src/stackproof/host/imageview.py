@@ -1,0 +1,156 @@
+"""An image's content at its mount point as the loader sees it, above this machine; not mounted.
+
+The tree is listed once, and only files that are asked for are read, so that a large image takes no
+longer than a small one.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Mapping
+
+from stackproof.command import Command
+from stackproof.elf import ElfFile, read
+from stackproof.elf.source import BytesSource
+from stackproof.elf.traces import Traces, read_traces
+from stackproof.errors import Location, Reason, fail
+from stackproof.host import imagefile, run
+from stackproof.host.elfview import HostView
+from stackproof.loader import CacheEntry, File
+
+_MAX_LINKS = 40  # as the kernel: path_resolution(7)
+_LIST_TIMEOUT_S = 60.0
+_TOP = "squashfs-root"
+_LINE = re.compile(rf"(?P<mode>[-dlbcps]\S{{9}}) \S+ +\d+(?:, *\d+)? \S+ \S+ {_TOP}(?P<path>/.*)?$")
+
+
+class ImageView:
+    """The `FileView` of this machine with an image at a mount point, and the bytes of its files."""
+
+    def __init__(self, image: str, mount: str) -> None:
+        self.image = image
+        self.mount = posixpath.normpath(mount)
+        self._host = HostView("/")
+        self._links: dict[str, str] = {}
+        self._files: set[str] = set()
+        self._folders: dict[str, list[str]] = {self.mount: []}
+        self._contents: dict[str, bytes] = {}
+        self._elfs: dict[str, ElfFile] = {}
+        self._list()
+
+    def _list(self) -> None:
+        """Read the names in the image; a name with a line break in it is passed over."""
+        argv = ("unsquashfs", "-processors", "1", "-d", _TOP, "-lls", os.path.abspath(self.image))
+        done = run.run(Command(argv=argv, timeout_s=_LIST_TIMEOUT_S))
+        if done.timed_out or done.returncode != 0:
+            raise fail(
+                Reason.IMAGE_UNREADABLE,
+                f"the files of image `{self.image}` cannot be listed",
+                where=Location(file=self.image),
+                hint="the image is damaged: copy or build it again",
+                detail=done.stderr.decode(errors="replace")[-2000:] or None,
+            )
+        for line in done.stdout.decode(errors="surrogateescape").splitlines():
+            match = _LINE.match(line)
+            if match is None or not match["path"]:
+                continue
+            kind, name = match["mode"][0], match["path"]
+            if kind == "l":
+                name, _, target = name.partition(" -> ")
+                self._links[self.mount + name] = target
+            elif kind == "d":
+                self._folders.setdefault(self.mount + name, [])
+            elif kind == "-":
+                self._files.add(self.mount + name)
+            parent, base = posixpath.split(self.mount + name)
+            self._folders.setdefault(parent, []).append(base)
+
+    def holds(self, path: str) -> bool:
+        """Return whether a path without links is one of the image's."""
+        return path == self.mount or path.startswith(f"{self.mount}/")
+
+    def resolve(self, path: str) -> str | None:
+        """Return a path without links, which may lead out of the image; None for a loop of them."""
+        todo = _words(path)
+        done = "/"
+        links = 0
+        while todo:
+            word = todo.pop()
+            if word == "..":
+                done = posixpath.dirname(done)
+                continue
+            here = posixpath.join(done, word)
+            if not self.holds(here):
+                target = None if self.mount.startswith(f"{here}/") else _host_link(here)
+            else:
+                target = self._links.get(here)
+            if target is None:
+                done = here
+                continue
+            links += 1
+            if links > _MAX_LINKS:
+                return None
+            if target.startswith("/"):
+                done = "/"
+            todo += _words(target)
+        return done
+
+    def look(self, path: str) -> File | None:
+        """Return the regular file at an absolute path, None when there is none."""
+        found = self.resolve(path)
+        if found is None:
+            return None
+        if not self.holds(found):
+            return self._host.look(found)
+        return File(found, f"image:{found}") if found in self._files else None
+
+    def elf(self, file: File) -> ElfFile:
+        """Return what an ELF file says; raises like `elf.read`, and IMAGE_UNREADABLE."""
+        if not self.holds(file.path):
+            return self._host.elf(file)
+        if file.path not in self._elfs:
+            self._elfs[file.path] = read(BytesSource(file.path, self.content(file.path)))
+        return self._elfs[file.path]
+
+    def traces(self, file: File) -> Traces:
+        """Return what the code and the constants of an ELF file tell; raises like `elf`."""
+        if not self.holds(file.path):
+            return self._host.traces(file)
+        return read_traces(BytesSource(file.path, self.content(file.path)))
+
+    def listing(self, folder: str) -> tuple[str, ...]:
+        """Return the sorted names in a folder, none when it is none."""
+        found = self.resolve(folder)
+        if found is not None and self.holds(found):
+            return tuple(sorted(self._folders.get(found, ())))
+        return self._host.listing(folder)
+
+    def cache(self, path: str) -> Mapping[str, tuple[CacheEntry, ...]]:
+        """Return the entries of this machine's ld.so.cache by name."""
+        return self._host.cache(path)
+
+    def content(self, path: str) -> bytes:
+        """Return the bytes of a file of the image; raises `StackproofError` (IMAGE_UNREADABLE)."""
+        if path not in self._contents:
+            member = _literal(path[len(self.mount) + 1 :])
+            self._contents[path] = imagefile.read_member(self.image, member)
+        return self._contents[path]
+
+
+def _words(path: str) -> list[str]:
+    """Return the components of a path, the last one first."""
+    return [word for word in reversed(path.split("/")) if word and word != "."]
+
+
+def _host_link(path: str) -> str | None:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
+
+
+def _literal(member: str) -> str:
+    """Return a name that unsquashfs takes as it is: it knows wildcards and backslashes."""
+    return re.sub(r"([\\*?\[\]])", r"\\\1", member)
