@@ -35,12 +35,12 @@ SYSTEM = Constant("SYSTEM")
 EXTERNAL_MODULE = Constant("EXTERNAL_MODULE")
 
 
-def render(parameters: Mapping[str, Any], comment: str = "") -> str:
+def render(parameters: Mapping[str, Any]) -> str:
     """Return the text of an easyconfig with these parameters, in their order.
 
-    Parameters that are empty (None, "", [], {}) are left out. `comment` goes to the top.
+    Parameters that are empty (None, "", [], {}) are left out.
     """
-    lines = [f"# {line}".rstrip() for line in comment.splitlines()]
+    lines = []
     for name, value in parameters.items():
         if value is None or value in ("", [], (), {}):
             continue

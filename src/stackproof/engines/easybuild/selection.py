@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stackproof.engines.easybuild.components import (
@@ -107,6 +107,7 @@ def select(request: ChainRequest, catalogue: Catalogue) -> Selection:
     if request.mpi is not None:
         name, version = request.mpi
         if _known(found, name, "mpi", "an MPI"):
+            _check_bundled(found, name)
             _take(found, name, version)
     for name in request.benchmarks:
         if request.mpi is None:
@@ -156,16 +157,28 @@ def _check_words(found: Selection) -> None:
             "say which version is where: builds for GPUs use the machine's own software for them",
             Reason.MISSING_KEY,
         )
-    known = {source.origin for one in components.values() for source in _sources(one)}
-    for origin in request.origins:
+    known = _origins(found.catalogue)
+    for origin in request.origins or ("",):
         if origin not in known:
             found.refuse(
                 f"`{origin}` is no origin of sources", f"it is one of: {', '.join(sorted(known))}"
             )
 
 
-def _sources(component: Component) -> Iterator[Source]:
-    return (source for release in component.releases for source in release.sources)
+def _check_bundled(found: Selection, name: str) -> None:
+    """Refuse the machine's components in the place of copies that were asked for."""
+    needs = found.catalogue.components[name].needs if found.request.bundled else ()
+    for need in needs:
+        if need.when.flag == "no-bundled" and need.component in found.machine:
+            found.refuse(
+                f"`{need.component}` is to be the machine's, and the copy in {name}'s sources",
+                "choose one: without `bundled`, the others are built",
+            )
+
+
+def _origins(catalogue: Catalogue) -> set[str]:
+    every = (one for component in catalogue.components.values() for one in component.releases)
+    return {source.origin for release in every for source in release.sources}
 
 
 def _check_external(found: Selection, name: str, external: External) -> None:
@@ -205,6 +218,10 @@ def _check_providers(found: Selection) -> None:
                 f"it is in libfabric {span(known[name])}",
                 Reason.UNSUPPORTED,
             )
+    if request.shs and CXI not in request.providers:
+        found.note(
+            f"the Slingshot host software {request.shs} plays no part without the provider cxi"
+        )
     outside = all(name in found.machine for name in _HOST_SOFTWARE)
     if CXI in request.providers and not request.shs and not outside:
         found.refuse(
@@ -290,6 +307,8 @@ def _release(found: Selection, component: Component, version: str) -> tuple[Rele
             for source in release.sources:
                 if source.origin == origin:
                     return release, source
+    if not set(found.request.origins) & _origins(found.catalogue):
+        return None  # said before
     origins = dict.fromkeys(source.origin for one in releases for source in one.sources)
     found.refuse(
         f"{component.software} {version or 'of any version'} has no source from "

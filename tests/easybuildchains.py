@@ -1,0 +1,69 @@
+"""Chains from source as machines with Slingshot, and others, have asked for them."""
+
+from __future__ import annotations
+
+from stackproof.engines.easybuild.request import ChainRequest, External, Gpu, Toolchain
+
+OS_SOURCES = ("debian-trixie", "upstream")
+
+REQUESTS: dict[str, ChainRequest] = {
+    # Open MPI 5.0.7 over lnx and cxi, Grace-Hopper, built on top of EESSI's compiler.
+    "slingshot-cuda": ChainRequest(
+        mpi=("openmpi", "5.0.7"),
+        libfabric="2.1.0",
+        providers=("shm", "cxi", "lnx"),
+        gpu=Gpu.CUDA,
+        gpu_at=External(version="12.1.1", prefix="/opt/cuda/12.1.1", module="CUDA/12.1.1"),
+        externals={
+            "xpmem": External(version="2.9.6", prefix="/usr"),
+            "gdrcopy": External(version="2.5", prefix="/opt/gdrcopy/2.5"),
+        },
+        toolchain=Toolchain(name="GCC", version="12.3.0"),
+        xpmem=True,
+        shs="12.0.1",
+        benchmarks=("osu",),
+        accept=("openmpi-lnx-device-registration-cuda", "libfabric-lnx-gdrcopy"),
+    ),
+    # The same for AMD GPUs: a newer pair, the system's compiler as a module.
+    "slingshot-rocm": ChainRequest(
+        mpi=("openmpi", "5.0.10"),
+        libfabric="2.5.1",
+        providers=("shm", "cxi", "lnx"),
+        gpu=Gpu.ROCM,
+        gpu_at=External(version="6.0.3", prefix="/opt/rocm-6.0.3"),
+        toolchain=Toolchain(name="SystemCompilerGCC", version="12.2.0"),
+        xpmem=True,
+        shs="13.0.0",
+        benchmarks=("osu",),
+    ),
+    # MPICH with CUDA, as a container for Grace-Hopper has it.
+    "slingshot-mpich": ChainRequest(
+        mpi=("mpich", "4.3.1"),
+        libfabric="1.22.0",
+        providers=("shm", "cxi"),
+        gpu=Gpu.CUDA,
+        gpu_at=External(version="12.8.1", prefix="/usr/local/cuda"),
+        externals={
+            "libcxi": External(version="1.7.0", prefix="/usr"),
+            "cassini-headers": External(version="1.7.0", prefix="/usr"),
+            "cxi-driver": External(version="1.7.0", prefix="/usr"),
+        },
+        xpmem=True,
+    ),
+    # What can be built and run anywhere, from the operating system's source packages.
+    "ethernet": ChainRequest(
+        mpi=("openmpi", "5.0.7"),
+        libfabric="2.1.0",
+        providers=("shm", "tcp", "sm2", "rxm", "lnx"),
+        origins=OS_SOURCES,
+        bundled=True,
+    ),
+    # A network stack alone, with the NIC's diagnostic programs.
+    "tools": ChainRequest(
+        libfabric="2.1.0",
+        providers=("shm", "cxi"),
+        origins=OS_SOURCES,
+        shs="13.0.0",
+        libcxi_tools=True,
+    ),
+}

@@ -1,0 +1,298 @@
+"""Requests for chains from source: what they mean, and everything that is wrong with one at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from easybuildchains import OS_SOURCES, REQUESTS
+from stackproof.engines.easybuild.chain import Chain, Easyconfig, chain
+from stackproof.engines.easybuild.request import ChainRequest, External, Gpu, Toolchain
+from stackproof.errors import Reason, StackproofError
+from stackproof.host.components import load_catalogue
+
+CATALOGUE = load_catalogue()
+SMALL = ChainRequest(libfabric="2.1.0", providers=("shm", "tcp"))
+CXI = ChainRequest(libfabric="2.1.0", providers=("shm", "cxi", "lnx"), shs="13.0.0")
+CUDA = External(version="12.8.0", prefix="/opt/cuda/12.8")
+
+
+def made(request: ChainRequest, **changes: Any) -> Chain:
+    return chain(replace(request, **changes), CATALOGUE)
+
+
+def names(found: Chain) -> list[str]:
+    return [one.component for one in found.easyconfigs]
+
+
+def one(found: Chain, component: str) -> Easyconfig:
+    (only,) = [entry for entry in found.easyconfigs if entry.component == component]
+    return only
+
+
+def reasons(request: ChainRequest, **changes: Any) -> list[Reason]:
+    with pytest.raises(StackproofError) as caught:
+        made(request, **changes)
+    return [problem.reason for problem in caught.value.problems]
+
+
+# --- what is built --------------------------------------------------------------------------
+
+
+def test_only_the_providers_that_are_asked_for() -> None:
+    text = one(made(SMALL), "libfabric").text
+    assert "--enable-only --enable-shm --enable-tcp " in text
+    assert "cxi" not in text
+    assert "--with-cuda=no" in text
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_everything_comes_after_what_it_needs(name: str) -> None:
+    found = chain(REQUESTS[name], CATALOGUE)
+    before: set[str] = set()
+    for entry in found.easyconfigs:
+        assert set(entry.needs) <= before
+        before.add(entry.module)
+    assert len(before) == len(found.easyconfigs)
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_every_source_has_digests_or_a_commit_and_a_place(name: str) -> None:
+    for entry in chain(REQUESTS[name], CATALOGUE).easyconfigs:
+        for source in entry.sources:
+            assert source.accepted
+            assert bool(source.address) is not bool(source.os_package)
+            assert f"'{source.filename}'" in entry.text
+            assert all(digest.sha256 in entry.text for digest in source.accepted)
+
+
+def test_cxi_brings_the_host_software_of_one_release() -> None:
+    found = made(CXI)
+    assert names(found)[:4] == ["cassini-headers", "cxi-driver", "libnl", "libcxi"]
+    assert {one(found, name).version for name in ("libcxi", "cxi-driver")} == {"13.0.0"}
+    left = {entry.component for entry in found.left_out}
+    assert left >= {"libuv", "libconfig", "libfuse", "lm-sensors", "numactl", "libpdap"}
+    assert found.headers == ("rdma/rdma_netlink.h", "curl/curl.h")
+
+
+def test_what_is_built_is_not_left_out() -> None:
+    found = made(CXI, libcxi_tools=True)
+    left = {entry.component for entry in found.left_out}
+    assert set(names(found)) >= {"libuv", "libconfig", "libfuse", "lm-sensors", "numactl"}
+    assert not left & set(names(found))
+    assert "./configure" not in one(found, "libcxi").text
+    assert "easyblock = 'ConfigureMake'" in one(found, "libcxi").text
+
+
+@pytest.mark.parametrize(
+    ("release", "library"),
+    [("12.0.0", "1.5.0"), ("13.1.0", "1.5.0"), ("14.0.0", "1.6.0")],
+)
+def test_libcxi_has_the_name_of_its_release(release: str, library: str) -> None:
+    assert f"library=libcxi.so.{library} " in one(made(CXI, shs=release), "libcxi").text
+
+
+def test_what_the_machine_has_is_not_built() -> None:
+    machine = {
+        "libcxi": External(version="2.1.1", prefix="/opt/cray/libcxi"),
+        "cassini-headers": External(version="2.1.1", prefix="/usr"),
+        "cxi-driver": External(version="2.1.1", prefix="/usr", module="cxi/2"),
+    }
+    found = made(CXI, shs="", externals=machine)
+    assert names(found) == ["json-c", "libfabric"]
+    text = one(found, "libfabric").text
+    assert "--enable-cxi=/opt/cray/libcxi " in text
+    assert "dependencies = [('cxi/2', EXTERNAL_MODULE), ('json-c', '0.18')]" in text
+    assert found.metadata == "[cxi/2]\nname = cxi-driver\nversion = 2.1.1\nprefix = /usr\n"
+
+
+def test_builds_for_a_gpu_have_a_name_of_their_own() -> None:
+    found = made(CXI, gpu=Gpu.CUDA, gpu_at=CUDA)
+    libfabric = one(found, "libfabric")
+    assert libfabric.module == "libfabric/2.1.0-CUDA-12.8.0"
+    assert libfabric.filename == "libfabric-2.1.0-CUDA-12.8.0.eb"
+    assert "--with-cuda=/opt/cuda/12.8 " in libfabric.text
+    assert one(found, "libcxi").module == "libcxi/13.0.0"
+    assert any("GDRCopy" in note for note in found.notes)
+
+
+def test_a_wrapped_compiler_comes_first_and_names_everything() -> None:
+    found = made(SMALL, toolchain=Toolchain(name="SystemCompilerGCC", version="12.2.0"))
+    assert [entry.module for entry in found.easyconfigs] == [
+        "GCC/12.2.0",
+        "libfabric/2.1.0-GCC-12.2.0",
+    ]
+    assert "toolchain = {'name': 'GCC', 'version': '12.2.0'}" in found.easyconfigs[1].text
+
+
+def test_copies_that_an_mpi_brings_along() -> None:
+    mpi = ("openmpi", "5.0.7")
+    assert names(made(SMALL, mpi=mpi)) == [
+        "libfabric", "hwloc", "libevent", "pmix", "prrte", "openmpi",
+    ]  # fmt: skip
+    bundled = made(SMALL, mpi=mpi, bundled=True)
+    assert names(bundled) == ["libfabric", "openmpi"]
+    assert "--with-pmix=internal" in one(bundled, "openmpi").text
+    assert {"hwloc", "pmix"} <= {entry.component for entry in bundled.left_out}
+
+
+def test_sources_of_the_operating_system() -> None:
+    (source,) = one(made(SMALL, origins=OS_SOURCES), "libfabric").sources
+    assert source.os_package is not None
+    assert (source.os_package.name, source.os_package.suite) == ("libfabric", "trixie")
+    assert "./autogen.sh && " in one(made(SMALL, origins=OS_SOURCES), "libfabric").text
+    (upstream,) = one(made(SMALL), "libfabric").sources
+    assert upstream.address.endswith("/libfabric-2.1.0.tar.bz2")
+    assert upstream.accepted[0].provenance.startswith("easybuild-easyconfigs")
+
+
+def test_wishes_for_versions_of_what_is_needed() -> None:
+    mpi = ("mpich", "4.3.2")
+    found = made(SMALL, mpi=mpi, versions={"hwloc": "2.13.0"})
+    assert one(found, "hwloc").version == "2.13.0"
+    assert "--enable-mpi-abi" in one(found, "mpich").text
+    assert "--enable-mpi-abi" not in one(made(SMALL, mpi=("mpich", "4.2.1")), "mpich").text
+
+
+def test_what_lnx_cannot_join_is_said() -> None:
+    assert any("rxm" in note for note in made(SMALL, providers=("shm", "tcp", "lnx")).notes)
+    with_rxm = made(SMALL, providers=("shm", "tcp", "rxm", "lnx"))
+    assert not any("rxm" in note for note in with_rxm.notes)
+
+
+# --- what is refused ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"libfabric": "2.7.0"}, Reason.UNSUPPORTED),
+        ({"libfabric": "2.1.9"}, Reason.UNKNOWN_VERSION),
+        ({"libfabric": "x'y"}, Reason.UNKNOWN_VERSION),
+        ({"providers": ()}, Reason.INVALID_VALUE),
+        ({"providers": ("shm", "shm")}, Reason.INVALID_VALUE),
+        ({"providers": ("verbs",)}, Reason.UNSUPPORTED),
+        ({"libfabric": "1.22.0", "providers": ("lnx",)}, Reason.UNSUPPORTED),
+        ({"providers": ("cxi",)}, Reason.MISSING_KEY),
+        ({"providers": ("cxi",), "shs": "15.0.0"}, Reason.UNSUPPORTED),
+        ({"providers": ("cxi",), "shs": "11.0.0"}, Reason.UNKNOWN_VERSION),
+        ({"mpi": ("openmpi", "6.0.0")}, Reason.UNSUPPORTED),
+        ({"mpi": ("lam", "7.1")}, Reason.INVALID_VALUE),
+        ({"mpi": ("libfabric", "2.1.0")}, Reason.INVALID_VALUE),
+        ({"benchmarks": ("osu",)}, Reason.INVALID_VALUE),
+        ({"benchmarks": ("x",), "mpi": ("mpich", "4.3.2")}, Reason.INVALID_VALUE),
+        ({"gpu": Gpu.CUDA}, Reason.MISSING_KEY),
+        ({"gpu": Gpu.CUDA, "gpu_at": replace(CUDA, prefix="cuda")}, Reason.INVALID_VALUE),
+        ({"gpu": Gpu.CUDA, "gpu_at": replace(CUDA, prefix="/x; rm")}, Reason.INVALID_VALUE),
+        ({"gpu": Gpu.CUDA, "gpu_at": replace(CUDA, prefix="/x/../y")}, Reason.INVALID_VALUE),
+        ({"gpu": Gpu.CUDA, "gpu_at": replace(CUDA, version="$(x)")}, Reason.INVALID_VALUE),
+        ({"gpu": Gpu.CUDA, "gpu_at": replace(CUDA, module="a]\nb")}, Reason.INVALID_VALUE),
+        ({"toolchain": Toolchain(name="icc", version="1")}, Reason.INVALID_VALUE),
+        ({"toolchain": Toolchain(name="system", version="1")}, Reason.INVALID_VALUE),
+        ({"toolchain": Toolchain(name="SystemCompilerGCC")}, Reason.INVALID_VALUE),
+        ({"toolchain": Toolchain(name="GCC", version="1'")}, Reason.INVALID_VALUE),
+        ({"externals": {"libfabrik": CUDA}}, Reason.INVALID_VALUE),
+        ({"versions": {"cuda-gdb": "1"}}, Reason.INVALID_VALUE),
+        ({"origins": ("sid",)}, Reason.INVALID_VALUE),
+        ({"libfabric": "2.2.0", "origins": ("debian-trixie",)}, Reason.UNSUPPORTED),
+        (
+            {"mpi": ("openmpi", "5.0.8"), "versions": {"pmix": "6.1.0"}},
+            Reason.INVALID_VALUE,
+        ),
+        (
+            {"mpi": ("mpich", "4.3.2"), "externals": {"hwloc": CUDA}},
+            Reason.INVALID_VALUE,
+        ),
+        (
+            {"mpi": ("openmpi", "5.0.7"), "bundled": True, "externals": {"pmix": CUDA}},
+            Reason.INVALID_VALUE,
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be(changes: dict[str, Any], expected: Reason) -> None:
+    found = reasons(SMALL, **changes)
+    assert found[0] is expected
+    assert set(found) == {expected}
+
+
+def test_newer_than_known_is_said() -> None:
+    with pytest.raises(StackproofError) as caught:
+        made(CXI, shs="14.1.0")
+    (problem,) = caught.value.problems  # once, and not for each of the three components
+    assert "newer than any that is known here (14.0.0)" in problem.message
+
+
+def test_everything_at_once() -> None:
+    found = reasons(
+        SMALL,
+        libfabric="9.0",
+        providers=("cxi", "nope"),
+        gpu=Gpu.ROCM,
+        toolchain=Toolchain(name="GCC"),
+        mpi=("mpich", "9.9"),
+        benchmarks=("nope",),
+    )
+    assert len(found) >= 7
+
+
+@pytest.mark.parametrize(
+    ("changes", "accept"),
+    [
+        ({"mpi": ("mpich", "4.2.1")}, "mpich-cxi-any-source"),
+        ({"libfabric": "2.0.0"}, "libfabric-2.0-libcxi-new"),
+        ({"libfabric": "2.5.0"}, "libfabric-2.5.0-libcxi"),
+        ({"libfabric": "2.4.0"}, "libfabric-2.4.0-lnx-cxi"),
+    ],
+)
+def test_known_conflicts(changes: dict[str, Any], accept: str) -> None:
+    assert reasons(CXI, **changes) == [Reason.INVALID_VALUE]
+    accepted = made(CXI, **changes, accept=(accept,))
+    assert any(f"`{accept}`" in note for note in accepted.notes)
+
+
+def test_a_conflict_names_its_way_out() -> None:
+    with pytest.raises(StackproofError) as caught:
+        made(CXI, mpi=("openmpi", "5.0.7"), gpu=Gpu.ROCM, gpu_at=CUDA)
+    assert "accept `openmpi-lnx-device-registration-rocm`" in str(caught.value)
+
+
+def test_a_conflict_of_other_providers_is_none() -> None:
+    made(SMALL, mpi=("mpich", "4.2.1"))
+    made(CXI, libfabric="2.5.0", shs="14.0.0")
+
+
+TEXTS = st.text(max_size=12) | st.sampled_from(["system", "13.0.0", "2.1.0", "/usr", "shm", "osu"])
+
+
+@given(
+    st.builds(
+        ChainRequest,
+        libfabric=TEXTS,
+        providers=st.lists(TEXTS, max_size=3).map(tuple),
+        mpi=st.none() | st.tuples(TEXTS | st.just("openmpi"), TEXTS | st.just("5.0.7")),
+        gpu=st.sampled_from(Gpu),
+        gpu_at=st.none() | st.builds(External, version=TEXTS, prefix=TEXTS, module=TEXTS),
+        toolchain=st.builds(Toolchain, name=TEXTS, version=TEXTS),
+        xpmem=st.booleans(),
+        shs=TEXTS,
+        externals=st.dictionaries(
+            TEXTS | st.just("libnl"),
+            st.builds(External, version=TEXTS, prefix=TEXTS, module=TEXTS),
+            max_size=2,
+        ),
+        benchmarks=st.lists(TEXTS, max_size=2).map(tuple),
+        versions=st.dictionaries(TEXTS | st.just("hwloc"), TEXTS, max_size=2),
+        origins=st.lists(TEXTS | st.just("upstream"), max_size=2).map(tuple),
+    )
+)
+def test_any_request_is_made_or_refused(request: ChainRequest) -> None:
+    try:
+        chain(request, CATALOGUE)
+        problems = ()
+    except StackproofError as error:
+        problems = error.problems
+    assert all(problem.hint for problem in problems)
