@@ -138,10 +138,10 @@ def _sentence(
         at = f" at {ranges_text(one.sizes, sizes)}" if panel.curve.sized else ""
         texts.setdefault(arm_text(one.arm, one.transport), []).append(f"{title}{at}")
     parts = [f"{who} is best in {_listed(where)}" for who, where in texts.items()]
-    if open_points:
-        rest = "at all" if open_points == points else f"at {open_points} of"
-        why = "no path stands out of intervals and noise"
-        parts.append(f"{rest} {points} points {why}")
+    if open_points == points:
+        parts = [f"no path stands out of intervals and noise at any of {points} points"]
+    elif open_points:
+        parts.append(f"at {open_points} of {points} points none stands out of intervals and noise")
     return f"At {placement} {'; '.join(parts)}."
 
 

@@ -9,6 +9,7 @@ from stackproof.comparison import Comparison
 from stackproof.curves import ReferenceCurve
 from stackproof.errors import Problem, Reason, StackproofError
 from stackproof.reporting.page import Page, render_page
+from stackproof.reporting.paths_part import render_paths_csv
 from stackproof.reporting.tables import render_csv, render_markdown, terminal_verdicts
 from stackproof.shapes import Mark
 
@@ -17,6 +18,7 @@ __all__ = [
     "render_html",
     "render_json",
     "render_markdown",
+    "render_paths_csv",
     "terminal_verdicts",
 ]
 

@@ -11,7 +11,13 @@ from stackproof.errors import ExitCode, Location, Reason, fail
 from stackproof.host import files
 from stackproof.host.curves import load_curves
 from stackproof.host.knowledge import load_knowledge
-from stackproof.report import render_csv, render_html, render_json, render_markdown
+from stackproof.report import (
+    render_csv,
+    render_html,
+    render_json,
+    render_markdown,
+    render_paths_csv,
+)
 from stackproof.shapes import curves_of, look
 
 
@@ -32,6 +38,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--csv", metavar="FILE", help="where the CSV goes (default: beside the HTML)"
     )
+    parser.add_argument(
+        "--transports-csv", metavar="FILE",
+        help="where every point by path goes as CSV, where arms took different paths (default: "
+        "beside the HTML)",
+    )  # fmt: skip
     parser.add_argument("--markdown", metavar="FILE", help="write the verdict tables as Markdown")
     add_judging_options(parser)
     parser.set_defaults(run=run)
@@ -45,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
         "html": output,
         "json": Path(args.json or f"{stem}.json"),
         "csv": Path(args.csv or f"{stem}.csv"),
+        "paths": Path(args.transports_csv or f"{stem}-transports.csv"),
     }
     if args.markdown:
         targets["markdown"] = Path(args.markdown)
@@ -55,11 +67,13 @@ def run(args: argparse.Namespace) -> int:
         "html": render_html(comparison, curves=load_curves(), overlay=args.overlay, marks=marks),
         "json": render_json(comparison),
         "csv": render_csv(comparison),
+        "paths": render_paths_csv(comparison) if comparison.rankings else "",
         "markdown": render_markdown(comparison, marks),
     }
     for kind, target in targets.items():
-        files.write(target, texts[kind])
-        print(target)
+        if texts[kind]:
+            files.write(target, texts[kind])
+            print(target)
     return int(ExitCode.DONE)
 
 

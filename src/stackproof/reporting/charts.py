@@ -7,6 +7,7 @@ from typing import Any
 
 from stackproof.comparison import ArmCurve, Comparison, Panel
 from stackproof.curves import ReferenceCurve, Role
+from stackproof.reporting.paths_part import scaling_data
 from stackproof.reporting.shapes_part import lines_of, marks_on
 from stackproof.reporting.tables import curve_label
 from stackproof.reporting.verdict_part import unit_text
@@ -22,9 +23,15 @@ def chart_data(
     """Return everything the script draws; `overlay` are the ids of curves shown from the start."""
     return {
         "arms": [
-            {"name": arm, "role": _role(comparison, arm), "style": _style(comparison, arm)}
+            {
+                "name": arm,
+                "role": _role(comparison, arm),
+                "style": _style(comparison, arm),
+                "paths": _paths(comparison, arm),
+            }
             for arm in comparison.arms
         ],
+        "byPath": bool(comparison.rankings),
         "panels": [
             {
                 **_panel(comparison, panel, index, curves),
@@ -33,8 +40,16 @@ def chart_data(
             }
             for index, panel in enumerate(comparison.panels)
         ],
+        "scaling": scaling_data(comparison),
         "overlay": list(overlay),
     }
+
+
+def _paths(comparison: Comparison, arm: str) -> list[str]:
+    """Return the paths that an arm took, where not all arms took the same."""
+    if not comparison.rankings:
+        return []
+    return list(dict.fromkeys(p.transport(arm) for p in comparison.panels if p.transport(arm)))
 
 
 def panel_id(index: int) -> str:
@@ -95,6 +110,7 @@ def _panel(
 def _arm(arm: ArmCurve, *, single: bool) -> dict[str, Any]:
     data: dict[str, Any] = {
         "arm": arm.arm,
+        "path": arm.transport,
         "points": [
             [point.size, point.median, point.minimum, point.maximum, point.percent_of_limit]
             for point in arm.points

@@ -21,6 +21,13 @@ from stackproof.reporting.evidence_part import (
     plain_value,
 )
 from stackproof.reporting.markup import Markup, element, joined, script_json
+from stackproof.reporting.paths_part import (
+    panel_numbers,
+    paths_lead,
+    placement_text,
+    scaling_part,
+    validated_part,
+)
 from stackproof.reporting.provenance_part import method_part, provenance_part, repeat_part
 from stackproof.reporting.shapes_part import shapes_part
 from stackproof.reporting.tables import curve_label, placements
@@ -70,6 +77,7 @@ def render_page(comparison: Comparison, page: Page) -> str:
         element("footer", element("p", _made_by(comparison))),
         element("script", script_json(data), type="application/json", id="chart-data"),
         element("script", Markup(_plotly()), type="text/plain", id="plotly"),
+        element("script", Markup(_asset("ranks.js"))),
         element("script", Markup(_asset("report.js"))),
     )
     return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
@@ -80,6 +88,7 @@ def _main(comparison: Comparison, page: Page) -> tuple[Markup | None, ...]:
         verdict_part(comparison),
         tables_part(comparison),
         _curves_part(comparison, page),
+        validated_part(comparison),
         shapes_part(comparison, page.marks),
         regimes_part(comparison),
         fits_part(comparison),
@@ -105,7 +114,8 @@ def _header(comparison: Comparison) -> Markup:
         ("launches per arm", str(spec.launches)),
     )
     links = (
-        ("Verdict", "verdict"), ("Sizes", "sizes"), ("Curves", "curves"), ("Noise", "noise"),
+        ("Verdict", "verdict"), ("Sizes", "sizes"),
+        (_curves_title(comparison), _curves_title(comparison).lower()), ("Noise", "noise"),
         ("Discarded", "discarded"), ("Differences", "differences"),
         ("Provenance", "provenance"), ("Method", "method"),
     )  # fmt: skip
@@ -131,15 +141,21 @@ def _header(comparison: Comparison) -> Markup:
     )
 
 
+def _curves_title(comparison: Comparison) -> str:
+    return "Transports" if comparison.rankings else "Curves"
+
+
 def _curves_part(comparison: Comparison, page: Page) -> Markup:
+    """Return all figures; where arms took different paths, with what that says of the paths."""
     sections = []
     for placement in placements(comparison):
-        figures = [
-            _figure(comparison, index)
-            for index, panel in enumerate(comparison.panels)
-            if panel.curve.placement == placement
+        here = [p for p in comparison.panels if p.curve.placement == placement]
+        figures = [_figure(comparison, comparison.panels.index(panel)) for panel in here]
+        sections += [
+            element("h3", placement_text(here[0].curve)),
+            element("div", *figures, class_="figures"),
         ]
-        sections += [element("h3", placement), element("div", *figures, class_="figures")]
+    sections += [part for part in (scaling_part(comparison),) if part is not None]
     shown = [
         reference
         for reference in page.curves
@@ -147,7 +163,8 @@ def _curves_part(comparison: Comparison, page: Page) -> Markup:
     ]
     return element(
         "section",
-        element("h2", "Curves"),
+        element("h2", _curves_title(comparison)),
+        paths_lead(comparison),
         element(
             "p",
             "Line: median over launches. Band: smallest to largest launch. Below each: the ratio "
@@ -166,7 +183,7 @@ def _curves_part(comparison: Comparison, page: Page) -> Markup:
         ),
         element("p", id="plot-problem", class_="warning", hidden=True),
         *sections,
-        id="curves",
+        id=_curves_title(comparison).lower(),
     )
 
 
@@ -190,6 +207,7 @@ def _figure(comparison: Comparison, index: int) -> Markup:
             aria_label=f"{label}, {curve.placement}: values and ratios by size; "
             "the same numbers are in the tables",
         ),
+        panel_numbers(comparison, panel),
     )
 
 

@@ -14,9 +14,11 @@ from stackproof.comparison import (
     Curve,
     Discarded,
     Panel,
+    Validated,
     Verdict,
     Why,
 )
+from stackproof.measurement import State
 from stackproof.quantities import size_text
 from stackproof.reporting.shapes_part import markdown_lines
 from stackproof.shapes import Mark
@@ -167,10 +169,28 @@ def closing_lines(comparison: Comparison) -> list[str]:
         more = len(comparison.discarded) - _DISCARDED_SHOWN
         if more > 0:
             lines.append(f"  and {more} more")
+    if comparison.rankings:
+        lines += ["", *(ranking.sentence for ranking in comparison.rankings)]
+    if comparison.validated:
+        lines += ["", *validated_lines(comparison)]
     if comparison.notes:
         lines += ["", *(f"{note.level}: {note.text}" for note in comparison.notes)]
     lines += ["", f"verdict: {comparison.verdict}"]
     return [harmless(line) for line in lines]
+
+
+def validated_lines(comparison: Comparison) -> list[str]:
+    """Return a line for each placement that was validated and not timed."""
+    found: dict[str, list[Validated]] = {}
+    for one in comparison.validated:
+        found.setdefault(one.placement, []).append(one)
+    lines = []
+    for placement, all_of_it in found.items():
+        wrong = [f"{one.arm}: {one.evidence}" for one in all_of_it if one.state is not State.OK]
+        right = ", ".join(one.arm for one in all_of_it if one.state is State.OK)
+        said = [f"every byte was right with {right}"] if right else []
+        lines.append(f"validated, not timed, {placement}: {'; '.join([*said, *wrong])}")
+    return lines
 
 
 def discarded_text(entry: Discarded) -> str:
@@ -207,6 +227,8 @@ def render_markdown(comparison: Comparison, marks: Sequence[Mark] = ()) -> str:
             ]
             lines.append("")
     lines += [LEGEND, ""]
+    lines += [f"* {_plain(ranking.sentence)}" for ranking in comparison.rankings]
+    lines += [f"* {_plain(line)}" for line in validated_lines(comparison)]
     lines += [f"* {_plain(discarded_text(entry))}" for entry in comparison.discarded]
     lines += [f"* {note.level}: {_plain(note.text)}" for note in comparison.notes]
     lines += [f"* {_plain(line)}" for line in markdown_lines(marks)]
@@ -228,7 +250,8 @@ CSV_COLUMNS = (
     "challenger", "baseline", "null_arm", "placement", "locality", "program", "benchmark",
     "size_bytes", "unit", "pairs", "baseline_median", "challenger_median", "ratio", "ratio_low",
     "ratio_high", "p_adjusted", "margin", "noise_floor", "verdict", "why", "launches_needed",
-    "baseline_percent_of_limit", "challenger_percent_of_limit",
+    "baseline_percent_of_limit", "challenger_percent_of_limit", "nodes", "ranks",
+    "baseline_transport", "transport",
 )  # fmt: skip
 
 
@@ -265,6 +288,10 @@ def csv_rows(comparison: Comparison) -> Iterator[tuple[object, ...]]:
                     cell.launches_needed,
                     left and left.percent_of_limit,
                     right and right.percent_of_limit,
+                    curve.nodes or None,
+                    curve.ranks or None,
+                    panel.transport(comparison.spec.baseline),
+                    panel.transport(judgement.arm),
                 )
 
 

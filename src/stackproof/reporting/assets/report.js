@@ -7,6 +7,13 @@
   const drawn = new Map();
   const DASHES = ["solid", "dash", "dashdot", "longdash", "dot", "longdashdot"];
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "star"];
+  // The same symbols in the legend, around the middle of a swatch.
+  const MARKS = {
+    circle: "M13.5 6a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0", square: "M14 3h6v6h-6z", diamond: "M17 1.6l4.4 4.4l-4.4 4.4l-4.4-4.4z",
+    "triangle-up": "M17 1.8l4.2 7.6h-8.4z", cross: "M15.6 2h2.8v2.6h2.6v2.8h-2.6v2.6h-2.8v-2.6h-2.6v-2.8h2.6z",
+    star: "M17 1l1.5 3.4l3.7.3l-2.8 2.5l.9 3.6l-3.3-1.9l-3.3 1.9l.9-3.6l-2.8-2.5l3.7-.3z",
+  };
+  MARKS["circle-open"] = MARKS.circle;
   const VERDICT_SYMBOLS = { PASS: "circle", FAIL: "x", INCONCLUSIVE: "circle-open" };
   const RATIO_TICKS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100];
   const CONFIG = {
@@ -29,6 +36,7 @@
   const number = (value) => Number(value.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 6 });
   // 0 bytes have no place on a logarithmic axis; they stand half a step left of 1 byte.
   const place = (size) => (size === 0 ? 0.5 : size);
+  const named = (arm, path) => clean(data.byPath && path ? `${arm} (${path})` : arm);
   const clean = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
   function styleOf(name) {
@@ -52,21 +60,24 @@
     return `rgba(${parts.join(",")},${alpha})`;
   };
 
+  // Bands of many arms lie over each other: the more there are, the fainter.
+  const bandOf = (count, most) => most * Math.min(1, 3 / count);
+
   function curveTraces(panel) {
     const bands = [];
     const lines = [];
-    for (const { arm, points } of panel.arms) {
+    for (const { arm, path, points } of panel.arms) {
       const style = styleOf(arm);
       const x = points.map((point) => place(point[0]));
       bands.push({
         x: [...x, ...[...x].reverse()],
         y: [...points.map((p) => p[3]), ...points.map((p) => p[2]).reverse()],
         type: "scatter", mode: "lines", fill: "toself", hoverinfo: "skip", meta: arm,
-        fillcolor: faded(style.colour, 0.16), line: { width: 0 },
+        fillcolor: faded(style.colour, bandOf(panel.arms.length, 0.16)), line: { width: 0 },
       });
       lines.push({
         x, y: points.map((point) => point[1]),
-        type: "scatter", mode: "lines+markers", meta: arm, name: clean(arm),
+        type: "scatter", mode: "lines+markers", meta: arm, name: named(arm, path),
         line: { color: style.colour, width: style.width, dash: style.dash },
         marker: { color: style.colour, symbol: style.symbol, size: 5.5 },
         customdata: points.map((p) =>
@@ -111,12 +122,31 @@
     ];
   }
 
+  // Of paths the whole interval is a band: which of them part, and from which size on, is the question.
+  function bandTraces(panel, arm, cells) {
+    const style = styleOf(arm);
+    const x = cells.map((cell) => place(cell[0]));
+    const path = panel.arms.find((one) => one.arm === arm)?.path;
+    const common = { type: "scatter", meta: arm, name: named(arm, path), yaxis: "y2" };
+    return [
+      { ...common, x, y: cells.map((cell) => cell[1]), mode: "lines+markers",
+        line: { color: style.colour, width: 1.4, dash: style.dash },
+        marker: { color: style.colour, size: 6, symbol: cells.map((cell) => VERDICT_SYMBOLS[cell[4]]) },
+        customdata: cells.map((cell) => ratioText(panel, cell)), hovertemplate: "%{customdata}" },
+      { ...common, x: [...x, ...[...x].reverse()], mode: "lines",
+        y: [...cells.map((c) => c[3]), ...cells.map((c) => c[2]).reverse()],
+        fill: "toself", fillcolor: faded(style.colour, bandOf(panel.ratios.length, 0.18)),
+        hoverinfo: "skip", line: { color: faded(style.colour, 0.4), width: 0.7 } },
+    ];
+  }
+
   function ratioTraces(panel) {
     const beside = panel.ratios.filter(({ arm }) => armOf(arm).role !== "null").map(({ arm }) => arm);
     return panel.ratios.map(({ arm, cells }) => {
       const style = styleOf(arm);
       const known = cells.map((c) => (c[2] === null ? [c[0], c[1], c[1], c[1], c[4]] : c));
       if (panel.sized && armOf(arm).role === "null") return nullTraces(panel, arm, known);
+      if (panel.sized && data.byPath) return bandTraces(panel, arm, known);
       // Side by side, so that the intervals of several arms can be told apart.
       const shift = 2 ** (0.22 * (beside.indexOf(arm) - (beside.length - 1) / 2));
       return [{
@@ -196,6 +226,7 @@
       ...(panel.limit === null ? [] : [panel.limit]),
     ].filter((value) => value > 0);
     const range = [Math.log10(Math.min(...values)) - 0.08, Math.log10(Math.max(...values)) + 0.12];
+    if (panel.marks.length > 0) range[1] += 0.24 * (range[1] - range[0]);
     const steps = range[1] - range[0] < 2 ? [1, 2, 5] : [1];
     const ticks = [];
     for (let power = Math.floor(range[0]); power <= range[1]; power += 1) {
@@ -220,27 +251,44 @@
     });
   }
 
-  // The id of a rule at the point where it holds.
+  // The ids of the rules that hold at a size, once, above the highest point that one holds at.
   function markedPoints(panel, annotations) {
-    for (const { arm, size, rule, title } of panel.marks) {
-      if (hidden.has(arm)) continue;
-      const curve = panel.arms.find((one) => one.arm === arm);
-      const point = curve && curve.points.find((one) => one[0] === size);
-      if (!point || !(point[1] > 0)) continue;
+    const bySize = new Map();
+    for (const mark of panel.marks.filter(({ arm }) => !hidden.has(arm))) {
+      const curve = panel.arms.find((one) => one.arm === mark.arm);
+      const point = curve && curve.points.find((one) => one[0] === mark.size);
+      if (point && point[1] > 0) bySize.set(mark.size, [...(bySize.get(mark.size) ?? []), { ...mark, value: point[1] }]);
+    }
+    for (const [size, marks] of bySize) {
+      const highest = marks.reduce((left, right) => (left.value >= right.value ? left : right));
       annotations.push({
-        xref: "x", yref: "y", x: Math.log10(place(size)), y: Math.log10(point[1]), ax: 0, ay: -22,
-        text: rule, hovertext: clean(`${rule}: ${title}`), showarrow: true, arrowhead: 2, arrowsize: 0.8,
-        arrowcolor: styleOf(arm).colour, font: { size: 11, color: colour("ink") },
+        xref: "x", yref: "y", x: Math.log10(place(size)), y: Math.log10(highest.value), ax: 0, ay: -22,
+        text: [...new Set(marks.map((mark) => mark.rule))].sort().join("<br>"), yanchor: "bottom",
+        hovertext: marks.map((mark) => clean(`${mark.rule}: ${mark.title} (${mark.arm})`)).join("<br>"),
+        showarrow: true, arrowhead: 2, arrowsize: 0.8,
+        arrowcolor: marks.length === 1 ? styleOf(highest.arm).colour : colour("ink"),
+        font: { size: 11, color: colour("ink") },
       });
     }
   }
 
+  const axisStyle = () => ({
+    gridcolor: colour("grid"), linecolor: colour("soft"), zeroline: false, showline: true,
+    ticks: "outside", tickcolor: colour("soft"), ticklen: 4, automargin: false,
+  });
+
+  const sheetStyle = (narrow) => ({
+    paper_bgcolor: colour("sheet"), plot_bgcolor: colour("sheet"), showlegend: false,
+    font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("ink") },
+    margin: { l: narrow ? 54 : 62, r: narrow ? 10 : 14, t: 28, b: 44 },
+    hovermode: "closest", dragmode: narrow ? false : "zoom",
+    hoverlabel: { namelength: -1, bgcolor: colour("sheet"), bordercolor: colour("rule"), font: { color: colour("ink") } },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), activecolor: colour("ink") },
+  });
+
   function layoutOf(panel, width) {
     const narrow = width < 460;
-    const axis = {
-      gridcolor: colour("grid"), linecolor: colour("soft"), zeroline: false, showline: true,
-      ticks: "outside", tickcolor: colour("soft"), ticklen: 4, automargin: false,
-    };
+    const axis = axisStyle();
     const range = ratioRange(panel);
     const ticks = ratioTicks(range);
     const zone = panel.sized
@@ -266,17 +314,10 @@
     }
     thresholdLines(panel, shapes, annotations);
     markedPoints(panel, annotations);
-    const layout = {
-      paper_bgcolor: colour("sheet"), plot_bgcolor: colour("sheet"), showlegend: false,
-      font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("ink") },
-      margin: { l: narrow ? 54 : 62, r: narrow ? 10 : 14, t: 28, b: 44 },
-      hovermode: "closest", dragmode: narrow ? false : "zoom", shapes, annotations,
-      hoverlabel: { namelength: -1, bgcolor: colour("sheet"), bordercolor: colour("rule"), font: { color: colour("ink") } },
-      modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), activecolor: colour("ink") },
-    };
+    const layout = { ...sheetStyle(narrow), shapes, annotations };
     const ratioAxis = {
       ...axis, type: "log", range, tickvals: ticks, ticktext: ticks.map(String),
-      title: { text: "ratio", standoff: 6, font: { size: 12 } },
+      title: { text: data.byPath ? "ratio (>1 is better)" : "ratio", standoff: 6, font: { size: 12 } },
     };
     const title = (text) => ({ text, standoff: 6, font: { size: 12 } });
     if (!panel.sized) {
@@ -300,29 +341,36 @@
     };
   }
 
+  const ranks = window.stackproofRanks({
+    axisStyle, colour, named, number, ratioRange, ratioTicks, sheetStyle, styleOf, valueAxis,
+  });
+
   // One drawing of a figure at a time: the library does not expect a second call during the first.
   function draw(panel) {
     const before = drawn.get(panel.id) ?? Promise.resolve();
     const done = before.then(() => {
       const target = document.getElementById(panel.id);
-      const main = panel.sized ? curveTraces(panel) : launchTraces(panel);
-      const traces = [...main, ...ratioTraces(panel)].map((trace) => ({
-        ...trace, visible: !hidden.has(trace.meta),
-      }));
-      return window.Plotly.react(target, traces, layoutOf(panel, target.clientWidth), CONFIG);
+      const overRanks = panel.counts !== undefined;
+      const main = panel.sized ? curveTraces : launchTraces;
+      const found = overRanks ? ranks.traces(panel) : [...main(panel), ...ratioTraces(panel)];
+      const traces = found.map((trace) => ({ ...trace, visible: !hidden.has(trace.meta) }));
+      const layout = (overRanks ? ranks.layout : layoutOf)(panel, target.clientWidth);
+      return window.Plotly.react(target, traces, layout, CONFIG);
     });
     drawn.set(panel.id, done);
     return done;
   }
 
-  const redraw = () => Promise.all(data.panels.filter((panel) => drawn.has(panel.id)).map(draw));
-  const drawAll = () => Promise.all(data.panels.map(draw));
+  const figures = [...data.panels, ...data.scaling];
+  const redraw = () => Promise.all(figures.filter((panel) => drawn.has(panel.id)).map(draw));
+  const drawAll = () => Promise.all(figures.map(draw));
 
   function swatch(name) {
-    const { colour: ink, dash, width } = styleOf(name);
+    const { colour: ink, dash, width, symbol } = styleOf(name);
     const pattern = { solid: "", dash: "6 4", dashdot: "7 3 2 3", longdash: "10 4", dot: "2 3", longdashdot: "10 3 2 3" }[dash];
     return `<svg width="34" height="12" aria-hidden="true"><line x1="1" y1="6" x2="33" y2="6" ` +
-      `stroke="${ink}" stroke-width="${width + 0.6}" stroke-dasharray="${pattern}"/></svg>`;
+      `stroke="${ink}" stroke-width="${width + 0.6}" stroke-dasharray="${pattern}"/>` +
+      `<path d="${MARKS[symbol]}" fill="${symbol.endsWith("open") ? colour("sheet") : ink}" stroke="${ink}"/></svg>`;
   }
 
   function legend() {
@@ -334,6 +382,12 @@
       button.innerHTML = swatch(arm.name);
       const role = arm.role === "challenger" ? "" : arm.role === "null" ? " (null arm)" : " (baseline)";
       button.append(arm.name + role);
+      if (arm.paths.length > 0) {
+        const paths = document.createElement("span");
+        paths.className = "path";
+        paths.textContent = arm.paths.join(", ");
+        button.append(paths);
+      }
       button.addEventListener("click", () => {
         if (!hidden.delete(arm.name)) hidden.add(arm.name);
         button.setAttribute("aria-pressed", String(!hidden.has(arm.name)));
@@ -366,10 +420,15 @@
     const watcher = new IntersectionObserver((entries) => {
       for (const entry of entries.filter((one) => one.isIntersecting)) {
         watcher.unobserve(entry.target);
-        draw(data.panels.find((panel) => panel.id === entry.target.id));
+        draw(figures.find((panel) => panel.id === entry.target.id));
       }
     }, { rootMargin: "800px" });
-    for (const panel of data.panels) watcher.observe(document.getElementById(panel.id));
+    for (const panel of figures) watcher.observe(document.getElementById(panel.id));
+    for (const choice of document.querySelectorAll("select.size")) {
+      choice.addEventListener("change", () => {
+        draw(figures.find((panel) => panel.id === choice.dataset.figure));
+      });
+    }
     window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
       legend();
       redraw();
