@@ -15,7 +15,7 @@ from stackproof.evidence import Evidence, FactValue
 from stackproof.loader import Closure, Loaded, missing_nodes
 
 _RELEASES = {
-    "libfabric": re.compile(rb"\0(\d\.\d{1,2}\.\d{1,2}(?:\.\d{1,2})?)(?:rc\d+)?\0"),
+    "libfabric": re.compile(rb"(?<=\0)(\d\.\d{1,2}\.\d{1,2}(?:\.\d{1,2})?)(?:rc\d+)?(?=\0)"),
     "pmix": re.compile(rb"OpenPMIx (\d+\.\d+\.\d+)\S* \("),
 }
 _XPMEM = b"/dev/xpmem"  # what libxpmem opens: github.com/hpc/xpmem, lib/libxpmem.c

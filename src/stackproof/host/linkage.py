@@ -31,7 +31,7 @@ _SLURM_FOLDERS = ("/usr/lib64/slurm", "/usr/lib/slurm", "/opt/slurm/lib/slurm",
 _SLURM_CONF = "/etc/slurm/slurm.conf"
 _PLUGIN = re.compile(r"mpi_pmix_v(\d+)\.so")
 # The folder that Slurm was configured with: src/plugins/mpi/pmix/mpi_pmix.c, PMIXP_V4_LIBPATH.
-_PMIX_FOLDER = re.compile(rb"\0(/[\x21-\x7e]*/lib(?:64|/[\w-]+)?)/?\0")
+_PMIX_FOLDER = re.compile(rb"(?<=\0)(/[\x21-\x7e]*/lib(?:64|/[\w-]+)?)/?(?=\0)")
 _CXI, _NET, _XPMEM = "/sys/class/cxi", "/sys/class/net", "/dev/xpmem"
 
 

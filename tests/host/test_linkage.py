@@ -1,0 +1,243 @@
+"""What an image's MPI and programs would load: libraries made for the test, nothing is run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from elflab import Lab
+from images import MOUNT, env_json
+from need import need
+from stackproof.errors import Reason, StackproofError
+from stackproof.evidence import merged
+from stackproof.host import linkage
+from stackproof.host.images import load_image
+from stackproof.host.imageview import ImageView
+from stackproof.linkage import of_slurm, release_of
+from stackproof.symptoms import implied
+
+PREFIX = f"{MOUNT}/mpi"
+NODES_18 = "FABRIC_1.7 { global: fi_a; }; FABRIC_1.8 { global: fi_b; } FABRIC_1.7;"
+NODES_19 = NODES_18 + " FABRIC_1.9 { global: fi_c; } FABRIC_1.8;"
+RUNPATH = ("-Wl,-rpath,$ORIGIN:$ORIGIN/openmpi", "-Wl,--enable-new-dtags")
+
+
+class Stack:
+    """An Open MPI of four small libraries that asks for FABRIC_1.9, and an image of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lab = Lab(folder / "tree" / "mpi")
+        self.libfabric()
+        self.lab.library(
+            "lib/openmpi/libpmix.so.2", defines=("pmix",),
+            texts=("OpenPMIx 5.0.8 (PMIx Standard: 4.2)",),
+        )  # fmt: skip
+        self.lab.library("lib/libopen-pal.so.80", defines=("opal",))
+        self.lab.library(
+            "lib/libmpi.so.40", defines=("MPI_Init",), imports=("fi_c",), flags=RUNPATH,
+            needs=("lib/openmpi/libfabric.so.1", "lib/openmpi/libpmix.so.2", "lib/libopen-pal.so.80"),
+        )  # fmt: skip
+
+    def libfabric(
+        self, name: str = "lib/openmpi/libfabric.so.1", *, script: str = NODES_19,
+        release: str = "2.5.1", needs: tuple[str, ...] = (),
+    ) -> str:  # fmt: skip
+        functions = ("fi_a", "fi_b") + (("fi_c",) if "1.9" in script else ())
+        return self.lab.library(
+            name, defines=functions, script=script, needs=needs, texts=(release,)
+        )
+
+    def image(self, name: str = "stack.squashfs") -> str:
+        mpi = {"family": "openmpi", "version": "5.0.11", "prefix": PREFIX, "launcher": "prte"}
+        tree = self.folder / "tree"
+        for source in tree.glob("mpi/source*"):
+            source.unlink()
+        meta = tree / "meta"
+        meta.mkdir(exist_ok=True)
+        (meta / "env.json").write_text(json.dumps(env_json(mpi=mpi)))
+        path = self.folder / name
+        subprocess.run(
+            ["mksquashfs", tree, path, "-noappend", "-no-progress", "-quiet"],
+            check=True, timeout=60, capture_output=True,
+        )  # fmt: skip
+        return str(path)
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Stack:
+    need("gcc", "mksquashfs")
+    return Stack(tmp_path)
+
+
+def told(image: str, *library_path: str) -> dict[str, object]:
+    found = linkage.of_image(image, load_image(image), library_path)
+    return {**found.facts, **found.versions}
+
+
+def test_an_image_tells_what_its_mpi_loads(stack: Stack) -> None:
+    image = stack.image()
+    found = linkage.of_image(image, load_image(image), ())
+    assert found.versions == {"libfabric": "2.5.1", "pmix": "5.0.8"}
+    assert found.facts == {
+        "mpi": "openmpi", "cxi-provider": False, "fabric-symbols-missing": False,
+        "libraries-missing": False, "ofi-support": True, "xpmem-built": False,
+    }  # fmt: skip
+    assert f"{PREFIX}/lib/openmpi/libfabric.so.1" in found.origin("version", "libfabric")
+
+
+def test_a_libfabric_in_front_lacks_what_is_asked_for(stack: Stack, tmp_path: Path) -> None:
+    image = stack.image()
+    older = stack.libfabric("older/libfabric.so.1", script=NODES_18, release="2.1.0")
+    found = linkage.of_image(image, load_image(image), (os.path.dirname(older),))
+    assert found.versions["libfabric"] == "2.1.0"
+    assert found.facts["fabric-symbols-missing"] is True
+    said = found.origin("fact", "fabric-symbols-missing")
+    assert said == f"libmpi.so.40 needs FABRIC_1.9 of {older}"
+
+
+def test_cxi_and_xpmem_show_in_what_is_loaded(stack: Stack) -> None:
+    stack.lab.library("lib/openmpi/libcxi.so.1", defines=("cxi",))
+    stack.libfabric(needs=("lib/openmpi/libcxi.so.1",))
+    stack.lab.library("lib/openmpi/mca_smsc_xpmem.so", defines=("xpmem",))
+    facts = told(stack.image())
+    assert (facts["cxi-provider"], facts["xpmem-built"]) == (True, True)
+
+
+def test_xpmem_may_be_inside_of_a_library(stack: Stack) -> None:
+    stack.lab.library("lib/libopen-pal.so.80", defines=("opal",), texts=("/dev/xpmem",))
+    assert told(stack.image())["xpmem-built"] is True
+
+
+def test_a_library_that_is_nowhere_is_named(stack: Stack) -> None:
+    nowhere = stack.lab.library("lib/libnowhere.so.7", defines=("no",))
+    stack.lab.library("lib/libopen-pal.so.80", defines=("opal",), needs=("lib/libnowhere.so.7",))
+    os.unlink(nowhere)
+    image = stack.image()
+    found = linkage.of_image(image, load_image(image), ())
+    assert found.facts["libraries-missing"] is True
+    assert (
+        found.origin("fact", "libraries-missing")
+        == "libnowhere.so.7, which libopen-pal.so.80 needs"
+    )
+
+
+def test_libraries_of_drivers_may_be_missing_on_a_login_node(stack: Stack) -> None:
+    cuda = stack.lab.library("lib/libcuda.so.1", defines=("cu",))
+    stack.libfabric(needs=("lib/libcuda.so.1",))
+    os.unlink(cuda)
+    assert told(stack.image())["libraries-missing"] is False
+
+
+def test_damage_and_absence_tell_nothing(stack: Stack) -> None:
+    library = stack.folder / "tree/mpi/lib/libmpi.so.40"
+    library.write_bytes(b"no library")
+    assert told(stack.image("damaged.squashfs")) == {}
+    library.unlink()
+    assert told(stack.image("none.squashfs")) == {}
+
+
+def test_links_in_an_image_are_followed_as_far_as_they_go(stack: Stack) -> None:
+    folder = stack.folder / "tree/mpi/lib/openmpi"
+    (folder / "libfabric.so.1").rename(folder / "real [1] *.so")
+    (folder / "libfabric.so.1").symlink_to("real [1] *.so")
+    (folder / "loop.so").symlink_to("loop.so")
+    (folder / "out.so").symlink_to(shutil.which("gcc") or "/usr/bin/gcc")
+    (folder / "up.so").symlink_to(f"{PREFIX}/lib/../lib/libmpi.so.40")
+    view = ImageView(stack.image(), MOUNT)
+    found = view.look(f"{PREFIX}/lib/openmpi/libfabric.so.1")
+    assert found is not None
+    assert found.path == f"{PREFIX}/lib/openmpi/real [1] *.so"
+    assert view.elf(found).soname == "libfabric.so.1"
+    assert view.look(f"{PREFIX}/lib/openmpi/loop.so") is None
+    assert view.look(f"{PREFIX}/lib/openmpi/nothing") is None
+    outside = view.look(f"{PREFIX}/lib/openmpi/out.so")
+    assert outside is not None
+    assert not view.holds(outside.path)
+    assert view.look(f"{PREFIX}/lib/openmpi/up.so") == view.look(f"{PREFIX}/lib/libmpi.so.40")
+    assert "libpmix.so.2" in view.listing(f"{PREFIX}/lib/openmpi")
+    assert view.listing(f"{PREFIX}/nothing") == ()
+
+
+def test_a_damaged_image_is_an_error(stack: Stack) -> None:
+    image = Path(stack.image())
+    image.write_bytes(image.read_bytes()[:200] + bytes(4000))
+    with pytest.raises(StackproofError) as caught:
+        ImageView(str(image), MOUNT)
+    assert caught.value.reason is Reason.IMAGE_UNREADABLE
+
+
+def test_a_program_tells_what_it_loads(stack: Stack) -> None:
+    prefix = stack.folder / "tree/mpi"
+    program = stack.lab.program(needs=("lib/libmpi.so.40",), flags=(f"-Wl,-rpath,{prefix}/lib",))
+    found = linkage.of_program(program, (), {})
+    assert found.versions["libfabric"] == "2.5.1"
+    assert found.facts["mpi"] == "openmpi"
+    assert "gtl-linked" not in found.facts
+    with pytest.raises(StackproofError) as caught:
+        linkage.of_program(str(stack.folder / "nothing"), (), {})
+    assert caught.value.reason is Reason.FILE_MISSING
+    text = stack.folder / "script"
+    text.write_text("#!/bin/sh\n")
+    with pytest.raises(StackproofError) as caught:
+        linkage.of_program(str(text), (), {})
+    assert caught.value.reason is Reason.NOT_ELF
+
+
+def test_releases_are_constants_and_two_that_differ_tell_nothing() -> None:
+    assert release_of("libfabric", b"\0a\0002.3.1\0b\0002.3.1\0") == "2.3.1"
+    assert release_of("libfabric", b"\0001.15.2.0\0") == "1.15.2.0"
+    assert release_of("libfabric", b"\0002.3.1\0002.4.0\0") == ""
+    assert release_of("pmix", b"OpenPMIx 4.2.2rc2 (PMIx Standard: 4.2") == "4.2.2"
+    assert release_of("pmix", b"") == ""
+
+
+def plugins(folder: Path, monkeypatch: pytest.MonkeyPatch, *names: str, text: bytes = b"") -> Path:
+    place = folder / "slurm"
+    place.mkdir()
+    for name in names:
+        (place / name).write_bytes(b"\0libpmix.so\0" + text)
+    conf = folder / "slurm.conf"
+    conf.write_text(f"ClusterName=x\nPluginDir={place}\n")
+    monkeypatch.setenv("SLURM_CONF", str(conf))
+    return place
+
+
+def test_slurms_plugins_tell_their_pmix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = tmp_path / "pmix" / "lib"
+    library.mkdir(parents=True)
+    text = f"\0{library}\0/other/path\0".encode()
+    place = plugins(tmp_path, monkeypatch, "mpi_pmix_v3.so", "mpi_pmix_v5.so", text=text)
+    slurm = linkage.slurm_pmix()
+    assert slurm is not None
+    assert (slurm.majors, slurm.where, slurm.loads) == ((3, 5), str(place), False)
+    (library / "libpmix.so").write_bytes(b"")
+    slurm = linkage.slurm_pmix()
+    assert slurm is not None
+    assert slurm.loads is True
+    found = of_slurm(slurm)
+    assert found.facts == {"pmix-loads": True, "slurm-pmix": ("3", "5")}
+    for own, differ in (("5.0.8", False), ("6.0.0", True)):
+        both = merged(found, type(found)(versions={"pmix": own}))
+        assert implied(both).facts == {"pmix-majors-differ": differ}
+
+
+def test_a_plugin_that_does_not_say_its_library_decides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugins(tmp_path, monkeypatch, "mpi_pmix_v4.so", text=b"\0/a/lib\0/b/lib64\0")
+    slurm = linkage.slurm_pmix()
+    assert slurm is not None
+    assert (slurm.loads, slurm.majors) == (None, (4,))
+
+
+def test_this_machine_tells_its_devices() -> None:
+    facts = linkage.machine().facts
+    assert facts["xpmem-device"] is os.path.exists("/dev/xpmem")
+    assert facts["cxi-device"] is os.path.isdir("/sys/class/cxi")
+    assert "lo" in linkage.interfaces()
