@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stackproof.command import EnvPatch
@@ -52,7 +52,7 @@ def decide(case: JobCase, links: str) -> JobInjection:
 
 def examine(case: JobCase, links: str) -> Examined:
     """Return the same with all that it was decided from."""
-    view = _view(case)
+    view = HostView() if case.mounted else view_of((*case.parts, case.injected))
     replacement = find_replacement(view, _target(case, view))
     own = _own_view(case.injected)
     environment = own.apply(case.environment)
@@ -116,13 +116,12 @@ def _own_view(injected: Part) -> EnvPatch:
     )
 
 
-def _view(case: JobCase) -> HostView:
-    """Return the view that has every image in its place."""
+def view_of(parts: Sequence[Part]) -> HostView:
+    """Return the view that has images, unpacked, at their mount points."""
     binds: dict[str, str] = {}
-    if not case.mounted:
-        for part in (*case.parts, case.injected):
-            if part.described:
-                binds |= injectplace.load_place(f"{part.path}:{part.point}").binds
+    for part in parts:
+        if part.described:
+            binds |= injectplace.load_place(f"{part.path}:{part.point}").binds
     return HostView("/", binds)
 
 

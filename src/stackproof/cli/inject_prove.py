@@ -1,0 +1,163 @@
+"""`stackproof inject prove`: run what was predicted, and show that it came true."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stackproof import noun, transports
+from stackproof.cli import progress
+from stackproof.errors import ExitCode, Reason, fail
+from stackproof.host import files
+from stackproof.inject import proof
+from stackproof.inject.proof import INJECTED, OWN, Answer, Proof
+
+if TYPE_CHECKING:
+    from stackproof.host.proving import Ready
+
+_CODES = {
+    Answer.PROVEN: ExitCode.DONE,
+    Answer.WRONG: ExitCode.WORSE,
+    Answer.UNKNOWN: ExitCode.UNKNOWN,
+}
+_MOST_RANKS = 1024
+_MOST_LAUNCHES = 1000
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `inject prove`."""
+    parser.add_argument(
+        "--with",
+        dest="replacement",
+        metavar="IMAGE|FOLDER",
+        required=True,
+        help="what is injected: IMAGE[:MOUNT], or an MPI's prefix",
+    )
+    parser.add_argument(
+        "--own",
+        metavar="IMAGE|FOLDER",
+        help="the program's own MPI; left out: the one that it finds by itself",
+    )
+    parser.add_argument(
+        "--wrong",
+        metavar="IMAGE|FOLDER",
+        help="an MPI that must be refused and must fail; left out: an installed one of another ABI",
+    )
+    parser.add_argument("--ranks", type=int, default=2, metavar="N", help="ranks (default: 2)")
+    parser.add_argument(
+        "--launches",
+        type=int,
+        default=5,
+        metavar="N",
+        help="launches of each arm for its speed (default: 5, the fewest; 0: leave speed out)",
+    )
+    parser.add_argument("--cluster", metavar="NAME", help="run on the nodes of this cluster")
+    parser.add_argument(
+        "--transport",
+        choices=tuple(transports.REGISTRY),
+        default="",
+        help="path of messages, for images (default: shm on one node, tcp between nodes)",
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a variable for all arms"
+    )
+    parser.add_argument(
+        "--expect", default="", metavar="REGEX", help="text that the output of a good run has"
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=60.0, metavar="S", help="seconds of a launch (default: 60)"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FOLDER", default="proof", help="results (default: proof)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the proof as JSON")
+    parser.add_argument(
+        "command",
+        nargs="+",
+        metavar="PROGRAM",
+        help="its path, or its name in --own's image; with arguments: -- PROGRAM ARGUMENT…",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Judge and run every arm; exit code 0 when proven, 8 when not, 9 when it cannot be told."""
+    from stackproof.host import proving  # noqa: PLC0415 - `inject check` has no use of it
+    from stackproof.host.proving import Wanted  # noqa: PLC0415
+
+    wanted = Wanted(
+        program=args.command[0],
+        replacement=args.replacement,
+        arguments=tuple(args.command[1:]),
+        own=args.own,
+        wrong=args.wrong,
+        ranks=_within("--ranks", args.ranks, 2, _MOST_RANKS),
+        launches=_within("--launches", args.launches, 0, _MOST_LAUNCHES),
+        cluster=args.cluster,
+        timeout_s=args.timeout,
+        variables=_variables(args.set),
+        expect=_pattern(args.expect),
+        transport=args.transport,
+    )
+    folder = Path(args.output).absolute()
+    found = prove(proving.prepare(wanted, folder))
+    files.write(folder / "proof.json", noun.to_json(found))
+    text = noun.to_json(found) if args.json else proof.render(found)
+    print(text, end="")
+    return int(_CODES[found.answer])
+
+
+def prove(ready: Ready) -> Proof:
+    """Run the arms, compare the speed of the two that run, and conclude."""
+    from stackproof.host import proving, provingspeed  # noqa: PLC0415 - see above
+    from stackproof.host.provingspeed import Compared  # noqa: PLC0415
+
+    monitor = progress.monitor()
+    arms, outputs = {}, {}
+    for name, arm in ready.arms.items():
+        arms[name], outputs[name] = proving.run_arm(ready.stage, arm, monitor)
+    wanted = ready.stage.wanted
+    if wanted.launches == 0:
+        speed = Compared(note="as was asked for")
+    elif arms[OWN].fault or arms[INJECTED].fault:
+        speed = Compared(note="not both arms run")
+    else:
+        speed = provingspeed.measure(ready, outputs, monitor)
+    answer, reasons = proof.conclude(arms)
+    return Proof(
+        program=ready.stage.program,
+        replacement=wanted.replacement,
+        answer=answer,
+        reasons=reasons,
+        arms=tuple(arms.values()),
+        speed=speed.speed,
+        launches=speed.launches,
+        speed_note=speed.note,
+    )
+
+
+def _within(option: str, value: int, lowest: int, highest: int) -> int:
+    if lowest <= value <= highest:
+        return value
+    raise fail(Reason.USAGE, f"`{option}` must be between {lowest} and {highest}, not {value}")
+
+
+def _variables(texts: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not (sign and name.isidentifier()):
+            raise fail(Reason.USAGE, f"`{text}` is not NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise fail(Reason.USAGE, f"`{text}` is not a regular expression: {error}") from None
+    return text

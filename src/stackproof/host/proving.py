@@ -1,0 +1,371 @@
+"""Prove an injection: three arms are judged, run and watched, and the two that run compared."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from stackproof import cluster, mountlist, noun, transports
+from stackproof.benchmarks import REGISTRY as BENCHMARKS
+from stackproof.case import Case, Placement, Rank
+from stackproof.cluster import ClusterState
+from stackproof.command import Command, Completed, EnvPatch
+from stackproof.errors import Reason, fail
+from stackproof.host import bench as benches
+from stackproof.host import cluster as clusters
+from stackproof.host import (
+    fabric,
+    files,
+    jobinjection,
+    jobjudging,
+    mountexec,
+    provingmpi,
+    rankwitness,
+)
+from stackproof.host.elfview import HostView
+from stackproof.host.jobcase import JobCase
+from stackproof.host.provingmpi import Provided
+from stackproof.host.run import run, transcript
+from stackproof.inject import Effect, Judgement, Verdict, proof
+from stackproof.inject.proof import INJECTED, OWN, WRONG, ArmProof, Prediction, Witnessed
+from stackproof.inject.tree import tree_of
+from stackproof.inject.ways import inner_folders
+from stackproof.launchers import REGISTRY as LAUNCHERS
+from stackproof.launchers import LaunchRequest
+from stackproof.loader import Closure, Setting
+from stackproof.monitor import Event, Monitor
+from stackproof.mountlist import MountRequest
+from stackproof.site import FabricType
+from stackproof.transports import Libfabric, Setup
+
+_JUDGED = ("LD_LIBRARY_PATH", "LD_PRELOAD")
+_TAIL_LINES = 40
+_SIZES = (8, 65536, 1 << 20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be proven: a program, the MPIs by what a user named, and where it runs.
+
+    `own` None is what the program finds by itself, `wrong` None what is at hand, `cluster` None
+    this machine. `variables` are set for every arm, `expect` is a pattern that the output of a
+    good run has, `transport` a name, empty for shared memory on one node and TCP between nodes.
+    """
+
+    program: str
+    replacement: str
+    arguments: tuple[str, ...] = ()
+    own: str | None = None
+    wrong: str | None = None
+    ranks: int = 2
+    launches: int = 5
+    cluster: str | None = None
+    timeout_s: float = 60.0
+    variables: Mapping[str, str] = field(default_factory=dict)
+    expect: str = ""
+    transport: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyArm:
+    """An arm made ready: what it mounts and sets, what starts it, and what was predicted.
+
+    `env` is what the launcher gets, `rank_env` what the loader of a rank reads, for ranks alone.
+    """
+
+    name: str
+    provided: Provided
+    mounts: tuple[MountRequest, ...]
+    env: EnvPatch
+    rank_env: Mapping[str, str]
+    prediction: Prediction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Where arms run: placement, cluster, folder of results, and the program's path there."""
+
+    wanted: Wanted
+    program: str
+    placement: Placement
+    folder: Path
+    state: ClusterState | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """All that is ready to be run: the stage and the arms by name."""
+
+    stage: Stage
+    arms: Mapping[str, ReadyArm]
+
+
+def prepare(wanted: Wanted, folder: Path) -> Ready:
+    """Read and judge everything, and run nothing.
+
+    Raises `StackproofError`: USAGE for a folder that holds something else, and what reading images,
+    programs and clusters raises.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise fail(Reason.USAGE, f"`{folder}` is not empty", hint="choose another -o")
+    state = clusters.require(wanted.cluster) if wanted.cluster else None
+    own = provingmpi.named(wanted.own) if wanted.own else provingmpi.found_by(wanted.program)
+    if not own.launcher:
+        raise fail(
+            Reason.NO_MPI, f"there is no MPI in `{wanted.own}`", hint="--own names the program's"
+        )
+    view = _view_of(own)
+    program = provingmpi.program_in(wanted.program, own, view)
+    environment = own.env.apply({})
+    closure, demand = provingmpi.demand_on(view, program, _setting_of(environment))
+    stage = Stage(
+        wanted=wanted, program=program, placement=_placement(wanted, state), folder=folder,
+        state=state,
+    )  # fmt: skip
+    other = provingmpi.named(wanted.replacement)
+    arms = {OWN: _own_arm(stage, own, closure, view)}
+    arms[INJECTED] = _other_arm(stage, INJECTED, own, other)
+    abi = demand.abi or ""
+    wrong = provingmpi.named(wanted.wrong) if wanted.wrong else provingmpi.at_hand(abi)
+    if wrong:
+        arms[WRONG] = _other_arm(stage, WRONG, own, wrong, names=demand.names)
+    return Ready(stage=stage, arms=arms)
+
+
+def run_arm(stage: Stage, arm: ReadyArm, monitor: Monitor) -> tuple[ArmProof, Completed]:
+    """Run an arm with a witness at every rank, and return what happened."""
+    monitor(Event(what="progress", name=arm.name, text=arm.provided.title))
+    place = stage.folder / "ranks" / arm.name
+    place.mkdir(parents=True)
+    if stage.state:
+        clusters.share(stage.state, _shared(stage, arm))
+    settings = [f"{name}={value}" for name, value in arm.rank_env.items()]
+    witness = (sys.executable, "-I", "-S", rankwitness.__file__, str(place), *settings, "--")
+    done = launch(stage, arm, (*witness, *words_of(stage)))
+    files.write(stage.folder / "logs" / f"{arm.name}.log", transcript(done))
+    ranks = tuple(
+        noun.from_json(Witnessed, path.read_bytes(), file=str(path))
+        for path in sorted(place.glob("*.json"))
+    )
+    text = done.stdout.decode(errors="replace")
+    world, worlds = proof.worlds_of(text)
+    expect = stage.wanted.expect
+    loaded, missing, doubled = proof.compared(arm.prediction, ranks)
+    made = ArmProof(
+        name=arm.name,
+        mpi=arm.provided.title,
+        prediction=arm.prediction,
+        wanted_ranks=stage.wanted.ranks,
+        argv=done.argv,
+        environment={**arm.env.apply({}), **arm.rank_env},
+        exit=None if done.timed_out else done.returncode,
+        ranks=ranks,
+        world=world,
+        worlds=worlds,
+        expected=re.search(expect, text) is not None if expect else None,
+        output=_tail(done),
+        files=loaded,
+        missing=missing,
+        doubled=doubled,
+    )
+    return made, done
+
+
+def words_of(stage: Stage) -> tuple[str, ...]:
+    """Return the command line of one rank of the program."""
+    case = case_of(stage)
+    if case is None:
+        return (stage.program, *stage.wanted.arguments)
+    return BENCHMARKS[case.program].argv(stage.program, case)
+
+
+def case_of(stage: Stage) -> Case | None:
+    """Return what a known program is told to measure, None where the user says it, or must."""
+    name = posixpath.basename(stage.program)
+    if name not in BENCHMARKS or stage.wanted.arguments:
+        return None
+    pair = len(stage.placement.ranks) == 2
+    return Case(
+        program=name,
+        benchmarks=("latency", "bandwidth") if pair else ("allreduce", "barrier"),
+        sizes=_SIZES,
+        placement=stage.placement,
+        samples=3,
+        seconds_per_size=0.01,
+        timeout_s=stage.wanted.timeout_s,
+    )
+
+
+def launch(stage: Stage, arm: ReadyArm, words: Sequence[str]) -> Completed:
+    """Start the ranks of an arm, each as `words`, and wait for them."""
+    provided, state = arm.provided, stage.state
+    request = LaunchRequest(
+        prefix=provided.prefix,
+        program=tuple(words),
+        placement=stage.placement,
+        agent=state.agent if state else None,
+        environment=stage.wanted.variables,
+        as_root=os.geteuid() == 0 or bool(state and state.rootless),
+        oversubscribe=stage.wanted.ranks > len(os.sched_getaffinity(0)),
+    )
+    launcher = LAUNCHERS[provided.launcher]
+    patch = arm.env.then(launcher.environment(request))
+    argv = (provided.mpiexec, *launcher.argv(request)[1:])
+    mounts = mountlist.render(arm.mounts)
+    if mounts:
+        patch = patch.then(EnvPatch(set={"STACKPROOF_MOUNTS": mounts}))
+        argv = (sys.executable, "-I", "-S", mountexec.__file__, mounts, "--", *argv)
+    if state:
+        argv = cluster.enter_argv(state, None, argv)
+    done = run(Command(argv=argv, env=patch, timeout_s=stage.wanted.timeout_s, cwd="/"))
+    if done.timed_out and state:
+        clusters.end_processes(state)
+    return done
+
+
+def _shared(stage: Stage, arm: ReadyArm) -> tuple[str, ...]:
+    """Return what every node must see."""
+    parts = [request.image for request in arm.mounts]
+    folders = [arm.provided.part.path] if arm.provided.part else []
+    program = [stage.program] if os.path.exists(stage.program) else []
+    return (*benches.program_paths(), str(stage.folder), *parts, *folders, *program)
+
+
+def _tail(done: Completed) -> str:
+    text = (done.stdout + b"\n" + done.stderr).decode(errors="replace").strip()
+    return "\n".join(text.splitlines()[-_TAIL_LINES:])
+
+
+def _placement(wanted: Wanted, state: ClusterState | None) -> Placement:
+    """Return the ranks in turn on all nodes, or all of them here."""
+    nodes = [node.name for node in state.nodes] if state else [os.uname().nodename]
+    cpus = sorted(os.sched_getaffinity(0))
+    pinned = cpus if wanted.ranks <= len(cpus) else [None] * wanted.ranks
+    ranks = tuple(
+        Rank(node=nodes[i * len(nodes) // wanted.ranks], cpu=pinned[i]) for i in range(wanted.ranks)
+    )
+    many = len({rank.node for rank in ranks}) > 1
+    interface = state.nodes[0].interface if state and many else None
+    return Placement(name="inter-node" if many else "intra-node", ranks=ranks, interface=interface)
+
+
+def _view_of(*provided: Provided) -> HostView:
+    """Return the view that has the images of some MPIs in their places."""
+    parts = [one.part for one in provided if one.part]
+    return jobjudging.view_of(parts)
+
+
+def _setting_of(environment: Mapping[str, str]) -> Setting:
+    paths = environment.get("LD_LIBRARY_PATH", "")
+    return Setting(library_path=tuple(paths.split(":")) if paths else ())
+
+
+def _own_arm(stage: Stage, own: Provided, closure: Closure, view: HostView) -> ReadyArm:
+    """Return the arm of the program's own MPI."""
+    lines = tree_of(closure, ())
+    return ReadyArm(
+        name=OWN,
+        provided=own,
+        mounts=_mounts(own),
+        env=own.env.then(_forced(stage, own, own)),
+        rank_env=_rank_env(own.env.apply({})),
+        prediction=Prediction(files=_real(view, [line.path for line in lines if line.path])),
+    )
+
+
+def _other_arm(
+    stage: Stage, name: str, own: Provided, other: Provided, names: Sequence[str] = ()
+) -> ReadyArm:
+    """Return an arm with another MPI; `names` are those that a wrong one is forced under."""
+    if other.part is None:
+        raise ValueError("what is injected was named")
+    parts = [own.part] if own.part else []
+    case = JobCase(parts, other.part, own.env.apply({}), programs=[stage.program])
+    links = stage.folder / "links" / name
+    examined = jobjudging.examine(case, str(links))
+    judgement = examined.judgements[0]
+    if judgement.way.rpath and judgement.verdict is not Verdict.FAILS:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"no variable reaches `{stage.program}`: its DT_RPATH comes first",
+            hint="make a copy with `stackproof inject apply --wrapper`, and prove that one",
+        )
+    made = dict(examined.job.links)
+    env = own.env.then(examined.job.env)
+    rank_env = _rank_env(env.apply({}))
+    main = examined.replacement.mains[0] if examined.replacement.mains else None
+    if judgement.verdict is Verdict.FAILS and names and main:
+        # As somebody would who goes by names alone: under each name that the program asks for.
+        made |= dict.fromkeys(names, main.path)
+        inner = inner_folders(examined.replacement)
+        folders = (str(links), *examined.replacement.folders, *inner, rank_env.get(_JUDGED[0], ""))
+        rank_env = {**rank_env, _JUDGED[0]: ":".join(filter(None, folders))}
+    if made:
+        links.mkdir(parents=True)
+        for link, target in made.items():
+            (links / link).symlink_to(target)
+    provided = other if other.launcher else replace(
+        other, launcher=own.launcher, mpiexec=own.mpiexec, prefix=own.prefix, facts=own.facts
+    )  # fmt: skip
+    return ReadyArm(
+        name=name,
+        provided=provided,
+        mounts=(*_mounts(own), *_mounts(other)),
+        env=env.then(_forced(stage, provided, other)),
+        rank_env=rank_env,
+        prediction=_prediction(judgement, examined.view),
+    )
+
+
+def _prediction(judgement: Judgement, view: HostView) -> Prediction:
+    against = (Effect.FAILS, Effect.CANNOT_TELL)
+    reasons = [finding.message for finding in judgement.findings if finding.effect in against]
+    links = judgement.way.links
+    paths = [links.get(line.path, line.path) for line in judgement.tree if line.path]
+    # Of what fails there is nothing to say which files it would load.
+    files = () if judgement.verdict is Verdict.FAILS else _real(view, paths)
+    return Prediction(verdict=judgement.verdict, reasons=tuple(reasons), files=files)
+
+
+def _real(view: HostView, paths: Sequence[str]) -> tuple[str, ...]:
+    """Return paths as /proc/PID/maps shows them: without links."""
+    found = [view.resolve(path) for path in paths]
+    return tuple(dict.fromkeys(one[0] for one in found if one))
+
+
+def _rank_env(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: environment[name] for name in _JUDGED if name in environment}
+
+
+def _mounts(provided: Provided) -> tuple[MountRequest, ...]:
+    part = provided.part
+    if part is None or part.described is None:
+        return ()
+    return (MountRequest(image=part.path, mount_point=part.point),)
+
+
+def _forced(stage: Stage, provided: Provided, below: Provided) -> EnvPatch:
+    """Return what forces the transport, where the MPI's release is known, and the user's own.
+
+    `below` is what brings libfabric, where it does. The preload is for ranks alone.
+    """
+    patch = EnvPatch()
+    libfabric = jobinjection.libfabric_of(below.part) if below.part else Libfabric()
+    facts = provided.facts
+    default = "shm" if len(stage.placement.nodes) == 1 else "tcp"
+    if facts:
+        setup = Setup(
+            family=facts.family,
+            version=facts.version,
+            placement=stage.placement,
+            libfabric=libfabric,
+            fabric=FabricType.ETHERNET.value if stage.state else fabric.of_this_machine()[0],
+            launcher=facts.launcher,
+        )
+        patch = transports.get(stage.wanted.transport or default).profile(setup).env
+    return patch.then(EnvPatch(set=dict(stage.wanted.variables), unset=("LD_PRELOAD",)))

@@ -1,0 +1,118 @@
+"""Start one rank and write down every file that it maps, seen from outside of it.
+
+    python -I -S rankwitness.py FOLDER [NAME=VALUE…] -- PROGRAM [ARGUMENT…]
+
+The rank is a child of this process, which reads /proc/PID/maps until it ends: often while it
+starts, then rarely. Nothing is put into the rank, so that its loader does what it does otherwise.
+NAME=VALUE is set for the rank alone: what the loader reads must not change this program. The end of
+the rank, exit code or signal, becomes the end of this process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+
+if __name__ == "__main__":  # run by its path, with `-I`: the package is around this file
+    _here = os.path.abspath(__file__)
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(_here))))
+
+from stackproof.host import libc
+
+SCHEMA = "stackproof/rank-witness/1"
+_FIRST_S, _OFTEN_S, _RARELY_S = 0.5, 0.005, 0.1
+_FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_NOT_FOUND = 127
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+def main(words: list[str]) -> int:
+    """Do what the module's docstring says."""
+    at = words.index("--")
+    folder, settings, argv = words[0], words[1:at], words[at + 1 :]
+    environment = {**os.environ, **dict(word.split("=", 1) for word in settings)}
+    # Both ends close when the rank is executed: from then on its files are its own.
+    started, end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _become(argv, environment)
+    os.close(end)
+    os.read(started, 1)
+    for number in _FORWARDED:
+        signal.signal(number, lambda got, _: os.kill(child, got))
+    paths, status = _watch(child)
+    code = os.waitstatus_to_exitcode(status)
+    record = {
+        "schema": SCHEMA,
+        "host": os.uname().nodename,
+        "pid": child,
+        "exit": code if code >= 0 else None,
+        "signal": max(-code, 0),
+        "library_path": environment.get("LD_LIBRARY_PATH", ""),
+        "files": [{"path": path, "build_id": _build_id(path)} for path in sorted(paths)],
+    }
+    target = f"{folder}/{os.uname().nodename}-{child}.json"
+    with open(f"{target}.part", "w", encoding="utf-8") as stream:
+        json.dump(record, stream)
+    os.rename(f"{target}.part", target)
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    return code
+
+
+def _become(argv: list[str], environment: dict[str, str]) -> None:
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+        # Python ignores these two; a program expects the default.
+        libc.default_signal(signal.SIGPIPE)
+        libc.default_signal(signal.SIGXFSZ)
+        os.execvpe(argv[0], argv, environment)
+    except OSError as error:
+        sys.stderr.write(f"cannot run `{argv[0]}`: {error.strerror}\n")
+    finally:
+        os._exit(_NOT_FOUND)
+
+
+def _watch(child: int) -> tuple[set[str], int]:
+    """Return all files with code that a process mapped before it ended, and its wait status."""
+    found: set[str] = set()
+    started = time.monotonic()
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return found, status
+        found |= _mapped(child)
+        early = time.monotonic() - started < _FIRST_S
+        time.sleep(_OFTEN_S if early else _RARELY_S)
+
+
+def _mapped(child: int) -> set[str]:
+    """Return the files that a process has mapped to execute them."""
+    try:
+        with open(f"/proc/{child}/maps", encoding="utf-8", errors="replace") as stream:
+            rows = [line.rstrip("\n").split(None, 5) for line in stream]
+    except OSError:
+        return set()
+    return {row[5] for row in rows if len(row) == 6 and "x" in row[1] and row[5].startswith("/")}
+
+
+def _build_id(path: str) -> str:
+    """Return the build id of a file, empty where it has none or is gone."""
+    from stackproof.errors import StackproofError  # noqa: PLC0415 - after the rank has ended
+    from stackproof.host.elfview import HostView  # noqa: PLC0415
+
+    view = HostView()
+    try:
+        file = view.look(path)
+        return view.elf(file).build_id if file else ""
+    except StackproofError:
+        return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
