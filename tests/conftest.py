@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+import fabric
 
 # A busy machine is not a failure, and a test run leaves no database behind. In continuous
 # integration the examples are the same every time.
@@ -20,3 +23,9 @@ def cache_of_the_test_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STACKPROOF_CACHE", os.fspath(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session")
+def fabric_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return libfabric 2.1.0 with tcp, shm, sm2, rxm and lnx as an image, built from source."""
+    return fabric.fabric_image(tmp_path_factory)

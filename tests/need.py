@@ -25,7 +25,7 @@ from pathlib import Path
 import pytest
 
 from stackproof.errors import StackproofError
-from stackproof.host import git
+from stackproof.host import git, lmod
 
 SPACK_TAGS = {
     "https://github.com/spack/spack.git": "v1.1.0",
@@ -304,6 +304,15 @@ def _apt(folder: Path) -> str | None:
     return _try("apt-get", "--version") or _try("gpg", "--homedir", folder, "--list-keys")
 
 
+def _easybuild(_: Path) -> str | None:
+    """Return why EasyBuild cannot be had: it comes from the package index and loads modules."""
+    try:
+        program = lmod.find()
+    except StackproofError as error:
+        return error.problems[0].message
+    return _try(program, "python", "--version") or _network(_)
+
+
 def _chromium(folder: Path) -> str | None:
     if not shutil.which("chromedriver"):
         return "no chromedriver"
@@ -338,5 +347,6 @@ PROBES: dict[str, Callable[[Path], str | None]] = {
     "slurm": _slurm,
     "apt": _apt,
     "spack": _spack,
+    "easybuild": _easybuild,
     "chromium": _chromium,
 }

@@ -92,11 +92,19 @@ def test_the_second_time_nothing_is_installed(bootstrap: Run) -> None:
     )
     everything = dict.fromkeys(re.findall(r"([\w-]+):[\w-]+", lists), "exit 0")
     assert {"bwrap", "slurmctld", "rpmbuild"} <= set(everything)
-    done, log = bootstrap("test", fakes=everything)
+    lmod = {"LMOD_CMD": "/bin/sh"}  # any program that is there
+    done, log = bootstrap("test", fakes=everything, **lmod)
     assert done.returncode == 0, done.stderr
     assert [line.split()[-1] for line in log] == [".[test,lint]"]
     for word in ("test", "demo"):
-        assert bootstrap(word)[1] == []
+        assert bootstrap(word, **lmod)[1] == []
+
+
+def test_lmod_is_no_program_on_path(bootstrap: Run) -> None:
+    _, log = bootstrap("demo", LMOD_CMD="/nonexistent/lmod")
+    assert "lmod" in log[1].split()
+    _, log = bootstrap("demo", LMOD_CMD="/bin/sh")
+    assert "lmod" not in log[1].split()
 
 
 def test_a_browser_is_no_condition(bootstrap: Run) -> None:

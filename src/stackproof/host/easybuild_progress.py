@@ -16,6 +16,7 @@ from stackproof.monitor import Event, Monitor
 from stackproof.plan import Step
 
 _SHOWN = 10
+_LONGEST = 400
 
 
 def install(command: Command, step: Step, log: Path, space: Workspace, monitor: Monitor) -> None:
@@ -51,15 +52,16 @@ def _failure(
         files.write(kept, content)
         # EasyBuild's own lines begin so; an error of a compiler is in what it ran.
         text = content.decode(errors="replace")
-        lines = [line for line in text.splitlines() if not line.startswith("== ")]
+        text = text.partition("\nCallstack:\n")[0]
+        lines = [line for line in text.splitlines() if line and not line.startswith("== ")]
         shown = spack_output.first_error("\n".join(lines)) or tuple(lines[-_SHOWN:])
     full = any("No space left on device" in line for line in (found.message, *shown))
     where = f" in step `{found.step}`" if found.step else ""
     again = f"stackproof shell {space.home.name}"
     return fail(
         Reason.DISK_FULL if full else found.reason,
-        f"EasyBuild failed{where} of `{step.name}`: {found.advice or found.message[:300]}",
-        detail="\n".join(shown) or found.message or None,
+        f"EasyBuild failed{where} of `{step.name}`: {found.message[:_LONGEST]}",
+        detail="\n".join(shown) or None,
         hint=f"the whole log is in `{kept}`; `{again}` opens the sandbox as it was; what was "
         "finished is kept, and the same command goes on from there",
     )

@@ -18,12 +18,6 @@ _REASONS: Mapping[int, Reason] = {
     41: Reason.NO_NETWORK,
     42: Reason.DIGEST_MISMATCH,
 }
-_ADVICE: Mapping[int, str] = {
-    30: "a source file was not found under the name that the easyconfig gives it",
-    31: "a module that the easyconfig needs is neither in the stack nor on the machine",
-    32: "a package of the operating system is missing",
-    42: "a source file is not one of those that the easyconfig accepts",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +36,6 @@ class Failure:
     def reason(self) -> Reason:
         """Return the reason that the exit code stands for."""
         return _REASONS.get(self.code, Reason.BUILD_FAILED)
-
-    @property
-    def advice(self) -> str:
-        """Return in words what the exit code stands for; empty when the log has to tell."""
-        return _ADVICE.get(self.code, "")
 
 
 def event(line: str) -> Mapping[str, Any] | None:

@@ -94,6 +94,8 @@ def _environment(more: Mapping[str, str]) -> EnvPatch:
             "TZ": "UTC",
             "SOURCE_DATE_EPOCH": str(EPOCH),
             "USER": "stackproof",
+            # Who owned files when they were packed is not for whoever unpacks them in a sandbox.
+            "TAR_OPTIONS": "--no-same-owner",
             **more,
         }
     )

@@ -1,0 +1,126 @@
+"""A chain built by EasyBuild for real: repeated, continued, offline, and in every way that fails."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from easybuilds import lock, plan, put, setup, stack
+from need import need
+from stackproof.engines.easybuild.stack import EasyBuildLock
+from stackproof.errors import Reason, StackproofError
+from stackproof.executor import execute
+from stackproof.host import files
+from stackproof.host.easybuild_sources import Sources
+from stackproof.host.workspace import download_path
+from stackproof.monitor import Event, null_monitor
+from stackproof.stack import Artefact
+from tinysources import LIBRARY
+
+BROKEN = {**LIBRARY, "two.c": "int two(void) { return 2 }\n"}
+
+
+@pytest.fixture(scope="module")
+def tool() -> tuple[Artefact, ...]:
+    """EasyBuild itself, from the package index into the cache of the test run."""
+    need("easybuild", "gcc", "bubblewrap", "mksquashfs")
+    return Sources((), null_monitor).tool("5.4.1")
+
+
+def unpack(image: Path, folder: Path) -> Path:
+    argv = ["unsquashfs", "-quiet", "-no-progress", "-d", str(folder), str(image)]
+    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def test_a_chain_with_modules_is_built_and_nothing_is_done_twice(
+    tool: tuple[Artefact, ...], tmp_path: Path
+) -> None:
+    put()
+    events: list[Event] = []
+    made = plan(stack(), lock(tool))
+    built = execute(made, "easybuild", events.append, setup=setup())
+    steps = [event.text for event in events if event.what == "progress"]
+    assert "two/1.0: build" in steps
+    assert "four/1.0: sanitycheck" in steps
+    assert (execute(made, "easybuild", null_monitor, setup=setup()).ran, built.ran) == (0, 7)
+
+    tree = unpack(built.path, tmp_path / "tree")
+    assert (tree / "software/two/1.0/lib/libtwo.so").is_file()
+    assert not list(tree.rglob("easybuild"))
+    lua = (tree / "modules/lua/all/four/1.0.lua").read_text()
+    tcl = (tree / "modules/tcl/all/four/1.0").read_text()
+    assert 'depends_on("two/1.0")' in lua
+    assert "two/1.0" in tcl
+    bill = json.loads((tree / "meta/bom.cdx.json").read_text())
+    assert {"libfabric", "four", "easybuild-framework"} <= {p["name"] for p in bill["components"]}
+
+    # Another view, another image, and the components serve as they are.
+    other = stack(description="the same with other words")
+    events.clear()
+    again = execute(plan(other, lock(tool)), "easybuild", events.append, setup=setup())
+    assert again.sha256 != built.sha256
+    unchanged = {event.name for event in events if event.what == "skipped"}
+    assert unchanged == {"two-1.0", "four-1.0", "modules"}
+
+
+def test_the_same_bytes_elsewhere(
+    tool: tuple[Artefact, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another cache, another time; the network is never there while it builds."""
+    put()
+    first = execute(plan(stack(), lock(tool)), "easybuild", null_monitor, setup=setup())
+    old = Path(files.cache_home())
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "other"))
+    put()
+    for file in tool:
+        target = download_path(file.sha256, file.filename)
+        files.copy(old / target.relative_to(tmp_path / "other"), target)
+    second = execute(plan(stack(), lock(tool)), "easybuild", null_monitor, setup=setup())
+    assert first.path != second.path
+    assert first.sha256 == second.sha256
+
+
+def test_a_component_that_fails_shows_the_compilers_words_and_keeps_the_rest(
+    tool: tuple[Artefact, ...],
+) -> None:
+    put(BROKEN)
+    made = plan(stack(name="broken"), lock(tool, BROKEN))
+    with pytest.raises(StackproofError) as caught:
+        execute(made, "easybuild", null_monitor, setup=setup())
+    problem = caught.value.problems[0]
+    assert problem.reason is Reason.BUILD_FAILED
+    assert "step `build` of `two-1.0`" in problem.message
+    assert "two.c:1:" in (problem.detail or "")
+    log = (problem.hint or "").split("`")[1]
+    assert "two.c" in Path(log).read_text()
+
+
+def test_a_missing_module_and_a_wrong_checksum_are_told_by_their_exit_codes(
+    tool: tuple[Artefact, ...],
+) -> None:
+    put()
+    whole = lock(tool)
+    two, four = whole.components
+    alone = replace(whole, components=(replace(four, needs=()),))
+    with pytest.raises(StackproofError) as caught:
+        execute(plan(stack(name="alone"), _as_libfabric(alone)), "easybuild", null_monitor,
+                setup=setup())  # fmt: skip
+    assert "two/1.0" in caught.value.problems[0].message
+    assert caught.value.reason is Reason.BUILD_FAILED
+
+    wrong = replace(two, text=two.text.replace(two.sources[0].accepted[0].sha256, "0" * 64))
+    with pytest.raises(StackproofError) as caught:
+        execute(plan(stack(name="wrong"), replace(whole, components=(wrong, four))), "easybuild",
+                null_monitor, setup=setup())  # fmt: skip
+    assert caught.value.reason is Reason.DIGEST_MISMATCH
+
+
+def _as_libfabric(whole: EasyBuildLock) -> EasyBuildLock:
+    return replace(
+        whole, components=tuple(replace(one, component="libfabric") for one in whole.components)
+    )

@@ -1,0 +1,201 @@
+"""Source files for EasyBuild: where they are found, and that only a digest makes one good."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import subprocess
+import tarfile
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aptarchive import AptArchive
+from need import need
+from stackproof.engines.easybuild.components import Digest, OsPackage, SourceFile
+from stackproof.engines.easybuild.lock import pinned
+from stackproof.errors import Reason, StackproofError
+from stackproof.host import easybuild_sources, files, os_sources
+from stackproof.host.easybuild_sources import Sources, choose_all, mirror_folders, obtain_all
+from stackproof.ids import digest
+from stackproof.monitor import null_monitor
+
+GOOD, OTHER = b"what the project publishes", b"what the system packed again"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
+
+
+def source(**changes: object) -> SourceFile:
+    accepted = (
+        Digest(sha256=digest(GOOD), provenance="the project"),
+        Digest(sha256=digest(OTHER), provenance="the system"),
+    )
+    return replace(SourceFile(filename="two-1.0.tar.gz", accepted=accepted), **changes)  # type: ignore[arg-type]
+
+
+def looking(*folders: Path) -> Sources:
+    return Sources(folders, null_monitor)
+
+
+def test_without_a_file_the_first_accepted_digest_is_locked() -> None:
+    assert looking().choose(source()) == digest(GOOD)
+
+
+def test_a_file_of_the_user_decides_which_accepted_digest_is_locked(tmp_path: Path) -> None:
+    folder = tmp_path / "sources" / "t" / "two"
+    folder.mkdir(parents=True)
+    (folder / "two-1.0.tar.gz").write_bytes(OTHER)
+    found = looking(tmp_path / "sources")
+    assert found.choose(source()) == digest(OTHER)
+    locked = pinned(source(), digest(OTHER))
+    assert [one.provenance for one in locked.accepted] == ["the system"]
+    got = found.obtain(locked)
+    assert got.read_bytes() == OTHER
+    (folder / "two-1.0.tar.gz").unlink()
+    assert looking().obtain(locked) == got  # from the cache
+
+
+def test_a_wrong_file_is_refused_with_what_is_accepted(tmp_path: Path) -> None:
+    (tmp_path / "two-1.0.tar.gz").write_bytes(b"something else")
+    for call in (looking(tmp_path).choose, looking(tmp_path).obtain):
+        with pytest.raises(StackproofError) as caught:
+            call(source())
+        problem = caught.value.problems[0]
+        assert problem.reason is Reason.DIGEST_MISMATCH
+        for words in (
+            digest(GOOD),
+            "the project",
+            digest(OTHER),
+            "the system",
+            digest(b"something else"),
+        ):
+            assert words in (problem.detail or "")
+
+
+def test_a_cached_file_that_was_changed_is_brought_anew(tmp_path: Path) -> None:
+    (tmp_path / "two-1.0.tar.gz").write_bytes(GOOD)
+    locked = pinned(source(), digest(GOOD))
+    got = looking(tmp_path).obtain(locked)
+    got.chmod(0o644)
+    got.write_bytes(b"tampered with")
+    assert looking(tmp_path).obtain(locked).read_bytes() == GOOD
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    """Serve a folder on this machine; returns its address."""
+    (tmp_path / "web").mkdir()
+    handler = functools.partial(_Quiet, directory=str(tmp_path / "web"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_upstream_is_asked_and_not_trusted(tmp_path: Path, address: str) -> None:
+    wanted = source(address=f"{address}/two-1.0.tar.gz")
+    locked = pinned(wanted, digest(GOOD))
+    with pytest.raises(StackproofError) as caught:
+        looking().obtain(locked)
+    assert caught.value.reason is Reason.NO_NETWORK
+    assert "--mirror" in (caught.value.problems[0].hint or "")
+    (tmp_path / "web" / "two-1.0.tar.gz").write_bytes(OTHER)
+    with pytest.raises(StackproofError) as caught:
+        looking().obtain(locked)
+    assert caught.value.reason is Reason.DIGEST_MISMATCH
+    assert digest(GOOD) in (caught.value.problems[0].detail or "")
+    (tmp_path / "web" / "two-1.0.tar.gz").write_bytes(GOOD)
+    assert looking().obtain(locked).read_bytes() == GOOD
+    left = [path for path in (files.cache_home() / "downloads").rglob("*") if path.is_file()]
+    assert len(left) == 1  # nothing half-fetched stays
+
+
+@pytest.mark.parametrize("place", ["ftp://example.org/two-1.0.tar.gz", "/etc/passwd"])
+def test_only_addresses_of_the_web(place: str) -> None:
+    with pytest.raises(StackproofError) as caught:
+        looking().obtain(pinned(source(address=place), digest(GOOD)))
+    assert caught.value.reason is Reason.NO_NETWORK
+
+
+def test_a_source_package_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need("apt")
+    archive = AptArchive(tmp_path)
+    archive.add("two", "1.0-1", OTHER)
+    monkeypatch.setattr(os_sources, "system_archive", lambda: archive.known)
+    package = OsPackage(name="two", version="1.0-1", suite=archive.suite)
+    locked = pinned(source(os_package=package), digest(OTHER))
+    assert looking().obtain(locked).read_bytes() == OTHER
+    wrong = pinned(source(os_package=package), digest(GOOD))
+    with pytest.raises(StackproofError) as caught:
+        looking().obtain(wrong)
+    assert caught.value.reason is Reason.DIGEST_MISMATCH
+    assert digest(OTHER) in (caught.value.problems[0].detail or "")
+
+
+def test_a_commit_is_packed_the_same_way_every_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    (repository / "run").write_text("#!/bin/sh\n")
+    (repository / "run").chmod(0o755)
+    (repository / "text").write_text("text\n")
+    for words in (
+        ("init", "--quiet"), ("add", "."),
+        ("-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "--quiet", "-m", "x"),
+    ):  # fmt: skip
+        subprocess.run(["git", "-C", str(repository), *words], check=True)
+    commit = subprocess.run(
+        ["git", "-C", str(repository), "rev-parse", "HEAD"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+    wanted = SourceFile(filename="two-1.0.tar", address=str(repository), commit=commit)
+    first = looking().choose(wanted)
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "other"))
+    assert looking().choose(wanted) == first
+    locked = pinned(wanted, first)
+    assert commit in locked.accepted[0].provenance
+    with tarfile.open(looking().obtain(locked)) as archive:
+        found = {member.name: (member.mode, member.mtime) for member in archive.getmembers()}
+    assert found == {"two-1.0/run": (0o755, 0), "two-1.0/text": (0o644, 0)}
+
+
+def test_nobody_knows_where_it_is_and_all_problems_come_at_once() -> None:
+    two, four = source(), source(filename="four-1.0.tar.gz")
+    with pytest.raises(StackproofError) as caught:
+        obtain_all(looking(), [two, four])
+    assert [p.reason for p in caught.value.problems] == [Reason.FILE_MISSING] * 2
+    assert choose_all(looking(), [two, four]) == dict.fromkeys(
+        ("two-1.0.tar.gz", "four-1.0.tar.gz"), digest(GOOD)
+    )
+
+
+def test_a_mirror_is_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name, reason in (("none", Reason.FILE_MISSING), ("file", Reason.INVALID_VALUE)):
+        with pytest.raises(StackproofError) as caught:
+            mirror_folders(str(tmp_path / name))
+        assert caught.value.reason is reason
+    assert mirror_folders(None) == ()
+    assert mirror_folders(str(tmp_path)) == (tmp_path,)
+
+
+def test_what_is_no_archive_can_still_be_packed(tmp_path: Path) -> None:
+    (tmp_path / "tree" / "sub").mkdir(parents=True)
+    (tmp_path / "tree" / "link").symlink_to("sub")
+    easybuild_sources.pack(tmp_path / "tree", tmp_path / "a.tar")
+    with tarfile.open(tmp_path / "a.tar") as archive:
+        assert archive.getmember("a/link").linkname == "sub"
