@@ -47,7 +47,7 @@ def explain(version: str, done: Completed) -> StackproofError:
             Reason.NO_NETWORK,
             f"EasyBuild {version} cannot be downloaded: the package index does not answer",
             hint="connect to a network, set pip's index, or put EasyBuild's source distributions "
-            "into the folder that --sources names",
+            "into the folder that --mirror names",
             detail=tail,
         )
     return fail(Reason.BUILD_FAILED, f"pip could not download EasyBuild {version}", detail=tail)
