@@ -10,6 +10,7 @@ from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.inject.program import Demand
 from stackproof.inject.releases import Releases
 from stackproof.inject.replacement import Main, Replacement, part_of
+from stackproof.inject.target import Target, is_system
 from stackproof.loader import (
     Closure,
     FileView,
@@ -44,6 +45,17 @@ class Case:
     main: Main | None
     demand: Demand
     releases: Callable[[], Releases]
+    target: Target | None = None
+
+    def owns(self, path: str) -> bool:
+        """Return whether a path is of the replacement."""
+        return self.replacement.owns(path)
+
+    def is_elsewhere(self, loaded: Loaded) -> bool:
+        """Return whether an object only stands for that of another machine, which facts tell of."""
+        target = self.target
+        told = target is not None and target.system is None and not target.contained
+        return told and is_system(loaded, self.owns)
 
 
 def file_findings(case: Case) -> Iterator[Finding]:
@@ -56,6 +68,9 @@ def file_findings(case: Case) -> Iterator[Finding]:
             continue
         seen.add(edge.name)
         before = (edge.name, by.path) in old
+        if case.target is not None and case.target.has(edge.name):
+            yield _there(case.target, edge.name, by)
+            continue
         others = [p for p in case.after.passed_over if p.endswith(f"/{edge.name}")]
         if others:
             kind = case.after.passed_over[others[0]]
@@ -89,6 +104,20 @@ def file_findings(case: Case) -> Iterator[Finding]:
         )
 
 
+def _there(target: Target, name: str, by: Loaded) -> Finding:
+    """Return what is said of a library that only the target is known to have."""
+    driver = target.is_driver(name)
+    return Finding(
+        cause=Cause.TARGET_UNKNOWN,
+        effect=Effect.NOTE if driver else Effect.CANNOT_TELL,
+        message=f"`{name}` is on {target.name}, and not here"
+        + ("" if driver else ": whether it defines what is asked of it is not known"),
+        file=by.path,
+        provider=name,
+        remedy="" if driver else "let `inject manifest` write a manifest there, of what uses it",
+    )
+
+
 def _remedy_for_missing(case: Case, name: str, by: Loaded, *, before: bool) -> str:
     if before:
         return (
@@ -111,6 +140,8 @@ def version_findings(case: Case) -> Iterator[Finding]:
     """Yield version nodes that a library lacks: they end the program at its start."""
     old = {(m.by.path, m.need.name) for m in missing_nodes(case.before)}
     for missing in missing_nodes(case.after):
+        if case.is_elsewhere(missing.provider):
+            continue
         name = missing.need.name
         meaning = case.releases().meaning(name)
         has = case.releases().newest(

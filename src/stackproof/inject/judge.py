@@ -13,6 +13,7 @@ from stackproof.inject.overlay import Overlay
 from stackproof.inject.program import Demand, demand_of
 from stackproof.inject.releases import Releases, nothing_known
 from stackproof.inject.replacement import Replacement
+from stackproof.inject.target import Target, target_findings
 from stackproof.inject.tree import tree_of
 from stackproof.inject.ways import ways
 from stackproof.loader import Closure, FileView, Machine, Scope, Setting, load_program
@@ -27,7 +28,8 @@ class Question:
 
     `setting` is how the program is started now; `launcher` a name in `starting.OFFERS`, or empty;
     `namespaces` is `per-rank`, `per-node` or `none`; `with_plugins` looks at plug-ins too.
-    `releases` is asked only when a version is missing. With `before`, a view without the
+    `releases` is asked only when a version is missing, or with a `target`, the machine that the
+    program will run on when it is not this one. With `before`, a view without the
     injection, what is in place in the other one is judged, and no way is tried.
     """
 
@@ -37,6 +39,7 @@ class Question:
     namespaces: str = "none"
     with_plugins: bool = True
     releases: Callable[[], Releases] = nothing_known
+    target: Target | None = None
     before: FileView | None = None
 
 
@@ -69,6 +72,7 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
             main=main,
             demand=_joined(view, demand, after),
             releases=question.releases,
+            target=question.target,
         )
         found = tuple(_findings(case, way, question))
         weight = sum(map(_weight, found))
@@ -119,6 +123,9 @@ def _findings(case: Case, way: Way, question: Question) -> Iterator[Finding]:
     yield from checks.double_findings(case)
     yield from checks.copy_findings(case, scope)
     yield from meaning.instruction_findings(case)
+    if case.target is not None:
+        releases = question.releases()
+        yield from target_findings(case.after, case.owns, case.target, releases)
     yield from starting.launcher_findings(case, question.launcher)
     yield from starting.namespace_findings(case, question.namespaces)
     yield from meaning.borrowed_findings(case)

@@ -50,6 +50,8 @@ class Cause(StrEnum):
     PLUGIN = "plugin"
     INSTRUCTIONS = "instructions"
     BORROWED = "borrowed"
+    TARGET_UNKNOWN = "target-unknown"
+    DRIVER = "driver"
 
 
 class Verdict(StrEnum):

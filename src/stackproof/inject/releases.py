@@ -23,6 +23,19 @@ class Releases:
     meanings: dict[str, str]
     sources: dict[str, str]
 
+    def nodes_of(self, product: str, release: str) -> dict[str, str]:
+        """Return the newest node of each kind that a release of a product has."""
+        wanted = _numbers(release)
+        found: dict[str, str] = {}
+        for node, meaning in self.meanings.items():
+            name, _, first = meaning.rpartition(" ")
+            kind = node.rpartition("_")[0]
+            if name != product or not () < _numbers(first) <= wanted:
+                continue
+            if number_of(node) > number_of(found.get(kind, "")):
+                found[kind] = node
+        return found
+
     def meaning(self, node: str) -> str:
         """Return the first release that has a node, empty when unknown."""
         return self.meanings.get(node, "")
@@ -34,6 +47,15 @@ class Releases:
             return ""
         node = max(numbered)[1]
         return f"{node} ({self.meanings[node]})" if node in self.meanings else node
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    """Return the numbers that a release begins with, `1.20` as `1.20.0`; none without any."""
+    match = re.match(r"\d+(?:\.\d+)*", release)
+    numbers = list(map(int, match.group().split("."))) if match else []
+    while len(numbers) > 1 and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)
 
 
 def number_of(node: str) -> tuple[int, ...]:

@@ -1,0 +1,77 @@
+"""`--target` of `stackproof inject check`: the facts of a machine that cannot be reached."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+
+from stackproof.host import injectplace, probe
+from stackproof.host.injectplace import Place
+from stackproof.inject import Question, starting
+from stackproof.inject.manifest import ManifestView
+from stackproof.inject.target import Target, TargetView, target_of_site
+from stackproof.loader import FileView, Machine
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """Add the option."""
+    parser.add_argument(
+        "--target",
+        metavar="FACTS",
+        help="the machine that programs will run on, where that is another one: the name or file "
+        "of a site, or a manifest that was written there; left out: this machine",
+    )
+
+
+def load_target(name: str) -> Target:
+    """Return what is known of a machine: a shipped site, a site file, or a manifest (`.json`).
+
+    Raises `StackproofError` like reading those does.
+    """
+    if not name.endswith(".json"):
+        return target_of_site(probe.load_site(name), injectplace.load_releases())
+    manifest = injectplace.load_place(name).manifest
+    if manifest is None:
+        raise ValueError("a JSON file is read as a manifest")
+    present = frozenset(word for entries in manifest.caches.values() for word in entries)
+    return Target(
+        name=name,
+        architecture=manifest.machine.architecture,
+        level=manifest.machine.level,
+        present=present,
+        system=ManifestView(manifest),
+    )
+
+
+def asked_of(args: argparse.Namespace, question: Question) -> Question:
+    """Return the question for the machine that the arguments name."""
+    if args.target is None:
+        return question
+    target = load_target(args.target)
+    here = question.machine
+    level = args.isa or target.level or here.level
+    if args.isa:
+        target = replace(target, level=args.isa)
+    # One launcher with one way needs no word; of several only the user knows which.
+    starts = [name for name in target.starts if name in starting.OFFERS]
+    launcher = question.launcher or (starts[0] if len(starts) == 1 else "")
+    machine = Machine(architecture=target.architecture or here.architecture, level=level)
+    return replace(question, target=target, machine=machine, launcher=launcher)
+
+
+def seen_there(view: FileView, place: Place, root: str, question: Question) -> FileView:
+    """Return the view with the target's own system, where a manifest has it.
+
+    A program in a container has its own system whatever the machine is.
+    """
+    target = question.target
+    if target is None or target.system is None or place.image or root != "/":
+        return view
+    return TargetView(view, target.system)
+
+
+def asked_in(place: Place, root: str, question: Question) -> Question:
+    """Return the question for a place: a container's system is its own, not the target's."""
+    if question.target is None or not (place.image or root != "/"):
+        return question
+    return replace(question, target=replace(question.target, contained=True))
