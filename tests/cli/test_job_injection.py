@@ -1,0 +1,188 @@
+"""`--inject` of run, start and activate: an MPI under the programs of a job, judged first."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from elflab import Lab
+from images import MOUNT, env_json
+from mounting import Way, way
+from need import need
+
+USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
+EVERY = ["MPI_Init", "MPI_Recv", "MPI_Get_count", "MPII_Win_get_attr"]
+
+
+class Job:
+    """Images and prefixes in a folder, and `stackproof` called there."""
+
+    def __init__(self, mounter: Way) -> None:
+        self.mounter = mounter
+        self.folder = mounter.real_folder
+        self.lab = Lab(self.folder)
+        (self.folder / "cache").mkdir(mode=0o777)
+        (self.folder / "cache").chmod(0o777)
+
+    def __call__(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.mounter.argv(*self.mounter.stackproof, *words),
+            capture_output=True, text=True, timeout=60, check=False,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/",
+                 "STACKPROOF_CACHE": str(self.mounter.folder / "cache"), **environment},
+        )  # fmt: skip
+
+    def prefix(self, name: str, library: str = "libmpi.so.12", lacks: str = "") -> Path:
+        """Make the prefix of an MPICH."""
+        defines = [function for function in EVERY if function != lacks]
+        self.lab.library(f"{name}/lib/{library}", defines=defines)
+        return self.folder / name
+
+    def image(self, name: str, tree: Path, meta: dict[str, object]) -> None:
+        (tree / "meta").mkdir(exist_ok=True)
+        (tree / "meta" / "env.json").write_text(json.dumps(meta))
+        target = self.folder / f"{name}.squashfs"
+        argv = ["mksquashfs", tree, target, "-all-root", "-noappend", "-no-progress", "-quiet"]
+        subprocess.run(argv, check=True, timeout=60, capture_output=True)
+        target.chmod(0o644)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return made(way("kernel", tmp_path))
+
+
+def made(mounter: Way) -> Job:
+    """Return an image with an MPICH and a program for it, `app.squashfs`, and prefixes.
+
+    `new` works, `gone` lacks a function, `named` has another name.
+    """
+    need("gcc")
+    job = Job(mounter)
+    job.prefix("app/mpich")
+    job.lab.program(
+        "app/bin/solver", needs=["app/mpich/lib/libmpi.so.12"], calls=["MPI_Init", "MPI_Get_count"],
+        declarations=USES_MPICH,
+    )  # fmt: skip
+    (job.folder / "app/bin/hello").write_text("#!/bin/sh\necho hello\n")
+    (job.folder / "app/bin/hello").chmod(0o755)
+    values = {
+        "list": {
+            "PATH": [{"op": "prepend", "value": [f"{MOUNT}/bin"]}],
+            "LD_LIBRARY_PATH": [{"op": "prepend", "value": [f"{MOUNT}/mpich/lib"]}],
+        },
+        "scalar": {"FI_PROVIDER_PATH": f"{MOUNT}/mpich/lib/libfabric"},
+    }
+    view = {"root": f"{MOUNT}/env", "env": {"version": 1, "type": "augment", "values": values}}
+    job.image("app", job.folder / "app", env_json(views={"default": view}))
+    job.prefix("new")
+    job.prefix("gone", lacks="MPI_Get_count")
+    job.prefix("named", "libmpich.so.12")
+    return job
+
+
+def error(done: subprocess.CompletedProcess[str]) -> int:
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: "), done.stderr
+    return done.returncode
+
+
+def answers(done: subprocess.CompletedProcess[str]) -> set[str]:
+    """Return who answered the program's calls, after a good end."""
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()]
+    return {row[2] for row in rows if row[0] == "answer"}
+
+
+@pytest.mark.parametrize("how", ["kernel", "fuse"])
+def test_the_program_is_answered_by_what_is_injected(job: Job, how: str) -> None:
+    if how == "fuse":
+        need("squashfuse", "fuse")
+    app = ("run", "app.squashfs", "--how", how)
+    assert answers(job(*app, "--", "solver")) == {"app/mpich/lib/libmpi.so.12"}
+    for words in (
+        [*app, "--inject", "new"],
+        ["run", "--how", how, "--inject", "new", "app.squashfs"],
+    ):
+        assert answers(job(*words, "--", "solver")) == {"new/lib/libmpi.so.12"}
+
+
+def test_a_library_of_another_name_gets_a_link(job: Job) -> None:
+    for _ in range(2):  # the second time from what is kept
+        done = job("run", "app.squashfs", "--inject", "named", "--", "solver")
+        assert answers(done) == {"named/lib/libmpich.so.12"}
+
+
+def test_an_injection_that_fails_starts_nothing(job: Job) -> None:
+    for _ in range(2):
+        done = job("run", "app.squashfs", "--inject", "gone", "--", "solver")
+        assert error(done) == 8
+        assert "MPI_Get_count" in done.stderr
+
+
+def test_what_is_kept_is_for_the_same_files_alone(job: Job) -> None:
+    words = ("activate", "app.squashfs", "--inject", "new")
+    assert job(*words).returncode == 0
+    kept = sorted((job.folder / "cache" / "injections").iterdir())
+    assert job(*words).returncode == 0
+    assert sorted((job.folder / "cache" / "injections").iterdir()) == kept
+    shutil.copy(job.folder / "gone/lib/libmpi.so.12", job.folder / "new/lib/libmpi.so.12")
+    assert error(job(*words)) == 8
+
+
+def test_activate_says_what_to_set(job: Job) -> None:
+    done = job("activate", "app.squashfs", "--inject", "new", "--json")
+    data = json.loads(done.stdout)
+    assert data["set"]["LD_LIBRARY_PATH"] == f"{job.folder}/new/lib:{MOUNT}/mpich/lib"
+    assert data["mounts"] == f"{job.folder}/app.squashfs:{MOUNT}"
+
+
+def test_programs_that_nobody_can_judge_need_a_word(job: Job) -> None:
+    meta = env_json(name="bare", mount="/user-bare", views={}, mpi=None)
+    (job.folder / "bare").mkdir()
+    job.image("bare", job.folder / "bare", {**meta, "default-view": None})
+    words = ("run", "bare.squashfs", "--inject", "new")
+    assert error(job(*words, "--", "true")) == 9
+    assert job(*words, "--accept-unknown", "--", "true").returncode == 0
+    solver = str(job.folder / "app/bin/solver")
+    assert answers(job(*words, "--", "env", solver)) == {"new/lib/libmpi.so.12"}
+
+
+def test_an_image_is_mounted_beside(job: Job) -> None:
+    mpi = {"family": "mpich", "version": "5.0.2", "prefix": "/built/there", "launcher": "hydra"}
+    values = {"list": {"PATH": [{"op": "prepend", "value": ["/built/there/bin"]}]}, "scalar": {}}
+    view = {"root": "/built/there", "env": {"version": 1, "type": "augment", "values": values}}
+    meta = env_json(name="new", mount="/built/there", mpi=mpi, views={"default": view})
+    job.image("new", job.folder / "new", meta)
+    for place in ("", ":/user-other"):
+        words = ("run", "app.squashfs", "--inject", f"new.squashfs{place}", "--", "sh", "-c")
+        done = job(*words, "solver && echo $PATH $LD_LIBRARY_PATH")
+        assert answers(done) == {"new/lib/libmpi.so.12"}
+        path, libraries = done.stdout.splitlines()[-1].split()
+        point = place[1:] or "/built/there"
+        assert path.startswith(f"{point}/bin:{MOUNT}/bin:")
+        assert libraries == f"{point}/lib:{MOUNT}/mpich/lib"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--inject", "nowhere"], 3),
+        (["--inject", "new,gone"], 2),
+        (["--inject", "app.squashfs"], 6),
+        (["--inject", "app/bin"], 3),
+        (["--inject", "facts.json"], 3),
+        (["--accept-unknown"], 2),
+    ],
+)
+def test_wrong_words(job: Job, words: list[str], code: int) -> None:
+    (job.folder / "facts.json").write_text("{}")
+    assert error(job("activate", "app.squashfs", *words)) == code
+
+
+def test_none_takes_no_injection(job: Job) -> None:
+    assert error(job("activate", "none", "--inject", "new")) == 2

@@ -1,0 +1,147 @@
+"""What was predicted against what happened: every way in which a proof can come out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from stackproof import noun
+from stackproof.inject import Verdict, proof
+from stackproof.inject.proof import (
+    INJECTED,
+    OWN,
+    WRONG,
+    Answer,
+    ArmProof,
+    Mapped,
+    Prediction,
+    Proof,
+    Speed,
+    Witnessed,
+)
+
+FILES = ("/bin/app", "/opt/lib/libmpi.so.12")
+
+
+def rank(*paths: str, exit_code: int | None = 0, signal: int = 0) -> Witnessed:
+    files = tuple(Mapped(path=path, build_id="ab12") for path in paths)
+    return Witnessed(host="node1", pid=7, exit=exit_code, signal=signal, files=files)
+
+
+def arm(
+    name: str, verdict: Verdict | None, *ranks: Witnessed, code: int | None = 0, **more: object
+) -> ArmProof:
+    prediction = Prediction(verdict=verdict, files=FILES)
+    files, missing, doubled = proof.compared(prediction, ranks)
+    return ArmProof(
+        name=name, mpi="MPICH", prediction=prediction, wanted_ranks=2, exit=code, ranks=ranks,
+        files=files, missing=missing, doubled=doubled, **more,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+GOOD = rank(*FILES), rank(*FILES)
+BAD = rank(*FILES, exit_code=None, signal=11), rank(*FILES)
+OLD = rank("/bin/app", "/own/lib/libmpi.so.12"), rank(*FILES)
+RIGHT = {
+    OWN: arm(OWN, None, *GOOD),
+    INJECTED: arm(INJECTED, Verdict.WORKS, *GOOD),
+    WRONG: arm(WRONG, Verdict.FAILS, *BAD, code=139),
+}
+
+
+def test_proven() -> None:
+    answer, reasons = proof.conclude(RIGHT)
+    assert answer is Answer.PROVEN
+    assert len(reasons) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "answer", "defect"),
+    [
+        ({INJECTED: arm(INJECTED, Verdict.STEPS, *GOOD)}, Answer.PROVEN, False),
+        ({INJECTED: arm(INJECTED, Verdict.WORKS, *BAD, code=1)}, Answer.WRONG, True),
+        ({INJECTED: arm(INJECTED, Verdict.WORKS, *OLD)}, Answer.WRONG, True),
+        ({INJECTED: arm(INJECTED, Verdict.WORKS)}, Answer.WRONG, True),
+        ({INJECTED: arm(INJECTED, Verdict.FAILS, *GOOD)}, Answer.WRONG, True),
+        ({INJECTED: arm(INJECTED, Verdict.FAILS, *BAD, code=1)}, Answer.WRONG, False),
+        ({INJECTED: arm(INJECTED, Verdict.UNKNOWN, *GOOD)}, Answer.UNKNOWN, False),
+        ({INJECTED: arm(INJECTED, Verdict.UNKNOWN, *BAD, code=1)}, Answer.UNKNOWN, False),
+        ({OWN: arm(OWN, None, *BAD, code=1)}, Answer.UNKNOWN, False),
+        ({OWN: arm(OWN, None, *OLD)}, Answer.WRONG, True),
+        (
+            {
+                OWN: arm(OWN, None, *BAD, code=1),
+                INJECTED: arm(INJECTED, Verdict.WORKS, *BAD, code=1),
+            },
+            Answer.UNKNOWN,
+            False,
+        ),
+        ({WRONG: arm(WRONG, Verdict.FAILS, *GOOD)}, Answer.WRONG, True),
+        ({WRONG: arm(WRONG, Verdict.WORKS, *BAD, code=1)}, Answer.WRONG, True),
+        ({WRONG: arm(WRONG, Verdict.WORKS, *GOOD)}, Answer.UNKNOWN, False),
+        ({WRONG: None}, Answer.UNKNOWN, False),
+    ],
+)
+def test_every_outcome(
+    changes: Mapping[str, ArmProof | None], answer: Answer, defect: bool
+) -> None:
+    arms = {name: one for name, one in {**RIGHT, **changes}.items() if one}
+    found, reasons = proof.conclude(arms)
+    assert found is answer
+    assert any("WRONG PREDICTION" in reason for reason in reasons) is defect
+
+
+@pytest.mark.parametrize(
+    ("one", "word"),
+    [
+        (arm(OWN, None, *GOOD), ""),
+        (arm(OWN, None, *GOOD, code=None), "time"),
+        (arm(OWN, None, *GOOD, code=3), "exit code 3"),
+        (arm(OWN, None, *BAD), "signal 11"),
+        (arm(OWN, None, GOOD[0]), "1 of 2 ranks"),
+        (arm(OWN, None, *GOOD, world=1, worlds=2), "2 worlds of 1"),
+        (arm(OWN, None, *GOOD, world=2, worlds=1), ""),
+        (arm(OWN, None, *GOOD, expected=False), "text"),
+        (arm(OWN, None, *GOOD, expected=True), ""),
+    ],
+)
+def test_faults(one: ArmProof, word: str) -> None:
+    assert word in one.fault
+    assert bool(one.fault) is bool(word)
+
+
+def test_files_by_rank() -> None:
+    ranks = rank(*FILES, "/opt/lib/plugin.so"), rank(*FILES, "/dev/shm/x", "/SYSV0000")
+    files, missing, doubled = proof.compared(Prediction(files=FILES), ranks)
+    assert [(one.path, one.ranks, one.predicted) for one in files] == [
+        ("/bin/app", 2, True),
+        ("/opt/lib/libmpi.so.12", 2, True),
+        ("/opt/lib/plugin.so", 1, False),
+    ]
+    assert (missing, doubled) == ((), ())
+    _, missing, doubled = proof.compared(Prediction(files=FILES), OLD)
+    assert missing == ("/opt/lib/libmpi.so.12",)
+    assert doubled == ("/own/lib/libmpi.so.12",)
+
+
+def test_worlds_in_outputs() -> None:
+    ours = '{"kind":"start","run":"1","n":0,"world_size":2,"x":1}\n'
+    assert proof.worlds_of(ours) == (2, 1)
+    assert proof.worlds_of(ours.replace("2", "1") * 2) == (1, 2)
+    imb = "# MPI Version           : 5.0\n# Benchmarking PingPong\n# #processes = 2 \n"
+    assert proof.worlds_of(imb) == (2, 1)
+    assert proof.worlds_of("hello\n") == (0, 0)
+
+
+def test_text_and_json() -> None:
+    answer, reasons = proof.conclude({**RIGHT, INJECTED: arm(INJECTED, Verdict.WORKS, *OLD)})
+    speed = (Speed(benchmark="latency", sizes=(8, 1024), ratio=1.02, low=0.9, high=1.1),)
+    whole = Proof(
+        program="/bin/app\x1b[31m", replacement="x.squashfs", answer=answer, reasons=reasons,
+        arms=tuple(RIGHT.values()), speed=speed, launches=5,
+    )  # fmt: skip
+    text = proof.render(whole)
+    assert text.startswith("/bin/app?[31m with x.squashfs: NOT PROVEN\n")
+    assert "latency, 8 B to 1024 B: 1.020  [0.900, 1.100]" in text
+    assert noun.from_json(Proof, noun.to_json(whole)) == whole
