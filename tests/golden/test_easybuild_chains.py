@@ -13,10 +13,10 @@ import pytest
 
 from easybuildchains import REQUESTS
 from stackproof.engines.easybuild.chain import Chain, chain
-from stackproof.host.components import load_catalogue
+from stackproof.host import easybuild_catalogue
 
 FOLDER = Path(__file__).with_name("easybuild")
-CATALOGUE = load_catalogue()
+CATALOGUE = easybuild_catalogue.load()
 
 
 def shown(made: Chain) -> str:

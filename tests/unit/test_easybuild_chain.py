@@ -13,9 +13,9 @@ from easybuildchains import OS_SOURCES, REQUESTS
 from stackproof.engines.easybuild.chain import Chain, Easyconfig, chain
 from stackproof.engines.easybuild.request import ChainRequest, External, Gpu, Toolchain
 from stackproof.errors import Reason, StackproofError
-from stackproof.host.components import load_catalogue
+from stackproof.host import easybuild_catalogue
 
-CATALOGUE = load_catalogue()
+CATALOGUE = easybuild_catalogue.load()
 SMALL = ChainRequest(libfabric="2.1.0", providers=("shm", "tcp"))
 CXI = ChainRequest(libfabric="2.1.0", providers=("shm", "cxi", "lnx"), shs="13.0.0")
 CUDA = External(version="12.8.0", prefix="/opt/cuda/12.8")

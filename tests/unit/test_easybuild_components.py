@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Mapping
-from pathlib import Path
+from importlib import resources
 from typing import Any
 
 import pytest
@@ -14,10 +14,10 @@ import yaml
 from stackproof import document as documents
 from stackproof.engines.easybuild.components import Catalogue, parse_catalogue
 from stackproof.errors import Reason, StackproofError
-from stackproof.host.components import FOLDER, load_catalogue
+from stackproof.host import easybuild_catalogue
 from stackproof.specs import versions
 
-CATALOGUE = load_catalogue()
+CATALOGUE = easybuild_catalogue.load()
 PLACES = {"provenance": {"news": {"title": "News", "url": "https://example.org/news"}}}
 SOURCE = {
     "origin": "upstream",
@@ -119,12 +119,6 @@ def test_two_of_one_name_and_a_place_that_states_nothing() -> None:
     assert len(caught.value.problems) == 3
 
 
-def test_a_folder_without_components(tmp_path: Path) -> None:
-    with pytest.raises(StackproofError) as caught:
-        load_catalogue(tmp_path)
-    assert caught.value.reason is Reason.FILE_MISSING
-
-
 # --- what is shipped ------------------------------------------------------------------------
 
 
@@ -138,7 +132,8 @@ def test_the_chain_is_there() -> None:
 
 
 def test_files_are_named_as_components() -> None:
-    found = {path.stem for path in FOLDER.glob("*.yaml")} - {"provenance"}
+    folder = resources.files("stackproof.engines.easybuild") / "components"
+    found = {entry.name.removesuffix(".yaml") for entry in folder.iterdir()} - {"provenance"}
     assert found == set(CATALOGUE.components)
 
 
