@@ -139,9 +139,10 @@ def _no_results(results: Results, collected: Collected) -> StackproofError:
 # --- panels ---------------------------------------------------------------------------------
 
 
-def _panel_order(key: tuple[str, str, str]) -> tuple[str, str, int]:
+def _panel_order(key: tuple[str, str, str], collected: Collected) -> tuple[int, str, str, int]:
     placement, program, benchmark = key
-    return (placement, program, list(METRICS).index(benchmark))
+    ranks = len(collected.placements[placement].ranks)
+    return (ranks, placement, program, list(METRICS).index(benchmark))
 
 
 def _panels(collected: Collected, results: Results, rules: Rules) -> tuple[Panel, ...]:
@@ -153,7 +154,7 @@ def _panels(collected: Collected, results: Results, rules: Rules) -> tuple[Panel
     spec = results.spec
     curves = {
         key: _curve(key, collected)
-        for key in sorted(collected.table, key=_panel_order)
+        for key in sorted(collected.table, key=lambda key: _panel_order(key, collected))
         if spec.baseline in collected.table[key]
     }
     strict = dataclasses.replace(rules, family_error=NULL_FAMILY_ERROR)

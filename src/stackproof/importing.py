@@ -23,6 +23,8 @@ from stackproof.measurement import Check, Measurement, Output, Series, State
 LARGEST = 64 << 20
 """Bytes of one file; outputs of benchmarks are a thousand times smaller."""
 
+_FILE = "imported from"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputFile:
@@ -38,7 +40,8 @@ class Setup:
     """What files do not say: where ranks were, where buffers lay, what the link can carry.
 
     `limit` is in MB/s in one direction, None when it is not known; `fabric` is a value of
-    `site.FabricType`, empty when not known; `created` is UTC ISO 8601.
+    `site.FabricType`, empty when not known; `created` is UTC ISO 8601. `nodes` None is one node or
+    two, by locality. `transport` is the path that the runs were forced on.
     """
 
     name: str
@@ -47,6 +50,7 @@ class Setup:
     baseline: str = ""
     transport: str = "auto"
     ranks: int = 2
+    nodes: int | None = None
     limit: float | None = None
     limit_source: str = ""
     fabric: str = ""
@@ -57,12 +61,18 @@ class Setup:
 
     @property
     def placement(self) -> Placement:
-        """Return the placement, with nodes that have no names of their own."""
-        nodes = 1 if self.locality is Locality.INTRA else 2
-        name = self.locality.value if self.memory is Memory.HOST else f"{self.locality}-device"
-        return Placement(
-            name=name, ranks=tuple(Rank(node=f"node{1 + i % nodes}") for i in range(self.ranks))
-        )
+        """Return the placement, with nodes that have no names of their own.
+
+        More than 2 ranks are another placement, by nodes and ranks on each, so that numbers of
+        ranks are never put together.
+        """
+        nodes = self.nodes or (1 if self.locality is Locality.INTRA else 2)
+        name = self.locality.value if self.ranks == 2 else f"{nodes}x{self.ranks // nodes}"
+        if self.memory is Memory.DEVICE:
+            name += "-device"
+        each = max(1, self.ranks // nodes)
+        ranks = tuple(Rank(node=f"node{1 + i // each}") for i in range(self.ranks))
+        return Placement(name=name, ranks=ranks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +93,7 @@ def import_outputs(files: Sequence[OutputFile], setup: Setup) -> Imported:
     """
     notes: list[str] = []
     measurements: list[Measurement] = []
-    problems: list[Problem] = []
+    problems = _impossible(setup)
     blocks: Counter[tuple[str, str]] = Counter()
     count = 0
     for file in files:
@@ -125,6 +135,23 @@ def import_outputs(files: Sequence[OutputFile], setup: Setup) -> Imported:
         tables=count,
         notes=tuple(notes),
     )
+
+
+def _impossible(setup: Setup) -> list[Problem]:
+    """Return why ranks cannot have been placed as the user says."""
+    nodes, message, hint = setup.nodes, "", ""
+    inside = setup.locality is Locality.INTRA
+    if nodes is None:
+        if not inside and setup.ranks > 2:
+            message = f"{setup.ranks} ranks between nodes may have been on 2 to {setup.ranks} nodes"
+            hint = "say on how many with --nodes"
+    elif (nodes == 1) != inside or nodes < 1:
+        message = f"{nodes} nodes are not `{setup.locality}`"
+        hint = "intra-node is one node, inter-node two or more"
+    elif setup.ranks % nodes:
+        message = f"{setup.ranks} ranks cannot be divided among {nodes} nodes"
+        hint = "give runs with the same number of ranks on each node"
+    return [Problem(reason=Reason.USAGE, message=message, hint=hint)] if message else []
 
 
 def _require(
@@ -238,7 +265,7 @@ def _measurement(
         started="",
         seconds=0.0,
         host_facts={
-            "imported from": f"{file.name}, line {table.line}",
+            _FILE: f"{file.name}, line {table.line}",
             "memory": setup.memory.value,
             **({"accelerator": table.accelerator} if table.accelerator else {}),
             **table.facts,
@@ -321,10 +348,125 @@ def _spec(files: Sequence[OutputFile], setup: Setup) -> ResultsSpec:
         name=setup.name,
         baseline=baseline,
         challengers=tuple(arm for arm in arms if arm != baseline),
-        arms={arm: Arm(transport=setup.transport, env=setup.env) for arm in arms},
+        arms={
+            arm: Arm(transport=f"{setup.placement.name}: {setup.transport}", env=setup.env)
+            for arm in arms
+        },
         limits={setup.placement.name: limit} if setup.limit is not None else {},
         host={"fabric": setup.fabric} if setup.fabric else {},
         created=setup.created,
         stackproof=setup.stackproof,
         command=setup.command,
     )
+
+
+# --- adding to what was imported before -----------------------------------------------------
+
+
+def add(before: Results, more: Results, *, baseline: str = "") -> Results:
+    """Return results with what a second import found: other arms, paths, placements, launches.
+
+    Launches of an arm that is there already become further blocks. `baseline` names another
+    baseline than the one before. Raises `StackproofError`: USAGE for results that were measured
+    here and for a baseline that is no arm, INVALID_VALUE for what is there already, or was made on
+    another path or another fabric, with all problems at once.
+    """
+    arms = tuple(dict.fromkeys([*_arms_of(before), *_arms_of(more)]))
+    chosen = baseline or before.spec.baseline
+    problems = [*_strangers(before), *_clashes(before, more)]
+    if chosen not in arms:
+        problems.append(
+            Problem(
+                reason=Reason.USAGE,
+                message=f"the baseline `{chosen}` is no arm of the results",
+                hint=f"arms are: {', '.join(arms)}",
+            )
+        )
+    if problems:
+        raise StackproofError(*problems)
+    shifted = _further_blocks(before.measurements, more.measurements)
+    known = sorted(before.measurements, key=lambda one: one.order)
+    measurements = _ordered((*known, *shifted))
+    spec = dataclasses.replace(
+        before.spec,
+        baseline=chosen,
+        challengers=tuple(arm for arm in arms if arm != chosen),
+        arms={arm: _joined(before.spec.arms.get(arm), more.spec.arms.get(arm)) for arm in arms},
+        limits={**before.spec.limits, **more.spec.limits},
+        host={**more.spec.host, **before.spec.host},
+        launches=max(one.block for one in measurements),
+        created=more.spec.created,
+    )
+    return Results(spec=spec, measurements=measurements)
+
+
+def _arms_of(results: Results) -> tuple[str, ...]:
+    return (results.spec.baseline, *results.spec.challengers)
+
+
+def _joined(before: Arm | None, more: Arm | None) -> Arm:
+    """Return an arm with the paths of both imports."""
+    known = [arm for arm in (before, more) if arm is not None]
+    paths = dict.fromkeys(
+        text for arm in known for text in str(arm.transport or "").split(", ") if text
+    )
+    return dataclasses.replace(known[0], transport=", ".join(paths))
+
+
+def _strangers(before: Results) -> list[Problem]:
+    if all(_FILE in one.host_facts for one in before.measurements) and not before.problems:
+        return []
+    return [
+        Problem(
+            reason=Reason.USAGE,
+            message="these results were not imported, or cannot be read whole",
+            hint="import into a folder of its own",
+        )
+    ]
+
+
+def _clashes(before: Results, more: Results) -> list[Problem]:
+    """Return what cannot be put beside what is there."""
+    paths = {(m.arm, m.case.placement.name, m.case.program): m for m in before.measurements}
+    seen = {(m.arm, m.case.placement.name, m.output.series) for m in before.measurements}
+    found: dict[Problem, None] = {}
+    for one in more.measurements:
+        where = Location(file=one.host_facts[_FILE])
+        name = one.case.placement.name
+        other = paths.get((one.arm, name, one.case.program))
+        message = hint = ""
+        if other is not None and other.case.transport != one.case.transport:
+            message = f"`{one.arm}` has the transport `{other.case.transport}` at `{name}`"
+            message += f", not `{one.case.transport}`"
+            hint = "give each path an arm of its own with --arm"
+        elif (one.arm, name, one.output.series) in seen:
+            message = f"the same table is among the launches of `{one.arm}` at `{name}` already"
+            hint = "give each output once"
+        if message:
+            problem = Problem(reason=Reason.INVALID_VALUE, message=message, hint=hint, where=where)
+            found[problem] = None
+    fabrics = {results.spec.host.get("fabric") for results in (before, more)} - {None}
+    if len(fabrics) > 1:
+        names = " and ".join(f"`{name}`" for name in sorted(map(str, fabrics)))
+        problem = Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"the sites have different fabrics: {names}",
+            hint="import results of another machine into a folder of their own",
+        )
+        found[problem] = None
+    return list(found)
+
+
+def _further_blocks(
+    before: Sequence[Measurement], more: Sequence[Measurement]
+) -> list[Measurement]:
+    """Return launches whose blocks follow those that their arm has at their placement."""
+    last: Counter[tuple[str, str, str]] = Counter()
+    for one in before:
+        key = _place_of(one)
+        last[key] = max(last[key], one.block)
+    return [dataclasses.replace(one, block=one.block + last[_place_of(one)]) for one in more]
+
+
+def _place_of(one: Measurement) -> tuple[str, str, str]:
+    return one.arm, one.case.placement.name, one.case.benchmarks[0]

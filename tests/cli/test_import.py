@@ -77,6 +77,39 @@ def test_standard_input_is_read(
     assert (spec["baseline"], spec["challengers"], spec["launches"]) == ("theirs", [], 1)
 
 
+def test_paths_are_added_one_after_the_other(
+    output: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, other = tmp_path / "results", tmp_path / "other.txt"
+    other.write_text(TABLE.replace("1.50", "2.50"))
+    first = ("import", output, "--arm", "vendor", "--transport", "cxi", "-o", folder)
+    second = ("import", other, "--arm", "openmpi", "--transport", "lnx", "-o", folder, "--add")
+    assert run(*first, "--placement", "inter-node") == 0
+    assert run(*second, "--placement", "inter-node") == 0
+    assert run(*second, "--placement", "inter-node") == 3  # once is enough
+    assert "among the launches" in capsys.readouterr().err
+    assert sorted(path.name for path in (folder / "launches").iterdir()) == [
+        "0001.json", "0002.json",
+    ]  # fmt: skip
+    assert run("report", folder, "-o", tmp_path / "report.html") == 0
+    lines = (tmp_path / "report-transports.csv").read_text().splitlines()
+    assert len(lines) == 1 + 2 * 23
+    assert any(",openmpi,lnx,timed,1,2.5,2.5,2.5,1.66667,0.6," in line for line in lines)
+
+
+def test_adding_needs_results_that_are_there(output: Path, tmp_path: Path) -> None:
+    words = ("import", output, "--placement", "inter-node", "--add", "-o", tmp_path / "none")
+    assert run(*words) == 3
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("words", [("--arm", ""), ("--ranks", "2000000"), ("--nodes", "3")])
+def test_arms_and_ranks_that_are_none(output: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+    where = ("--placement", "inter-node", "-o", tmp_path / "r")
+    assert run("import", output, *where, *words) == 2
+    assert not (tmp_path / "r").exists()
+
+
 @pytest.mark.parametrize(
     "words", [("--placement", "somewhere"), ("--placement", "intra-node", "--ranks", "1"), ()]
 )

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import csv
+import dataclasses
+import io
+from decimal import Decimal
+
 import pytest
 
 from stackproof.case import Locality
 from stackproof.compare import compare
-from stackproof.comparison import Verdict
-from stackproof.curves import Memory
+from stackproof.comparison import Results, Verdict
+from stackproof.curves import Memory, ReferenceCurve
 from stackproof.errors import Reason, StackproofError
-from stackproof.importing import Imported, OutputFile, Setup, import_outputs
+from stackproof.host.curves import load_curves
+from stackproof.importing import Imported, OutputFile, Setup, add, import_outputs
 from stackproof.measurement import State
-from stackproof.report import render_html, render_markdown
+from stackproof.report import render_html, render_markdown, render_paths_csv
+from synthetic import Plan, simulate
 
 SETUP = Setup(name="theirs", locality=Locality.INTER, memory=Memory.HOST)
 HEAD = "# OSU MPI Bandwidth Test v7.5\n# Datatype: MPI_CHAR.\n# Size      Bandwidth (MB/s)\n"
@@ -111,3 +118,166 @@ def test_validated_rows_say_so() -> None:
 def test_a_baseline_must_be_an_arm() -> None:
     setup = Setup(name="x", locality=Locality.INTER, memory=Memory.HOST, baseline="none")
     assert refused(("a", HEAD + rows(2.0)), setup=setup).reason is Reason.USAGE
+
+
+# --- several paths --------------------------------------------------------------------------
+
+
+def on(transport: str, locality: Locality = Locality.INTER, **more: object) -> Setup:
+    return dataclasses.replace(SETUP, transport=transport, locality=locality, **more)  # type: ignore[arg-type]
+
+
+def joined(*parts: tuple[str, str, Setup]) -> Results:
+    """Return the results of several imports, each (arm, text, setup)."""
+    first, *rest = (imported((arm, text), setup=setup).results for arm, text, setup in parts)
+    for more in rest:
+        first = add(first, more)
+    return first
+
+
+def test_arms_of_several_imports_are_compared_by_path() -> None:
+    results = joined(
+        ("vendor", HEAD + rows(2.0), on("cxi")),
+        ("openmpi-lnx", HEAD + rows(1.9), on("lnx")),
+        ("openmpi-shm", HEAD + rows(3.0), on("shm", Locality.INTRA)),
+        ("vendor", HEAD + rows(2.9), on("shm", Locality.INTRA)),
+    )
+    comparison = compare(results)
+    assert [(p.curve.placement, p.transport("vendor")) for p in comparison.panels] == [
+        ("inter-node", "cxi"), ("intra-node", "shm"),
+    ]  # fmt: skip
+    assert comparison.spec.challengers == ("openmpi-lnx", "openmpi-shm")
+    assert comparison.spec.arms["vendor"].transport == "inter-node: cxi, intra-node: shm"
+    assert "too few launches" in comparison.rankings[0].sentence
+    assert 'id="transports"' in render_html(comparison)
+
+
+def test_further_tables_of_an_arm_are_further_launches() -> None:
+    text = HEAD + rows(2.0)
+    results = imported(("a", text), ("b", text), setup=on("tcp")).results
+    for step in range(1, 6):
+        more = imported(
+            ("a", HEAD + rows(2.0 + step / 10)), ("b", HEAD + rows(2.1 + step / 10)),
+            setup=on("tcp"),
+        )  # fmt: skip
+        results = add(results, more.results)
+    assert [(m.arm, m.block) for m in results.measurements if m.arm == "b"] == [
+        ("b", block) for block in range(1, 7)
+    ]
+    assert results.spec.launches == 6
+    (panel,) = compare(results).panels
+    assert {cell.blocks for judgement in panel.judgements for cell in judgement.cells} == {6}
+
+
+def test_what_is_there_already_or_by_another_path_is_refused() -> None:
+    before = joined(("a", HEAD + rows(2.0), on("tcp")), ("b", HEAD + rows(2.0), on("tcp")))
+    for text, setup in ((HEAD + rows(2.0), on("tcp")), (HEAD + rows(3.0), on("lnx"))):
+        with pytest.raises(StackproofError) as caught:
+            add(before, imported(("a", text), ("b", text), setup=setup).results)
+        assert [p.reason for p in caught.value.problems] == [Reason.INVALID_VALUE] * 2
+        assert caught.value.problems[0].where.file == "a.txt, line 1"
+
+
+def test_only_what_was_imported_is_added_to() -> None:
+    more = imported(("a", HEAD + rows(2.0))).results
+    with pytest.raises(StackproofError) as caught:
+        add(simulate(Plan(blocks=1, sizes=(8,))), more)
+    assert caught.value.reason is Reason.USAGE
+    with pytest.raises(StackproofError) as caught:
+        add(more, imported(("b", HEAD + rows(2.0))).results, baseline="none")
+    assert caught.value.reason is Reason.USAGE
+    fast, slow = (
+        imported((arm, HEAD + rows(2.0)), setup=on("auto", fabric=fabric)).results
+        for arm, fabric in (("x", "slingshot-11"), ("y", "ethernet"))
+    )
+    with pytest.raises(StackproofError) as caught:
+        add(fast, slow)
+    assert caught.value.reason is Reason.INVALID_VALUE
+    assert add(more, slow, baseline="y").spec.challengers == ("a",)
+
+
+ALLTOALL = (
+    "# OSU MPI All-to-All Personalized Exchange Latency Test v7.5\n# Datatype: MPI_CHAR.\n"
+    "# Size       Avg Latency(us)\n"
+)
+
+
+def test_numbers_of_ranks_are_placements_of_their_own() -> None:
+    results = joined(
+        *(
+            (arm, ALLTOALL + rows(factor * nodes), on(path, ranks=8 * nodes, nodes=nodes))
+            for nodes in (4, 16, 64)
+            for arm, path, factor in (("vendor", "cxi", 1.0), ("ours", "lnx", 1.1))
+        )
+    )
+    panels = compare(results).panels
+    assert [(p.curve.placement, p.curve.ranks, p.curve.nodes) for p in panels] == [
+        ("4x8", 32, 4), ("16x8", 128, 16), ("64x8", 512, 64),
+    ]  # fmt: skip
+    html = render_html(compare(results))
+    assert "Over ranks" in html
+    assert "16x8: 128 ranks on 16 nodes" in html
+
+
+@pytest.mark.parametrize(
+    ("locality", "ranks", "nodes"),
+    [
+        (Locality.INTER, 64, None), (Locality.INTER, 64, 1), (Locality.INTRA, 8, 2),
+        (Locality.INTER, 9, 2), (Locality.INTER, 2, 4), (Locality.INTRA, 2, 0),
+    ],
+)  # fmt: skip
+def test_ranks_that_cannot_be_so(locality: Locality, ranks: int, nodes: int | None) -> None:
+    error = refused(("a", HEAD + rows(2.0)), setup=on("auto", locality, ranks=ranks, nodes=nodes))
+    assert error.reason is Reason.USAGE
+
+
+# --- published comparisons ------------------------------------------------------------------
+
+
+def as_osu(curve: ReferenceCurve) -> str:
+    """Return a published curve as the output it was copied from."""
+    title, column = {
+        "bandwidth": ("Bandwidth", "Bandwidth (MB/s)"),
+        "bibandwidth": ("Bi-Directional Bandwidth", "Bandwidth (MB/s)"),
+        "latency": ("Latency", "Avg Latency(us)"),
+    }[curve.benchmark]
+    kind = "MPI-CUDA" if curve.memory is Memory.DEVICE else "MPI"
+    head = f"# OSU {kind} {title} Test v7.5\n# Datatype: MPI_CHAR.\n# Size  {column}\n"
+    return head + "".join(f"{p.size:<10}{p.printed:>20}\n" for p in curve.points)
+
+
+CURVES = {curve.id: curve for curve in load_curves()}
+PUBLISHED = [
+    ("olivia-gh200-cray-mpich-9-1-inter-device-bibandwidth",
+     "olivia-gh200-openmpi-2026-inter-device-bibandwidth"),
+    ("olivia-gh200-cray-mpich-9-1-inter-device-latency",
+     "olivia-gh200-openmpi-2026-inter-device-latency"),
+    ("alps-gh200-openmpi-without-cxi-inter-host-bandwidth",
+     "alps-gh200-openmpi-cxi-inter-host-bandwidth"),
+    ("alps-gh200-openmpi-without-cxi-inter-device-bandwidth",
+     "alps-gh200-openmpi-cxi-inter-device-bandwidth"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("vendor", "ours"), PUBLISHED)
+def test_published_tables_give_the_ratios_of_their_printed_values(vendor: str, ours: str) -> None:
+    """Challenger over vendor, as plots of the field have it, to five digits at every size."""
+    base, other = CURVES[vendor], CURVES[ours]
+    setup = on("cxi", base.locality, memory=base.memory)
+    results = add(
+        imported(("vendor", as_osu(base)), setup=setup).results,
+        imported(
+            ("ours", as_osu(other)), setup=dataclasses.replace(setup, transport="lnx")
+        ).results,
+    )
+    rows_found = list(csv.DictReader(io.StringIO(render_paths_csv(compare(results)))))
+    found = {int(row["size_bytes"]): row for row in rows_found if row["arm"] == "ours"}
+    bottom = {point.size: point for point in base.points}
+    assert len(found) == len(other.points) > 20
+    for point in other.points:
+        row, below = found[point.size], bottom[point.size]
+        exact = Decimal(point.printed) / Decimal(below.printed)
+        turned = exact if base.benchmark != "latency" else 1 / exact
+        assert float(row["quotient"]) == pytest.approx(float(exact), rel=1e-5, abs=0)
+        assert float(row["ratio"]) == pytest.approx(float(turned), rel=1e-5, abs=0)
+        assert float(row["median"]) == pytest.approx(float(point.printed), rel=1e-5, abs=0)

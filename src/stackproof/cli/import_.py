@@ -1,4 +1,8 @@
-"""`stackproof import FILE… -o RESULTS`: outputs of OSU and IMB become results to report on."""
+"""`stackproof import FILE… -o RESULTS`: outputs of OSU and IMB become results to report on.
+
+One call takes the files of one placement; with `--add` further calls add other arms, other paths
+and other placements to the same results.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,13 @@ from stackproof.case import Locality
 from stackproof.curves import Memory
 from stackproof.errors import ExitCode, Location, Reason, fail
 from stackproof.host import files, probe
-from stackproof.host.results import LAUNCHES, SPECIFICATION
-from stackproof.importing import LARGEST, OutputFile, Setup, import_outputs
+from stackproof.host.results import LAUNCHES, SPECIFICATION, load_results
+from stackproof.importing import LARGEST, OutputFile, Setup, add, import_outputs
 from stackproof.site import Site
 
 _ARM = "imported"
+_MOST_RANKS = 1 << 20
+"""More than any machine of today has cores for; each rank is written down."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,37 +48,58 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--ranks", type=int, default=2, metavar="N", help="ranks (default: 2)")
     parser.add_argument(
+        "--nodes", type=int, metavar="N",
+        help="nodes that the ranks were on, as many on each (default: 1, or 2 for inter-node)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--arm", metavar="NAME", default=_ARM,
+        help=f"the arm of files that name none (default: {_ARM})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--add", action="store_true",
+        help="add to results that were imported before; further tables of an arm become further "
+        "launches",
+    )  # fmt: skip
+    parser.add_argument(
         "--baseline", metavar="ARM", help="the arm to compare with (default: first)"
     )
     parser.add_argument("--name", default="import", help="name of the results (default: import)")
     parser.add_argument("--site", metavar="SITE", help="site whose link limit counts between nodes")
     parser.add_argument(
-        "--transport", default="auto", metavar="NAME", help="what was asked for, to be recorded"
-    )
+        "--transport", default="auto", metavar="NAME",
+        help="the path that these runs were forced on, such as lnx; arms by different paths are "
+        "compared in the report's section on transports",
+    )  # fmt: skip
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Read the files, write the results folder, and say what does not count."""
     output = Path(args.output)
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+    before = load_results(output) if args.add else None
+    if before is None and output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise fail(
             Reason.USAGE,
             f"`{output}` is there already",
-            hint="name a folder that does not exist",
+            hint="name a folder that does not exist, or add to what was imported with --add",
             where=Location(file=str(output)),
         )
-    if args.ranks < 2:
-        raise fail(Reason.USAGE, f"{args.ranks} ranks send no messages", hint="give 2 or more")
+    if not 2 <= args.ranks <= _MOST_RANKS:
+        raise fail(
+            Reason.USAGE,
+            f"--ranks is {args.ranks}; it must be between 2 and {_MOST_RANKS}",
+            hint="give the number of ranks of these runs",
+        )
     site = probe.load_site(args.site) if args.site else None
     limit, source = _limit(args, site)
     setup = Setup(
         name=args.name,
         locality=Locality(args.placement),
         memory=Memory(args.memory),
-        baseline=args.baseline or "",
+        baseline="" if args.add else args.baseline or "",
         transport=args.transport,
         ranks=args.ranks,
+        nodes=args.nodes,
         limit=limit,
         limit_source=source,
         fabric=site.fabric.type or "" if site else "",
@@ -80,10 +107,13 @@ def run(args: argparse.Namespace) -> int:
         stackproof=stackproof.__version__,
         command=tuple(sys.argv),
     )
-    imported = import_outputs([_file(text) for text in args.files], setup)
-    for number, one in enumerate(imported.results.measurements, 1):
-        files.write(output / LAUNCHES / f"{number:04}.json", noun.to_json(one))
-    files.write(output / SPECIFICATION, noun.to_json(imported.results.spec))
+    imported = import_outputs([_file(text, args.arm) for text in args.files], setup)
+    results = imported.results
+    if before is not None:
+        results = add(before, results, baseline=args.baseline or "")
+    for one in results.measurements[len(before.measurements) if before else 0 :]:
+        files.write(output / LAUNCHES / f"{one.order:04}.json", noun.to_json(one))
+    files.write(output / SPECIFICATION, noun.to_json(results.spec))
     for note in imported.notes:
         print(f"note: {note}", file=sys.stderr)
     usable = sum(one.usable for one in imported.results.measurements)
@@ -99,11 +129,17 @@ def _limit(args: argparse.Namespace, site: Site | None) -> tuple[float | None, s
     return site.fabric.limit_mb_s, f"one NIC in one direction, site `{site.name}`"
 
 
-def _file(text: str) -> OutputFile:
+def _file(text: str, default: str) -> OutputFile:
     """Return an arm's file; raises `StackproofError` (FILE_MISSING, TOO_LARGE, …)."""
     arm, equals, path = text.partition("=")
     if not equals or os.path.exists(text):
-        arm, path = _ARM, text
+        arm, path = default, text
+    if not arm:
+        raise fail(
+            Reason.USAGE,
+            f"`{text}` names no arm",
+            hint="write ARM=FILE, or name one with --arm",
+        )
     data = files.read_bounded(
         path,
         LARGEST,

@@ -8,7 +8,7 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from stackproof.comparison import Cell, Comparison, Curve, Panel, Point, Validated
+from stackproof.comparison import Cell, Comparison, Curve, Panel, Validated
 from stackproof.measurement import State
 from stackproof.quantities import size_text, value_text
 from stackproof.ranking import arm_text
@@ -311,8 +311,8 @@ def _validated_row(one: Validated) -> list[str | Markup]:
 def render_paths_csv(comparison: Comparison) -> str:
     """Return every point of every arm as CSV (RFC 4180, UTF-8), and what was validated.
 
-    `quotient` is the arm's value over the baseline's, as published plots have it: below 1 is
-    better for times. `ratio` is turned so that more than 1 is better.
+    `quotient` is the arm's value over the baseline's, as published plots have it: below 1
+    is better for times. `ratio` is turned so that more than 1 is better.
     """
     buffer = io.StringIO()
     writer = csv.writer(buffer)
@@ -331,10 +331,11 @@ def render_paths_csv(comparison: Comparison) -> str:
 def _timed_rows(comparison: Comparison) -> Iterator[tuple[object, ...]]:
     for panel in comparison.panels:
         curve = panel.curve
-        base, best = panel.points(comparison.spec.baseline), _best_of(comparison, panel)
+        best = _best_of(comparison, panel)
         place = (curve.placement, curve.locality, curve.nodes or None, curve.ranks or None)
         for arm in panel.arms:
             for point in arm.points:
+                cell = _cell(panel, arm.arm, point.size)
                 yield (
                     *place,
                     curve.program,
@@ -348,14 +349,19 @@ def _timed_rows(comparison: Comparison) -> Iterator[tuple[object, ...]]:
                     point.median,
                     point.minimum,
                     point.maximum,
-                    _quotient(point, base.get(point.size)),
-                    *_ratio(_cell(panel, arm.arm, point.size)),
+                    _quotient(curve, cell, is_baseline=arm.arm == comparison.spec.baseline),
+                    *_ratio(cell),
                     "yes" if best.get(point.size) == arm.arm else "no",
                 )
 
 
-def _quotient(point: Point, base: Point | None) -> float | None:
-    return None if base is None else float(f"{point.median / base.median:.6g}")
+def _quotient(curve: Curve, cell: Cell | None, *, is_baseline: bool) -> float | None:
+    """Return value over value; from the ratio, which was made of values that are not rounded."""
+    if is_baseline:
+        return 1.0
+    if cell is None or cell.ratio is None:
+        return None
+    return float(f"{cell.ratio if curve.higher_is_better else 1 / cell.ratio:.6g}")
 
 
 def _ratio(cell: Cell | None) -> tuple[float | None, float | None, float | None]:
