@@ -16,8 +16,13 @@ from stackproof.engines.easybuild.lock import make_lock, wants
 from stackproof.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.executor import Built
-from stackproof.host import documents, easybuild_catalogue, files, lmod, shipped
-from stackproof.host.easybuild_sources import Sources, choose_all, mirror_folders, obtain_all
+from stackproof.host import documents, easybuild_catalogue, files, lmod, shipped, source_mirror
+from stackproof.host.easybuild_sources import (
+    Sources,
+    choose_all,
+    mirror_folders,
+    obtain_all,
+)
 from stackproof.host.sandbox import package_hint
 from stackproof.host.workspace import BuildSetup, available_cores
 from stackproof.monitor import Event, Monitor
@@ -118,20 +123,18 @@ def find_lock(loaded: Loaded) -> tuple[EasyBuildLock | None, tuple[Problem, ...]
     return None, (note,)
 
 
-def sources(args: argparse.Namespace, monitor: Monitor) -> Sources:
-    """Return where source files are looked for."""
-    return Sources(mirror_folders(args.mirror), monitor)
+def solve(loaded: Loaded, mirror: str | None, monitor: Monitor) -> EasyBuildLock:
+    """Return a new lock of a recipe; `mirror` is a folder that may hold source files.
 
-
-def solve(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> EasyBuildLock:
-    """Return a new lock of a recipe; raises `StackproofError` with all problems."""
+    Raises `StackproofError` with all problems.
+    """
     stack = loaded.easybuild
     monitor(Event(what="started", name="resolve", text="components, files and digests"))
     try:
         found = chain_of(stack)
     except StackproofError as error:
         raise placed(error, loaded) from None
-    places = sources(args, monitor)
+    places = Sources(mirror_folders(mirror), monitor)
     digests = choose_all(places, (file for one in found.easyconfigs for file in one.sources))
     lock = make_lock(stack, found, places.tool(stack.easybuild), digests)
     listed = ", ".join(one.module for one in lock.components)
@@ -139,22 +142,24 @@ def solve(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> EasyBui
     return lock
 
 
-def ensure_lock(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> EasyBuildLock:
+def ensure_lock(
+    loaded: Loaded, mirror: str | None, monitor: Monitor, *, update: bool, locked: bool
+) -> EasyBuildLock:
     """Return a lock that answers the recipe, made and written beside it when there is none.
 
-    Raises `StackproofError` (LOCK_MISMATCH) with `--locked` when one would have to be made.
+    Raises `StackproofError` (LOCK_MISMATCH) with `locked` when one would have to be made.
     """
-    lock = None if args.update else find_lock(loaded)[0]
+    lock = None if update else find_lock(loaded)[0]
     if lock is not None:
         return lock
-    if args.locked:
+    if locked:
         raise fail(
             Reason.LOCK_MISMATCH,
             f"`{loaded.lock_path}` does not answer this recipe, and --locked forbids to make a "
             "new one",
             hint="run `stackproof build --update --stop-after lock` and look at what changed",
         )
-    lock = solve(loaded, args, monitor)
+    lock = solve(loaded, mirror, monitor)
     files.write(loaded.lock_path, to_json(lock))
     monitor(Event(what="note", name="lock", text=f"written to {loaded.lock_path}"))
     return lock
@@ -171,7 +176,7 @@ def build(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> tuple[B
 
     With `--stop-after lock` no image is made.
     """
-    lock = ensure_lock(loaded, args, monitor)
+    lock = ensure_lock(loaded, args.mirror, monitor, update=args.update, locked=args.locked)
     digest = ids.content_id(to_data(lock))
     if args.stop_after:
         return None, digest
@@ -182,12 +187,33 @@ def build(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> tuple[B
     lacking = machine_problems(stack, lock.tools)
     if lacking:
         raise StackproofError(*lacking)
-    places = sources(args, monitor)
-    for file in lock.tool:
-        places.bring(file)
-    obtain_all(places, (file for one in lock.components for file in one.sources))
+    _obtain(lock, Sources(mirror_folders(args.mirror), monitor))
     setup = _setup(stack, lock, args, monitor)
     return executor.execute(made, "easybuild", monitor, setup=setup), digest
+
+
+def _obtain(lock: EasyBuildLock, places: Sources) -> tuple[Path, ...]:
+    """Return the source files of a lock in the cache; with EasyBuild's own where they are at hand.
+
+    The executor asks the package index for what of EasyBuild is not in the cache then.
+    """
+    for file in lock.tool:
+        places.bring(file)
+    return obtain_all(places, (file for one in lock.components for file in one.sources))
+
+
+def fill_mirror(loaded: Loaded, mirror: str | None, folder: Path, monitor: Monitor) -> None:
+    """Bring everything that a recipe is built from into a folder, which `--mirror` then names.
+
+    Raises `StackproofError`: NO_NETWORK for what cannot be had, with all problems.
+    """
+    lock = ensure_lock(loaded, mirror, monitor, update=False, locked=False)
+    found = _obtain(lock, Sources((folder, *mirror_folders(mirror)), monitor))
+    tool = tuple(executor.fetch(file, "easybuild", monitor) for file in lock.tool)
+    for path in (*found, *tool):
+        target = folder / source_mirror.EASYBUILD / path.name
+        if not (target.is_file() and files.sha256(target) == files.sha256(path)):
+            files.copy(path, target)
 
 
 def _setup(

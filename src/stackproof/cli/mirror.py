@@ -1,4 +1,4 @@
-"""`stackproof mirror`: the sources of Spack stacks for machines without internet."""
+"""`stackproof mirror`: what stacks are built from, for machines without internet."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof import noun, spack_build
-from stackproof.cli import os_sources, progress, spack, stacks
+from stackproof.cli import easybuild, os_sources, progress, spack, stacks
 from stackproof.cli.stacks import Loaded
+from stackproof.engines.easybuild.stack import EasyBuildStack
 from stackproof.engines.spack import problems
 from stackproof.errors import Reason, StackproofError, fail
 from stackproof.host import git, source_mirror
@@ -45,13 +46,16 @@ class _Made:
 
 def run_create(args: argparse.Namespace) -> int:
     """Fill a mirror; what is in it already is not fetched again, so that it can be continued."""
-    every = [_for_spack(loaded) for loaded in stacks.load_recipes(args)]
+    every = [_with_sources(loaded) for loaded in stacks.load_recipes(args)]
     folder = source_mirror.prepare(Path(args.folder))
     monitor = progress.monitor()
     with source_mirror.exclusive(folder, monitor):
         before = source_mirror.contents(folder)
         clones = set()
         for loaded in every:
+            if isinstance(loaded.stack, EasyBuildStack):
+                easybuild.fill_mirror(loaded, args.mirror, folder, monitor)
+                continue
             stack = loaded.spack
             caches = spack_build.own_caches(stack, loaded.caches)
             request = Request(stack=stack, blobs=loaded.blobs, caches=caches)
@@ -66,12 +70,14 @@ def run_create(args: argparse.Namespace) -> int:
     return 0
 
 
-def _for_spack(loaded: Loaded) -> Loaded:
-    """Return a loaded recipe that Spack can build; raises `StackproofError` for another one."""
+def _with_sources(loaded: Loaded) -> Loaded:
+    """Return a loaded recipe that is built from source; raises `StackproofError` for others."""
+    if isinstance(loaded.stack, EasyBuildStack):
+        return loaded
     if not isinstance(loaded.stack, SpackStack):
         raise fail(
             Reason.UNSUPPORTED,
-            f"`{loaded.path}` is not for Spack: a mirror holds sources of Spack stacks",
+            f"`{loaded.path}` is not for Spack or EasyBuild: a mirror holds sources",
             hint="for wheels, `pip download` fills a folder for PIP_FIND_LINKS",
         )
     found = problems(loaded.stack)
@@ -104,9 +110,9 @@ def _print(folder: Path, made: _Made) -> None:
         f"{made.clones} clones, {made.after.git_bytes / 1e6:.1f} MB"
     )
     git_folder = folder / source_mirror.GIT
+    variable = f"{git.MIRROR_VARIABLE}={git_folder} " if git_folder.is_dir() else ""
     print(
-        "to build from it: "
-        f"{git.MIRROR_VARIABLE}={git_folder} stackproof build --locked --mirror {folder} RECIPE",
+        f"to build from it: {variable}stackproof build --locked --mirror {folder} RECIPE",
         file=sys.stderr,
     )
 

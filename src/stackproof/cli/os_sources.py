@@ -69,7 +69,12 @@ def run(args: argparse.Namespace) -> int:
     """Accept sources; nothing is written when a package that was named cannot be had."""
     loaded = stacks.load_recipe(args)
     if loaded.stack.engine != "spack":
-        raise fail(Reason.UNSUPPORTED, f"`{loaded.path}` is not for Spack: wheels need no sources")
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"`{loaded.path}` is not for Spack",
+            hint="wheels need no sources; a recipe with `engine: easybuild` says itself from where "
+            "they are: `sources: [debian-trixie]`",
+        )
     lock = spack.valid_lock(loaded)
     if not args.packages and lock is None:
         raise fail(

@@ -85,7 +85,7 @@ def _plan_easybuild(loaded: Loaded, args: argparse.Namespace) -> None:
     stack = loaded.easybuild
     lock, stale = easybuild.find_lock(loaded)
     _print_notes((*loaded.notes, *stale))
-    lock = lock or easybuild.solve(loaded, args, progress.monitor())
+    lock = lock or easybuild.solve(loaded, args.mirror, progress.monitor())
     made = easybuild.plan(loaded, lock)
     if args.json:
         _print_json(loaded, lock, made, known=True)

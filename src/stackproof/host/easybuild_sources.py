@@ -18,15 +18,13 @@ from pathlib import Path
 from stackproof.engines.easybuild import tool
 from stackproof.engines.easybuild.components import SourceFile
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.host import files, git, os_sources
+from stackproof.host import files, git, os_sources, source_mirror
 from stackproof.host.index import index_command
 from stackproof.host.run import Runner, run
 from stackproof.host.workspace import download_path
 from stackproof.monitor import Event, Monitor
 from stackproof.stack import Artefact
 
-MIRROR = "easybuild"
-"""The folder of source files in a mirror."""
 _TIMEOUT_S = 60.0
 _CHUNK = 1 << 20
 _MOST_BYTES = 2 << 30
@@ -257,7 +255,8 @@ def mirror_folders(given: str | None) -> tuple[Path, ...]:
             f"`{given}` is a file; for EasyBuild a mirror is a folder with source files",
             where=Location(file=given),
         )
-    return (folder,)
+    inside = folder / source_mirror.EASYBUILD  # a folder of `mirror create` may hold much else
+    return (inside if inside.is_dir() else folder,)
 
 
 @contextmanager

@@ -22,6 +22,8 @@ from stackproof.monitor import Monitor
 
 ARCHIVES = "_source-cache/archive"
 GIT = "git"
+EASYBUILD = "easybuild"
+"""The folder of source files for EasyBuild, under their names."""
 _EXTENSION = re.compile(r"(?:\.tar)?\.[A-Za-z0-9]+$")
 
 
@@ -62,7 +64,7 @@ def prepare(folder: Path) -> Path:
         raise fail(Reason.INVALID_VALUE, f"`{folder}` is a file, not a folder") from None
     except OSError as error:
         raise files.translate(error, folder) from error
-    if names and not {"_source-cache", GIT} & set(names):
+    if names and not {"_source-cache", GIT, EASYBUILD} & set(names):
         raise fail(
             Reason.INVALID_VALUE,
             f"`{folder}` holds something else than a mirror",

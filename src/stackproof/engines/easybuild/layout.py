@@ -42,7 +42,7 @@ _OPTIONS = (
     f"--repositorypath={BUILD}/repository",
     f"--robot-paths={BUILD}/{EASYCONFIGS}",
     f"--tmp-logdir={BUILD}/{LOGS}",
-    f"--locks-dir={BUILD}/locks",
+    "--ignore-locks",  # one build of a plan runs at a time; a killed one leaves its locks
     "--modules-tool=Lmod",
     "--allow-modules-tool-mismatch",
     "--allow-use-as-root-and-accept-consequences",
