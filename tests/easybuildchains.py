@@ -6,17 +6,35 @@ from stackproof.engines.easybuild.request import ChainRequest, External, Gpu, To
 
 OS_SOURCES = ("debian-trixie", "upstream")
 
+EESSI = "/cvmfs/software.eessi.io/versions/2023.06/software/linux/aarch64/nvidia/grace"
+
+
+def eessi(name: str, version: str) -> External:
+    """Return a library of EESSI 2023.06, as its modules name it."""
+    full = f"{version}-GCCcore-12.3.0"
+    return External(
+        version=version, prefix=f"{EESSI}/software/{name}/{full}", module=f"{name}/{full}"
+    )
+
+
 REQUESTS: dict[str, ChainRequest] = {
-    # Open MPI 5.0.7 over lnx and cxi, Grace-Hopper, built on top of EESSI's compiler.
+    # Open MPI 5.0.7 over lnx and cxi, Grace-Hopper, built on top of EESSI: its compiler and libraries.
     "slingshot-cuda": ChainRequest(
         mpi=("openmpi", "5.0.7"),
         libfabric="2.1.0",
         providers=("shm", "cxi", "lnx"),
         gpu=Gpu.CUDA,
-        gpu_at=External(version="12.1.1", prefix="/opt/cuda/12.1.1", module="CUDA/12.1.1"),
+        gpu_at=External(
+            version="12.1.1",
+            prefix=f"{EESSI}/accel/nvidia/cc90/software/CUDA/12.1.1",
+            module="CUDA/12.1.1",
+        ),
         externals={
             "xpmem": External(version="2.9.6", prefix="/usr"),
             "gdrcopy": External(version="2.5", prefix="/opt/gdrcopy/2.5"),
+            "hwloc": eessi("hwloc", "2.9.1"),
+            "libevent": eessi("libevent", "2.1.12"),
+            "pmix": eessi("PMIx", "4.2.4"),
         },
         toolchain=Toolchain(name="GCC", version="12.3.0"),
         xpmem=True,

@@ -164,6 +164,12 @@ def test_what_lnx_cannot_join_is_said() -> None:
     assert not any("rxm" in note for note in with_rxm.notes)
 
 
+def test_one_mpi_at_a_time() -> None:
+    text = one(made(SMALL, mpi=("mpich", "4.3.2")), "mpich").text
+    assert """modluafooter = 'conflict("OpenMPI", "impi", "cray-mpich")'""" in text
+    assert "modtclfooter = 'conflict OpenMPI impi cray-mpich'" in text
+
+
 # --- what is refused ------------------------------------------------------------------------
 
 

@@ -234,8 +234,18 @@ def _parameters(found: Selection, part: Part, source: SourceFile) -> dict[str, A
         **build.parameters,
         "sanity_check_paths": checks if any(checks.values()) else {},
         "sanity_check_commands": [fill(text) for text in _texts(found, part, build.checks)],
+        **_module_conflicts(component.conflicts),
         "modextrapaths": {name: list(folders) for name, folders in build.paths.items()},
         "moduleclass": component.group,
+    }
+
+
+def _module_conflicts(names: tuple[str, ...]) -> dict[str, str]:
+    """Return what a module file says of others, in both languages of module files."""
+    quoted = ", ".join(f'"{name}"' for name in names)
+    return {
+        "modluafooter": f"conflict({quoted})" if names else "",
+        "modtclfooter": f"conflict {' '.join(names)}" if names else "",
     }
 
 

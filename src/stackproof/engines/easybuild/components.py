@@ -173,7 +173,8 @@ class Component:
 
     `name` is ours, `software` is EasyBuild's, from which modules and variables are named. One
     without releases is of the machine alone, and `hint` says how to have it. `providers` are the
-    libfabric providers that this catalogue can build, `by_gpu` that builds differ by accelerator.
+    libfabric providers that this catalogue can build, `by_gpu` that builds differ by accelerator,
+    `conflicts` modules that may not be loaded with its own, besides others of the same name.
     """
 
     name: str
@@ -190,6 +191,7 @@ class Component:
     providers: Mapping[str, Versions]
     hint: str
     by_gpu: bool
+    conflicts: tuple[str, ...]
 
     @property
     def root(self) -> str:
@@ -273,6 +275,7 @@ def _component(data: Mapping[str, Any], people: Mapping[str, Any]) -> Component:
         providers={name: versions(text) for name, text in data.get("providers", {}).items()},
         hint=_line(data.get("hint", "")),
         by_gpu=data.get("by-gpu", False),
+        conflicts=tuple(data.get("conflicts", ())),
     )
 
 
