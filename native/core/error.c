@@ -62,6 +62,8 @@ const char *sp_reason_name(enum sp_reason reason)
         return "mount-failed";
     case SP_COMMAND_NOT_FOUND:
         return "command-not-found";
+    case SP_INJECTION_FAILS:
+        return "injection-fails";
     }
     return "bug";
 }
@@ -89,6 +91,8 @@ int sp_reason_exit_code(enum sp_reason reason)
     case SP_MOUNT_FAILED:
     case SP_COMMAND_NOT_FOUND:
         return 6;
+    case SP_INJECTION_FAILS:
+        return 8;
     }
     return 1;
 }

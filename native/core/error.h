@@ -24,6 +24,7 @@ enum sp_reason {
     SP_MOUNT_POINT_CLASH,
     SP_MOUNT_FAILED,
     SP_COMMAND_NOT_FOUND,
+    SP_INJECTION_FAILS,
 };
 
 /* Why something failed and what to do about it; `hint` may be empty. Both are printable UTF-8,

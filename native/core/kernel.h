@@ -12,6 +12,7 @@
 enum {
     SP_RESOLVE_NO_MAGICLINKS = 0x02,
     SP_RESOLVE_NO_SYMLINKS = 0x04,
+    SP_RESOLVE_IN_ROOT = 0x10,
     SP_FSOPEN_CLOEXEC = 1,
     SP_FSCONFIG_SET_FLAG = 0,
     SP_FSCONFIG_SET_STRING = 1,
@@ -19,6 +20,8 @@ enum {
     SP_FSMOUNT_CLOEXEC = 1,
     SP_MOUNT_ATTRIBUTES = 0x01 | 0x02 | 0x04,   /* MOUNT_ATTR_RDONLY, _NOSUID, _NODEV */
     SP_MOVE_MOUNT_BY_DESCRIPTORS = 0x04 | 0x40, /* MOVE_MOUNT_F_EMPTY_PATH, _T_EMPTY_PATH */
+    SP_OPEN_TREE_CLONE = 1,
+    SP_OPEN_TREE_RECURSIVE = 0x8000,  /* AT_RECURSIVE */
     SP_LOOP_CONFIGURE = 0x4C0A,
 };
 
@@ -32,6 +35,13 @@ struct sp_loop_config {
 
 /* Opens a path from the root folder by O_PATH, without following any link. */
 int sp_openat2_no_links(const char *path, uint64_t flags);
+
+/* Opens a path as if the folder `root` were the root folder, for links too. */
+int sp_openat2_inside(int root, const char *path, uint64_t flags);
+
+/* Returns a mount of its own, attached nowhere, of a file or folder below `folder`; links are not
+ * followed. `path` may be empty. It is read-only, and so are the mounts below it. */
+int sp_clone_read_only(int folder, const char *path);
 
 int sp_fsopen(const char *kind);
 int sp_fsconfig(int context, unsigned command, const char *key, const char *value);

@@ -255,7 +255,7 @@ static void test_errors(void)
     CHECK(sp_fail(&error, SP_USAGE, "%s", longer) == -1);
     CHECK(strlen(error.message) == SP_MESSAGE_BYTES - 1 && error.hint[0] == '\0');
     CHECK(sp_hint(&error, "a\nb") == -1 && strcmp(error.hint, "a?b") == 0);
-    for (int reason = SP_USAGE; reason <= SP_COMMAND_NOT_FOUND; reason++) {
+    for (int reason = SP_USAGE; reason <= SP_INJECTION_FAILS; reason++) {
         CHECK(strcmp(sp_reason_name((enum sp_reason)reason), "bug") != 0);
         CHECK(sp_reason_exit_code((enum sp_reason)reason) >= 2);
     }

@@ -15,7 +15,9 @@ from need import need, works
 
 NATIVE = Path(__file__).parents[2] / "native"
 _OURS = sorted(
-    path for part in ("core", "helper", "spank", "tests") for path in (NATIVE / part).glob("*.[ch]")
+    path
+    for part in ("core", "helper", "hook", "spank", "tests")
+    for path in (NATIVE / part).glob("*.[ch]")
 )
 _FUZZ_SECONDS = 5
 
@@ -55,7 +57,7 @@ def test_clang_tidy_finds_nothing(tmp_path: Path) -> None:
     need("meson", "clang-tidy", "clang")
     configured = _run("meson", "setup", tmp_path, NATIVE, CC="clang")
     assert configured.returncode == 0, configured.stdout
-    parts = ["core", "helper", *(["spank"] if works("slurm-headers") else [])]
+    parts = ["core", "helper", "hook", *(["spank"] if works("slurm-headers") else [])]
     sources = [path for part in parts for path in sorted((NATIVE / part).glob("*.c"))]
     sources += [NATIVE / "tests" / "unit.c", NATIVE / "tests" / "probe.c"]
     # One file at a time: what clang-tidy 14 knows of va_list is wrong from the second one on.
@@ -108,8 +110,10 @@ def test_installing_setuid_without_the_plug_in(tmp_path: Path) -> None:
     files = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
     assert files == {
         "usr/bin/stackproof-mount",
+        "usr/libexec/stackproof/stackproof-oci-hook",
         "usr/share/doc/stackproof/mount.conf",
         "usr/share/man/man8/stackproof-mount.8",
+        "usr/share/man/man8/stackproof-oci-hook.8",
     }
 
 
@@ -124,12 +128,22 @@ def test_the_example_of_a_policy_is_valid(built: Path, tmp_path: Path) -> None:
         assert done.stdout.startswith("ok\n"), done.stdout
 
 
-def test_the_manual_page_is_clean() -> None:
-    """Every option is in the page, and groff has no complaint, where it is installed."""
+@pytest.mark.parametrize(
+    ("page", "part"),
+    [("helper/stackproof-mount.8", "helper"), ("hook/stackproof-oci-hook.8", "hook")],
+)
+def test_every_option_is_in_the_manual_page(page: str, part: str) -> None:
+    text = (NATIVE / page).read_text()
+    usage = (NATIVE / part / "options.c").read_text()
+    options = re.findall(r'"  (--[a-z-]+)', usage)
+    assert len(options) > 3
+    for option in options:
+        assert option.replace("-", r"\-") in text
+
+
+def test_every_key_is_in_the_manual_page() -> None:
+    """Every key of the policy is in the page."""
     page = (NATIVE / "helper" / "stackproof-mount.8").read_text()
-    usage = (NATIVE / "helper" / "options.c").read_text()
-    for option in re.findall(r'"  (--[a-z]+)', usage):
-        assert option.replace("-", r"\-") in page
     for key in ("mount\\-point", "image\\-folder", "image\\-owner", "unprivileged"):
         assert key in page
 

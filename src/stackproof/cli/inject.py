@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from stackproof import noun
-from stackproof.cli import inject_apply, inject_artefact, inject_prove
+from stackproof.cli import inject_apply, inject_artefact, inject_hook, inject_prove
 from stackproof.errors import ExitCode, Reason, StackproofError, fail
 from stackproof.host import artefacting, files, injectplace, roots
 from stackproof.host.elfview import HostView
@@ -27,7 +27,7 @@ from stackproof.inject import (
     tree,
     worst,
 )
-from stackproof.inject.containing import FORMS, plan_containing
+from stackproof.inject.containing import FORMS, HOOKS, plan_containing
 from stackproof.inject.manifest import MergedView, describe
 from stackproof.loader import FileView, Machine, Setting
 from stackproof.loader.machine import LEVELS
@@ -119,13 +119,17 @@ def _configure_container(container: argparse.ArgumentParser) -> None:
         "--with", dest="replacement", metavar="PREFIX", required=True, help="the MPI's prefix"
     )
     container.add_argument(
-        "--form", choices=tuple(FORMS), required=True, help="options of a tool, or a CDI file"
+        "--form",
+        choices=(*FORMS, *HOOKS),
+        required=True,
+        help="options of a tool, a CDI file, or a hook, which needs an artefact as PREFIX",
     )
     container.add_argument(
         "--accept-unknown", action="store_true", help="go on when the check cannot tell"
     )
     container.add_argument("-o", "--output", metavar="FILE", help="the file; left out: print it")
     _add_setting(container)
+    inject_hook.configure_hook(container)
     container.set_defaults(run=run_container)
 
 
@@ -208,12 +212,14 @@ def run_manifest(args: argparse.Namespace) -> int:
 
 def run_container(args: argparse.Namespace) -> int:
     """Write the definition that puts a replacement into a container."""
-    prefix = injectplace.load_prefix(args.replacement)
     question = Question(
         machine=_machine(args),
         setting=_setting(args.library_path),
         releases=injectplace.load_releases,
     )
+    if args.form in HOOKS or artefacting.is_artefact(args.replacement):
+        return inject_hook.run_hook(args, question)
+    prefix = injectplace.load_prefix(args.replacement)
     judgements = _judge_all(args, args.replacement, question)
     inject_apply.refuse(args, judgements)
     text = FORMS[args.form](plan_containing(judgements, {prefix.path: prefix.path}))

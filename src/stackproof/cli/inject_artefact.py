@@ -126,7 +126,10 @@ def _said(made: Made) -> list[str]:
     about = f", libcxi up to {variant.libcxi}" if variant.libcxi else ""
     lines = [f"  {variant.folder}: at the level of {', '.join(variant.levels)}{about}"]
     lines += [f"    {path}" for path in made.files]
-    lines += [f"    {name}={value}" for name, value in made.compact.environment.items()]
+    for level, values in made.compact.environment.items():
+        lines += [
+            f"    in containers, for {level}: {name}={value}" for name, value in values.items()
+        ]
     if made.left:
         lines.append(f"    not taken, as they are the machine's: {', '.join(made.left)}")
     lines += [f"    plug-in left behind: {text}" for text in made.without]

@@ -79,7 +79,6 @@ def make_variant(place: Place, wish: Wish, folder: str) -> Made:
         shs=wish.shs,
         libcxi=_libcxi(view, making),
         levels=tuple(name for name in LEVELS if os.path.isdir(os.path.join(folder, name))),
-        environment=making.compact.environment,
     )
     files.write(os.path.join(folder, compacts.NAME), compacts.render(making.compact))
     _verify(folder, wish, making)

@@ -111,9 +111,13 @@ def plan_artefact(view: FileView, replacement: Replacement, wish: Wish) -> Makin
         raise StackproofError(*dict.fromkeys(work.problems))
     plugins = tuple(work.plugins(replacement))
     parts = _asked_for((*_parts(work, chosen), *plugins))
-    environment, trees = _moved(view, replacement, work, wish)
+    told, trees = _moved(view, replacement, work, wish)
+    fabric = {}
     if any(part.target.startswith("provider/") for part in plugins):
-        environment["FI_PROVIDER_PATH"] = f"{wish.place}/provider"
+        fabric["FI_PROVIDER_PATH"] = f"{wish.place}/provider"
+    environment = {"mpi": {**told, **fabric}, "libfabric": fabric}
+    have = {_level(soname) or "mpi" for soname in chosen}
+    environment = {level: values for level, values in environment.items() if level in have}
     return Making(
         parts=parts,
         compact=_compact(work, chosen, replacement, environment),
@@ -330,7 +334,7 @@ def _compact(
     work: _Work,
     chosen: Mapping[str, str],
     replacement: Replacement,
-    environment: Mapping[str, str],
+    environment: Mapping[str, Mapping[str, str]],
 ) -> Compact:
     wish = work.wish
     provides = {}

@@ -15,7 +15,7 @@ all bytes before it, which shows a file that is cut off or was edited.
     provides NAME NODE…                  version nodes of a library that is put in place
     part NAME                            a part of such an MPI that must not stay beside it
     needs NAME NODE…                     what the container's own libraries must define
-    env NAME VALUE                       what must be set in the container
+    env LEVEL NAME VALUE                 what must be set in the container at a level
     crc NUMBER                           eight hexadecimal digits
 
 Files are below the artefact. No word but the last of `env` has a space.
@@ -50,7 +50,10 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compact:
-    """The compact manifest as a value; `place` is where containers see the artefact."""
+    """The compact manifest as a value.
+
+    `place` is where containers see the artefact; `environment` goes by level.
+    """
 
     name: str
     place: str
@@ -63,7 +66,7 @@ class Compact:
     provides: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     parts: tuple[str, ...] = ()
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def render(compact: Compact) -> str:
@@ -89,10 +92,11 @@ def _lines(compact: Compact) -> Iterator[str]:
     for name in compact.parts:
         yield _line("part", name)
     yield from _lists("needs", compact.needs)
-    for name, value in compact.environment.items():
-        if not _TEXT.fullmatch(value):
-            raise _unfit(value)
-        yield f"{_line('env', name)} {value}"
+    for level, values in compact.environment.items():
+        for name, value in values.items():
+            if not _TEXT.fullmatch(value):
+                raise _unfit(value)
+            yield f"{_line('env', level, name)} {value}"
 
 
 def _lists(key: str, lists: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
@@ -134,6 +138,9 @@ def parse(text: str, *, file: str) -> Compact:
     try:
         single = {key: rows[key][0][0] for key in ("name", "place", "machine")}
         optional = {key: rows[key][0][0] for key in ("isa", "shs") if key in rows}
+        environment: dict[str, dict[str, str]] = {}
+        for level, name, *words in rows.get("env", ()):
+            environment.setdefault(level, {})[name] = " ".join(words)
         replaces = [
             Replaced(level=level, name=name, file=path)
             for level, name, path in rows.get("replace", ())
@@ -149,7 +156,7 @@ def parse(text: str, *, file: str) -> Compact:
             provides=lists("provides"),
             parts=tuple(name for (name,) in rows.get("part", ())),
             needs=lists("needs"),
-            environment={name: " ".join(words) for name, words in lists("env").items()},
+            environment=environment,
         )
     except (KeyError, IndexError, ValueError) as error:
         raise _damaged(file, "a line is missing, or has too many words") from error

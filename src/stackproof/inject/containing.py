@@ -2,12 +2,14 @@
 
 One definition, a bind of the prefix at its own path and some variables, is written as options of
 Apptainer, of podman, or as a file of the Container Device Interface (CDI), which podman, containerd
-and CRI-O read.
+and CRI-O read. An artefact can be put over the container's own libraries, too, by a hook that
+decides anew for every container that starts (OCI runtime specification, "POSIX-platform Hooks").
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +20,11 @@ from stackproof.inject.model import Judgement
 CDI_KIND = "stackproof.org/mpi"
 """Vendor and class of the devices in a CDI file."""
 
+ANNOTATION = "stackproof.inject"
+"""What a container is annotated with to get an artefact."""
+
+_STAGE = "createContainer"  # mounts are made, and the root is not entered yet
+_TIMEOUT_S = 30
 _CDI_VERSION = "0.5.0"  # the first one with all that is used here; podman 4 reads it
 
 
@@ -105,6 +112,61 @@ def render_cdi(containing: Containing) -> str:
     data = {"cdiVersion": _CDI_VERSION, "kind": CDI_KIND, "devices": devices}
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hook:
+    """What a hook is told: the artefact, the level, and what programs of a container showed.
+
+    `program` is the hook's own file, `name` what containers are annotated with. `folders` are where
+    their programs find libraries, `askers` the files that need what is replaced, `unused` the parts
+    of an MPI that they do not load.
+    """
+
+    program: str
+    name: str
+    artefact: str
+    level: str
+    on_mismatch: str = "fail"
+    log: str = ""
+    folders: tuple[str, ...] = ()
+    askers: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+
+    def argv(self) -> tuple[str, ...]:
+        """Return its command line."""
+        words = [self.program, f"--artefact={self.artefact}", f"--level={self.level}"]
+        words.append(f"--on-mismatch={self.on_mismatch}")
+        words += [f"--log={self.log}"] if self.log else []
+        words += [f"--folder={path}" for path in self.folders]
+        words += [f"--asks={path}" for path in self.askers]
+        return (*words, *(f"--unused={name}" for name in self.unused))
+
+
+def render_podman_hook(hook: Hook) -> str:
+    """Return a file for a folder of hooks (oci-hooks(5), also read by CRI-O and Sarus).
+
+    It is for containers with the annotation `stackproof.inject=NAME`.
+    """
+    data = {
+        "version": "1.0.0",
+        "hook": {"path": hook.program, "args": list(hook.argv())},
+        "when": {"annotations": {f"^{re.escape(ANNOTATION)}$": f"^{re.escape(hook.name)}$"}},
+        "stages": [_STAGE],
+    }
+    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+
+
+def render_oci_hook(hook: Hook) -> str:
+    """Return the member `hooks` of a container's config.json."""
+    one = {"path": hook.program, "args": list(hook.argv()), "timeout": _TIMEOUT_S}
+    return json.dumps({"hooks": {_STAGE: [one]}}, indent=1, ensure_ascii=False) + "\n"
+
+
+HOOKS: Mapping[str, Callable[[Hook], str]] = {
+    "podman-hook": render_podman_hook,
+    "oci-hook": render_oci_hook,
+}
+"""The forms of hooks."""
 
 FORMS: Mapping[str, Callable[[Containing], str]] = {
     "apptainer": render_apptainer,

@@ -64,11 +64,11 @@ def rank(
 
 
 def environment_in(compact: Compact, folder: str) -> dict[str, str]:
-    """Return the variables of a variant, for the folder in which it lies now."""
+    """Return what an MPI must be told, for the folder in which the artefact lies now."""
     old = compact.place
     return {
         name: folder + value[len(old) :] if value.startswith(f"{old}/") else value
-        for name, value in compact.environment.items()
+        for name, value in compact.environment.get("mpi", {}).items()
     }
 
 

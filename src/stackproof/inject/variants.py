@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from stackproof.elf import ElfFile
@@ -28,7 +27,6 @@ class Variant:
     shs: str = ""
     libcxi: str = ""
     levels: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

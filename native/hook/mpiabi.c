@@ -1,0 +1,48 @@
+#include "mpiabi.h"
+
+#include <string.h>
+
+const char *sp_abi_of(struct sp_elf *elf)
+{
+    static const char *const mpich[] = {"MPIR_F08_MPI_STATUS_IGNORE_OBJ", "MPII_Win_get_attr",
+                                        "MPII_Comm_get_attr", "QMPI_Context_create"};
+    char name[SP_ELF_NAME] = "";
+    if (!sp_elf_exports(elf, "MPI_Init")) {
+        return "unknown";
+    }
+    if (sp_elf_exports(elf, "ompi_mpi_comm_world") || sp_elf_needs(elf, "libopen_mpi.so")) {
+        return "openmpi";
+    }
+    if (sp_elf_soname(elf, name) && strncmp(name, "libmpi_abi.so", 13) == 0 &&
+        sp_elf_exports(elf, "MPI_Abi_get_version")) {
+        return "standard";
+    }
+    for (size_t index = 0; index < sizeof mpich / sizeof mpich[0]; index++) {
+        if (sp_elf_exports(elf, mpich[index])) {
+            return "mpich";
+        }
+    }
+    return "unknown";
+}
+
+bool sp_abi_in_label(struct sp_json label, const char *name, char *abi, size_t room)
+{
+    struct sp_json list = {.start = NULL, .end = NULL};
+    struct sp_json at = {.start = NULL, .end = NULL};
+    struct sp_json value = {.start = NULL, .end = NULL};
+    char soname[SP_ELF_NAME];
+    if (label.start == NULL || !sp_json_member(label, "mpis", &list)) {
+        return false;
+    }
+    while (sp_json_next(list, NULL, &at)) {
+        if (sp_json_member(at, "soname", &value) && sp_json_text(value, soname, sizeof soname) &&
+            strcmp(soname, name) == 0 && sp_json_member(at, "family", &value) &&
+            sp_json_text(value, abi, room)) {
+            if (strncmp(abi, "openmpi", 7) == 0) {
+                abi[7] = '\0'; /* openmpi6 runs the same programs */
+            }
+            return true;
+        }
+    }
+    return false;
+}
