@@ -83,7 +83,8 @@ def first_failure(checks: tuple[Check, ...], stderr: bytes | str = b"") -> Probl
     worst = min(bad, key=_rank)
     reason = Reason(worst.reason)
     said = stderr.decode(errors="replace") if isinstance(stderr, bytes) else stderr
-    tail = "\n".join(said.rstrip().splitlines()[-_TAIL_LINES:])
+    lines = said.rstrip("\0 \t\r\n").splitlines()[-_TAIL_LINES:]
+    tail = "\n".join("".join(c for c in line if c.isprintable() or c == "\t") for line in lines)
     return Problem(
         reason=reason, message=worst.evidence, hint=_HINTS.get(reason), detail=tail or None
     )

@@ -68,6 +68,7 @@ def compare(results: Results, options: CompareOptions | None = None) -> Comparis
         family_error=rules.family_error,
         resamples=rules.resamples,
         seed=rules.seed,
+        paths=results.paths,
         rankings=rank(panels, spec.baseline, spec.null),
         validated=collected.validated,
     )

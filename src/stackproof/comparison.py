@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from stackproof.errors import Problem
 from stackproof.measurement import Check, Measurement, State
+from stackproof.messagepath import MessagePaths
 
 DEFAULT_MARGINS: Mapping[str, float] = {
     "latency": 0.10,
@@ -104,11 +105,15 @@ class ResultsSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """A results folder: the specification, every launch, and the files that could not be read."""
+    """A results folder: the specification, every launch, and the files that could not be read.
+
+    `paths` is what the probes before the launches found.
+    """
 
     spec: ResultsSpec
     measurements: tuple[Measurement, ...]
     problems: tuple[Problem, ...] = ()
+    paths: tuple[MessagePaths, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,7 +385,8 @@ class Comparison:
     """The verdict and everything behind it.
 
     `margins`, `minimum_launches`, `seed`, `resamples`, `confidence` and `family_error` are those
-    that were used. `rankings` is empty where all arms took the same paths.
+    that were used. `paths` is what the probes found. `rankings` is empty where all arms took the
+    same paths.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/comparison/1"
@@ -398,6 +404,7 @@ class Comparison:
     family_error: float
     resamples: int
     seed: int
+    paths: tuple[MessagePaths, ...] = ()
     rankings: tuple[Ranking, ...] = ()
     validated: tuple[Validated, ...] = ()
 

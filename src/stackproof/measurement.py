@@ -50,8 +50,10 @@ class RankFacts:
     """What one rank saw of itself.
 
     `cpus` is its affinity mask, `cpu` the processor it ran on, `libraries` the communication
-    libraries mapped by the process (paths from /proc/self/maps), `tx_bytes` what each network
-    interface of its node sent during the launch.
+    libraries mapped by the process (paths from /proc/self/maps), `build_ids` their GNU build-ids
+    where they have one, `shared` the shared memory that it has mapped (files of /dev/shm and
+    devices such as /dev/xpmem), `tx_bytes` what each network interface of its node sent during the
+    launch.
     """
 
     rank: int
@@ -59,6 +61,8 @@ class RankFacts:
     cpus: tuple[int, ...] = ()
     cpu: int | None = None
     libraries: tuple[str, ...] = ()
+    build_ids: Mapping[str, str] = field(default_factory=dict)
+    shared: tuple[str, ...] = ()
     tx_bytes: Mapping[str, int] = field(default_factory=dict)
 
 

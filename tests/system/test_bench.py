@@ -29,6 +29,7 @@ hang) [ "${PMI_RANK:-0}" = 1 ] && exec sleep 600; exec $real "$@" ;;
 garbage) echo 'Segmentation fault (not really)'; echo '{"record": "start"'; exit 0 ;;
 cut) $real "$@" | head -n 4; exit 0 ;;
 alone) exec env -u PMI_FD -u PMI_RANK -u PMI_SIZE -u PMI_PORT -u PMI_ID $real "$@" ;;
+shy) [ -z "${MPIR_CVAR_DEBUG_SUMMARY:-}" ] || exit 3; exec $real "$@" ;;
 flip) STACKPROOF_WRONGBYTE_SIZE=4096 LD_PRELOAD=$FLIP exec $real "$@" ;;
 esac
 exec $real "$@"
@@ -193,6 +194,7 @@ def test_results_of_another_specification_are_not_mixed(room: Path) -> None:
 def test_a_launch_that_fails_never_becomes_a_number(
     room: Path, fault: str, reason: str, placement: str
 ) -> None:
+    """What fails always is seen by the probe; wrong bytes by the first launch, which looks."""
     name = f"{fault}-{placement}"
     spec = write_spec(
         room, name,
@@ -205,14 +207,16 @@ def test_a_launch_that_fails_never_becomes_a_number(
     )  # fmt: skip
     done = stackproof("bench", spec, "-o", name, cwd=room, ok=(7,))
     assert "hint: " in done.stderr
-    launches = list((room / name / "launches").iterdir())
-    assert launches
-    for path in launches:
+    seen = list((room / name / ("launches" if fault == "flip" else "probes")).iterdir())
+    assert seen
+    for path in seen:
         launch = json.loads(path.read_text())
         bad = {check["reason"] for check in launch["checks"] if check["state"] == "bad"}
         # Hydra does not always notice a rank that died on another node before it had started MPI.
         late = {"job-timeout"} if (fault, placement) == ("crash", "inter-node") else set()
         assert bad & {reason, *late}, (bad, done.stderr)
+    assert fault == "flip" or not (room / name / "launches").exists()
+    assert list((room / name / "logs").iterdir())
     assert stackproof("compare", name, cwd=room, ok=(7,)).stdout == ""
     left = subprocess.run(
         ["pgrep", "-f", "real-bench|sleep 600"], capture_output=True, text=True, check=False
@@ -220,18 +224,81 @@ def test_a_launch_that_fails_never_becomes_a_number(
     assert left.stdout == ""
 
 
-def test_the_wrong_transport_is_refused(room: Path) -> None:
-    """Shared memory is asked for, and a variable of the arm sends the messages through TCP."""
+def test_the_wrong_path_ends_a_bench_before_it_is_timed(room: Path) -> None:
+    """Each arm has variables that send its messages elsewhere; all are told at once."""
+    tcp = {"MPIR_CVAR_NOLOCAL": "1", "MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
     spec = write_spec(
         room, "wrong",
-        baseline={
-            "name": "wrong", "image": "mpich.squashfs",
-            "env": {"MPIR_CVAR_NOLOCAL": "1", "MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"},
-        },
-        sizes=[1 << 20],
+        baseline={"name": "good", "image": "mpich.squashfs"},
+        challengers=[
+            {"name": "by-tcp", "image": "mpich.squashfs", "env": tcp},
+            {
+                "name": "by-sockets", "image": "mpich.squashfs",
+                "transports": {"intra-node": "tcp"}, "env": {"FI_PROVIDER": "sockets"},
+            },
+        ],
+        **{"null-arm": True},
     )  # fmt: skip
     done = stackproof("bench", spec, "-o", "wrong", cwd=room, ok=(7,))
-    assert "transport" in done.stderr or "interface" in done.stderr
+    assert done.stderr.count("error: ") == 2
+    assert "`FI_PROVIDER` is `tcp`, where the transport sets `shm`" in done.stderr
+    assert "libfabric's `sockets`, not by `tcp`" in done.stderr
+    assert not (room / "wrong" / "launches").exists()
+    states = {
+        path.name: [route["state"] for route in json.loads(path.read_text())["routes"]]
+        for path in (room / "wrong" / "probes").iterdir()
+    }
+    assert states == {
+        "good-intra-node-0.json": ["ok"],
+        "good-again-intra-node-0.json": ["ok"],
+        "by-tcp-intra-node-0.json": ["bad"],
+        "by-sockets-intra-node-0.json": ["bad"],
+    }
+
+
+def test_every_launch_carries_what_the_probe_said_and_a_probe_is_used_again(room: Path) -> None:
+    spec = write_spec(room, "path")
+    stackproof("bench", spec, "-o", "path", "--no-verdict", cwd=room)
+    (probe,) = (room / "path" / "probes").iterdir()
+    found, before = json.loads(probe.read_text()), probe.stat().st_mtime_ns
+    assert [(route["state"], route["pairs"]) for route in found["routes"]] == [("ok", [[0, 1]])]
+    assert found["settings"]["MPIR_CVAR_DEBUG_SUMMARY"] == "1"
+    launches = sorted((room / "path" / "launches").iterdir())
+    for path in launches:
+        launch = json.loads(path.read_text())
+        assert [c["state"] for c in launch["checks"] if c["name"] == "path"] == ["ok"]
+        assert set(found["settings"]).isdisjoint(launch["env"])
+        assert "-prepend-rank" not in launch["argv"]
+    launches[0].unlink()
+    stackproof("bench", spec, "-o", "path", "--no-verdict", cwd=room)
+    again = json.loads(probe.read_text())
+    assert again["started"] == found["started"]
+    # One that found a fault, or is of something else, is made again.
+    for change in ({"identity": "0" * 64}, {"quiet": "it hung"}):
+        probe.write_text(json.dumps({**found, **change, "started": "2000-01-01T00:00:00+00:00"}))
+        launches[0].unlink()
+        stackproof("bench", spec, "-o", "path", "--no-verdict", cwd=room)
+        assert json.loads(probe.read_text())["started"] > found["started"][:4]
+        assert json.loads(probe.read_text())["quiet"] == ""
+    assert before
+
+
+def test_an_mpi_that_fails_when_it_talks_is_measured_all_the_same(room: Path) -> None:
+    """A program that breaks when it may log is run once more in peace; then it cannot be told."""
+    spec = write_spec(
+        room, "shy",
+        baseline={"name": "shy", "image": "faulty.squashfs", "env": {"FAULT": "shy"}},
+    )  # fmt: skip
+    stackproof("bench", spec, "-o", "shy", "--no-verdict", cwd=room)
+    (probe,) = (room / "shy" / "probes").iterdir()
+    found = json.loads(probe.read_text())
+    assert found["quiet"]
+    assert found["settings"] == {}
+    assert [route["state"] for route in found["routes"]] == ["cannot tell"]
+    launch = json.loads(next((room / "shy" / "launches").iterdir()).read_text())
+    (path,) = [check for check in launch["checks"] if check["name"] == "path"]
+    assert path["state"] == "cannot tell"
+    assert "could not be made to talk" in path["evidence"]
 
 
 def test_a_node_that_is_not_there(room: Path) -> None:

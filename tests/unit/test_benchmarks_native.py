@@ -404,3 +404,17 @@ def alone() -> Placement:
 )
 def test_problems(change: dict[str, Any], count: int) -> None:
     assert len(BENCH.problems(replace(CASE, **change))) == count
+
+
+def test_build_ids_and_shared_memory_are_told_by_newer_programs() -> None:
+    more = {
+        "build_ids": {"/opt/mpi/lib/libmpi.so.12": "0badcafe"},
+        "shared": ["/dev/shm/mpich_shar_tmp1"],
+    }
+    output = run_of(start(), series(), rank(2, 0, **more), rank(3, 1), end(4))
+    assert output.complete
+    assert output.ranks[0].build_ids == more["build_ids"]
+    assert output.ranks[0].shared == ("/dev/shm/mpich_shar_tmp1",)
+    assert (output.ranks[1].build_ids, output.ranks[1].shared) == ({}, ())
+    wrong = run_of(start(), series(), rank(2, 0, build_ids=["x"]), rank(3, 1), end(4))
+    assert not wrong.complete

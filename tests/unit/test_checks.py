@@ -219,7 +219,8 @@ def test_the_failure_that_explains_the_others_comes_first(name):
     if completed.stderr.strip():
         assert problem.detail
         assert (
-            problem.detail.splitlines()[-1] == completed.stderr.decode().rstrip().splitlines()[-1]
+            problem.detail.splitlines()[-1]
+            == completed.stderr.decode().rstrip("\0\n ").splitlines()[-1]
         )
 
 

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from stackproof import noun
 from stackproof.errors import Reason, StackproofError
 from stackproof.host.results import load_results
+from stackproof.messagepath import MessagePaths
 from synthetic import Plan, simulate, write_results
 
 PLAN = Plan(challengers=("mpich",), sizes=(8, 64), blocks=2, samples=1)
@@ -103,3 +105,21 @@ def test_not_a_results_folder(tmp_path):
         with pytest.raises(StackproofError) as caught:
             load_results(tmp_path / name)
         assert caught.value.reason is reason
+
+
+def test_probes_are_read_with_the_launches(folder):
+    placement = simulate(PLAN).measurements[0].case.placement
+    found = MessagePaths(
+        arm="mpich", placement=placement, transport="shm", family="mpich", version="5.0.2",
+        launcher="hydra", identity="x", started="2026-01-01T00:00:00+00:00", seconds=0.4,
+    )  # fmt: skip
+    (folder / "probes").mkdir()
+    (folder / "probes" / "mpich-intra-node-0.json").write_text(noun.to_json(found))
+    broken = folder / "probes" / "openmpi-intra-node-0.json"
+    broken.write_text("{")
+    results = load_results(folder)
+    assert results.paths == (found,)
+    assert [(one.reason, one.where.file) for one in results.problems] == [
+        (Reason.YAML_SYNTAX, str(broken))
+    ]
+    assert len(results.measurements) == len(simulate(PLAN).measurements)

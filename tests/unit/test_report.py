@@ -12,11 +12,13 @@ from html.parser import HTMLParser
 import pytest
 
 from stackproof import noun, report
-from stackproof.case import Locality
+from stackproof.case import Locality, Placement, Rank
 from stackproof.compare import compare
 from stackproof.comparison import Arm, CompareOptions, Comparison
 from stackproof.curves import CurvePoint, Memory, ReferenceCurve
 from stackproof.errors import Reason, StackproofError
+from stackproof.measurement import RankFacts, State
+from stackproof.messagepath import MessagePaths, Route, Statement, Topic
 from stackproof.reporting import markup, tables
 from stackproof.reporting.provenance_part import cpus_text
 from stackproof.site import Source
@@ -371,3 +373,69 @@ def test_missing_facts_do_not_stop_a_report():
 )
 def test_cpus_text(cpus, text):
     assert cpus_text(cpus) == text
+
+
+# --- paths of the messages -----------------------------------------------------------------------
+
+
+def probe(arm, comparison, **changes):
+    placement = Placement(name="inter-node", ranks=(Rank(node="n0"), Rank(node="n1")))
+    route = Route(
+        locality=Locality.INTER, pairs=((0, 1),), carrier="`cm` with libfabric's `tcp`",
+        state=State.OK, evidence="TCP: sent 5 MB",
+    )  # fmt: skip
+    facts = {
+        "arm": arm,
+        "placement": placement,
+        "transport": "tcp",
+        "family": "openmpi",
+        "version": "5.0.11",
+        "launcher": "prte",
+        "identity": "x",
+        "started": comparison.spec.created,
+        "seconds": 0.7,
+        "settings": {"OMPI_MCA_pml_base_verbose": "10"},
+        "statements": (
+            Statement(topic=Topic.PROVIDER, value="tcp", rank=0, quote="mtl:ofi:provider: tcp"),
+        ),
+        "ranks": (
+            RankFacts(
+                rank=0,
+                host="n0",
+                cpus=(3,),
+                libraries=("/mpi/libmpi.so.40",),
+                build_ids={"/mpi/libmpi.so.40": "0badcafe"},
+                shared=("/dev/shm/sm_segment.1", "/dev/shm/sm_segment.2"),
+            ),
+            RankFacts(rank=1, host="n1", libraries=("/mpi/libmpi.so.40",)),
+        ),
+        "routes": (route,),
+        **changes,
+    }
+    return MessagePaths(**facts)
+
+
+def test_paths_are_shown_with_what_was_said(comparison):
+    bad = Route(
+        locality=Locality.INTER, pairs=tuple((0, peer) for peer in range(1, 9)), carrier="`ob1`",
+        state=State.BAD, evidence=HOSTILE, reason="wrong-transport",
+    )  # fmt: skip
+    paths = (
+        probe("mpich", comparison),
+        probe("openmpi", comparison, routes=(bad,), quiet="it hung"),
+        probe("impi", comparison, statements=(), ranks=(), settings={}),
+    )
+    text = report.render_html(dataclasses.replace(comparison, paths=paths))
+    page = Page(text)
+    assert "probes" in page.ids
+    assert "mtl:ofi:provider: tcp" in page.text
+    assert "0badcafe" in page.text
+    assert "sm_segmen… (2)" in page.text
+    assert "(8 pairs)" in page.text
+    assert "it hung" in page.text
+    assert "The MPI said nothing of its path." in page.text
+    assert "<script>alert" not in text
+
+
+def test_results_without_probes_have_no_such_part(comparison):
+    assert "probes" not in Page(report.render_html(comparison)).ids

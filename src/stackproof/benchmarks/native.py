@@ -77,6 +77,9 @@ class _Rank(_Record, tag="rank", frozen=True):
     cpu_end: int
     net: dict[str, dict[str, int]]
     libraries: tuple[str, ...]
+    # Programs of images that were built before these were told have none.
+    build_ids: dict[str, str] = {}
+    shared: tuple[str, ...] = ()
 
 
 class _Error(_Record, tag="error", frozen=True):
@@ -319,6 +322,8 @@ def _facts(record: _Rank) -> RankFacts:
         cpus=_cpus(record.cpus),
         cpu=record.cpu_start if stayed else None,
         libraries=record.libraries,
+        build_ids=record.build_ids,
+        shared=record.shared,
         tx_bytes=_sent(record.net),
     )
 

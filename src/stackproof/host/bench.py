@@ -5,6 +5,7 @@ A results folder can be continued: launches whose file is there are not repeated
     bench.json      what was compared, on what (`comparison.ResultsSpec`)
     spec.json       the specification and the images' digests: only the same ones may continue
     launches/       one measurement per launch, also of those that failed
+    probes/         what each arm said of its path at each placement, before anything was timed
     logs/           the output of launches that failed
     set-aside/      launches of a block that was cut and repeated on other nodes
     job/            the batch job, if there is one (`stackproof.host.bench_job`)
@@ -16,12 +17,12 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import stackproof
-from stackproof import checks, jobs, noun
+from stackproof import checks, jobs, noun, pathcheck
 from stackproof.bench import BenchSpec
 from stackproof.case import Placement
 from stackproof.command import Completed
@@ -30,13 +31,14 @@ from stackproof.comparison import ResultsSpec
 from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.host import arms as ready_arms
 from stackproof.host import cluster as clusters
-from stackproof.host import files, launching
+from stackproof.host import files, launching, probing
 from stackproof.host import place as places
 from stackproof.host.arms import Arms, ReadyArm
 from stackproof.host.place import Place
 from stackproof.host.run import transcript
 from stackproof.jobs import Launch
 from stackproof.measurement import Measurement
+from stackproof.messagepath import MessagePaths
 from stackproof.monitor import Event, Monitor
 
 SPECIFICATION = "spec.json"
@@ -47,12 +49,16 @@ _TRIES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """A specification made ready: arms, where they run, placements by name."""
+    """A specification made ready: arms, where they run, placements by name.
+
+    `paths` is what the probes found, by arm and placement.
+    """
 
     spec: BenchSpec
     arms: Arms
     place: Place
     placements: Mapping[str, Placement]
+    paths: Mapping[tuple[str, str], MessagePaths] = field(default_factory=dict)
 
     def launches(self) -> tuple[Launch, ...]:
         """Return the schedule."""
@@ -92,9 +98,10 @@ def run_bench(
 ) -> ResultsSpec:
     """Run every launch that is not done yet; return what `bench.json` says.
 
-    Inside a Slurm job these are the launches of its own allocation. Raises `StackproofError` when
-    an arm's first launch fails (nothing after it would mean anything), and NO_RESULTS' kin as the
-    checks find them. Later failures are recorded with the launch and shown in the report.
+    Inside a Slurm job these are the launches of its own allocation. Raises `StackproofError`,
+    before anything is timed, for every arm whose probe cannot be run or took another path than was
+    asked for; and when an arm's first launch fails (nothing after it would mean anything). Later
+    failures are recorded with the launch and shown in the report.
     """
     claim(bench.spec, bench.arms, folder)
     results = _results_spec(bench, command)
@@ -106,9 +113,9 @@ def run_bench(
     plan = bench.launches()
     own = [one for one in plan if allocation is None or one.allocation == allocation.element]
     _set_aside(bench, own, folder)
-    for launch in own:
-        if (folder / LAUNCHES / launch.file_name).exists():
-            continue
+    missing = [one for one in own if not (folder / LAUNCHES / one.file_name).exists()]
+    paths = _probe(bench, missing, folder, monitor)
+    for launch in missing:
         monitor(
             Event(
                 what="progress",
@@ -118,9 +125,26 @@ def run_bench(
                 total=len(plan),
             )
         )
-        _run_launch(bench, launch, folder, monitor)
+        _run_launch(replace(bench, paths=paths), launch, folder, monitor)
     monitor(Event(what="done", name="bench", text=f"{len(own)} launches in {folder}"))
     return results
+
+
+def _probe(
+    bench: Bench, launches: list[Launch], folder: Path, monitor: Monitor
+) -> dict[tuple[str, str], MessagePaths]:
+    """Return what each arm says of its path at each placement that is to be timed."""
+    allocation = bench.place.allocation
+    at = probing.Probing(
+        spec=bench.spec,
+        arms=bench.arms,
+        place=bench.place,
+        folder=folder,
+        monitor=monitor,
+        allocation=allocation.element if allocation else 0,
+    )
+    timed = [one for one in launches if bench.placements[one.placement].timed]
+    return probing.probe_all(at, timed, bench.placements)
 
 
 def program_paths() -> tuple[str, ...]:
@@ -295,4 +319,9 @@ def _measure(bench: Bench, launch: Launch) -> tuple[Measurement, Completed]:
     transport = jobs.transport_for(placement, ready.arm.transports)
     case = jobs.case_for(bench.spec, launch, placement, transport)
     case = replace(case, fabric=launching.fabric_of(bench.place))
-    return launching.measure(bench.place, ready, launch, case)
+    measurement, done = launching.measure(bench.place, ready, launch, case)
+    path = bench.paths.get((launch.arm, launch.placement))
+    if path is not None:
+        found = (*measurement.checks, pathcheck.check_of(path))
+        measurement = replace(measurement, checks=found)
+    return measurement, done

@@ -39,18 +39,8 @@ def measure(
     place: Place, ready: ReadyArm, launch: Launch, case: Case
 ) -> tuple[Measurement, Completed]:
     """Make one launch and judge it; the link is given the arm's own rate while it runs."""
-    command, patch = launch_command(place, ready, case)
-    planted = ready.arm.rate if len(case.placement.nodes) > 1 else None
-    state, started = place.state, now()
-    try:
-        if planted and state:
-            clusters.set_link(state, rate=planted, delay=state.spec.delay)
-        done = run(command)
-    finally:
-        if planted and state:
-            clusters.set_link(state, rate=state.spec.rate, delay=state.spec.delay)
-    if done.timed_out:
-        _clean_up(place)
+    started = now()
+    done, command, patch = run_once(place, ready, case)
     output = PROGRAMS[case.program].parse(done.stdout, case)
     facts = ready.deployment.mpi
     measurement = Measurement(
@@ -72,13 +62,44 @@ def measure(
     return measurement, done
 
 
-def launch_command(place: Place, ready: ReadyArm, case: Case) -> tuple[Command, EnvPatch]:
-    """Return the command of one launch and the environment patch that the deployment makes."""
-    profile = _profile(place, ready, case.placement, case.transport)
-    patch = ready.deployment.env.then(profile.env)
+def run_once(
+    place: Place, ready: ReadyArm, case: Case, *, labelled: bool = False
+) -> tuple[Completed, Command, EnvPatch]:
+    """Run one launch, and end what a launch that took too long left on the nodes.
+
+    Returns how it ended, with its command and the environment patch that the deployment makes.
+    """
+    command, patch = launch_command(place, ready, case, labelled=labelled)
+    planted = ready.arm.rate if len(case.placement.nodes) > 1 else None
+    state = place.state
+    try:
+        if planted and state:
+            clusters.set_link(state, rate=planted, delay=state.spec.delay)
+        done = run(command)
+    finally:
+        if planted and state:
+            clusters.set_link(state, rate=state.spec.rate, delay=state.spec.delay)
+    if done.timed_out:
+        _clean_up(place)
+    return done, command, patch
+
+
+def launch_command(
+    place: Place, ready: ReadyArm, case: Case, *, labelled: bool = False
+) -> tuple[Command, EnvPatch]:
+    """Return the command of one launch and the environment patch that the deployment makes.
+
+    `labelled` asks for the rank before each line of output.
+    """
+    patch = ready.deployment.env.then(profile_of(place, ready, case).env)
     if place.allocation:
-        return _step(place.allocation, ready, case, patch)
-    return _mpiexec(place, ready, case, patch)
+        return _step(place.allocation, ready, case, patch, labelled=labelled)
+    return _mpiexec(place, ready, case, patch, labelled=labelled)
+
+
+def profile_of(place: Place, ready: ReadyArm, case: Case) -> Profile:
+    """Return the profile of a launch; raises `StackproofError` (UNSUPPORTED)."""
+    return _profile(place, ready, case.placement, case.transport)
 
 
 def pmi_problems(arms: Arms, allocation: Allocation) -> list[Problem]:
@@ -149,7 +170,7 @@ def _profile(place: Place, ready: ReadyArm, placement: Placement, transport: str
 
 
 def _mpiexec(
-    place: Place, ready: ReadyArm, case: Case, patch: EnvPatch
+    place: Place, ready: ReadyArm, case: Case, patch: EnvPatch, *, labelled: bool
 ) -> tuple[Command, EnvPatch]:
     """Return the command of the MPI's own launcher.
 
@@ -169,6 +190,7 @@ def _mpiexec(
         environment={k: v for k, v in ready.arm.env.items() if k not in loader},
         as_root=os.geteuid() == 0 or bool(state and state.rootless),
         oversubscribe=not case.placement.timed,
+        labelled=labelled,
     )
     launcher = LAUNCHERS[deployment.mpi.launcher]
     mounts = _mounts(deployment)
@@ -183,7 +205,7 @@ def _mpiexec(
 
 
 def _step(
-    allocation: Allocation, ready: ReadyArm, case: Case, patch: EnvPatch
+    allocation: Allocation, ready: ReadyArm, case: Case, patch: EnvPatch, *, labelled: bool
 ) -> tuple[Command, EnvPatch]:
     """Return the command of a step of the job.
 
@@ -212,6 +234,7 @@ def _step(
         mounts=mounts if allocation.plugin else "",
         pinned=True,
         oversubscribe=not placement.timed,
+        labelled=labelled,
     )
     argv = (allocation.srun, *launcher.argv(request)[1:])
     env = allocation.patch().then(launcher.environment(request))

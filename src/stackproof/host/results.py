@@ -1,4 +1,4 @@
-"""A results folder: `bench.json` and one file per launch in `launches/`."""
+"""A results folder: `bench.json`, one file per launch in `launches/`, probes in `probes/`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from stackproof.comparison import Results, ResultsSpec
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.host import files
 from stackproof.measurement import Measurement
+from stackproof.messagepath import MessagePaths
 
 SPECIFICATION = "bench.json"
 LAUNCHES = "launches"
+PROBES = "probes"
 _LARGEST = 256 * 1024 * 1024
 """No launch writes as much; a larger file is not one of ours, and is not read into memory."""
 
@@ -20,9 +22,9 @@ _LARGEST = 256 * 1024 * 1024
 def load_results(folder: os.PathLike[str] | str) -> Results:
     """Return what a results folder holds.
 
-    A launch file that cannot be read becomes one of `Results.problems`, so that one broken file
-    does not cost the others. Raises `StackproofError` when the folder or its specification cannot
-    be read, and NO_RESULTS (with all problems) when no launch can.
+    A launch or a probe that cannot be read becomes one of `Results.problems`, so that one broken
+    file does not cost the others. Raises `StackproofError` when the folder or its specification
+    cannot be read, and NO_RESULTS (with all problems) when no launch can.
     """
     place = Path(folder)
     specification = place / SPECIFICATION
@@ -56,7 +58,25 @@ def load_results(folder: os.PathLike[str] | str) -> Results:
             where=Location(file=os.fspath(place)),
         )
         raise StackproofError(none, *problems)
-    return Results(spec=spec, measurements=tuple(measurements), problems=tuple(problems))
+    paths, unread = load_paths(place)
+    return Results(
+        spec=spec,
+        measurements=tuple(measurements),
+        problems=(*problems, *unread),
+        paths=paths,
+    )
+
+
+def load_paths(folder: Path) -> tuple[tuple[MessagePaths, ...], tuple[Problem, ...]]:
+    """Return what the probes of a results folder found, and the files that cannot be read."""
+    found: list[MessagePaths] = []
+    problems: list[Problem] = []
+    for file in sorted((folder / PROBES).glob("*.json")):
+        try:
+            found.append(noun.from_json(MessagePaths, _read(file), file=os.fspath(file)))
+        except StackproofError as error:
+            problems += error.problems
+    return tuple(found), tuple(problems)
 
 
 def _read(path: Path) -> bytes:

@@ -25,11 +25,12 @@ class Hydra:
             else ("-launcher", "rsh", "-launcher-exec", request.agent)
         )
         hosts = ",".join(f"{node}:{count}" for node, count in requests.runs(request))
+        label = ("-prepend-rank",) if request.labelled else ()
         ranks = [
             ("-n", str(segment.ranks), *segment.argv) for segment in requests.segments(request)
         ]
         return (
-            f"{request.prefix}/bin/mpiexec", *start, "-genvall", "-bind-to", "none",
+            f"{request.prefix}/bin/mpiexec", *start, "-genvall", *label, "-bind-to", "none",
             "-hosts", hosts, *requests.joined(ranks),
         )  # fmt: skip
 

@@ -24,12 +24,13 @@ class IntelHydra:
             if request.agent is None
             else ("-bootstrap", "rsh", "-bootstrap-exec", request.agent)
         )
+        label = ("-prepend-rank",) if request.labelled else ()
         ranks = [
             ("-n", str(segment.ranks), "-host", segment.node, *segment.argv)
             for segment in requests.segments(request)
         ]
         program = f"{request.prefix}/bin/mpiexec.hydra"
-        return (program, *start, "-genvall", *requests.joined(ranks))
+        return (program, *start, "-genvall", *label, *requests.joined(ranks))
 
     def environment(self, request: LaunchRequest) -> EnvPatch:
         """Return the request's variables, with the pinning by the library itself off.

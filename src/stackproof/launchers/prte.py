@@ -25,6 +25,7 @@ class Prte:
         slots = Counter(requests.host(request, rank.node) for rank in request.placement.ranks)
         exports = [word for name in sorted(request.environment) for word in ("-x", name)]
         crowd = ("--map-by", ":OVERSUBSCRIBE") if request.oversubscribe else ()
+        label = ("--tag-output",) if request.labelled else ()
         ranks = [
             (
                 "-n", str(segment.ranks),
@@ -34,7 +35,7 @@ class Prte:
             for segment in requests.segments(request)
         ]  # fmt: skip
         return (
-            f"{request.prefix}/bin/mpiexec", "--bind-to", "none", *crowd, *exports,
+            f"{request.prefix}/bin/mpiexec", "--bind-to", "none", *crowd, *label, *exports,
             *requests.joined(ranks),
         )  # fmt: skip
 

@@ -23,7 +23,8 @@ class LaunchRequest:
     program that starts a command on a node (None: all ranks are here). `as_root` says that the
     launcher runs as user 0, which Open MPI refuses unless it is told to go on. `family` is the
     name of the MPI in `stackproof.mpis`, needed where one launcher serves several. `oversubscribe`
-    allows two ranks on one CPU; they then yield instead of polling, which costs latency.
+    allows two ranks on one CPU; they then yield instead of polling, which costs latency. `labelled`
+    puts the rank before each line that it writes (`launchers.labels` takes that apart).
 
     Of use to Slurm's launcher alone: `pmi` is how ranks find each other, None for what the family
     speaks; `mounts` a list of images (`stackproof.mountlist`) that its plug-in mounts for the
@@ -38,6 +39,7 @@ class LaunchRequest:
     as_root: bool = False
     family: str = ""
     oversubscribe: bool = False
+    labelled: bool = False
     pmi: str | None = None
     mounts: str = ""
     pinned: bool = False

@@ -35,14 +35,15 @@ class Srun:
         pmi = (f"--mpi={kind}",) if kind else ()
         images = (f"--image={request.mounts}",) if request.mounts else ()
         binding = "none" if request.pinned else _binding(placement)
+        label = ("--label",) if request.labelled else ()
         crowd = ("--overcommit",) if request.oversubscribe else ()
         return (
             "srun", *pmi,
             f"--nodes={len(nodes)}", f"--ntasks={len(placement.ranks)}",
             f"--ntasks-per-node={len(placement.ranks) // len(nodes)}",
             f"--nodelist={','.join(nodes)}", f"--distribution={_distribution(placement)}",
-            f"--cpu-bind={binding}", "--kill-on-bad-exit=1", "--export=ALL", *crowd, *images,
-            *request.program,
+            f"--cpu-bind={binding}", "--kill-on-bad-exit=1", "--export=ALL", *crowd, *label,
+            *images, *request.program,
         )  # fmt: skip
 
     def environment(self, request: LaunchRequest) -> EnvPatch:

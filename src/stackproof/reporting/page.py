@@ -28,6 +28,7 @@ from stackproof.reporting.paths_part import (
     scaling_part,
     validated_part,
 )
+from stackproof.reporting.probes_part import probes_part
 from stackproof.reporting.provenance_part import method_part, provenance_part, repeat_part
 from stackproof.reporting.shapes_part import shapes_part
 from stackproof.reporting.tables import curve_label, placements
@@ -95,6 +96,7 @@ def _main(comparison: Comparison, page: Page) -> tuple[Markup | None, ...]:
         noise_part(comparison),
         discarded_part(comparison),
         differences_part(comparison),
+        probes_part(comparison),
         checks_part(comparison),
         provenance_part(comparison),
         repeat_part(comparison),

@@ -6,6 +6,7 @@ from stackproof.case import Case, Locality
 from stackproof.command import EnvPatch
 from stackproof.errors import Reason, fail
 from stackproof.measurement import Check, Output, State
+from stackproof.messagepath import Medium
 from stackproof.transports import support, traffic
 from stackproof.transports.setup import SLINGSHOT, Memory, Profile, Setup
 
@@ -51,7 +52,14 @@ class Cxi:
         env = {**_SETTINGS[setup.family], **support.launched(setup)}
         if setup.family == "mpich" and setup.memory is not Memory.HOST:
             env["MPIR_CVAR_CH4_OFI_ENABLE_HMEM"] = "1"  # else all goes through the host (K52)
-        return Profile(env=EnvPatch(set=env), expect="cxi", notes=support.newer(setup))
+        return Profile(
+            env=EnvPatch(set=env),
+            expect="cxi",
+            by_provider=True,
+            inside=(Medium.SLINGSHOT,),
+            between=(Medium.SLINGSHOT,),
+            notes=support.newer(setup),
+        )
 
     def check(self, output: Output, case: Case) -> Check:
         """Return BAD when the kernel's interfaces sent what was moved, OK when they did not.

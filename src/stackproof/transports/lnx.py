@@ -6,6 +6,7 @@ from stackproof.case import Case, Locality
 from stackproof.command import EnvPatch
 from stackproof.errors import Reason, StackproofError, fail
 from stackproof.measurement import Check, Output, State
+from stackproof.messagepath import Medium
 from stackproof.transports import support
 from stackproof.transports.cxi import Cxi
 from stackproof.transports.setup import INFINIBAND, SLINGSHOT, Memory, Profile, Setup
@@ -60,7 +61,14 @@ class Lnx:
             env["FI_CXI_RX_MATCH_MODE"] = "software"  # 2.4.0 sets it too late by itself (K06)
         if network == _TCP and setup.placement.interface:
             env["FI_TCP_IFACE"] = setup.placement.interface
-        return Profile(env=EnvPatch(set=env), expect=provider, notes=support.newer(setup))
+        return Profile(
+            env=EnvPatch(set=env),
+            expect=provider,
+            by_provider=True,
+            inside=(Medium.MEMORY,),
+            between=(Medium.SLINGSHOT if network == "cxi" else Medium.TCP,),
+            notes=support.newer(setup),
+        )
 
     def check(self, output: Output, case: Case) -> Check:
         """Return the answer of shared memory in one node; between nodes of what joins them."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from stackproof.command import EnvPatch
+from stackproof.messagepath import Medium
 from stackproof.transports import support
 from stackproof.transports.cxi import Cxi, need_cxi
 from stackproof.transports.setup import Profile, Setup
@@ -40,10 +43,12 @@ class Matched(Cxi):
         if support.reaches(_VENDOR, setup.family, setup.version):
             need_cxi(self.name, setup)
             env = {"FI_PROVIDER": "cxi", **VENDOR_SETTINGS}
-            return Profile(env=EnvPatch(set=env), expect="cxi", notes=support.newer(setup))
+            return Profile(
+                env=EnvPatch(set=env),
+                expect="cxi",
+                inside=(Medium.MEMORY, Medium.SLINGSHOT),
+                between=(Medium.SLINGSHOT,),
+                notes=support.newer(setup),
+            )
         found = super().profile(setup)
-        return Profile(
-            env=EnvPatch(set={**found.env.set, **VENDOR_SETTINGS}),
-            expect=found.expect,
-            notes=found.notes,
-        )
+        return replace(found, env=EnvPatch(set={**found.env.set, **VENDOR_SETTINGS}))

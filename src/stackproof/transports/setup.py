@@ -11,6 +11,7 @@ from typing import Any
 
 from stackproof.case import Placement
 from stackproof.command import EnvPatch
+from stackproof.messagepath import Medium
 
 # Values of `site.FabricType`, whose module takes long to import and not every Python has what it
 # needs; this here stands before commands of users.
@@ -67,11 +68,16 @@ class Profile:
     """The variables that force a path, what proves that it was taken, and what is not sure.
 
     `expect` is the name by which the MPI's own words call the provider, empty when no provider is
-    used or the MPI chooses; `notes` are sentences for the user.
+    used or the MPI chooses; with `by_provider` all messages must go through it. `inside` and
+    `between` are what may carry messages inside a node and between nodes, empty for anything.
+    `notes` are sentences for the user.
     """
 
     env: EnvPatch = field(default_factory=EnvPatch)
     expect: str = ""
+    by_provider: bool = False
+    inside: tuple[Medium, ...] = ()
+    between: tuple[Medium, ...] = ()
     notes: tuple[str, ...] = ()
 
 

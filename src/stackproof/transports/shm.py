@@ -6,6 +6,7 @@ from stackproof.case import Case, Locality
 from stackproof.command import EnvPatch
 from stackproof.errors import Reason, fail
 from stackproof.measurement import Check, Output, State
+from stackproof.messagepath import Medium
 from stackproof.transports import support, traffic
 from stackproof.transports.setup import Profile, Setup
 
@@ -55,7 +56,11 @@ class Shm:
                 hint="use the transport `tcp`, `cxi`, `lnx` or `auto` for it",
             )
         settings = _SETTINGS[setup.family]
-        return Profile(env=EnvPatch(set=settings), expect=settings.get("FI_PROVIDER", ""))
+        return Profile(
+            env=EnvPatch(set=settings),
+            expect=settings.get("FI_PROVIDER", ""),
+            inside=(Medium.MEMORY,),
+        )
 
     def check(self, output: Output, case: Case) -> Check:
         """Return OK when next to nothing left by any interface, loopback included.

@@ -6,6 +6,7 @@ from stackproof.case import Case, Locality, Placement
 from stackproof.command import EnvPatch
 from stackproof.errors import Reason, fail
 from stackproof.measurement import Check, Output, State
+from stackproof.messagepath import Medium
 from stackproof.transports import support, traffic
 from stackproof.transports.setup import Profile, Setup
 from stackproof.transports.traffic import LOOPBACK, Traffic
@@ -66,7 +67,13 @@ class Tcp:
                 hint="leave the interface of the placement out, or name another",
             )
         pin = {} if interface is None else {"FI_TCP_IFACE": interface}
-        return Profile(env=EnvPatch(set={**_SETTINGS[setup.family], **pin}), expect="tcp")
+        return Profile(
+            env=EnvPatch(set={**_SETTINGS[setup.family], **pin}),
+            expect="tcp",
+            by_provider=True,
+            inside=(Medium.TCP,),
+            between=(Medium.TCP,),
+        )
 
     def check(self, output: Output, case: Case) -> Check:
         """Return OK when the interface sent at least what was moved, and others next to nothing.

@@ -2,13 +2,15 @@
 
 #include "evidence.h"
 
+#include <elf.h>
+#include <link.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { CPU_LIMIT = 1 << 16, LIBRARY_MAX = 96 };
+enum { CPU_LIMIT = 1 << 16, LIBRARY_MAX = 96, SHARED_MAX = 32, BUILD_ID_MAX = 64 };
 
 /* Beginnings of the names of libraries that carry messages or start ranks. */
 static const char *const library_names[] = {
@@ -133,22 +135,37 @@ static bool seen_before(char *const *seen, int count, const char *path)
     return false;
 }
 
-static void describe_libraries(struct text *members)
+/* Shared memory of ranks: POSIX and System V segments, and what single-copy drivers map. */
+static bool is_shared_memory(const char *path)
+{
+    static const char *const beginnings[] = {"/dev/shm/", "/SYSV", "/memfd:", "/dev/xpmem",
+                                             "/dev/knem"};
+    for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0]; i++) {
+        if (strncmp(path, beginnings[i], strlen(beginnings[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Write a list of the mapped paths that `wanted` takes, each once. */
+static void describe_maps(struct text *members, const char *key, bool (*wanted)(const char *),
+                          int limit)
 {
     char *seen[LIBRARY_MAX];
     int count = 0;
     char *line = NULL;
     size_t capacity = 0;
-    text_key(members, "libraries");
+    text_key(members, key);
     text_raw(members, "[", 1);
     FILE *file = fopen("/proc/self/maps", "re");
-    while (file != NULL && count < LIBRARY_MAX && getline(&line, &capacity, file) > 0) {
+    while (file != NULL && count < limit && getline(&line, &capacity, file) > 0) {
         char *path = strchr(line, '/');
         if (path == NULL) {
             continue;
         }
         path[strcspn(path, "\n")] = '\0';
-        if (is_communication_library(path) && !seen_before(seen, count, path)) {
+        if (wanted(path) && !seen_before(seen, count, path)) {
             seen[count] = strdup(path);
             if (seen[count] == NULL) {
                 break;
@@ -165,6 +182,82 @@ static void describe_libraries(struct text *members)
     if (file != NULL) {
         (void)fclose(file);
     }
+}
+
+/* Write the build-id that a segment of notes holds, if any: elf(5), "Notes (Nhdr)". */
+static bool describe_build_id(struct text *members, const char *path, const char *notes,
+                              size_t bytes)
+{
+    size_t at = 0;
+    while (at + sizeof(ElfW(Nhdr)) <= bytes) {
+        ElfW(Nhdr) header;
+        memcpy(&header, notes + at, sizeof header);
+        size_t name = at + sizeof header;
+        size_t value = name + (((size_t)header.n_namesz + 3U) & ~(size_t)3U);
+        size_t next = value + (((size_t)header.n_descsz + 3U) & ~(size_t)3U);
+        if (value > bytes || header.n_descsz > bytes - value) {
+            return false;
+        }
+        if (header.n_type == NT_GNU_BUILD_ID && header.n_namesz == sizeof ELF_NOTE_GNU &&
+            memcmp(notes + name, ELF_NOTE_GNU, sizeof ELF_NOTE_GNU) == 0 &&
+            header.n_descsz <= BUILD_ID_MAX) {
+            char digits[2 * BUILD_ID_MAX + 1] = "";
+            for (size_t i = 0; i < header.n_descsz; i++) {
+                (void)snprintf(digits + 2 * i, 3, "%02x", (unsigned char)notes[value + i]);
+            }
+            text_string(members, path, digits);
+            return true;
+        }
+        at = next;
+    }
+    return false;
+}
+
+/* Whether a segment is among what is loaded of its object: only then may it be read. */
+static bool is_loaded(const struct dl_phdr_info *object, const ElfW(Phdr) *segment)
+{
+    for (int i = 0; i < (int)object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *load = &object->dlpi_phdr[i];
+        if (load->p_type == PT_LOAD && (load->p_flags & PF_R) != 0 &&
+            segment->p_vaddr >= load->p_vaddr && segment->p_filesz <= load->p_filesz &&
+            segment->p_vaddr - load->p_vaddr <= load->p_filesz - segment->p_filesz) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Called for every object that the program has. */
+static int describe_object(struct dl_phdr_info *object, size_t size, void *data)
+{
+    (void)size;
+    if (object->dlpi_name == NULL || !is_communication_library(object->dlpi_name)) {
+        return 0;
+    }
+    /* As /proc/self/maps has it, so that both can be put together. */
+    char *real = realpath(object->dlpi_name, NULL);
+    const char *path = real == NULL ? object->dlpi_name : real;
+    for (int i = 0; i < (int)object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
+        /* The address of what is mapped comes as a number. */
+        const char *notes = (const char *)(object->dlpi_addr + segment->p_vaddr); // NOLINT
+        if (segment->p_type == PT_NOTE && is_loaded(object, segment) &&
+            describe_build_id(data, path, notes, segment->p_filesz)) {
+            break;
+        }
+    }
+    free(real);
+    return 0;
+}
+
+static void describe_libraries(struct text *members)
+{
+    describe_maps(members, "libraries", is_communication_library, LIBRARY_MAX);
+    describe_maps(members, "shared", is_shared_memory, SHARED_MAX);
+    text_key(members, "build_ids");
+    text_raw(members, "{", 1);
+    (void)dl_iterate_phdr(describe_object, members);
+    text_raw(members, "}", 1);
 }
 
 static void describe_network(const struct network *before, struct text *members)

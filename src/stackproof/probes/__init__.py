@@ -1,0 +1,49 @@
+"""Probes: how each MPI is made to say which path its messages take, and how its words are read.
+
+Members are pure. What is stated is only what was said; what it means for a transport is decided in
+`stackproof.pathcheck`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from stackproof.probes.cray_mpich import CrayMpich
+from stackproof.probes.intel_mpi import IntelMpi
+from stackproof.probes.mpich import Mpich
+from stackproof.probes.openmpi import OpenMpi
+from stackproof.probes.words import Carrier, Line, Pair, Rule, Words, read
+
+__all__ = [
+    "REGISTRY", "Carrier", "Line", "Pair", "Probe", "Rule", "Words", "read", "settings_of",
+]  # fmt: skip
+
+
+class Probe(Protocol):
+    """One MPI family, by its name in `stackproof.mpis`."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the family."""
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """Return the variables that make it talk; they change no path."""
+
+    @property
+    def rules(self) -> Iterable[Rule]:
+        """Return how its words, and those of the libraries below it, are read."""
+
+    def carrier(self, words: Words, pair: Pair) -> Carrier | None:
+        """Return what one rank sends to the other by, None where nothing tells."""
+
+
+REGISTRY: dict[str, Probe] = {
+    probe.name: probe for probe in (OpenMpi(), Mpich(), IntelMpi(), CrayMpich())
+}
+
+
+def settings_of(family: str) -> Mapping[str, str]:
+    """Return what makes a family talk; nothing for one that has no probe."""
+    return REGISTRY[family].settings if family in REGISTRY else {}

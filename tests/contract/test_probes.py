@@ -1,0 +1,84 @@
+"""What every probe keeps."""
+
+import pytest
+
+from stackproof import launchers, mpis, probes
+from stackproof.case import Locality, Placement, Rank
+from stackproof.launchers import LaunchRequest, labels
+from stackproof.probes import Pair, Words
+
+each_probe = pytest.mark.parametrize("name", list(probes.REGISTRY))
+each_launcher = pytest.mark.parametrize("name", list(launchers.REGISTRY))
+
+
+def test_every_family_has_a_probe():
+    assert set(probes.REGISTRY) == set(mpis.REGISTRY)
+    assert probes.settings_of("mvapich") == {}
+
+
+@each_probe
+def test_registered_under_its_name(name):
+    assert probes.REGISTRY[name].name == name
+
+
+@each_probe
+def test_what_makes_it_talk_changes_no_path(name):
+    settings = probes.REGISTRY[name].settings
+    assert settings == probes.settings_of(name)
+    assert all(isinstance(value, str) and value for value in settings.values())
+    words = ("VERBOSE", "verbose", "DEBUG", "LOG", "DISPLAY", "DUMP")
+    assert [key for key in settings if not any(word in key for word in words)] == []
+
+
+@each_probe
+@pytest.mark.parametrize("locality", list(Locality))
+def test_without_words_nothing_is_known_for_sure(name, locality):
+    pair = Pair(rank=0, peer=1, locality=locality, env={})
+    carrier = probes.REGISTRY[name].carrier(Words(()), pair)
+    assert carrier is None or not carrier.told
+
+
+def request(*, labelled: bool) -> LaunchRequest:
+    return LaunchRequest(
+        prefix="/opt/mpi",
+        program=("prog",),
+        placement=Placement(name="p", ranks=(Rank(node="a"), Rank(node="b"))),
+        agent="/run/agent",
+        labelled=labelled,
+    )
+
+
+@each_launcher
+def test_labels_are_one_option_more(name):
+    plain = launchers.get(name).argv(request(labelled=False))
+    labelled = launchers.get(name).argv(request(labelled=True))
+    extra = [word for word in labelled if word not in plain]
+    assert len(extra) == 1
+    assert [word for word in labelled if word not in extra] == list(plain)
+
+
+LABELLED = {
+    "prte": "[1,0]<stdout>: one\n[1,1]<stderr>: two\n[2049,1,11]<stderr>:three\nfour",
+    "hydra": "[0] one\n[1] two\n[11] three\nfour",
+    "intel-hydra": "[0] one\n[1] two\n[11] three\nfour",
+    "srun": " 0: one\n 1: two\n11: three\nfour",
+}
+
+
+@each_launcher
+def test_labels_are_taken_off(name):
+    assert list(labels.split(name, LABELLED[name])) == [
+        (0, "one"), (1, "two"), (11, "three"), (None, "four"),
+    ]  # fmt: skip
+    assert labels.joined(name, LABELLED[name]) == "one\ntwo\nthree\nfour"
+
+
+def test_a_line_that_hydra_tore_is_whole_again():
+    torn = '[0] {"kind":"ra[0] nk","run":"x"}[0] \n[1] [1] MPI startup(): x'
+    assert list(labels.split("hydra", torn)) == [
+        (0, '{"kind":"rank","run":"x"}'), (1, "MPI startup(): x"),
+    ]  # fmt: skip
+
+
+def test_a_launcher_that_is_not_known_labels_nothing():
+    assert list(labels.split("pals", "[0] x")) == [(None, "[0] x")]
