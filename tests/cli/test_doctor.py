@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import re
+import sys
+import tarfile
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stackproof import cli
+from images import env_json, make_image
+from need import need
+from stackproof import bundle, cli, noun
+from stackproof.evidence import Evidence
 from stackproof.host.curves import load_curves
 
 LNX = "OMPI_MCA_opal_common_ofi_provider_include"
@@ -124,13 +131,158 @@ def test_a_bundle_gives_the_same_answers_and_holds_no_secret(
     monkeypatch.setenv("HOME_PASSWORD", "hunter2")
     log = tmp_path / "job.err"
     log.write_text("API_TOKEN=hunter2\npassword: hunter2\ncxil_map: write error\n")
-    bundle = tmp_path / "bundle.tar.gz"
-    first = told(capsys, "--have", "libfabric=2.3.1", "--log", log, "--bundle", bundle)
-    assert b"hunter2" not in gzip.decompress(bundle.read_bytes())
+    archive = tmp_path / "bundle.tar.gz"
+    first = told(capsys, "--have", "libfabric=2.3.1", "--log", log, "--bundle", archive)
+    assert b"hunter2" not in gzip.decompress(archive.read_bytes())
     monkeypatch.delenv(LNX)
-    second = told(capsys, "--replay", bundle)
+    second = told(capsys, "--replay", archive)
     assert second["findings"] == first["findings"]
     assert {"K01", "K47"} <= set(fired(second))
+
+
+def test_a_bundle_holds_what_a_supporter_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    need("mksquashfs")
+    meta = env_json()
+    meta["views"]["default"]["env"]["values"]["scalar"]["CI_JOB_TOKEN"] = "hunter2"
+    image = make_image(tmp_path / "tiny.squashfs", meta=meta)
+    osu(tmp_path / "bw.txt", "alps-gh200-openmpi-without-cxi-inter-host-bandwidth")
+    assert run("import", tmp_path / "bw.txt", "--placement", "inter-node", "--site", "alps-gh200",
+               "-o", tmp_path / "r") == 0  # fmt: skip
+    capsys.readouterr()
+    monkeypatch.setenv("GITHUB_TOKEN", "hunter2")
+    log = tmp_path / "home of anna.log"
+    log.write_text("Authorization: Bearer hunter2\ncxil_map: write error\n")
+    words = (image, "--results", tmp_path / "r", "--log", log, "--fact", "mpi=openmpi")
+    first = told(capsys, *words, "--bundle", tmp_path / "b.tar.gz")
+    assert run("doctor", *words, "--bundle", tmp_path / "b2.tar.gz") == 0
+    shown = capsys.readouterr().out
+    with tarfile.open(tmp_path / "b.tar.gz") as archive:
+        names = archive.getnames()
+        texts = {name: archive.extractfile(name).read().decode() for name in names}
+    assert names == [
+        "bundle.json", "capture.json", "curves.json", "diagnosis.json", "diagnosis.txt",
+        "evidence.json", "image.json", "logs.json", "logs/001.txt", "results.json", "site.json",
+    ]  # fmt: skip
+    assert not [name for name, text in texts.items() if "hunter2" in text]
+    assert "cxil_map: write error" in texts["logs/001.txt"]
+    assert json.loads(texts["results.json"])["launches"] == 1
+    image.unlink()
+    log.unlink()
+    second = told(capsys, "--replay", tmp_path / "b.tar.gz")
+    assert second["findings"] == first["findings"]
+    assert second["curves"] == first["curves"]
+    assert {"S01"} <= {one["rule"] for one in second["curves"]}
+    assert run("doctor", "--replay", tmp_path / "b2.tar.gz") == 0
+    assert capsys.readouterr().out == shown
+
+
+def test_a_replayed_bundle_can_be_told_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "b.tar.gz"
+    assert run("doctor", "--site", "lumi-g", "--bundle", path) == 0
+    log = tmp_path / "job.err"
+    log.write_text("cxil_map: write error\n")
+    capsys.readouterr()
+    assert "K47" not in fired(told(capsys, "--replay", path))
+    assert "K47" in fired(told(capsys, "--replay", path, "--log", log))
+
+
+def test_the_same_evidence_is_the_same_archive(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        assert run("doctor", "--site", "lumi-g", "--bundle", tmp_path / name) == 0
+    first, second = (gzip.decompress((tmp_path / name).read_bytes()) for name in ("one", "two"))
+    stamp = rb"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+    assert re.sub(stamp, b"", first) == re.sub(stamp, b"", second)
+
+
+def test_a_bundle_of_one_json_text_is_still_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = tmp_path / "bundle.json"
+    evidence = Evidence(
+        versions={"libfabric": "2.3.1"}, variables={LNX: "shm+cxi:lnx"}, logs={"x": "nothing"}
+    )
+    old.write_text(noun.to_json(evidence))
+    assert fired(told(capsys, "--replay", old))[0] == "K01"
+
+
+@pytest.mark.parametrize(
+    ("members", "code"),
+    [
+        ({}, 3),
+        ({"evidence.json": "no json"}, 3),
+        ({"evidence.json": '{"schema": "stackproof/image/1"}'}, 3),
+        ({"evidence.json": "[" * 100_000}, 3),
+        ({"evidence.json": '{"schema": "stackproof/evidence/1"}', "logs.json": "[1"}, 0),
+        (
+            {
+                "evidence.json": '{"schema": "stackproof/evidence/1"}',
+                "curves.json": '[{"rule": 3}]',
+            },
+            0,
+        ),
+    ],
+)
+def test_a_bundle_of_wrong_texts_is_refused_or_read_without_them(
+    tmp_path: Path, members: dict[str, str], code: int
+) -> None:
+    path = tmp_path / "b.tar.gz"
+    path.write_bytes(bundle.pack(members, {}))
+    assert run("doctor", "--replay", path) == code
+
+
+def test_a_bundle_that_is_a_bomb_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "b.tar.gz"
+    with path.open("wb") as stream:
+        stream.write(b"\x1f\x8b")
+        stream.truncate(1 << 30)
+    assert run("doctor", "--replay", path) == 3
+    assert "error" in capsys.readouterr().err
+
+
+def test_an_image_is_looked_into_without_running_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    need("mksquashfs")
+    image = make_image(tmp_path / "tiny.squashfs")
+    data = told(capsys, image)
+    assert data["evidence"]["facts"]["mpi"] == "mpich"
+    assert data["evidence"]["facts"]["xpmem-device"] is os.path.exists("/dev/xpmem")
+    assert run("doctor", image, "--view", "nothing") == 6
+    assert "default" in capsys.readouterr().err
+
+
+def test_a_program_is_looked_at_without_running_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = told(capsys, "--program", sys.executable)
+    assert data["evidence"]["facts"]["libraries-missing"] is False
+    assert "mpi" not in data["evidence"]["facts"]
+    assert run("doctor", "--program", tmp_path / "nothing") == 3
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\n")
+    assert run("doctor", "--program", script) == 3
+    assert "script" in capsys.readouterr().err
+
+
+def test_a_program_that_hangs_when_it_is_asked_costs_its_time_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("fi_info", "scontrol", "srun"):
+        tool = tmp_path / name
+        tool.write_text("#!/bin/sh\ntrap '' TERM\nsleep 60\n")
+        tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr("stackproof.host.answers._TIMEOUT_S", 0.3)
+    before = time.monotonic()
+    data = told(capsys, "--probe", "--site", "lumi-g")
+    assert time.monotonic() - before < 40
+    assert "version libfabric" in data["evidence"]["origins"]
 
 
 @pytest.mark.parametrize(

@@ -18,14 +18,16 @@ from stackproof.host.knowledge import load_knowledge
 from stackproof.image import Image, MpiFacts, View
 from stackproof.importing import OutputFile, Setup, import_outputs
 from stackproof.measurement import Check, State
-from stackproof.rules import Answer, evaluate
+from stackproof.rules import Answer, diagnose, evaluate
 from stackproof.site import External, Fabric, FabricType, Partition, Site, VendorMpi
 from stackproof.symptoms import (
     curves_of,
+    implied,
     marks_of,
     of_bill,
     of_environment,
     of_image,
+    of_interfaces,
     of_results,
     of_site,
     parse_environment,
@@ -196,6 +198,82 @@ def test_results_tell_how_launches_ended(reason: Reason, ended: str) -> None:
     assert found.facts["ended"] == ended
     assert "shapes" not in found.facts
     assert found.logs == {"launches of a": "VNI_NOT_FOUND"}
+
+
+@pytest.mark.parametrize(
+    ("said", "ended"),
+    [
+        ("a rank ended badly: EXIT CODE: 9; the launcher ended with 9", "killed"),
+        (
+            "a rank ended badly: process rank 1 with PID 5 on node n1 exited on signal 9 (Killed)",
+            "killed",
+        ),
+        ("a rank ended badly: EXIT CODE: 139; the launcher ended with 139", "crash"),
+    ],
+)
+def test_results_tell_whether_a_rank_was_ended_from_outside(said: str, ended: str) -> None:
+    crash = Check(name="end", state=State.BAD, reason=Reason.RANK_CRASHED.value, evidence=said)
+    cut = Check(name="output", state=State.BAD, reason=Reason.TRUNCATED_OUTPUT.value, evidence="x")
+    output = dataclasses.replace(results().measurements[0].output, worlds=1)
+    found = of_results(changed(results(), checks=(crash, cut), output=output), "a", KNOWLEDGE)
+    assert (found.facts["ended"], found.facts["cut-short"]) == (ended, True)
+    first = next(iter(diagnose(KNOWLEDGE, found))).rule.id
+    assert first == ("K69" if ended == "killed" else "K70")
+
+
+def test_results_tell_of_wrong_bytes() -> None:
+    output = dataclasses.replace(results().measurements[0].output, validation_errors=6)
+    found = of_results(changed(results(), output=output), "a", KNOWLEDGE)
+    assert found.facts["wrong-bytes"] == 6.0
+    assert diagnose(KNOWLEDGE, found)[0].rule.id == "K71"
+    assert "wrong-bytes" not in of_results(results(), "a", KNOWLEDGE).facts
+
+
+@pytest.mark.parametrize(
+    ("variables", "missing"),
+    [
+        ({"FI_TCP_IFACE": "hsn0"}, True),
+        ({"FI_TCP_IFACE": "eth0"}, False),
+        ({"OMPI_MCA_btl_tcp_if_include": "eth0,hsn0"}, True),
+        ({"OMPI_MCA_btl_tcp_if_include": "10.0.0.0/8"}, None),
+        ({"UCX_NET_DEVICES": "mlx5_0:1"}, None),
+        ({"UCX_NET_DEVICES": "all"}, None),
+        ({"FI_PROVIDER": "tcp"}, None),
+    ],
+)
+def test_interfaces_that_are_named_must_be_there(
+    variables: dict[str, str], missing: bool | None
+) -> None:
+    found = of_interfaces(variables, ("lo", "eth0"), "this machine")
+    assert found.facts.get("interface-missing") is missing
+    assert not missing or "hsn0; this machine has eth0, lo" in found.origin(
+        "fact", "interface-missing"
+    )
+    assert of_interfaces(variables, (), "this machine") == Evidence()
+
+
+@pytest.mark.parametrize(
+    ("variables", "transport"),
+    [
+        ({"FI_PROVIDER": "lnx"}, "lnx"),
+        ({"OMPI_MCA_opal_common_ofi_provider_include": "shm+cxi:lnx"}, "lnx"),
+        ({"FI_LNX_PROV_LINKS": "shm+cxi"}, "lnx"),
+        ({"FI_PROVIDER": "cxi"}, "cxi"),
+        ({"FI_PROVIDER": "cxi", "FI_LNX_PROV_LINKS": "shm+cxi"}, "lnx"),
+        ({"FI_PROVIDER": "tcp"}, None),
+    ],
+)
+def test_variables_tell_which_transport_is_asked_for(
+    variables: dict[str, str], transport: str | None
+) -> None:
+    assert implied(Evidence(variables=variables)).facts.get("transport") == transport
+    said = Evidence(variables=variables, facts={"transport": ("auto",)})
+    assert implied(said) == Evidence()
+
+
+def test_an_environment_without_any_setting_is_a_whole_one() -> None:
+    part = Evidence(variables={"FI_PROVIDER": "tcp"}, partial=("variables",))
+    assert merged(of_environment({"HOME": "/"}, "this shell"), part).partial == ()
 
 
 def test_curves_are_medians_over_launches() -> None:

@@ -28,7 +28,8 @@ _MOST_LAUNCHES = 500
 def write(path: str, collected: Collected, diagnosis: Mapping[str, Any], text: str) -> None:
     """Write everything to one archive, without secrets; raises what writing files raises."""
     logs = {
-        f"logs/{number:03}.txt": name for number, name in enumerate(sorted(collected.evidence.logs))
+        f"logs/{number:03}.txt": name
+        for number, name in enumerate(sorted(collected.evidence.logs), 1)
     }
     members = {member: collected.evidence.logs[name] for member, name in logs.items()}
     empty = dict.fromkeys(collected.evidence.logs, "")

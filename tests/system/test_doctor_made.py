@@ -1,0 +1,267 @@
+"""Faults made for real on two nodes: from what a launch printed, the cause must come first.
+
+Each case is a launch of two ranks with one thing wrong, and then `doctor --log` as a user calls it,
+with the environment of the job and its program. What needs Slingshot, GPUs, InfiniBand, Cray's MPI
+or another libfabric cannot be made here; docs/explanation/knowledge.md says which problems these are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpitrees import Tree, Trees
+from need import need
+from stackproof import cli, cluster
+from stackproof.cluster import ClusterSpec, ClusterState
+from stackproof.cluster_slurm import SlurmSpec
+from stackproof.host import cluster as host_cluster
+from stackproof.host import linkage
+
+WRONGBYTE = Path(__file__).parents[1] / "csrc" / "wrongbyte.c"
+INCLUDE = "OMPI_MCA_opal_common_ofi_provider_include"
+VARIABLES = {
+    "HOME": "/root", "PATH": "/usr/bin:/bin",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+}  # fmt: skip
+WORDS = ("--benchmarks", "latency", "--samples", "3", "--expect-ranks", "2", "--validate",
+         "--sizes", "8,65536")  # fmt: skip
+LONG = ("--seconds-per-size", "5")
+CM = {"OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "ofi"}
+KILL_ONE = (
+    "sh", "-c",
+    'test ${OMPI_COMM_WORLD_RANK-$PMI_RANK} = 0 || (sleep 0.3; kill -9 $$) & exec "$0" "$@"',
+)  # fmt: skip
+NO_LIBRARIES = (
+    "unshare", "--mount", "sh", "-c", 'mount -t tmpfs none PREFIX/lib && exec "$0" "$@"',
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Two ranks of a program, started by its own launcher, another MPI's, or srun with a `pmi`."""
+
+    mpi: str = "openmpi"
+    starter: str = ""
+    pmi: str = ""
+    nodes: int = 1
+    env: dict[str, str] = field(default_factory=dict)
+    wrapper: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
+    seconds: int = 60
+    ok: bool = False
+
+
+FAULTS: dict[str, tuple[str | None, Launch]] = {
+    "good-openmpi": (None, Launch(ok=True)),
+    "good-mpich": (None, Launch("mpich", nodes=2, ok=True)),
+    "good-srun": (None, Launch(pmi="pmix", nodes=2, ok=True)),
+    "singletons-of-mpiexec": ("K25", Launch(starter="mpich")),
+    "singletons-of-pmi-2": ("K25", Launch(pmi="pmi2")),
+    "singletons-without-pmi": ("K25", Launch(pmi="none", nodes=2)),
+    "mpich-by-mpirun-of-openmpi": ("K61", Launch("mpich", starter="openmpi")),
+    "mpich-by-pmix": ("K61", Launch("mpich", pmi="pmix")),
+    "no-such-pmix": ("K60", Launch(pmi="pmix_v99")),
+    "provider-renamed": (
+        # One rank gives up, and the other may wait for it for ever.
+        "K01", Launch(env={**CM, INCLUDE: "shm+cxi:lnx"}, seconds=8)
+    ),
+    "provider-excluded": ("K62", Launch(env={**CM, "FI_PROVIDER": "tcp"})),
+    "interface-of-openmpi": (
+        "K66",
+        Launch(nodes=2, env={"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "hsn0",
+                             "OMPI_MCA_pml": "ob1"}),
+    ),
+    "interface-of-libfabric": (
+        "K66",
+        Launch("mpich", nodes=2, env={"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp",
+                                      "FI_TCP_IFACE": "hsn0"}),
+    ),
+    "ucx-inherited": (
+        "K76", Launch(env={"OMPI_MCA_pml": "ucx", "UCX_NET_DEVICES": "mlx5_0:1"})
+    ),
+    "a-namespace-for-each-rank": (
+        "K67", Launch("mpich", wrapper=("unshare", "--user", "--map-root-user"))
+    ),
+    "xpmem-of-openmpi": ("K68", Launch(env={"OMPI_MCA_smsc": "xpmem"})),
+    "xpmem-of-libfabric": ("K68", Launch("mpich", env={"FI_SHM_USE_XPMEM": "1"}, ok=True)),
+    "killed-below-mpirun": ("K69", Launch(wrapper=KILL_ONE, more=LONG)),
+    "killed-below-mpiexec": ("K69", Launch("mpich", wrapper=KILL_ONE, more=LONG)),
+    "settings-of-openmpi": ("K72", Launch("mpich", env={"OMPI_MCA_btl": "self,sm"}, ok=True)),
+    "settings-of-mpich": ("K72", Launch(env={"MPIR_CVAR_CH4_NETMOD": "ofi"}, ok=True)),
+    "library-missing": ("K73", Launch(wrapper=NO_LIBRARIES)),
+    "component-missing": ("K74", Launch(env={"OMPI_MCA_pml": "nowhere"})),
+    "nothing-left": ("K75", Launch(env={"OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "^ofi"})),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a launch left behind: its output and its environment as files, and its exit code."""
+
+    log: Path
+    env: Path
+    program: Path
+    code: int
+
+    @property
+    def named(self) -> tuple[object, ...]:
+        return ("--log", self.log, "--env", self.env, "--program", self.program)
+
+
+Launcher = Callable[..., Job]
+Doctor = Callable[..., list[str]]
+
+
+@pytest.fixture(scope="module")
+def nodes(trees: Trees) -> Iterator[ClusterState]:
+    need("slurm", "root", "netns", "userns")
+    shared = [str(trees["mpich"].prefix.parents[1])]
+    if sys.prefix.startswith("/tmp/"):
+        shared.append(sys.prefix)  # nodes have a /tmp of their own
+    name = f"doctor-{os.getpid()}"
+    slurm = SlurmSpec(cpus=4, pin=False)
+    yield host_cluster.up(ClusterSpec(name=name, nodes=2, shared=tuple(shared), slurm=slurm))
+    host_cluster.down(name)
+
+
+@pytest.fixture
+def launched(nodes: ClusterState, trees: Trees, tmp_path: Path) -> Launcher:
+    def start(launch: Launch) -> Job:
+        tree, starter = trees[launch.mpi], trees[launch.starter or launch.mpi]
+        patch = starter.family.environment(str(starter.prefix))
+        patch = patch.then(tree.family.environment(str(tree.prefix)))
+        job = {**patch.apply(VARIABLES), **launch.env}
+        argv = _argv(launch, starter, nodes, job)
+        wrapper = (word.replace("PREFIX", str(tree.prefix)) for word in launch.wrapper)
+        program = (str(tree.program), *WORDS, *launch.more)
+        words = ("timeout", str(launch.seconds), *argv, *wrapper, *program)
+        done = subprocess.run(
+            cluster.enter_argv(nodes, None, words), env=job, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=90, check=False,
+        )  # fmt: skip
+        log, env = tmp_path / "job.log", tmp_path / "job.env"
+        log.write_bytes(done.stdout)
+        env.write_text("".join(f"{name}={value}\n" for name, value in job.items()))
+        return Job(log, env, tree.program, done.returncode)
+
+    return start
+
+
+def _argv(launch: Launch, starter: Tree, nodes: ClusterState, job: dict[str, str]) -> list[str]:
+    hosts = [node.name for node in nodes.nodes[: launch.nodes]]
+    if launch.pmi:
+        count = str(launch.nodes)
+        return ["srun", f"--mpi={launch.pmi}", "-n", "2", "-N", count, "--cpu-bind=none"]
+    program = f"{starter.prefix}/bin/mpiexec"
+    if starter.family.name == "openmpi":
+        job |= {"PRTE_MCA_plm_ssh_agent": nodes.agent, "PRTE_MCA_plm_ssh_no_tree_spawn": "1"}
+        slots = ",".join(f"{host}:{2 // launch.nodes}" for host in hosts)
+        names = [word for name in sorted(job) for word in ("-x", name)]
+        return [program, "--bind-to", "none", *names, "--host", slots, "-n", "2"]
+    return [program, "-launcher", "ssh", "-launcher-exec", nodes.agent, "-hosts", ",".join(hosts),
+            "-ppn", str(2 // launch.nodes), "-n", "2"]  # fmt: skip
+
+
+@pytest.fixture
+def doctor(capsys: pytest.CaptureFixture[str]) -> Doctor:
+    """Return the problems that doctor finds, in its order."""
+
+    def ask(*words: object) -> list[str]:
+        with pytest.raises(SystemExit) as stop:
+            cli.main(["doctor", *map(str, words), "--json"])
+        assert not stop.value.code
+        return _fired(capsys.readouterr().out)
+
+    return ask
+
+
+def _fired(text: str) -> list[str]:
+    data: dict[str, Any] = json.loads(text)
+    return [one["rule"] for one in data["findings"] if one["answer"] == "fires"]
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_cause_is_the_first_finding(name: str, launched: Launcher, doctor: Doctor) -> None:
+    first, launch = FAULTS[name]
+    job = launched(launch)
+    assert (job.code == 0) is launch.ok, job.log.read_text(errors="replace")
+    assert doctor(*job.named)[:1] == ([first] if first else [])
+
+
+def test_settings_for_infiniband_are_also_told_on_slingshot(
+    launched: Launcher, doctor: Doctor
+) -> None:
+    job = launched(Launch(env={"OMPI_MCA_pml": "ucx", "UCX_TLS": "rc,sm"}))
+    assert doctor(*job.named, "--fact", "fabric=slingshot-11")[:2] == ["K76", "K27"]
+
+
+def test_a_libfabric_without_the_symbols_that_are_asked_for(
+    trees: Trees, launched: Launcher, doctor: Doctor
+) -> None:
+    """Open MPI 5.0.11 asks for FABRIC_1.9, which the libfabric of Intel MPI 2021.18 has not got."""
+    folder = trees["openmpi"].prefix.parent / "older"
+    folder.mkdir(exist_ok=True)
+    shutil.copy(trees["intel-mpi"].prefix / "lib" / "libfabric.so.1", folder)
+    library_path = f"{folder}:{trees['openmpi'].prefix}/lib"
+    job = launched(Launch(env={"LD_LIBRARY_PATH": library_path}))
+    assert job.code != 0
+    assert doctor("--log", job.log)[0] == "K37"
+    # Without running anything: the closure of the program shows it.
+    assert doctor("--program", job.program, "--env", job.env)[0] == "K37"
+
+
+def test_bytes_that_arrive_changed(trees: Trees, launched: Launcher, doctor: Doctor) -> None:
+    tree = trees["mpich"]
+    library = tree.prefix.parent / "wrongbyte.so"
+    argv = [f"{tree.prefix}/bin/mpicc", "-shared", "-fPIC", "-o", str(library), str(WRONGBYTE)]
+    env = tree.family.environment(str(tree.prefix)).apply(dict(os.environ))
+    subprocess.run(argv, env=env, check=True, timeout=60)
+    wrapper = ("env", f"LD_PRELOAD={library}", "STACKPROOF_WRONGBYTE_SIZE=65536")
+    job = launched(Launch("mpich", wrapper=wrapper))
+    assert doctor("--log", job.log)[0] == "K71"
+
+
+def test_slurms_pmix_without_its_library(nodes: ClusterState, launched: Launcher) -> None:
+    """srun says `Unspecified error`; that the library is gone is seen on the node."""
+    slurm = linkage.slurm_pmix()
+    if slurm is None or not slurm.loads:
+        pytest.skip("Slurm has no PMIx here, or does not say where its library is")
+    folder = os.path.dirname(slurm.library)
+    for node in nodes.nodes:
+        _in(nodes, node.name, f"mount -t tmpfs none {shlex.quote(folder)}")
+    try:
+        job = launched(Launch(pmi="pmix", nodes=2))
+        # A node has a /tmp of its own, so that it is told the log on standard input.
+        words = "doctor --log /dev/stdin --fact pmi=pmix --json"
+        told = _in(
+            nodes,
+            "node1",
+            f"{shlex.quote(sys.executable)} -m stackproof {words}",
+            job.log.read_bytes(),
+        )
+    finally:
+        for node in nodes.nodes:
+            _in(nodes, node.name, f"umount {shlex.quote(folder)}")
+    assert job.code != 0
+    assert _fired(told)[0] == "K24"
+    assert launched(Launch(pmi="pmix", nodes=2)).code == 0
+
+
+def _in(nodes: ClusterState, node: str, line: str, text: bytes = b"") -> str:
+    done = subprocess.run(
+        cluster.enter_argv(nodes, node, ("sh", "-c", line)), input=text, capture_output=True,
+        timeout=60, check=False, env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    return done.stdout.decode()
