@@ -11,7 +11,8 @@ import pytest
 
 from easybuilds import lock, plan, put, setup, stack
 from need import need
-from stackproof.engines.easybuild.stack import EasyBuildLock
+from stackproof.command import Bind
+from stackproof.engines.easybuild.stack import Below, EasyBuildLock
 from stackproof.errors import Reason, StackproofError
 from stackproof.executor import execute
 from stackproof.host import files
@@ -124,3 +125,23 @@ def _as_libfabric(whole: EasyBuildLock) -> EasyBuildLock:
     return replace(
         whole, components=tuple(replace(one, component="libfabric") for one in whole.components)
     )
+
+
+def test_on_top_of_software_that_is_there(tool: tuple[Artefact, ...], tmp_path: Path) -> None:
+    """A tree of a site, or of EESSI: its modules are loaded, and nothing of it is built again."""
+    put()
+    two, four = lock(tool).components
+    base = tmp_path / "base"
+    alone = replace(lock(tool), components=(two,))
+    made = plan(stack(name="base", mount=str(base)), alone)
+    unpack(execute(made, "easybuild", null_monitor, setup=setup()).path, base)
+
+    below = Below(path=str(base), modules=(str(base / "modules/lua/all"),))
+    upper = replace(lock(tool), components=(replace(four, component="libfabric", needs=()),))
+    ready = replace(setup(), binds=(Bind(source=str(base), target=str(base)),))
+    image = execute(plan(stack(name="upper", below=below), upper), "easybuild", null_monitor,
+                    setup=ready).path  # fmt: skip
+    tree = unpack(image, tmp_path / "tree")
+    assert [path.name for path in (tree / "software").iterdir()] == ["four"]
+    done = subprocess.run([tree / "software/four/1.0/bin/four"], capture_output=True, check=True)
+    assert done.stdout == b"twice two is 4\n"

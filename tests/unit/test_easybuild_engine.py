@@ -56,6 +56,9 @@ def test_one_step_for_each_component_on_those_it_needs() -> None:
     assert made["four-1.0"].inputs == (made["easybuild"].id, made["two-1.0"].id)
     assert made["two-1.0"].outputs == ("software/two/1.0", "modules/lua/all/two/1.0.lua")
     assert not any(step.network for step in made.values())
+    (command,) = made["two-1.0"].commands
+    assert "--ignore-locks" in command.argv  # those of a build that was killed
+    assert "--optarch=GENERIC" in command.argv
 
 
 def test_what_changes_which_step() -> None:

@@ -20,6 +20,8 @@ _PACKAGES = {
     "unshare": "util-linux",
     "taskset": "util-linux",
     "gcc": "gcc libc6-dev",
+    "libtoolize": "libtool",
+    "autoreconf": "autoconf automake libtool",
 }
 
 
