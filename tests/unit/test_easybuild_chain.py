@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easybuildchains import OS_SOURCES, REQUESTS
+from stackproof import document as documents
 from stackproof.engines.easybuild.chain import Chain, Easyconfig, chain
 from stackproof.engines.easybuild.request import ChainRequest, External, Gpu, Toolchain
 from stackproof.errors import Reason, StackproofError
@@ -203,6 +204,7 @@ def test_one_mpi_at_a_time() -> None:
         ({"toolchain": Toolchain(name="GCC", version="1'")}, Reason.INVALID_VALUE),
         ({"externals": {"libfabrik": CUDA}}, Reason.INVALID_VALUE),
         ({"versions": {"cuda-gdb": "1"}}, Reason.INVALID_VALUE),
+        ({"accept": ("nothing",)}, Reason.INVALID_VALUE),
         ({"origins": ("sid",)}, Reason.INVALID_VALUE),
         ({"libfabric": "2.2.0", "origins": ("debian-trixie",)}, Reason.UNSUPPORTED),
         (
@@ -230,6 +232,39 @@ def test_newer_than_known_is_said() -> None:
         made(CXI, shs="14.1.0")
     (problem,) = caught.value.problems  # once, and not for each of the three components
     assert "newer than any that is known here (14.0.0)" in problem.message
+
+
+RECIPE = """\
+mpi: {family: openmpi, version: "5.0.12"}
+libfabric:
+  version: "2.9.0"
+  providers: [shm, nope]
+externals:
+  hwloc: {version: "1", prefix: x}
+accept: [libfabric-lnx-prob]
+"""
+
+
+def test_problems_have_their_place_in_a_recipe() -> None:
+    recipe = documents.parse(RECIPE, file="r.yaml")
+    request = replace(
+        SMALL,
+        mpi=("openmpi", "5.0.12"),
+        libfabric="2.9.0",
+        providers=("shm", "nope"),
+        externals={"hwloc": External(version="1", prefix="x")},
+        accept=("libfabric-lnx-prob",),
+    )
+    with pytest.raises(StackproofError) as caught:
+        chain(request, CATALOGUE, recipe.where)
+    places = sorted(str(problem.where) for problem in caught.value.problems)
+    assert places == ["r.yaml:1:33", "r.yaml:3:12", "r.yaml:4:20", "r.yaml:6:33", "r.yaml:7:10"]
+
+
+def test_what_plays_no_part_is_said() -> None:
+    found = made(SMALL, versions={"hwloc": "2.13.0"}, shs="13.0.0")
+    assert any("`hwloc`" in note for note in found.notes)
+    assert any("13.0.0" in note for note in found.notes)
 
 
 def test_everything_at_once() -> None:

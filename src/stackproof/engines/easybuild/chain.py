@@ -23,7 +23,7 @@ from stackproof.engines.easybuild.components import (
 from stackproof.engines.easybuild.easyconfig import EXTERNAL_MODULE, SYSTEM, Template, render
 from stackproof.engines.easybuild.request import ChainRequest, External, Gpu, Toolchain
 from stackproof.engines.easybuild.selection import CXI, Part, Selection, select
-from stackproof.errors import StackproofError
+from stackproof.errors import Location, StackproofError
 
 __all__ = [
     "Chain",
@@ -88,9 +88,15 @@ class Chain:
     headers: tuple[str, ...] = ()
 
 
-def chain(request: ChainRequest, catalogue: Catalogue) -> Chain:
-    """Return the easyconfigs of a request; raises `StackproofError` with every problem of it."""
-    found = select(request, catalogue)
+def chain(
+    request: ChainRequest, catalogue: Catalogue, where: Callable[..., Location] | None = None
+) -> Chain:
+    """Return the easyconfigs of a request.
+
+    `where` gives the place of a key of the recipe that the request is from, as `Document.where`
+    does. Raises `StackproofError` with every problem of the request.
+    """
+    found = select(request, catalogue, where)
     if found.problems:
         raise StackproofError(*found.problems)
     built = [part for part in found.parts.values() if part.source is not None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from stackproof.engines.easybuild.components import (
@@ -17,7 +17,7 @@ from stackproof.engines.easybuild.components import (
     When,
 )
 from stackproof.engines.easybuild.request import ChainRequest, External, Gpu
-from stackproof.errors import Problem, Reason
+from stackproof.errors import Location, Problem, Reason
 from stackproof.specs import Versions, versions
 
 LIBFABRIC = "libfabric"
@@ -44,17 +44,28 @@ class Part:
 
 @dataclass(slots=True)
 class Selection:
-    """What a request means, in build order; `notes` and `problems` as they were found."""
+    """What a request means, in build order; `notes` and `problems` as they were found.
+
+    `where` gives the place of a key of the recipe that the request is from.
+    """
 
     request: ChainRequest
     catalogue: Catalogue
+    where: Callable[..., Location] | None = None
     parts: dict[str, Part] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
-    def refuse(self, message: str, hint: str, reason: Reason = Reason.INVALID_VALUE) -> None:
-        """Note a problem, once."""
-        problem = Problem(reason=reason, message=message, hint=hint)
+    def refuse(
+        self,
+        message: str,
+        hint: str,
+        reason: Reason = Reason.INVALID_VALUE,
+        at: tuple[str | int, ...] = (),
+    ) -> None:
+        """Note a problem, once; `at` are the keys of a recipe that it is about."""
+        where = self.where(*at) if self.where and at else None
+        problem = Problem(reason=reason, message=message, hint=hint, where=where)
         if problem not in self.problems:
             self.problems.append(problem)
 
@@ -96,9 +107,11 @@ class Selection:
         )
 
 
-def select(request: ChainRequest, catalogue: Catalogue) -> Selection:
+def select(
+    request: ChainRequest, catalogue: Catalogue, where: Callable[..., Location] | None = None
+) -> Selection:
     """Return the components of a chain, and every problem of the request."""
-    found = Selection(request, catalogue)
+    found = Selection(request, catalogue, where)
     _check_words(found)
     _check_providers(found)
     _take(found, LIBFABRIC, request.libfabric)
@@ -106,49 +119,47 @@ def select(request: ChainRequest, catalogue: Catalogue) -> Selection:
         _take(found, "xpmem", request.versions.get("xpmem", ""))
     if request.mpi is not None:
         name, version = request.mpi
-        if _known(found, name, "mpi", "an MPI"):
+        if _known(found, name, "mpi", "an MPI", ("mpi", "family")):
             _check_bundled(found, name)
             _take(found, name, version)
     for name in request.benchmarks:
         if request.mpi is None:
             found.refuse(
-                f"the benchmarks `{name}` need an MPI", "name one, or leave the benchmarks out"
+                f"the benchmarks `{name}` need an MPI",
+                "name one, or leave the benchmarks out",
+                at=("benchmarks",),
             )
-        elif _known(found, name, "perf", "a benchmark"):
+        elif _known(found, name, "perf", "a benchmark", ("benchmarks",)):
             _take(found, name, request.versions.get(name, ""))
     _check_conflicts(found)
+    for name in sorted({*request.versions, *request.externals} - set(found.parts)):
+        found.note(f"`{name}`, which the request speaks of, plays no part in this chain")
     return found
 
 
-def _known(found: Selection, name: str, group: str, what: str) -> bool:
+def _known(found: Selection, name: str, group: str, what: str, at: tuple[str, ...]) -> bool:
     names = [one.name for one in found.catalogue.components.values() if one.group == group]
     if name not in names:
-        found.refuse(f"`{name}` is not {what} of the catalogue", f"there are: {', '.join(names)}")
+        hint = f"there are: {', '.join(names)}"
+        found.refuse(f"`{name}` is not {what} of the catalogue", hint, at=at)
     return name in names
 
 
 def _check_words(found: Selection) -> None:
     """Check what goes into names and commands, and names of components."""
     request, components = found.request, found.catalogue.components
-    toolchain = request.toolchain
-    if toolchain.name not in _TOOLCHAINS:
-        found.refuse(
-            f"`{toolchain.name}` is no toolchain", f"it is one of: {', '.join(_TOOLCHAINS)}"
-        )
-    if (toolchain.name == "system") is bool(toolchain.version):
-        found.refuse(
-            f"the toolchain `{toolchain.name}` with version `{toolchain.version}`",
-            "`system` has no version; every other toolchain has one",
-        )
-    elif toolchain.version and not _WORD.fullmatch(toolchain.version):
-        found.refuse(f"`{toolchain.version}` is no version", "write numbers, such as 12.2.0")
-    named = {*request.externals, *request.versions}
-    for name in sorted(named - set(components)):
-        close = difflib.get_close_matches(name, components, n=1)
-        found.refuse(
-            f"the catalogue has no component `{name}`",
-            f"did you mean `{close[0]}`?" if close else f"there are: {', '.join(components)}",
-        )
+    _check_toolchain(found)
+    named = [("externals", name) for name in request.externals]
+    named += [("versions", name) for name in request.versions]
+    for at in named:
+        if at[1] not in components:
+            found.refuse(
+                f"the catalogue has no component `{at[1]}`", _guess(at[1], components), at=at
+            )
+    ids = [conflict.id for conflict in found.catalogue.conflicts]
+    for index, name in enumerate(request.accept):
+        if name not in ids:
+            found.refuse(f"no conflict `{name}` is known", _guess(name, ids), at=("accept", index))
     for name, external in found.machine.items():
         _check_external(found, name, external)
     if request.gpu is not Gpu.NONE and request.gpu_at is None:
@@ -156,13 +167,37 @@ def _check_words(found: Selection) -> None:
             f"where {request.gpu} is installed is not known",
             "say which version is where: builds for GPUs use the machine's own software for them",
             Reason.MISSING_KEY,
+            ("gpu",),
         )
     known = _origins(found.catalogue)
-    for origin in request.origins or ("",):
+    for index, origin in enumerate(request.origins or ("",)):
         if origin not in known:
-            found.refuse(
-                f"`{origin}` is no origin of sources", f"it is one of: {', '.join(sorted(known))}"
-            )
+            hint = f"it is one of: {', '.join(sorted(known))}"
+            found.refuse(f"`{origin}` is no origin of sources", hint, at=("sources", index))
+
+
+def _check_toolchain(found: Selection) -> None:
+    toolchain = found.request.toolchain
+    if toolchain.name not in _TOOLCHAINS:
+        found.refuse(
+            f"`{toolchain.name}` is no toolchain",
+            f"it is one of: {', '.join(_TOOLCHAINS)}",
+            at=("toolchain",),
+        )
+    if (toolchain.name == "system") is bool(toolchain.version):
+        found.refuse(
+            f"the toolchain `{toolchain.name}` with version `{toolchain.version}`",
+            "`system` has no version; every other toolchain has one",
+            at=("toolchain",),
+        )
+    elif toolchain.version and not _WORD.fullmatch(toolchain.version):
+        hint = "write numbers, such as 12.2.0"
+        found.refuse(f"`{toolchain.version}` is no version", hint, at=("toolchain",))
+
+
+def _guess(name: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean `{close[0]}`?" if close else f"there are: {', '.join(known)}"
 
 
 def _check_bundled(found: Selection, name: str) -> None:
@@ -173,6 +208,7 @@ def _check_bundled(found: Selection, name: str) -> None:
             found.refuse(
                 f"`{need.component}` is to be the machine's, and the copy in {name}'s sources",
                 "choose one: without `bundled`, the others are built",
+                at=("bundled",),
             )
 
 
@@ -182,42 +218,34 @@ def _origins(catalogue: Catalogue) -> set[str]:
 
 
 def _check_external(found: Selection, name: str, external: External) -> None:
+    gpu = external is found.request.gpu_at
+    at: tuple[str, ...] = ("gpu-at",) if gpu else ("externals", name)
     if not _PATH.fullmatch(external.prefix) or ".." in external.prefix.split("/"):
         found.refuse(
             f"`{external.prefix}`, where `{name}` is, cannot be used",
             "write an absolute path of letters, digits and `._+-`",
+            at=(*at, "prefix"),
         )
     if not _WORD.fullmatch(external.version):
-        found.refuse(f"`{external.version}` is no version of `{name}`", "write it as in 12.8.0")
+        message = f"`{external.version}` is no version of `{name}`"
+        found.refuse(message, "write it as in 12.8.0", at=(*at, "version"))
     if external.module and not _MODULE.fullmatch(external.module):
-        found.refuse(f"`{external.module}` is no name of a module", "write it as in cuda/12.8")
+        message = f"`{external.module}` is no name of a module"
+        found.refuse(message, "write it as in cuda/12.8", at=(*at, "module"))
 
 
 def _check_providers(found: Selection) -> None:
     """Check that this libfabric has the providers, and what cxi needs."""
     request = found.request
-    known = found.catalogue.components[LIBFABRIC].providers
     if not request.providers:
-        found.refuse("libfabric has no providers", "name some, such as shm and tcp")
-    for name in request.providers:
-        if request.providers.count(name) > 1:
-            found.refuse(f"the provider `{name}` stands twice", "name it once")
-        elif name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            guess = f"did you mean `{close[0]}`? " if close else ""
-            found.refuse(
-                f"the provider `{name}` cannot be built here",
-                f"{guess}these can: {', '.join(known)}",
-                Reason.UNSUPPORTED,
-            )
-        elif versions(f"={request.libfabric}").known and not versions(
-            f"={request.libfabric}"
-        ).within(known[name]):
-            found.refuse(
-                f"libfabric {request.libfabric} has no provider `{name}`",
-                f"it is in libfabric {span(known[name])}",
-                Reason.UNSUPPORTED,
-            )
+        hint = "name some, such as shm and tcp"
+        found.refuse("libfabric has no providers", hint, at=("libfabric", "providers"))
+    for index, name in enumerate(request.providers):
+        if name in request.providers[:index]:
+            at = ("libfabric", "providers", index)
+            found.refuse(f"the provider `{name}` stands twice", "name it once", at=at)
+        else:
+            _check_provider(found, name, index)
     if request.shs and CXI not in request.providers:
         found.note(
             f"the Slingshot host software {request.shs} plays no part without the provider cxi"
@@ -229,6 +257,29 @@ def _check_providers(found: Selection) -> None:
             "name it (the release of the machine, or an older one), or say where the machine has "
             + ", ".join(_HOST_SOFTWARE),
             Reason.MISSING_KEY,
+            ("libfabric", "providers", request.providers.index(CXI)),
+        )
+
+
+def _check_provider(found: Selection, name: str, index: int) -> None:
+    known = found.catalogue.components[LIBFABRIC].providers
+    at = ("libfabric", "providers", index)
+    asked = versions(f"={found.request.libfabric}")
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1)
+        guess = f"did you mean `{close[0]}`? " if close else ""
+        found.refuse(
+            f"the provider `{name}` cannot be built here",
+            f"{guess}these can: {', '.join(known)}",
+            Reason.UNSUPPORTED,
+            at,
+        )
+    elif asked.known and not asked.within(known[name]):
+        found.refuse(
+            f"libfabric {found.request.libfabric} has no provider `{name}`",
+            f"it is in libfabric {span(known[name])}",
+            Reason.UNSUPPORTED,
+            at,
         )
 
 
@@ -288,12 +339,28 @@ def _take_need(found: Selection, component: Component, need: Need) -> None:
         found.refuse(
             f"{component.software} does not work with {name} {part.version}",
             f"it works with {span(need.versions)}",
+            at=_asked_at(found, name),
         )
     if need.module and part.external is not None and not part.external.module:
         found.refuse(
             f"EasyBuild finds the machine's `{name}` for {component.software} by a module alone",
             "name its module, or leave it to be built",
+            at=("externals", name),
         )
+
+
+def _asked_at(found: Selection, name: str) -> tuple[str, ...]:
+    """Return the keys of a recipe that decide about a component's version."""
+    request = found.request
+    if name in request.externals:
+        return ("externals", name, "version")
+    if name in request.versions:
+        return ("versions", name)
+    if name == LIBFABRIC:
+        return (LIBFABRIC, "version")
+    if request.mpi and name == request.mpi[0]:
+        return ("mpi", "version")
+    return ("slingshot",) if name in _HOST_SOFTWARE else ()
 
 
 def _release(found: Selection, component: Component, version: str) -> tuple[Release, Source] | None:
@@ -315,13 +382,16 @@ def _release(found: Selection, component: Component, version: str) -> tuple[Rele
         + " or ".join(f"`{origin}`" for origin in found.request.origins),
         f"allow one of: {', '.join(origins)}",
         Reason.UNSUPPORTED,
+        _asked_at(found, component.name) or ("sources",),
     )
     return None
 
 
 def _refuse_version(found: Selection, component: Component, version: str) -> None:
+    at = _asked_at(found, component.name)
     if not component.releases:
-        found.refuse(f"{component.software} is not built here", component.hint, Reason.UNSUPPORTED)
+        message = f"{component.software} is not built here"
+        found.refuse(message, component.hint, Reason.UNSUPPORTED, at)
         return
     known = sorted((one.version for one in component.releases), key=_numbers, reverse=True)
     newer = _WORD.fullmatch(version) and _numbers(version) > _numbers(known[0])
@@ -333,6 +403,7 @@ def _refuse_version(found: Selection, component: Component, version: str) -> Non
         else f"{what} {version} is not known here",
         f"known are {', '.join(known)}" + ("; what changed since is not guessed" if newer else ""),
         Reason.UNSUPPORTED if newer else Reason.UNKNOWN_VERSION,
+        at,
     )
 
 
@@ -366,6 +437,7 @@ def _check_conflicts(found: Selection) -> None:
             found.refuse(
                 f"{together}: {conflict.reason} (`{conflict.id}`)",
                 f"{conflict.remedy}; or accept `{conflict.id}`",
+                at=_asked_at(found, next(iter(names))),
             )
         else:
             found.note(f"{together}: {conflict.reason}; {conflict.remedy} (`{conflict.id}`)")
