@@ -55,17 +55,20 @@ def dynamic_symbols(frame: Frame) -> Symbols:
         return found
     relocated, copied = _relocated(frame)
     entries, versions = _table(frame, address)
-    strings, find = frame.strings, frame.strings.find
+    # As text of one character a byte: decoding every name by itself takes longer than all else.
+    plain = frame.strings.isascii()
+    strings = frame.strings.decode("latin-1")
+    find = strings.find
     exports, objects = found.exports, found.objects
     for number, ((offset, info, other, section, value, size), version) in enumerate(
         zip(entries, versions, strict=False)
     ):
         if info < 16:  # a local symbol
             continue
-        end = find(b"\0", offset)
+        end = find("\0", offset)
         if end < 0:
             raise damaged(frame.source.name, "the name of a symbol is outside of the string table")
-        name = strings[offset:end].decode("utf-8", "backslashreplace")
+        name = strings[offset:end] if plain else frame.text(offset)
         if section == 0:
             weak, eager = info >> 4 == _WEAK, number in relocated
             found.imports.append(Import(name, version & ~HIDDEN, weak, eager))

@@ -21,6 +21,7 @@ from stackproof.loader import CacheEntry, File, Machine, ldcache, level_of
 
 _MAX_LINKS = 40  # as the kernel: path_resolution(7)
 _MAX_CACHE_BYTES = 64 << 20
+_DOTS = {"", ".", ".."}
 
 
 class FileSource:
@@ -59,6 +60,7 @@ class HostView:
             posixpath.normpath(place): os.path.realpath(folder)
             for place, folder in (binds or {}).items()
         }
+        self._places = sorted(self.binds, key=len, reverse=True)
         self._elfs: dict[str, ElfFile] = {}
         self._traces: dict[str, Traces] = {}
         self._folders: dict[str, str | None] = {}
@@ -73,6 +75,9 @@ class HostView:
         return self._looked[path]
 
     def _look(self, path: str) -> File | None:
+        folder, _, name = path.rpartition("/")
+        if name not in _DOTS and self._folder(folder or "/") is None:
+            return None  # most places that a loader looks at are not there
         found = self.resolve(path)
         return None if found is None else self._file(*found)
 
@@ -176,7 +181,7 @@ class HostView:
         if path not in self._resolved:
             folder, name = posixpath.split(path)
             base = self._folder(folder)
-            if base is None or name in {"", ".", ".."}:
+            if base is None or name in _DOTS:
                 inside = self._follow(path)
             else:
                 here = posixpath.join(base, name)
@@ -188,13 +193,26 @@ class HostView:
     def _folder(self, path: str) -> str | None:
         """Return the real path inside the view of a folder, None when there is none."""
         if path not in self._folders:
-            inside = self._follow(path)
-            there = inside is not None and self._is_folder(inside)
-            self._folders[path] = inside if there else None
+            self._folders[path] = self._find_folder(path)
         return self._folders[path]
 
+    def _find_folder(self, path: str) -> str | None:
+        above, _, name = path.rpartition("/")
+        if name in _DOTS:
+            inside = self._follow(path)
+        else:
+            base = self._folder(above or "/")
+            if base is None:
+                return None
+            here = posixpath.join(base, name)
+            target = self._target(here)
+            inside = here if target is None else self._follow(posixpath.join(base, target))
+        return inside if inside is not None and self._is_folder(inside) else None
+
     def _is_folder(self, inside: str) -> bool:
-        """Return whether a path without links is a folder."""
+        """Return whether a path without links is a folder, or leads to one that is bound."""
+        if any(place.startswith(f"{inside.rstrip('/')}/") for place in self._places):
+            return True
         return os.path.isdir(self._real(inside))
 
     def exists(self, path: str) -> bool:
@@ -239,7 +257,7 @@ class HostView:
 
     def _real(self, inside: str) -> str:
         """Return the path on this machine of a path of the view that has no links left."""
-        for place in sorted(self.binds, key=len, reverse=True):
+        for place in self._places:
             if inside == place or inside.startswith(f"{place}/"):
                 return self.binds[place] + inside[len(place) :]
         return inside if self.root == "/" else self.root + inside

@@ -48,9 +48,10 @@ class TreeView(HostView):
     def _is_folder(self, inside: str) -> bool:
         if self._bound(inside):
             return super()._is_folder(inside)
+        if any(place.startswith(f"{inside.rstrip('/')}/") for place in self.binds):
+            return True
         node = self._tree.at(inside)
-        above = any(place.startswith(f"{inside.rstrip('/')}/") for place in self.binds)
-        return above or (node is not None and node.kind == "folder")
+        return node is not None and node.kind == "folder"
 
     def _link(self, inside: str) -> str | None:
         if self._bound(inside):

@@ -23,8 +23,9 @@ def plugin_findings(case: Case) -> Iterator[Finding]:
     if caller is None:
         return
     groups: dict[str, list[str]] = {}
+    scope = Scope(case.after)
     for path in itertools.islice(case.replacement.plugins(case.view), _MOST):
-        why = fault_of(case.after, path, caller.number)
+        why = fault_of(case.after, path, caller.number, scope)
         if why:
             groups.setdefault(why, []).append(path)
     for why, paths in groups.items():
@@ -37,8 +38,11 @@ def plugin_findings(case: Case) -> Iterator[Finding]:
         )
 
 
-def fault_of(closure: Closure, path: str, caller: int) -> str:
-    """Return why an object of a closure could not open a plug-in, empty when it can."""
+def fault_of(closure: Closure, path: str, caller: int, below: Scope | None = None) -> str:
+    """Return why an object of a closure could not open a plug-in, empty when it can.
+
+    `below` is the scope of the closure, for those who have it already.
+    """
     try:
         opened = closure.opened(path, caller)
     except StackproofError as error:
@@ -52,7 +56,7 @@ def fault_of(closure: Closure, path: str, caller: int) -> str:
     for node in missing_nodes(opened):
         if node.by.number >= known:
             return f"version `{node.need.name}` is not in `{node.provider.path}`"
-    scope = Scope(opened)
+    scope = Scope(opened, below)
     for loaded in opened.objects[known:]:
         for entry in unbound_of(loaded, scope):
             if entry.eager:

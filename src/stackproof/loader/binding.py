@@ -47,12 +47,17 @@ class Unbound:
 class Scope:
     """The definitions of a closure, in the order in which the loader looks."""
 
-    def __init__(self, closure: Closure) -> None:
+    def __init__(self, closure: Closure, below: Scope | None = None) -> None:
+        """Take in a closure; `below` is the scope of the same closure before it grew."""
         self._objects = closure.objects
+        known = len(below._objects) if below else 0  # noqa: SLF001 - of the same class
         self._first: dict[str, int] = {}
-        for loaded in reversed(closure.objects):  # so that the first one is what stays
+        for loaded in reversed(closure.objects[known:]):  # so that the first one is what stays
             self._first.update(dict.fromkeys(loaded.elf.exports, loaded.number))
-        self._definitions = [_versions_of(loaded.elf) for loaded in closure.objects]
+        self._definitions = [_versions_of(loaded.elf) for loaded in closure.objects[known:]]
+        if below:
+            self._first |= below._first  # noqa: SLF001
+            self._definitions = [*below._definitions, *self._definitions]  # noqa: SLF001
 
     def provider(self, name: str, need: VersionNeed | None = None) -> Loaded | None:
         """Return the object that a reference is bound to, None when there is none.
@@ -92,6 +97,9 @@ class Scope:
         if not definitions:  # a library that defines no versions answers to every one
             return True
         elf = loaded.elf
+        index = elf.exports[name] & ~HIDDEN
+        if index < _SECOND_VERSION if need is None else definitions.get(index) == need.name:
+            return True
         found = (elf.exports[name], *elf.more_exports.get(name, ()))
         if need is not None:
             return any(

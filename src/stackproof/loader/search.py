@@ -96,9 +96,7 @@ class Searcher:
         for folders, how, plain in self._places(name, chain, main):
             for folder in folders:
                 for subfolder in self._subfolders(plain=plain):
-                    path = (
-                        posixpath.join(folder, subfolder, name) if subfolder else f"{folder}/{name}"
-                    )
+                    path = f"{folder}/{subfolder}/{name}" if subfolder else f"{folder}/{name}"
                     hit = self._open(path.replace("//", "/", 1), how)
                     if hit is not None:
                         return hit
