@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from stackproof import noun
-from stackproof.cli import inject_apply, inject_artefact, inject_hook, inject_prove
+from stackproof.cli import inject_apply, inject_artefact, inject_hook, inject_prove, inject_target
 from stackproof.errors import ExitCode, Reason, StackproofError, fail
 from stackproof.host import artefacting, files, injectplace, roots
 from stackproof.host.elfview import HostView
@@ -87,6 +87,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     check.add_argument("--json", action="store_true", help="print the judgements as JSON")
     _add_setting(check)
     inject_artefact.add_variant(check)
+    inject_target.add_target(check)
     check.set_defaults(run=run_check)
 
     text = "write what an MPI or programs provide and need, for checks on another machine"
@@ -164,6 +165,7 @@ def run_check(args: argparse.Namespace) -> int:
         namespaces=args.namespaces,
         releases=injectplace.load_releases,
     )
+    question = inject_target.asked_of(args, question)
     if args.upgrade:
         return _upgrade(args, question)
     if artefacting.is_artefact(args.replacement):
@@ -256,6 +258,8 @@ def _judge_all(args: argparse.Namespace, wanted: str, question: Question) -> lis
         own = view if isinstance(view, HostView) else place.view(args.root)
         paths = injectplace.programs_of(place, own)
         asked = question if place.manifest else _started(args, place, question)
+        asked = inject_target.asked_in(place, args.root, asked)
+        view = inject_target.seen_there(view, place, args.root, asked)
         found += [judge(view, path, replacement, asked) for path in paths]
     return found
 
