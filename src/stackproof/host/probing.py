@@ -176,7 +176,8 @@ def _made(
     launching.check_nodes(place, case)
     hints = pathcheck.hints(launching.profile_of(place, ready, case), second.env)
     said = f"; the arm or its view sets {hints}" if hints else ""
-    return first, replace(
+    failed = replace(first, checks=second.checks, quiet=problem.message)
+    return failed, replace(
         again,
         message=f"{launch.arm}, {launch.placement}: {again.message}{said}",
         hint=f"{again.hint + '; ' if again.hint else ''}the output is in `{log}`",
