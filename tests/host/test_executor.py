@@ -17,9 +17,11 @@ import pytest
 from need import need, private_namespaces
 from stackproof import noun
 from stackproof.command import Command, Completed
+from stackproof.engines.easybuild.layout import INSTALL as EASYBUILD
 from stackproof.errors import Reason, StackproofError
 from stackproof.executor import Built, deliver, execute, fetch
 from stackproof.host import files
+from stackproof.host.workspace import BuildSetup, workspace
 from stackproof.images.squashfs import pack_step
 from stackproof.monitor import Event, null_monitor
 from stackproof.plan import Plan, Step
@@ -62,6 +64,37 @@ def test_build_and_unchanged_build() -> None:
     again = execute(small_plan(), "wheel", seen.append)
     assert (again.ran, again.sha256) == (0, built.sha256)
     assert {event.what for event in seen} == {"skipped"}
+
+
+def test_builds_with_different_caches_have_trees_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They do not wait for each other, so one would take away what the other one works on."""
+    setup = BuildSetup(tree=tmp_path / "trees")
+    first = workspace(small_plan(), setup).tree
+    assert workspace(small_plan(), setup).tree == first
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "other"))
+    assert workspace(small_plan(), setup).tree != first
+
+
+def test_results_that_are_kept_serve_other_builds_and_damaged_ones_are_made_again(
+    tmp_path: Path,
+) -> None:
+    def plan_of(text: str) -> Plan:
+        made = Step(name="made", outputs=("made",), reports=EASYBUILD,
+                    commands=(Command(argv=("sh", "-c", f"mkdir {MOUNT}/made")),))  # fmt: skip
+        words = Step(name="words", inputs=(made.id,), files={"meta/env.json": text})
+        pack = pack_step(mount=MOUNT, compression="zstd", level=3, inputs=(words.id,))
+        return Plan(name="kept", mount=MOUNT, steps=(made, words, pack))
+
+    setup = BuildSetup(kept=tmp_path / "kept")
+    assert execute(plan_of("{}"), "easybuild", null_monitor, setup=setup).ran == 3
+    assert execute(plan_of("[]"), "easybuild", null_monitor, setup=setup).ran == 2
+    (kept,) = (tmp_path / "kept").iterdir()
+    kept.write_bytes(kept.read_bytes()[:700])
+    built = execute(plan_of('{"x": 1}'), "easybuild", null_monitor, setup=setup)
+    assert built.ran == 3
+    assert "squashfs-root/made" in listing(built.path)
 
 
 def test_same_digest_in_another_cache_with_another_umask_and_on_another_day(

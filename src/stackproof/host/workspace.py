@@ -191,10 +191,12 @@ def workspace(plan: Plan, setup: BuildSetup) -> Workspace:
     """Return the folders of a plan's build; the tree is where it was left, if it is still there.
 
     A build that is to be somewhere else than its unfinished tree starts again there, and the old
-    tree is removed: what was built comes from the caches.
+    tree is removed: what was built comes from the caches. Builds of one plan with different caches
+    do not wait for each other, so they have trees of their own.
     """
     folder = home(plan)
-    wanted = setup.tree / folder.name if setup.tree else folder
+    own = short(ids.digest(os.fsencode(folder)))
+    wanted = setup.tree / f"{folder.name}-{own}" if setup.tree else folder
     pointer = folder / "tree"
     with suppress(FileNotFoundError):
         old = Path(pointer.read_text())
