@@ -26,12 +26,21 @@ _TASK = (sys.executable, "-I", "-S", steptask.__file__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """What a node said of itself: CPUs for tasks, and the boot of its kernel, empty if unknown."""
+
+    cpus: tuple[int, ...]
+    machine: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
     """The nodes of a running job.
 
     `nodes` maps names to the CPUs that ranks may have. `element` is the number in an array,
     `restarts` how often the job was put back into the queue, `pmi` what `srun --mpi` takes,
-    `plugin` whether srun mounts images by itself (`--image`), `srun` its path.
+    `plugin` whether srun mounts images by itself (`--image`), `srun` its path. `one_machine` says
+    that the nodes are namespaces of one kernel, so that equal numbers are one CPU.
     """
 
     job: str
@@ -42,6 +51,7 @@ class Allocation:
     pmi: tuple[str, ...] = ()
     plugin: bool = False
     version: str = ""
+    one_machine: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def patch(self) -> EnvPatch:
@@ -75,9 +85,11 @@ def enter() -> Allocation:
     silent = [name for name in names if name not in seen]
     if silent:
         raise lost(silent)
+    machines = {seen[name].machine for name in names}
     return Allocation(
         job=job,
-        nodes={name: seen[name] for name in names},
+        nodes={name: seen[name].cpus for name in names},
+        one_machine=len(names) > 1 and len(machines) == 1 and machines != {""},
         srun=srun,
         element=int(os.environ.get(slurm.ELEMENT, "0")),
         restarts=int(os.environ.get("SLURM_RESTART_COUNT", "0")),
@@ -88,7 +100,7 @@ def enter() -> Allocation:
     )
 
 
-def look(allocation: Allocation, names: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
+def look(allocation: Allocation, names: tuple[str, ...]) -> dict[str, Node]:
     """Return the nodes that answer, with one CPU of each core that a task there may run on.
 
     What srun says of its own success is not believed: it ends with 0 when a node has died.
@@ -99,11 +111,12 @@ def look(allocation: Allocation, names: tuple[str, ...]) -> dict[str, tuple[int,
         *_TASK, "look",
     )  # fmt: skip
     done = _run(allocation, argv)
-    found: dict[str, tuple[int, ...]] = {}
+    found: dict[str, Node] = {}
     for line in done.stdout.splitlines():
         try:
             data = json.loads(line)
-            found[str(data["node"])] = tuple(map(int, data["cpus"]))
+            cpus = tuple(map(int, data["cpus"]))
+            found[str(data["node"])] = Node(cpus=cpus, machine=str(data.get("machine", "")))
         except (ValueError, TypeError, KeyError):  # a prologue of the site may print as well
             continue
     if done.timed_out:

@@ -78,7 +78,7 @@ def prepare(spec: BenchSpec, arms: Arms | None = None, place: Place | None = Non
     """
     place = place or places.here(spec)
     placements = jobs.placements_for(
-        spec, place.nodes, place.interface, one_machine=place.state is not None
+        spec, place.nodes, place.interface, one_machine=place.one_machine
     )
     arms = arms or ready_arms.make_ready(spec)
     problems = launching.pmi_problems(arms, place.allocation) if place.allocation else []

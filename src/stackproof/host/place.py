@@ -31,6 +31,13 @@ class Place:
     allocation: Allocation | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def one_machine(self) -> bool:
+        """Return whether the nodes are namespaces of one machine and share its CPUs."""
+        if self.allocation is not None:
+            return self.allocation.one_machine
+        return self.state is not None
+
 
 def here(spec: BenchSpec) -> Place:
     """Return this machine, or the cluster on it as soon as a placement names more.

@@ -8,8 +8,8 @@ number r of the step runs on the r-th of the CPUs only; the variables are set an
 program alone, so that they change neither srun nor this file. A failure is one line, `error:
 [reason] message`, as `mountexec` has it.
 
-`look` prints a line of JSON about this node: `node`, its name in Slurm, and `cpus`, the CPUs that
-this task may run on, one for each core.
+`look` prints a line of JSON about this node: `node`, its name in Slurm, `machine`, the boot of its
+kernel, and `cpus`, the CPUs that this task may run on, one for each core.
 
 Imports as little as `mountexec`, for the same reason: it is part of every launch.
 """
@@ -111,8 +111,18 @@ def look() -> int:
         cores.setdefault(core, cpu)
     name = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
     # One write, so that lines of several nodes do not mix.
-    os.write(1, (json.dumps({"node": name, "cpus": list(cores.values())}) + "\n").encode())
+    told = {"node": name, "cpus": list(cores.values()), "machine": _boot()}
+    os.write(1, (json.dumps(told) + "\n").encode())
     return 0
+
+
+def _boot() -> str:
+    """Return the id of this boot of the kernel (random(4)); nodes of one machine share it."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
+            return stream.read().strip()
+    except OSError:
+        return ""
 
 
 def main(words: list[str]) -> int:
