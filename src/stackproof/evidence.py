@@ -27,7 +27,8 @@ class Evidence:
 
     `versions` maps a component to its exact version. `variables` is the environment of the job,
     None when it is not known. `logs` maps a name to what the job printed. `partial` names those
-    of `variables` and `logs` that are not whole: what is not in them may still be there. `origins`
+    of `variables`, `logs` and facts (`fact uses`) that are not whole: what is not in them may still
+    be there. `origins`
     says where a piece comes from, under `version libfabric`, `variable FI_PROVIDER`, `fact gpu`.
     """
 
@@ -211,7 +212,8 @@ def merged(first: Evidence, second: Evidence) -> Evidence:
         if (one.variables is not None if name == "variables" else one.logs)
         and name not in one.partial
     }
-    partial = {*first.partial, *second.partial} - whole
+    known_now = {f"fact {name}" for name in second.facts} - {*second.partial}
+    partial = {*first.partial, *second.partial} - whole - known_now
     return dataclasses.replace(
         first,
         versions={**first.versions, **second.versions},

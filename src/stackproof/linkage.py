@@ -31,6 +31,17 @@ _OF_NODES = (
 _FABRICS = ("libfabric.", "libcxi.")
 _CRAY = re.compile(r"^/opt/cray/pe/mpich/(?P<release>[^/]+)/")
 
+_USES = {
+    "probe": re.compile(r"MPI_(I|M|Im)?[Pp]robe"),
+    "one-sided": re.compile(r"MPI_(Put|Rput|Get|Rget|R?[Aa]ccumulate|Win_(create|allocate)\w*)"),
+    "bcast": re.compile(r"MPI_Bcast"),
+    "alltoall": re.compile(r"MPI_Alltoall[vw]?"),
+    "non-blocking-collective": re.compile(
+        r"MPI_I(allreduce|reduce\w*|bcast|barrier|(all)?gatherv?|scatterv?|alltoall[vw]?|e?x?scan)"
+    ),
+}
+"""What rules ask of a program -> functions of MPI."""
+
 Content = Callable[[str], bytes]
 """Returns the bytes of a loaded file, by its path in the view."""
 
@@ -85,6 +96,16 @@ def of_closure(closure: Closure, content: Content, plugins: Sequence[str] = ()) 
     elif family:
         tell("xpmem-built", False, f"nothing that {closure.program.path} loads opens /dev/xpmem")
     return Evidence(versions=versions, facts=facts, origins=origins)
+
+
+def uses_of(closure: Closure) -> Evidence:
+    """Return what of MPI a program calls by name; it may use more through libraries of its own."""
+    names = {one.name.removeprefix("P") for one in closure.program.elf.imports}
+    found = tuple(use for use, pattern in _USES.items() if any(map(pattern.fullmatch, names)))
+    if not found:
+        return Evidence()
+    origin = f"functions that {closure.program.path} calls"
+    return Evidence(facts={"uses": found}, origins={"fact uses": origin}, partial=("fact uses",))
 
 
 def of_program(closure: Closure, variables: Mapping[str, str]) -> Evidence:

@@ -248,7 +248,10 @@ def _fact(evidence: Evidence, name: str, wanted: tuple[str | bool, ...]) -> Outc
     have = value if isinstance(value, tuple | list) else (value,)
     words = ", ".join(_word(one) for one in have) or "none"
     quote = f"{name}: {words}{_from(evidence, 'fact', name)}"
-    return _decided(any(one in wanted for one in have), quote)
+    holds = any(one in wanted for one in have)
+    if not holds and f"fact {name}" in evidence.partial:
+        return _missing_fact(name)
+    return _decided(holds, quote)
 
 
 def _word(value: object) -> str:

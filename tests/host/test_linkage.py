@@ -179,6 +179,7 @@ def test_a_program_tells_what_it_loads(stack: Stack) -> None:
     assert found.versions["libfabric"] == "2.5.1"
     assert found.facts["mpi"] == "openmpi"
     assert "gtl-linked" not in found.facts
+    assert "uses" not in found.facts
     with pytest.raises(StackproofError) as caught:
         linkage.of_program(str(stack.folder / "nothing"), (), {})
     assert caught.value.reason is Reason.FILE_MISSING
@@ -187,6 +188,15 @@ def test_a_program_tells_what_it_loads(stack: Stack) -> None:
     with pytest.raises(StackproofError) as caught:
         linkage.of_program(str(text), (), {})
     assert caught.value.reason is Reason.NOT_ELF
+
+
+def test_a_program_tells_which_functions_it_calls(stack: Stack) -> None:
+    stack.lab.library("lib/libcalls.so", defines=("MPI_Mprobe", "MPI_Iallreduce", "MPI_Alltoallv"))
+    calls = ("MPI_Mprobe", "MPI_Iallreduce", "MPI_Alltoallv")
+    program = stack.lab.program("bin/calls", needs=("lib/libcalls.so",), calls=calls)
+    found = linkage.of_program(program, (f"{stack.folder}/tree/mpi/lib",), {})
+    assert found.facts["uses"] == ("probe", "alltoall", "non-blocking-collective")
+    assert found.partial == ("fact uses",)
 
 
 def test_releases_are_constants_and_two_that_differ_tell_nothing() -> None:

@@ -101,6 +101,16 @@ def test_what_is_not_known_decides_nothing_but_something_else_may() -> None:
     assert outcome({"not": unknown}, facts=facts).answer is Answer.UNKNOWN
 
 
+def test_part_of_a_fact_does_not_say_what_is_not_there() -> None:
+    part = {"facts": {"uses": ["probe"]}, "partial": ["fact uses"]}
+    assert outcome({"fact": {"uses": "probe"}}, **part).answer is Answer.YES
+    assert outcome({"fact": {"uses": "any-source"}}, **part).answer is Answer.UNKNOWN
+    said = merged(evidence(part), evidence({"facts": {"uses": ["probe"]}}))
+    assert said.partial == ()
+    found = evaluate({"fact": {"uses": "any-source"}}, said, {})
+    assert found.answer is Answer.NO
+
+
 def test_an_unset_variable_is_not_an_unknown_one() -> None:
     condition = {"unset": ["FI_PROVIDER"]}
     assert outcome(condition, variables={}).answer is Answer.YES

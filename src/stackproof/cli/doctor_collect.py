@@ -214,7 +214,8 @@ def _loaded(
     out = {"mpi"} if image is not None else set()
     out |= {"libraries-missing"} if args.site is not None else set()
     facts = {name: one for name, one in found.facts.items() if name not in out}
-    evidence = dataclasses.replace(found, facts=facts)
+    origins = {name: one for name, one in found.origins.items() if name[5:] not in out}
+    evidence = dataclasses.replace(found, facts=facts, origins=origins)
     slurm = linkage.slurm_pmix() if args.site is None else None
     if slurm is None:
         return evidence

@@ -74,7 +74,7 @@ def of_program(
         plugins = _plugins(view, posixpath.dirname(posixpath.dirname(mpi.file.path)))
         closure = _with_libfabric(closure, view, mpi.file.path, library_path)
     found = _told(closure, _contents(view), plugins)
-    more = linkage.of_program(closure, variables)
+    more = merged(linkage.uses_of(closure), linkage.of_program(closure, variables))
     return merged(found, more)
 
 
