@@ -301,6 +301,16 @@ def test_a_conflict_names_its_way_out() -> None:
     assert "accept `openmpi-lnx-device-registration-rocm`" in str(caught.value)
 
 
+def test_a_version_that_cannot_be_compared_is_a_note() -> None:
+    machine = {
+        name: External(version="SSHOT2.1.3", prefix="/usr")
+        for name in ("libcxi", "cassini-headers", "cxi-driver")
+    }
+    notes = made(CXI, libfabric="2.5.0", shs="", externals=machine).notes
+    (note,) = [note for note in notes if "`libfabric-2.5.0-libcxi`" in note]
+    assert "does not tell" in note
+
+
 def test_a_conflict_of_other_providers_is_none() -> None:
     made(SMALL, mpi=("mpich", "4.2.1"))
     made(CXI, libfabric="2.5.0", shs="14.0.0")

@@ -423,21 +423,28 @@ def _check_conflicts(found: Selection) -> None:
     variants = {name: {"true" if on else "false"} for name, on in switches.items()}
     variants["fabrics"] = {*request.providers, *(["xpmem"] if request.xpmem else [])}
     for conflict in found.catalogue.conflicts:
-        there = all(
-            wanted.name in found.parts
-            and versions(f"={found.parts[wanted.name].version}").within(wanted.versions)
-            and all(values <= variants.get(key, set()) for key, values in wanted.variants.items())
-            for wanted in conflict.packages
-        )
-        if not there:
+        wanted = [one for one in conflict.packages if one.name in found.parts]
+        mine = [versions(f"={found.parts[one.name].version}") for one in wanted]
+        if (
+            len(wanted) < len(conflict.packages)
+            or not all(one.meets(two.versions) for one, two in zip(mine, wanted, strict=True))
+            or not all(
+                values <= variants.get(key, set())
+                for one in wanted
+                for key, values in one.variants.items()
+            )
+        ):
             continue
-        names = dict.fromkeys(wanted.name for wanted in conflict.packages)
+        names = dict.fromkeys(one.name for one in wanted)
         together = " with ".join(f"{name} {found.parts[name].version}" for name in names)
-        if conflict.severity == "error" and conflict.id not in request.accept:
+        told = f"{together}: {conflict.reason}; {conflict.remedy} (`{conflict.id}`)"
+        if not all(one.known for one in mine):
+            found.note(f"whether this holds, the version does not tell: {told}")
+        elif conflict.severity == "error" and conflict.id not in request.accept:
             found.refuse(
                 f"{together}: {conflict.reason} (`{conflict.id}`)",
                 f"{conflict.remedy}; or accept `{conflict.id}`",
                 at=_asked_at(found, next(iter(names))),
             )
         else:
-            found.note(f"{together}: {conflict.reason}; {conflict.remedy} (`{conflict.id}`)")
+            found.note(told)
