@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from stackproof.inject import checks, meaning, plugins, starting
+from stackproof.inject import checks, meaning, mixing, plugins, starting
 from stackproof.inject.checks import Case
 from stackproof.inject.model import Cause, Effect, Finding, Judgement, Way, verdict_of
 from stackproof.inject.overlay import Overlay
@@ -78,7 +78,7 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
         weight = sum(map(_weight, found))
         if best is None or weight < best[0]:
             best = weight, way, case, found
-        if not any(finding.effect is Effect.FAILS for finding in found):
+        if not any(f.effect is Effect.FAILS or f.cause is Cause.MIXED for f in found):
             break
     if best is None:
         raise ValueError("there is always one way")
@@ -120,6 +120,7 @@ def _findings(case: Case, way: Way, question: Question) -> Iterator[Finding]:
     scope = Scope(case.after)
     yield from checks.symbol_findings(case, scope)
     yield from checks.partial_findings(case)
+    yield from mixing.mixed_findings(case)
     yield from checks.double_findings(case)
     yield from checks.copy_findings(case, scope)
     yield from meaning.instruction_findings(case)

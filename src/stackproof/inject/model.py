@@ -38,6 +38,7 @@ class Cause(StrEnum):
     OTHER_ABI = "other-abi"
     ABI_UNKNOWN = "abi-unknown"
     PARTIAL = "partial"
+    MIXED = "mixed"
     TWO_VERSIONS = "two-versions"
     TWO_COPIES = "two-copies"
     COPY_SIZE = "copy-size"
