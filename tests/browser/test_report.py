@@ -11,7 +11,7 @@ from stackproof.compare import compare
 from stackproof.comparison import CompareOptions
 from stackproof.host.curves import load_curves
 from stackproof.report import render_html
-from synthetic import SIZES, Noise, Plan, fault, simulate
+from synthetic import SIZES, Noise, Plan, fault, simulate, simulate_paths
 
 DESKTOP = (1280, 900)
 PHONE = (390, 844)
@@ -35,6 +35,14 @@ def page(tmp_path_factory):
     html = render_html(compare(results, CompareOptions(resamples=500)), curves=load_curves())
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(html)
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def paths_page(tmp_path_factory):
+    comparison = compare(simulate_paths(blocks=6), CompareOptions(resamples=500))
+    path = tmp_path_factory.mktemp("paths") / "report.html"
+    path.write_text(render_html(comparison, curves=load_curves()))
     return path.as_uri()
 
 
@@ -237,3 +245,81 @@ def test_tables_are_there_without_javascript(driver, page):
         driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
     assert "mpich against impi" in text
     assert "The curves need JavaScript" in text
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_paths_are_drawn_and_nothing_lies_over_anything(driver, paths_page, size):
+    show(driver, paths_page, size, "dark" if size == PHONE else "light")
+    assert driver.get_log("browser") == []
+    driver.execute_script("for (const d of document.querySelectorAll('details')) d.open = true")
+    assert script(driver, "document.documentElement.scrollWidth") == size[0]
+    counts = script(
+        driver,
+        """[...document.querySelectorAll('.plot')].map(
+             (p) => p.querySelectorAll('.scatterlayer .trace').length)""",
+    )
+    assert (
+        len(counts) == 6 + 4
+    )  # three placements, and both benchmarks over ranks in two localities
+    assert min(counts) > 0
+    over = script(
+        driver,
+        """(() => {
+          const hits = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 &&
+            a.top < b.bottom - 1 && b.top < a.bottom - 1;
+          const found = [];
+          const boxes = [[document.querySelectorAll('#legend button'), 'legend']];
+          for (const plot of document.querySelectorAll('.plot')) {
+            boxes.push([plot.querySelectorAll('.annotation-text'), plot.id]);
+            boxes.push([plot.querySelectorAll('.xtick text'), plot.id]);
+            boxes.push([plot.querySelectorAll('.ytick text'), plot.id]);
+            const sheet = plot.getBoundingClientRect();
+            for (const text of plot.querySelectorAll('.annotation-text, .xtick text, .ytick text, .g-xtitle text, .g-ytitle text')) {
+              const box = text.getBoundingClientRect();
+              if (box.left < sheet.left - 1 || box.right > sheet.right + 1 || box.bottom > sheet.bottom + 1) {
+                found.push([plot.id, 'cut', text.textContent]);
+              }
+            }
+          }
+          for (const [list, id] of boxes) {
+            const all = [...list].map((e) => [e.getBoundingClientRect(), e.textContent]);
+            for (const [i, one] of all.entries()) {
+              for (const other of all.slice(i + 1)) if (hits(one[0], other[0])) found.push([id, one[1], other[1]]);
+            }
+          }
+          return found;
+        })()""",
+    )
+    assert over == []
+
+
+def test_paths_stand_in_the_legend_and_sizes_can_be_chosen(driver, paths_page):
+    show(driver, paths_page, DESKTOP)
+    texts = script(
+        driver, "[...document.querySelectorAll('#legend button')].map((b) => b.textContent)"
+    )
+    assert "ompi-lnxlnx" in texts
+    assert "impi (baseline)shm, tcp" in texts or "impi (baseline)tcp, shm" in texts
+    figure = "document.querySelector('select.size').dataset.figure"
+    values = f"document.getElementById({figure}).data.map((t) => [t.name, [...t.y]])"
+    before = script(driver, values)
+    driver.execute_script(
+        """const choice = document.querySelector('select.size');
+           choice.value = '65536';
+           choice.dispatchEvent(new Event('change'));"""
+    )
+    driver.execute_async_script(DRAW)
+    after = script(driver, values)
+    assert [name for name, _ in before] == [name for name, _ in after]
+    assert all(one != other for (_, one), (_, other) in zip(before, after, strict=True))
+    said = "[...document.querySelectorAll('.annotation-text')].map((t) => t.textContent)"
+    assert "validated, not timed" in script(driver, said)
+
+
+def test_numbers_by_path_can_be_taken_along(driver, paths_page):
+    show(driver, paths_page, DESKTOP)
+    text = script(
+        driver,
+        "atob(document.querySelector('a[download]').href.split(',')[1]).split('\\r\\n')[0]",
+    )
+    assert text.startswith("placement,locality,nodes,ranks,program,benchmark,size_bytes")

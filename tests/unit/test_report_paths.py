@@ -14,70 +14,16 @@ from typing import Any
 
 import pytest
 
-from stackproof.case import Placement, Rank
 from stackproof.compare import compare
-from stackproof.comparison import CompareOptions, Comparison, Results
-from stackproof.errors import Reason
-from stackproof.measurement import Check, Measurement, State
+from stackproof.comparison import CompareOptions, Comparison
 from stackproof.report import render_csv, render_html, render_markdown, render_paths_csv
 from stackproof.reporting.paths_part import default_size
-from synthetic import INTER, INTRA, Noise, Plan, simulate
-
-SIZES = (8, 1024, 65536)
-PATHS = {"ompi-lnx": "lnx", "ompi-shm": "shm", "ompi-ofi": "tcp"}
-FOUR = Placement(name="2x2", ranks=tuple(Rank(node=node) for node in ("n0", "n0", "n1", "n1")))
-SLOWER = {
-    "ompi-ofi": {("inter-node", "alltoall"): dict.fromkeys(SIZES, 1.6)},
-    "ompi-lnx": {("inter-node", "alltoall"): {8: 0.6}},
-}
-
-
-def on_path(one: Measurement) -> Measurement:
-    default = "shm" if one.case.placement.locality == "intra-node" else "tcp"
-    case = dataclasses.replace(one.case, transport=PATHS.get(one.arm, default))
-    return dataclasses.replace(one, case=case)
-
-
-def untimed(one: Measurement, state: State = State.OK) -> Measurement:
-    ranks = tuple(Rank(node=node) for node in ("n0", "n1") for _ in range(4))
-    checks = (
-        Check(name="validation", state=state, evidence="4096 received bytes"),
-    ) if state is State.OK else (
-        Check(name="validation", state=state, reason=Reason.VALIDATION_FAILED.value, evidence="3"),
-    )  # fmt: skip
-    case = dataclasses.replace(
-        one.case,
-        benchmarks=("alltoall",),
-        placement=Placement(name="2x4", ranks=ranks, timed=False),
-    )
-    return dataclasses.replace(one, case=case, checks=checks, block=0)
-
-
-def measured(**changes: Any) -> Results:
-    """Return results of three paths of one MPI, over 2 and 4 ranks, and 8 that were checked."""
-    plan = Plan(
-        challengers=tuple(PATHS),
-        benchmarks=("latency", "alltoall"),
-        sizes=SIZES,
-        placements=(INTRA, INTER, FOUR),
-        noise=Noise(launch=0.004, size=0.004, block=0.01),
-        slower=SLOWER,
-        **changes,
-    )
-    results = simulate(plan)
-    found = [on_path(one) for one in results.measurements]
-    kept = [one for one in found if one.arm != "ompi-shm" or one.case.placement.name == INTRA.name]
-    extra = [
-        untimed(one, State.BAD if one.arm == "ompi-ofi" else State.OK)
-        for one in kept
-        if one.block == 1 and one.case.placement.name == FOUR.name
-    ]
-    return dataclasses.replace(results, measurements=(*kept, *extra))
+from synthetic import PATHS, simulate_paths
 
 
 @pytest.fixture(scope="module")
 def comparison() -> Comparison:
-    return compare(measured(), CompareOptions(resamples=500))
+    return compare(simulate_paths(), CompareOptions(resamples=500))
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +75,7 @@ def test_figures_over_ranks_have_timed_points_and_places_that_were_checked(html:
 def test_what_was_only_validated_is_said_with_its_fault(html: str) -> None:
     section = html.partition('id="validated"')[2].partition("</section>")[0]
     assert section.count("<tr>") == 1 + 4
-    assert "bad: 3" in section
+    assert "bad: 3 received bytes were wrong" in section
     assert "ompi-lnx (lnx)" in section
 
 
@@ -173,7 +119,7 @@ def test_the_table_of_judged_cells_names_the_paths(comparison: Comparison) -> No
 
 
 def test_the_same_paths_make_no_section() -> None:
-    results = measured(blocks=5)
+    results = simulate_paths(blocks=5)
     same = [
         dataclasses.replace(one, case=dataclasses.replace(one.case, transport="auto"))
         for one in results.measurements
