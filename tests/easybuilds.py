@@ -69,6 +69,7 @@ def component(name: str, sources: Mapping[str, str], needs: tuple[str, ...] = ()
         ),
         needs=needs,
         licence="MIT",
+        providers=("tcp", "shm") if name == "two" else (),
     )
 
 

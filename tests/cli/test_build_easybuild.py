@@ -65,7 +65,7 @@ def test_explain_says_where_a_value_is_from(stackproof: Run) -> None:
     ("old", "new", "code", "said"),
     [
         ('version: "2.1.0"\n  p', 'version: "9.9.9"\n  p', 3, "9.9.9"),
-        ("lnx]", "warp]", 3, "warp"),
+        ("lnx]", "warp]", 3, "libfabric.yaml:10:35"),
         ("engine: easybuild", "engine: easybuilt", 3, "did you mean `easybuild`"),
         ("sources: [debian-trixie]", "sources: [debian-none]", 3, "debian-none"),
         ("sources: [debian-trixie]", "gpu: cuda", 3, "libfabric.yaml"),
@@ -76,8 +76,8 @@ def test_what_cannot_be(
 ) -> None:
     assert old in RECIPE
     (tmp_path / "libfabric.yaml").write_text(RECIPE.replace(old, new))
-    for words in (("check",), ("plan",), ("build",)):
-        done = stackproof(*words, "libfabric.yaml")
+    for verb in ("check", "build"):
+        done = stackproof(verb, "libfabric.yaml")
         assert done.returncode == code, done.stderr
         assert said in done.stderr
         assert "hint: " in done.stderr

@@ -37,9 +37,10 @@ _BYTES_PER_COMPONENT = 500_000_000
 _TOOLS = ("gcc", "make")
 
 
-def chain_of(stack: EasyBuildStack) -> Chain:
-    """Return the easyconfigs that a stack means; raises `StackproofError` with all problems."""
-    return chain(stack.request, easybuild_catalogue.load())
+def chain_of(loaded: Loaded) -> Chain:
+    """Return the easyconfigs that a recipe means; raises `StackproofError` with all problems."""
+    where = loaded.document.where if loaded.document else None
+    return chain(loaded.easybuild.request, easybuild_catalogue.load(), where)
 
 
 def problems(loaded: Loaded) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
@@ -49,12 +50,12 @@ def problems(loaded: Loaded) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
     """
     stack = loaded.easybuild
     try:
-        found = chain_of(stack)
+        found = chain_of(loaded)
     except StackproofError as error:
-        return placed(error, loaded).problems, ()
+        return error.problems, ()
     notes = [
-        Problem(reason=Reason.TOOL_MISSING, message=f"not here: {p.message}", hint=p.hint)
-        for p in machine_problems(stack, found.tools)
+        Problem(reason=p.reason, message=f"not here: {p.message}", hint=p.hint)
+        for p in machine_problems(stack, found.tools, found.headers)
     ]
     _, stale = find_lock(loaded)
     notes += stale
@@ -62,8 +63,10 @@ def problems(loaded: Loaded) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
     return (), tuple(notes)
 
 
-def machine_problems(stack: EasyBuildStack, tools: tuple[str, ...]) -> tuple[Problem, ...]:
-    """Return what this machine lacks to build a stack."""
+def machine_problems(
+    stack: EasyBuildStack, tools: tuple[str, ...], headers: tuple[str, ...]
+) -> tuple[Problem, ...]:
+    """Return what this machine lacks to build a stack: programs, header files, folders."""
     found = [
         Problem(
             reason=Reason.TOOL_MISSING,
@@ -72,6 +75,15 @@ def machine_problems(stack: EasyBuildStack, tools: tuple[str, ...]) -> tuple[Pro
         )
         for program in dict.fromkeys((*_TOOLS, *tools))
         if shutil.which(program) is None
+    ]
+    found += [
+        Problem(
+            reason=Reason.TOOL_MISSING,
+            message=f"the build needs the header file `{header}` of the system",
+            hint="install the package that has it, such as libcurl4-openssl-dev for curl/curl.h",
+        )
+        for header in headers
+        if not any(Path(folder, header).is_file() for folder in _include_folders(stack))
     ]
     try:
         lmod.find()
@@ -95,18 +107,9 @@ def machine_problems(stack: EasyBuildStack, tools: tuple[str, ...]) -> tuple[Pro
     return tuple(found)
 
 
-def placed(error: StackproofError, loaded: Loaded) -> StackproofError:
-    """Return the problems of a chain with the recipe as their place, where they have none."""
-    where = Location(file=str(loaded.path))
-    return StackproofError(
-        *(
-            Problem(
-                reason=p.reason, message=p.message, hint=p.hint, where=p.where or where,
-                detail=p.detail,
-            )
-            for p in error.problems
-        )
-    )  # fmt: skip
+def _include_folders(stack: EasyBuildStack) -> tuple[str, ...]:
+    """Return where the system's compiler looks for header files (gcc of Debian, and others)."""
+    return ("/usr/include", f"/usr/include/{stack.architecture}-linux-gnu")
 
 
 def find_lock(loaded: Loaded) -> tuple[EasyBuildLock | None, tuple[Problem, ...]]:
@@ -130,10 +133,7 @@ def solve(loaded: Loaded, mirror: str | None, monitor: Monitor) -> EasyBuildLock
     """
     stack = loaded.easybuild
     monitor(Event(what="started", name="resolve", text="components, files and digests"))
-    try:
-        found = chain_of(stack)
-    except StackproofError as error:
-        raise placed(error, loaded) from None
+    found = chain_of(loaded)
     places = Sources(mirror_folders(mirror), monitor)
     digests = choose_all(places, (file for one in found.easyconfigs for file in one.sources))
     lock = make_lock(stack, found, places.tool(stack.easybuild), digests)
@@ -184,7 +184,7 @@ def build(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> tuple[B
     if executor.is_finished(made):  # nothing has to be there for what is done already
         return executor.execute(made, "easybuild", monitor), digest
     stack = loaded.easybuild
-    lacking = machine_problems(stack, lock.tools)
+    lacking = machine_problems(stack, lock.tools, lock.headers)
     if lacking:
         raise StackproofError(*lacking)
     _obtain(lock, Sources(mirror_folders(args.mirror), monitor))

@@ -13,7 +13,8 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
 from stackproof import ids
-from stackproof.engines.easybuild.chain import Easyconfig, External
+from stackproof.engines.easybuild.chain import Easyconfig
+from stackproof.engines.easybuild.request import ChainRequest, External
 from stackproof.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
 from stackproof.noun import to_data
 from stackproof.stack import Artefact
@@ -43,8 +44,10 @@ def render_bom(stack: EasyBuildStack, lock: EasyBuildLock) -> str:
     )
     bom = Bom(serial_number=uuid.uuid5(_UUIDS, ids.content_id([to_data(stack), to_data(lock)])))
     bom.metadata.component = whole
-    parts = {one.module: _component(one, stack) for one in lock.components}
-    outside = [_external(name, one) for name, one in sorted(stack.request.externals.items())]
+    parts = {one.module: _component(one) for one in lock.components}
+    request = stack.request
+    given = dict(request.externals) | ({request.gpu: request.gpu_at} if request.gpu_at else {})
+    outside = [_external(name, one, request) for name, one in sorted(given.items())]
     for part in (*parts.values(), *outside, *map(_tool, lock.tool)):
         bom.components.add(part)
     for one in lock.components:
@@ -56,10 +59,10 @@ def render_bom(stack: EasyBuildStack, lock: EasyBuildLock) -> str:
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
 
 
-def _component(one: Easyconfig, stack: EasyBuildStack) -> Component:
+def _component(one: Easyconfig) -> Component:
     properties = [Property(name="easybuild:module", value=one.module)]
-    if one.component == "libfabric":
-        properties.append(Property(name=PROVIDERS, value=",".join(stack.request.providers)))
+    if one.providers:
+        properties.append(Property(name=PROVIDERS, value=",".join(one.providers)))
     for source in one.sources:
         digest = source.accepted[0]
         where = digest.provenance or source.address
@@ -77,21 +80,18 @@ def _component(one: Easyconfig, stack: EasyBuildStack) -> Component:
     )
 
 
-def _external(name: str, external: External) -> Component:
+def _external(name: str, external: External, request: ChainRequest) -> Component:
+    """Return the component of what the machine has; of its libfabric the recipe says what is in."""
+    properties = {"easybuild:external": external.prefix, "easybuild:module": external.module}
+    if name == "libfabric":
+        properties[PROVIDERS] = ",".join(request.providers)
     return Component(
         name=name,
         version=external.version,
         type=ComponentType.LIBRARY,
         scope=ComponentScope.REQUIRED,
         bom_ref=f"external:{name}@{external.version}",
-        properties=[
-            Property(name="easybuild:external", value=external.prefix),
-            *(
-                [Property(name="easybuild:module", value=external.module)]
-                if external.module
-                else ()
-            ),
-        ],
+        properties=[Property(name=key, value=value) for key, value in properties.items() if value],
     )
 
 

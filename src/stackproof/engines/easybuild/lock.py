@@ -41,6 +41,7 @@ def make_lock(
         ),
         metadata=chain.metadata,
         tools=chain.tools,
+        headers=chain.headers,
         left_out=chain.left_out,
         notes=chain.notes,
     )

@@ -108,8 +108,9 @@ def _environment(stack: EasyBuildStack, lock: EasyBuildLock) -> EnvPatch:
     What is built finds its own libraries by run paths; `LD_LIBRARY_PATH` is for programs that
     were compiled elsewhere.
     """
-    names = [name for name in (stack.request.mpi or ())[:1] if name]
-    prefixes = [component_prefix(stack, lock, name) for name in (*names, "libfabric")]
+    names = [*(stack.request.mpi or ())[:1], "libfabric"]
+    prefixes = [component_prefix(stack, lock, name) for name in names]
+    prefixes = [prefix for prefix in prefixes if prefix != "/usr"]  # everybody has it already
     return EnvPatch(
         prepend={
             variable: tuple(f"{prefix}/{folder}" for prefix in prefixes)

@@ -56,8 +56,8 @@ class EasyBuildLock:
 
     `wants` is the id of what was asked for. `tool` are the packages of EasyBuild itself;
     `components` are in build order, each source file with exactly one digest; a file that is a
-    packed commit has the digest of what packing gives. `metadata`, `tools`, `left_out` and `notes`
-    are those of the chain.
+    packed commit has the digest of what packing gives. `metadata`, `tools`, `headers`, `left_out`
+    and `notes` are those of the chain.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/easybuild-lock/1"
@@ -68,13 +68,9 @@ class EasyBuildLock:
     components: tuple[Easyconfig, ...]
     metadata: str = ""
     tools: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     notes: tuple[str, ...] = ()
-
-    @property
-    def files(self) -> tuple[Artefact, ...]:
-        """Return every source file, as files of a step are named."""
-        return tuple(file for component in self.components for file in files_of(component))
 
 
 def files_of(component: Easyconfig) -> tuple[Artefact, ...]:
