@@ -258,9 +258,7 @@ def test_paths_are_drawn_and_nothing_lies_over_anything(driver, paths_page, size
         """[...document.querySelectorAll('.plot')].map(
              (p) => p.querySelectorAll('.scatterlayer .trace').length)""",
     )
-    assert (
-        len(counts) == 6 + 4
-    )  # three placements, and both benchmarks over ranks in two localities
+    assert len(counts) == 3 * 2 + 2  # both at three placements, and between nodes over ranks
     assert min(counts) > 0
     over = script(
         driver,
