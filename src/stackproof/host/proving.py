@@ -15,7 +15,7 @@ from stackproof.benchmarks import REGISTRY as BENCHMARKS
 from stackproof.case import Case, Placement, Rank
 from stackproof.cluster import ClusterState
 from stackproof.command import Command, Completed, EnvPatch
-from stackproof.errors import Reason, fail
+from stackproof.errors import Reason, StackproofError, fail
 from stackproof.host import bench as benches
 from stackproof.host import cluster as clusters
 from stackproof.host import (
@@ -75,7 +75,8 @@ class Wanted:
 class ReadyArm:
     """An arm made ready: what it mounts and sets, what starts it, and what was predicted.
 
-    `env` is what the launcher gets, `rank_env` what the loader of a rank reads, for ranks alone.
+    `env` is what the launcher gets, `rank_env` what the loader of a rank reads, for ranks alone;
+    `transport` is empty where nothing is forced.
     """
 
     name: str
@@ -84,6 +85,7 @@ class ReadyArm:
     env: EnvPatch
     rank_env: Mapping[str, str]
     prediction: Prediction
+    transport: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +161,7 @@ def run_arm(stage: Stage, arm: ReadyArm, monitor: Monitor) -> tuple[ArmProof, Co
     made = ArmProof(
         name=arm.name,
         mpi=arm.provided.title,
+        transport=arm.transport,
         prediction=arm.prediction,
         wanted_ranks=stage.wanted.ranks,
         argv=done.argv,
@@ -268,11 +271,13 @@ def _setting_of(environment: Mapping[str, str]) -> Setting:
 def _own_arm(stage: Stage, own: Provided, closure: Closure, view: HostView) -> ReadyArm:
     """Return the arm of the program's own MPI."""
     lines = tree_of(closure, ())
+    transport, forced = _forced(stage, own, own, must=False)
     return ReadyArm(
         name=OWN,
         provided=own,
         mounts=_mounts(own),
-        env=own.env.then(_forced(stage, own, own)),
+        env=own.env.then(forced),
+        transport=transport,
         rank_env=_rank_env(own.env.apply({})),
         prediction=Prediction(files=_real(view, [line.path for line in lines if line.path])),
     )
@@ -312,11 +317,13 @@ def _other_arm(
     provided = other if other.launcher else replace(
         other, launcher=own.launcher, mpiexec=own.mpiexec, prefix=own.prefix, facts=own.facts
     )  # fmt: skip
+    transport, forced = _forced(stage, provided, other, must=name == INJECTED)
     return ReadyArm(
         name=name,
         provided=provided,
         mounts=(*_mounts(own), *_mounts(other)),
-        env=env.then(_forced(stage, provided, other)),
+        env=env.then(forced),
+        transport=transport,
         rank_env=rank_env,
         prediction=_prediction(judgement, examined.view),
     )
@@ -349,23 +356,34 @@ def _mounts(provided: Provided) -> tuple[MountRequest, ...]:
     return (MountRequest(image=part.path, mount_point=part.point),)
 
 
-def _forced(stage: Stage, provided: Provided, below: Provided) -> EnvPatch:
-    """Return what forces the transport, where the MPI's release is known, and the user's own.
+def _forced(
+    stage: Stage, provided: Provided, below: Provided, *, must: bool
+) -> tuple[str, EnvPatch]:
+    """Return the transport, empty for none, and what forces it, with the user's variables.
 
-    `below` is what brings libfabric, where it does. The preload is for ranks alone.
+    `below` is what brings libfabric, where it does. A transport that was named must be had by what
+    is injected (`must`); the other arms may lack it, and then have what is usual. Where the MPI's
+    release is not known nothing is forced. The preload is for ranks alone.
     """
-    patch = EnvPatch()
-    libfabric = jobinjection.libfabric_of(below.part) if below.part else Libfabric()
+    wanted = stage.wanted
+    rest = EnvPatch(set=dict(wanted.variables), unset=("LD_PRELOAD",))
     facts = provided.facts
-    default = "shm" if len(stage.placement.nodes) == 1 else "tcp"
-    if facts:
-        setup = Setup(
-            family=facts.family,
-            version=facts.version,
-            placement=stage.placement,
-            libfabric=libfabric,
-            fabric=FabricType.ETHERNET.value if stage.state else fabric.of_this_machine()[0],
-            launcher=facts.launcher,
-        )
-        patch = transports.get(stage.wanted.transport or default).profile(setup).env
-    return patch.then(EnvPatch(set=dict(stage.wanted.variables), unset=("LD_PRELOAD",)))
+    if facts is None:
+        return "", rest
+    setup = Setup(
+        family=facts.family,
+        version=facts.version,
+        placement=stage.placement,
+        libfabric=jobinjection.libfabric_of(below.part) if below.part else Libfabric(),
+        fabric=FabricType.ETHERNET.value if stage.state else fabric.of_this_machine()[0],
+        launcher=facts.launcher,
+    )
+    usual = "shm" if len(stage.placement.nodes) == 1 else "tcp"
+    name = wanted.transport or usual
+    try:
+        profile = transports.get(name).profile(setup)
+    except StackproofError:
+        if must or name == usual:
+            raise
+        name, profile = usual, transports.get(usual).profile(setup)
+    return name, profile.env.then(rest)

@@ -101,17 +101,34 @@ def _mapped(child: int) -> set[str]:
     return {row[5] for row in rows if len(row) == 6 and "x" in row[1] and row[5].startswith("/")}
 
 
+class _Source:
+    """An open file that the ELF reader reads in pieces."""
+
+    def __init__(self, name: str, descriptor: int) -> None:
+        self.name = name
+        self.size = os.fstat(descriptor).st_size
+        self._descriptor = descriptor
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Return `count` bytes from `offset`, fewer at the end of the file."""
+        return os.pread(self._descriptor, count, offset)
+
+
 def _build_id(path: str) -> str:
     """Return the build id of a file, empty where it has none or is gone."""
-    from stackproof.errors import StackproofError  # noqa: PLC0415 - after the rank has ended
-    from stackproof.host.elfview import HostView  # noqa: PLC0415
+    from stackproof import elf  # noqa: PLC0415 - after the rank has ended
+    from stackproof.errors import StackproofError  # noqa: PLC0415
 
-    view = HostView()
     try:
-        file = view.look(path)
-        return view.elf(file).build_id if file else ""
-    except StackproofError:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
         return ""
+    try:
+        return elf.read(_Source(path, descriptor)).build_id
+    except (StackproofError, OSError):
+        return ""
+    finally:
+        os.close(descriptor)
 
 
 if __name__ == "__main__":

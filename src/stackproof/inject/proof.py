@@ -84,7 +84,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmProof:
-    """One arm: the MPI, what was predicted, and what happened.
+    """One arm: the MPI, the transport that was forced, what was predicted, and what happened.
 
     `exit` is the launcher's exit code, None when it was stopped after its time; `world` and
     `worlds` are what the program's output says of the size of its world and of how many there
@@ -97,6 +97,7 @@ class ArmProof:
     mpi: str
     prediction: Prediction
     wanted_ranks: int
+    transport: str = ""
     argv: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     exit: int | None = None
@@ -315,7 +316,7 @@ def render(proof: Proof) -> str:
 def _arm_lines(arm: ArmProof) -> Iterator[str]:
     verdict = arm.prediction.verdict
     said = f"predicted: {verdict.value.replace('-', ' ')}" if verdict else "its own MPI"
-    yield f"{arm.name}: {arm.mpi}"
+    yield f"{arm.name}: {arm.mpi}" + (f", over {arm.transport}" if arm.transport else "")
     yield f"  {said}; {arm.fault or 'it runs'}" + _world(arm)
     yield from (f"  {reason}" for reason in arm.prediction.reasons)
     if not arm.files:
