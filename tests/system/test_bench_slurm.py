@@ -220,6 +220,16 @@ def test_allocations_of_their_own(room: Room) -> None:
     for one in launches.values():
         jobs.setdefault(one["host_facts"]["job"], []).append(one["block"])
     assert sorted(map(sorted, jobs.values())) == [[0, 1, 3], [0, 2]]
+    # Each allocation is on nodes of its own, and has a probe of its own.
+    probes = sorted((room.folder / "array" / "probes").iterdir())
+    assert [path.name for path in probes] == ["base-inter-node-0.json", "base-inter-node-1.json"]
+    for path in probes:
+        found = json.loads(path.read_text())
+        assert (found["launcher"], "--label" in found["argv"]) == ("srun", True)
+        (route,) = found["routes"]
+        assert (route["state"], route["carrier"]) == ("ok", "`ch4:ofi` with libfabric's `tcp`")
+        assert {one["rank"] for one in found["statements"]} == {0, 1}
+    assert not any("--label" in one["argv"] for one in launches.values())
 
 
 def test_a_cancelled_job_is_told_and_completed(room: Room) -> None:
@@ -295,6 +305,9 @@ def test_a_node_that_dies_gives_no_number_and_the_rest_is_made_later(room: Room)
         pytest.param({"pmi": "pmi9"}, 3, "srun --mpi=pmi9", id="no-such-pmi"),
         pytest.param({"pmi": "none"}, 7, "do not belong together", id="singletons"),
         pytest.param({"rate": "1gbit"}, 3, "rate", id="rate"),
+        pytest.param(
+            {"env": {"FI_PROVIDER": "sockets"}}, 7, "`FI_PROVIDER` is `sockets`", id="path"
+        ),
     ],
 )
 def test_what_cannot_be_measured_is_an_error(room: Room, arm, code, said, request) -> None:
