@@ -11,17 +11,22 @@ import contextlib
 import os
 import posixpath
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
 
-from stackproof.elf import MAGIC, ElfFile, Glance, glance, read
+from stackproof.elf import MAGIC, ElfFile, Glance, Source, glance, read
 from stackproof.elf.traces import Traces, read_traces
-from stackproof.errors import Location, Reason, fail
-from stackproof.host import files
+from stackproof.errors import Location, Reason, StackproofError, fail
+from stackproof.host import elfcache, files
+from stackproof.host.elfcache import ElfCache
 from stackproof.loader import CacheEntry, File, Machine, ldcache, level_of
 
 _MAX_LINKS = 40  # as the kernel: path_resolution(7)
 _MAX_CACHE_BYTES = 64 << 20
 _DOTS = {"", ".", ".."}
+
+
+T = TypeVar("T")
 
 
 class FileSource:
@@ -52,9 +57,16 @@ class HostView:
     """The `FileView` of a folder of this machine, with other folders bound into it.
 
     `root` is `/` for the machine itself. `binds` maps an absolute path of the view to a folder.
+    What is read of files is also taken from and put into `kept`, where that is given.
     """
 
-    def __init__(self, root: str = "/", binds: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        root: str = "/",
+        binds: Mapping[str, str] | None = None,
+        kept: ElfCache | None = None,
+    ) -> None:
+        self.kept = kept
         self.root = os.path.realpath(root)
         self.binds = {
             posixpath.normpath(place): os.path.realpath(folder)
@@ -95,21 +107,40 @@ class HostView:
     def elf(self, file: File) -> ElfFile:
         """Return what an ELF file says; raises like `elf.read`, and NOT_PERMITTED."""
         if file.identity not in self._elfs:
-            with self._opened(file) as source:
-                self._elfs[file.identity] = read(source)
+            self._elfs[file.identity] = self._read(file, ElfFile, read)
         return self._elfs[file.identity]
 
     def glance(self, file: File) -> Glance:
         """Return the little that tells whether a file has to do with MPI; raises like `elf`."""
-        with self._opened(file) as source:
-            return glance(source)
+        return self._read(file, Glance, glance)
 
     def traces(self, file: File) -> Traces:
         """Return what code and constants of an ELF file tell; raises like `elf`."""
         if file.identity not in self._traces:
-            with self._opened(file) as source:
-                self._traces[file.identity] = read_traces(source)
+            self._traces[file.identity] = self._read(file, Traces, read_traces)
         return self._traces[file.identity]
+
+    def _read(self, file: File, kind: type[T], reader: Callable[[Source], T]) -> T:
+        """Return what a reader says of a file, as it was kept or by reading it."""
+        key = self._key(file) if self.kept else ""
+        if self.kept is None or not key:
+            with self._opened(file) as source:
+                return reader(source)
+        found = self.kept.load(kind, key)
+        if found is None:
+            with self._opened(file) as source:
+                found = reader(source)
+            if self._key(file) == key:
+                self.kept.store(kind, key, found)
+        return found
+
+    def _key(self, file: File) -> str:
+        """Return what a file is kept by, empty for one that cannot be kept."""
+        found = self.resolve(file.path)
+        try:
+            return elfcache.key_of(os.stat(found[1], follow_symlinks=False)) if found else ""
+        except OSError:
+            return ""
 
     def listing(self, folder: str) -> tuple[str, ...]:
         """Return the sorted names in a folder, none when it is none."""
@@ -152,7 +183,10 @@ class HostView:
             return {}
         with self._opened(file) as source:
             content = source.read(0, min(source.size, _MAX_CACHE_BYTES))
-        return ldcache.parse(content, file=path)
+        try:
+            return ldcache.parse(content, file=path)
+        except StackproofError:
+            return {}  # as the loader does
 
     @contextlib.contextmanager
     def _opened(self, file: File) -> Iterator[FileSource]:

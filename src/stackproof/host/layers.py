@@ -47,10 +47,11 @@ class Layer:
 
 
 class Content:
-    """The open file with what was kept of a layer; closed when nothing refers to it any more."""
+    """The open file with what was kept of a layer, and the layer's digest."""
 
     def __init__(self, path: Path) -> None:
         self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.digest = path.parent.name
 
     def __del__(self) -> None:
         with contextlib.suppress(AttributeError, OSError):  # never opened

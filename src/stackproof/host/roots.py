@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from stackproof.command import Command
 from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.host import archives, cachefolder, files, layers, run
+from stackproof.host.elfcache import ElfCache
 from stackproof.host.elfview import HostView
 from stackproof.host.layers import Blob, Content
 from stackproof.host.rootview import TreeView
@@ -53,9 +54,10 @@ class Root:
 
     def view(self, binds: Mapping[str, str] | None = None) -> HostView:
         """Return the view of this root with folders of this machine bound into it."""
+        kept = ElfCache()
         if self.tree is None:
-            return HostView(self.folder, binds)
-        return TreeView(self.tree, self.contents, binds)
+            return HostView(self.folder, binds, kept)
+        return TreeView(self.tree, self.contents, binds, kept)
 
     def program(self, name: str) -> str:
         """Return the path that a command leads to, as a container's runtime looks for it in PATH.

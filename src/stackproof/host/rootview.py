@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from stackproof.elf import MAGIC
 from stackproof.errors import Location, Reason, fail
+from stackproof.host.elfcache import ElfCache
 from stackproof.host.elfview import FileSource, HostView, utf8
 from stackproof.host.layers import Content
 from stackproof.loader import File
@@ -21,9 +22,13 @@ class TreeView(HostView):
     """The `FileView` of a tree of layers; `contents` has the kept content of each layer."""
 
     def __init__(
-        self, tree: Tree, contents: tuple[Content, ...], binds: Mapping[str, str] | None = None
+        self,
+        tree: Tree,
+        contents: tuple[Content, ...],
+        binds: Mapping[str, str] | None = None,
+        kept: ElfCache | None = None,
     ) -> None:
-        super().__init__("/", binds)
+        super().__init__("/", binds, kept)
         self._tree = tree
         self._contents = contents
 
@@ -77,6 +82,14 @@ class TreeView(HostView):
     def _is_elf(self, node: Node) -> bool:
         descriptor = self._contents[node.layer].descriptor
         return os.pread(descriptor, len(MAGIC), node.offset) == MAGIC
+
+    def _key(self, file: File) -> str:
+        if self._bound(file.path):
+            return super()._key(file)
+        node = self._tree.at(file.path)
+        if node is None or node.offset < 0:
+            return ""
+        return f"{self._contents[node.layer].digest}:{node.offset}"
 
     @contextlib.contextmanager
     def _opened(self, file: File) -> Iterator[FileSource]:

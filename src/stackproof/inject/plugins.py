@@ -53,9 +53,8 @@ def fault_of(closure: Closure, path: str, caller: int, below: Scope | None = Non
     missing = sorted({edge.name for edge in opened.missing})
     if missing:
         return f"{', '.join(f'`{name}`' for name in missing)} not found"
-    for node in missing_nodes(opened):
-        if node.by.number >= known:
-            return f"version `{node.need.name}` is not in `{node.provider.path}`"
+    for node in missing_nodes(opened, known):
+        return f"version `{node.need.name}` is not in `{node.provider.path}`"
     scope = Scope(opened, below)
     for loaded in opened.objects[known:]:
         for entry in unbound_of(loaded, scope):

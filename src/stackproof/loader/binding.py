@@ -50,13 +50,13 @@ class Scope:
     def __init__(self, closure: Closure, below: Scope | None = None) -> None:
         """Take in a closure; `below` is the scope of the same closure before it grew."""
         self._objects = closure.objects
+        self._below = below
         known = len(below._objects) if below else 0  # noqa: SLF001 - of the same class
         self._first: dict[str, int] = {}
         for loaded in reversed(closure.objects[known:]):  # so that the first one is what stays
             self._first.update(dict.fromkeys(loaded.elf.exports, loaded.number))
         self._definitions = [_versions_of(loaded.elf) for loaded in closure.objects[known:]]
         if below:
-            self._first |= below._first  # noqa: SLF001
             self._definitions = [*below._definitions, *self._definitions]  # noqa: SLF001
 
     def provider(self, name: str, need: VersionNeed | None = None) -> Loaded | None:
@@ -65,7 +65,7 @@ class Scope:
         A library without a table of versions is good for any version, except when it is the one
         that the version is asked of: then the loader ends the program.
         """
-        first = self._first.get(name)
+        first = self._number(name)
         if first is None:
             return None
         for loaded in self._objects[first:]:
@@ -78,6 +78,11 @@ class Scope:
                 return loaded
         return None
 
+    def _number(self, name: str) -> int | None:
+        """Return the number of the first object that defines a name, in whatever version."""
+        number = None if self._below is None else self._below._number(name)  # noqa: SLF001
+        return self._first.get(name) if number is None else number
+
     def source_of_copy(self, name: str) -> Loaded | None:
         """Return the library that the program copies a variable from, None when there is none."""
         for loaded in self._objects[1:]:
@@ -87,7 +92,7 @@ class Scope:
 
     def all_with(self, name: str) -> tuple[Loaded, ...]:
         """Return every object that defines a name, whatever the version."""
-        first = self._first.get(name)
+        first = self._number(name)
         if first is None:
             return ()
         return tuple(loaded for loaded in self._objects[first:] if name in loaded.elf.exports)
@@ -117,15 +122,23 @@ def _versions_of(elf: ElfFile) -> dict[int, str]:
     return {entry.number: entry.name for entry in elf.version_definitions if not entry.base}
 
 
-def missing_nodes(closure: Closure) -> tuple[MissingNode, ...]:
-    """Return the version nodes that end the program when it is started."""
+def missing_nodes(closure: Closure, start: int = 0) -> tuple[MissingNode, ...]:
+    """Return the version nodes that end the program when it is started.
+
+    Only objects from number `start` on are looked at.
+    """
     found = []
-    for loaded in closure.objects:
+    defined: dict[int, frozenset[str]] = {}
+    for loaded in closure.objects[start:]:
         for need in loaded.elf.version_needs:
             provider = closure.named(need.library)
             if provider is None or need.weak or not provider.elf.version_definitions:
                 continue
-            if all(entry.name != need.name for entry in provider.elf.version_definitions):
+            names = defined.get(provider.number)
+            if names is None:
+                names = frozenset(entry.name for entry in provider.elf.version_definitions)
+                defined[provider.number] = names
+            if need.name not in names:
                 found.append(MissingNode(by=loaded, provider=provider, need=need))
     return tuple(found)
 

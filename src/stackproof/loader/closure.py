@@ -53,6 +53,8 @@ class Closure:
     unreadable: list[Unreadable] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
     loader: Hit | None = None
+    _numbers: dict[str, int] = field(default_factory=dict)
+    _indexed: int = 0
 
     @property
     def program(self) -> Loaded:
@@ -71,10 +73,19 @@ class Closure:
 
     def named(self, name: str) -> Loaded | None:
         """Return the object that answers to a name."""
-        for loaded in self.objects:
-            if name in loaded.names or (loaded.elf.soname and loaded.elf.soname == name):
-                return loaded
-        return None
+        for loaded in self.objects[self._indexed :]:
+            for word in (*loaded.names, loaded.elf.soname):
+                if word:
+                    self._numbers.setdefault(word, loaded.number)
+        self._indexed = len(self.objects)
+        number = self._numbers.get(name)
+        return None if number is None else self.objects[number]
+
+    def _answers(self, loaded: Loaded, name: str) -> Loaded:
+        """Let an object answer to one more name."""
+        loaded.names.add(name)
+        self._numbers.setdefault(name, loaded.number)
+        return loaded
 
     def needs_of(self, number: int) -> tuple[Edge, ...]:
         """Return the edges that leave an object."""
@@ -91,8 +102,7 @@ class Closure:
         """Take in a found file, or the object that is this file already."""
         for loaded in self.objects:
             if loaded.file.identity == hit.file.identity:
-                loaded.names.add(name)
-                return loaded
+                return self._answers(loaded, name)
         loaded = Loaded(
             number=len(self.objects),
             path=hit.path,
@@ -116,7 +126,7 @@ class Closure:
         """Load one library for an object, without what it needs itself."""
         found = self.named(name)
         if found is not None:
-            found.names.add(name)
+            self._answers(found, name)
         elif self.loader and name in {self.loader.elf.soname, self.loader.path}:
             found = self.add(name, self.loader, by)
         else:
@@ -142,6 +152,8 @@ class Closure:
             searcher=self.searcher,
             objects=[replace(one, names=set(one.names)) for one in self.objects],
             loader=self.loader,
+            _numbers=dict(self._numbers),
+            _indexed=self._indexed,
         )
         hit = Hit(path=path, file=file, elf=elf, how="dlopen")
         start = more.add(path, hit, more.objects[caller])
