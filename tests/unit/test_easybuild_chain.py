@@ -159,6 +159,12 @@ def test_wishes_for_versions_of_what_is_needed() -> None:
     assert "--enable-mpi-abi" not in one(made(SMALL, mpi=("mpich", "4.2.1")), "mpich").text
 
 
+def test_sm2_by_itself_since_2_6() -> None:
+    assert (
+        "--enable-sm2" in one(made(SMALL, libfabric="2.6.0", providers=("sm2",)), "libfabric").text
+    )
+
+
 def test_what_lnx_cannot_join_is_said() -> None:
     assert any("rxm" in note for note in made(SMALL, providers=("shm", "tcp", "lnx")).notes)
     with_rxm = made(SMALL, providers=("shm", "tcp", "rxm", "lnx"))
@@ -182,6 +188,7 @@ def test_one_mpi_at_a_time() -> None:
         ({"libfabric": "x'y"}, Reason.UNKNOWN_VERSION),
         ({"providers": ()}, Reason.INVALID_VALUE),
         ({"providers": ("shm", "shm")}, Reason.INVALID_VALUE),
+        ({"providers": ("tcp", "sm2")}, Reason.INVALID_VALUE),
         ({"providers": ("verbs",)}, Reason.UNSUPPORTED),
         ({"libfabric": "1.22.0", "providers": ("lnx",)}, Reason.UNSUPPORTED),
         ({"providers": ("cxi",)}, Reason.MISSING_KEY),

@@ -22,6 +22,9 @@ from stackproof.specs import Versions, versions
 
 LIBFABRIC = "libfabric"
 CXI = "cxi"
+# Releases whose configure script decides about sm2 by what it is told of shm.
+# Source: prov/sm2/configure.m4 in https://github.com/ofiwg/libfabric at 1.22 to 2.6.
+_SHM, _SM2, _SM2_BY_SHM = "shm", "sm2", versions(":2.5")
 _NO_CUDA = "no-cuda"
 # Of one release of HPE's host software.
 _HOST_SOFTWARE = ("libcxi", "cassini-headers", "cxi-driver")
@@ -274,6 +277,9 @@ def _check_provider(found: Selection, name: str, index: int) -> None:
             Reason.UNSUPPORTED,
             at,
         )
+    elif name == _SM2 and _SHM not in found.request.providers and asked.within(_SM2_BY_SHM):
+        hint = f"name `{_SHM}` too: libfabric's configure script decides about both by it"
+        found.refuse(f"the provider `{name}` is not built without `{_SHM}`", hint, at=at)
     elif asked.known and not asked.within(known[name]):
         found.refuse(
             f"libfabric {found.request.libfabric} has no provider `{name}`",
