@@ -178,6 +178,8 @@ def build(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> tuple[B
     """
     lock = ensure_lock(loaded, args.mirror, monitor, update=args.update, locked=args.locked)
     digest = ids.content_id(to_data(lock))
+    for text in lock.notes:
+        monitor(Event(what="note", name="known", text=text))
     if args.stop_after:
         return None, digest
     made = plan(loaded, lock)
