@@ -17,8 +17,12 @@ import pytest
 from images import env_json, make_image
 from need import need
 from stackproof import bundle, cli, noun
+from stackproof.case import Placement, Rank
 from stackproof.evidence import Evidence
+from stackproof.host import files
 from stackproof.host.curves import load_curves
+from stackproof.host.results import load_results
+from stackproof.messagepath import MessagePaths, Statement, Topic
 
 LNX = "OMPI_MCA_opal_common_ofi_provider_include"
 
@@ -110,6 +114,29 @@ def test_results_of_others_are_diagnosed(
     first = data["findings"][0]
     assert first["supported"]
     assert {mark["rule"] for mark in data["curves"]} == {"S01", "S13"}
+
+
+def test_the_probe_before_a_bench_tells_what_was_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = osu(tmp_path / "bw.txt", "alps-gh200-openmpi-without-cxi-inter-host-bandwidth")
+    assert run("import", file, "--placement", "inter-node", "--site", "alps-gh200",
+               "-o", tmp_path / "r") == 0  # fmt: skip
+    arm = load_results(tmp_path / "r").spec.baseline
+    probe = MessagePaths(
+        arm=arm, placement=Placement(name="inter-node", ranks=(Rank(node="a"), Rank(node="b"))),
+        transport="lnx", family="openmpi", version="5.0.8", launcher="prte", identity="x",
+        started="2026-01-02T03:04:05Z", seconds=1.0,
+        statements=(Statement(topic=Topic.VERSION, value="libfabric 2.4.0", quote="said so"),),
+    )  # fmt: skip
+    files.write(tmp_path / "r" / "probes" / "one.json", noun.to_json(probe))
+    capsys.readouterr()
+    words = ("--results", tmp_path / "r", "--arm", arm, "--fact", "fabric=slingshot-11")
+    data = told(capsys, *words, "--bundle", tmp_path / "b.tar.gz")
+    assert data["evidence"]["versions"] == {"libfabric": "2.4.0", "openmpi": "5.0.8"}
+    assert data["evidence"]["origins"]["version libfabric"] == f"probe of {arm}, inter-node"
+    again = told(capsys, "--replay", tmp_path / "b.tar.gz")
+    assert again["findings"] == data["findings"]
 
 
 def test_device_results_show_the_bounce(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

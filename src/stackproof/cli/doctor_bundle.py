@@ -23,6 +23,7 @@ from stackproof.symptoms import implied
 
 _LARGEST = 64 << 20
 _MOST_LAUNCHES = 500
+_MOST_PROBES = 50
 
 
 def write(path: str, collected: Collected, diagnosis: Mapping[str, Any], text: str) -> None:
@@ -143,6 +144,7 @@ def _summary(results: Results) -> dict[str, Any]:
         "spec": noun.to_data(results.spec),
         "launches": len(results.measurements),
         "first-launches": [_launch(one) for one in results.measurements[:_MOST_LAUNCHES]],
+        "first-probes": [noun.to_data(one) for one in results.paths[:_MOST_PROBES]],
         "unreadable": [problem.message for problem in results.problems],
     }
 

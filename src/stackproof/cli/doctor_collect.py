@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from stackproof import linkage as linkages
-from stackproof import printed, symptoms
+from stackproof import pathcheck, printed, symptoms
 from stackproof.capture import Capture, read_capture
 from stackproof.comparison import Results
 from stackproof.errors import Problem, Reason, StackproofError, fail
@@ -104,6 +104,9 @@ def collect(args: argparse.Namespace, knowledge: Knowledge) -> Collected:
         evidence = merged(evidence, answers.ask(args.image))
     if results is not None:
         arm = _arm(results, args.arm)
+        for found_path in results.paths:
+            if found_path.arm == arm:
+                evidence = merged(evidence, pathcheck.evidence_of_run(found_path))
         evidence = merged(evidence, symptoms.of_results(results, arm, knowledge))
     if args.env is not None:
         evidence = merged(evidence, job)
