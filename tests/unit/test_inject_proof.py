@@ -62,6 +62,7 @@ def test_proven() -> None:
         ({INJECTED: arm(INJECTED, Verdict.STEPS, *GOOD)}, Answer.PROVEN, False),
         ({INJECTED: arm(INJECTED, Verdict.WORKS, *BAD, code=1)}, Answer.WRONG, True),
         ({INJECTED: arm(INJECTED, Verdict.WORKS, *OLD)}, Answer.WRONG, True),
+        ({INJECTED: arm(INJECTED, Verdict.WORKS, code=None)}, Answer.UNKNOWN, False),
         ({INJECTED: arm(INJECTED, Verdict.WORKS)}, Answer.WRONG, True),
         ({INJECTED: arm(INJECTED, Verdict.FAILS, *GOOD)}, Answer.WRONG, True),
         ({INJECTED: arm(INJECTED, Verdict.FAILS, *BAD, code=1)}, Answer.WRONG, False),

@@ -225,7 +225,9 @@ def launch(stage: Stage, arm: ReadyArm, words: Sequence[str]) -> Completed:
         argv = (sys.executable, "-I", "-S", mountexec.__file__, mounts, "--", *argv)
     if state:
         argv = cluster.enter_argv(state, None, argv)
-    done = run(Command(argv=argv, env=patch, timeout_s=stage.wanted.timeout_s, cwd="/"))
+    # Programs read their input where they are started; nodes may lack the folder.
+    cwd = "/" if state else os.getcwd()
+    done = run(Command(argv=argv, env=patch, timeout_s=stage.wanted.timeout_s, cwd=cwd))
     if done.timed_out and state:
         clusters.end_processes(state)
     return done
@@ -362,8 +364,8 @@ def _forced(
     """Return the transport, empty for none, and what forces it, with the user's variables.
 
     `below` is what brings libfabric, where it does. A transport that was named must be had by what
-    is injected (`must`); the other arms may lack it, and then have what is usual. Where the MPI's
-    release is not known nothing is forced. The preload is for ranks alone.
+    is injected (`must`); the other arms may lack it, and then have what is usual, if they can. Where
+    the MPI's release is not known nothing is forced. The preload is for ranks alone.
     """
     wanted = stage.wanted
     rest = EnvPatch(set=dict(wanted.variables), unset=("LD_PRELOAD",))
@@ -379,11 +381,10 @@ def _forced(
         launcher=facts.launcher,
     )
     usual = "shm" if len(stage.placement.nodes) == 1 else "tcp"
-    name = wanted.transport or usual
-    try:
-        profile = transports.get(name).profile(setup)
-    except StackproofError:
-        if must or name == usual:
-            raise
-        name, profile = usual, transports.get(usual).profile(setup)
-    return name, profile.env.then(rest)
+    for name in filter(None, (wanted.transport, usual)):
+        try:
+            return name, transports.get(name).profile(setup).env.then(rest)
+        except StackproofError:
+            if must and name == wanted.transport:
+                raise
+    return "", rest

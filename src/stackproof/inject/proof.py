@@ -21,6 +21,7 @@ OWN, INJECTED, WRONG = "own", "injected", "wrong"
 """The names of the arms."""
 
 _SYSTEM_FILES = ("/dev/", "/SYSV", "/memfd:", "/anon_hugepage")
+_MOST_SHOWN = 12
 _SYSTEM_FOLDERS = ("/usr/lib/", "/lib/", "/usr/lib64/", "/lib64/")
 _IMB_WORLD = re.compile(r"^# #processes = (\d+)", re.MULTILINE)
 _IMB_START = re.compile(r"^#\s+MPI Version\s*:", re.MULTILINE)
@@ -244,6 +245,9 @@ def _injected(arm: ArmProof, *, own_runs: bool) -> Iterator[tuple[Answer, str]]:
         yield Answer.WRONG, f"the injected MPI fails as predicted: {fault}"
     elif verdict is Verdict.FAILS:
         yield Answer.WRONG, _defect("the injected MPI was to fail, and runs")
+    elif fault and arm.exit is None:
+        text = "the injected MPI was to work, and did not end in its time"
+        yield Answer.UNKNOWN, f"{text}: it hangs, or it is slow; give it more with --timeout"
     elif fault and own_runs:
         yield Answer.WRONG, _defect(f"the injected MPI was to work, and does not: {fault}")
     elif fault:
@@ -332,10 +336,15 @@ def _arm_lines(arm: ArmProof) -> Iterator[str]:
         yield "  files that ranks had, outside of the system's folders:"
     for path in arm.missing:
         yield f"  ! {path}   predicted, and not in every rank"
+    more = [file for file in ours if not file.predicted and file.path not in arm.doubled]
     for file in ours:
+        if file in more[_MOST_SHOWN:]:
+            continue
         mark = "=" if file.predicted else "!" if file.path in arm.doubled else "+"
         build = f"   build id {file.build_id[:16]}" if file.build_id else ""
         yield f"  {mark} {file.path}{build}"
+    if len(more) > _MOST_SHOWN:
+        yield f"  + {len(more) - _MOST_SHOWN} others, which proof.json names"
 
 
 def _world(arm: ArmProof) -> str:
