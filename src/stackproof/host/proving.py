@@ -364,8 +364,8 @@ def _forced(
     """Return the transport, empty for none, and what forces it, with the user's variables.
 
     `below` is what brings libfabric, where it does. A transport that was named must be had by what
-    is injected (`must`); the other arms may lack it, and then have what is usual, if they can. Where
-    the MPI's release is not known nothing is forced. The preload is for ranks alone.
+    is injected (`must`); the other arms may lack it, and then have what is usual, if they can.
+    Where the MPI's release is not known nothing is forced. The preload is for ranks alone.
     """
     wanted = stage.wanted
     rest = EnvPatch(set=dict(wanted.variables), unset=("LD_PRELOAD",))
