@@ -48,10 +48,15 @@ def _row(probe: MessagePaths, route: Route) -> list[str | Markup]:
         probe.placement.name,
         probe.transport,
         _pairs(route),
-        route.carrier,
+        _plain(route.carrier),
         element("td", route.state.value, class_=f"state {_STATE_CLASS[route.state]}"),
-        route.evidence + quiet,
+        _plain(route.evidence) + quiet,
     ]
+
+
+def _plain(text: str) -> str:
+    """Return a sentence without the marks of words that are typed, for a table of such words."""
+    return text.replace("`", "")
 
 
 def _pairs(route: Route) -> str:
