@@ -77,6 +77,13 @@ def replay(args: argparse.Namespace, knowledge: Knowledge) -> Collected:
         texts = bundle.unpack(content, file=args.replay)
         evidence = _evidence(texts, args.replay)
         marks = tuple(_marks(texts, knowledge))
+    elif not content.lstrip().startswith((b"{", b"[")):
+        raise fail(
+            Reason.INVALID_VALUE,
+            f"`{args.replay}` is no bundle: it is neither an archive nor JSON",
+            where=Location(file=args.replay),
+            hint="name a file that `stackproof doctor --bundle FILE` wrote; logs go to --log",
+        )
     else:
         evidence = noun.from_json(Evidence, content, file=args.replay)
     logs = {name: redacted(text) for name, text in evidence.logs.items()}
