@@ -294,6 +294,20 @@ def _absent(arm: str, panels: Sequence[Panel], results: Results) -> list[str]:
     return found
 
 
+def _alone(baseline: str, collected: Collected, panels: Sequence[Panel]) -> list[str]:
+    """Return the placements at which others were measured and the baseline was not."""
+    shown = {panel.curve.placement for panel in panels}
+    arms: dict[str, dict[str, None]] = {}
+    for (placement, _, _), by_arm in collected.table.items():
+        if placement not in shown:
+            arms.setdefault(placement, {}).update(dict.fromkeys(by_arm))
+    return [
+        f"{baseline} has no usable launch at {placement}, so nothing is compared there: "
+        f"{', '.join(names)} are left out"
+        for placement, names in arms.items()
+    ]
+
+
 def _notes(
     results: Results,
     collected: Collected,
@@ -311,6 +325,7 @@ def _notes(
         )
     for arm in (*spec.challengers, *(() if spec.null is None else (spec.null,))):
         plain += _absent(arm, panels, results)
+    plain += _alone(spec.baseline, collected, panels)
     if collected.warm_up:
         plain.append(f"{collected.warm_up} warm-up launches (block 0) are left out, as planned")
     return (

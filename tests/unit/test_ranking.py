@@ -98,6 +98,19 @@ def test_one_arm_alone_at_a_placement_is_said() -> None:
     assert any("shm was not measured at inter-node" in note.text for note in comparison.notes)
 
 
+def test_a_placement_without_the_baseline_is_said() -> None:
+    results = by_paths(simulate(Plan(challengers=("shm",), sizes=SIZES, null=None)), {"shm": "shm"})
+    kept = [
+        one for one in results.measurements
+        if one.arm == "shm" or one.case.placement.name == "inter-node"
+    ]  # fmt: skip
+    comparison = compare(dataclasses.replace(results, measurements=tuple(kept)), OPTIONS)
+    assert {panel.curve.placement for panel in comparison.panels} == {"inter-node"}
+    said = [note.text for note in comparison.notes if "no usable launch at intra-node" in note.text]
+    assert len(said) == 1
+    assert "shm" in said[0]
+
+
 def test_launches_by_another_path_never_enter() -> None:
     results = by_paths(simulate(Plan(challengers=("ours",), sizes=SIZES, noise=QUIET)), {})
     mixed = [

@@ -238,14 +238,16 @@
 
   // Sizes at which an MPI or the NIC changes its way, where the runs say so.
   function thresholdLines(panel, shapes, annotations) {
+    // Where the curves are not: times rise from the left below, bandwidths fill what is above.
+    const level = (index) => (panel.higher ? 0.02 + 0.09 * (index % 3) : 0.98 - 0.09 * (index % 3));
     panel.lines.forEach(([size, text], index) => {
       shapes.push({
         type: "line", xref: "x", yref: "y domain", x0: size, x1: size, y0: 0, y1: 1,
         line: { color: colour("soft"), width: 1, dash: "dot" }, layer: "below",
       });
       annotations.push({
-        xref: "x", yref: "y domain", x: Math.log10(size), y: 0.02 + 0.09 * (index % 3), xanchor: "left",
-        yanchor: "bottom", text: clean(`${sizeText(size)}: ${text}`), showarrow: false,
+        xref: "x", yref: "y domain", x: Math.log10(size), y: level(index), xanchor: "left",
+        yanchor: panel.higher ? "bottom" : "top", text: clean(`${sizeText(size)}: ${text}`), showarrow: false,
         font: { size: 10, color: colour("soft") },
       });
     });
