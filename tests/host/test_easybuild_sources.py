@@ -141,6 +141,15 @@ def test_a_source_package_of_the_system(tmp_path: Path, monkeypatch: pytest.Monk
         looking().obtain(wrong)
     assert caught.value.reason is Reason.DIGEST_MISMATCH
     assert digest(OTHER) in (caught.value.problems[0].detail or "")
+    # An index may name what the archive has not any more.
+    next((tmp_path / "archive").rglob("*.orig.tar.gz")).unlink()
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "other"))
+    with pytest.raises(StackproofError) as caught:
+        looking().obtain(locked)
+    problem = caught.value.problems[0]
+    assert problem.reason is Reason.NO_NETWORK
+    assert "--mirror DIR" in (problem.hint or "")
+    assert digest(OTHER) in (problem.detail or "")
 
 
 def test_a_commit_is_packed_the_same_way_every_time(

@@ -26,7 +26,7 @@ def content(image: Path, path: str) -> str:
 
 
 def test_it_has_the_providers_that_were_asked_for(fabric_image: Path) -> None:
-    need("root", "kernel-mount")
+    need("squashfuse", "fuse")
     listed = stackproof("run", fabric_image, "--", "fi_info", "-l")
     found = set(re.findall(r"^(\w+):$", listed, re.MULTILINE))
     assert {"tcp", "shm", "sm2", "lnx", "ofi_rxm"} <= found
@@ -35,7 +35,7 @@ def test_it_has_the_providers_that_were_asked_for(fabric_image: Path) -> None:
 
 
 def test_it_needs_the_c_library_alone(fabric_image: Path) -> None:
-    need("root", "kernel-mount")
+    need("squashfuse", "fuse")
     script = "readelf -d $(dirname $(dirname $(command -v fi_info)))/lib/libfabric.so.1"
     told = stackproof("run", fabric_image, "--", "sh", "-c", script)
     needed = set(re.findall(r"\(NEEDED\).*\[([^]]+)\]", told))
@@ -54,7 +54,7 @@ def test_it_says_what_it_is(fabric_image: Path) -> None:
 
 
 def test_its_modules_load_with_both_syntaxes(fabric_image: Path) -> None:
-    need("root", "kernel-mount")
+    need("squashfuse", "fuse")
     program = lmod.find()
     for kind in ("lua", "tcl"):
         script = (

@@ -20,6 +20,7 @@ from stackproof.engines.easybuild.components import SourceFile
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.host import files, git, os_sources, source_mirror
 from stackproof.host.index import index_command
+from stackproof.host.os_sources import Archive
 from stackproof.host.run import Runner, run
 from stackproof.host.workspace import download_path
 from stackproof.monitor import Event, Monitor
@@ -151,15 +152,29 @@ class Sources:
                 hint="run `apt-get update` once as root, or " + _advice(source),
             )
         archive = replace(own, suite=package.suite)
+        try:
+            return self._fetched(archive, package.name, source)
+        except StackproofError as error:
+            if error.reason is not Reason.NO_NETWORK:
+                raise
+            first = error.problems[0]
+            raise fail(
+                Reason.NO_NETWORK,
+                f"`{source.filename}` cannot be had: {first.message}",
+                detail="\n".join(filter(None, (first.detail, _accepted(source)))),
+                hint=f"connect to a network, or {_advice(source)}",
+            ) from error
+
+    def _fetched(self, archive: Archive, name: str, source: SourceFile) -> Path:
         archive.update(self._monitor)
         accepted = {digest.sha256 for digest in source.accepted}
-        every = archive.versions(package.name)
+        every = archive.versions(name)
         for one in every:
             if one.sha256 in accepted:
                 self._monitor(Event(what="note", name="apt", text=one.filename))
                 return archive.fetch(one)
         listed = ", ".join(f"{one.version} ({one.sha256})" for one in every) or "none"
-        raise _wrong(source, f"{archive.url} {archive.suite}", f"{package.name}: {listed}")
+        raise _wrong(source, f"{archive.url} {archive.suite}", f"{name}: {listed}")
 
     def _download(self, source: SourceFile, target: Path) -> None:
         self._monitor(Event(what="note", name="download", text=source.address))
