@@ -348,3 +348,37 @@ def test_short_form_needs_no_specification_and_no_cluster(room: Path) -> None:
     assert done.stdout == "short\n"
     stackproof("bench", "-o", "x", cwd=room, ok=(2,))
     stackproof("bench", "absent.yaml", "-o", "x", cwd=room, ok=(3,))
+
+
+def test_paths_of_one_mpi_and_more_ranks_than_cpus(room: Path) -> None:
+    """Two paths are told apart, and what has no CPU of its own is checked and never timed."""
+    ranks = 2 * len(os.sched_getaffinity(0))
+    spec = write_spec(
+        room, "paths",
+        challengers=[
+            {"name": "tcp", "image": "mpich.squashfs",
+             "transports": {"intra-node": "tcp", "inter-node": "tcp"}},
+            {"name": "shm", "image": "mpich.squashfs",
+             "transports": {"intra-node": "shm"}, "placements": ["intra-node"]},
+        ],
+        benchmarks=["latency", "alltoall"],
+        validated=[f"2x{ranks // 2}"],
+    )  # fmt: skip
+    stackproof("bench", spec, "-o", "paths", "--no-verdict", cwd=room)
+    done = stackproof("compare", "paths", "--json", cwd=room)
+    comparison = json.loads(done.stdout)
+    intra = next(p for p in comparison["panels"] if p["curve"]["benchmark"] == "latency")
+    assert {(arm["arm"], arm["transport"]) for arm in intra["arms"]} == {
+        ("base", "shm"), ("tcp", "tcp"), ("shm", "shm"),
+    }  # fmt: skip
+    assert {p["curve"]["placement"] for p in comparison["panels"]} == {"intra-node"}
+    checked = comparison["validated"]
+    assert {(one["arm"], one["ranks"], one["state"]) for one in checked} == {
+        ("base", ranks, "ok"), ("tcp", ranks, "ok"),
+    }  # fmt: skip
+    assert all(one["benchmarks"] == ["alltoall"] and one["received"] > 0 for one in checked)
+    assert len(comparison["rankings"]) == 1
+    crowded = write_spec(room, "crowded", placements=[f"2x{ranks // 2}"], benchmarks=["alltoall"])
+    refused = stackproof("bench", crowded, "-o", "crowded", cwd=room, ok=(3,))
+    assert "validated" in refused.stderr
+    assert not (room / "crowded").exists()
