@@ -121,6 +121,11 @@ def prepare(wanted: Wanted, folder: Path) -> Ready:
         raise fail(
             Reason.NO_MPI, f"there is no MPI in `{wanted.own}`", hint="--own names the program's"
         )
+    # What the user sets for the loader is judged with the rest, behind what an MPI needs.
+    loader = {name: value for name, value in wanted.variables.items() if name in _JUDGED}
+    rest = {name: value for name, value in wanted.variables.items() if name not in _JUDGED}
+    wanted = replace(wanted, variables=rest)
+    own = replace(own, env=EnvPatch(set=loader).then(own.env))
     view = _view_of(own)
     program = provingmpi.program_in(wanted.program, own, view)
     environment = own.env.apply({})

@@ -242,7 +242,8 @@ def _injected(arm: ArmProof, *, own_runs: bool) -> Iterator[tuple[Answer, str]]:
         end = f"fails ({fault})" if fault else "runs"
         yield Answer.UNKNOWN, f"the check could not tell about the injected MPI; here it {end}"
     elif verdict is Verdict.FAILS and fault:
-        yield Answer.WRONG, f"the injected MPI fails as predicted: {fault}"
+        kind = Answer.WRONG if own_runs else Answer.UNKNOWN
+        yield kind, f"the injected MPI fails as predicted: {fault}"
     elif verdict is Verdict.FAILS:
         yield Answer.WRONG, _defect("the injected MPI was to fail, and runs")
     elif fault and arm.exit is None:
