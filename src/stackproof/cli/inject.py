@@ -142,6 +142,13 @@ def _add_setting(parser: argparse.ArgumentParser) -> None:
         help="LD_LIBRARY_PATH that the programs are started with, without an injection",
     )
     parser.add_argument(
+        "--env",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a variable that they are started with: LD_LIBRARY_PATH, LD_PRELOAD or LD_AUDIT",
+    )
+    parser.add_argument(
         "--root",
         metavar="DIR|IMAGE",
         default="/",
@@ -160,7 +167,7 @@ def run_check(args: argparse.Namespace) -> int:
     launcher = injectplace.launcher_kind(args.launcher, starting.OFFERS) if args.launcher else ""
     question = Question(
         machine=_machine(args),
-        setting=_setting(args.library_path),
+        setting=_setting(args),
         launcher=launcher,
         namespaces=args.namespaces,
         releases=injectplace.load_releases,
@@ -196,9 +203,7 @@ def run_manifest(args: argparse.Namespace) -> int:
         if error.reason is not Reason.NO_MPI:
             raise
     path = place.prefix or place.path
-    manifest = describe(
-        view, path, programs, machine=_machine(args), setting=_setting(args.library_path)
-    )
+    manifest = describe(view, path, programs, machine=_machine(args), setting=_setting(args))
     text = noun.to_json(manifest, indent=None)
     if args.output:
         files.write(args.output, text)
@@ -216,7 +221,7 @@ def run_container(args: argparse.Namespace) -> int:
     """Write the definition that puts a replacement into a container."""
     question = Question(
         machine=_machine(args),
-        setting=_setting(args.library_path),
+        setting=_setting(args),
         releases=injectplace.load_releases,
     )
     if args.form in HOOKS or artefacting.is_artefact(args.replacement):
@@ -237,10 +242,16 @@ def _machine(args: argparse.Namespace) -> Machine:
     return Machine(architecture=here.architecture, level=args.isa or here.level)
 
 
-def _setting(library_path: str, environment: Mapping[str, str] | None = None) -> Setting:
-    words = library_path.replace(";", ":")  # the loader takes both
-    preload = (environment or {}).get("LD_PRELOAD", "").replace(":", " ").split()
-    return Setting(library_path=tuple(words.split(":")) if words else (), preload=tuple(preload))
+def _setting(args: argparse.Namespace, image: Mapping[str, str] | None = None) -> Setting:
+    """Return how programs are started: by an image's variables, or those of the command line."""
+    told = {**(image or {}), **_environment(args.env)}
+    words = args.library_path or told.get("LD_LIBRARY_PATH", "")
+    words = words.replace(";", ":")  # the loader takes both
+    return Setting(
+        library_path=tuple(words.split(":")) if words else (),
+        preload=tuple(told.get("LD_PRELOAD", "").replace(":", " ").split()),
+        audit=tuple(filter(None, told.get("LD_AUDIT", "").split(":"))),
+    )
 
 
 def _judge_all(args: argparse.Namespace, wanted: str, question: Question) -> list[Judgement]:
@@ -278,10 +289,15 @@ def _command(root: str) -> str:
 
 def _started(args: argparse.Namespace, place: Place, question: Question) -> Question:
     """Return the question with the variables that a container's image sets for its programs."""
-    environment = place.root(args.root).config.environment
-    if args.library_path or not environment:
-        return question
-    return replace(question, setting=_setting(environment.get("LD_LIBRARY_PATH", ""), environment))
+    return replace(question, setting=_setting(args, place.root(args.root).config.environment))
+
+
+def _environment(words: Sequence[str]) -> dict[str, str]:
+    """Return variables from NAME=VALUE; raises `StackproofError` (USAGE) for what is none."""
+    wrong = next((word for word in words if "=" not in word), None)
+    if wrong is not None:
+        raise fail(Reason.USAGE, f"`{wrong}` is no NAME=VALUE")
+    return dict(word.split("=", 1) for word in words)
 
 
 def _joined(place: Place, other: Place, root: str) -> tuple[FileView, Replacement]:

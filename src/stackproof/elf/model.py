@@ -98,6 +98,7 @@ class ElfFile:
     runpath: str | None = None
     filters: tuple[str, ...] = ()
     auxiliaries: tuple[str, ...] = ()
+    audits: tuple[str, ...] = ()
     bind_now: bool = False
     no_default_libraries: bool = False
     executable_stack: bool = False

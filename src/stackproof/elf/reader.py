@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from stackproof.elf import notes, symbols, versions
 from stackproof.elf.layout import (
+    DT_AUDIT,
     DT_AUXILIARY,
     DT_BIND_NOW,
+    DT_DEPAUDIT,
     DT_FILTER,
     DT_FLAGS,
     DT_FLAGS_1,
@@ -58,6 +60,7 @@ def read(source: Source) -> ElfFile:
         runpath=_path(frame, DT_RUNPATH),
         filters=_texts(frame, DT_FILTER),
         auxiliaries=_texts(frame, DT_AUXILIARY),
+        audits=(*_texts(frame, DT_AUDIT), *_texts(frame, DT_DEPAUDIT)),
         bind_now=bool(flags & _DF_BIND_NOW or flags_1 & _DF_1_NOW or DT_BIND_NOW in frame.dynamic),
         no_default_libraries=bool(flags_1 & _DF_1_NODEFLIB),
         executable_stack=any(s.kind == PT_GNU_STACK and s.flags & PF_X for s in frame.segments),

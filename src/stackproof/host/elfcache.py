@@ -20,7 +20,7 @@ import msgspec
 
 from stackproof.host import cachefolder
 
-READER = "1"
+READER = "2"
 """To be raised with every change of what the reader returns."""
 _KIND = "elf"
 _MAX_BYTES = 1 << 30

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from stackproof.abi.fortran import MPICH_BLOCKS, OPENMPI_BLOCKS
 from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.inject.program import Demand
 from stackproof.inject.releases import Releases
@@ -258,6 +259,30 @@ def copy_findings(case: Case, scope: Scope) -> Iterator[Finding]:
                     remedy="build the program against this release",
                 )
             break
+
+
+def block_findings(case: Case) -> Iterator[Finding]:
+    """Yield common blocks of Fortran that the program has with another size than the MPI.
+
+    The program's own is what both use, and only its address means something: MPI_STATUS_IGNORE has
+    8 bytes in Open MPI 4 and 24 in programs.
+    """
+    program = case.after.program
+    blocks = (MPICH_BLOCKS | OPENMPI_BLOCKS) & program.elf.objects.keys()
+    for name in sorted(blocks):
+        for loaded in case.after.objects[1:]:
+            size = loaded.elf.objects.get(name)
+            if size is not None and size != program.elf.objects[name]:
+                yield Finding(
+                    cause=Cause.COPY_SIZE,
+                    effect=Effect.NOTE,
+                    message=f"the common block `{name}` has {program.elf.objects[name]} bytes in "
+                    f"the program and {size} in `{loaded.path}`; only its address counts",
+                    file=program.path,
+                    provider=loaded.path,
+                    symbols=(name,),
+                )
+                break
 
 
 def double_findings(case: Case) -> Iterator[Finding]:

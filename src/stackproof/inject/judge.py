@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from stackproof.inject import checks, meaning, mixing, plugins, starting
 from stackproof.inject.checks import Case
+from stackproof.inject.gpu import gpu_findings
 from stackproof.inject.model import Cause, Effect, Finding, Judgement, Way, verdict_of
 from stackproof.inject.overlay import Overlay
 from stackproof.inject.program import Demand, demand_of
@@ -123,7 +124,10 @@ def _findings(case: Case, way: Way, question: Question) -> Iterator[Finding]:
     yield from mixing.mixed_findings(case)
     yield from checks.double_findings(case)
     yield from checks.copy_findings(case, scope)
+    yield from checks.block_findings(case)
     yield from meaning.instruction_findings(case)
+    yield from meaning.audit_findings(case)
+    yield from gpu_findings(case)
     if case.target is not None:
         releases = question.releases()
         yield from target_findings(case.after, case.owns, case.target, releases)

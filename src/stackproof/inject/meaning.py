@@ -220,6 +220,24 @@ def compiled_prefix(case: Case) -> str:
     return ""
 
 
+def audit_findings(case: Case) -> Iterator[Finding]:
+    """Yield audit libraries: they may send the loader to any other file (rtld-audit(7))."""
+    elf = case.after.program.elf
+    setting = case.after.searcher.setting
+    told = () if setting.secure else setting.audit
+    for name in (*elf.audits, *told):
+        yield Finding(
+            cause=Cause.AUDIT,
+            effect=Effect.CANNOT_TELL,
+            message=f"`{name}` audits the loader, and may have it load other files than these",
+            file=case.after.program.path,
+            provider=name,
+            remedy="look at what is loaded when it runs: LD_DEBUG=files, or /proc/PID/maps"
+            if name in elf.audits
+            else "start it without LD_AUDIT",
+        )
+
+
 def instruction_findings(case: Case) -> Iterator[Finding]:
     """Yield injected libraries that demand more of the processor than it has."""
     level = case.after.searcher.machine.level

@@ -53,6 +53,9 @@ class Cause(StrEnum):
     BORROWED = "borrowed"
     TARGET_UNKNOWN = "target-unknown"
     DRIVER = "driver"
+    GTL = "gtl"
+    GPU = "gpu"
+    AUDIT = "audit"
 
 
 class Verdict(StrEnum):

@@ -35,6 +35,7 @@ class Setting:
 
     library_path: tuple[str, ...] = ()
     preload: tuple[str, ...] = ()
+    audit: tuple[str, ...] = ()
     secure: bool = False
     folder: str = "/"
 

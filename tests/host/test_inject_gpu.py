@@ -1,0 +1,139 @@
+"""GPUs, audit libraries and preloads in what an injection is judged by; with files made for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from elflab import Lab, run
+from need import need
+from stackproof.host.elfview import HostView, this_machine
+from stackproof.inject import Cause, Effect, Question, Verdict, find_replacement, judge
+from stackproof.loader import Setting
+
+EVERY = ["MPI_Init", "MPI_Recv", "MPII_Win_get_attr"]
+USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
+GPU = {"cuda": "libcudart.so.12", "hsa": "libamdhip64.so.6"}
+
+
+@pytest.fixture
+def lab(tmp_path):
+    need("gcc")
+    lab = Lab(tmp_path)
+    for name in GPU.values():
+        lab.library(f"gpu/{name}", defines=[f"init_{name[3:6]}"])
+    for name in ("cuda", "hsa"):
+        lab.library(f"gtl/libmpi_gtl_{name}.so", defines=[f"gtl_{name}"])
+        lab.library(f"full/lib/libmpi_gtl_{name}.so", defines=[f"gtl_{name}"])
+    lab.library("old/lib/libmpi.so.12", defines=EVERY)
+    lab.library("plain/lib/libmpi.so.12", defines=EVERY)
+    lab.library("aware/lib/libmpi.so.12", defines=EVERY, texts=["libcuda.so.1"])
+    lab.library("cray/lib/libmpi.so.12", defines=EVERY, soname="libmpi_gnu_123.so.12")
+    lab.library("full/lib/libmpi.so.12", defines=EVERY, soname="libmpi_gnu_123.so.12")
+    return lab
+
+
+def program(lab, *needs):
+    return lab.program(
+        f"bin/{'-'.join(needs) or 'none'}".replace("/", "_"),
+        needs=["old/lib/libmpi.so.12", *needs],
+        calls=["MPI_Init"],
+        declarations=USES_MPICH,
+        flags=[f"-Wl,-rpath,{lab.path('gpu')}:{lab.path('gtl')},--enable-new-dtags"],
+    )
+
+
+def judged(lab, path, prefix, setting=None):
+    view = HostView()
+    question = Question(machine=this_machine(), setting=setting or Setting())
+    return judge(view, path, find_replacement(view, lab.path(prefix)), question)
+
+
+def effects(found, *causes):
+    return [one.effect for one in found.findings if one.cause in causes]
+
+
+@pytest.mark.parametrize(
+    ("needs", "prefix", "effect"),
+    [
+        ([], "plain", []),
+        ([], "cray", []),
+        (["gpu/libcudart.so.12"], "plain", [Effect.CANNOT_TELL]),
+        (["gpu/libcudart.so.12"], "aware", []),
+        (["gpu/libamdhip64.so.6"], "aware", [Effect.CANNOT_TELL]),
+        (["gpu/libcudart.so.12"], "cray", [Effect.CANNOT_TELL]),
+        (["gpu/libcudart.so.12"], "full", [Effect.STEP]),
+        (["gpu/libcudart.so.12", "gtl/libmpi_gtl_cuda.so"], "cray", []),
+        (["gpu/libamdhip64.so.6", "gtl/libmpi_gtl_hsa.so"], "cray", []),
+        (["gpu/libcudart.so.12", "gtl/libmpi_gtl_hsa.so"], "cray", [Effect.FAILS]),
+        (["gpu/libcudart.so.12", "gtl/libmpi_gtl_cuda.so"], "aware", [Effect.NOTE]),
+    ],
+)
+def test_gpu_buffers(lab, needs, prefix, effect):
+    found = judged(lab, program(lab, *needs), prefix)
+    assert effects(found, Cause.GTL, Cause.GPU) == effect
+
+
+def test_the_gtl_that_is_brought_along_is_named(lab):
+    found = judged(lab, program(lab, "gpu/libcudart.so.12"), "full")
+    (step,) = [one for one in found.findings if one.cause is Cause.GTL]
+    assert step.remedy.startswith(f"LD_PRELOAD={lab.path('full/lib/libmpi_gtl_cuda.so')} ")
+
+
+def test_two_of_them(lab):
+    """Preloading another one gives the process two, each with its own state."""
+    preload = lab.path("full/lib/libmpi_gtl_cuda.so")
+    lab.library("gtl/libmpi_gtl_cuda.so", defines=["gtl_cuda"], soname="libmpi_gtl_cuda.so.0")
+    path = program(lab, "gpu/libcudart.so.12", "gtl/libmpi_gtl_cuda.so")
+    lab.library("gtl/libmpi_gtl_cuda.so.0", defines=["gtl_cuda"])
+    found = judged(lab, path, "full", Setting(preload=(preload,)))
+    assert Cause.TWO_VERSIONS in {one.cause for one in found.findings}
+
+
+AUDIT = r"""
+#define _GNU_SOURCE
+#include <link.h>
+#include <string.h>
+unsigned int la_version(unsigned int version) { return version; }
+char *la_objsearch(const char *name, uintptr_t *cookie, unsigned int flag) {
+    return strstr(name, "libmpi.so.12") ? (char *)"%s" : (char *)name;
+}
+"""
+
+
+def test_an_audit_library_has_the_last_word(lab, tmp_path):
+    """It can put any other file in the place of the injected one, so that nothing can be told."""
+    path, other = program(lab), lab.library("else/libmpi.so.12", defines=EVERY)
+    source = lab._source(AUDIT % other, "c")
+    audit = lab.path("audit.so")
+    lab._gcc("-shared", "-fPIC", source, audit)
+    found = judged(lab, path, "plain")
+    assert found.verdict is Verdict.WORKS
+    outcome = run(path, env=dict(found.environment))
+    assert outcome.answers["MPI_Init"] == "plain/lib/libmpi.so.12"
+    watched = judged(lab, path, "plain", Setting(audit=(audit,)))
+    assert watched.verdict is Verdict.UNKNOWN
+    assert effects(watched, Cause.AUDIT) == [Effect.CANNOT_TELL]
+    outcome = run(path, env={**found.environment, "LD_AUDIT": audit})
+    assert outcome.answers["MPI_Init"] == "else/libmpi.so.12"
+    secure = judged(lab, path, "plain", Setting(audit=(audit,), secure=True))
+    assert effects(secure, Cause.AUDIT) == []
+
+
+def test_an_audit_library_that_the_program_names(lab):
+    audit = lab.path("audit.so")
+    lab._gcc("-shared", "-fPIC", lab._source(AUDIT % "none", "c"), audit)
+    path = lab.program(
+        "bin/audited", needs=["old/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH,
+        flags=[f"-Wl,--audit={audit}"],
+    )  # fmt: skip
+    assert effects(judged(lab, path, "plain"), Cause.AUDIT) == [Effect.CANNOT_TELL]
+
+
+def test_a_preload_of_today_stays(lab):
+    """An MPI that the user preloads is in the process too: two of them have two states."""
+    path, own = program(lab), lab.path("old/lib/libmpi.so.12")
+    found = judged(lab, path, "plain", Setting(preload=(own,)))
+    assert found.verdict is Verdict.FAILS
+    assert effects(found, Cause.TWO_COPIES) == [Effect.FAILS]
+    outcome = run(path, env=dict(found.environment))
+    assert {own, lab.path("plain/lib/libmpi.so.12")} <= set(outcome.loaded)
