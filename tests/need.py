@@ -14,6 +14,7 @@ the names.
 from __future__ import annotations
 
 import functools
+import json
 import os
 import shutil
 import subprocess
@@ -321,6 +322,26 @@ def _chromium(folder: Path) -> str | None:
     return _try("chromium", *options, profile, "--dump-dom", "about:blank", HOME=str(folder))
 
 
+def _runc(folder: Path) -> str | None:
+    """Return why runc cannot run a container; a static program is all that is in it."""
+    program, root = folder / "bundle" / "root" / "a", folder / "runc"
+    program.parent.mkdir(parents=True)
+    source = folder / "a.c"
+    source.write_text("int main(void) { return 0; }\n")
+    config = {
+        "ociVersion": "1.0.2",
+        "root": {"path": "root"},
+        "process": {"user": {"uid": 0, "gid": 0}, "args": ["/a"], "cwd": "/"},
+        "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"}],
+        "linux": {"namespaces": [{"type": "mount"}, {"type": "pid"}]},
+    }
+    (folder / "bundle" / "config.json").write_text(json.dumps(config))
+    name = f"need-{os.getpid()}"
+    return _try("gcc", "-static", "-o", program, source) or _try(
+        "runc", "--root", root, "run", "--bundle", folder / "bundle", name
+    )
+
+
 PROBES: dict[str, Callable[[Path], str | None]] = {
     "root": _root,
     "bubblewrap": _bubblewrap,
@@ -349,4 +370,5 @@ PROBES: dict[str, Callable[[Path], str | None]] = {
     "spack": _spack,
     "easybuild": _easybuild,
     "chromium": _chromium,
+    "runc": _runc,
 }

@@ -42,23 +42,34 @@ int sp_clones_make(struct sp_clones *clones, int artefact, const struct sp_manif
     return 0;
 }
 
+static int not_private(struct sp_error *error)
+{
+    (void)sp_fail(error, SP_NOT_PERMITTED, "this would change the mounts of the machine");
+    return sp_hint(error, "run it at the stage that its --stage says");
+}
+
 int sp_enter_mounts_of(long process, struct sp_error *error)
 {
     char path[64];
-    if (process <= 1) {
-        return sp_fail(error, SP_INVALID_VALUE, "the state of the container has no process");
-    }
+    struct stat own;
+    struct stat other;
     (void)snprintf(path, sizeof path, "/proc/%ld/ns/mnt", process);
-    int space = open(path, O_RDONLY | O_CLOEXEC);
-    if (space < 0 || setns(space, CLONE_NEWNS) != 0) {
-        (void)cannot(error, "enter", path);
+    int space = process > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (space < 0 || fstat(space, &other) != 0 || stat("/proc/self/ns/mnt", &own) != 0) {
+        (void)cannot(error, "look at", path);
         if (space >= 0) {
             (void)close(space);
         }
         return -1;
     }
+    int result = 0;
+    if (own.st_dev == other.st_dev && own.st_ino == other.st_ino) {
+        result = not_private(error);
+    } else if (setns(space, CLONE_NEWNS) != 0) {
+        result = cannot(error, "enter", path);
+    }
     (void)close(space);
-    return 0;
+    return result;
 }
 
 int sp_check_mounts_are_private(struct sp_error *error)
@@ -68,11 +79,10 @@ int sp_check_mounts_are_private(struct sp_error *error)
     if (stat("/proc/self/ns/mnt", &own) != 0) {
         return cannot(error, "look at", "/proc/self/ns/mnt");
     }
-    /* Who may not look at the first process may not change its mounts either. */
+    /* Without the right to look at the first process this cannot be told. */
     if (stat("/proc/1/ns/mnt", &first) == 0 && first.st_ino == own.st_ino &&
         first.st_dev == own.st_dev) {
-        (void)sp_fail(error, SP_NOT_PERMITTED, "this would change the mounts of the machine");
-        return sp_hint(error, "run it at the stage that its --stage says");
+        return not_private(error);
     }
     return 0;
 }

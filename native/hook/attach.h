@@ -17,7 +17,7 @@ struct sp_clones {
 int sp_clones_make(struct sp_clones *clones, int artefact, const struct sp_manifest *manifest,
                    const char *level, struct sp_error *error);
 
-/* Enters the mount namespace of a process. */
+/* Enters the mount namespace of a process; fails where this thread is in it already. */
 int sp_enter_mounts_of(long process, struct sp_error *error);
 
 /* Fails where this thread is in the mount namespace of the machine, whose mounts would be changed.

@@ -87,7 +87,7 @@ int sp_bundle_config(struct sp_bundle *bundle, char *text, size_t length, const 
 /* Reads what a descriptor gives until its end; NULL where it is more than `most`, or an error. */
 static char *read_all(int descriptor, size_t most, size_t *length)
 {
-    size_t room = 64 * 1024;
+    size_t room = (size_t)64 * 1024;
     char *text = malloc(room);
     *length = 0;
     while (text != NULL) {

@@ -44,9 +44,11 @@ static struct sp_elf_window *fill(struct sp_elf *elf, uint64_t offset, size_t le
 /* Copies bytes of the file; false where it has not so many there. */
 static bool take(struct sp_elf *elf, uint64_t offset, void *target, size_t length)
 {
-    if (offset > elf->size || length > elf->size - offset || length > SP_ELF_WINDOW) {
+    if (offset > elf->size || length > elf->size - offset || length > SP_ELF_WINDOW ||
+        elf->steps == 0) {
         return false;
     }
+    elf->steps--;
     if (elf->memory != NULL) {
         memcpy(target, elf->memory + offset, length);
         return true;
@@ -198,6 +200,7 @@ int sp_elf_read(struct sp_elf *elf, const char *path, struct sp_error *error)
     elf->descriptor = descriptor;
     elf->memory = memory;
     elf->size = size;
+    elf->steps = SP_ELF_STEPS;
     if (!take(elf, 0, &header, sizeof header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) {
         return bad(error, path, "it is no ELF file");
     }

@@ -17,7 +17,8 @@ enum {
     SP_ELF_NEEDED = 256,
     SP_ELF_NAME = 256,
     SP_ELF_WINDOW = 4096,
-    SP_ELF_WINDOWS = 4
+    SP_ELF_WINDOWS = 4,
+    SP_ELF_STEPS = 1 << 16, /* pieces of a file that are looked at, whatever points at itself */
 };
 
 struct sp_elf_segment {
@@ -32,6 +33,7 @@ struct sp_elf {
     const unsigned char *memory;
     uint64_t size;
     unsigned machine;
+    unsigned steps; /* that are left */
     size_t segment_count;
     struct sp_elf_segment segments[SP_ELF_SEGMENTS];
     uint64_t strings;

@@ -48,7 +48,7 @@ static const char *check_string(const char *at, const char *end)
                 }
             }
             at += 4;
-        } else if (memchr("\"\\/bfnrt", *at, 8) == NULL) {
+        } else if (*at == '\0' || strchr("\"\\/bfnrt", *at) == NULL) {
             return NULL;
         }
         at++;

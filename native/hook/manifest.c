@@ -42,11 +42,12 @@ static bool has_checksum(const char *text, size_t length)
         return false;
     }
     for (int digit = 0; digit < 8; digit++) {
-        const char *found = memchr("0123456789abcdef", last[4 + digit], 16);
+        static const char digits[] = "0123456789abcdef";
+        const char *found = last[4 + digit] == '\0' ? NULL : strchr(digits, last[4 + digit]);
         if (found == NULL) {
             return false;
         }
-        value = value << 4 | (uint32_t)(found - "0123456789abcdef");
+        value = value << 4 | (uint32_t)(found - digits);
     }
     return value == checksum(text, length - LAST_LINE_BYTES);
 }

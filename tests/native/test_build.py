@@ -59,7 +59,7 @@ def test_clang_tidy_finds_nothing(tmp_path: Path) -> None:
     assert configured.returncode == 0, configured.stdout
     parts = ["core", "helper", "hook", *(["spank"] if works("slurm-headers") else [])]
     sources = [path for part in parts for path in sorted((NATIVE / part).glob("*.c"))]
-    sources += [NATIVE / "tests" / "unit.c", NATIVE / "tests" / "probe.c"]
+    sources += [NATIVE / "tests" / name for name in ("unit.c", "unit_hook.c", "probe.c")]
     # One file at a time: what clang-tidy 14 knows of va_list is wrong from the second one on.
     argvs = [["clang-tidy", "--quiet", "-p", tmp_path, path] for path in sources]
     with ThreadPoolExecutor(2) as pool:
@@ -71,8 +71,8 @@ def test_a_short_fuzzing(by_clang: Path) -> None:
     done = _run(NATIVE / "tests" / "fuzz.sh", by_clang, str(_FUZZ_SECONDS))
     assert done.returncode == 0, done.stdout
     counts = [int(word) for word in re.findall(r"executed_units: (\d+)", done.stdout)]
-    assert len(counts) == 3
-    assert min(counts) > 1000
+    assert len(counts) == 6
+    assert min(counts) > 100
 
 
 def test_the_helper_is_hardened(built: Path) -> None:
