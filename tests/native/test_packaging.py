@@ -181,7 +181,7 @@ def _files(deb: Path) -> dict[str, str]:
 
 def test_the_packages_for_debian(debs: dict[str, Path]) -> None:
     assert {name for name in debs if "dbgsym" not in name} == {
-        "stackproof-mount", "stackproof-spank",
+        "stackproof-mount", "stackproof-oci-hook", "stackproof-spank",
     }  # fmt: skip
     mount = _files(debs["stackproof-mount"])
     assert mount[_HELPER] == "-rwxr-xr-x"
@@ -286,9 +286,10 @@ def test_purged(administered: Machine) -> None:
     places = "/etc /usr/bin /usr/lib/*/slurm* /usr/share/doc /usr/share/man /var/lib/dpkg"
     lines = _script(
         administered,
-        "dpkg --install stackproof-mount_*.deb stackproof-spank_*.deb >/dev/null",
+        "dpkg --install stackproof-mount_*.deb stackproof-oci-hook_*.deb stackproof-spank_*.deb"
+        " >/dev/null",
         "find /usr/lib/*/slurm* -name stackproof_spank.so",
-        "dpkg --purge stackproof-mount stackproof-spank >/dev/null",
+        "dpkg --purge stackproof-mount stackproof-oci-hook stackproof-spank >/dev/null",
         f"echo left:; find {places} -name '*stackproof*'",
     )
     assert len([line for line in lines if line.endswith("/stackproof_spank.so")]) == 1
@@ -314,7 +315,7 @@ def test_each_filter_of_rpmlint_has_a_reason() -> None:
 
 def test_the_packages_for_rpm(rpms: dict[str, Path], tmp_path: Path) -> None:
     assert {name for name in rpms if "debug" not in name} == {
-        "stackproof-mount", "stackproof-spank",
+        "stackproof-mount", "stackproof-oci-hook", "stackproof-spank",
     }  # fmt: skip
     query = ["rpm", "--query"]
     said = _must([*query, "--requires", "--package", rpms["stackproof-spank"]]).stdout
