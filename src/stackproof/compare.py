@@ -29,7 +29,7 @@ from stackproof.comparison import (
 )
 from stackproof.errors import Problem, Reason, StackproofError, fail
 from stackproof.judging import Observations, Rules, family_p_values, judge, points_of
-from stackproof.measurement import Check, Measurement
+from stackproof.measurement import Check, Measurement, State
 from stackproof.ranking import rank
 from stackproof.verdicts import overall, verdict_on
 
@@ -326,6 +326,11 @@ def _notes(
     for arm in (*spec.challengers, *(() if spec.null is None else (spec.null,))):
         plain += _absent(arm, panels, results)
     plain += _alone(spec.baseline, collected, panels)
+    plain += [
+        f"which path {one.arm} took at {one.placement.name} could not be told"
+        for one in results.paths
+        if one.state is State.UNKNOWN and one.arm != spec.null
+    ]
     if collected.warm_up:
         plain.append(f"{collected.warm_up} warm-up launches (block 0) are left out, as planned")
     return (

@@ -18,7 +18,7 @@ from stackproof.bench import BenchSpec
 from stackproof.benchmarks import REGISTRY as PROGRAMS
 from stackproof.case import Case, Placement
 from stackproof.command import Completed
-from stackproof.errors import Problem, StackproofError
+from stackproof.errors import Problem, Reason, StackproofError
 from stackproof.host import files, launching
 from stackproof.host.arms import Arms, ReadyArm
 from stackproof.host.place import Place
@@ -61,7 +61,8 @@ def probe_all(
 ) -> dict[tuple[str, str], MessagePaths]:
     """Return what the probe of each arm and placement of these launches found.
 
-    Raises `StackproofError` with every contradiction, and every arm that cannot be run, at once.
+    Raises `StackproofError` with every contradiction, and every arm that cannot be run, at once;
+    when a node is lost, without going on.
     """
     found: dict[tuple[str, str], MessagePaths] = {}
     problems: list[Problem] = []
@@ -75,6 +76,8 @@ def probe_all(
         try:
             one = _probed(probing, first[key], placements[key[1]], known)
         except StackproofError as error:
+            if error.reason is Reason.NODE_UNREACHABLE:
+                raise  # the next ones would wait for the same node
             problems += error.problems
             continue
         known[one.identity] = found[key] = one
