@@ -36,8 +36,14 @@ VARIABLES = {
 }  # fmt: skip
 WORDS = ("--benchmarks", "latency", "--samples", "3", "--expect-ranks", "2", "--validate",
          "--sizes", "8,65536")  # fmt: skip
+HANGS_S = 10
+"""For a launch in which one rank gives up, and another may wait for it for ever."""
+
 LONG = ("--seconds-per-size", "5")
 CM = {"OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "ofi"}
+LNX = {**CM, "OMPI_MCA_btl": "self", INCLUDE: "lnx", "FI_PROVIDER": "lnx",
+       "FI_LNX_PROV_LINKS": "shm"}  # fmt: skip
+TABLE = {"OMPI_MCA_mtl_ofi_av": "table"}
 KILL_ONE = (
     "sh", "-c",
     'test ${OMPI_COMM_WORLD_RANK-$PMI_RANK} = 0 || (sleep 0.3; kill -9 $$) & exec "$0" "$@"',
@@ -73,10 +79,15 @@ FAULTS: dict[str, tuple[str | None, Launch]] = {
     "mpich-by-pmix": ("K61", Launch("mpich", pmi="pmix")),
     "no-such-pmix": ("K60", Launch(pmi="pmix_v99")),
     "provider-renamed": (
-        # One rank gives up, and the other may wait for it for ever.
-        "K01", Launch(env={**CM, INCLUDE: "shm+cxi:lnx"}, seconds=8)
+        "K01", Launch(env={**CM, INCLUDE: "shm+cxi:lnx"}, seconds=HANGS_S)
     ),
-    "provider-excluded": ("K62", Launch(env={**CM, "FI_PROVIDER": "tcp"})),
+    "good-lnx": (None, Launch(env={**LNX, **TABLE}, ok=True)),
+    "lnx-without-address-tables": ("K05", Launch(env=LNX, seconds=HANGS_S)),
+    "lnx-over-tcp": (
+        "K65",
+        Launch(env={**LNX, **TABLE, "FI_LNX_PROV_LINKS": "shm+tcp;ofi_rxm"}, seconds=HANGS_S),
+    ),
+    "provider-excluded": ("K62", Launch(env={**CM, "FI_PROVIDER": "tcp"}, seconds=HANGS_S)),
     "interface-of-openmpi": (
         "K66",
         Launch(nodes=2, env={"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "hsn0",
@@ -88,7 +99,7 @@ FAULTS: dict[str, tuple[str | None, Launch]] = {
                                       "FI_TCP_IFACE": "hsn0"}),
     ),
     "ucx-inherited": (
-        "K76", Launch(env={"OMPI_MCA_pml": "ucx", "UCX_NET_DEVICES": "mlx5_0:1"})
+        "K76", Launch(env={"OMPI_MCA_pml": "ucx", "UCX_NET_DEVICES": "mlx5_0:1"}, seconds=HANGS_S)
     ),
     "a-namespace-for-each-rank": (
         "K67", Launch("mpich", wrapper=("unshare", "--user", "--map-root-user"))
@@ -101,7 +112,7 @@ FAULTS: dict[str, tuple[str | None, Launch]] = {
     "settings-of-mpich": ("K72", Launch(env={"MPIR_CVAR_CH4_NETMOD": "ofi"}, ok=True)),
     "library-missing": ("K73", Launch(wrapper=NO_LIBRARIES)),
     "component-missing": ("K74", Launch(env={"OMPI_MCA_pml": "nowhere"})),
-    "nothing-left": ("K75", Launch(env={"OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "^ofi"})),
+    "nothing-left": ("K75", Launch(env={**CM, "OMPI_MCA_mtl": "^ofi"}, seconds=HANGS_S)),
 }  # fmt: skip
 
 
@@ -202,7 +213,7 @@ def test_the_cause_is_the_first_finding(name: str, launched: Launcher, doctor: D
 def test_settings_for_infiniband_are_also_told_on_slingshot(
     launched: Launcher, doctor: Doctor
 ) -> None:
-    job = launched(Launch(env={"OMPI_MCA_pml": "ucx", "UCX_TLS": "rc,sm"}))
+    job = launched(Launch(env={"OMPI_MCA_pml": "ucx", "UCX_TLS": "rc,sm"}, seconds=HANGS_S))
     assert doctor(*job.named, "--fact", "fabric=slingshot-11")[:2] == ["K76", "K27"]
 
 
