@@ -103,10 +103,10 @@ def _component(lock: EasyBuildLock, name: str) -> Easyconfig:
 
 
 def _environment(stack: EasyBuildStack, lock: EasyBuildLock) -> EnvPatch:
-    """Return what a view changes: programs, libraries and pages of the MPI and of libfabric.
+    """Return what a view changes: programs and libraries of the MPI and of libfabric.
 
     What is built finds its own libraries by run paths; `LD_LIBRARY_PATH` is for programs that
-    were compiled elsewhere.
+    were compiled elsewhere. Manual pages are found beside what is on PATH.
     """
     names = [*(stack.request.mpi or ())[:1], "libfabric"]
     prefixes = [component_prefix(stack, lock, name) for name in names]
@@ -118,7 +118,6 @@ def _environment(stack: EasyBuildStack, lock: EasyBuildLock) -> EnvPatch:
                 ("PATH", "bin"),
                 ("LD_LIBRARY_PATH", "lib"),
                 ("PKG_CONFIG_PATH", "lib/pkgconfig"),
-                ("MANPATH", "share/man"),
             )
         }
     )
