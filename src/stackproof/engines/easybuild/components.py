@@ -423,7 +423,9 @@ def _references(document: Document, names: frozenset[str]) -> Iterator[Problem]:
                     yield _bad(document, path, f"`{text}` is no range of versions")
     reachable = {PREFIX, PROVIDERS, *(entry["component"] for entry in data.get("needs", ()))}
     for build in _builds(data):
-        listed = [entry for name in ("options", "commands") for entry in build.get(name, ())]
+        listed = [
+            entry for name in ("prepare", "options", "commands") for entry in build.get(name, ())
+        ]
         texts = [entry if isinstance(entry, str) else entry["text"] for entry in listed]
         for name in _ROOT.findall(" ".join(texts)):
             if name not in reachable:
