@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from stackproof import activate
 from stackproof.command import EnvPatch
 from stackproof.errors import Problem, Reason, StackproofError
 from stackproof.host import injectplace
@@ -103,7 +104,7 @@ def _own_view(injected: Part) -> EnvPatch:
     if described is None or described.mpi is None or described.default_view is None:
         return EnvPatch()
     image = relocated(metadata.image_of(described), injected.point)
-    env = image.views[described.default_view].env
+    env = activate.environment_patch(image)
 
     def without(lists: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         return {name: words for name, words in lists.items() if name not in _JUDGED}

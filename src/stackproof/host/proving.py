@@ -286,7 +286,10 @@ def _own_arm(stage: Stage, own: Provided, closure: Closure, view: HostView) -> R
         env=own.env.then(forced),
         transport=transport,
         rank_env=_rank_env(own.env.apply({})),
-        prediction=Prediction(files=_real(view, [line.path for line in lines if line.path])),
+        prediction=Prediction(
+            reasons=tuple(f"`{edge.name}` is not found" for edge in closure.missing),
+            files=_real(view, [line.path for line in lines if line.path]),
+        ),
     )
 
 

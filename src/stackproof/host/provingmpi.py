@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from stackproof import abi, mountlist
+from stackproof import abi, activate, mountlist
 from stackproof.command import EnvPatch
 from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.host import imagefile, injectplace, jobcase
@@ -140,7 +140,6 @@ def _of_image(path: str, mount_point: str | None) -> Provided:
     facts = image.mpi
     if facts is None:
         raise ValueError("the image has an MPI")
-    view = image.views.get(image.default_view or "")
     program = "mpiexec.hydra" if facts.launcher == "intel-hydra" else "mpiexec"
     return Provided(
         title=f"{facts.family} {facts.version}, {title}",
@@ -149,7 +148,7 @@ def _of_image(path: str, mount_point: str | None) -> Provided:
         launcher=facts.launcher,
         mpiexec=f"{facts.prefix}/bin/{program}",
         facts=facts,
-        env=view.env if view else EnvPatch(),
+        env=activate.environment_patch(image),
     )
 
 

@@ -1,0 +1,107 @@
+"""Arms of a bench with another MPI under their programs: judged, mounted and set."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from elflab import Lab
+from images import MOUNT, env_json
+from need import need
+from stackproof.bench import Arm, BenchSpec
+from stackproof.errors import Reason, StackproofError
+from stackproof.host.arms import Arms, make_ready
+
+USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
+EVERY = ["MPI_Init", "MPI_Recv", "MPI_Get_count", "MPII_Win_get_attr"]
+NONE = {"default-view": None}
+BILL = {"components": [{"name": "libfabric", "version": "2.1.0"}]}
+
+
+class Site:
+    """A folder with `app.squashfs`, which has a program and an MPICH, and what can be injected."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lab = Lab(folder)
+        self.mpi("app/mpich")
+        self.lab.program(
+            "app/benchmarks/stackproof-bench", needs=["app/mpich/lib/libmpi.so.12"],
+            calls=["MPI_Init", "MPI_Get_count"], declarations=USES_MPICH,
+        )  # fmt: skip
+        self.image("app", env_json(views={}, **NONE))
+
+    def mpi(self, name: str, lacks: str = "", library: str = "libmpi.so.12") -> None:
+        defines = [one for one in EVERY if one != lacks]
+        self.lab.library(f"{name}/lib/{library}", defines=defines)
+
+    def image(self, name: str, meta: dict[str, object]) -> None:
+        tree = self.folder / name
+        (tree / "meta").mkdir()
+        (tree / "meta" / "env.json").write_text(json.dumps(meta))
+        (tree / "meta" / "bom.cdx.json").write_text(json.dumps(BILL))
+        argv = ["mksquashfs", tree, f"{tree}.squashfs", "-noappend", "-no-progress", "-quiet"]
+        subprocess.run(argv, check=True, timeout=60, capture_output=True)
+
+    def ready(self, inject: str, *, accept_unknown: bool = False) -> Arms:
+        app = str(self.folder / "app.squashfs")
+        arm = Arm(
+            image=app, name="other", inject=f"{self.folder}/{inject}", accept_unknown=accept_unknown
+        )  # fmt: skip
+        return make_ready(BenchSpec(baseline=Arm(image=app), challengers=(arm,)))
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    need("gcc", "mksquashfs")
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
+    return Site(tmp_path)
+
+
+def test_an_image_takes_the_place_of_the_mpi(site: Site) -> None:
+    site.mpi("new")
+    mpi = {"family": "mpich", "version": "4.3.1", "prefix": "/built", "launcher": "hydra"}
+    site.image("new", env_json(name="new", mount="/built", mpi=mpi, views={}, **NONE))
+    arms = site.ready("new.squashfs:/user-other")
+    own, other = arms.by_name["tiny"], arms.by_name["other"]
+    assert own.deployment.mpi.version == "5.0.2"
+    assert (other.deployment.mpi.version, other.deployment.mpi.prefix) == ("4.3.1", "/user-other")
+    assert [mount.mount_point for mount in other.deployment.mounts] == [MOUNT, "/user-other"]
+    assert other.deployment.env.apply({})["LD_LIBRARY_PATH"] == "/user-other/lib"
+    assert other.libfabric.version == "2.1.0"
+    assert other.image.sha256.startswith(f"{own.image.sha256}+")
+    assert f"{site.folder}/new.squashfs" in arms.paths
+
+
+def test_a_library_of_another_name_is_seen_by_every_node(site: Site) -> None:
+    site.mpi("named", library="libmpich.so.12")
+    mpi = {"family": "mpich", "version": "4.0.2", "prefix": "/built", "launcher": "hydra"}
+    site.image("named", env_json(name="named", mount="/built", mpi=mpi, views={}, **NONE))
+    arms = site.ready("named.squashfs")
+    (links,) = arms.by_name["other"].folders
+    assert links in arms.paths
+    assert (Path(links) / "libmpi.so.12").readlink() == Path("/built/lib/libmpich.so.12")
+
+
+def test_what_fails_is_refused_with_its_reason(site: Site) -> None:
+    site.mpi("gone", lacks="MPI_Get_count")
+    for accept in (False, True):
+        with pytest.raises(StackproofError) as caught:
+            site.ready("gone", accept_unknown=accept)
+        assert caught.value.reason is Reason.INJECTION_FAILS
+
+
+def test_a_folder_does_not_say_which_mpi_it_is(site: Site) -> None:
+    site.mpi("new")
+    with pytest.raises(StackproofError) as caught:
+        site.ready("new")
+    assert caught.value.reason is Reason.UNSUPPORTED
+
+
+def test_two_images_at_one_place(site: Site) -> None:
+    with pytest.raises(StackproofError) as caught:
+        site.ready("app.squashfs")
+    assert caught.value.reason is Reason.MOUNT_POINT_CLASH
