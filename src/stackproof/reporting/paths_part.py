@@ -246,7 +246,7 @@ def scaling_part(comparison: Comparison) -> Markup | None:
         element(
             "p",
             "At one message size, by number of ranks and nodes. Where there were more ranks than "
-            f"CPUs the results were {UNTIMED}: there is no point.",
+            f"CPUs the results were {UNTIMED}, and no point is drawn.",
         ),
         element("div", *figures, class_="figures"),
     )

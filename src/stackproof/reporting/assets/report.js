@@ -218,7 +218,7 @@
     };
   }
 
-  // Powers of ten, with 2 and 5 between them where the values span less than two decades.
+  // Powers of ten, with steps between them where the values span less than two decades.
   function valueAxis(panel) {
     const values = [
       ...panel.arms.flatMap((arm) => arm.points.flatMap((point) => [point[2], point[3]])),
@@ -227,7 +227,8 @@
     ].filter((value) => value > 0);
     const range = [Math.log10(Math.min(...values)) - 0.08, Math.log10(Math.max(...values)) + 0.12];
     if (panel.marks.length > 0) range[1] += 0.24 * (range[1] - range[0]);
-    const steps = range[1] - range[0] < 2 ? [1, 2, 5] : [1];
+    const decades = range[1] - range[0];
+    const steps = decades < 0.6 ? [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8] : decades < 2 ? [1, 2, 5] : [1];
     const ticks = [];
     for (let power = Math.floor(range[0]); power <= range[1]; power += 1) {
       for (const step of steps) ticks.push(Number(`${step}e${power}`));
