@@ -56,7 +56,7 @@ mount: /user-tools
 views:
   mpi: {description: the MPI, set: {ROOT: "@prefix@"}}
 default-view: modules
-benchmarks: [osu-micro-benchmarks]
+benchmarks: [osu]
 image: {compression: lz4}
 """
     )
@@ -70,7 +70,7 @@ image: {compression: lz4}
         xpmem=True,
         shs="13.0.0",
         externals={"libcxi": External(version="1.0", prefix="/opt/cxi")},
-        benchmarks=("osu-micro-benchmarks",),
+        benchmarks=("osu",),
         versions={"hwloc": "2.12.0"},
         origins=("debian-trixie", "upstream"),
         libcxi_tools=True,
