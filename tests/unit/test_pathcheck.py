@@ -237,6 +237,10 @@ def test_control_characters_are_not_quoted():
         probes.REGISTRY["openmpi"].rules, [(0, "\x1b]0;x\x07[n:1] selected ob1 best priority 20")]
     )
     assert layer.quote.isprintable()
+    long = f"libfabric provider: \x1b[31m{'x' * 1000} - eth0"
+    for one in probes.read(probes.REGISTRY["mpich"].rules, [(0, long)]):
+        assert one.value.isprintable()
+        assert len(one.value) < 1000
 
 
 # --- verdicts on made-up words -------------------------------------------------------------------

@@ -58,12 +58,16 @@ def _statement(one: Rule, match: re.Match[str], rank: int | None, line: str) -> 
     groups = {name: text or "" for name, text in match.groupdict().items()}
     return Statement(
         topic=one.topic,
-        value=one.value.format(**groups).strip(),
+        value=_printable(one.value.format(**groups).strip()),
         rank=_number(groups.get("rank")) if groups.get("rank") else rank,
         peer=_number(groups.get("peer")),
         locality=groups.get("locality", ""),
-        quote="".join(c if c.isprintable() else "?" for c in line.strip()[:_QUOTE]),
+        quote=_printable(line.strip()),
     )
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text[:_QUOTE])
 
 
 def _number(text: str | None) -> int | None:
