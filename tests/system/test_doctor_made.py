@@ -205,9 +205,14 @@ def _fired(text: str) -> list[str]:
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_cause_is_the_first_finding(name: str, launched: Launcher, doctor: Doctor) -> None:
     first, launch = FAULTS[name]
-    job = launched(launch)
-    assert (job.code == 0) is launch.ok, job.log.read_text(errors="replace")
-    assert doctor(*job.named)[:1] == ([first] if first else [])
+    found: list[str] = []
+    for _ in range(3 if first else 1):
+        job = launched(launch)
+        assert (job.code == 0) is launch.ok, job.log.read_text(errors="replace")
+        found = doctor(*job.named)
+        if found:  # a rank of Open MPI that ends at its start may take its last words with it
+            break
+    assert found[:1] == ([first] if first else []), job.log.read_text(errors="replace")
 
 
 def test_settings_for_infiniband_are_also_told_on_slingshot(
