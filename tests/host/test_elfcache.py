@@ -22,6 +22,9 @@ LIBRARIES = ("/bin/true", "/bin/ls")
 def library(tmp_path: Path) -> Path:
     """A file that was not changed just now."""
     place = tmp_path / "library"
+    (tmp_path / "below").mkdir()
+    shutil.copy(LIBRARIES[0], tmp_path / "below" / "one")
+    settled(tmp_path / "below" / "one")
     shutil.copy(LIBRARIES[0], place)
     return settled(place)
 
@@ -49,14 +52,14 @@ def entries(kept: ElfCache) -> list[Path]:
 def everything(place: Path, kept: ElfCache | None):
     view = HostView("/", None, kept)
     file = view.look(str(place))
-    return view.elf(file), view.traces(file), view.glance(file)
+    return view.elf(file), view.traces(file), tuple(view.glances(str(place.parent / "below")))
 
 
 def test_the_same_with_and_without(library, kept):
     plain = everything(library, None)
     assert isinstance(plain[0], ElfFile)
     assert isinstance(plain[1], Traces)
-    assert isinstance(plain[2], Glance)
+    assert isinstance(plain[2][0][2], Glance)
     assert everything(library, kept) == plain
     assert len(entries(kept)) == 3
     assert everything(library, kept) == plain

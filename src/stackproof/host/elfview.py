@@ -112,7 +112,38 @@ class HostView:
 
     def glance(self, file: File) -> Glance:
         """Return the little that tells whether a file has to do with MPI; raises like `elf`."""
-        return self._read(file, Glance, glance)
+        with self._opened(file) as source:
+            return glance(source)
+
+    def glances(self, folder: str) -> Iterator[tuple[str, File, Glance]]:
+        """Yield the ELF files below a folder with a glance at each; damaged ones are left out.
+
+        What was seen is kept for the folder as a whole: to open a file takes no less than a glance.
+        Raises `StackproofError` (INVALID_VALUE) for a name that no JSON can hold.
+        """
+        name = f"{self._name}\0{folder}"
+        before = (self.kept.load(dict[str, Glance], name) if self.kept else None) or {}
+        seen: dict[str, Glance] = {}
+        for path in self.elf_files(folder):
+            file = self.look(path)
+            if file is None:
+                continue
+            key = self._key(file) if self.kept else ""
+            found = before.get(key)
+            if found is None:
+                with contextlib.suppress(StackproofError):  # the loader would not take it either
+                    found = self.glance(file)
+            if found is not None:
+                if key:
+                    seen[key] = found
+                yield path, file, found
+        if self.kept and seen != before:
+            self.kept.store(dict[str, Glance], name, seen)
+
+    @property
+    def _name(self) -> str:
+        """Return what this view shows, in a word that another run finds again."""
+        return repr((self.root, sorted(self.binds.items())))
 
     def traces(self, file: File) -> Traces:
         """Return what code and constants of an ELF file tell; raises like `elf`."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from stackproof import abi, mountlist, noun
-from stackproof.elf import Glance, read
+from stackproof.elf import read
 from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.host import elfview, files, images, roots, shipped
 from stackproof.host.elfview import FileSource, HostView
@@ -19,7 +19,7 @@ from stackproof.host.roots import Root
 from stackproof.inject import Releases, parse_releases
 from stackproof.inject.manifest import Manifest, ManifestView
 from stackproof.inject.program import calls_mpi
-from stackproof.loader import File, FileView
+from stackproof.loader import FileView
 
 _IMAGE_MAGIC = b"hsqs"
 _MAX_MANIFEST_BYTES = 512 << 20
@@ -183,7 +183,7 @@ def mpi_of(place: Place, view: FileView) -> str:
     if labelled:
         return labelled
     found = {}
-    for path, file, seen in _glances(place.path, view):
+    for path, file, seen in view.glances(place.path):
         if seen.mentions_mpi and abi.abi_of_name(seen.soname) and abi.family_of(view.elf(file)):
             found[posixpath.dirname(posixpath.dirname(path))] = path
     if len(found) == 1:
@@ -224,7 +224,7 @@ def _callers(folder: str, view: HostView) -> Iterator[str]:
     libraries: dict[str, str] = {}
     programs: dict[str, frozenset[str]] = {}
     callers = set()
-    for path, file, seen in _glances(folder, view):
+    for path, file, seen in view.glances(folder):
         program = bool(seen.interpreter) and not seen.soname
         if program:
             programs[path] = frozenset(seen.needed)
@@ -237,14 +237,6 @@ def _callers(folder: str, view: HostView) -> Iterator[str]:
     named = {name for needed in programs.values() for name in needed}
     yield from (p for p, needed in programs.items() if p in callers or needed & libraries.keys())
     yield from (path for name, path in libraries.items() if name not in named)
-
-
-def _glances(folder: str, view: HostView) -> Iterator[tuple[str, File, Glance]]:
-    for path in view.elf_files(folder):
-        file = view.look(path)
-        if file is not None:
-            with contextlib.suppress(StackproofError):  # damaged: the loader would not take it
-                yield path, file, view.glance(file)
 
 
 @functools.cache

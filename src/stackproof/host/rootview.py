@@ -83,6 +83,10 @@ class TreeView(HostView):
         descriptor = self._contents[node.layer].descriptor
         return os.pread(descriptor, len(MAGIC), node.offset) == MAGIC
 
+    @property
+    def _name(self) -> str:
+        return repr(([one.digest for one in self._contents], sorted(self.binds.items())))
+
     def _key(self, file: File) -> str:
         if self._bound(file.path):
             return super()._key(file)

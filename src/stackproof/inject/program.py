@@ -11,6 +11,7 @@ from stackproof.elf import ElfFile
 from stackproof.errors import StackproofError
 from stackproof.loader import Closure, FileView, Loaded
 
+_STARTS = ("MPI_", "PMPI_", "mpi_")
 _CALL = re.compile(r"P?MPI_[A-Z]\w+")
 # Further libraries of Open MPI and Intel MPI that call their own MPI.
 _OF_MPI = re.compile(r"lib(?:mpi|oshmem|ompi|mca_)")
@@ -75,7 +76,9 @@ def calls_mpi(elf: ElfFile) -> bool:
 
 def _calls(elf: ElfFile) -> bool:
     return any(
-        _CALL.fullmatch(entry.name) or abi.is_fortran_call(entry.name) for entry in elf.imports
+        entry.name.startswith(_STARTS)  # most names are none, and this is the quickest to tell
+        and (_CALL.fullmatch(entry.name) or abi.is_fortran_call(entry.name))
+        for entry in elf.imports
     )
 
 
