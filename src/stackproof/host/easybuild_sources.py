@@ -240,7 +240,7 @@ def pack(tree: Path, target: Path) -> None:
     `<name>` is the target's without `.tar`. Nothing is compressed: what that gives depends on the
     release of the compressor.
     """
-    paths = sorted(path for path in tree.rglob("*") if ".git" not in path.parts)
+    paths = sorted(tree.rglob("*"))
 
     def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
         member.uid = member.gid = member.mtime = 0
