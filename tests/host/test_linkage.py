@@ -164,6 +164,16 @@ def test_links_in_an_image_are_followed_as_far_as_they_go(stack: Stack) -> None:
     assert view.listing(f"{PREFIX}/nothing") == ()
 
 
+def test_large_libraries_are_read_and_huge_ones_are_passed_over(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = stack.image()
+    monkeypatch.setattr("stackproof.host.imagefile.MAX_MEMBER_BYTES", 1000)
+    assert told(image)["libfabric"] == "2.5.1"
+    monkeypatch.setattr("stackproof.host.imageview._LARGEST", 1000)
+    assert told(image) == {}
+
+
 def test_a_damaged_image_is_an_error(stack: Stack) -> None:
     image = Path(stack.image())
     image.write_bytes(image.read_bytes()[:200] + bytes(4000))

@@ -21,9 +21,12 @@ from stackproof.host.elfview import HostView
 from stackproof.loader import CacheEntry, File
 
 _MAX_LINKS = 40  # as the kernel: path_resolution(7)
-_LIST_TIMEOUT_S = 60.0
+_LARGEST = 512 << 20
+_TIMEOUT_S = 60.0
 _TOP = "squashfs-root"
-_LINE = re.compile(rf"(?P<mode>[-dlbcps]\S{{9}}) \S+ +\d+(?:, *\d+)? \S+ \S+ {_TOP}(?P<path>/.*)?$")
+_LINE = re.compile(
+    rf"(?P<mode>[-dlbcps]\S{{9}}) \S+ +(?P<size>\d+)(?:, *\d+)? \S+ \S+ {_TOP}(?P<path>/.*)?$"
+)
 
 
 class ImageView:
@@ -34,7 +37,7 @@ class ImageView:
         self.mount = posixpath.normpath(mount)
         self._host = HostView("/")
         self._links: dict[str, str] = {}
-        self._files: set[str] = set()
+        self._files: dict[str, int] = {}
         self._folders: dict[str, list[str]] = {self.mount: []}
         self._contents: dict[str, bytes] = {}
         self._elfs: dict[str, ElfFile] = {}
@@ -43,7 +46,7 @@ class ImageView:
     def _list(self) -> None:
         """Read the names in the image; a name with a line break in it is passed over."""
         argv = ("unsquashfs", "-processors", "1", "-d", _TOP, "-lls", os.path.abspath(self.image))
-        done = run.run(Command(argv=argv, timeout_s=_LIST_TIMEOUT_S))
+        done = run.run(Command(argv=argv, timeout_s=_TIMEOUT_S))
         if done.timed_out or done.returncode != 0:
             raise fail(
                 Reason.IMAGE_UNREADABLE,
@@ -63,7 +66,7 @@ class ImageView:
             elif kind == "d":
                 self._folders.setdefault(self.mount + name, [])
             elif kind == "-":
-                self._files.add(self.mount + name)
+                self._files[self.mount + name] = int(match["size"])
             parent, base = posixpath.split(self.mount + name)
             self._folders.setdefault(parent, []).append(base)
 
@@ -132,11 +135,34 @@ class ImageView:
         return self._host.cache(path)
 
     def content(self, path: str) -> bytes:
-        """Return the bytes of a file of the image; raises `StackproofError` (IMAGE_UNREADABLE)."""
+        """Return the bytes of a file; raises `StackproofError` (IMAGE_UNREADABLE, TOO_LARGE)."""
         if path not in self._contents:
-            member = _literal(path[len(self.mount) + 1 :])
-            self._contents[path] = imagefile.read_member(self.image, member)
+            self._contents[path] = self._read(path)
         return self._contents[path]
+
+    def _read(self, path: str) -> bytes:
+        member = _literal(path[len(self.mount) + 1 :])
+        size = self._files.get(path, 0)
+        if size <= imagefile.MAX_MEMBER_BYTES:
+            return imagefile.read_member(self.image, member)
+        if size > _LARGEST:
+            raise fail(
+                Reason.TOO_LARGE,
+                f"`{path}` has {size} bytes",
+                where=Location(file=path),
+                hint=f"a library of more than {_LARGEST >> 20} MiB is not looked at",
+            )
+        argv = ("unsquashfs", "-processors", "1", "-cat", os.path.abspath(self.image), member)
+        done = run.run(Command(argv=argv, timeout_s=_TIMEOUT_S))
+        if done.timed_out or done.returncode != 0 or len(done.stdout) != size:
+            raise fail(
+                Reason.IMAGE_UNREADABLE,
+                f"`{path}` of image `{self.image}` cannot be read",
+                where=Location(file=self.image),
+                hint="the image is damaged: copy or build it again",
+                detail=done.stderr.decode(errors="replace")[-2000:] or None,
+            )
+        return done.stdout
 
 
 def _words(path: str) -> list[str]:

@@ -22,7 +22,8 @@ from stackproof.image import Image
 from stackproof.linkage import Content, SlurmPmix
 from stackproof.loader import Closure, FileView, Setting, load_program
 
-_LARGEST = 256 << 20
+_LARGEST = 512 << 20
+_UNREADABLE = {Reason.NOT_ELF, Reason.ELF_DAMAGED, Reason.FILE_MISSING, Reason.TOO_LARGE}
 _LIBRARY = re.compile(r"libmpi(?:_cray|_gnu\w*|_nvidia\w*|_amd\w*)?\.so\.\d+")
 _PLUGIN_FOLDERS = ("lib/openmpi", "lib/openmpi/ucx", "lib/openmpi/libfabric", "lib/mpich/libfabric",
                    "lib/mpich/ucx", "lib/libfabric/prov", "lib64/openmpi")  # fmt: skip
@@ -49,7 +50,7 @@ def of_image(path: str, image: Image, library_path: Sequence[str]) -> Evidence:
     try:
         closure = _closure(view, library, library_path)
     except StackproofError as error:
-        if error.reason in {Reason.NOT_ELF, Reason.ELF_DAMAGED, Reason.FILE_MISSING}:
+        if error.reason in _UNREADABLE:
             return Evidence()
         raise
     closure = _with_libfabric(closure, view, library, library_path)
