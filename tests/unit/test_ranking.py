@@ -8,10 +8,21 @@ import pytest
 
 from stackproof import noun
 from stackproof.compare import compare
-from stackproof.comparison import CompareOptions, Comparison, Results, ResultsSpec
+from stackproof.comparison import (
+    ArmCurve,
+    Cell,
+    CompareOptions,
+    Comparison,
+    Curve,
+    Judgement,
+    Panel,
+    Results,
+    ResultsSpec,
+    Verdict,
+)
 from stackproof.errors import Reason, StackproofError
 from stackproof.measurement import Check, Measurement, State
-from stackproof.ranking import several_paths
+from stackproof.ranking import rank, several_paths
 from synthetic import INTER, INTRA, Noise, Plan, simulate
 
 SIZES = (8, 1024, 65536)
@@ -77,6 +88,45 @@ def test_two_equally_good_arms_leave_it_open() -> None:
 def test_noise_as_large_as_the_difference_leaves_it_open() -> None:
     noisy = Noise(launch=0.5, size=0.2, block=0.1)
     assert all(one.best == () for one in compared(slower=FASTER, noise=noisy).rankings)
+
+
+def judged(low: float, ratio: float, high: float, floor: float | None) -> Panel:
+    """Return a curve of one size: the baseline by tcp, and an arm by lnx with this interval."""
+    curve = Curve(
+        placement="inter-node", locality="inter-node", program="p", benchmark="latency",
+        title="latency", unit="us", kind="latency", higher_is_better=False,
+    )  # fmt: skip
+    cell = Cell(
+        size=8, blocks=10, verdict=Verdict.PASS, margin=0.1, ratio=ratio, low=low, high=high,
+        floor=floor,
+    )  # fmt: skip
+    return Panel(
+        curve=curve,
+        limit=None,
+        limit_source="",
+        arms=(
+            ArmCurve(arm="base", points=(), transport="tcp"),
+            ArmCurve(arm="ours", points=(), transport="lnx"),
+        ),
+        judgements=(Judgement(arm="ours", cells=(cell,)),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("panel", "winner"),
+    [
+        pytest.param(judged(1.04, 1.05, 1.06, None), "ours", id="above"),
+        pytest.param(judged(1.04, 1.05, 1.06, 0.02), "ours", id="above-and-beyond-the-noise"),
+        pytest.param(judged(1.04, 1.05, 1.06, 0.10), None, id="within-the-noise"),
+        pytest.param(judged(0.99, 1.05, 1.10, None), None, id="reaches-the-baseline"),
+        pytest.param(judged(0.80, 0.85, 0.90, 0.02), "base", id="below"),
+        pytest.param(judged(0.80, 0.85, 1.00, 0.02), None, id="up-to-the-baseline"),
+    ],
+)
+def test_who_stands_out(panel: Panel, winner: str | None) -> None:
+    (ranking,) = rank((panel,), "base", None)
+    assert [one.arm for one in ranking.best] == ([] if winner is None else [winner])
+    assert ranking.open_points == (winner is None)
 
 
 def test_too_few_launches_are_said() -> None:
