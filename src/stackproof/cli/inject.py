@@ -106,9 +106,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     text = "make an artefact of libfabric, libcxi, xpmem or an MPI, to be injected anywhere"
     artefact = actions.add_parser("artefact", help=text, description=text, allow_abbrev=False)
     inject_artefact.configure_artefact(artefact)
-    text = "run a program with its own MPI, with another one and with a wrong one, and compare"
-    prove = actions.add_parser("prove", help=text, description=text, allow_abbrev=False)
-    inject_prove.configure(prove)
+    inject_prove.add_to(actions)
     text = "put back what was there before the last `inject apply`"
     undo = actions.add_parser("undo", help=text, description=text, allow_abbrev=False)
     inject_apply.configure_undo(undo)

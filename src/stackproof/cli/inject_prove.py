@@ -6,7 +6,7 @@ import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from stackproof import noun, transports
 from stackproof.cli import progress
@@ -18,6 +18,7 @@ from stackproof.inject.proof import INJECTED, OWN, Answer, Proof
 if TYPE_CHECKING:
     from stackproof.host.proving import Ready
 
+_Number = TypeVar("_Number", int, float)
 _CODES = {
     Answer.PROVEN: ExitCode.DONE,
     Answer.WRONG: ExitCode.WORSE,
@@ -25,10 +26,18 @@ _CODES = {
 }
 _MOST_RANKS = 1024
 _MOST_LAUNCHES = 1000
+_LONGEST_S = 86400
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `inject prove`."""
+def add_to(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `prove` to the actions of `inject`."""
+    text = "run a program with its own MPI, with another one and with a wrong one, and compare"
+    parser = actions.add_parser("prove", help=text, description=text, allow_abbrev=False)
+    _configure(parser)
+    parser.set_defaults(run=run)
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--with",
         dest="replacement",
@@ -80,7 +89,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PROGRAM",
         help="its path, or its name in --own's image; with arguments: -- PROGRAM ARGUMENT…",
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -97,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
         ranks=_within("--ranks", args.ranks, 2, _MOST_RANKS),
         launches=_within("--launches", args.launches, 0, _MOST_LAUNCHES),
         cluster=args.cluster,
-        timeout_s=args.timeout,
+        timeout_s=_within("--timeout", args.timeout, 1, _LONGEST_S),
         variables=_variables(args.set),
         expect=_pattern(args.expect),
         transport=args.transport,
@@ -139,7 +147,7 @@ def prove(ready: Ready) -> Proof:
     )
 
 
-def _within(option: str, value: int, lowest: int, highest: int) -> int:
+def _within(option: str, value: _Number, lowest: int, highest: int) -> _Number:
     if lowest <= value <= highest:
         return value
     raise fail(Reason.USAGE, f"`{option}` must be between {lowest} and {highest}, not {value}")

@@ -25,6 +25,7 @@ _DEPENDS = (
     "LD_LIBRARY_PATH", "LD_PRELOAD", "FI_PROVIDER_PATH", "OPAL_PREFIX", "PMIX_PREFIX",
     "PRTE_PREFIX",
 )  # fmt: skip
+_JUDGING = ("inject", "loader", "abi", "elf", "host/jobjudging.py", "host/injectplace.py")
 _LOADER_CACHE = "/etc/ld.so.cache"
 _DEEPEST = 2
 
@@ -100,12 +101,12 @@ def key_of(case: JobCase) -> str:
     """Return the path in the cache for all that an answer depends on, without an ending."""
     import hashlib  # noqa: PLC0415 - only with an injection
 
-    from stackproof import __version__  # noqa: PLC0415
+    import stackproof  # noqa: PLC0415
     from stackproof.host import files  # noqa: PLC0415
 
     programs = [*case.programs, *(word for word in case.words if "/" in word)]
     whole = [
-        SCHEMA, __version__, _processor(), state_of(_LOADER_CACHE),
+        SCHEMA, _code(stackproof.__file__), _processor(), state_of(_LOADER_CACHE),
         [(part.point, identity(part.path)) for part in (*case.parts, case.injected)],
         [(path, state_of(path)) for path in programs], [*case.words],
         [case.environment.get(name) for name in _DEPENDS],
@@ -114,6 +115,12 @@ def key_of(case: JobCase) -> str:
     ]  # fmt: skip
     digest = hashlib.sha256(json.dumps(whole).encode(errors="surrogateescape")).hexdigest()
     return str(files.cache_home() / "injections" / digest)
+
+
+def _code(package: str) -> list[object]:
+    """Return the state of our own files that judge: another release may judge otherwise."""
+    here = os.path.dirname(package)
+    return [identity(f"{here}/{name}") for name in _JUDGING]
 
 
 def state_of(path: str) -> list[int]:
@@ -133,7 +140,8 @@ def identity(path: str) -> list[object]:
         for folder, folders, names in os.walk(path):
             if folder[len(path) :].count("/") >= _DEEPEST:
                 folders.clear()
-            folders.sort()
+            # Python writes what it compiles while an answer is made.
+            folders[:] = sorted(set(folders) - {"__pycache__"})
             found += [(name, state_of(f"{folder}/{name}")) for name in sorted(names)]
     return found
 
