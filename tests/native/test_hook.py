@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import subprocess
 from pathlib import Path
@@ -215,6 +216,27 @@ def test_a_mismatch_may_be_skipped_and_a_fault_may_not(site, capsys):
     assert "checksum" in said
     os.chmod(Path(net, "default"), 0o777)
     assert site.tried(net, "--on-mismatch=skip")[0] == ExitCode.NOT_POSSIBLE
+
+
+def test_damaged_libraries(sanitized, site, capsys):
+    """Bytes changed where headers and tables are: an answer in time, and nothing for sanitizers."""
+    net = site.artefact(capsys)
+    site.hook = sanitized / "hook" / "stackproof-oci-hook"
+    library = site.root / "opt" / "lib" / "libmpi.so.12"
+    whole = library.read_bytes()
+    dice = random.Random(1)
+    codes = set()
+    for _ in range(60):
+        content = bytearray(whole)
+        for _ in range(dice.randint(1, 20)):
+            content[dice.randrange(1200)] = dice.choice([0, 1, 0xFF, dice.randrange(256)])
+        library.write_bytes(content[: dice.choice([len(content), dice.randrange(len(content))])])
+        code, said = site.tried(net)
+        assert code in {0, ExitCode.WORSE}, said
+        assert "Sanitizer" not in said
+        assert "runtime error" not in said
+        codes.add(code)
+    assert ExitCode.WORSE in codes
 
 
 def test_links_do_not_lead_out_of_the_root(site, capsys):
