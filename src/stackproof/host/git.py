@@ -122,6 +122,22 @@ def tree(url: str, commit: str, monitor: Monitor, *, runner: Runner = run) -> Pa
     return target
 
 
+def archive(url: str, commit: str, prefix: str, target: Path, monitor: Monitor) -> None:
+    """Write the files of a commit below `prefix/` as a tar file: the same bytes everywhere.
+
+    They are those of `git archive --format=tar --prefix=PREFIX/ COMMIT`, whatever the user's
+    settings say. Raises `StackproofError` like `tree`.
+    """
+    source = find(url)
+    objects = _objects(source)
+    busy = f"another build fetches {url}"
+    with locked(files.cache_home() / "git" / "locks" / objects.stem, monitor, busy):
+        _fetch(source, commit, objects, run)
+        here = ("--git-dir", str(objects), "-c", "tar.umask=0002")
+        options = ("--format=tar", f"--prefix={prefix}/", f"--output={target}")
+        _checked((*here, "archive", *options, commit), run)
+
+
 def export(url: str, commit: str, ref: str, folder: Path, monitor: Monitor) -> Path | None:
     """Put one commit of a repository into a folder of clones, found there by its address and ref.
 
