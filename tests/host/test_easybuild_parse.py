@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -44,8 +43,8 @@ def easybuild(tmp_path_factory: pytest.TempPathFactory) -> str:
     need("easybuild")
     folder = tmp_path_factory.mktemp("easybuild")
     for file in Sources((), null_monitor).tool(VERSION):
-        with tarfile.open(download_path(file.sha256, file.filename)) as packed:
-            packed.extractall(folder, filter="data")
+        packed = download_path(file.sha256, file.filename)
+        subprocess.run(["tar", "-xf", packed, "-C", folder], check=True)
     return ":".join(str(path) for path in sorted(folder.iterdir()))
 
 

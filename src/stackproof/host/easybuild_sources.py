@@ -7,7 +7,6 @@ cache, by digest, so that a build needs no network for what it has had before.
 from __future__ import annotations
 
 import os
-import tarfile
 import tempfile
 import urllib.request
 from collections.abc import Iterable, Iterator
@@ -195,11 +194,10 @@ class Sources:
             files.copy(got, target)
 
     def _pack(self, source: SourceFile) -> Path:
-        """Return the files of a commit as an archive in the cache, the same bytes every time."""
-        tree = git.tree(source.address, source.commit, self._monitor)
+        """Return the files of a commit in the cache, packed as `SourceFile` says."""
         with _folder() as folder:
             made = folder / source.filename
-            pack(tree, made)
+            git.archive(source.address, source.commit, made.stem, made, self._monitor)
             digest = files.sha256(made)
             target = download_path(digest, source.filename)
             files.copy(made, target)
@@ -232,26 +230,6 @@ def obtain_all(sources: Sources, wanted: Iterable[SourceFile]) -> tuple[Path, ..
     if problems:
         raise StackproofError(*problems)
     return tuple(found)
-
-
-def pack(tree: Path, target: Path) -> None:
-    """Pack a folder as `<name>/…`, the same bytes for the same files: without times and owners.
-
-    `<name>` is the target's without `.tar`. Nothing is compressed: what that gives depends on the
-    release of the compressor.
-    """
-    paths = sorted(tree.rglob("*"))
-
-    def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
-        member.uid = member.gid = member.mtime = 0
-        member.uname = member.gname = ""
-        member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
-        return member
-
-    with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
-        for path in paths:
-            name = f"{target.stem}/{path.relative_to(tree)}"
-            archive.add(path, name, recursive=False, filter=plain)
 
 
 def mirror_folders(given: str | None) -> tuple[Path, ...]:
