@@ -20,6 +20,7 @@ from stackproof.engines.easybuild.lock import pinned
 from stackproof.errors import Reason, StackproofError
 from stackproof.host import files, os_sources
 from stackproof.host.easybuild_sources import Sources, choose_all, mirror_folders, obtain_all
+from stackproof.host.workspace import download_path
 from stackproof.ids import digest
 from stackproof.monitor import null_monitor
 
@@ -200,3 +201,16 @@ def test_a_mirror_is_a_folder(tmp_path: Path) -> None:
         assert caught.value.reason is reason
     assert mirror_folders(None) == ()
     assert mirror_folders(str(tmp_path)) == (tmp_path,)
+
+
+def test_easybuild_itself_is_known_by_digest_or_taken_from_a_folder(tmp_path: Path) -> None:
+    """The release that was tried needs no network; of another one the files decide."""
+    known = looking().tool("5.4.1")
+    assert [file.name for file in known] == ["easybuild-framework", "easybuild-easyblocks"]
+    assert all(len(file.sha256) == 64 for file in known)
+    for name in ("framework", "easyblocks"):
+        (tmp_path / f"easybuild_{name}-9.9.9.tar.gz").write_bytes(name.encode())
+    found = looking(tmp_path).tool("9.9.9")
+    assert [file.sha256 for file in found] == [digest(b"framework"), digest(b"easyblocks")]
+    for file in found:
+        assert download_path(file.sha256, file.filename).is_file()

@@ -84,9 +84,10 @@ class Sources:
         return target
 
     def tool(self, version: str) -> tuple[Artefact, ...]:
-        """Return EasyBuild's own packages in a release, as they are in the cache from now on.
+        """Return EasyBuild's own packages in a release.
 
-        Raises `StackproofError`: UNKNOWN_VERSION, NO_NETWORK.
+        One whose digest is not known is in the cache from then on. Raises `StackproofError`:
+        UNKNOWN_VERSION, NO_NETWORK.
         """
         return tuple(self._tool_file(name, version) for name in tool.PACKAGES)
 
@@ -101,23 +102,22 @@ class Sources:
                 return
 
     def _tool_file(self, name: str, version: str, runner: Runner = run) -> Artefact:
-        base = f"{name.replace('-', '_')}-{version}.tar.gz"
+        known = tool.artefact(name, version)
+        if known.sha256:
+            return known
         with _folder() as folder:
-            if base in self._there:
-                path = self._there[base][0]
+            if known.filename in self._there:
+                path = self._there[known.filename][0]
             else:
-                self._monitor(Event(what="note", name="download", text=base))
-                wanted = Artefact(name=name, version=version, filename=base, sha256="")
-                done = runner(index_command(tool.fetch_command(wanted, str(folder))))
+                self._monitor(Event(what="note", name="download", text=known.filename))
+                done = runner(index_command(tool.fetch_command(known, str(folder))))
                 found = sorted(folder.iterdir())
                 if done.returncode != 0 or not found:
                     raise tool.explain(version, done)
                 path = found[0]
             digest = files.sha256(path)
             files.copy(path, download_path(digest, path.name))
-        return Artefact(
-            name=name, version=version, filename=path.name, sha256=digest, licence=tool.LICENCE
-        )
+        return tool.artefact(name, version, path.name, digest)
 
     def _digest(self, path: Path) -> str:
         if path not in self._digests:
