@@ -82,3 +82,15 @@ def test_a_line_that_hydra_tore_is_whole_again():
 
 def test_a_launcher_that_is_not_known_labels_nothing():
     assert list(labels.split("pals", "[0] x")) == [(None, "[0] x")]
+
+
+def test_long_lines_come_from_srun_in_pieces() -> None:
+    """As Slurm 22.05 printed lines of 3000 and of 1024 bytes of two ranks at once."""
+    first, second = "a" * 3000, "b" * 1024
+    printed = [
+        f"0: {first[:1024]}", f"1: {second}", f"0: {first[1024:2048]}", "1: ",
+        f"0: {first[2048:]}", "0: short", f"1: {second}",
+    ]  # fmt: skip
+    assert [*labels.split("srun", "\n".join(printed))] == [
+        (1, second), (0, first), (0, "short"), (1, second),
+    ]  # fmt: skip

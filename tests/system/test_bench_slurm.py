@@ -151,13 +151,15 @@ def test_an_image_and_its_plain_folder_are_compared(room: Room) -> None:
         "whole",
         baseline={"name": "image", "image": "mpich.squashfs"},
         challengers=[{"name": "folder", "image": "tree"}],
+        benchmarks=["latency", "alltoall"],
         placements=["intra-node", "inter-node"],
+        validated=["2x4"],
         launches=2,
     )
     done = room.run("bench", spec, "-o", "whole", "--no-verdict")
     assert "--resume" in done.stderr
     launches = room.launches("whole")
-    assert len(launches) == 12
+    assert len(launches) == 12 + 2
     assert good(launches)
     said = {one["arm"]: one["host_facts"]["image"] for one in launches.values()}
     assert said == {"image": said["image"], "folder": "a plain folder; nothing is mounted"}
@@ -169,6 +171,10 @@ def test_an_image_and_its_plain_folder_are_compared(room: Room) -> None:
     judged = room.run("compare", "whole", "--json", ok=(0, 8)).stdout
     panels = json.loads(judged)["panels"]
     assert {panel["curve"]["placement"] for panel in panels} == {"intra-node", "inter-node"}
+    checked = json.loads(judged)["validated"]
+    assert {(one["arm"], one["ranks"], one["state"]) for one in checked} == {
+        ("image", 8, "ok"), ("folder", 8, "ok"),
+    }  # fmt: skip
     host = json.loads((room.folder / "whole" / "bench.json").read_text())["host"]
     assert host["nodes"] == "node1, node2"
     assert host["scheduler"].startswith("Slurm 2")

@@ -14,19 +14,27 @@ _LABELS = {
 }
 # Hydra labels whatever it reads at once, which may begin and end within a line.
 _TORN = frozenset({"hydra", "intel-hydra"})
+# Slurm passes a line on in pieces of so many bytes, each with a label of its own; the last one is
+# shorter, if need be empty. Seen with 22.05.
+_PIECE = {"srun": 1024}
 
 
 def split(launcher: str, text: str) -> Iterator[tuple[int | None, str]]:
     """Yield the rank of each line and the line without its label; None for what has none."""
     pattern = _LABELS.get(launcher)
     label = re.compile(pattern) if pattern else None
+    whole, pieces = _PIECE.get(launcher), dict[int, str]()
     for line in text.split("\n"):
         found = label.match(line) if label else None
         if label is None or found is None:
             yield None, line
             continue
-        rest = line[found.end() :]
-        yield int(found[1]), label.sub("", rest) if launcher in _TORN else rest
+        rank, rest = int(found[1]), line[found.end() :]
+        if whole is not None and len(rest.encode()) == whole:
+            pieces[rank] = pieces.get(rank, "") + rest
+            continue
+        yield rank, pieces.pop(rank, "") + (label.sub("", rest) if launcher in _TORN else rest)
+    yield from pieces.items()
 
 
 def joined(launcher: str, text: str) -> str:
