@@ -6,11 +6,13 @@ import pytest
 
 from stackproof.document import parse
 from stackproof.easybuild_recipe import parse_easybuild_recipe
+from stackproof.engines.easybuild.chain import chain
+from stackproof.engines.easybuild.lock import make_lock
 from stackproof.engines.easybuild.request import ChainRequest, External, Gpu, Toolchain
-from stackproof.engines.easybuild.stack import Below, EasyBuildStack
+from stackproof.engines.easybuild.stack import Below, EasyBuildLock, EasyBuildStack
 from stackproof.errors import Reason, StackproofError
-from stackproof.host import shipped
-from stackproof.host.documents import load
+from stackproof.host import easybuild_catalogue, shipped
+from stackproof.host.documents import load, load_noun
 
 FACTS = {"architecture": "x86_64", "compiler": "gcc 12.2.0 (Debian 12.2.0-14)"}
 LEAST = "name: x\nengine: easybuild\nlibfabric: {version: '2.1.0', providers: [tcp, shm]}\n"
@@ -138,3 +140,14 @@ def test_the_shipped_recipe() -> None:
     document = load(str(shipped.find("recipes", "libfabric")))
     stack = parse_easybuild_recipe(document, FACTS)
     assert stack.request.providers == ("tcp", "shm", "sm2", "rxm", "lnx")
+
+
+def test_the_shipped_lock_answers_the_shipped_recipe_and_the_catalogue() -> None:
+    """After a change of the catalogue: `stackproof build --update --stop-after lock` writes it."""
+    path = shipped.find("recipes", "libfabric")
+    stack = parse_easybuild_recipe(load(str(path)), FACTS)
+    lock = load_noun(EasyBuildLock, path.with_name("libfabric.lock.json"))
+    assert lock is not None
+    made = chain(stack.request, easybuild_catalogue.load())
+    digests = {s.filename: s.accepted[0].sha256 for one in lock.components for s in one.sources}
+    assert make_lock(stack, made, lock.tool, digests) == lock
