@@ -42,6 +42,7 @@ def spent(work: Callable[[], object]) -> float:
 
 
 def check(program: str, prefix: str, kept: ElfCache | None) -> Judgement:
+    """Judge a program once, as if it was the first one of a command."""
     view = HostView("/", None, kept)
     return judge(view, program, find_replacement(view, prefix), Question(machine=this_machine()))
 
@@ -65,11 +66,13 @@ def peer(path: str) -> int:
 
 
 def spread(values: list[float]) -> str:
+    """Return the median of some values, and their middle half."""
     low, middle, high = statistics.quantiles(values, n=4)
     return f"{middle:.1f} (middle half of {len(values)}: {low:.1f} to {high:.1f})"
 
 
 def compare_readers(paths: list[str], rounds: int) -> None:
+    """Print how long both readers take for some files, in turns."""
     ours, theirs, ratios = [], [], []
     for number in range(rounds):
         works = [
@@ -86,6 +89,7 @@ def compare_readers(paths: list[str], rounds: int) -> None:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program")
     parser.add_argument("prefix")

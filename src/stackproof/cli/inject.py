@@ -341,7 +341,9 @@ def _upgrade(args: argparse.Namespace, question: Question) -> int:
                 f"{one.program}: {_WORDS[one.verdict]} with {old}, {_WORDS[two.verdict]} with {new}"
             )
             print("\n".join(map(_harmless, [head, *_reasons(two.findings)])))
-        print(f"{len(worse)} of {len(pairs)} programs get worse from {old} to {new}")
+        both = sum(a.verdict is b.verdict is Verdict.FAILS for a, b in pairs)
+        more = f"; {both} fail with both" if both else ""
+        print(f"{len(worse)} of {len(pairs)} programs get worse from {old} to {new}{more}")
     return int(_CODES[worst(tuple(pair[1].verdict for pair in worse))])
 
 

@@ -39,7 +39,7 @@ def load_target(name: str) -> Target:
         architecture=manifest.machine.architecture,
         level=manifest.machine.level,
         present=present,
-        system=ManifestView(manifest),
+        there=ManifestView(manifest),
     )
 
 
@@ -65,9 +65,9 @@ def seen_there(view: FileView, place: Place, root: str, question: Question) -> F
     A program in a container has its own system whatever the machine is.
     """
     target = question.target
-    if target is None or target.system is None or place.image or root != "/":
+    if target is None or target.there is None or place.image or root != "/":
         return view
-    return TargetView(view, target.system)
+    return TargetView(view, target.there)
 
 
 def asked_in(place: Place, root: str, question: Question) -> Question:

@@ -55,7 +55,7 @@ class Case:
     def is_elsewhere(self, loaded: Loaded) -> bool:
         """Return whether an object only stands for that of another machine, which facts tell of."""
         target = self.target
-        told = target is not None and target.system is None and not target.contained
+        told = target is not None and target.there is None and not target.contained
         return told and is_system(loaded, self.owns)
 
 

@@ -57,7 +57,7 @@ class Target:
     """A machine by its facts.
 
     `nodes` has the newest version node of each kind that its system has; `present` are libraries
-    that it is known to have, by SONAME; `system` is a view of its own files where a manifest has
+    that it is known to have, by SONAME; `there` is a view of its own files where a manifest has
     them. `level` is the level of its processors, empty when unknown. `gpu` is nvidia, amd, none or
     empty; `starts` are launchers by the names of `starting.OFFERS`. `contained` says that programs
     bring their own system.
@@ -69,7 +69,7 @@ class Target:
     nodes: Mapping[str, str] = field(default_factory=dict)
     releases: Mapping[str, str] = field(default_factory=dict)
     present: frozenset[str] = frozenset()
-    system: FileView | None = None
+    there: FileView | None = None
     gpu: str = ""
     starts: tuple[str, ...] = ()
     contained: bool = False
@@ -196,7 +196,7 @@ def target_findings(
         return
     if not target.level:
         yield from _level_findings(closure, target)
-    if target.system is None and not target.contained:
+    if target.there is None and not target.contained:
         yield from _node_findings(closure, owns, target, releases)
         yield from _presence_findings(closure, owns, target)
     yield from _driver_findings(closure, owns, target, releases)
