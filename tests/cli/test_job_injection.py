@@ -177,10 +177,13 @@ def test_an_image_is_mounted_beside(job: Job) -> None:
         (["--inject", "app/bin"], 3),
         (["--inject", "facts.json"], 3),
         (["--accept-unknown"], 2),
+        (["--inject", "artefact"], 2),
     ],
 )
 def test_wrong_words(job: Job, words: list[str], code: int) -> None:
     (job.folder / "facts.json").write_text("{}")
+    (job.folder / "artefact" / "meta").mkdir(parents=True)
+    (job.folder / "artefact" / "meta" / "artefact.json").write_text("{}")
     assert error(job("activate", "app.squashfs", *words)) == code
 
 

@@ -60,8 +60,12 @@ def libfabric_of(injected: Part) -> Libfabric:
     from stackproof.host import fabric  # noqa: PLC0415 - only with a transport
     from stackproof.transports import Libfabric  # noqa: PLC0415
 
-    if injected.described or os.path.exists(f"{injected.path}/meta/bom.cdx.json"):
+    if injected.described:
         return fabric.libfabric_of_image(injected.path)
+    # A level of an artefact has its bill in the folder above.
+    for tree in (injected.path, os.path.dirname(os.path.abspath(injected.path))):
+        if os.path.isfile(f"{tree}/meta/bom.cdx.json"):
+            return fabric.libfabric_of_image(tree)
     home = injected.path if os.path.isdir(injected.path) else os.path.dirname(injected.path)
     for folder in ("lib", "lib64", "."):
         try:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from stackproof import activate
 from stackproof.command import EnvPatch
-from stackproof.errors import Problem, Reason, StackproofError
-from stackproof.host import injectplace
+from stackproof.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.host import artefacting, injectplace
 from stackproof.host.elfview import HostView
 from stackproof.host.imagetree import relocated
 from stackproof.host.injectplace import Place
@@ -131,7 +131,16 @@ def _target(case: JobCase, view: HostView) -> str:
     injected, point = case.injected, case.injected.point
     described = injected.described
     if described is None:
-        return os.path.abspath(injected.path)
+        path = os.path.abspath(injected.path)
+        if os.path.isfile(f"{path}/{artefacting.META}"):
+            raise fail(
+                Reason.USAGE,
+                f"`{injected.path}` is an artefact, with a folder for each level",
+                where=Location(file=injected.path),
+                hint=f"name one, such as {injected.path}/default/libfabric: `stackproof inject "
+                "check PROGRAM --with ARTEFACT` ranks them",
+            )
+        return path
     if described.mpi:
         return point + described.mpi["prefix"][len(described.mount) :]
     roots = [point, *(point + v.root[len(described.mount) :] for v in described.views.values())]
