@@ -100,8 +100,8 @@ def _refuse(setup: Setup, release: tuple[int, ...]) -> None:
         raise fail(
             Reason.UNSUPPORTED,
             "the transport `lnx` depends on the release of libfabric, which is not known",
-            hint="an image of Spack says it: build Open MPI with `libfabric@2.1: "
-            "fabrics=lnx,shm,cxi` (or tcp,rxm in place of cxi)",
+            hint="an image built from source says it: put such a libfabric under the MPI with "
+            "--inject, or build the MPI on one that has lnx, shm and cxi (or tcp and rxm)",
         )
     if release < _FIRST:
         raise fail(
