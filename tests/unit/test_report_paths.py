@@ -50,6 +50,31 @@ def test_the_section_has_a_sentence_for_each_placement(comparison: Comparison, h
         assert line.split(":")[0].replace("_", "\\_")[:20] in render_markdown(comparison)
 
 
+def test_ids_are_unique_and_links_lead_to_them(html: str) -> None:
+    ids = re.findall(r' id="([^"]+)"', html)
+    assert len(ids) == len(set(ids))
+    assert {link for link in re.findall(r'href="#([^"]+)"', html) if link not in ids} == set()
+
+
+def test_hostile_names_of_arms_stay_text() -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    results = simulate_paths(blocks=5)
+    renamed = [
+        dataclasses.replace(one, arm=evil if one.arm == "ompi-lnx" else one.arm)
+        for one in results.measurements
+    ]
+    arms = tuple(evil if arm == "ompi-lnx" else arm for arm in results.spec.challengers)
+    spec = dataclasses.replace(results.spec, challengers=arms)
+    html = render_html(
+        compare(
+            dataclasses.replace(results, spec=spec, measurements=tuple(renamed)),
+            CompareOptions(resamples=500, minimum_launches=5),
+        )
+    )
+    assert "<img" not in html
+    assert html.count("&lt;img src=x") > 10
+
+
 def test_curves_carry_their_paths(html: str) -> None:
     data = data_of(html)
     assert data["byPath"] is True
