@@ -181,6 +181,21 @@ def test_an_mpi_becomes_an_artefact(site, capsys):
     assert "libfabric.so.1" not in files
 
 
+def test_what_belongs_to_the_drivers_stays(site, capsys):
+    """libibverbs finds its drivers by a name that they ask for, too."""
+    site.library("rdma/lib/libibverbs.so.1", defines=["ibv_open"])
+    site.library(
+        "rdma/lib/libfabric.so.1",
+        defines=["fi_getinfo"],
+        needs=["rdma/lib/libibverbs.so.1"],
+        flags=["-Wl,--enable-new-dtags,-rpath,$ORIGIN"],
+    )
+    (variant,) = made(capsys, site, site.path("rdma"), "-o", site.path("net"))["variants"]
+    assert variant["files"] == ["libfabric/libfabric.so.1"]
+    assert "libibverbs.so.1" in variant["left"]
+    assert variant["compact"]["needs"]["libibverbs.so.1"] == []
+
+
 def test_an_image_is_the_same_artefact(site, capsys):
     need("mksquashfs")
     image = site.path("net.squashfs")

@@ -30,7 +30,7 @@ _TOOL_TIMEOUT_S = 120.0
 _PACK_TIMEOUT_S = 3600.0
 _TAG_LETTERS = 8
 _MAX_META_BYTES = 1 << 20
-_BILLS = ("meta/bom.cdx.json", "../meta/bom.cdx.json")
+_BILL = "meta/bom.cdx.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +67,13 @@ def make_variant(place: Place, wish: Wish, folder: str) -> Made:
     view = place.view("/")
     if not isinstance(view, HostView):
         raise fail(Reason.UNSUPPORTED, "an artefact is made of libraries, not of a manifest")
-    replacement = find_replacement(view, place.prefix or place.path)
+    replacement = _found(view, place)
     making = _plan(view, replacement, wish)
     for part in making.parts:
         _copy(_real(view, part.source), os.path.join(folder, part.target), part)
     for target, source in making.trees.items():
         _copy_tree(_real(view, source), os.path.join(folder, target))
-    _copy_bill(view, replacement, folder)
+    _copy_bill(view, (replacement.prefix, os.path.dirname(replacement.prefix), place.path), folder)
     variant = Variant(
         folder=os.path.basename(folder),
         shs=wish.shs,
@@ -90,6 +90,20 @@ def make_variant(place: Place, wish: Wish, folder: str) -> Made:
         without=making.without,
         left=making.left,
     )
+
+
+def _found(view: HostView, place: Place) -> Replacement:
+    """Return what a place offers; where an image has views, what is in the first one with any."""
+    top = place.prefix or place.path
+    views = [name for name in view.listing(f"{place.path}/env") if not name.startswith(".")]
+    views.sort(key=lambda name: name != "default")
+    for path in (top, *(f"{place.path}/env/{name}" for name in views)):
+        try:
+            return find_replacement(view, path)
+        except StackproofError as error:
+            if error.reason is not Reason.NO_MPI:
+                raise
+    return find_replacement(view, top)
 
 
 def _plan(view: HostView, replacement: Replacement, wish: Wish) -> Making:
@@ -158,15 +172,12 @@ def _copy_tree(source: str, target: str) -> None:
             raise files.translate(error, target) from error
 
 
-def _copy_bill(view: HostView, replacement: Replacement, folder: str) -> None:
+def _copy_bill(view: HostView, places: Sequence[str], folder: str) -> None:
     """Carry over the bill of materials of the image or tree that the libraries are of."""
-    for name in _BILLS:
-        path = os.path.normpath(os.path.join(replacement.prefix, name))
-        found = view.look(path)
-        if found is not None:
-            files.write(
-                os.path.join(folder, "meta", "bom.cdx.json"), Path(_real(view, path)).read_bytes()
-            )
+    for place in dict.fromkeys(places):
+        path = os.path.join(place, _BILL)
+        if view.look(path) is not None:
+            files.write(os.path.join(folder, _BILL), Path(_real(view, path)).read_bytes())
             return
 
 

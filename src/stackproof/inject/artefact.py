@@ -30,6 +30,9 @@ _BELOW_MPI = {
 }
 _PROVIDER = re.compile(r"lib.+-fi\.so")
 _MODULE = re.compile(r"lib.+\.so(?:\.[0-9.]+)?")
+# They open drivers by name that ask for `libibverbs.so.1`: with a copy of their own, nobody finds a
+# device (rdma-core, Documentation/versioning.md: provider plug-ins).
+_RDMA = re.compile(r"lib(?:ibverbs|rdmacm|ibumad|efa|mlx4|mlx5|mana|hns)\.so\.\d+")
 # Functions by the standard that brought them (changes listed in MPI 3.0, 3.1, 4.0, 4.1 and 5.0).
 _PROBES = (
     "MPI_Mprobe",
@@ -171,7 +174,7 @@ class _Work:
         """Take in a library with all that it needs."""
         closure = self._load(path)
         for edge in closure.missing:
-            if not stays(edge.name):
+            if not is_machines(edge.name):
                 by = closure.objects[edge.by].path
                 self.problems.append(_problem(f"`{edge.name}` is not found", by, "install it"))
         self._take(closure)
@@ -184,7 +187,7 @@ class _Work:
         self.closures.append(closure)
         for loaded in closure.objects:
             soname = soname_of(loaded)
-            if stays(soname):
+            if is_machines(soname):
                 self.left.add(soname)
                 continue
             other = self.found.setdefault(soname, loaded)
@@ -206,7 +209,7 @@ class _Work:
         names = {}
         for name in loaded.elf.needed:
             to = self._target(loaded, name)
-            if to is None or stays(to):
+            if to is None or is_machines(to):
                 continue
             new = to if mine == _level(to) == "mpi" else self.private(to)
             if new != name:
@@ -236,7 +239,7 @@ class _Work:
             except StackproofError as error:
                 self.without.append(f"{name}: {error.problems[0].message}")
                 continue
-            missing = [edge.name for edge in closure.missing if not stays(edge.name)]
+            missing = [edge.name for edge in closure.missing if not is_machines(edge.name)]
             if missing:
                 lost = ", ".join(f"`{word}`" for word in dict.fromkeys(missing))
                 self.without.append(f"{name}: {lost} not found")
@@ -257,7 +260,7 @@ class _Work:
         beside = posixpath.dirname(plugin.path)
         for loaded in rest:
             soname = soname_of(loaded)
-            if not stays(soname) and posixpath.dirname(loaded.path) != beside:
+            if not is_machines(soname) and posixpath.dirname(loaded.path) != beside:
                 self.found.setdefault(soname, loaded)
         # A plug-in of UCX may need another one, which keeps its name: it lies beside it.
         near = {soname_of(one) for one in rest if posixpath.dirname(one.path) == beside}
@@ -347,10 +350,10 @@ def _compact(
     for loaded in work.found.values():
         levels.add(loaded.elf.isa)
         for need in loaded.elf.version_needs:
-            if stays(need.library) and not need.weak:
+            if is_machines(need.library) and not need.weak:
                 needs.setdefault(need.library, {})[need.name] = None
         for name in loaded.elf.needed:
-            if stays(name):
+            if is_machines(name):
                 needs.setdefault(name, {})
     replaces = list(_replaced(chosen))
     mains = {
@@ -406,6 +409,11 @@ _FOREIGN = {
 
 def _foreign(family: str, chosen: Mapping[str, str]) -> Iterator[str]:
     return (name for name in _FOREIGN.get(family, ()) if name not in chosen)
+
+
+def is_machines(name: str) -> bool:
+    """Return whether a library stays the machine's: of the C library, of drivers, of RDMA."""
+    return stays(name) or _RDMA.fullmatch(posixpath.basename(name)) is not None
 
 
 def soname_of(loaded: Loaded) -> str:
