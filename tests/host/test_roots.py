@@ -321,3 +321,23 @@ def test_no_program(capsys, tmp_path):
         code, _, err = inject(capsys, "check", *words, "--with", tmp_path)
         assert code == ExitCode.USAGE
         assert "program" in err or "command" in err
+
+
+def test_a_manifest_of_all_that_is_in_an_image(lab, capsys, tmp_path):
+    """Its MPI is found, and its programs, so that both can be checked without the image."""
+    name, place = made(lab, tmp_path, "oci-archive"), tmp_path / "image.json"
+    assert inject(capsys, "manifest", name, "-o", place)[0] == ExitCode.DONE
+    data = json.loads(place.read_text())
+    assert data["prefix"] == "/srv"
+    assert [mpi["family"] for mpi in data["mpis"]] == ["mpich"]
+    assert data["programs"] == ["/srv/bin/app"]
+
+
+def test_variables_of_the_command_line_win(lab, capsys, tmp_path):
+    """An audit library may do anything, whoever named it; others are the image's own."""
+    name = made(lab, tmp_path, "oci:gzip")
+    words = ["app", "--root", name, "--with", lab.path("host")]
+    code, programs = judged(capsys, *words, "--env", "LD_AUDIT=/audit.so")
+    assert code == ExitCode.UNKNOWN
+    assert programs[0]["environment"]["LD_LIBRARY_PATH"].endswith("/lib:/srv/lib")
+    assert inject(capsys, "check", *words, "--env", "word")[0] == ExitCode.USAGE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import shlex
 import sys
@@ -201,6 +202,9 @@ def run_manifest(args: argparse.Namespace) -> int:
         if error.reason is not Reason.NO_MPI:
             raise
     path = place.prefix or place.path
+    if place.image:
+        with contextlib.suppress(StackproofError):  # it has no MPI, or several
+            path = injectplace.mpi_of(place, view)
     manifest = describe(view, path, programs, machine=_machine(args), setting=_setting(args))
     text = noun.to_json(manifest, indent=None)
     if args.output:

@@ -147,6 +147,13 @@ def load_root(text: str) -> Root:
         return _of_sif(text, path, head)
     if head.startswith(_SQUASHFS) and scheme in {"", "rootfs"}:
         return Root(name=text, folder=unsquashed(Blob(path=path, offset=0, size=_size(path))))
+    if not (tar.looks_like_tar(head) or head.startswith((layers.GZIP, layers.ZSTD))):
+        raise fail(
+            Reason.IMAGE_UNREADABLE,
+            f"`{path}` is neither a folder nor an image",
+            where=Location(file=path),
+            hint="name a folder, an OCI layout, an archive of `podman save`, or a SIF file",
+        )
     kind, config, blobs = archives.load_archive(path, tag)
     if scheme not in {"", kind}:
         raise _other_kind(text, kind)
