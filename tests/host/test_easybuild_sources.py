@@ -134,6 +134,7 @@ def test_a_source_package_of_the_system(tmp_path: Path, monkeypatch: pytest.Monk
     archive = AptArchive(tmp_path)
     archive.add("two", "1.0-1", OTHER)
     monkeypatch.setattr(os_sources, "system_archive", lambda: archive.known)
+    monkeypatch.setitem(os_sources.KEYRINGS, "Debian", archive.known.keyring)
     package = OsPackage(name="two", version="1.0-1", suite=archive.suite)
     locked = pinned(source(os_package=package), digest(OTHER))
     assert looking().obtain(locked).read_bytes() == OTHER
@@ -151,6 +152,20 @@ def test_a_source_package_of_the_system(tmp_path: Path, monkeypatch: pytest.Monk
     assert problem.reason is Reason.NO_NETWORK
     assert "--mirror DIR" in (problem.hint or "")
     assert digest(OTHER) in (problem.detail or "")
+
+
+def test_a_system_that_is_not_debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own archive is not asked for a package of Debian; what else would do is said."""
+    need("apt")
+    archive = AptArchive(tmp_path)
+    archive.add("two", "1.0-1", OTHER)
+    monkeypatch.setattr(os_sources, "system_archive", lambda: archive.known)
+    package = OsPackage(name="two", version="1.0-1", suite=archive.suite)
+    with pytest.raises(StackproofError) as caught:
+        looking().obtain(pinned(source(os_package=package), digest(OTHER)))
+    problem = caught.value.problems[0]
+    assert problem.reason is Reason.TOOL_MISSING
+    assert "--mirror DIR" in (problem.hint or "")
 
 
 def test_a_commit_is_packed_the_same_way_every_time(

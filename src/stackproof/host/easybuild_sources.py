@@ -143,25 +143,27 @@ class Sources:
         package = source.os_package
         assert package is not None  # noqa: S101 - asked for such a source only
         own = os_sources.system_archive()
-        if own is None:
+        if own is None or own.keyring != os_sources.KEYRINGS["Debian"]:
             raise fail(
                 Reason.TOOL_MISSING,
-                f"`{source.filename}` is of a source package of {package.suite}, and apt knows no "
-                "archive of this system",
-                hint="run `apt-get update` once as root, or " + _advice(source),
+                f"`{source.filename}` is of a source package of Debian {package.suite}, and apt "
+                "knows no archive of Debian here",
+                detail=_accepted(source),
+                hint=f"on Debian run `apt-get update` once as root; elsewhere {_advice(source)}",
             )
         archive = replace(own, suite=package.suite)
         try:
             return self._fetched(archive, package.name, source)
         except StackproofError as error:
-            if error.reason is not Reason.NO_NETWORK:
+            if error.reason not in {Reason.NO_NETWORK, Reason.TOOL_MISSING}:
                 raise
             first = error.problems[0]
+            offline = error.reason is Reason.NO_NETWORK
             raise fail(
-                Reason.NO_NETWORK,
+                error.reason,
                 f"`{source.filename}` cannot be had: {first.message}",
                 detail="\n".join(filter(None, (first.detail, _accepted(source)))),
-                hint=f"connect to a network, or {_advice(source)}",
+                hint=f"{'connect to a network' if offline else first.hint}, or {_advice(source)}",
             ) from error
 
     def _fetched(self, archive: Archive, name: str, source: SourceFile) -> Path:
