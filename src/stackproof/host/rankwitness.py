@@ -10,6 +10,7 @@ the rank, exit code or signal, becomes the end of this process.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -37,13 +38,16 @@ def main(words: list[str]) -> int:
     environment = {**os.environ, **dict(word.split("=", 1) for word in settings)}
     # Both ends close when the rank is executed: from then on its files are its own.
     started, end = os.pipe()
+    # A signal that comes before it can be forwarded waits.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
     child = os.fork()
     if child == 0:
         _become(argv, environment)
+    for number in _FORWARDED:
+        signal.signal(number, lambda got, _: _forward(child, got))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
     os.close(end)
     os.read(started, 1)
-    for number in _FORWARDED:
-        signal.signal(number, lambda got, _: os.kill(child, got))
     paths, status = _watch(child)
     code = os.waitstatus_to_exitcode(status)
     record = {
@@ -65,8 +69,14 @@ def main(words: list[str]) -> int:
     return code
 
 
+def _forward(child: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it has just ended
+        os.kill(child, number)
+
+
 def _become(argv: list[str], environment: dict[str, str]) -> None:
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
         # Python ignores these two; a program expects the default.
         libc.default_signal(signal.SIGPIPE)
