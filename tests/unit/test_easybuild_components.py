@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from stackproof import document as documents
-from stackproof.engines.easybuild.components import Catalogue, parse_catalogue
+from stackproof.engines.easybuild.components import FLAGS, Catalogue, parse_catalogue
 from stackproof.errors import Reason, StackproofError
 from stackproof.host import easybuild_catalogue
 from stackproof.specs import versions
@@ -129,6 +129,12 @@ def test_the_chain_is_there() -> None:
         "osu", "pmix", "prrte", "xpmem",
     }  # fmt: skip
     assert CATALOGUE.conflicts
+
+
+def test_what_a_request_switches_on_is_what_the_schema_knows() -> None:
+    when = documents.schema("component")["properties"]["needs"]["items"]["properties"]["when"]
+    known = when["properties"]["flag"]["enum"]
+    assert sorted(known) == sorted([*FLAGS, *(f"no-{name}" for name in FLAGS)])
 
 
 def test_files_are_named_as_components() -> None:
