@@ -353,6 +353,8 @@ PROBES: dict[str, Callable[[Path], str | None]] = {
     "unprivileged-user": _unprivileged_user,
     "unprivileged-userns": _unprivileged_userns,
     "gcc": _gcc,
+    "zstd": lambda _: _try("zstd", "--version") or _try("prlimit", "--version"),
+    "e2fsprogs": lambda _: _try("mke2fs", "-V") or _try("debugfs", "-V"),
     "patchelf": lambda _: _try("patchelf", "--version"),
     "meson": _meson,
     "clang": _clang,

@@ -18,6 +18,8 @@ _PACKAGES = {
     "tc": "iproute2",
     "nsenter": "util-linux",
     "unshare": "util-linux",
+    "prlimit": "util-linux",
+    "debugfs": "e2fsprogs",
     "taskset": "util-linux",
     "gcc": "gcc libc6-dev",
     "libtoolize": "libtool",
