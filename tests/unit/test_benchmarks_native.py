@@ -418,3 +418,33 @@ def test_build_ids_and_shared_memory_are_told_by_newer_programs() -> None:
     assert (output.ranks[1].build_ids, output.ranks[1].shared) == ({}, ())
     wrong = run_of(start(), series(), rank(2, 0, build_ids=["x"]), rank(3, 1), end(4))
     assert not wrong.complete
+
+
+@pytest.mark.parametrize("piece", [7, 100, 1024])
+def test_lines_that_a_launcher_cut_are_put_together(piece: int) -> None:
+    """srun with labels cuts long lines; the checksum proves what belongs together."""
+    libraries = [f"/opt/mpi/lib/libfabric-provider-{number}.so" for number in range(60)]
+    parts = [start(), series(), rank(2, 0, libraries=libraries), rank(3, 1), end(4)]
+    whole = run_of(*parts)
+    cut = []
+    for part in parts:
+        line = part.rstrip(b"\n")
+        cut += [line[at : at + piece] for at in range(0, len(line), piece)]
+    if piece * 60 > max(map(len, parts)):
+        assert run_of(b"\n".join(cut)) == whole
+    # A piece that is lost costs its record, and no other one.
+    del cut[-1]
+    damaged = run_of(b"\n".join(cut))
+    assert not damaged.complete
+    assert damaged.series == whole.series or piece == 7
+
+
+def test_a_cut_line_with_another_between_is_not_put_together() -> None:
+    line = series().rstrip(b"\n")
+    mixed = b"\n".join(
+        [line[:40], start().rstrip(b"\n"), line[40:], rank(2, 0), rank(3, 1), end(4)]
+    )
+    output = run_of(mixed)
+    assert not output.complete
+    assert output.series == ()
+    assert output.world_size == 2

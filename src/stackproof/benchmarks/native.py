@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -38,6 +38,10 @@ _MAX_CPU = 1 << 16
 _BEGIN = re.compile(rb'\{"kind":"')
 _END = re.compile(rb',"crc":"([0-9a-f]{8})"\}')
 _MAX_TRIES = 64
+_MOST_PIECES = 64
+_LONGEST = 1 << 20
+_END_BYTES = 24
+"""Bytes of what ends a record, of which a part may be in the piece before."""
 
 
 class _Record(msgspec.Struct, tag_field="kind", frozen=True):
@@ -208,7 +212,7 @@ class _Found:
 
 def _read(stdout: bytes) -> _Found:
     found = _Found()
-    for line in stdout.split(b"\n"):
+    for line in _mended(stdout.split(b"\n")):
         rest = b""
         position = 0
         for begin, end, record in _records(line):
@@ -218,6 +222,38 @@ def _read(stdout: bytes) -> _Found:
         rest += line[position:]
         found.garbage.add(noise.without_label(rest.decode(errors="replace")))
     return found
+
+
+def _mended(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield lines, those that a launcher cut in pieces as one: their checksum proves it.
+
+    srun with labels ends a line after 1024 bytes (SLURM_IO_MAX_MSG_LEN) and begins another.
+    """
+    held: list[bytes] = []
+    for line in lines:
+        if held and (whole := _whole(held, line)):
+            yield whole
+            held = []
+            continue
+        begins = _BEGIN.match(line) is not None and _END.search(line) is None
+        if held and (begins or len(held) == _MOST_PIECES or sum(map(len, held)) > _LONGEST):
+            yield from held
+            held = []
+        if held or begins:
+            held.append(line)
+        else:
+            yield line
+    yield from held
+
+
+def _whole(held: list[bytes], line: bytes) -> bytes:
+    """Return the pieces and what ends them as one line if that is a record, else nothing."""
+    end = _END.search(line)
+    if end is None and _END.search(held[-1][-_END_BYTES:] + line) is None:
+        return b""
+    joined = b"".join((*held, line))
+    found = next(_records(joined), None)
+    return joined if found is not None and found[0] == 0 else b""
 
 
 def _records(line: bytes) -> Iterator[tuple[int, int, _Any]]:
