@@ -177,9 +177,13 @@ static int check_askers(struct work *work, const char *name)
         if (!sp_search_add(&work->search, work->wish->askers[index], &work->found)) {
             continue;
         }
-        result = -1;
-        if (read_elf(work, &work->found.files[0]) == 0) {
-            result = sp_elf_each_need(&work->elf, name, is_provided, work) ? 1 : -1;
+        if (read_elf(work, &work->found.files[0]) != 0) {
+            result = -1;
+        } else {
+            /* In another container a file of that name may need something else. */
+            if (sp_elf_needs(&work->elf, name)) {
+                result = sp_elf_each_need(&work->elf, name, is_provided, work) ? 1 : -1;
+            }
             (void)close(work->elf.descriptor);
         }
         sp_found_close(&work->found);
