@@ -154,12 +154,16 @@ def relevant(variables: Mapping[str, str]) -> dict[str, str]:
 
 def redacted(text: str) -> str:
     """Return a log without values that look like secrets, and no longer than a log may be."""
-    text = _SECRET_SHAPES.sub(_LEFT_OUT, text)  # before lines are cut: a key has several
+    # A key has several lines, so it is taken out before lines are.
+    return without_secrets(shortened(_SECRET_SHAPES.sub(_LEFT_OUT, text)))
+
+
+def shortened(text: str) -> str:
+    """Return the beginning and the end of a log, with long lines cut."""
     if len(text) > LONGEST_LOG:
         half = LONGEST_LOG // 2
         text = f"{text[:half]}\n{text[1 - half :]}"
-    cut = "\n".join(line[:LONGEST_LINE] for line in text.split("\n"))
-    return without_secrets(cut)
+    return "\n".join(line[:LONGEST_LINE] for line in text.split("\n"))
 
 
 def without_secrets(text: str) -> str:

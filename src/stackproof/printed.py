@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stackproof import mpis
-from stackproof.evidence import Evidence, FactValue
+from stackproof.evidence import Evidence, FactValue, shortened
 from stackproof.launchers import messages
 
 _RECORD = re.compile(r'(?:^|\s)(\{"kind":".*\})\s*$')
@@ -60,6 +60,7 @@ class _Records:
 def of_log(text: str, origin: str) -> Evidence:
     """Return what the output of a job tells without any rule: facts, and the MPI's version."""
     records = _records(text)
+    text = shortened(text)  # the words of launchers are looked for in lines of a usual length
     facts: dict[str, FactValue] = {}
     versions: dict[str, str] = {}
     found = mpis.identify(records.library) if records.library else None

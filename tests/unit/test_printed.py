@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,13 @@ def test_an_output_that_stops_is_cut_short() -> None:
 )  # fmt: skip
 def test_how_a_job_ended_is_read_from_the_launchers_words(text: str, ended: str | None) -> None:
     assert of_log(text, "x").facts.get("ended") == ended
+
+
+@pytest.mark.parametrize("word", ["Executable: ", '{"kind":"', "Process name: [ ", "\n", "12 1.5 "])
+def test_a_hostile_log_costs_no_more_than_a_long_one(word: str) -> None:
+    before = time.process_time()
+    of_log(word * ((1 << 20) // len(word)), "x")
+    assert time.process_time() - before < 10
 
 
 @given(st.text())
