@@ -185,10 +185,13 @@ def test_what_check_refuses_is_refused(eessi, capsys, dry):
 
 
 def test_an_incomplete_stack_is_refused(eessi, capsys):
-    os.unlink(eessi.path("host/lib/inner/libfabric.so.1"))
-    code, _, err = applied(capsys, eessi, "host")
+    """A library that no machine has by itself, as some have a libfabric, is gone."""
+    gone = eessi.library("lost/lib/libnowhere.so.1", defines=["nowhere"])
+    eessi.library("lost/lib/libmpi.so.12", defines=EVERY, imports=["nowhere"], needs=[gone])
+    os.unlink(gone)
+    code, _, err = applied(capsys, eessi, "lost")
     assert code == ExitCode.WORSE
-    assert "`libfabric.so.1` is not found" in err
+    assert "`libnowhere.so.1` is not found" in err
     assert tree(eessi.software) == []
 
 
