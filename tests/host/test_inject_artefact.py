@@ -57,17 +57,17 @@ class Site(Lab):
         needs = [f"{name}/lib/{word}" for word in ("libcxi.so.1", "libz.so.1")]
         self.library(
             f"{name}/lib/libfabric.so.1",
-            defines=defines,
+            defines=[*defines, "fi_log"],
             imports=["inflate", *calls],
             needs=needs,
-            script=f"{fabric} {{ global: *; }};\n",
+            script=f"FABRIC_1.0 {{ global: fi_log; }};\n{fabric} {{ global: *; }} FABRIC_1.0;\n",
             flags=rpath,
         )
         self.library(
             f"{name}/lib/libfabric/libtoy-fi.so",
             defines=["fi_prov_ini"],
-            imports=["cxil_open"],
-            needs=needs[:1],
+            imports=["cxil_open", "fi_log"],
+            needs=[needs[0], f"{name}/lib/libfabric.so.1"],
             flags=rpath,
         )
 
@@ -143,6 +143,8 @@ def test_levels_are_ranked(site, capsys):
     assert levels[0]["environment"] == {"FI_PROVIDER_PATH": f"{net}/default/provider"}
     plugin = f"{net}/default/provider/libtoy-fi.so"
     assert run(site.app, plugin).opened == (True,)
+    opened = run(site.app, plugin, env={"LD_DEBUG": "files"}).error
+    assert len(set(re.findall(r"calling init: (\S*libfabric\S*)", opened))) == 1
     text = inject(capsys, "check", site.app, "--with", net)[1]
     assert "inject at the level of provider" in text
 

@@ -195,14 +195,18 @@ def _verify(folder: str, wish: Wish, making: Making) -> None:
     view = HostView()
     for part in making.parts:
         path = os.path.join(folder, part.target)
-        closure = load_program(view, path, machine=wish.machine, setting=Setting())
+        # A plug-in is opened by a libfabric that is loaded already: here by the one it came with.
+        opener = os.path.join(folder, "libfabric") if part.target.startswith("provider/") else ""
+        setting = Setting(library_path=(opener,) if opener else ())
+        closure = load_program(view, path, machine=wish.machine, setting=setting)
         lost = [edge.name for edge in closure.missing]
         for name in lost:
             raise _lacks(path, f"the loader's model does not find `{name}`")
         interpreter = usual_interpreter(closure.program.elf)
         if not interpreter or not os.path.exists(interpreter):
             continue  # made for another machine: the model is all there is
-        for name, found in injecting.trace(interpreter, path).items():
+        environment = {"LD_LIBRARY_PATH": opener} if opener else None
+        for name, found in injecting.trace(interpreter, path, environment).items():
             mine = f"-sp{_tag(making)}" in name
             if mine and not os.path.realpath(found).startswith(os.path.realpath(folder) + "/"):
                 raise _lacks(path, f"the loader takes `{found}` for `{name}`")

@@ -24,6 +24,8 @@ from stackproof.inject.replacement import Main, Replacement, part_of
 from stackproof.loader import Closure, FileView, Loaded, Machine, Setting, load_program
 
 PRIVATE = "private"
+_PRIVATE_PLUGINS = f"{PRIVATE}/provider/"
+_FABRIC = "libfabric.so.1"
 _BELOW_MPI = {
     "libcxi": re.compile(r"libcxi\.so\.\d+"),
     "libfabric": re.compile(r"lib(?:fabric|xpmem)\.so\.\d+"),
@@ -113,13 +115,15 @@ def plan_artefact(view: FileView, replacement: Replacement, wish: Wish) -> Makin
     if work.problems:
         raise StackproofError(*dict.fromkeys(work.problems))
     plugins = tuple(work.plugins(replacement))
+    if not replacement.mains:
+        plugins = tuple(one for one in plugins if not one.target.startswith(_PRIVATE_PLUGINS))
     parts = _asked_for((*_parts(work, chosen), *plugins))
     told, trees = _moved(view, replacement, work, wish)
-    fabric = {}
-    if any(part.target.startswith("provider/") for part in plugins):
-        fabric["FI_PROVIDER_PATH"] = f"{wish.place}/provider"
-    environment = {"mpi": {**told, **fabric}, "libfabric": fabric}
     have = {_level(soname) or "mpi" for soname in chosen}
+    environment = {"mpi": told, "libfabric": {}}
+    if any(part.target.startswith("provider/") for part in plugins):
+        environment["libfabric"] = {"FI_PROVIDER_PATH": f"{wish.place}/provider"}
+        told["FI_PROVIDER_PATH"] = f"{wish.place}/{PRIVATE}/provider"
     environment = {level: values for level, values in environment.items() if level in have}
     return Making(
         parts=parts,
@@ -244,7 +248,12 @@ class _Work:
                 lost = ", ".join(f"`{word}`" for word in dict.fromkeys(missing))
                 self.without.append(f"{name}: {lost} not found")
                 continue
-            yield self._plugin(closure, "provider" if folder == "libfabric" else f"{PRIVATE}/ucx")
+            if folder == "libfabric":
+                # It talks to the libfabric that opens it: the program's, or the MPI's private one.
+                yield self._plugin(closure, "provider", keep=_FABRIC)
+                yield self._plugin(closure, f"{PRIVATE}/provider")
+            else:
+                yield self._plugin(closure, f"{PRIVATE}/ucx")
 
     def _beside(self) -> Iterator[str]:
         """Yield what lies in folders beside UCX and libfabric, which look for plug-ins there."""
@@ -254,7 +263,7 @@ class _Work:
                     folder = posixpath.join(posixpath.dirname(loaded.file.path), sub)
                     yield from (posixpath.join(folder, name) for name in self.view.listing(folder))
 
-    def _plugin(self, closure: Closure, folder: str) -> Part:
+    def _plugin(self, closure: Closure, folder: str, keep: str = "") -> Part:
         plugin, rest = closure.objects[0], closure.objects[1:]
         self.closures.append(closure)
         beside = posixpath.dirname(plugin.path)
@@ -263,7 +272,7 @@ class _Work:
             if not is_machines(soname) and posixpath.dirname(loaded.path) != beside:
                 self.found.setdefault(soname, loaded)
         # A plug-in of UCX may need another one, which keeps its name: it lies beside it.
-        near = {soname_of(one) for one in rest if posixpath.dirname(one.path) == beside}
+        near = {soname_of(one) for one in rest if posixpath.dirname(one.path) == beside} | {keep}
         needed = {
             old: new for old, new in self.renamed(plugin, "plugin").items() if old not in near
         }
