@@ -16,9 +16,9 @@ from need import need
 from stackproof.engines.easybuild.chain import chain
 from stackproof.engines.easybuild.easyconfig import SYSTEM, Template, render
 from stackproof.engines.easybuild.tool import VERSION
+from stackproof.executor import fetch
 from stackproof.host import easybuild_catalogue, lmod
 from stackproof.host.easybuild_sources import Sources
-from stackproof.host.workspace import download_path
 from stackproof.monitor import null_monitor
 
 CATALOGUE = easybuild_catalogue.load()
@@ -43,7 +43,7 @@ def easybuild(tmp_path_factory: pytest.TempPathFactory) -> str:
     need("easybuild")
     folder = tmp_path_factory.mktemp("easybuild")
     for file in Sources((), null_monitor).tool(VERSION):
-        packed = download_path(file.sha256, file.filename)
+        packed = fetch(file, "easybuild", null_monitor)
         subprocess.run(["tar", "-xf", packed, "-C", folder], check=True)
     return ":".join(str(path) for path in sorted(folder.iterdir()))
 
