@@ -199,7 +199,9 @@ def test_mixed_lines_say_the_same(name):
 @given(
     name=st.sampled_from(sorted(EXPECTED)),
     cut=st.integers(0, 8000),
-    flips=st.lists(st.tuples(st.integers(0, 8000), st.characters(exclude_categories=("Cs",))), max_size=20),
+    flips=st.lists(
+        st.tuples(st.integers(0, 8000), st.characters(exclude_categories=("Cs",))), max_size=20
+    ),
 )
 def test_damaged_output_is_survived(name, cut, flips):
     data = load(name)
