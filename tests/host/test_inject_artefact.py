@@ -169,6 +169,25 @@ def test_a_level_that_fails_comes_last(site, capsys):
         assert "FABRIC_1.8" in outcome.error
 
 
+def test_a_search_path_that_no_variable_comes_before(site, capsys):
+    """A program without MPI, whose DT_RPATH leads to its own libfabric: a variable does nothing."""
+    site.program(
+        "info",
+        needs=["own/lib/libfabric.so.1"],
+        calls=["fi_getinfo"],
+        flags=[f"-Wl,--disable-new-dtags,-rpath,{site.path('own/lib')}"],
+    )
+    net = site.path("net")
+    made(capsys, site, site.path("new"), "-o", net)
+    out = inject(capsys, "check", site.path("info"), "--with", net, "--json")[1]
+    (levels,) = json.loads(out)["programs"].values()
+    (level,) = [one for one in levels if one["name"] == "libfabric"]
+    assert level["verdict"] == "works-with-steps"
+    assert [one["cause"] for one in level["findings"]] == ["rpath"]
+    outcome = run(site.path("info"), env={"LD_LIBRARY_PATH": f"{net}/default/libfabric"})
+    assert outcome.answers["fi_getinfo"] == "own/lib/libfabric.so.1"
+
+
 def test_an_mpi_becomes_an_artefact(site, capsys):
     """Its libfabric is private then: the name stays free for the program's own."""
     net = site.path("mpi")

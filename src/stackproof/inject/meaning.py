@@ -142,7 +142,8 @@ def taken_findings(case: Case, way: Way) -> Iterator[Finding]:
                 provider=loaded.path,
                 remedy="DT_RPATH wins over LD_LIBRARY_PATH: use LD_PRELOAD, or change the DT_RPATH",
             )
-    if not taken and not case.after.missing and case.demand.users:
+    asked = case.demand.users or any(map(case.before.named, case.replacement.names))
+    if not taken and not case.after.missing and asked:
         yield Finding(
             cause=Cause.NOT_INJECTED,
             effect=Effect.FAILS,
