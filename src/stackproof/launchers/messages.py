@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import re
 
+# Characters of a line that are looked at: patterns with two open ends take hours on a megabyte.
+_LONGEST_LINE = 1000
+
 _UNREACHABLE = tuple(
     re.compile(pattern)
     for pattern in (
@@ -80,7 +83,7 @@ def unreachable(text: str) -> str:
     """Return the lines that say that a node cannot be reached, or was lost."""
     found = [
         (index, line.strip())
-        for line in text.splitlines()
+        for line in _cut(text).split("\n")
         for index, pattern in enumerate(_UNREACHABLE)
         if pattern.match(line)
     ]
@@ -91,6 +94,7 @@ def unreachable(text: str) -> str:
 
 def crashed(text: str) -> str:
     """Return the words about a rank that was killed, stopped the job or ended badly."""
+    text = _cut(text)
     killed = [match for pattern in _KILLED for match in pattern.finditer(text)]
     # A launcher tells of the ranks that it ended itself, too.
     own = [match for match in killed if int(match["number"]) not in _CLEANING_UP]
@@ -99,18 +103,22 @@ def crashed(text: str) -> str:
 
 def not_started(text: str) -> str:
     """Return the words of an MPI that could not start with the settings it was given."""
-    return _first(_NO_START, text)
+    return _first(_NO_START, _cut(text))
 
 
 def no_program(text: str) -> str:
     """Return the words about a program that is not there or cannot be executed."""
-    return _first(_NO_PROGRAM, text)
+    return _first(_NO_PROGRAM, _cut(text))
 
 
 def no_cpu(text: str) -> str:
     """Return the words about a CPU that a node does not have or does not allow."""
     match = _NO_CPU.search(text)
     return match[0] if match else ""
+
+
+def _cut(text: str) -> str:
+    return "\n".join(line[:_LONGEST_LINE] for line in text.splitlines())
 
 
 def _first(patterns: tuple[re.Pattern[str], ...], text: str) -> str:
