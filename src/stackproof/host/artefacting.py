@@ -17,7 +17,7 @@ from stackproof.host import files, imagefile, injecting, injectplace, run
 from stackproof.host.elfview import HostView
 from stackproof.host.injectplace import Place
 from stackproof.inject import compact as compacts
-from stackproof.inject.artefact import Making, Part, Wish, plan_artefact
+from stackproof.inject.artefact import Making, Part, Wish, is_machines, plan_artefact
 from stackproof.inject.compact import Compact
 from stackproof.inject.manifest import describe
 from stackproof.inject.replacement import Replacement, find_replacement
@@ -201,9 +201,10 @@ def _verify(folder: str, wish: Wish, making: Making) -> None:
         closure = load_program(view, path, machine=wish.machine, setting=setting)
         lost = [edge.name for edge in closure.missing]
         for name in lost:
-            raise _lacks(path, f"the loader's model does not find `{name}`")
+            if not is_machines(name):
+                raise _lacks(path, f"the loader's model does not find `{name}`")
         interpreter = usual_interpreter(closure.program.elf)
-        if not interpreter or not os.path.exists(interpreter):
+        if lost or not interpreter or not os.path.exists(interpreter):
             continue  # made for another machine: the model is all there is
         environment = {"LD_LIBRARY_PATH": opener} if opener else None
         for name, found in injecting.trace(interpreter, path, environment).items():
