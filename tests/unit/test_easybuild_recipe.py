@@ -142,11 +142,12 @@ def test_the_shipped_recipe() -> None:
     assert stack.request.providers == ("tcp", "shm", "sm2", "rxm", "lnx")
 
 
-def test_the_shipped_lock_answers_the_shipped_recipe_and_the_catalogue() -> None:
+@pytest.mark.parametrize("name", ["libfabric", "openmpi-lnx"])
+def test_the_shipped_lock_answers_the_shipped_recipe_and_the_catalogue(name: str) -> None:
     """After a change of the catalogue: `stackproof build --update --stop-after lock` writes it."""
-    path = shipped.find("recipes", "libfabric")
+    path = shipped.find("recipes", name)
     stack = parse_easybuild_recipe(load(str(path)), FACTS)
-    lock = load_noun(EasyBuildLock, path.with_name("libfabric.lock.json"))
+    lock = load_noun(EasyBuildLock, path.with_name(f"{name}.lock.json"))
     assert lock is not None
     made = chain(stack.request, easybuild_catalogue.load())
     digests = {s.filename: s.accepted[0].sha256 for one in lock.components for s in one.sources}
