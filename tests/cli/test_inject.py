@@ -102,6 +102,13 @@ def test_a_folder(lab, capsys):
     assert "bin/other" not in out
 
 
+def test_libraries_of_an_mpi_are_no_programs(lab, capsys):
+    """Also those without a SONAME, as Intel MPI has some."""
+    lab.library("programs/lib/libmpi_ilp64.so.4.1", imports=["MPI_Init"], soname="")
+    _, out, _ = inject(capsys, "check", lab.path("programs"), "--with", lab.path("new"))
+    assert out.rstrip().endswith("2 programs: 2 works")
+
+
 def test_manifests(lab, capsys, tmp_path):
     """The files may be gone: two manifests are enough."""
     for folder in ("programs", "new", "gone"):

@@ -228,7 +228,7 @@ def _callers(folder: str, view: HostView) -> Iterator[str]:
         program = bool(seen.interpreter) and not seen.soname
         if program:
             programs[path] = frozenset(seen.needed)
-        if not seen.mentions_mpi or not calls_mpi(view.elf(file)):
+        if not seen.mentions_mpi or not calls_mpi(view.elf(file), posixpath.basename(path)):
             continue
         if program:
             callers.add(path)

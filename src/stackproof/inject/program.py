@@ -69,9 +69,12 @@ def _evidence(view: FileView, family: abi.AbiFamily, loaded: Loaded) -> str:
         return ""
 
 
-def calls_mpi(elf: ElfFile) -> bool:
-    """Return whether an object calls MPI and is no part of an MPI itself."""
-    return _calls(elf) and not is_mpi(elf)
+def calls_mpi(elf: ElfFile, name: str = "") -> bool:
+    """Return whether an object calls MPI and is no part of an MPI itself.
+
+    `name` is the file's, which counts where it has no SONAME.
+    """
+    return _calls(elf) and not is_mpi(elf, name)
 
 
 def _calls(elf: ElfFile) -> bool:
