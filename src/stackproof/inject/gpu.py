@@ -3,8 +3,7 @@
 Cray MPICH moves GPU buffers with a library of its own (GTL, `libmpi_gtl_cuda` or `libmpi_gtl_hsa`)
 that the program must be linked with: with MPICH_GPU_SUPPORT_ENABLED=1 it ends without it, and
 without the variable it takes a GPU's address for one of the host (OLCF's Frontier User Guide,
-"GPU-Aware MPI"; NERSC's Perlmutter documentation, "CUDA-aware MPI"). Others have that inside, if
-they were built so.
+"GPU-Aware MPI"; rule K44 of `knowledge/`). Others have that inside, if they were built so.
 """
 
 from __future__ import annotations
