@@ -1,4 +1,4 @@
-"""The demo: from three recipes to a verdict and a report, with the commands that a user types.
+"""The demo: from recipes to a verdict and a report, with the commands that a user types.
 
     python tools/demo.py [--output FOLDER] [--launches N]
 
@@ -17,10 +17,12 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-RECIPES = ("openmpi", "mpich", "intel-mpi")
+RECIPES = ("libfabric", "openmpi-5.0.8", "openmpi", "mpich", "intel-mpi")
 CLUSTER = "demo"
 RATE = "10gbit"
 WORSE = 8
+REFUSED = 8
+IMB = ("mpiexec", "-n", "2", "IMB-MPI1", "PingPong", "-msglog", "3:4", "-iter", "100")
 
 
 def main() -> int:
@@ -44,6 +46,7 @@ def main() -> int:
             *launches, ok=(0, WORSE),
         )  # fmt: skip
         _stackproof("report", output / "results", "-o", output / "report.html")
+        _inject(output)
     except subprocess.CalledProcessError as error:
         return error.returncode
     except KeyboardInterrupt:
@@ -56,6 +59,19 @@ def main() -> int:
             "A verdict is FAIL: `stackproof bench` ended with exit code 8, as it does in scripts."
         )
     return 0
+
+
+def _inject(output: Path) -> None:
+    """Move the vendor's program to MPICH without building it anew; a wrong MPI is refused."""
+    vendor, mpich, openmpi = (
+        output / f"{name}.squashfs" for name in ("intel-mpi", "mpich", "openmpi")
+    )
+    _stackproof("run", vendor, "--inject", mpich, "--", *IMB)
+    _stackproof("run", vendor, "--inject", openmpi, "--", *IMB, ok=(REFUSED,))
+    _stackproof(
+        "inject", "prove", "IMB-MPI1", "--own", vendor, "--with", mpich, "--wrong", openmpi,
+        "-o", output / "injection",
+    )  # fmt: skip
 
 
 def _stackproof(*words: object, ok: tuple[int, ...] | None = (0,)) -> int:
