@@ -213,7 +213,9 @@ def words(condition: Mapping[str, Any]) -> str:
     if "named" in condition:
         parts.append(f"a variable is named like `{condition['named']}`")
     if "log" in condition:
-        parts.append(f"the job printed `{condition['log']}`")
+        # A pattern may hold a backtick itself; Markdown then wants two around it.
+        fence = "``" if "`" in condition["log"] else "`"
+        parts.append(f"the job printed {fence}{condition['log']}{fence}")
     parts += [words(inner) for inner in condition.get("all", ())]
     if "any" in condition:
         parts.append(f"({' or '.join(words(inner) for inner in condition['any'])})")

@@ -315,7 +315,8 @@ def test_continuous_integration_runs_what_a_person_runs() -> None:
 
 
 def links(text: str) -> Iterator[str]:
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+    without_code = re.sub(r"(`+).+?\1", "", text)
+    for target in re.findall(r"\]\(([^)\s]+)\)", without_code):
         if not target.startswith(("http:", "https:", "#", "mailto:")):
             yield target.partition("#")[0]
 
