@@ -14,11 +14,13 @@ import json
 import posixpath
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from stackproof.command import Command, EnvPatch
-from stackproof.engines import wheel
+from stackproof.engines import FETCH_COMMANDS
+from stackproof.engines.easybuild.components import SourceFile
 from stackproof.errors import Reason, fail
 from stackproof.plan import BUILD, DOWNLOADS, PYTHON, TOOLS, Clone, Plan, Step
 from stackproof.stack import Artefact
@@ -31,6 +33,10 @@ INSTALLER = Artefact(
 )
 """What unpacks wheels: the library that the wheel engine's worker imports."""
 TOOL_PACKAGES = {
+    "easybuild": (
+        "bzip2", "ca-certificates", "curl", "file", "g++", "gcc", "git", "gzip", "libc6-dev",
+        "lmod", "make", "patch", "python3", "python3-pip", "tar", "xz-utils",
+    ),
     "wheel": ("ca-certificates", "gcc", "libc6-dev", "python3", "python3-pip"),
     "spack": (
         "bzip2", "ca-certificates", "file", "g++", "gcc", "gfortran", "git", "gzip", "libc6-dev",
@@ -38,7 +44,10 @@ TOOL_PACKAGES = {
     ),
 }  # fmt: skip
 """Packages of Debian and Ubuntu that an engine needs; Spack's are those that it asks for
-(https://spack.readthedocs.io/en/latest/getting_started.html, System Prerequisites)."""
+(https://spack.readthedocs.io/en/latest/getting_started.html, System Prerequisites), EasyBuild's
+those of https://docs.easybuild.io/installation/ (Requirements); a chain may run more programs."""
+LMOD = "/usr/share/lmod/lmod/libexec/lmod"
+"""Where the package `lmod` of Debian and Ubuntu has the program that EasyBuild calls."""
 
 _PINNED = re.compile(
     r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?::[0-9]+)?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*"
@@ -64,7 +73,8 @@ class Wish:
     `base` and `builder` are image names with their digests; `packages` and `builder_packages`
     those of the base's archive. `environment` is set in the container, where it is known before
     the build; otherwise `activate` is a script that the entry point reads (path in the container).
-    `labels` go by their keys.
+    `labels` go by their keys. `outside` are folders that the stage of tools must have already,
+    `sources` says where those files of a plan are from that no package index has.
     """
 
     base: str
@@ -76,6 +86,8 @@ class Wish:
     environment: EnvPatch = field(default_factory=EnvPatch)
     activate: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    outside: tuple[str, ...] = ()
+    sources: tuple[SourceFile, ...] = ()
 
 
 def check_base(text: str) -> str:
@@ -113,12 +125,14 @@ def render(plan: Plan, wish: Wish, *, tools: Mapping[str, str], blobs: Mapping[s
         f"FROM {check_base(wish.builder)} AS builder",
         f'RUN test "$(uname -m)" = {shlex.quote(wish.architecture)}',
         *_packages((*TOOL_PACKAGES[wish.engine], *wish.builder_packages)),
+        *(f"RUN test -d {_word(path)}" for path in wish.outside),
         *_tools(wish.engine, tools),
     ]
+    fetch = partial(_fetch, engine=wish.engine, sources={one.filename: one for one in wish.sources})
     for step in plan.steps:
         if step.name != "image":
             lines += ["", f"# {_comment(step.description or step.name)}"]
-            lines += _step(step, plan.mount, blobs)
+            lines += _step(step, plan.mount, blobs, fetch)
     lines += ["", f"FROM {check_base(wish.base)}", *_packages(wish.packages)]
     place = _place(plan.mount)
     lines.append(f"COPY --from=builder {place} {place}")
@@ -134,17 +148,24 @@ def render(plan: Plan, wish: Wish, *, tools: Mapping[str, str], blobs: Mapping[s
 def _tools(engine: str, tools: Mapping[str, str]) -> Iterator[str]:
     yield f"RUN mkdir -p {TOOLS} {DOWNLOADS}"
     if engine == "wheel":
-        yield from _fetch(INSTALLER)
+        yield from _fetch(INSTALLER, engine, {})
         yield _run([f"python3 -m zipfile -e {DOWNLOADS}/{INSTALLER.filename} {TOOLS}"])
     texts = {f"{TOOLS}/{name}": text.encode() for name, text in tools.items()}
     yield from _written(texts, frozenset())
+    if engine == "easybuild":
+        yield f"ENV LMOD_CMD={_quoted(LMOD)}"
 
 
-def _step(step: Step, mount: str, blobs: Mapping[str, bytes]) -> Iterator[str]:
+def _step(
+    step: Step,
+    mount: str,
+    blobs: Mapping[str, bytes],
+    fetch: Callable[[Artefact], Iterator[str]],
+) -> Iterator[str]:
     for clone in step.clones:
         yield _clone(clone)
     for artefact in step.fetch:
-        yield from _fetch(artefact)
+        yield from fetch(artefact)
     places = {"store": mount, "build": BUILD}
     texts = {f"{mount}/{path}": text.encode() for path, text in step.files.items()}
     texts |= {f"{BUILD}/{path}": text.encode() for path, text in step.build_files.items()}
@@ -174,15 +195,47 @@ def _clone(clone: Clone) -> str:
     )
 
 
-def _fetch(artefact: Artefact) -> Iterator[str]:
-    argv = wheel.ENGINE.fetch_command(artefact, DOWNLOADS).argv
+def _fetch(artefact: Artefact, engine: str, sources: Mapping[str, SourceFile]) -> Iterator[str]:
+    """Yield what brings a locked file and checks its digest."""
     place = f"{DOWNLOADS}/{artefact.filename}"
-    yield _run(
-        [
-            " ".join(_word(word.replace(PYTHON, "python3")) for word in argv),
-            f"echo {_word(f'{artefact.sha256}  {place}')} | sha256sum -c -",
-        ]
-    )
+    source = sources.get(artefact.filename)
+    if source is None:
+        argv = FETCH_COMMANDS[engine](artefact, DOWNLOADS).argv
+        line = " ".join(_word(word.replace(PYTHON, "python3")) for word in argv)
+    elif source.commit:
+        # As `host.git.archive` packs: the mode of files is not left to the user's settings.
+        stem = posixpath.splitext(source.filename)[0]
+        folder = f"sources/{stem}"
+        yield _clone(Clone(name=stem, url=source.address, commit=source.commit, folder=folder))
+        words = ("--format=tar", f"--prefix={stem}/", f"--output={place}", source.commit)
+        line = " ".join(
+            map(
+                _word, ("git", "-C", f"{BUILD}/{folder}", "-c", "tar.umask=0002", "archive", *words)
+            )
+        )
+    else:
+        line = _download(source, place)
+    yield _run([line, f"echo {_word(f'{artefact.sha256}  {place}')} | sha256sum -c -"])
+
+
+def _download(source: SourceFile, place: str) -> str:
+    """Return the command that downloads a file; raises `StackproofError` (FILE_MISSING)."""
+    get = f"curl -fsSL -o {_word(place)}"
+    if source.address:
+        return f"{get} {_word(source.address)}"
+    if source.os_package is None:
+        raise fail(
+            Reason.FILE_MISSING,
+            f"it is not known where `{source.filename}` is to be had, so no container can fetch it",
+            hint="take another source for it: `sources:` of the recipe",
+        )
+    # From the archives that the base knows, whose pools have the files of every suite, cut by the
+    # first letters of names (https://wiki.debian.org/DebianRepository/Format).
+    name = source.os_package.name
+    cut = name[: 4 if name.startswith("lib") else 1]
+    known = "$(apt-get indextargets --format '$(REPO_URI)' | sort -u)"
+    path = _word(f"pool/main/{cut}/{name}/{source.filename}")
+    return f'for one in {known}; do {get} "$one"{path} && break; done'
 
 
 def _surroundings(command: Command) -> Iterator[str]:

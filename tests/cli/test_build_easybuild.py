@@ -120,11 +120,6 @@ def test_what_is_for_other_engines(stackproof: Run, tmp_path: Path) -> None:
     assert done.returncode == 2
     done = stackproof("mirror", "add-os-sources", "libfabric.yaml")
     assert (done.returncode, "sources: [debian-" in done.stderr) == (3, True)
-    digest = "0" * 64
-    done = stackproof(
-        "image", "containerfile", "libfabric.yaml", "--base", f"debian@sha256:{digest}"
-    )
-    assert (done.returncode, "unsquashfs" in done.stderr) == (3, True)
 
 
 def test_externals_that_are_not_there(stackproof: Run, tmp_path: Path) -> None:

@@ -65,6 +65,75 @@ def test_a_recipe_for_spack(tmp_path: Path) -> None:
     assert "slurm" in done.stderr
 
 
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.yaml")), ids=lambda path: str(path.name))
+def test_every_recipe_for_one_machine(path: Path, tmp_path: Path) -> None:
+    """Every recipe that comes with stackproof, whatever its engine."""
+    done = containerfile(path, "--base", BASE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(f"\nFROM {BASE}") == 2
+    assert "sha256sum -c -" in done.stdout
+    assert "ENTRYPOINT" not in done.stdout
+
+
+def test_a_recipe_for_easybuild(tmp_path: Path) -> None:
+    done = containerfile(RECIPES / "openmpi-lnx.yaml", "--base", BASE, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    builder, result = done.stdout.split("\n\nFROM ")
+    assert " gfortran " in builder
+    assert " libtool " in builder
+    assert "easyconfigs/OpenMPI-5.0.7.eb" in builder
+    assert "stackproof-bench" in builder
+    assert " libgfortran5 " in result
+    assert 'LABEL stackproof.mpi="openmpi 5.0.7"' in result
+    assert 'LABEL stackproof.libfabric="2.1.0"' in result
+    assert 'ENV PATH="/user-environment/software/OpenMPI/5.0.7/bin:' in result
+    words = (RECIPES / "openmpi-lnx.yaml", "--base", BASE, "--view")
+    assert "ENV MODULEPATH=" in containerfile(*words, "modules", cwd=tmp_path).stdout
+    done = containerfile(*words, "warp", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (6, "")
+    assert "modules" in done.stderr
+
+
+SLINGSHOT = """\
+name: slingshot
+engine: easybuild
+mpi: {family: openmpi, version: "5.0.9"}
+libfabric: {version: "2.1.0", providers: [shm, cxi, lnx]}
+slingshot: "13.0.0"
+xpmem: true
+benchmarks: [osu]
+bundled: true
+gpu: cuda
+gpu-at: {version: "12.8.1", prefix: /usr/local/cuda}
+"""
+
+
+def test_a_chain_for_slingshot_with_cuda(tmp_path: Path) -> None:
+    (tmp_path / "slingshot.yaml").write_text(SLINGSHOT)
+    done = containerfile("slingshot.yaml", "--base", BASE, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "--stop-after lock" in done.stderr
+    lock = [sys.executable, "-m", "stackproof", "build", "--stop-after", "lock", "slingshot.yaml"]
+    given = {**os.environ, "STACKPROOF_CACHE": str(tmp_path / "cache")}
+    subprocess.run(lock, cwd=tmp_path, env=given, check=True, capture_output=True, timeout=120)
+    devel = BASE.replace("ab", "cd")
+    words = ("slingshot.yaml", "--base", BASE, "--builder-base", devel)
+    done = containerfile(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "/usr/local/cuda" in done.stderr
+    builder, result = done.stdout.split("\n\nFROM ")
+    assert f"FROM {devel} AS builder" in builder
+    assert "RUN test -d /usr/local/cuda\n" in builder
+    assert " libcurl4-openssl-dev " in builder
+    assert " libcurl4 " in result
+    for name in ("xpmem", "libcxi-13.0.0", "osu-micro-benchmarks", "openmpi-5.0.9"):
+        assert name in builder
+    (tmp_path / "slingshot.yaml").write_text(SLINGSHOT.replace("xpmem: true\n", ""))
+    done = containerfile(*words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "does not answer" in done.stderr
+
+
 def test_no_lock(folder: Path) -> None:
     (folder / "mpich.lock.json").unlink()
     done = containerfile("mpich.yaml", "--base", BASE, cwd=folder)

@@ -13,12 +13,18 @@ from pathlib import Path
 
 import pytest
 
+import easybuilds
+from easybuildchains import REQUESTS
 from spackstacks import clones, lock_files, stack
 from stackproof import containerfile, document
 from stackproof.command import EnvPatch
 from stackproof.containerfile import Wish
 from stackproof.engines import spack
+from stackproof.engines.easybuild import tool
+from stackproof.engines.easybuild.chain import chain
+from stackproof.engines.easybuild.lock import make_lock
 from stackproof.engines.wheel import wants
+from stackproof.host import easybuild_catalogue
 from stackproof.plan import Plan
 from stackproof.planner import Sources, describe, plan
 from stackproof.recipe import parse_recipe
@@ -84,7 +90,35 @@ def of_spack() -> str:
     return containerfile.render(made, wish, tools={"spack_worker.py": "pass\n"}, blobs=blobs)
 
 
-@pytest.mark.parametrize(("name", "make"), [("wheel", of_wheel), ("spack", of_spack)])
+def of_easybuild() -> str:
+    wanted = easybuilds.stack(request=REQUESTS["tools"])
+    found = chain(wanted.request, easybuild_catalogue.load())
+    sources = [source for one in found.easyconfigs for source in one.sources]
+    digests = {source.filename: source.accepted[0].sha256 for source in sources}
+    brought = tuple(tool.artefact(name, tool.VERSION) for name in tool.PACKAGES)
+    lock = make_lock(wanted, found, brought, digests)
+    wish = Wish(
+        base=BASE,
+        builder=BASE.replace("-slim", ""),
+        architecture="x86_64",
+        engine="easybuild",
+        packages=("libcurl4",),
+        builder_packages=("libcurl4-openssl-dev",),
+        outside=("/usr/local/cuda", "/opt/it's"),
+        sources=tuple(sources),
+    )
+    tools = {"easybuild_worker.py": "pass\n", "easybuild_hooks.py": "pass\n"}
+    return containerfile.render(easybuilds.plan(wanted, lock), wish, tools=tools, blobs={})
+
+
+MAKERS = {"easybuild": of_easybuild, "spack": of_spack, "wheel": of_wheel}
+
+
+def test_every_engine_is_here() -> None:
+    assert set(MAKERS) == set(containerfile.TOOL_PACKAGES)
+
+
+@pytest.mark.parametrize(("name", "make"), MAKERS.items())
 def test_containerfile(name: str, make: Callable[[], str]) -> None:
     text = re.sub(r"(?m)^      '.*\n", "", make())
     text = re.sub(r"\b(plan )[0-9a-f]{64}", r"\1(its id)", text)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -14,8 +16,11 @@ from hypothesis import strategies as st
 from stackproof import containerfile
 from stackproof.command import Command, EnvPatch
 from stackproof.containerfile import Wish
+from stackproof.engines.easybuild.components import OsPackage, SourceFile
 from stackproof.errors import Reason, StackproofError
+from stackproof.host import git
 from stackproof.plan import Copy, Plan, Step
+from stackproof.stack import Artefact
 
 BASE = "docker.io/library/debian:bookworm-slim@sha256:" + "ab" * 32
 HOSTILE = {
@@ -169,7 +174,6 @@ def test_what_cannot_be_said_is_refused() -> None:
 
 def test_downloads_and_clones_are_checked() -> None:
     from stackproof.plan import Clone  # noqa: PLC0415 - one test
-    from stackproof.stack import Artefact  # noqa: PLC0415
 
     commit = "c" * 40
     wheel = Artefact(name="m", version="1", filename="m-1-py3-none-any.whl", sha256="d" * 64)
@@ -177,3 +181,61 @@ def test_downloads_and_clones_are_checked() -> None:
     text = render(Step(name="s", fetch=(wheel,), clones=(clone,)))
     assert f"echo '{'d' * 64}  /build/downloads/m-1-py3-none-any.whl' | sha256sum -c -" in text
     assert re.search(rf'test "\$\(git .* rev-parse HEAD\)" = {commit}', text)
+
+
+def fetched(source: SourceFile, sha256: str = "d" * 64) -> list[str]:
+    """Return the instructions that bring a source file of a component."""
+    file = Artefact(name="n", version="1", filename=source.filename, sha256=sha256)
+    text = render(Step(name="s", fetch=(file,)), engine="easybuild", sources=(source,))
+    return [line[4:] for line in instructions(text) if source.filename[:3] in line]
+
+
+def test_a_commit_is_packed_as_the_lock_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
+    origin = tmp_path / "it's $HOME"
+    origin.mkdir()
+
+    def run(*words: str) -> str:
+        who = ("-c", "user.name=n", "-c", "user.email=n@example.org")
+        line = ["git", "-C", str(origin), *who, *words]
+        return subprocess.run(line, check=True, capture_output=True, text=True).stdout.strip()
+
+    run("init", "-q")
+    (origin / "run.sh").write_text("#!/bin/sh\n")
+    (origin / "run.sh").chmod(0o755)
+    run("add", ".")
+    run("commit", "-q", "-m", "one")
+    commit = run("rev-parse", "HEAD")
+    url = f"file://{origin}"
+    packed = tmp_path / "packed.tar"
+    git.archive(url, commit, "xyz-1.0", packed, lambda _: None)
+    source = SourceFile(filename="xyz-1.0.tar", address=url, commit=commit)
+    (tmp_path / "downloads").mkdir()
+    lines = fetched(source, hashlib.sha256(packed.read_bytes()).hexdigest())
+    for line in lines:
+        here = line.replace("/build/", f"{tmp_path}/")
+        subprocess.run(["/bin/sh", "-c", here], check=True, timeout=60, capture_output=True)
+    assert (tmp_path / "downloads" / "xyz-1.0.tar").read_bytes() == packed.read_bytes()
+
+
+def test_where_source_files_are_from() -> None:
+    (line,) = fetched(SourceFile(filename="xyz-1.tar.gz", address="https://example.org/it's;$x"))
+    words = shlex.split(line)
+    assert words[:5] == [
+        "curl", "-fsSL", "-o", "/build/downloads/xyz-1.tar.gz", "https://example.org/it's;$x",
+    ]  # fmt: skip
+    assert f"{'d' * 64}  /build/downloads/xyz-1.tar.gz" in words
+    for name, folder in (("libxyz", "libx/libxyz"), ("xyz", "x/xyz")):
+        package = OsPackage(name=name, version="1-2", suite="trixie")
+        (line,) = fetched(SourceFile(filename="xyz_1.orig.tar.xz", os_package=package))
+        assert f'"$one"pool/main/{folder}/xyz_1.orig.tar.xz && break; done' in line
+    with pytest.raises(StackproofError) as caught:
+        fetched(SourceFile(filename="xyz-1.tar.gz"))
+    assert caught.value.reason is Reason.FILE_MISSING
+
+
+def test_folders_of_the_base_are_looked_for() -> None:
+    text = render(Step(name="s"), outside=("/opt/it's",))
+    assert "RUN test -d '/opt/it'\"'\"'s'" in text.split("\nFROM ")[1]

@@ -13,6 +13,7 @@ from stackproof.command import Bind, EnvPatch
 from stackproof.engines.easybuild.buildplan import build_plan
 from stackproof.engines.easybuild.chain import Chain, chain
 from stackproof.engines.easybuild.lock import make_lock, wants
+from stackproof.engines.easybuild.metadata import transports_of
 from stackproof.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.executor import Built
@@ -53,6 +54,7 @@ def problems(loaded: Loaded) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
         found = chain_of(loaded)
     except StackproofError as error:
         return error.problems, ()
+    views = transports_of(stack)
     notes = [
         Problem(reason=p.reason, message=f"not here: {p.message}", hint=p.hint)
         for p in machine_problems(stack, found.tools, found.headers)
@@ -60,7 +62,7 @@ def problems(loaded: Loaded) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
     _, stale = find_lock(loaded)
     notes += stale
     notes += [Problem(reason=Reason.UNSUPPORTED, message=text) for text in found.notes]
-    return (), tuple(notes)
+    return views.problems, (*notes, *views.notes)
 
 
 def machine_problems(
@@ -218,6 +220,14 @@ def fill_mirror(loaded: Loaded, mirror: str | None, folder: Path, monitor: Monit
             files.copy(path, target)
 
 
+def outside(stack: EasyBuildStack) -> tuple[str, ...]:
+    """Return the folders of the machine that a stack is built on, besides the system's compiler."""
+    found = [one.prefix for one in stack.request.externals.values()]
+    found += [stack.request.gpu_at.prefix] if stack.request.gpu_at else []
+    found += [stack.below.path, *stack.below.modules] if stack.below else []
+    return tuple(dict.fromkeys(found))
+
+
 def _setup(
     stack: EasyBuildStack, lock: EasyBuildLock, args: argparse.Namespace, monitor: Monitor
 ) -> BuildSetup:
@@ -225,15 +235,12 @@ def _setup(
     folder = args.build_dir and Path(args.build_dir).resolve()
     place = spack_build.Place(in_memory=args.in_memory, folder=folder or None, jobs=args.jobs)
     needed = _BYTES_AT_LEAST + _BYTES_PER_COMPONENT * len(lock.components)
-    outside = [one.prefix for one in stack.request.externals.values()]
-    outside += [stack.request.gpu_at.prefix] if stack.request.gpu_at else []
-    outside += [stack.below.path, *stack.below.modules] if stack.below else []
     return BuildSetup(
         binds=(
             *lmod.binds(program),
             *(
                 Bind(source=path, target=path)
-                for path in dict.fromkeys(outside)
+                for path in outside(stack)
                 if not path.startswith("/usr/")
             ),
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -14,8 +15,10 @@ from stackproof.cli import stacks
 from stackproof.cli.stacks import Loaded
 from stackproof.command import EnvPatch
 from stackproof.containerfile import Wish
+from stackproof.engines.easybuild.components import SourceFile
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.host import files, shipped
+from stackproof.host.sandbox import packages
 from stackproof.inject.manifest import Manifest
 from stackproof.mpis import REGISTRY as MPIS
 from stackproof.plan import Plan
@@ -24,6 +27,12 @@ from stackproof.spackstack import Caches
 # Keys of https://github.com/opencontainers/image-spec/blob/main/annotations.md
 _OCI = "org.opencontainers.image"
 _OWN = "stackproof"
+# Which package of Debian and Ubuntu has a header file, and which one what it is linked to
+# (packages.debian.org); nothing for what only the kernel has.
+_HEADERS: Mapping[str, tuple[str, str]] = {
+    "curl/curl.h": ("libcurl4-openssl-dev", "libcurl4"),
+    "rdma/rdma_netlink.h": ("linux-libc-dev", ""),
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +72,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Subject:
-    """What is to be in the container, of any engine."""
+    """What is to be in the container, of any engine.
+
+    `packages` and `builder_packages` are what the engine knows to be needed besides the user's.
+    """
 
     plan: Plan
     tools: tuple[str, ...]
@@ -71,6 +83,10 @@ class _Subject:
     environment: EnvPatch
     activate: str
     facts: dict[str, str]
+    packages: tuple[str, ...] = ()
+    builder_packages: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
+    sources: tuple[SourceFile, ...] = ()
 
 
 def run(args: argparse.Namespace) -> int:
@@ -79,15 +95,8 @@ def run(args: argparse.Namespace) -> int:
     faults = _faults(args)
     if faults:
         raise StackproofError(*faults)
-    if loaded.stack.engine == "easybuild":
-        raise fail(
-            Reason.UNSUPPORTED,
-            "a container recipe can be written for the engines wheel and spack",
-            hint="build the image, and put its tree into a container: "
-            f"unsquashfs -d ROOT{loaded.stack.mount} {loaded.stack.name}.squashfs",
-        )
-    subject = _wheel(loaded, args.view) if loaded.stack.engine == "wheel" else _spack(loaded, args)
     stack = loaded.stack
+    subject = _SUBJECTS[stack.engine](loaded, args)
     labels = {
         f"{_OCI}.title": stack.name,
         f"{_OCI}.version": stack.version,
@@ -106,11 +115,13 @@ def run(args: argparse.Namespace) -> int:
         builder=args.builder_base or args.base,
         architecture=stack.architecture,
         engine=stack.engine,
-        packages=tuple(args.package),
-        builder_packages=tuple(args.builder_package),
+        packages=(*subject.packages, *args.package),
+        builder_packages=(*subject.builder_packages, *args.builder_package),
         environment=subject.environment,
         activate=subject.activate,
         labels={key: value for key, value in labels.items() if value},
+        outside=subject.outside,
+        sources=subject.sources,
     )
     folder = resources.files("stackproof.host")
     tools = {name: (folder / name).read_text() for name in subject.tools}
@@ -159,7 +170,7 @@ def _view(asked: str | None, default: str | None, names: tuple[str, ...]) -> str
     return asked or default or next(iter(names), None)
 
 
-def _wheel(loaded: Loaded, asked: str | None) -> _Subject:
+def _wheel(loaded: Loaded, args: argparse.Namespace) -> _Subject:
     from stackproof import planner  # noqa: PLC0415 - not for Spack stacks
     from stackproof.cli import wheel  # noqa: PLC0415
 
@@ -167,7 +178,7 @@ def _wheel(loaded: Loaded, asked: str | None) -> _Subject:
     if lock is None:
         raise _no_lock(loaded)
     image = planner.describe(loaded.wheel, lock)
-    name = _view(asked, image.default_view, tuple(image.views))
+    name = _view(args.view, image.default_view, tuple(image.views))
     mpi = planner.mpi_facts(loaded.wheel, lock)
     family = MPIS[mpi.family]
     return _Subject(
@@ -177,7 +188,7 @@ def _wheel(loaded: Loaded, asked: str | None) -> _Subject:
         environment=image.views[name].env if name else family.environment(mpi.prefix),
         activate="",
         facts={
-            f"{_OCI}.licenses": " AND ".join(sorted({a.licence for a in lock.artefacts} - {""})),
+            f"{_OCI}.licenses": _licences(one.licence for one in lock.artefacts),
             f"{_OWN}.mpi": f"{mpi.family} {mpi.version}",
             f"{_OWN}.mpi.abi": family.abi,
             f"{_OWN}.mpi.prefix": mpi.prefix,
@@ -219,6 +230,67 @@ def _spack(loaded: Loaded, args: argparse.Namespace) -> _Subject:
         activate=f"{stack.mount}/env/{name}/activate.sh" if name else "",
         facts={f"{_OWN}.system": " ".join(locks.systems(lock))},
     )
+
+
+def _easybuild(loaded: Loaded, args: argparse.Namespace) -> _Subject:
+    from stackproof.cli import easybuild  # noqa: PLC0415 - only for EasyBuild stacks
+    from stackproof.engines.easybuild import metadata  # noqa: PLC0415
+
+    lock, stale = easybuild.find_lock(loaded)
+    if lock is None:
+        raise StackproofError(*(stale or _no_lock(loaded).problems))
+    stack = loaded.easybuild
+    image = metadata.describe(stack, lock)
+    name = _view(args.view, image.default_view, tuple(image.views))
+    headers = {header: _HEADERS[header] for header in lock.headers if header in _HEADERS}
+    outside = easybuild.outside(stack)
+    unknown = [f"the header file {header}" for header in lock.headers if header not in headers]
+    if outside or unknown:
+        print(
+            f"note: the build takes from the system: {', '.join((*outside, *unknown))}\n"
+            "hint: both bases must have what is used at run time; --package and --builder-package "
+            "install packages",
+            file=sys.stderr,
+        )
+    fabric = next((one.version for one in lock.components if one.component == "libfabric"), "")
+    mpi = image.mpi
+    return _Subject(
+        plan=easybuild.plan(loaded, lock),
+        tools=("easybuild_worker.py", "easybuild_hooks.py"),
+        lock=image.lock_digest,
+        environment=image.views[name].env if name else EnvPatch(),
+        activate="",
+        facts={
+            f"{_OCI}.licenses": _licences(one.licence for one in lock.components),
+            f"{_OWN}.libfabric": fabric,
+            f"{_OWN}.mpi": f"{mpi.family} {mpi.version}" if mpi else "",
+            f"{_OWN}.mpi.abi": MPIS[mpi.family].abi if mpi else "",
+            f"{_OWN}.mpi.prefix": mpi.prefix if mpi else "",
+        },
+        packages=(
+            *(["libgfortran5"] if "gfortran" in lock.tools else []),
+            *(found[1] for found in headers.values() if found[1]),
+        ),
+        builder_packages=(
+            *(package for program in lock.tools for package in packages(program)),
+            *(found[0] for found in headers.values()),
+        ),
+        outside=outside,
+        sources=tuple(source for one in lock.components for source in one.sources),
+    )
+
+
+def _licences(every: Iterable[str]) -> str:
+    """Return one SPDX expression for several."""
+    found = sorted(set(every) - {""})
+    return " AND ".join(f"({one})" if " " in one else one for one in found)
+
+
+_SUBJECTS: Mapping[str, Callable[[Loaded, argparse.Namespace], _Subject]] = {
+    "wheel": _wheel,
+    "spack": _spack,
+    "easybuild": _easybuild,
+}
 
 
 def _abi(file: str, mount: str) -> str:

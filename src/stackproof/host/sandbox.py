@@ -27,10 +27,15 @@ _PACKAGES = {
 }
 
 
+def packages(program: str) -> tuple[str, ...]:
+    """Return the packages of Debian and Ubuntu that bring a program."""
+    name = os.path.basename(program)
+    return tuple(_PACKAGES.get(name, name).split())
+
+
 def package_hint(program: str) -> str:
     """Return how to get a missing program on Debian and Ubuntu."""
-    name = os.path.basename(program)
-    return f"install it, for example: apt-get install {_PACKAGES.get(name, name)}"
+    return f"install it, for example: apt-get install {' '.join(packages(program))}"
 
 
 def argv(command: Command) -> tuple[str, ...]:
