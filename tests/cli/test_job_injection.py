@@ -172,6 +172,9 @@ def test_an_image_is_mounted_beside(job: Job) -> None:
     ("words", "code"),
     [
         (["--inject", "nowhere"], 3),
+        (["--inject", ""], 2),
+        (["--inject", "/dev/null"], 3),
+        (["--inject", "empty"], 3),
         (["--inject", "new,gone"], 2),
         (["--inject", "app.squashfs"], 6),
         (["--inject", "app/bin"], 3),
@@ -182,6 +185,7 @@ def test_an_image_is_mounted_beside(job: Job) -> None:
 )
 def test_wrong_words(job: Job, words: list[str], code: int) -> None:
     (job.folder / "facts.json").write_text("{}")
+    (job.folder / "empty").write_text("")
     (job.folder / "artefact" / "meta").mkdir(parents=True)
     (job.folder / "artefact" / "meta" / "artefact.json").write_text("{}")
     assert error(job("activate", "app.squashfs", *words)) == code

@@ -260,3 +260,30 @@ def test_a_private_folder_is_trusted_only_as_such(tmp_path):
         with pytest.raises(StackproofError) as caught:
             files.private_folder(tmp_path / name, hint="remove it")
         assert caught.value.reason is Reason.NOT_PERMITTED
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (errno.ENOSPC, Reason.DISK_FULL),
+        (errno.EACCES, Reason.NOT_PERMITTED),
+        (errno.ENOENT, Reason.FILE_MISSING),
+        (errno.EISDIR, Reason.INVALID_VALUE),
+    ],
+)
+def test_what_the_system_refuses_comes_with_what_to_do(number: int, reason: Reason) -> None:
+    found = files.translate(OSError(number, os.strerror(number)), "some/file")
+    assert found.reason is reason
+    assert found.problems[0].hint
+    assert str(found.problems[0].where) == "some/file"
+
+
+def test_a_file_that_may_not_be_read_is_not_one_to_write_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("")
+    error = PermissionError(errno.EACCES, "Permission denied")
+    writing = files.translate(error, secret).problems[0].hint
+    monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.R_OK)  # root may read it
+    assert files.translate(error, secret).problems[0].hint != writing

@@ -34,9 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def requested(args: argparse.Namespace) -> MountRequest | None:
     """Return the image that is to be mounted for an injection, None where there is none.
 
-    Raises `StackproofError`: USAGE, UNSUPPORTED, FILE_MISSING.
+    Raises `StackproofError`: USAGE, UNSUPPORTED, FILE_MISSING, NOT_PERMITTED.
     """
-    if not args.inject:
+    if args.inject is None:
         if args.accept_unknown:
             from stackproof.errors import Reason, fail  # noqa: PLC0415 - see above
 

@@ -45,11 +45,30 @@ def translate(error: OSError, path: os.PathLike[str] | str) -> StackproofError:
             Reason.NOT_PERMITTED,
             f"no right to use `{os.fspath(path)}`: {error.strerror}",
             where=where,
-            hint="choose a path you may write to",
+            hint=_permission_hint(os.fspath(path)),
         )
     if error.errno == errno.ENOENT:
-        return fail(Reason.FILE_MISSING, f"`{os.fspath(path)}` does not exist", where=where)
+        return fail(
+            Reason.FILE_MISSING,
+            f"`{os.fspath(path)}` does not exist",
+            where=where,
+            hint="check the path, and that its folder is there",
+        )
+    if error.errno == errno.EISDIR:
+        return fail(
+            Reason.INVALID_VALUE,
+            f"`{os.fspath(path)}` is a folder",
+            where=where,
+            hint="name a file",
+        )
     return fail(Reason.INVALID_VALUE, f"`{os.fspath(path)}`: {error.strerror}", where=where)
+
+
+def _permission_hint(path: str) -> str:
+    """Return what to do about a path that may not be read, or written."""
+    if os.path.isfile(path) and not os.access(path, os.R_OK):
+        return "make the file readable for you"
+    return "choose a path you may write to"
 
 
 def write(path: os.PathLike[str] | str, content: bytes | str, *, mode: int = 0o644) -> None:

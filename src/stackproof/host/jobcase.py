@@ -67,10 +67,13 @@ class JobCase:
 def image_in(text: str) -> MountRequest | None:
     """Return the image that was named to be injected, None for a folder or a library.
 
-    Raises `StackproofError`: USAGE for several, UNSUPPORTED for a manifest, FILE_MISSING.
+    Raises `StackproofError`: USAGE for none or several, UNSUPPORTED for a manifest, FILE_MISSING,
+    NOT_PERMITTED.
     """
     if os.path.isdir(text):
         return None
+    if not text:
+        raise _wrong("usage", "nothing is named to be injected", "name an image or a folder")
     requests = mountlist.parse(text)
     path = requests[0].image
     if len(requests) != 1:
@@ -81,9 +84,15 @@ def image_in(text: str) -> MountRequest | None:
             "name an image or a folder; `stackproof inject check` takes manifests",
         )  # fmt: skip
     if not os.path.isfile(path):
-        raise _wrong("file-missing", f"`{path}` does not exist", "name an image or a folder")
-    with open(path, "rb") as stream:
-        return requests[0] if stream.read(len(_MAGIC)) == _MAGIC else None
+        message = "is neither a file nor a folder" if os.path.exists(path) else "does not exist"
+        raise _wrong("file-missing", f"`{path}` {message}", "name an image or a folder")
+    try:
+        with open(path, "rb") as stream:
+            return requests[0] if stream.read(len(_MAGIC)) == _MAGIC else None
+    except OSError as error:
+        from stackproof.host import files  # noqa: PLC0415 - see above
+
+        raise files.translate(error, path) from error
 
 
 def digest(injected: Part) -> str:
