@@ -60,6 +60,27 @@ def choose_views(images: Sequence[Image | Described], names: Sequence[str]) -> t
     return tuple(chosen)
 
 
+def forced_transport(
+    images: Sequence[Image | Described], views: Sequence[AnyView], asked: str | None = None
+) -> str | None:
+    """Return the transport that views of images, or who `asked`, force; None where nobody does.
+
+    Raises `StackproofError` (USAGE) when they force different ones: settings of both would mix.
+    """
+    fixed = {name for image in images for name in image.transports if image.views[name] in views}
+    if len(fixed | ({asked} if asked else set())) <= 1:
+        return asked or next(iter(fixed), None)
+    from stackproof.errors import Reason, fail  # noqa: PLC0415 - see above
+
+    names = "`, `".join(sorted(fixed))
+    and_asked = f", and `{asked}` is asked for" if asked else ""
+    raise fail(
+        Reason.USAGE,
+        f"the views chosen force the transports `{names}`{and_asked}",
+        hint="choose one: either a view of a transport, or another view and --transport",
+    )
+
+
 def combined(views: Sequence[AnyView], *, environment: Mapping[str, str]) -> Change:
     """Return the changes of views as one, in their order; `environment` as above."""
     change = Change()

@@ -80,15 +80,8 @@ def _problems(document: Document, facts: Mapping[str, str]) -> list[Problem]:
                 where=document.where("toolchain"),
             )
         )
-    if benchmark.NATIVE in (data.get("benchmarks") or ()) and "mpi" not in data:
-        found.append(
-            Problem(
-                reason=Reason.UNSUPPORTED,
-                message=f"{benchmark.NATIVE} needs an MPI, and the recipe has none",
-                hint="add `mpi`, or take it from another image",
-                where=document.where("benchmarks"),
-            )
-        )
+    if "mpi" not in data:
+        found += _without_mpi(document)
     below = data.get("on")
     if isinstance(below, dict) and isinstance(below.get("path"), str):
         mount = data.get("mount", DEFAULT_MOUNT)
@@ -101,6 +94,30 @@ def _problems(document: Document, facts: Mapping[str, str]) -> list[Problem]:
                     where=document.where("on", "path"),
                 )
             )
+    return found
+
+
+def _without_mpi(document: Document) -> list[Problem]:
+    """Return what a recipe without an MPI cannot ask for."""
+    found: list[Problem] = []
+    if benchmark.NATIVE in (document.data.get("benchmarks") or ()):
+        found.append(
+            Problem(
+                reason=Reason.UNSUPPORTED,
+                message=f"{benchmark.NATIVE} needs an MPI, and the recipe has none",
+                hint="add `mpi`, or take it from another image",
+                where=document.where("benchmarks"),
+            )
+        )
+    if document.data.get("transports"):
+        found.append(
+            Problem(
+                reason=Reason.UNSUPPORTED,
+                message="transports are settings of an MPI, and the recipe has none",
+                hint="add `mpi`, or leave `transports` out",
+                where=document.where("transports"),
+            )
+        )
     return found
 
 
@@ -127,6 +144,7 @@ def _stack(data: Mapping[str, Any], facts: Mapping[str, str]) -> EasyBuildStack:
         architecture=facts["architecture"],
         views=views,
         default_view=data.get("default-view", "default" if "default" in names else None),
+        transports=tuple(data.get("transports", ())),
         benchmarks=tuple(name for name in wanted if name == benchmark.NATIVE),
         below=Below(path=below["path"], modules=tuple(below["modules"])) if below else None,
         compression=image.compression,

@@ -46,7 +46,8 @@ class Image:
     """A SquashFS image and its metadata.
 
     `path` is the file, `mount` the mount point it was built for, `sha256` the digest of the file
-    (empty until somebody asked for it, since it costs a read of the whole file).
+    (empty until somebody asked for it, since it costs a read of the whole file). `transports` are
+    the views that force the transport of their name.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/image/1"
@@ -59,6 +60,7 @@ class Image:
     sha256: str = ""
     default_view: str | None = None
     views: Mapping[str, View] = field(default_factory=dict)
+    transports: tuple[str, ...] = ()
     mpi: MpiFacts | None = None
     benchmarks: tuple[BenchmarkProgram, ...] = ()
     stack_id: str = ""

@@ -15,6 +15,8 @@ from stackproof.images import metadata, squashfs
 from stackproof.mpis import REGISTRY as MPIS
 from stackproof.plan import Plan, Step
 from stackproof.stack import Lock, Stack
+from stackproof.transports.setup import libfabric_of
+from stackproof.transports.views import TransportViews, transport_views, with_transports
 
 NATIVE = benchmark.NATIVE
 
@@ -68,8 +70,23 @@ def lock_digest(lock: Lock) -> str:
     return ids.content_id(noun.to_data(lock))
 
 
+def transports_of(stack: Stack, lock: Lock) -> TransportViews:
+    """Return what the views of the recipe's transports change, and which cannot be views."""
+    return transport_views(
+        stack.transports,
+        mpi_facts(stack, lock),
+        libfabric_of(render_bom(stack, lock)),
+        taken=tuple(view.name for view in stack.views),
+        fabric=stack.site_facts.get("fabric", ""),
+    )
+
+
 def describe(stack: Stack, lock: Lock) -> Image:
-    """Return what the image will say of itself; `path`, `size` and `sha256` are still empty."""
+    """Return what the image will say of itself; `path`, `size` and `sha256` are still empty.
+
+    Raises `StackproofError` (UNSUPPORTED) for a transport of the recipe that cannot be had.
+    """
+    changes = transports_of(stack, lock).required()
     facts = mpi_facts(stack, lock)
     needs = MPIS[facts.family].environment(facts.prefix)
     views = {
@@ -88,7 +105,8 @@ def describe(stack: Stack, lock: Lock) -> Image:
         size=0,
         description=stack.description,
         default_view=stack.default_view,
-        views=views,
+        views=with_transports(views, stack.default_view, stack.mount, changes),
+        transports=tuple(changes),
         mpi=facts,
         benchmarks=tuple(
             BenchmarkProgram(name=name, path=_program_path(name, stack, facts))

@@ -51,7 +51,7 @@ class Recipe:
     mpi: MpiWish
     version: str = "0"
     description: str = ""
-    transports: tuple[str, ...] = ("shm", "tcp")
+    transports: tuple[str, ...] = ()
     engine: str = "auto"
     packages: tuple[str, ...] = ()
     mount: str = DEFAULT_MOUNT

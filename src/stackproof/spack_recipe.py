@@ -275,6 +275,7 @@ def read(
         stack,
         version=data.get("version", "0"),
         target=_target(document, facts, findings),
+        transports=tuple(data.get("transports", ())),
         compression=image.get("compression", stack.compression),
         compression_level=image.get("level", stack.compression_level),
         source=f"{FORMAT}, generation {stack.generation}",

@@ -213,6 +213,7 @@ class SpackStack:
     site_facts: Mapping[str, str] = field(default_factory=dict)
     compression: str = "zstd"
     compression_level: int = 6
+    transports: tuple[str, ...] = ()
     os_sources: tuple[OsSource, ...] = ()
     source: str = ""
     notes: tuple[str, ...] = ()

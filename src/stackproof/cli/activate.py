@@ -81,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
         own = images[:-1] if injected else images
         known = tuple(image for image in own if image)
         views = () if args.no_view else activate.choose_views(known, names)
+        activate.forced_transport(known, views, args.transport)
         patch = activate.combined(views, environment=before)
         last = (images[-1], placed[-1].mount_point or "") if injected else (None, "")
         part = job_injection.part_of(args, *last)

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
                 problems += found
                 notes += more
             else:
-                remark = _look_up(loaded, args, problems) or remark
+                remark = _look_up(loaded, args, problems, notes) or remark
     except StackproofError as error:
         problems += error.problems
     problems = list(dict.fromkeys(problems))
@@ -67,24 +67,39 @@ def _spack_problems(loaded: Loaded) -> tuple[tuple[Problem, ...], tuple[Problem,
     found, notes = known.conflict_problems(loaded, lock)
     changed, unused = os_sources.accepted_problems(loaded, lock)
     hidden = known.shadow_notes(loaded, lock)
-    return (*engine.problems(loaded.spack), *found, *changed), (*notes, *unused, *stale, *hidden)
+    problems = (*engine.problems(loaded.spack), *found, *changed)
+    if lock is not None and loaded.spack.transports:
+        from stackproof.engines.spack.metadata import transports_of  # noqa: PLC0415 - slow
+
+        views = transports_of(loaded.spack, lock).placed(_place(loaded))
+        problems, notes = (*problems, *views.problems), (*notes, *views.notes)
+    return problems, (*notes, *unused, *stale, *hidden)
 
 
-def _look_up(loaded: Loaded, args: argparse.Namespace, problems: list[Problem]) -> str:
+def _look_up(
+    loaded: Loaded, args: argparse.Namespace, problems: list[Problem], notes: list[Problem]
+) -> str:
     """Ask the package index whether versions exist; return what could not be asked."""
     from stackproof.cli import wheel  # noqa: PLC0415 - only for wheels
+    from stackproof.planner import transports_of  # noqa: PLC0415 - only for wheels
 
-    if wheel.valid_lock(loaded) is not None:
-        return ""
-    if args.offline:
+    lock = wheel.valid_lock(loaded)
+    if lock is None and args.offline:
         return "versions were not looked up (--offline)"
     try:
-        wheel.make_lock(loaded, progress.monitor(quiet=True))
+        lock = lock or wheel.make_lock(loaded, progress.monitor(quiet=True))
+        views = transports_of(loaded.wheel, lock).placed(_place(loaded))
+        problems += views.problems
+        notes += views.notes
     except StackproofError as error:
         if error.reason is Reason.NO_NETWORK:
             return "versions were not looked up: the package index cannot be reached"
         problems += error.problems
     return ""
+
+
+def _place(loaded: Loaded) -> Location | None:
+    return loaded.document.where("transports") if loaded.document else None
 
 
 def _print(recipe: str, problems: list[Problem], notes: list[Problem]) -> None:

@@ -13,6 +13,7 @@ from stackproof.command import Bind, EnvPatch
 from stackproof.engines.easybuild.buildplan import build_plan
 from stackproof.engines.easybuild.chain import Chain, chain
 from stackproof.engines.easybuild.lock import make_lock, wants
+from stackproof.engines.easybuild.metadata import transports_of
 from stackproof.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.executor import Built
@@ -53,6 +54,8 @@ def problems(loaded: Loaded) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
         found = chain_of(loaded)
     except StackproofError as error:
         return error.problems, ()
+    where = loaded.document.where("transports") if loaded.document else None
+    views = transports_of(stack).placed(where)
     notes = [
         Problem(reason=p.reason, message=f"not here: {p.message}", hint=p.hint)
         for p in machine_problems(stack, found.tools, found.headers)
@@ -60,7 +63,7 @@ def problems(loaded: Loaded) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
     _, stale = find_lock(loaded)
     notes += stale
     notes += [Problem(reason=Reason.UNSUPPORTED, message=text) for text in found.notes]
-    return (), tuple(notes)
+    return views.problems, (*notes, *views.notes)
 
 
 def machine_problems(

@@ -59,10 +59,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _plan_wheel(loaded: Loaded, *, as_json: bool) -> None:
     from stackproof.cli import wheel  # noqa: PLC0415 - only for wheels
-    from stackproof.planner import plan  # noqa: PLC0415 - not for Spack stacks
+    from stackproof.planner import describe, plan, transports_of  # noqa: PLC0415 - as above
 
     lock = wheel.valid_lock(loaded) or wheel.make_lock(loaded, progress.monitor())
     made = plan(loaded.wheel, lock, loaded.sources)
+    _print_notes(transports_of(loaded.wheel, lock).notes)
     if as_json:
         _print_json(loaded, lock, made, known=True)
         return
@@ -72,7 +73,7 @@ def _plan_wheel(loaded: Loaded, *, as_json: bool) -> None:
         ("engine", stack.engine),
         ("machine", f"{stack.architecture}, {stack.site_facts.get('compiler', '')}"),
         ("mount", stack.mount),
-        ("views", ", ".join(view.name for view in stack.views)),
+        ("views", ", ".join(describe(stack, lock).views)),
     ]
     rows += [("file", f"{a.filename}  sha256 {a.sha256}") for a in lock.artefacts]
     _print_rows([*rows, ("plan", short(made.id))])
@@ -81,12 +82,14 @@ def _plan_wheel(loaded: Loaded, *, as_json: bool) -> None:
 
 def _plan_easybuild(loaded: Loaded, args: argparse.Namespace) -> None:
     from stackproof.cli import easybuild  # noqa: PLC0415 - only for such stacks
+    from stackproof.engines.easybuild import metadata  # noqa: PLC0415 - as above
 
     stack = loaded.easybuild
     lock, stale = easybuild.find_lock(loaded)
     _print_notes((*loaded.notes, *stale))
     lock = lock or easybuild.solve(loaded, args.mirror, progress.monitor())
     made = easybuild.plan(loaded, lock)
+    _print_notes(metadata.transports_of(stack).notes)
     if args.json:
         _print_json(loaded, lock, made, known=True)
         return
@@ -96,7 +99,7 @@ def _plan_easybuild(loaded: Loaded, args: argparse.Namespace) -> None:
         ("machine", f"{stack.architecture}, {stack.site_facts.get('compiler', '')}"),
         ("optarch", stack.optarch),
         ("mount", stack.mount),
-        ("views", ", ".join((*(view.name for view in stack.views), "modules"))),
+        ("views", ", ".join(metadata.describe(stack, lock).views)),
     ]
     for one in lock.components:
         rows.append(("component", f"{one.module}  {one.licence}".rstrip()))
@@ -113,6 +116,7 @@ def _plan_easybuild(loaded: Loaded, args: argparse.Namespace) -> None:
 def _plan_spack(loaded: Loaded, *, as_json: bool) -> None:
     from stackproof.cli import spack  # noqa: PLC0415 - only for Spack stacks
     from stackproof.engines import spack as engine  # noqa: PLC0415
+    from stackproof.engines.spack import metadata  # noqa: PLC0415
     from stackproof.host import shipped  # noqa: PLC0415
 
     stack = loaded.spack
@@ -124,6 +128,8 @@ def _plan_spack(loaded: Loaded, *, as_json: bool) -> None:
     if lock is not None:
         csrc = shipped.benchmark_sources()
         made, known = engine.build_plan(stack, lock, loaded.caches, csrc=csrc), True
+        if stack.transports:
+            _print_notes(metadata.transports_of(stack, lock).notes)
     else:
         clones = tuple(clones_as_named(stack))
         made = engine.lock_plan(stack, clones)

@@ -228,6 +228,7 @@ def _environment(
     """Return the environment with the views; tell of images that are not at their own place."""
     own = images[:-1] if asked.injected else images
     views = () if args.no_view else activate.choose_views(own, asked.names)
+    activate.forced_transport(own, views, args.transport)
     for image, point in zip(own, points, strict=False):
         if point != image.mount and image.views and not args.no_view:
             _say(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from stackproof import activate, mountlist
 from stackproof.bench import Arm, BenchSpec
+from stackproof.case import Locality
 from stackproof.command import EnvPatch
 from stackproof.deployment import Deployment
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
@@ -135,8 +136,20 @@ def _ready(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
     if arm.program_image:
         deployment = _with_program_image(deployment, arm.program_image)
     libfabric = fabric.libfabric_of_image(image.path)
+    arm = _as_its_view(arm, image)
     ready = ReadyArm(arm=arm, image=image, deployment=deployment, libfabric=libfabric)
     return _with_injection(ready, arm.inject, programs) if arm.inject else ready
+
+
+def _as_its_view(arm: Arm, image: Image) -> Arm:
+    """Return an arm whose view forces a transport as one that is told to use it everywhere."""
+    views = activate.choose_views((image,), (arm.view,) if arm.view else ())
+    forced = activate.forced_transport((image,), views)
+    if forced is None:
+        return arm
+    for asked in arm.transports.values():
+        activate.forced_transport((image,), views, asked)
+    return replace(arm, transports={locality.value: forced for locality in Locality})
 
 
 def _with_program_image(deployment: Deployment, path: str) -> Deployment:

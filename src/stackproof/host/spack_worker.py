@@ -262,10 +262,28 @@ def write_metadata(mount: str) -> None:
     """Write `meta/env.json`: `meta/env.json.in` with what each view changes."""
     data = json.loads(Path(mount, "meta", "env.json.in").read_text(encoding="utf-8"))
     for view in data["views"].values():
-        if "env" not in view:
+        if "env" not in view and "set" not in view:
             own = Path(view["root"], "env.json").read_text(encoding="utf-8")
             view["env"] = json.loads(own)
+    for name, view in data["views"].items():
+        if "set" in view:
+            below = data["views"].get(view.pop("on"), {"env": Patch([]).data()})
+            patch = patch_on(below["env"]["values"], view.pop("set"))
+            view["env"] = patch.data()
+            Path(view["root"]).mkdir(parents=True, exist_ok=True)
+            write(Path(view["root"], "env.json"), dump(view["env"]))
+            write(Path(view["root"], "activate.sh"), activation(name, patch), mode=0o755)
     write(Path(mount, "meta", "env.json"), dump(data))
+
+
+def patch_on(values: dict[str, Any], scalars: dict[str, str]) -> Patch:
+    """Return a view's changes with variables that are set on top of them."""
+    patch = Patch([])
+    patch.lists = {name: [dict(one) for one in done] for name, done in values["list"].items()}
+    patch.scalars = dict(values["scalar"])
+    for name, value in scalars.items():
+        patch.scalar(name, value)
+    return patch
 
 
 def set_times(folder: str, epoch: int) -> None:

@@ -34,12 +34,13 @@ class DescribedView:
 class Described:
     """What an image says of itself: the fields of `image.Image`; `size` is in bytes.
 
-    `mpi` has the keys of `image.MpiFacts`, `benchmarks` paths by name.
+    `mpi` has the keys of `image.MpiFacts`, `benchmarks` paths by name; `transports` are the views
+    that force the transport of their name.
     """
 
     __slots__ = (
         "benchmarks", "default_view", "description", "lock_digest", "mount", "mpi", "name", "path",
-        "size", "stack_id", "views",
+        "size", "stack_id", "transports", "views",
     )  # fmt: skip
 
     def __init__(self, path: str, size: int) -> None:
@@ -48,6 +49,7 @@ class Described:
         self.name = self.mount = self.description = self.stack_id = self.lock_digest = ""
         self.default_view: str | None = None
         self.views: dict[str, DescribedView] = {}
+        self.transports: tuple[str, ...] = ()
         self.mpi: dict[str, str] | None = None
         self.benchmarks: dict[str, str] = {}
 
@@ -73,6 +75,7 @@ def parse(text: str | bytes, *, path: str, size: int) -> Described:
     found.description = reader.text(whole.get("description") or "", "`description`", empty=True)
     found.default_view = None if default is None else reader.text(default, "`default-view`")
     found.views = {name: reader.view(name, view) for name, view in views.items()}
+    found.transports = reader.transports(ours.get("transports"), found.views)
     found.mpi = reader.mpi(whole.get("mpi"))
     found.benchmarks = {
         name: reader.text(program, "a benchmark") for name, program in programs.items()
@@ -129,6 +132,13 @@ class _Reader:
             else:
                 changes.set[name] = self.text(value, f"`{name}` of {what}", empty=True)
         return changes.patch()
+
+    def transports(self, value: Any, views: dict[str, DescribedView]) -> tuple[str, ...]:
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not all(name in views for name in value):
+            raise _bad(self._path, "`stackproof.transports` is not a list of views")
+        return tuple(value)
 
     def variable(self, name: str, what: str) -> None:
         if "=" in name:

@@ -58,6 +58,8 @@ def render_env_json(image: Image) -> str:
         "lock": image.lock_digest,
         "benchmarks": {program.name: program.path for program in image.benchmarks},
     }
+    if image.transports:
+        data["stackproof"]["transports"] = list(image.transports)
     return _json(data)
 
 
@@ -111,6 +113,7 @@ def image_of(found: Described) -> Image:
             )
             for name, view in found.views.items()
         },
+        transports=found.transports,
         mpi=None if found.mpi is None else MpiFacts(**found.mpi),
         benchmarks=tuple(
             BenchmarkProgram(name=name, path=path) for name, path in found.benchmarks.items()

@@ -17,6 +17,7 @@ from stackproof.messagepath import Medium
 # needs; this here stands before commands of users.
 SLINGSHOT = "slingshot-11"
 INFINIBAND = "infiniband"
+ETHERNET = "ethernet"
 _PROVIDERS = ("spack:variant:fabrics", "easybuild:providers")
 NEWEST_LIBFABRIC = (2, 6)
 """The newest release of libfabric that was looked at, as knowledge/sources.yaml has it."""

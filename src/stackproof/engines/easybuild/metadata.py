@@ -14,6 +14,8 @@ from stackproof.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
 from stackproof.image import BenchmarkProgram, Image, MpiFacts, View
 from stackproof.images import metadata
 from stackproof.mpis import REGISTRY as MPIS
+from stackproof.transports.setup import Libfabric
+from stackproof.transports.views import TransportViews, transport_views, with_transports
 
 MODULES_VIEW = "modules"
 """The view that adds the module files to MODULEPATH; every image has it."""
@@ -37,8 +39,30 @@ def files(stack: EasyBuildStack, lock: EasyBuildLock) -> tuple[dict[str, str], t
     return found, tuple(scripts)
 
 
+def transports_of(stack: EasyBuildStack) -> TransportViews:
+    """Return what the views of the recipe's transports change, and which cannot be views."""
+    request = stack.request
+    mpi = request.mpi and MpiFacts(
+        family=request.mpi[0],
+        version=request.mpi[1],
+        prefix=stack.mount,
+        launcher=MPIS[request.mpi[0]].launcher,
+    )
+    return transport_views(
+        stack.transports,
+        mpi,
+        Libfabric(version=request.libfabric, providers=frozenset(request.providers)),
+        taken=(MODULES_VIEW, *(view.name for view in stack.views)),
+        fabric=stack.site_facts.get("fabric", ""),
+    )
+
+
 def describe(stack: EasyBuildStack, lock: EasyBuildLock) -> Image:
-    """Return what the image will say of itself; `path`, `size` and `sha256` are still empty."""
+    """Return what the image will say of itself; `path`, `size` and `sha256` are still empty.
+
+    Raises `StackproofError` (UNSUPPORTED) for a transport of the recipe that cannot be had.
+    """
+    changes = transports_of(stack).required()
     facts = mpi_facts(stack, lock)
     needs = _environment(stack, lock)
     prefix = facts.prefix if facts else component_prefix(stack, lock, "libfabric")
@@ -68,7 +92,8 @@ def describe(stack: EasyBuildStack, lock: EasyBuildLock) -> Image:
         size=0,
         description=stack.description,
         default_view=stack.default_view,
-        views=views,
+        views=with_transports(views, stack.default_view, stack.mount, changes),
+        transports=tuple(changes),
         mpi=facts,
         benchmarks=programs,
         stack_id=ids.content_id(noun.to_data(stack)),

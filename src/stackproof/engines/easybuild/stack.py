@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from stackproof.engines.easybuild.chain import ChainRequest, Easyconfig, LeftOut
+from stackproof.engines.easybuild.chain import Easyconfig, LeftOut
+from stackproof.engines.easybuild.request import ChainRequest
 from stackproof.stack import Artefact, StackView
 
 
@@ -43,6 +44,7 @@ class EasyBuildStack:
     architecture: str
     views: tuple[StackView, ...]
     default_view: str | None
+    transports: tuple[str, ...] = ()
     benchmarks: tuple[str, ...] = ()
     below: Below | None = None
     compression: str = "zstd"

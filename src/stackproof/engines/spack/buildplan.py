@@ -227,6 +227,7 @@ def _metadata_step(
     files = configuration.user_files(stack, lock)
     files |= metadata.files(stack, lock, programs)
     files["meta/bom.cdx.json"] = render_bom(stack, lock)
+    changes = metadata.transports_of(stack, lock).required()
     return Step(
         name="metadata",
         description="write metadata, configuration for users, lock and bill of materials",
@@ -236,7 +237,7 @@ def _metadata_step(
             spack("python", WORKER, "licences", stack.mount),
             tool(PYTHON, "-I", "-S", WORKER, "metadata", stack.mount),
         ),
-        outputs=("config",),
+        outputs=("config", *(f"env/{name}" for name in changes)),
     )
 
 

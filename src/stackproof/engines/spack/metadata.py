@@ -17,6 +17,8 @@ from stackproof.engines.spack.locks import Node
 from stackproof.image import MpiFacts
 from stackproof.mpis import REGISTRY as MPIS
 from stackproof.spackstack import GitSource, SpackEnvironment, SpackLock, SpackStack
+from stackproof.transports.setup import libfabric_of
+from stackproof.transports.views import TransportViews, description, transport_views
 
 # Which family an MPI package of Spack is.
 _FAMILIES = {
@@ -61,6 +63,17 @@ def env_json(stack: SpackStack, lock: SpackLock, programs: Mapping[str, str]) ->
     views["spack"] = _fixed_view(
         f"{stack.mount}/config", "configure spack upstream", scalars=_spack_variables(stack, lock)
     )
+    changes = transports_of(stack, lock).required()
+    for name, change in changes.items():
+        views[name] = {
+            "root": f"{stack.mount}/env/{name}",
+            "activate": f"{stack.mount}/env/{name}/activate.sh",
+            "description": description(name),
+            "type": "augment",
+            # The worker puts it on top of what this view changes, which is not known before.
+            "on": stack.default_view,
+            "set": dict(sorted(change.set.items())),
+        }
     data: dict[str, Any] = {
         "name": stack.name,
         "description": stack.description,
@@ -77,7 +90,23 @@ def env_json(stack: SpackStack, lock: SpackLock, programs: Mapping[str, str]) ->
         "lock": lock_digest(lock),
         "benchmarks": dict(programs),
     }
+    if changes:
+        data["stackproof"]["transports"] = list(changes)
     return data
+
+
+def transports_of(stack: SpackStack, lock: SpackLock) -> TransportViews:
+    """Return what the views of the recipe's transports change, and which cannot be views."""
+    from stackproof.engines.spack.bom import render_bom  # noqa: PLC0415 - slow, only with a lock
+
+    own = (view.name for environment in stack.environments for view in environment.views)
+    return transport_views(
+        stack.transports,
+        mpi_facts(stack, lock),
+        libfabric_of(render_bom(stack, lock) if stack.transports else ""),
+        taken=("modules", "spack", *own),
+        fabric=stack.site_facts.get("fabric", ""),
+    )
 
 
 def configure_json(stack: SpackStack, lock: SpackLock) -> dict[str, Any]:
