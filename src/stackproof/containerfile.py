@@ -233,7 +233,7 @@ def _download(source: SourceFile, place: str) -> str:
     # first letters of names (https://wiki.debian.org/DebianRepository/Format).
     name = source.os_package.name
     cut = name[: 4 if name.startswith("lib") else 1]
-    known = "$(apt-get indextargets --format '$(REPO_URI)' | sort -u)"
+    known = r"$(apt-get update --print-uris | sed -n 's,^.\(.*/\)dists/.*,\1,p' | sort -u)"
     path = _word(f"pool/main/{cut}/{name}/{source.filename}")
     return f'for one in {known}; do {get} "$one"{path} && break; done'
 
