@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from stackproof.host import injectplace, probe
+from stackproof.host import injectplace
 from stackproof.host.injectplace import Place
 from stackproof.inject import Question, starting
 from stackproof.inject.manifest import ManifestView
@@ -29,6 +29,8 @@ def load_target(name: str) -> Target:
     Raises `StackproofError` like reading those does.
     """
     if not name.endswith(".json"):
+        from stackproof.host import probe  # noqa: PLC0415 - slow to import, rarely needed
+
         return target_of_site(probe.load_site(name), injectplace.load_releases())
     manifest = injectplace.load_place(name).manifest
     if manifest is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from stackproof.elf.source import Source
 from stackproof.errors import Location, Reason, StackproofError, fail
@@ -34,8 +35,7 @@ def damaged(name: str, message: str) -> StackproofError:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class Segment(NamedTuple):
     """A program header; offset and sizes in bytes."""
 
     kind: int

@@ -199,7 +199,7 @@ class HostView:
             folders.sort()
             for name in sorted(names):
                 path = os.path.join(below, name)
-                if not os.path.islink(path) and _is_elf(path):
+                if _is_elf(path):
                     yield utf8(posixpath.normpath(inside + path[len(real) :]))
 
     def cache(self, path: str) -> Mapping[str, tuple[CacheEntry, ...]]:

@@ -37,11 +37,15 @@ _SHOWN = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One attempt: the closures without and with the injection, and what they are about."""
+    """One attempt: the closures without and with the injection, and what they are about.
+
+    `scope` has the definitions of the closure with it.
+    """
 
     view: FileView
     before: Closure
     after: Closure
+    scope: Scope
     replacement: Replacement
     main: Main | None
     demand: Demand
@@ -187,13 +191,13 @@ def _remedy_for_version(case: Case, by: Loaded, provider: Loaded, name: str) -> 
     return f"put a newer `{_base(provider)}` first in LD_LIBRARY_PATH"
 
 
-def symbol_findings(case: Case, scope: Scope) -> Iterator[Finding]:
+def symbol_findings(case: Case) -> Iterator[Finding]:
     """Yield functions and variables that nothing defines, grouped by who asks."""
     if case.after.missing or case.after.unreadable:
         return
     groups: dict[tuple[str, bool, str], list[Unbound]] = {}
     broken = {(m.by.path, m.need.name) for m in missing_nodes(case.after)}
-    for entry in unbound(case.after, scope):
+    for entry in unbound(case.after, case.scope):
         if (entry.by.path, entry.version) not in broken:
             groups.setdefault((entry.by.path, entry.eager, entry.version), []).append(entry)
     users = {loaded.path for loaded in case.demand.users}
@@ -239,11 +243,11 @@ def _remedy_for_symbol(case: Case, names: list[str]) -> str:
     return "inject all parts of one release"
 
 
-def copy_findings(case: Case, scope: Scope) -> Iterator[Finding]:
+def copy_findings(case: Case) -> Iterator[Finding]:
     """Yield variables that the program copies with another size than the library has."""
     program = case.after.program
     for copy in program.elf.copies:
-        for loaded in scope.all_with(copy.name):
+        for loaded in case.scope.all_with(copy.name):
             size = loaded.elf.objects.get(copy.name)
             if loaded is program or size is None:
                 continue

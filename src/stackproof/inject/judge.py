@@ -69,6 +69,7 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
             view=view,
             before=before,
             after=after,
+            scope=Scope(after),
             replacement=replacement,
             main=main,
             demand=_joined(view, demand, after),
@@ -118,12 +119,11 @@ def _findings(case: Case, way: Way, question: Question) -> Iterator[Finding]:
     yield from checks.file_findings(case)
     yield from meaning.taken_findings(case, way)
     yield from checks.version_findings(case)
-    scope = Scope(case.after)
-    yield from checks.symbol_findings(case, scope)
+    yield from checks.symbol_findings(case)
     yield from checks.partial_findings(case)
     yield from mixing.mixed_findings(case)
     yield from checks.double_findings(case)
-    yield from checks.copy_findings(case, scope)
+    yield from checks.copy_findings(case)
     yield from checks.block_findings(case)
     yield from meaning.instruction_findings(case)
     yield from meaning.audit_findings(case)

@@ -23,9 +23,8 @@ def plugin_findings(case: Case) -> Iterator[Finding]:
     if caller is None:
         return
     groups: dict[str, list[str]] = {}
-    scope = Scope(case.after)
     for path in itertools.islice(case.replacement.plugins(case.view), _MOST):
-        why = fault_of(case.after, path, caller.number, scope)
+        why = fault_of(case.after, path, caller.number, case.scope)
         if why:
             groups.setdefault(why, []).append(path)
     for why, paths in groups.items():

@@ -12,6 +12,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from stackproof.elf import ElfFile
 from stackproof.elf.traces import Traces
@@ -19,7 +20,9 @@ from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.inject.releases import Releases, number_of
 from stackproof.loader import CacheEntry, Closure, File, FileView, Loaded
 from stackproof.loader.machine import LEVELS
-from stackproof.site import Site
+
+if TYPE_CHECKING:
+    from stackproof.site import Site
 
 _SYSTEM = re.compile(r"(?:/usr)?/lib(?:32|64|x32)?/|/etc/ld\.so\.cache")
 _C_LIBRARY = re.compile(

@@ -8,7 +8,7 @@ every name it was asked for by, and to its SONAME, so that the first one wins.
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from stackproof.elf import ElfFile
 from stackproof.errors import Location, Reason, fail
@@ -150,7 +150,7 @@ class Closure:
         elf = self.searcher.view.elf(file)
         more = Closure(
             searcher=self.searcher,
-            objects=[replace(one, names=set(one.names)) for one in self.objects],
+            objects=[one.copy() for one in self.objects],
             loader=self.loader,
             _numbers=dict(self._numbers),
             _indexed=self._indexed,
@@ -191,12 +191,15 @@ def load_program(view: FileView, path: str, *, machine: Machine, setting: Settin
             hint="name a program or a library",
         )
     elf = view.elf(file)
+    machine = Machine(architecture=elf.machine, level=machine.level)
+    interpreter = _interpreter(view, elf)
     searcher = Searcher(
         view=view,
-        machine=Machine(architecture=elf.machine, level=machine.level),
-        interpreter=_interpreter(view, elf),
+        machine=machine,
+        interpreter=interpreter,
         setting=setting,
         bits=elf.bits,
+        subfolders=interpreter.subfolders(machine),
     )
     closure = Closure(searcher=searcher)
     # The kernel tells the loader the program's real place, whatever link it was started by.

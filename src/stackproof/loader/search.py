@@ -58,6 +58,19 @@ class Loaded:
     how: str
     names: set[str] = field(default_factory=set)
 
+    def copy(self) -> Loaded:
+        """Return the same object with names of its own."""
+        return Loaded(
+            number=self.number,
+            path=self.path,
+            file=self.file,
+            elf=self.elf,
+            origin=self.origin,
+            by=self.by,
+            how=self.how,
+            names=set(self.names),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fatal:
@@ -86,6 +99,8 @@ class Searcher:
     interpreter: Interpreter
     setting: Setting
     bits: int
+    subfolders: tuple[str, ...]
+    """Those of every folder of a search: `Interpreter.subfolders` of that machine."""
     passed_over: dict[str, str] = field(default_factory=dict)
     """Files that had the right name and were for another machine, with that machine."""
 
@@ -94,17 +109,16 @@ class Searcher:
         if "/" in name:
             path = self.expanded(name, chain[0]) if chain else name
             return None if path is None else self._open(self._absolute(path), "by its path")
+        look = self.view.look
         for folders, how, plain in self._places(name, chain, main):
             for folder in folders:
-                for subfolder in self._subfolders(plain=plain):
+                for subfolder in ("",) if plain else self.subfolders:
                     path = f"{folder}/{subfolder}/{name}" if subfolder else f"{folder}/{name}"
-                    hit = self._open(path.replace("//", "/", 1), how)
+                    path = path.replace("//", "/", 1)
+                    hit = self._opened(path, how, file) if (file := look(path)) else None
                     if hit is not None:
                         return hit
         return None
-
-    def _subfolders(self, *, plain: bool) -> tuple[str, ...]:
-        return ("",) if plain else self.interpreter.subfolders(self.machine)
 
     def _places(
         self, name: str, chain: Sequence[Loaded], main: Loaded
@@ -187,8 +201,9 @@ class Searcher:
     def _open(self, path: str, how: str) -> Hit | Fatal | None:
         """Return what opening a path gives: a library, nothing, or the end of the program."""
         file = self.view.look(path)
-        if file is None:
-            return None
+        return None if file is None else self._opened(path, how, file)
+
+    def _opened(self, path: str, how: str, file: File) -> Hit | Fatal | None:
         try:
             elf = self.view.elf(file)
         except StackproofError as error:
