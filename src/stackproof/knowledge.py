@@ -93,11 +93,6 @@ class Rule:
     evidence: tuple[str, ...]
     sources: tuple[PublicSource, ...]
 
-    @property
-    def confirmed(self) -> bool:
-        """Return whether more than a guess stands behind it."""
-        return set(self.evidence) != {"inferred"}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveRule:

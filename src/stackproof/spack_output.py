@@ -26,8 +26,6 @@ from dataclasses import dataclass, field, replace
 _NAME = r"(?P<name>[a-z0-9][a-z0-9_-]*?)-(?P<version>\d[^/\s]*?|[^-/\s]+)-(?P<hash>[a-z2-7]{32})"
 _INSTALLING = re.compile(rf"==> Installing {_NAME}(?: \[(?P<number>\d+)/(?P<total>\d+)\])?")
 _INSTALLED = re.compile(r"\[\+\] (?P<prefix>/\S*)(?: \((?P<external>.*)\))?")
-_DONE = re.compile(rf"==> \S+: Successfully installed {_NAME}")
-_BINARY = re.compile(r"==> (?:Extracting|Fetching) .*?(?P<hash>[a-z2-7]{32})\S*.*binary cache")
 _PHASE = re.compile(r"==> (?P<name>\S+): Executing phase: '(?P<phase>\w+)'")
 _STATE = re.compile(
     r"(?P<hash>[a-z2-7]{7,32}) (?P<name>[a-z0-9_-]+)@(?P<version>\S+): (?P<state>.+)"

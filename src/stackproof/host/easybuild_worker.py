@@ -1,11 +1,11 @@
 """What builds with EasyBuild need inside the sandbox, besides EasyBuild itself.
 
     python -I -S easybuild_worker.py unpack FOLDER ARCHIVE...
-    python -I -S easybuild_worker.py tidy STORE SOFTWARE MODULES...
+    python -I -S easybuild_worker.py tidy SOFTWARE MODULES...
 
 `unpack` takes EasyBuild's own Python package out of its source distributions: it is plain Python,
-so nothing has to be installed. `tidy` takes out of a store what differs between two builds of one
-lock (logs, reports, times) and what only served the build.
+so nothing has to be installed. `tidy` takes out of folders of a store what differs between two
+builds of one lock (logs, reports, times) and what only served the build.
 
 Imports nothing of the package: it is started with `-I`, from where the package is not seen.
 """

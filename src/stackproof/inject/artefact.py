@@ -66,7 +66,7 @@ class Part:
 class Wish:
     """What an artefact is to be called, where containers see it, and for which release of SHS.
 
-    `tag` is what private SONAMEs hold, `isa` a level of x86-64 that its libraries may need.
+    `tag` is what private SONAMEs hold, `machine` the processor that its libraries may need.
     """
 
     name: str

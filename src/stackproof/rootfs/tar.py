@@ -15,7 +15,6 @@ from stackproof.errors import Location, Reason, StackproofError, fail
 BLOCK = 512
 MAX_PATH_BYTES = 4096  # PATH_MAX
 _MAX_EXTENSION_BYTES = 1 << 20
-_FILES = b"0\x007"
 _KINDS = {b"1": "hardlink", b"2": "symlink", b"5": "folder"}
 _MARKS = {257: (b"ustar\x00", b"ustar ")}
 

@@ -21,20 +21,9 @@ from stackproof.engines.easybuild.components import (
     SourceFile,
 )
 from stackproof.engines.easybuild.easyconfig import EXTERNAL_MODULE, SYSTEM, Template, render
-from stackproof.engines.easybuild.request import ChainRequest, External, Gpu, Toolchain
+from stackproof.engines.easybuild.request import ChainRequest, Gpu, Toolchain
 from stackproof.engines.easybuild.selection import CXI, Part, Selection, select
 from stackproof.errors import Location, StackproofError
-
-__all__ = [
-    "Chain",
-    "ChainRequest",
-    "Easyconfig",
-    "External",
-    "Gpu",
-    "LeftOut",
-    "Toolchain",
-    "chain",
-]
 
 _PLACE = re.compile(r"\{([a-z0-9-]+)\}")
 _SUFFIXES = {Gpu.CUDA: "CUDA", Gpu.ROCM: "ROCm"}

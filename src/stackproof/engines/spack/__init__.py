@@ -12,20 +12,18 @@ from stackproof.engines.spack import locks
 from stackproof.engines.spack.buildplan import INSTALL, build_plan
 from stackproof.engines.spack.checks import problems
 from stackproof.engines.spack.configuration import CacheSettings, cache_settings
-from stackproof.engines.spack.lockplan import INDICES, index_key, lock_plan, wants
+from stackproof.engines.spack.lockplan import lock_plan, wants
 from stackproof.engines.spack.locks import lock_files
 from stackproof.engines.spack.mirrorplan import MIRROR, mirror_plan
 from stackproof.engines.spack.missing import source_problems
 from stackproof.spackstack import LockedClone, SpackLock, SpackStack
 
 __all__ = [
-    "INDICES",
     "INSTALL",
     "MIRROR",
     "CacheSettings",
     "build_plan",
     "cache_settings",
-    "index_key",
     "lock_files",
     "lock_plan",
     "mirror_plan",

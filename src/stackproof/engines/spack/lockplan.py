@@ -9,7 +9,6 @@ from stackproof import ids, noun
 from stackproof.command import Command, EnvPatch
 from stackproof.engines.spack import compilers, configuration, environments, locks, standin
 from stackproof.engines.spack.layout import (
-    CACHE,
     CONFIG,
     EPOCH,
     REPOSITORIES,
@@ -21,25 +20,6 @@ from stackproof.engines.spack.layout import (
 from stackproof.engines.spack.text import render
 from stackproof.plan import BUILD, PYTHON, Clone, Copy, Plan, Step
 from stackproof.spackstack import LockedClone, SpackStack
-
-INDICES = tuple(f"{CACHE}/misc/{kind}" for kind in ("patches", "providers", "tags"))
-"""Folders below the build where Spack keeps the indices of all packages, for `index_key`.
-
-Making them takes Spack about a minute. They may be kept between builds, one set for each key; a
-set serves several builds at once, Spack locks it.
-"""
-
-
-def index_key(stack: SpackStack, clones: tuple[LockedClone, ...]) -> str:
-    """Return the id of everything that Spack's indices of packages depend on."""
-    return ids.content_id(
-        {
-            "clones": [(c.name, c.commit) for c in clones],
-            "repositories": configuration.repos_yaml(stack),
-            "paths": [r.path for r in stack.package_repositories],
-            "local": [noun.to_data(repository) for repository in stack.local_repositories],
-        }
-    )
 
 
 def lock_plan(
