@@ -44,11 +44,7 @@ class _Folder:
 
     def blob(self, name: str) -> Blob:
         """Return where a file of the layout is; raises `StackproofError` (FILE_MISSING)."""
-        path = os.path.join(self.path, name)
-        try:
-            return Blob(path=path, offset=0, size=os.stat(path).st_size)
-        except OSError as error:
-            raise files.translate(error, path) from error
+        return layers.whole(os.path.join(self.path, name))
 
 
 class _Archive:
@@ -93,7 +89,7 @@ def load_archive(path: str, tag: str) -> tuple[str, ImageConfig, tuple[Blob, ...
 
     Raises `StackproofError`: IMAGE_UNREADABLE, INVALID_VALUE for a tag that it has not.
     """
-    blob = _Folder("").blob(os.path.abspath(path))
+    blob = layers.whole(os.path.abspath(path))
     if _is_packed(path):
         if not _looks_like_image(blob):
             return "rootfs", ImageConfig(), (blob,)

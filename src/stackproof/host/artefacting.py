@@ -13,9 +13,10 @@ from pathlib import Path
 from stackproof import noun
 from stackproof.command import Command
 from stackproof.errors import Location, Reason, StackproofError, fail
-from stackproof.host import files, imagefile, injecting, injectplace, run
+from stackproof.host import fabric, files, imagefile, injecting, injectplace, run
 from stackproof.host.elfview import HostView
 from stackproof.host.injectplace import Place
+from stackproof.images import squashfs
 from stackproof.inject import compact as compacts
 from stackproof.inject.artefact import Making, Part, Wish, is_machines, plan_artefact
 from stackproof.inject.compact import Compact
@@ -30,7 +31,8 @@ _TOOL_TIMEOUT_S = 120.0
 _PACK_TIMEOUT_S = 3600.0
 _TAG_LETTERS = 8
 _MAX_META_BYTES = 1 << 20
-_BILL = "meta/bom.cdx.json"
+_SYSTEM_FOLDERS = ("/usr/lib64", "/lib64", "/usr/lib", "/lib")
+_AGAIN = "make it again with `stackproof inject artefact`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,9 +177,9 @@ def _copy_tree(source: str, target: str) -> None:
 def _copy_bill(view: HostView, places: Sequence[str], folder: str) -> None:
     """Carry over the bill of materials of the image or tree that the libraries are of."""
     for place in dict.fromkeys(places):
-        path = os.path.join(place, _BILL)
+        path = os.path.join(place, fabric.BILL)
         if view.look(path) is not None:
-            files.write(os.path.join(folder, _BILL), Path(_real(view, path)).read_bytes())
+            files.write(os.path.join(folder, fabric.BILL), Path(_real(view, path)).read_bytes())
             return
 
 
@@ -257,9 +259,7 @@ def publish(artefact: Artefact, folder: str, output: str) -> None:
             raise files.translate(error, output) from error
         return
     temporary = f"{folder}.squashfs"
-    options = ("-noappend", "-no-progress", "-quiet", "-no-xattrs", "-all-root", "-comp", "zstd")
-    times = ("-mkfs-time", "0", "-all-time", "0")
-    argv = ("mksquashfs", folder, temporary, *options, *times)
+    argv = squashfs.pack_argv(folder, temporary)
     try:
         run.check(Command(argv=argv, timeout_s=_PACK_TIMEOUT_S))
         os.rename(temporary, output)
@@ -316,9 +316,6 @@ def load(text: str) -> Held:
     return Held(place=place, artefact=artefact, compacts=dict(_compacts(artefact, folder)))
 
 
-_AGAIN = "make it again with `stackproof inject artefact`"
-
-
 def _compacts(artefact: Artefact, folder: str) -> Iterator[tuple[str, Compact]]:
     for variant in artefact.variants:
         path = os.path.join(folder, variant.folder, compacts.NAME)
@@ -326,10 +323,10 @@ def _compacts(artefact: Artefact, folder: str) -> Iterator[tuple[str, Compact]]:
         yield variant.folder, compacts.parse(content.decode(errors="replace"), file=path)
 
 
-def own_libcxi(folders: Sequence[str] = ("/usr/lib64", "/lib64", "/usr/lib", "/lib")) -> str:
+def own_libcxi() -> str:
     """Return the newest node of the libcxi that came with this machine's driver, empty if none."""
     view = HostView()
-    for folder in folders:
+    for folder in _SYSTEM_FOLDERS:
         file = view.look(os.path.join(folder, "libcxi.so.1"))
         if file is not None:
             return newest_node(view.elf(file), "LIBCXI")

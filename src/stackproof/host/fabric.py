@@ -8,8 +8,10 @@ from stackproof.host import imagefile, imagetree
 from stackproof.transports import Libfabric, libfabric_of
 from stackproof.transports.setup import SLINGSHOT
 
-_CXI = "/sys/class/cxi"
-_BILL = "meta/bom.cdx.json"
+CXI = "/sys/class/cxi"
+"""Where the driver of Slingshot-11 shows the NICs."""
+BILL = "meta/bom.cdx.json"
+"""The bill of materials, in an image or a tree."""
 
 
 def of_this_machine() -> tuple[str, int]:
@@ -18,7 +20,7 @@ def of_this_machine() -> tuple[str, int]:
     A login node without a NIC may well be a Slingshot machine's.
     """
     try:
-        nics = [name for name in os.listdir(_CXI) if name.startswith("cxi")]
+        nics = [name for name in os.listdir(CXI) if name.startswith("cxi")]
     except OSError:
         return "", 0
     return (SLINGSHOT, len(nics)) if nics else ("", 0)
@@ -30,5 +32,5 @@ def libfabric_of_image(path: str) -> Libfabric:
     Raises `StackproofError` when the image cannot be read.
     """
     if os.path.isdir(path):
-        return libfabric_of(imagetree.read_tree_member(path, _BILL))
-    return libfabric_of(imagefile.read_member(path, _BILL).decode(errors="replace"))
+        return libfabric_of(imagetree.read_tree_member(path, BILL))
+    return libfabric_of(imagefile.read_member(path, BILL).decode(errors="replace"))

@@ -11,11 +11,11 @@ import posixpath
 import re
 from collections.abc import Mapping
 
-from stackproof.command import Command
+from stackproof.command import Command, Completed
 from stackproof.elf import ElfFile, read
 from stackproof.elf.source import BytesSource
 from stackproof.elf.traces import Traces, read_traces
-from stackproof.errors import Location, Reason, fail
+from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.host import imagefile, run
 from stackproof.host.elfview import HostView
 from stackproof.loader import CacheEntry, File
@@ -45,16 +45,9 @@ class ImageView:
 
     def _list(self) -> None:
         """Read the names in the image; a name with a line break in it is passed over."""
-        argv = ("unsquashfs", "-processors", "1", "-d", _TOP, "-lls", os.path.abspath(self.image))
-        done = run.run(Command(argv=argv, timeout_s=_TIMEOUT_S))
+        done = self._unsquashfs("-d", _TOP, "-lls", os.path.abspath(self.image))
         if done.timed_out or done.returncode != 0:
-            raise fail(
-                Reason.IMAGE_UNREADABLE,
-                f"the files of image `{self.image}` cannot be listed",
-                where=Location(file=self.image),
-                hint="the image is damaged: copy or build it again",
-                detail=done.stderr.decode(errors="replace")[-2000:] or None,
-            )
+            raise self._damaged(f"the files of image `{self.image}` cannot be listed", done)
         for line in done.stdout.decode(errors="surrogateescape").splitlines():
             match = _LINE.match(line)
             if match is None or not match["path"]:
@@ -152,17 +145,23 @@ class ImageView:
                 where=Location(file=path),
                 hint=f"a library of more than {_LARGEST >> 20} MiB is not looked at",
             )
-        argv = ("unsquashfs", "-processors", "1", "-cat", os.path.abspath(self.image), member)
-        done = run.run(Command(argv=argv, timeout_s=_TIMEOUT_S))
+        done = self._unsquashfs("-cat", os.path.abspath(self.image), member)
         if done.timed_out or done.returncode != 0 or len(done.stdout) != size:
-            raise fail(
-                Reason.IMAGE_UNREADABLE,
-                f"`{path}` of image `{self.image}` cannot be read",
-                where=Location(file=self.image),
-                hint="the image is damaged: copy or build it again",
-                detail=done.stderr.decode(errors="replace")[-2000:] or None,
-            )
+            raise self._damaged(f"`{path}` of image `{self.image}` cannot be read", done)
         return done.stdout
+
+    def _unsquashfs(self, *words: str) -> Completed:
+        argv = ("unsquashfs", "-processors", "1", *words)
+        return run.run(Command(argv=argv, timeout_s=_TIMEOUT_S))
+
+    def _damaged(self, message: str, done: Completed) -> StackproofError:
+        return fail(
+            Reason.IMAGE_UNREADABLE,
+            message,
+            where=Location(file=self.image),
+            hint="the image is damaged: copy or build it again",
+            detail=done.stderr.decode(errors="replace")[-2000:] or None,
+        )
 
 
 def _words(path: str) -> list[str]:

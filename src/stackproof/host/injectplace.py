@@ -12,16 +12,14 @@ from dataclasses import dataclass, field
 from stackproof import abi, mountlist, noun
 from stackproof.elf import read
 from stackproof.errors import Location, Reason, StackproofError, fail
-from stackproof.host import elfview, files, images, roots, shipped
+from stackproof.host import elfview, files, images, layers, roots, shipped
 from stackproof.host.elfview import FileSource, HostView
-from stackproof.host.layers import Blob
 from stackproof.host.roots import Root
 from stackproof.inject import Releases, parse_releases
 from stackproof.inject.manifest import Manifest, ManifestView
 from stackproof.inject.program import calls_mpi
-from stackproof.loader import FileView
+from stackproof.loader import FileView, Setting
 
-_IMAGE_MAGIC = b"hsqs"
 _MAX_MANIFEST_BYTES = 512 << 20
 _LABEL = "stackproof.mpi.prefix"  # as `image containerfile` writes it
 
@@ -61,7 +59,7 @@ def load_place(text: str, root: str = "/") -> Place:
     what reading images and manifests raises.
     """
     image, colon, mount = text.partition(":")
-    if _starts_with(image, _IMAGE_MAGIC):
+    if roots.is_squashfs(image):
         return _load_image(image, mount if colon else "")
     if text.endswith(".json"):
         return _load_manifest(text)
@@ -97,16 +95,6 @@ def _inside(text: str, root: str) -> str:
             hint="name it by its path in that root",
         )
     return os.path.join("/", text)
-
-
-def _starts_with(path: str, magic: bytes) -> bool:
-    if not os.path.isfile(path):
-        return False
-    try:
-        with open(path, "rb") as stream:
-            return stream.read(len(magic)) == magic
-    except OSError as error:
-        raise files.translate(error, path) from error
 
 
 def load_prefix(text: str) -> Place:
@@ -160,15 +148,7 @@ def _load_image(path: str, mount: str) -> Place:
             where=Location(file=path),
             hint="use a path of its own, for example /user-environment",
         )
-    return Place(path=mount, binds={mount: _unsquashed(path)}, prefix=prefix)
-
-
-def _unsquashed(path: str) -> str:
-    try:
-        size = os.stat(path).st_size
-    except OSError as error:
-        raise files.translate(error, path) from error
-    return roots.unsquashed(Blob(path=path, offset=0, size=size))
+    return Place(path=mount, binds={mount: roots.unsquashed(layers.whole(path))}, prefix=prefix)
 
 
 def mpi_of(place: Place, view: FileView) -> str:
@@ -245,6 +225,16 @@ def load_releases() -> Releases:
     from stackproof.host import documents  # noqa: PLC0415 - slow to import, rarely needed
 
     return parse_releases(documents.load(str(shipped.find("knowledge", "symbol-versions.yaml"))))
+
+
+def setting_of(environment: Mapping[str, str]) -> Setting:
+    """Return which folders and libraries the loader puts first in an environment; ld.so(8)."""
+    # It takes blanks and semicolons too, in one list or the other.
+    paths, preload = (environment.get(name, "") for name in ("LD_LIBRARY_PATH", "LD_PRELOAD"))
+    return Setting(
+        library_path=tuple(paths.replace(";", ":").split(":")) if paths else (),
+        preload=tuple(preload.replace(":", " ").split()),
+    )
 
 
 def launcher_kind(name: str, known: Mapping[str, str]) -> str:

@@ -72,6 +72,14 @@ class Blob:
     plain_digest: str = ""
 
 
+def whole(path: str) -> Blob:
+    """Return all of a file, without a digest that it must have; raises `StackproofError`."""
+    try:
+        return Blob(path=path, offset=0, size=os.stat(path).st_size)
+    except OSError as error:
+        raise files.translate(error, path) from error
+
+
 class FileStream:
     """A part of an open file as a `tar.Stream`."""
 

@@ -10,7 +10,7 @@ import functools
 import os
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from stackproof.command import Command
@@ -20,12 +20,12 @@ from stackproof.host.elfcache import ElfCache
 from stackproof.host.elfview import HostView
 from stackproof.host.layers import Blob, Content
 from stackproof.host.rootview import TreeView
+from stackproof.images import header
 from stackproof.rootfs import sif, tar
 from stackproof.rootfs.description import LAYOUT, ImageConfig
 from stackproof.rootfs.tree import Tree
 
 _SCHEMES = ("oci", "oci-archive", "docker-archive", "rootfs", "sif")
-_SQUASHFS = b"hsqs"
 _UNPACK_TIMEOUT_S = 3600.0
 _MAX_SCRIPT_BYTES = 1 << 20
 _MAX_CACHED_BYTES = 32 << 30
@@ -97,6 +97,11 @@ def _is_packed_tar(path: str, head: bytes) -> bool:
     return packed and path.endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.zstd"))
 
 
+def is_squashfs(path: str) -> bool:
+    """Return whether a path is a file that begins as SquashFS images do."""
+    return _head(path).startswith(header.MAGIC)
+
+
 def _head(path: str) -> bytes:
     if not os.path.isfile(path):
         return b""
@@ -145,8 +150,8 @@ def load_root(text: str) -> Root:
         if scheme not in {"", "sif"}:
             raise _other_kind(text, "a SIF file")
         return _of_sif(text, path, head)
-    if head.startswith(_SQUASHFS) and scheme in {"", "rootfs"}:
-        return Root(name=text, folder=unsquashed(Blob(path=path, offset=0, size=_size(path))))
+    if head.startswith(header.MAGIC) and scheme in {"", "rootfs"}:
+        return Root(name=text, folder=unsquashed(layers.whole(path)))
     if not (tar.looks_like_tar(head) or head.startswith((layers.GZIP, layers.ZSTD))):
         raise fail(
             Reason.IMAGE_UNREADABLE,
@@ -179,16 +184,9 @@ def _of_layers(text: str, config: ImageConfig, blobs: tuple[Blob, ...]) -> Root:
     return Root(name=text, tree=tree, contents=tuple(contents), config=config)
 
 
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError as error:
-        raise files.translate(error, path) from error
-
-
 def _of_sif(text: str, path: str, head: bytes) -> Root:
     """Return the root in a SIF file, with the variables that its scripts set."""
-    size = _size(path)
+    size = layers.whole(path).size
     table = sif.parse_header(head, file_size=size, file=path)
     try:
         with open(path, "rb") as stream:
@@ -223,38 +221,39 @@ def _scripted(view: HostView) -> dict[str, str]:
 def unsquashed(blob: Blob) -> str:
     """Return the folder that a SquashFS image of this content was unpacked to, once for all."""
     options = ("-quiet", "-no-progress", "-no-xattrs", "-processors", "1")
-    return _unpacked(blob, ("unsquashfs", *options, "-o", str(blob.offset), "-d"), last=blob.path)
+    start = ("unsquashfs", *options, "-o", str(blob.offset), "-d")
+    return _unpacked(blob, lambda target: (*start, target, os.path.abspath(blob.path)))
 
 
 def _dumped(blob: Blob) -> str:
     """Return the folder that an ext2, ext3 or ext4 image was copied to, by debugfs(8)."""
     device = f"{os.path.abspath(blob.path)}?offset={blob.offset}"
-    return _unpacked(blob, ("debugfs",), last=device)
+
+    def argv(target: str) -> tuple[str, ...]:
+        os.mkdir(target)  # rdump copies into a folder, unsquashfs makes its own
+        return ("debugfs", "-R", f'rdump / "{target}"', device)
+
+    return _unpacked(blob, argv)
 
 
-def _unpacked(blob: Blob, start: tuple[str, ...], *, last: str) -> str:
+def _unpacked(blob: Blob, argv: Callable[[str], tuple[str, ...]]) -> str:
+    """Return the folder that a program unpacked an image to; `argv` calls it for that folder."""
     place = cachefolder.home("trees") / layers.digest_of(blob)
     if not (place / "root").is_dir():
         with cachefolder.making(place) as folder:
-            target = str(folder / "root")
-            if start[0] == "debugfs":
-                os.mkdir(target)
-                argv = (*start, "-R", f'rdump / "{target}"', last)
-            else:
-                argv = (*start, target, os.path.abspath(last))
+            command = Command(argv=argv(str(folder / "root")), timeout_s=_UNPACK_TIMEOUT_S)
             try:
-                run.check(Command(argv=argv, timeout_s=_UNPACK_TIMEOUT_S))
+                run.check(command)
             except StackproofError as error:
-                if error.reason is Reason.BUILD_FAILED:
-                    detail = error.problems[0].detail
-                    raise fail(
-                        Reason.IMAGE_UNREADABLE,
-                        f"`{blob.path}` cannot be unpacked",
-                        where=Location(file=blob.path),
-                        hint="copy or build the image again",
-                        detail=detail,
-                    ) from None
-                raise
+                if error.reason is not Reason.BUILD_FAILED:
+                    raise
+                raise fail(
+                    Reason.IMAGE_UNREADABLE,
+                    f"`{blob.path}` cannot be unpacked",
+                    where=Location(file=blob.path),
+                    hint="copy or build the image again",
+                    detail=error.problems[0].detail,
+                ) from None
         cachefolder.prune("trees", _MAX_CACHED_BYTES, keep=place)
     else:
         cachefolder.used(place)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from stackproof.errors import StackproofError
 
 SIZE = 96
-_MAGIC = b"hsqs"
+MAGIC = b"hsqs"
 _SWAPPED_MAGIC = b"sqsh"
 _LAYOUT = struct.Struct("<4sIIIIHHHHHHQQ")
 _VERSION = (4, 0)
@@ -30,7 +30,7 @@ def fields(head: bytes, *, file_size: int, path: str) -> tuple[int, int, int, st
     magic = head[:4]
     if magic == _SWAPPED_MAGIC:
         raise _not(path, "it is a big-endian SquashFS image, which Linux no longer reads")
-    if magic != _MAGIC:
+    if magic != MAGIC:
         raise _not(path, "it is empty" if not head else "it does not begin with `hsqs`")
     if len(head) < SIZE:
         raise _truncated(path, f"it ends after {len(head)} of the {SIZE} bytes of its superblock")

@@ -13,17 +13,25 @@ _WITH_LEVEL = ("zstd", "gzip")
 
 def pack_step(*, mount: str, compression: str, level: int, inputs: tuple[str, ...]) -> Step:
     """Return the step that packs the store into `plan.IMAGE_FILE`."""
-    options = ("-Xcompression-level", str(level)) if compression in _WITH_LEVEL else ()
     return Step(
         name="image",
         description=f"pack the store into a SquashFS image ({compression})",
         inputs=inputs,
         commands=(
             Command(
-                argv=(
-                    "mksquashfs", mount, f"{OUT}/{IMAGE_FILE}", "-noappend", "-no-progress",
-                    "-quiet", "-comp", compression, *options, *_REPRODUCIBLE,
-                )
+                argv=pack_argv(mount, f"{OUT}/{IMAGE_FILE}", compression=compression, level=level)
             ),
         ),
+    )
+
+
+def pack_argv(
+    folder: str, image: str, *, compression: str = "zstd", level: int | None = None
+) -> tuple[str, ...]:
+    """Return the call of mksquashfs that packs a folder; `level` None is its own default."""
+    with_level = level is not None and compression in _WITH_LEVEL
+    options = ("-Xcompression-level", str(level)) if with_level else ()
+    return (
+        "mksquashfs", folder, image, "-noappend", "-no-progress", "-quiet", "-comp", compression,
+        *options, *_REPRODUCIBLE,
     )  # fmt: skip
