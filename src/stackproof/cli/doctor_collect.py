@@ -18,7 +18,7 @@ from stackproof.capture import Capture, read_capture
 from stackproof.comparison import Results
 from stackproof.errors import Problem, Reason, StackproofError, fail
 from stackproof.evidence import FACTS, Evidence, FactValue, merged, redacted
-from stackproof.host import answers, files, linkage, probe
+from stackproof.host import answers, fabric, files, linkage, probe
 from stackproof.host.images import load_image, read_member
 from stackproof.host.results import load_results
 from stackproof.image import Image
@@ -27,7 +27,6 @@ from stackproof.shapes import Mark
 from stackproof.site import Site
 
 _LARGEST = 32 << 20
-_BILL = "meta/bom.cdx.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +187,7 @@ def _image(args: argparse.Namespace) -> tuple[Image | None, str]:
             f"the image has no view `{args.view}`",
             hint=f"it has: {', '.join(image.views) or 'none'}",
         )
-    return image, read_member(args.image, _BILL)
+    return image, read_member(args.image, fabric.BILL)
 
 
 def _job(args: argparse.Namespace, results: Results | None) -> tuple[Evidence, Mapping[str, str]]:

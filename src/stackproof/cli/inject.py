@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from stackproof import noun
 from stackproof.cli import inject_apply, inject_artefact, inject_hook, inject_prove, inject_target
-from stackproof.errors import ExitCode, Reason, StackproofError, fail
+from stackproof.cli.inject_apply import EXIT_CODES, VERDICT_WORDS
+from stackproof.errors import Reason, StackproofError, fail
 from stackproof.host import artefacting, files, injectplace, roots
 from stackproof.host.elfview import HostView
 from stackproof.host.injectplace import Place
@@ -33,18 +34,6 @@ from stackproof.inject.manifest import MergedView, describe
 from stackproof.loader import FileView, Machine, Setting
 from stackproof.loader.machine import LEVELS
 
-_CODES = {
-    Verdict.WORKS: ExitCode.DONE,
-    Verdict.STEPS: ExitCode.STEPS,
-    Verdict.UNKNOWN: ExitCode.UNKNOWN,
-    Verdict.FAILS: ExitCode.WORSE,
-}
-_WORDS = {
-    Verdict.WORKS: "works",
-    Verdict.STEPS: "works with these steps",
-    Verdict.UNKNOWN: "cannot tell",
-    Verdict.FAILS: "fails",
-}
 _PLACE = (
     "a program, a folder of programs, IMAGE[:MOUNT], a container's image (oci:DIR[:TAG], an "
     "archive of `podman save`, a SIF file), or a manifest"
@@ -186,7 +175,7 @@ def run_check(args: argparse.Namespace) -> int:
         print("\n\n".join(blocks))
         if len(judgements) > 1:
             print(f"\n{_summary(judgements)}")
-    return int(_CODES[verdict])
+    return int(EXIT_CODES[verdict])
 
 
 def run_manifest(args: argparse.Namespace) -> int:
@@ -247,13 +236,10 @@ def _machine(args: argparse.Namespace) -> Machine:
 def _setting(args: argparse.Namespace, image: Mapping[str, str] | None = None) -> Setting:
     """Return how programs are started: by an image's variables, or those of the command line."""
     told = {**(image or {}), **_environment(args.env)}
-    words = args.library_path or told.get("LD_LIBRARY_PATH", "")
-    words = words.replace(";", ":")  # the loader takes both
-    return Setting(
-        library_path=tuple(words.split(":")) if words else (),
-        preload=tuple(told.get("LD_PRELOAD", "").replace(":", " ").split()),
-        audit=tuple(filter(None, told.get("LD_AUDIT", "").split(":"))),
-    )
+    if args.library_path:
+        told["LD_LIBRARY_PATH"] = args.library_path
+    audit = tuple(filter(None, told.get("LD_AUDIT", "").split(":")))
+    return replace(injectplace.setting_of(told), audit=audit)
 
 
 def _judge_all(args: argparse.Namespace, wanted: str, question: Question) -> list[Judgement]:
@@ -329,7 +315,7 @@ def _upgrade(args: argparse.Namespace, question: Question) -> int:
     old, new = args.upgrade
     before = _judge_all(args, old, question)
     after = _judge_all(args, new, question)
-    order = list(_CODES)
+    order = list(EXIT_CODES)
     pairs = list(zip(before, after, strict=True))
     worse = [pair for pair in pairs if order.index(pair[1].verdict) > order.index(pair[0].verdict)]
     if args.json:
@@ -341,20 +327,19 @@ def _upgrade(args: argparse.Namespace, question: Question) -> int:
         print(json.dumps(data, indent=1, ensure_ascii=False))
     else:
         for one, two in worse:
-            head = (
-                f"{one.program}: {_WORDS[one.verdict]} with {old}, {_WORDS[two.verdict]} with {new}"
-            )
+            was, is_now = VERDICT_WORDS[one.verdict], VERDICT_WORDS[two.verdict]
+            head = f"{one.program}: {was} with {old}, {is_now} with {new}"
             print("\n".join(map(_harmless, [head, *_reasons(two.findings)])))
         both = sum(a.verdict is b.verdict is Verdict.FAILS for a, b in pairs)
         more = f"; {both} fail with both" if both else ""
         print(f"{len(worse)} of {len(pairs)} programs get worse from {old} to {new}{more}")
-    return int(_CODES[worst(tuple(pair[1].verdict for pair in worse))])
+    return int(EXIT_CODES[worst(tuple(pair[1].verdict for pair in worse))])
 
 
 def _summary(judgements: Sequence[Judgement]) -> str:
     counts = [
         f"{sum(one.verdict is verdict for one in judgements)} {words}"
-        for verdict, words in _WORDS.items()
+        for verdict, words in VERDICT_WORDS.items()
         if any(one.verdict is verdict for one in judgements)
     ]
     return f"{len(judgements)} programs: {', '.join(counts)}"
@@ -362,7 +347,7 @@ def _summary(judgements: Sequence[Judgement]) -> str:
 
 def _text(judgement: Judgement, *, tree_too: bool) -> str:
     """Return a judgement for people."""
-    lines = [f"{judgement.program}: {_WORDS[judgement.verdict]}"]
+    lines = [f"{judgement.program}: {VERDICT_WORDS[judgement.verdict]}"]
     lines.append(f"  with {judgement.replacement}" + _family(judgement))
     for name, value in judgement.environment.items():
         lines.append(f"  {name}={shlex.quote(value)}")

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from stackproof import noun
-from stackproof.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.errors import ExitCode, Location, Problem, Reason, StackproofError, fail
 from stackproof.host import files, injecting, injectplace
 from stackproof.host.elfview import HostView
 from stackproof.host.injecting import Injection
@@ -23,6 +23,20 @@ from stackproof.inject.wrapping import Wrapping, plan_wrapping
 from stackproof.loader import Closure, Machine, Setting, load_program
 from stackproof.loader.closure import usual_interpreter
 from stackproof.loader.machine import LEVELS
+
+EXIT_CODES = {
+    Verdict.WORKS: ExitCode.DONE,
+    Verdict.STEPS: ExitCode.STEPS,
+    Verdict.UNKNOWN: ExitCode.UNKNOWN,
+    Verdict.FAILS: ExitCode.WORSE,
+}
+VERDICT_WORDS = {
+    Verdict.WORKS: "works",
+    Verdict.STEPS: "works with these steps",
+    Verdict.UNKNOWN: "cannot tell",
+    Verdict.FAILS: "fails",
+}
+"""How the actions of `inject` end, and what they call that."""
 
 _REASONS = {Verdict.FAILS: Reason.INJECTION_FAILS, Verdict.UNKNOWN: Reason.INJECTION_UNKNOWN}
 

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 
 from stackproof import noun
 from stackproof.cli import inject_apply
-from stackproof.errors import ExitCode, Reason, fail
+from stackproof.cli.inject_apply import EXIT_CODES, VERDICT_WORDS
+from stackproof.errors import Reason, fail
 from stackproof.host import artefacting, files, injectplace
 from stackproof.host.artefacting import Held, Made
-from stackproof.inject import Finding, Question, Verdict, worst
+from stackproof.inject import Finding, Question, worst
 from stackproof.inject.artefact import Wish
 from stackproof.inject.compact import Compact
 from stackproof.inject.levels import Level, rank, safest
@@ -27,12 +28,6 @@ from stackproof.inject.variants import (
 from stackproof.loader.machine import LEVELS as ISA_LEVELS
 
 _DEFAULT_FOLDER = "/opt/stackproof"
-_WORDS = {
-    Verdict.WORKS: "works",
-    Verdict.STEPS: "works with these steps",
-    Verdict.UNKNOWN: "cannot tell",
-    Verdict.FAILS: "fails",
-}
 
 
 def configure_artefact(parser: argparse.ArgumentParser) -> None:
@@ -173,15 +168,7 @@ def run_levels(
         print(f"{held.artefact.name}, variant {variant.folder}")
         for path, found in ranked.items():
             print("\n".join(_levels(path, found, reasons)))
-    return int(_CODES[worst(tuple(found[0].verdict for found in ranked.values()))])
-
-
-_CODES = {
-    Verdict.WORKS: ExitCode.DONE,
-    Verdict.STEPS: ExitCode.STEPS,
-    Verdict.UNKNOWN: ExitCode.UNKNOWN,
-    Verdict.FAILS: ExitCode.WORSE,
-}
+    return int(EXIT_CODES[worst(tuple(found[0].verdict for found in ranked.values()))])
 
 
 def _levels(
@@ -190,7 +177,7 @@ def _levels(
     best = safest(found)
     lines = [f"{path}: {'inject at the level of ' + best.name if best else 'no level works'}"]
     for number, level in enumerate(found, 1):
-        lines.append(f"{number}. {level.name}: {_WORDS[level.verdict]}; {level.why}")
+        lines.append(f"{number}. {level.name}: {VERDICT_WORDS[level.verdict]}; {level.why}")
         values = level.environment.items()
         lines += [f"  {name}={shlex.quote(value)}" for name, value in values]
         lines += reasons(level.findings)

@@ -35,14 +35,16 @@ from stackproof.host import files, launching, probing
 from stackproof.host import place as places
 from stackproof.host.arms import Arms, ReadyArm
 from stackproof.host.place import Place
+from stackproof.host.results import LAUNCHES, SPECIFICATION
 from stackproof.host.run import transcript
 from stackproof.jobs import Launch
 from stackproof.measurement import Measurement
 from stackproof.messagepath import MessagePaths
 from stackproof.monitor import Event, Monitor
 
-SPECIFICATION = "spec.json"
-LAUNCHES = "launches"
+ASKED = "spec.json"
+"""What a results folder was begun for."""
+
 _TRIES = 2
 """How often a launch that failed is made: once more, then it is recorded as failed."""
 
@@ -105,7 +107,7 @@ def run_bench(
     """
     claim(bench.spec, bench.arms, folder)
     results = _results_spec(bench, command)
-    target, allocation = folder / "bench.json", bench.place.allocation
+    target, allocation = folder / SPECIFICATION, bench.place.allocation
     if allocation is None or not target.exists():
         files.write(target, noun.to_json(results))
     if bench.place.state:
@@ -193,7 +195,7 @@ def identity(spec: BenchSpec, arms: Arms) -> str:
 
 def claim(spec: BenchSpec, arms: Arms, folder: Path) -> None:
     """Take a results folder, or make sure that it belongs to the same specification."""
-    marker, text = folder / SPECIFICATION, identity(spec, arms)
+    marker, text = folder / ASKED, identity(spec, arms)
     if marker.exists():
         if marker.read_text() != text:
             raise fail(
@@ -214,13 +216,13 @@ def load_spec(folder: Path) -> BenchSpec:
 
     Raises `StackproofError` (FILE_MISSING and what a broken file raises).
     """
-    marker = folder / SPECIFICATION
+    marker = folder / ASKED
     try:
         text = marker.read_bytes()
     except OSError as error:
         raise fail(
             Reason.FILE_MISSING,
-            f"`{folder}` is not a results folder that can be continued: no `{SPECIFICATION}`",
+            f"`{folder}` is not a results folder that can be continued: no `{ASKED}`",
             where=Location(file=os.fspath(marker)),
             hint="give the folder that `stackproof bench` was writing",
         ) from error
@@ -292,7 +294,7 @@ def _run_launch(bench: Bench, launch: Launch, folder: Path, monitor: Monitor) ->
         measurement, done = _measure(bench, launch)
         problem = checks.first_failure(measurement.checks, done.stderr)
         if problem is None:
-            files.write(folder / "launches" / launch.file_name, noun.to_json(measurement))
+            files.write(folder / LAUNCHES / launch.file_name, noun.to_json(measurement))
             return
         log = folder / "logs" / f"{Path(launch.file_name).stem}-{attempt + 1}.log"
         files.write(log, transcript(done))
@@ -305,12 +307,12 @@ def _run_launch(bench: Bench, launch: Launch, folder: Path, monitor: Monitor) ->
         if attempt + 1 < _TRIES:
             monitor(Event(what="note", name="again", text=problem.message))
             name = f"{Path(launch.file_name).stem}-failed{attempt + 1}.json"
-            files.write(folder / "launches" / name, noun.to_json(measurement))
+            files.write(folder / LAUNCHES / name, noun.to_json(measurement))
         elif launch.block == 0:
             raise StackproofError(problem)
         else:
             monitor(Event(what="failed", name="launch", text=problem.message))
-            files.write(folder / "launches" / launch.file_name, noun.to_json(measurement))
+            files.write(folder / LAUNCHES / launch.file_name, noun.to_json(measurement))
 
 
 def _measure(bench: Bench, launch: Launch) -> tuple[Measurement, Completed]:

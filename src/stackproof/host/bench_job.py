@@ -32,6 +32,7 @@ from stackproof.host import cluster as clusters
 from stackproof.host import files, launching, scheduler
 from stackproof.host import place as places
 from stackproof.host.arms import Arms
+from stackproof.host.results import LAUNCHES
 from stackproof.host.scheduler import Door
 from stackproof.jobs import Launch
 from stackproof.monitor import Event, Monitor
@@ -71,7 +72,7 @@ class Work:
     def missing(self) -> tuple[Launch, ...]:
         """Return the launches that have no result."""
         plan = benches.schedule(self.spec, self.arms)
-        folder = self.folder / benches.LAUNCHES
+        folder = self.folder / LAUNCHES
         have = set(os.listdir(folder)) if folder.is_dir() else set()
         return tuple(launch for launch in plan if launch.file_name not in have)
 

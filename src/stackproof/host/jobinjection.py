@@ -64,7 +64,7 @@ def libfabric_of(injected: Part) -> Libfabric:
         return fabric.libfabric_of_image(injected.path)
     # A level of an artefact has its bill in the folder above.
     for tree in (injected.path, os.path.dirname(os.path.abspath(injected.path))):
-        if os.path.isfile(f"{tree}/meta/bom.cdx.json"):
+        if os.path.isfile(f"{tree}/{fabric.BILL}"):
             return fabric.libfabric_of_image(tree)
     home = injected.path if os.path.isdir(injected.path) else os.path.dirname(injected.path)
     for folder in ("lib", "lib64", "."):

@@ -26,9 +26,10 @@ from stackproof.inject import (
 )
 from stackproof.inject.forjob import PLUG_IN_FOLDERS, JobInjection
 from stackproof.inject.program import calls_mpi
-from stackproof.loader import Setting
 
-_JUDGED = ("LD_LIBRARY_PATH", "LD_PRELOAD")
+JUDGED = ("LD_LIBRARY_PATH", "LD_PRELOAD")
+"""The variables that the loader reads, and that are judged."""
+
 _NETWORK = ("libfabric.so.1", "libcxi.so.1", "libucp.so.0")
 
 
@@ -57,14 +58,9 @@ def examine(case: JobCase, links: str) -> Examined:
     replacement = find_replacement(view, _target(case, view))
     own = _own_view(case.injected)
     environment = own.apply(case.environment)
-    # The loader takes blanks and semicolons too, in one list or the other.
-    paths, preload = (case.environment.get(name, "") for name in _JUDGED)
     question = Question(
         machine=injectplace.this_machine(),
-        setting=Setting(
-            library_path=tuple(paths.replace(";", ":").split(":")) if paths else (),
-            preload=tuple(preload.replace(":", " ").split()),
-        ),
+        setting=injectplace.setting_of(case.environment),
         with_plugins=False,
         releases=injectplace.load_releases,
     )
@@ -107,10 +103,10 @@ def _own_view(injected: Part) -> EnvPatch:
     env = activate.environment_patch(image)
 
     def without(lists: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-        return {name: words for name, words in lists.items() if name not in _JUDGED}
+        return {name: words for name, words in lists.items() if name not in JUDGED}
 
     return EnvPatch(
-        set={name: value for name, value in env.set.items() if name not in _JUDGED},
+        set={name: value for name, value in env.set.items() if name not in JUDGED},
         unset=env.unset,
         prepend=without(env.prepend),
         append=without(env.append),
@@ -200,7 +196,7 @@ def _named(case: JobCase, view: HostView) -> Iterator[str]:
 
 
 def _plug_ins(view: HostView, replacement: Replacement) -> Iterator[str]:
-
+    """Yield the folders beside a replacement that hold plug-ins of libfabric."""
     for folder in replacement.folders:
         for name in PLUG_IN_FOLDERS:
             if any(entry.endswith("-fi.so") for entry in view.listing(f"{folder}/{name}")):

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from stackproof import linkage
 from stackproof.errors import Reason, StackproofError
 from stackproof.evidence import Evidence, FactValue, merged
-from stackproof.host import files
+from stackproof.host import fabric, files
 from stackproof.host.elfview import HostView, this_machine
 from stackproof.host.imageview import ImageView
 from stackproof.image import Image
@@ -33,7 +33,7 @@ _SLURM_CONF = "/etc/slurm/slurm.conf"
 _PLUGIN = re.compile(r"mpi_pmix_v(\d+)\.so")
 # The folder that Slurm was configured with: src/plugins/mpi/pmix/mpi_pmix.c, PMIXP_V4_LIBPATH.
 _PMIX_FOLDER = re.compile(rb"(?<=\0)(/[\x21-\x7e]*/lib(?:64|/[\w-]+)?)/?(?=\0)")
-_CXI, _NET, _XPMEM = "/sys/class/cxi", "/sys/class/net", "/dev/xpmem"
+_NET, _XPMEM = "/sys/class/net", "/dev/xpmem"
 
 
 def of_image(path: str, image: Image, library_path: Sequence[str]) -> Evidence:
@@ -83,12 +83,12 @@ def machine() -> Evidence:
     """Return which devices for messages this machine has."""
     facts: dict[str, FactValue] = {"xpmem-device": os.path.exists(_XPMEM)}
     origins = {"fact xpmem-device": _XPMEM}
-    nics = [name for name in _names(_CXI) if name.startswith("cxi")]
-    facts["cxi-device"] = bool(nics)
-    origins["fact cxi-device"] = _CXI
+    _, nics = fabric.of_this_machine()
+    facts["cxi-device"] = nics > 0
+    origins["fact cxi-device"] = fabric.CXI
     if nics:
-        facts["nics-per-node"] = float(len(nics))
-        origins["fact nics-per-node"] = _CXI
+        facts["nics-per-node"] = float(nics)
+        origins["fact nics-per-node"] = fabric.CXI
     return Evidence(facts=facts, origins=origins)
 
 

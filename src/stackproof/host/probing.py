@@ -169,11 +169,12 @@ def _made(
     place = probing.place
     loud = probes.settings_of(ready.deployment.mpi.family)
     log = probing.folder / "logs" / f"probe-{launch.arm}-{launch.placement}.log"
-    first, problem = _once(place, ready, launch, case, (loud, log))
+    first, problem = _once(place, ready, launch, case, settings=loud, log=log)
     if problem is None or pathcheck.problem_of(first) is not None:
         return first, None  # of one that failed after all on another path, the path says more
     probing.monitor(Event(what="note", name="probe again", text=problem.message))
-    second, again = _once(place, ready, launch, case, ({}, log.with_suffix(".quiet.log")))
+    aside = log.with_suffix(".quiet.log")
+    second, again = _once(place, ready, launch, case, settings={}, log=aside)
     if again is None:
         return replace(second, quiet=problem.message), None
     launching.check_nodes(place, case)
@@ -192,14 +193,15 @@ def _once(
     ready: ReadyArm,
     launch: Launch,
     case: Case,
-    talk: tuple[Mapping[str, str], Path],
+    *,
+    settings: Mapping[str, str],
+    log: Path,
 ) -> tuple[MessagePaths, Problem | None]:
     """Make one launch with settings, its output in a log; return what it showed.
 
     With it comes why it was none that could tell; the log stays only then, or where it took
     another path.
     """
-    settings, log = talk
     facts, started = ready.deployment.mpi, launching.now()
     # What the arm sets itself stays: a variable of its own may be what is looked for.
     talking = replace(ready, arm=replace(ready.arm, env={**settings, **ready.arm.env}))

@@ -21,6 +21,7 @@ from stackproof.host import cluster as clusters
 from stackproof.host import (
     fabric,
     files,
+    injectplace,
     jobinjection,
     jobjudging,
     mountexec,
@@ -29,6 +30,7 @@ from stackproof.host import (
 )
 from stackproof.host.elfview import HostView
 from stackproof.host.jobcase import JobCase
+from stackproof.host.jobjudging import JUDGED
 from stackproof.host.provingmpi import Provided
 from stackproof.host.run import run, transcript
 from stackproof.inject import Effect, Judgement, Verdict, proof
@@ -37,13 +39,12 @@ from stackproof.inject.tree import tree_of
 from stackproof.inject.ways import inner_folders
 from stackproof.launchers import REGISTRY as LAUNCHERS
 from stackproof.launchers import LaunchRequest
-from stackproof.loader import Closure, Setting
+from stackproof.loader import Closure
 from stackproof.monitor import Event, Monitor
 from stackproof.mountlist import MountRequest
 from stackproof.site import FabricType
 from stackproof.transports import Libfabric, Setup
 
-_JUDGED = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 _TAIL_LINES = 40
 _SIZES = (8, 65536, 1 << 20)
 
@@ -122,14 +123,14 @@ def prepare(wanted: Wanted, folder: Path) -> Ready:
             Reason.NO_MPI, f"there is no MPI in `{wanted.own}`", hint="--own names the program's"
         )
     # What the user sets for the loader is judged with the rest, behind what an MPI needs.
-    loader = {name: value for name, value in wanted.variables.items() if name in _JUDGED}
-    rest = {name: value for name, value in wanted.variables.items() if name not in _JUDGED}
+    loader = {name: value for name, value in wanted.variables.items() if name in JUDGED}
+    rest = {name: value for name, value in wanted.variables.items() if name not in JUDGED}
     wanted = replace(wanted, variables=rest)
     own = replace(own, env=EnvPatch(set=loader).then(own.env))
     view = _view_of(own)
     program = provingmpi.program_in(wanted.program, own, view)
     environment = own.env.apply({})
-    closure, demand = provingmpi.demand_on(view, program, _setting_of(environment))
+    closure, demand = provingmpi.demand_on(view, program, injectplace.setting_of(environment))
     stage = Stage(
         wanted=wanted, program=program, placement=_placement(wanted, state), folder=folder,
         state=state,
@@ -270,11 +271,6 @@ def _view_of(*provided: Provided) -> HostView:
     return jobjudging.view_of(parts)
 
 
-def _setting_of(environment: Mapping[str, str]) -> Setting:
-    paths = environment.get("LD_LIBRARY_PATH", "")
-    return Setting(library_path=tuple(paths.split(":")) if paths else ())
-
-
 def _own_arm(stage: Stage, own: Provided, closure: Closure, view: HostView) -> ReadyArm:
     """Return the arm of the program's own MPI."""
     lines = tree_of(closure, ())
@@ -318,8 +314,9 @@ def _other_arm(
         # As somebody would who goes by names alone: under each name that the program asks for.
         made |= dict.fromkeys(names, main.path)
         inner = inner_folders(examined.replacement)
-        folders = (str(links), *examined.replacement.folders, *inner, rank_env.get(_JUDGED[0], ""))
-        rank_env = {**rank_env, _JUDGED[0]: ":".join(filter(None, folders))}
+        before = rank_env.get("LD_LIBRARY_PATH", "")
+        folders = (str(links), *examined.replacement.folders, *inner, before)
+        rank_env = {**rank_env, "LD_LIBRARY_PATH": ":".join(filter(None, folders))}
     if made:
         links.mkdir(parents=True)
         for link, target in made.items():
@@ -356,7 +353,7 @@ def _real(view: HostView, paths: Sequence[str]) -> tuple[str, ...]:
 
 
 def _rank_env(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: environment[name] for name in _JUDGED if name in environment}
+    return {name: environment[name] for name in JUDGED if name in environment}
 
 
 def _mounts(provided: Provided) -> tuple[MountRequest, ...]:

@@ -8,7 +8,6 @@ measured is a results folder, as `stackproof bench` writes it.
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 import posixpath
 import random
 import sys
@@ -24,8 +23,9 @@ from stackproof.comparison import DEFAULT_MARGINS, Comparison, Results, ResultsS
 from stackproof.comparison import Arm as ResultArm
 from stackproof.curves import Memory
 from stackproof.errors import Reason, StackproofError
-from stackproof.host import files
+from stackproof.host import files, launching
 from stackproof.host.proving import Ready, ReadyArm, Stage, case_of, launch, words_of
+from stackproof.host.results import LAUNCHES, SPECIFICATION
 from stackproof.importing import OutputFile
 from stackproof.inject.proof import INJECTED, OWN, Speed
 from stackproof.measurement import Check, Measurement, State
@@ -118,7 +118,7 @@ def _measurement(case: Case, name: str, block: int, order: int, done: Completed)
         checks=(check,),
         argv=done.argv,
         env={},
-        started=_now(),
+        started=launching.now(),
         seconds=done.seconds,
     )
 
@@ -151,7 +151,7 @@ def _spec(ready: Ready) -> ResultsSpec:
         launches=wanted.launches,
         minimum_launches=FEWEST,
         seed=_SEED,
-        created=_now(),
+        created=launching.now(),
         arms={name: _result_arm(ready.arms[name]) for name in (OWN, INJECTED)},
         command=tuple(sys.argv),
         stackproof=stackproof.__version__,
@@ -169,11 +169,10 @@ def _result_arm(arm: ReadyArm) -> ResultArm:
 
 def _save(stage: Stage, results: Results) -> None:
     """Write a results folder that `compare` and `report` read."""
-    files.write(stage.folder / "bench.json", noun.to_json(results.spec))
-    (stage.folder / "launches").mkdir()
+    files.write(stage.folder / SPECIFICATION, noun.to_json(results.spec))
     for order, one in enumerate(results.measurements):
         name = f"{order:05d}-{one.arm}-{one.case.placement.name}-{one.case.program}.json"
-        files.write(stage.folder / "launches" / name, noun.to_json(one))
+        files.write(stage.folder / LAUNCHES / name, noun.to_json(one))
 
 
 def _speeds(comparison: Comparison) -> Iterator[Speed]:
@@ -200,7 +199,3 @@ def _speeds(comparison: Comparison) -> Iterator[Speed]:
                     low=cell.low,
                     high=cell.high,
                 )
-
-
-def _now() -> str:
-    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
