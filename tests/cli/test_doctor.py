@@ -350,6 +350,16 @@ def test_files_that_are_not_there_are_named(
         assert "nothing" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["", "MZ\0\1", "module load openmpi\n"])
+def test_what_is_no_environment_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    path = tmp_path / "job.env"
+    path.write_text(text)
+    assert run("doctor", "--env", path) == 3
+    assert "job.env" in capsys.readouterr().err
+
+
 def test_a_log_that_is_a_bomb_is_refused(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("wb") as stream:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from elflab import Lab
+from images import MOUNT, env_json
 from need import need
 from stackproof import cli
 from stackproof.errors import ExitCode
+from stackproof.host import proving
 
 EVERY = ["MPI_Init", "MPI_Recv", "MPII_Win_get_attr"]
 
@@ -38,6 +42,8 @@ def lab(tmp_path: Path) -> Lab:
         (["bin/app", "--with", "nowhere"], ExitCode.INVALID),
         (["bin/app", "--with", "new", "--own", "own"], ExitCode.INVALID),
         (["bin/app", "--with", "new", "-o", "full"], ExitCode.USAGE),
+        (["bin/app", "--with", "new", "-o", "bin/app"], ExitCode.USAGE),
+        (["bin/app", "--with", "new", "--launches", "4"], ExitCode.USAGE),
         (["bin/app", "--with", "new", "--ranks", "1"], ExitCode.USAGE),
         (["bin/app", "--with", "new", "--launches", "-1"], ExitCode.USAGE),
         (["bin/app", "--with", "new", "--set", "word"], ExitCode.USAGE),
@@ -57,3 +63,43 @@ def test_what_it_refuses(
     assert stop.value.code == code
     assert "bug in stackproof" not in capsys.readouterr().err
     assert not (lab.folder / "proof").exists()
+
+
+def test_two_images_in_one_place(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    need("mksquashfs")
+    monkeypatch.chdir(lab.folder)
+    monkeypatch.setenv("STACKPROOF_CACHE", str(lab.folder / "cache"))
+    mpi = {"family": "mpich", "version": "5.0.2", "prefix": MOUNT, "launcher": "hydra"}
+    for name in ("own", "new"):
+        meta = env_json(name=name, mpi=mpi, views={}, **{"default-view": None})
+        (lab.folder / name / "meta").mkdir()
+        (lab.folder / name / "meta" / "env.json").write_text(json.dumps(meta))
+        argv = ["mksquashfs", name, f"{name}.squashfs", "-noappend", "-no-progress", "-quiet"]
+        subprocess.run(argv, check=True, timeout=60, capture_output=True)
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["inject", "prove", "bin/app", "--own", "own.squashfs", "--with", "new.squashfs"])
+    assert stop.value.code == ExitCode.IMAGE
+    assert f"two images at `{MOUNT}`" in capsys.readouterr().err
+    assert not (lab.folder / "proof").exists()
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_half_a_proof_is_not_left_behind(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], there: bool
+) -> None:
+    def stopped(_wanted: object, folder: Path) -> None:
+        (folder / "ranks").mkdir(parents=True)
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(lab.folder)
+    monkeypatch.setattr(proving, "prepare", stopped)
+    if there:
+        (lab.folder / "proof").mkdir()
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["inject", "prove", "bin/app", "--with", "new"])
+    assert stop.value.code == ExitCode.INTERRUPTED
+    assert "interrupted" in capsys.readouterr().err
+    assert list(lab.folder.glob("proof/*")) == []
+    assert (lab.folder / "proof").exists() is there

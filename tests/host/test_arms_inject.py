@@ -13,6 +13,7 @@ from images import MOUNT, env_json
 from need import need
 from stackproof.bench import Arm, BenchSpec
 from stackproof.errors import Reason, StackproofError
+from stackproof.host import injectplace
 from stackproof.host.arms import Arms, make_ready
 
 USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
@@ -84,6 +85,22 @@ def test_a_library_of_another_name_is_seen_by_every_node(site: Site) -> None:
     (links,) = arms.by_name["other"].folders
     assert links in arms.paths
     assert (Path(links) / "libmpi.so.12").readlink() == Path("/built/lib/libmpich.so.12")
+
+
+@pytest.mark.parametrize("place", ["lib", "software/libfabric/2.1.0/lib"])
+def test_a_libfabric_is_found_in_an_image(site: Site, place: str) -> None:
+    site.lab.library(f"net/{place}/libfabric.so.1", defines=["fi_getinfo"])
+    site.image("net", env_json(name="net", mount="/user-net", mpi=None, views={}, **NONE))
+    prefix = str(Path("/user-net", place).parent)
+    assert injectplace.load_place(f"{site.folder}/net.squashfs").prefix == prefix
+    moved = injectplace.load_place(f"{site.folder}/net.squashfs:/opt/net")
+    assert moved.prefix == prefix.replace("/user-net", "/opt/net")
+
+
+def test_an_image_without_a_network_has_no_prefix(site: Site) -> None:
+    site.lab.library("plain/lib/libother.so.1", defines=["other"])
+    site.image("plain", env_json(name="plain", mount="/user-net", mpi=None, views={}, **NONE))
+    assert injectplace.load_place(f"{site.folder}/plain.squashfs").prefix == ""
 
 
 def test_what_fails_is_refused_with_its_reason(site: Site) -> None:

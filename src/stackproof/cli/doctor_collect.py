@@ -16,7 +16,7 @@ from stackproof import linkage as linkages
 from stackproof import pathcheck, printed, symptoms
 from stackproof.capture import Capture, read_capture
 from stackproof.comparison import Results
-from stackproof.errors import Problem, Reason, StackproofError, fail
+from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.evidence import FACTS, Evidence, FactValue, merged, redacted
 from stackproof.host import answers, fabric, files, linkage, probe
 from stackproof.host.images import load_image, read_member
@@ -194,6 +194,13 @@ def _job(args: argparse.Namespace, results: Results | None) -> tuple[Evidence, M
     """Return the environment of the job as evidence and as it is; nothing where it is not known."""
     if args.env is not None:
         variables = symptoms.parse_environment(text_of(args.env))
+        if not variables:
+            raise fail(
+                Reason.INVALID_VALUE,
+                f"no variable of an environment is in `{args.env}`",
+                where=Location(file=args.env),
+                hint=f"write it in a rank: srun -n1 env > {args.env}",
+            )
         return symptoms.of_environment(variables, args.env), variables
     if results is None and args.site is None:
         return symptoms.of_environment(os.environ, "this shell"), dict(os.environ)

@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
         own=args.own,
         wrong=args.wrong,
         ranks=_within("--ranks", args.ranks, 2, _MOST_RANKS),
-        launches=_within("--launches", args.launches, 0, _MOST_LAUNCHES),
+        launches=_launches(args.launches),
         cluster=args.cluster,
         timeout_s=_within("--timeout", args.timeout, 1, _LONGEST_S),
         variables=_variables(args.set),
@@ -111,8 +111,15 @@ def run(args: argparse.Namespace) -> int:
         transport=args.transport,
     )
     folder = Path(args.output).absolute()
-    found = prove(proving.prepare(wanted, folder))
-    files.write(folder / "proof.json", noun.to_json(found))
+    proving.check_empty(folder)
+    there = folder.exists()
+    try:
+        found = prove(proving.prepare(wanted, folder))
+        files.write(folder / "proof.json", noun.to_json(found))
+    except BaseException:  # half a proof proves nothing, and would stand in the next one's way
+        for made in folder.iterdir() if there else [folder]:
+            files.remove(made)
+        raise
     text = noun.to_json(found) if args.json else proof.render(found)
     print(text, end="")
     return int(_CODES[found.answer])
@@ -151,6 +158,19 @@ def _within(option: str, value: _Number, lowest: int, highest: int) -> _Number:
     if lowest <= value <= highest:
         return value
     raise fail(Reason.USAGE, f"`{option}` must be between {lowest} and {highest}, not {value}")
+
+
+def _launches(number: int) -> int:
+    """Return the launches for the speed: none, or enough; raises `StackproofError` (USAGE)."""
+    from stackproof.host.provingspeed import FEWEST  # noqa: PLC0415 - `inject check` has no use
+
+    if number and _within("--launches", number, 0, _MOST_LAUNCHES) < FEWEST:
+        raise fail(
+            Reason.USAGE,
+            f"`--launches` must be at least {FEWEST}, not {number}: fewer say nothing on speed",
+            hint="0 leaves speed out",
+        )
+    return number
 
 
 def _variables(texts: Sequence[str]) -> dict[str, str]:

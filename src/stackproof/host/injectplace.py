@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stackproof import abi, mountlist, noun
@@ -22,6 +22,7 @@ from stackproof.loader import FileView, Setting
 
 _MAX_MANIFEST_BYTES = 512 << 20
 _LABEL = "stackproof.mpi.prefix"  # as `image containerfile` writes it
+_NETWORK = ("libfabric.so.1", "libcxi.so.1", "libucp.so.0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +30,8 @@ class Place:
     """Something that was named: a path in a view.
 
     `binds` are folders of this machine by the place that they are mounted at; `manifest` is there
-    for a manifest only, `prefix` where an image says where its MPI is. `image` names a container's
-    image that the path is in, whatever root is asked for.
+    for a manifest only, `prefix` where it is known where an image's MPI is, or its libfabric.
+    `image` names a container's image that the path is in, whatever root is asked for.
     """
 
     path: str
@@ -124,6 +125,7 @@ def _load_manifest(path: str) -> Place:
 def _load_image(path: str, mount: str) -> Place:
     """Return the place of an image's content at its mount point, or at the one that is named."""
     prefix = ""
+    inside: tuple[str, ...] = ()
     try:
         image = images.load_image(path)
     except StackproofError as error:
@@ -141,6 +143,7 @@ def _load_image(path: str, mount: str) -> Place:
         mount = mount or own
         if image.mpi is not None and image.mpi.prefix.startswith(own):
             prefix = mount + image.mpi.prefix[len(own) :]
+        inside = tuple(view.root[len(own) :] for view in image.views.values())
     if why := mountlist.bad_mount_point(mount):
         raise fail(
             Reason.BAD_MOUNT_POINT,
@@ -148,7 +151,31 @@ def _load_image(path: str, mount: str) -> Place:
             where=Location(file=path),
             hint="use a path of its own, for example /user-environment",
         )
-    return Place(path=mount, binds={mount: roots.unsquashed(layers.whole(path))}, prefix=prefix)
+    binds = {mount: roots.unsquashed(layers.whole(path))}
+    prefix = prefix or network_prefix(HostView("/", binds), mount, inside)
+    return Place(path=mount, binds=binds, prefix=prefix)
+
+
+def network_prefix(view: HostView, point: str, inside: Sequence[str]) -> str:
+    """Return the prefix of the network libraries of an image without an MPI, empty if none.
+
+    `point` is where the image is in the view, `inside` are roots of its views, below that. They
+    come first; then the first folder that holds one, as trees of EasyBuild and Spack have a prefix
+    for each component.
+    """
+    for root in (point, *(point + folder for folder in inside)):
+        for folder in ("lib", "lib64"):
+            if any(view.look(f"{root}/{folder}/{name}") for name in _NETWORK):
+                return root
+    found = view.resolve(point)
+    if found is None:
+        return ""
+    for folder, folders, names in os.walk(found[1]):
+        folders.sort()
+        place = point + folder[len(found[1]) :]
+        if any(name in names and view.look(f"{place}/{name}") for name in _NETWORK):
+            return os.path.dirname(place)
+    return ""
 
 
 def mpi_of(place: Place, view: FileView) -> str:

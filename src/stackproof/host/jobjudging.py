@@ -30,8 +30,6 @@ from stackproof.inject.program import calls_mpi
 JUDGED = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 """The variables that the loader reads, and that are judged."""
 
-_NETWORK = ("libfabric.so.1", "libcxi.so.1", "libucp.so.0")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
@@ -139,25 +137,8 @@ def _target(case: JobCase, view: HostView) -> str:
         return path
     if described.mpi:
         return point + described.mpi["prefix"][len(described.mount) :]
-    roots = [point, *(point + v.root[len(described.mount) :] for v in described.views.values())]
-    for root in roots:
-        for folder in ("lib", "lib64"):
-            if any(view.look(f"{root}/{folder}/{name}") for name in _NETWORK):
-                return root
-    return _searched(view, point) or point
-
-
-def _searched(view: HostView, point: str) -> str:
-    """Return the prefix of the first network library below a folder, empty without one."""
-    found = view.resolve(point)
-    if found is None:
-        return ""
-    for folder, folders, names in os.walk(found[1]):
-        folders.sort()
-        inside = point + folder[len(found[1]) :]
-        if any(name in names and view.look(f"{inside}/{name}") for name in _NETWORK):
-            return os.path.dirname(inside)
-    return ""
+    inside = [one.root[len(described.mount) :] for one in described.views.values()]
+    return injectplace.network_prefix(view, point, inside) or point
 
 
 def _programs(case: JobCase, view: HostView, replacement: Replacement) -> list[str]:

@@ -114,8 +114,7 @@ def prepare(wanted: Wanted, folder: Path) -> Ready:
     Raises `StackproofError`: USAGE for a folder that holds something else, and what reading images,
     programs and clusters raises.
     """
-    if folder.exists() and any(folder.iterdir()):
-        raise fail(Reason.USAGE, f"`{folder}` is not empty", hint="choose another -o")
+    check_empty(folder)
     state = clusters.require(wanted.cluster) if wanted.cluster else None
     own = provingmpi.named(wanted.own) if wanted.own else provingmpi.found_by(wanted.program)
     if not own.launcher:
@@ -136,20 +135,52 @@ def prepare(wanted: Wanted, folder: Path) -> Ready:
         state=state,
     )  # fmt: skip
     other = provingmpi.named(wanted.replacement)
+    _check_places(own, other)
     arms = {OWN: _own_arm(stage, own, closure, view)}
     arms[INJECTED] = _other_arm(stage, INJECTED, own, other)
     abi = demand.abi or ""
     wrong = provingmpi.named(wanted.wrong) if wanted.wrong else provingmpi.at_hand(abi)
     if wrong:
+        _check_places(own, wrong)
         arms[WRONG] = _other_arm(stage, WRONG, own, wrong, names=demand.names)
     return Ready(stage=stage, arms=arms)
+
+
+def check_empty(folder: Path) -> None:
+    """Raise `StackproofError` (USAGE) for results that cannot be written to a folder."""
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise fail(Reason.USAGE, f"`{folder}` is not a folder", hint="choose another -o")
+        if folder.exists() and any(folder.iterdir()):
+            raise fail(Reason.USAGE, f"`{folder}` is not empty", hint="choose another -o")
+    except OSError as error:
+        raise files.translate(error, folder) from error
+
+
+def _check_places(own: Provided, other: Provided) -> None:
+    """Raise `StackproofError` (MOUNT_POINT_CLASH) for two images in one place."""
+    if own.part is None or other.part is None:
+        return
+    if own.part.described and other.part.described and own.part.point == other.part.point:
+        raise fail(
+            Reason.MOUNT_POINT_CLASH,
+            f"two images at `{own.part.point}`: `{own.part.path}` and `{other.part.path}`",
+            hint="name another place for one of them: IMAGE:MOUNT",
+        )
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise files.translate(error, folder) from error
 
 
 def run_arm(stage: Stage, arm: ReadyArm, monitor: Monitor) -> tuple[ArmProof, Completed]:
     """Run an arm with a witness at every rank, and return what happened."""
     monitor(Event(what="progress", name=arm.name, text=arm.provided.title))
     place = stage.folder / "ranks" / arm.name
-    place.mkdir(parents=True)
+    _make_folder(place)
     if stage.state:
         clusters.share(stage.state, _shared(stage, arm))
     settings = [f"{name}={value}" for name, value in arm.rank_env.items()]
@@ -318,7 +349,7 @@ def _other_arm(
         folders = (str(links), *examined.replacement.folders, *inner, before)
         rank_env = {**rank_env, "LD_LIBRARY_PATH": ":".join(filter(None, folders))}
     if made:
-        links.mkdir(parents=True)
+        _make_folder(links)
         for link, target in made.items():
             (links / link).symlink_to(target)
     provided = other if other.launcher else replace(
