@@ -307,3 +307,11 @@ def test_a_damaged_manifest_is_refused(site, capsys):
     code, out, err = inject(capsys, "check", site.app, "--with", net)
     assert (code, out) == (ExitCode.INVALID, "")
     assert "checksum" in err
+
+
+def test_without_a_program_nothing_is_answered(site, capsys):
+    net = site.path("net")
+    made(capsys, site, site.path("new"), "-o", net)
+    code, out, err = inject(capsys, "check", "--with", net)
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert err.startswith("error: ")

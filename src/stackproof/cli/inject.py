@@ -161,6 +161,7 @@ def run_check(args: argparse.Namespace) -> int:
         releases=injectplace.load_releases,
     )
     question = inject_target.asked_of(args, question)
+    args.programs = args.programs or [_command(args.root)]
     if args.upgrade:
         return _upgrade(args, question)
     if artefacting.is_artefact(args.replacement):
@@ -251,7 +252,7 @@ def _judge_all(args: argparse.Namespace, wanted: str, question: Question) -> lis
     if other.manifest is not None and args.isa is None:
         question = replace(question, machine=other.manifest.machine)
     found = []
-    for text in args.programs or [_command(args.root)]:
+    for text in args.programs:
         place = injectplace.load_place(text, args.root)
         view, replacement = _joined(place, other, args.root)
         own = view if isinstance(view, HostView) else place.view(args.root)
