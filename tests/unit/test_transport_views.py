@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from spackstacks import clones, lock_files
+from spackstacks import stack as spack_stack
 from stackproof import activate, document
 from stackproof.command import EnvPatch
 from stackproof.easybuild_recipe import parse_easybuild_recipe
+from stackproof.engines import spack
 from stackproof.engines.easybuild import metadata as easybuild
+from stackproof.engines.spack import metadata as spack_metadata
 from stackproof.engines.wheel import wants
 from stackproof.errors import Reason, StackproofError
 from stackproof.host import spack_worker
@@ -147,6 +151,18 @@ def test_recipes_for_easybuild() -> None:
     with pytest.raises(StackproofError) as error:
         parse_easybuild_recipe(document.parse(bare, file="r.yaml"), FACTS)
     assert error.value.reason is Reason.UNSUPPORTED
+
+
+def test_recipes_for_spack() -> None:
+    of = spack_stack(transports=("shm", "tcp", "cxi"))
+    lock = spack.read_lock(of, clones(of), lock_files(of))
+    views = spack_metadata.env_json(of, lock, {})["views"]
+    assert views["tcp"]["on"] == of.default_view
+    assert views["tcp"]["set"]["OMPI_MCA_mtl"] == "ofi"
+    assert "env" not in views["tcp"]
+    assert [
+        note.message.split("`")[1] for note in spack_metadata.transports_of(of, lock).notes
+    ] == ["cxi"]
 
 
 def test_the_worker_of_spack_puts_the_profile_on_the_default_view(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from stackproof.errors import Location, Problem, Reason, StackproofError
 from stackproof.image import MpiFacts, View
 from stackproof.transports.setup import ETHERNET, INFINIBAND, SLINGSHOT, Libfabric, Setup
 
+# Values of `site.FabricType`; any other word of a recipe's facts says nothing.
+_FABRICS = (SLINGSHOT, INFINIBAND, ETHERNET, "none")
 # A node of Slingshot has one NIC or several, which some profiles name one by one.
 _NICS = (1, 4)
 
@@ -130,13 +132,12 @@ def _outcomes(name: str, setup: Setup, fabric: str) -> tuple[tuple[EnvPatch, ...
             found.append(change)
     if not found:
         # In the words of `--transport` on a machine of which nothing is known.
-        transport.profile(replace(setup, fabric=fabric))
+        transport.profile(replace(setup, fabric=fabric if fabric in _FABRICS else ""))
     return tuple(found), not refused
 
 
 def _machines(setup: Setup, fabric: str) -> Iterator[Setup]:
-    kinds = (fabric,) if fabric else (SLINGSHOT, INFINIBAND, ETHERNET)
-    for kind in kinds:
+    for kind in (fabric,) if fabric in _FABRICS else _FABRICS:
         for nics in _NICS if kind == SLINGSHOT else (0,):
             yield replace(setup, fabric=kind, nics=nics)
 
