@@ -131,6 +131,7 @@ def test_no_right_to_write(tmp_path: Path) -> None:
         (errno.EROFS, Reason.NOT_PERMITTED),
         (errno.ENOENT, Reason.FILE_MISSING),
         (errno.EISDIR, Reason.INVALID_VALUE),
+        (errno.ENOTDIR, Reason.INVALID_VALUE),
         (errno.ENAMETOOLONG, Reason.INVALID_VALUE),
     ],
 )
@@ -269,6 +270,7 @@ def test_a_private_folder_is_trusted_only_as_such(tmp_path):
         (errno.EACCES, Reason.NOT_PERMITTED),
         (errno.ENOENT, Reason.FILE_MISSING),
         (errno.EISDIR, Reason.INVALID_VALUE),
+        (errno.ENOTDIR, Reason.INVALID_VALUE),
     ],
 )
 def test_what_the_system_refuses_comes_with_what_to_do(number: int, reason: Reason) -> None:
@@ -287,3 +289,13 @@ def test_a_file_that_may_not_be_read_is_not_one_to_write_to(
     writing = files.translate(error, secret).problems[0].hint
     monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.R_OK)  # root may read it
     assert files.translate(error, secret).problems[0].hint != writing
+
+
+def test_results_are_written_to_empty_folders_alone(tmp_path: Path) -> None:
+    files.check_empty(tmp_path / "new")
+    files.check_empty(tmp_path)
+    (tmp_path / "file").write_text("")
+    for wrong in (tmp_path, tmp_path / "file"):
+        with pytest.raises(StackproofError) as caught:
+            files.check_empty(wrong)
+        assert caught.value.reason is Reason.USAGE

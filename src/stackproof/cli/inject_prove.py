@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
         transport=args.transport,
     )
     folder = Path(args.output).absolute()
-    proving.check_empty(folder)
+    files.check_empty(folder)
     there = folder.exists()
     try:
         found = prove(proving.prepare(wanted, folder))

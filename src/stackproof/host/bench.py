@@ -196,18 +196,19 @@ def identity(spec: BenchSpec, arms: Arms) -> str:
 def claim(spec: BenchSpec, arms: Arms, folder: Path) -> None:
     """Take a results folder, or make sure that it belongs to the same specification."""
     marker, text = folder / ASKED, identity(spec, arms)
-    if marker.exists():
-        if marker.read_text() != text:
+    try:
+        before = marker.read_text() if marker.exists() else None
+    except OSError as error:
+        raise files.translate(error, marker) from error
+    if before is not None:
+        if before != text:
             raise fail(
                 Reason.USAGE,
                 f"`{folder}` holds results of another specification or of other images",
                 hint="choose another folder with -o, or remove it",
             )
         return
-    if folder.exists() and any(folder.iterdir()):
-        raise fail(
-            Reason.USAGE, f"`{folder}` is not empty and holds no results", hint="choose another -o"
-        )
+    files.check_empty(folder)
     files.write(marker, text)
 
 

@@ -61,7 +61,32 @@ def translate(error: OSError, path: os.PathLike[str] | str) -> StackproofError:
             where=where,
             hint="name a file",
         )
+    if error.errno in {errno.ENOTDIR, errno.EEXIST}:
+        return fail(
+            Reason.INVALID_VALUE,
+            f"`{os.fspath(path)}`: {error.strerror}",
+            where=where,
+            hint="a folder of this path is a file, or what is to be made is there: name another",
+        )
     return fail(Reason.INVALID_VALUE, f"`{os.fspath(path)}`: {error.strerror}", where=where)
+
+
+def check_empty(folder: Path) -> None:
+    """Check that results can be written to a folder, which need not be there yet.
+
+    Raises `StackproofError`: USAGE for a file or for a folder that holds something, NOT_PERMITTED.
+    """
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise fail(Reason.USAGE, f"`{folder}` is not a folder", hint="choose another -o")
+        if folder.exists() and any(folder.iterdir()):
+            raise fail(
+                Reason.USAGE,
+                f"`{folder}` is not empty, and holds no results of this",
+                hint="choose another -o",
+            )
+    except OSError as error:
+        raise translate(error, folder) from error
 
 
 def _permission_hint(path: str) -> str:

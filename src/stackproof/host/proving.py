@@ -114,7 +114,7 @@ def prepare(wanted: Wanted, folder: Path) -> Ready:
     Raises `StackproofError`: USAGE for a folder that holds something else, and what reading images,
     programs and clusters raises.
     """
-    check_empty(folder)
+    files.check_empty(folder)
     state = clusters.require(wanted.cluster) if wanted.cluster else None
     own = provingmpi.named(wanted.own) if wanted.own else provingmpi.found_by(wanted.program)
     if not own.launcher:
@@ -144,17 +144,6 @@ def prepare(wanted: Wanted, folder: Path) -> Ready:
         _check_places(own, wrong)
         arms[WRONG] = _other_arm(stage, WRONG, own, wrong, names=demand.names)
     return Ready(stage=stage, arms=arms)
-
-
-def check_empty(folder: Path) -> None:
-    """Raise `StackproofError` (USAGE) for results that cannot be written to a folder."""
-    try:
-        if folder.exists() and not folder.is_dir():
-            raise fail(Reason.USAGE, f"`{folder}` is not a folder", hint="choose another -o")
-        if folder.exists() and any(folder.iterdir()):
-            raise fail(Reason.USAGE, f"`{folder}` is not empty", hint="choose another -o")
-    except OSError as error:
-        raise files.translate(error, folder) from error
 
 
 def _check_places(own: Provided, other: Provided) -> None:
