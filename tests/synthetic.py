@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -245,7 +246,7 @@ PATH_SIZES = (8, 1024, 65536)
 FOUR = Placement(name="2x2", ranks=tuple(Rank(node=node) for node in ("n0", "n0", "n1", "n1")))
 
 
-def simulate_paths(**changes: object) -> Results:
+def simulate_paths(**changes: Any) -> Results:
     """Return results of three paths of one MPI, over 2 and 4 ranks, and 8 that were only checked.
 
     Between nodes lnx is best in alltoall at 8 B, and the bytes of tcp over 8 ranks were wrong.

@@ -201,7 +201,8 @@ def test_a_node_that_died_is_seen_and_replaced() -> None:
     assert "--rate 1gbit" in str(caught.value)
     # The agent's 255, or, while the kernel still ends the node, the end that the node meets.
     assert program(state, "node2", "true").returncode in {255, -signal.SIGKILL}
-    assert program(state, "node1", "true").returncode == 0
+    done = program(state, "node1", "true")
+    assert done.returncode == 0, done.stderr
     fresh = host_cluster.up(ClusterSpec(rate="1gbit"))
     assert fresh.faults == ()
     assert fresh.head.pid != state.head.pid
