@@ -127,16 +127,17 @@ def _unpacked(blob: Blob) -> str:
     """Return the file that a compressed archive was unpacked to, once for its content."""
     place = cachefolder.home("archives") / layers.digest_of(blob)
     target = place / "archive.tar"
-    if not target.is_file():
-        with (
-            cachefolder.making(place) as folder,
-            tempfile.TemporaryDirectory(dir=folder) as aside,
-            layers.plain(blob, hashlib.sha256(), aside) as stream,
-            open(folder / target.name, "wb") as output,
-        ):
-            while content := stream.read(1 << 20):
-                output.write(content)
-        cachefolder.prune("archives", _MAX_CACHED_BYTES, keep=place)
+    with cachefolder.alone(place):
+        if not target.is_file():
+            with (
+                cachefolder.making(place) as folder,
+                tempfile.TemporaryDirectory(dir=folder) as aside,
+                layers.plain(blob, hashlib.sha256(), aside) as stream,
+                open(folder / target.name, "wb") as output,
+            ):
+                while content := stream.read(1 << 20):
+                    output.write(content)
+            cachefolder.prune("archives", _MAX_CACHED_BYTES, keep=place)
     return str(target)
 
 

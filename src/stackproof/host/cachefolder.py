@@ -1,7 +1,7 @@
 """Folders of the cache that are made once for a content, and given up when they become too many.
 
 An entry is filled under another name and gets its own by a rename, so that whoever looks sees all
-of it or nothing, and of two that make the same one the first wins.
+of it or nothing. Of several that want the same one the first makes it, and the others wait.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from stackproof.errors import Reason, fail
 from stackproof.host import files
 
 _ABANDONED_S = 6 * 3600.0
+_PATIENCE_S = 3600.0
 
 
 def home(kind: str) -> Path:
@@ -24,8 +26,25 @@ def home(kind: str) -> Path:
 
 
 @contextlib.contextmanager
+def alone(place: Path) -> Iterator[None]:
+    """Be the only one that makes the entry `place`; look again whether it is there by now.
+
+    Raises `StackproofError` (BUSY after an hour, DISK_FULL, NOT_PERMITTED).
+    """
+    folder = home("locks")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise files.translate(error, folder) from error
+    busy = fail(Reason.BUSY, f"`{place}` is being made by somebody", hint="try again later")
+    name = f"{place.parent.name}-{place.name}"
+    with files.locked(folder / name, seconds=_PATIENCE_S, mode=0o600, busy=busy):
+        yield
+
+
+@contextlib.contextmanager
 def making(place: Path) -> Iterator[Path]:
-    """Give a folder to fill; when that ends well, it becomes the entry `place`.
+    """Give a folder to fill; when that ends well, it becomes the entry `place`. Be `alone` in it.
 
     What was there, and was not good enough, is replaced. Raises `StackproofError` (DISK_FULL,
     NOT_PERMITTED).
@@ -51,8 +70,7 @@ def _put(temporary: str, place: Path) -> None:
             raise
         old = tempfile.mkdtemp(dir=place.parent, prefix=".old.")
         os.rename(place, os.path.join(old, "entry"))
-        with contextlib.suppress(OSError):  # somebody else was faster, with the same content
-            os.rename(temporary, place)
+        os.rename(temporary, place)
         files.remove(old)
 
 

@@ -248,13 +248,18 @@ def load_layer(blob: Blob) -> tuple[Layer, Content]:
     place = cachefolder.home("layers") / key.replace(":", "-")
     found = _cached(place)
     if found is None:
-        with cachefolder.making(place) as folder:
-            _keep(blob, folder)
-        cachefolder.prune("layers", _MAX_CACHED_BYTES, keep=place)
-        found = _cached(place)
+        with cachefolder.alone(place):
+            found = _cached(place) or _made(blob, place)
     if found is None:
         raise fail(Reason.BUSY, f"`{place}` is being deleted by somebody", hint="try again")
     return found
+
+
+def _made(blob: Blob, place: Path) -> tuple[Layer, Content] | None:
+    with cachefolder.making(place) as folder:
+        _keep(blob, folder)
+    cachefolder.prune("layers", _MAX_CACHED_BYTES, keep=place)
+    return _cached(place)
 
 
 def digest_of(blob: Blob) -> str:

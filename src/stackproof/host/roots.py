@@ -239,22 +239,26 @@ def _dumped(blob: Blob) -> str:
 def _unpacked(blob: Blob, argv: Callable[[str], tuple[str, ...]]) -> str:
     """Return the folder that a program unpacked an image to; `argv` calls it for that folder."""
     place = cachefolder.home("trees") / layers.digest_of(blob)
-    if not (place / "root").is_dir():
-        with cachefolder.making(place) as folder:
-            command = Command(argv=argv(str(folder / "root")), timeout_s=_UNPACK_TIMEOUT_S)
-            try:
-                run.check(command)
-            except StackproofError as error:
-                if error.reason is not Reason.BUILD_FAILED:
-                    raise
-                raise fail(
-                    Reason.IMAGE_UNREADABLE,
-                    f"`{blob.path}` cannot be unpacked",
-                    where=Location(file=blob.path),
-                    hint="copy or build the image again",
-                    detail=error.problems[0].detail,
-                ) from None
-        cachefolder.prune("trees", _MAX_CACHED_BYTES, keep=place)
-    else:
-        cachefolder.used(place)
+    with cachefolder.alone(place):
+        if (place / "root").is_dir():
+            cachefolder.used(place)
+        else:
+            with cachefolder.making(place) as folder:
+                _unpack(blob, argv(str(folder / "root")))
+            cachefolder.prune("trees", _MAX_CACHED_BYTES, keep=place)
     return str(place / "root")
+
+
+def _unpack(blob: Blob, argv: tuple[str, ...]) -> None:
+    try:
+        run.check(Command(argv=argv, timeout_s=_UNPACK_TIMEOUT_S))
+    except StackproofError as error:
+        if error.reason is not Reason.BUILD_FAILED:
+            raise
+        raise fail(
+            Reason.IMAGE_UNREADABLE,
+            f"`{blob.path}` cannot be unpacked",
+            where=Location(file=blob.path),
+            hint="copy or build the image again",
+            detail=error.problems[0].detail,
+        ) from None
