@@ -101,7 +101,11 @@ def probe(
 def test_the_path_that_was_asked_for(
     trees: Trees, nodes: ClusterState, family: str, names, transport: str, carriers
 ) -> None:
-    route = probe(trees[family], nodes, names, transport)
+    # Open MPI's launcher now and then loses the last lines of a rank, and then it cannot be told.
+    for _ in range(3):
+        route = probe(trees[family], nodes, names, transport)
+        if route.state is not State.UNKNOWN:
+            break
     assert (route.carrier, route.state) == (carriers[family], State.OK), route.evidence
 
 
