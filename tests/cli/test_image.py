@@ -15,7 +15,7 @@ from stackproof.inject.manifest import Manifest, Provided
 from stackproof.loader import Machine
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-BASE = "docker.io/library/debian:bookworm-slim@sha256:" + "ab" * 32
+BASE = "registry.example.org/debian:bookworm-slim@sha256:" + "ab" * 32
 ETHERNET = ("--site", RECIPES / "spack" / "sites" / "ethernet.yaml")
 
 

@@ -33,7 +33,7 @@ from stackproof.spackstack import Caches
 from stackproof.stack import Artefact, Lock
 
 FOLDER = Path(__file__).with_name("containerfile")
-BASE = "docker.io/library/debian:bookworm-slim@sha256:" + "ab" * 32
+BASE = "registry.example.org/debian:bookworm-slim@sha256:" + "ab" * 32
 RECIPE = """\
 name: small
 mpi: {family: mpich, version: "5.0.2"}

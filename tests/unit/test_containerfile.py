@@ -22,7 +22,7 @@ from stackproof.host import git
 from stackproof.plan import Copy, Plan, Step
 from stackproof.stack import Artefact
 
-BASE = "docker.io/library/debian:bookworm-slim@sha256:" + "ab" * 32
+BASE = "registry.example.org/debian:bookworm-slim@sha256:" + "ab" * 32
 HOSTILE = {
     "quotes": 'it\'s "quoted" $HOME `id` $(id) !x\n',
     "backslash": "one \\\ntwo \\\\\n\\\n",
