@@ -7,7 +7,7 @@ export PYTHON
 .PHONY: help test demo clean
 
 help:
-	@echo 'make demo    build three MPI stacks, compare them, write the report to demo-out/'
+	@echo 'make demo    build five stacks, compare them, write the report to demo-out/'
 	@echo 'make test    run the linters and all tests'
 	@echo 'make clean   remove what these two made in this folder (.venv, build/, demo-out/)'
 	@echo

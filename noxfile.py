@@ -2,6 +2,10 @@
 
 The sessions run in the environment that nox itself was started from: `.venv`, made by
 `tools/bootstrap`, or any other that has the extras `test` and `lint`. `nox -s quick` takes seconds.
+
+Besides those that `nox` runs by itself: `fresh` (README's commands on machines that nobody
+prepared), `lowest` and `newest` (the oldest and the latest of what the package depends on) and
+`renew` (the locks, once a week).
 """
 
 from __future__ import annotations
@@ -22,6 +26,10 @@ nox.options.sessions = ["lint", "types", "layers", "docs", "package", "tests"]
 ROOT = Path(__file__).parent
 # What travels in the wheel besides src/ (pyproject.toml, force-include).
 DATA_FOLDERS = ("sites", "recipes", "knowledge")
+# The locks, and what of pyproject.toml is in them besides the package's own dependencies.
+LOCKS = {"test": ("--extra", "test", "--extra", "lint"), "demo": ()}
+# The tests that need nothing of the machine: enough to see whether a library still fits.
+WITHOUT_TOOLS = ("tests/unit", "tests/contract")
 
 
 def python(session: nox.Session, *arguments: str, **options: str) -> None:
@@ -65,7 +73,61 @@ def quick(session: nox.Session) -> None:
     """Lint, types and the tests that need no tool."""
     lint(session)
     types(session)
-    python(session, "-m", "pytest", "-q", "tests/unit", "tests/contract", *session.posargs)
+    python(session, "-m", "pytest", "-q", *WITHOUT_TOOLS, *session.posargs)
+
+
+@nox.session
+def fresh(session: nox.Session) -> None:
+    """README's two commands on new machines; `-- --list` shows the cases, words choose some."""
+    python(session, "tools/fresh.py", *session.posargs)
+
+
+def _uv(session: nox.Session, *arguments: str) -> None:
+    """Run uv in the session's own environment, with the index and certificates that pip has."""
+    names = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_CERT": "SSL_CERT_FILE"}
+    env = {new: os.environ[old] for old, new in names.items() if os.environ.get(old)}
+    session.run("uv", *arguments, env={**env, "UV_NO_PROGRESS": "1"})
+
+
+@nox.session(venv_backend="venv")
+def renew(session: nox.Session) -> None:
+    """Take the newest versions of everything into tools/locks, for every Python since 3.11."""
+    session.install("--quiet", "uv")
+    for name, extras in LOCKS.items():
+        _uv(
+            session, "pip", "compile", "--quiet", "pyproject.toml", *extras, "--group", "install",
+            "--universal", "--python-version", "3.11", "--generate-hashes", "--no-annotate",
+            "--upgrade", "--custom-compile-command", "nox -s renew",
+            # One version everywhere: what is in both locks is the same.
+            *(() if name == "test" else ("--constraint", "tools/locks/test.txt")),
+            "--output-file", f"tools/locks/{name}.txt",
+        )  # fmt: skip
+
+
+@nox.session(venv_backend="venv")
+def lowest(session: nox.Session) -> None:
+    """Run the tests that need no tool with the oldest versions that pyproject.toml allows."""
+    _with_versions(session, "lowest-direct")
+
+
+@nox.session(venv_backend="venv")
+def newest(session: nox.Session) -> None:
+    """Run the tests that need no tool with the latest versions that there are."""
+    _with_versions(session, "highest")
+
+
+def _with_versions(session: nox.Session, resolution: str) -> None:
+    """Install the package with such dependencies and the locked test tools; run the tests."""
+    session.install("--quiet", "uv")
+    chosen = Path(session.create_tmp(), f"{resolution}.txt")
+    # Only what has wheels: an old numpy has none for a new Python, and is no use there.
+    _uv(
+        session, "pip", "compile", "--quiet", "pyproject.toml", "--only-binary", ":all:",
+        "--resolution", resolution, "--python", session.virtualenv.location,
+        "--output-file", str(chosen),
+    )  # fmt: skip
+    session.install("--quiet", "--constraint", str(chosen), "--editable", ".[test]")
+    session.run("python", "-m", "pytest", "-q", *WITHOUT_TOOLS, *session.posargs)
 
 
 @nox.session

@@ -6,7 +6,8 @@ Both run in turns within one node, LAUNCHES times each (default 10). IMB prints 
 stalls of the machine included, so ours is taken as the mean of its samples as well, and programs
 are compared by the best launch of each: what the program does when nothing disturbs it. Beside
 it stands the ratio of the medians over launches with the range that the launches span, which shows
-how much was disturbed. Windowed bandwidth is compared with Uniband, latency with PingPong.
+how much was disturbed. Windowed bandwidth is compared with Uniband, latency with PingPong, and
+collectives by IMB's own definition of them (`timing: imb`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 
 SIZES = (8, 1024, 8192, 65536, 1 << 20, 1 << 22)
 PROGRAMS = ("stackproof-bench", "IMB-MPI1")
+BENCHMARKS = ("latency", "bandwidth", "allreduce", "alltoall", "allgather", "bcast")
 
 
 def main() -> None:
@@ -34,7 +36,8 @@ def main() -> None:
             "baseline": {"image": str(Path(sys.argv[1]).resolve())},
             "null-arm": False,
             "programs": list(PROGRAMS),
-            "benchmarks": ["latency", "bandwidth"],
+            "benchmarks": list(BENCHMARKS),
+            "timing": "imb",
             "sizes": list(SIZES),
             "placements": ["intra-node"],
             "launches": launches,
@@ -46,7 +49,7 @@ def main() -> None:
         subprocess.run([*argv, "--no-verdict"], check=True, cwd=folder)
         values = _values(folder / "results" / "launches")
     result = {}
-    for benchmark in ("latency", "bandwidth"):
+    for benchmark in BENCHMARKS:
         for size in SIZES:
             ours, theirs = (sorted(values[program, benchmark, size]) for program in PROGRAMS)
             best = -1 if benchmark == "bandwidth" else 0

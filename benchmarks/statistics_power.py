@@ -1,15 +1,15 @@
-"""Error rates and power of the verdicts, by simulating whole experiments with known truth.
+"""Error rates and power of the verdicts, by simulating experiments with known truth.
 
     python benchmarks/statistics_power.py [--experiments N] [--launches N ...]
 
-Every line is one kind of machine. An experiment has a baseline, a null arm and a challenger, two
-placements and two benchmarks of 23 sizes; the challenger is slower by a factor at up to 1 KiB of
-inter-node latency and nowhere else. Printed are:
+Every line is one kind of machine (`tests/noises.py`), level of noise and number of launches. An
+experiment has a baseline, a null arm and a challenger on one curve of 23 sizes, with a margin of
+5 %. The challenger is as fast, or slower by 8 %, by 25 %, or exactly by the margin. Each way to
+estimate has the same rules on top of it (noise floor, step-down p-value). Printed are, in percent
 
-* null FAIL: the share of experiments in which the baseline FAILs against itself anywhere;
-* wrong FAIL: the share of experiments in which the challenger FAILs where it is not slower;
-* found: the share of slowed points that are FAIL; missed: the share of them that PASS;
-* settled: the share of unslowed points that PASS; covered: how often the interval holds the truth.
+* for ours: null FAIL (of experiments), PASS of cells at the margin and at 8 % slower, wrong FAIL
+  (of experiments with an equal challenger), coverage of the interval;
+* for every way: cells decided rightly, PASS when equal and FAIL when slower by 8 % and by 25 %.
 
 The figures in docs/explanation/statistics.md come from here.
 """
@@ -17,99 +17,207 @@ The figures in docs/explanation/statistics.md come from here.
 from __future__ import annotations
 
 import argparse
+import functools
+import math
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from stackproof.compare import compare
-from stackproof.comparison import CompareOptions, Comparison, Verdict
-from synthetic import SIZES, Noise, Plan, simulate
+from noises import KINDS, launch_noise
+from stackproof import resampling
+from stackproof.resampling import Floats
 
-SLOWED = ("inter-node", "latency")
-SLOWED_SIZES = tuple(size for size in SIZES if size <= 1024)
+MARGIN, SIZES = 0.05, 23
+LIMIT = math.log1p(-MARGIN)
+SLOWER = (math.log(1 / 1.08), math.log(1 / 1.25))
+_T = {4: 2.7764, 5: 2.5706, 6: 2.4469, 7: 2.3646, 9: 2.2622, 14: 2.1448, 19: 2.0930, 29: 2.0452}
 
-
-@dataclass
-class Tally:
-    """Counts over experiments."""
-
-    experiments: int = 0
-    null_fail: int = 0
-    wrong_fail: int = 0
-    found: int = 0
-    missed: int = 0
-    slowed: int = 0
-    settled: int = 0
-    equal: int = 0
-    covered: int = 0
-
-    def add(self, comparison: Comparison, factor: float) -> None:
-        """Count one experiment whose challenger was slower by `factor`."""
-        self.experiments += 1
-        null_arm = comparison.spec.null or ""
-        self.null_fail += comparison.verdict_of(null_arm).verdict is Verdict.FAIL
-        wrong = False
-        for panel in comparison.panels:
-            judgement = panel.judgement("mpich")
-            for cell in judgement.cells if judgement else ():
-                slowed = (
-                    factor != 1
-                    and (panel.curve.placement, panel.curve.benchmark) == SLOWED
-                    and cell.size in SLOWED_SIZES
-                )
-                truth = 1 / factor if slowed else 1.0
-                self.covered += (cell.low or 0) <= truth <= (cell.high or 0)
-                self.slowed += slowed
-                self.equal += not slowed
-                self.found += slowed and cell.verdict is Verdict.FAIL
-                self.missed += slowed and cell.verdict is Verdict.PASS
-                self.settled += not slowed and cell.verdict is Verdict.PASS
-                wrong |= not slowed and cell.verdict is Verdict.FAIL
-        self.wrong_fail += wrong
-
-    def line(self) -> str:
-        """Return the rates as text."""
-        slowed = (
-            f"{self.found / self.slowed:6.2f} {self.missed / self.slowed:7.3f}"
-            if (self.slowed)
-            else f"{'-':>6} {'-':>7}"
-        )
-        return (
-            f"{self.null_fail / self.experiments:9.4f} {self.wrong_fail / self.experiments:10.4f} "
-            f"{slowed} {self.settled / self.equal:8.2f} "
-            f"{self.covered / (self.slowed + self.equal):8.3f}"
-        )
+Estimate = tuple[Floats, Floats, Floats]
+"""Log ratio and ends of its interval: arrays of cells."""
 
 
-def experiment(noise: Noise, launches: int, factor: float, seed: int, resamples: int) -> Comparison:
-    """Simulate and compare one experiment."""
-    slower = {"mpich": {SLOWED: dict.fromkeys(SLOWED_SIZES, factor)}}
-    plan = Plan(challengers=("mpich",), blocks=launches, noise=noise, slower=slower)
-    return compare(simulate(plan, seed), CompareOptions(resamples=resamples))
+def ours(baseline: Floats, challenger: Floats) -> Estimate:
+    """Return what stackproof computes."""
+    rows = baseline - challenger
+    return (resampling.centers(rows), *resampling.intervals(rows, 0.025))
+
+
+@functools.lru_cache
+def _draws(blocks: int) -> Any:
+    return np.random.default_rng(blocks).integers(0, blocks, (800, blocks))
+
+
+def _bootstrap(center: Floats, resampled: Callable[[slice], Floats]) -> Estimate:
+    parts = [
+        np.quantile(resampled(slice(at, at + 200)), [0.025, 0.975], axis=1)
+        for at in range(0, len(center), 200)
+    ]
+    low, high = np.concatenate(parts, axis=1)
+    return center, low, high
+
+
+def median_ratio(baseline: Floats, challenger: Floats) -> Estimate:
+    """Return the ratio of medians with a bootstrap of blocks."""
+    draws = _draws(baseline.shape[1])
+    return _bootstrap(
+        np.median(baseline, axis=1) - np.median(challenger, axis=1),
+        lambda rows: (
+            np.median(baseline[rows][:, draws], axis=2)
+            - np.median(challenger[rows][:, draws], axis=2)
+        ),
+    )
+
+
+def paired_median(baseline: Floats, challenger: Floats) -> Estimate:
+    """Return the median of ratios with a bootstrap of blocks."""
+    ratios, draws = baseline - challenger, _draws(baseline.shape[1])
+    return _bootstrap(
+        np.median(ratios, axis=1), lambda rows: np.median(ratios[rows][:, draws], axis=2)
+    )
+
+
+def paired_t(baseline: Floats, challenger: Floats) -> Estimate:
+    """Return the mean log ratio with Student's interval."""
+    ratios = baseline - challenger
+    blocks = ratios.shape[1]
+    center = ratios.mean(axis=1)
+    half = _T[blocks - 1] * ratios.std(axis=1, ddof=1) / math.sqrt(blocks)
+    return center, center - half, center + half
+
+
+def signed_rank(baseline: Floats, challenger: Floats) -> Estimate:
+    """Return Hodges and Lehmann's location with Wilcoxon's exact interval."""
+    ratios = baseline - challenger
+    blocks = ratios.shape[1]
+    counts = np.array([1.0])
+    for rank in range(1, blocks + 1):
+        counts = np.concatenate([counts, np.zeros(rank)]) + np.concatenate([np.zeros(rank), counts])
+    chances = np.cumsum(counts) / 2.0**blocks
+    out = max(int((chances <= 0.025).sum()), 1) - 1
+    left, right = np.triu_indices(blocks)
+    walsh = np.sort((ratios[:, left] + ratios[:, right]) / 2, axis=1)
+    return np.median(walsh, axis=1), walsh[:, out], walsh[:, -1 - out]
+
+
+def rank_sum(baseline: Floats, challenger: Floats) -> Estimate:
+    """Return the unpaired comparison of launches that Hunold and Carpen-Amarie use."""
+    blocks = baseline.shape[1]
+    between = np.sort((baseline[:, :, None] - challenger[:, None, :]).reshape(len(baseline), -1))
+    sigma = blocks * math.sqrt((2 * blocks + 1) / 12)
+    out = max(int(blocks**2 / 2 - 1.95996 * sigma - 0.5), 0)
+    return np.median(between, axis=1), between[:, out], between[:, -1 - out]
+
+
+WAYS: dict[str, Callable[[Floats, Floats], Estimate]] = {
+    "ours": ours,
+    "ratio of medians": median_ratio,
+    "paired median": paired_median,
+    "paired t": paired_t,
+    "signed rank": signed_rank,
+    "rank sum": rank_sum,
+}
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """One machine: log times of baseline, null arm and challenger, cells flattened."""
+
+    arms: tuple[Floats, Floats, Floats]
+    experiments: int
+
+    @property
+    def ratios(self) -> Floats:
+        """Return log ratios as `experiments x sizes x blocks`."""
+        return (self.arms[0] - self.arms[2]).reshape(self.experiments, SIZES, -1)
+
+
+def simulated(kind: str, level: float, launches: int, experiments: int) -> Simulated:
+    """Return a machine; the same arguments, the same machine."""
+    random = np.random.default_rng([KINDS.index(kind), round(level * 1000), launches])
+    noise = launch_noise(kind, level, (experiments, 3, SIZES, launches), random)
+    flat = noise.transpose(1, 0, 2, 3).reshape(3, -1, launches)
+    return Simulated((flat[0], flat[1], flat[2]), experiments)
+
+
+def floors(null: Floats, experiments: int) -> Any:
+    """Return the noise floor of every cell as a log ratio, from the null arm's log ratios."""
+    seen = np.abs(null).reshape(experiments, SIZES)
+    wide = np.pad(seen, ((0, 0), (1, 1)), mode="edge")
+    return np.maximum(np.maximum(wide[:, :-2], wide[:, 1:-1]), wide[:, 2:]).reshape(-1)
+
+
+def adjusted(ratios: Floats, limits: Floats) -> Floats:
+    """Return the step-down p-values of every curve (`experiments x sizes`), flattened."""
+    pairs = zip(ratios, limits.reshape(len(ratios), -1), strict=True)
+    return np.concatenate([resampling.stepdown_p_values(*one) for one in pairs])
+
+
+def failed(estimate: Estimate, ratios: Floats, truth: float, floor: Floats) -> Any:
+    """Return which cells FAIL when the challenger's log ratio is `truth`."""
+    limits = np.minimum(LIMIT, -floor)
+    below = estimate[2] + truth < limits
+    return below & (adjusted(ratios + truth, limits) <= 0.05) if below.any() else below
+
+
+def null_fails(one: Simulated) -> float:
+    """Return the share of experiments in which the null arm FAILs, either way."""
+    rows = (one.arms[0] - one.arms[1]).reshape(one.experiments, SIZES, -1)
+    found = 0
+    for ratios in rows:
+        both = np.vstack([ratios, -ratios])
+        p_values = resampling.stepdown_p_values(both, np.full(2 * SIZES, LIMIT))
+        # Beyond the margin with p of at most 0.01 is what `judging` asks for.
+        found += bool((p_values <= 0.01).any())
+    return found / one.experiments
+
+
+def rates(one: Simulated) -> Iterator[tuple[str, float]]:
+    """Yield the error rates of ours, then what every way decides."""
+    for name, way in WAYS.items():
+        floor = floors(way(one.arms[0], one.arms[1])[0], one.experiments)
+        estimate = way(one.arms[0], one.arms[2])
+        low, high = estimate[1], estimate[2]
+        if name == "ours":
+            wrong = failed(estimate, one.ratios, 0.0, floor).reshape(one.experiments, -1)
+            yield "null FAIL", null_fails(one)
+            yield "PASS at margin", float((low + LIMIT >= LIMIT).mean())
+            yield "PASS at 8 %", float((low + SLOWER[0] >= LIMIT).mean())
+            yield "wrong FAIL", float(wrong.any(axis=1).mean())
+            yield "covered", float(((low <= 0) & (high >= 0)).mean())
+        yield f"{name}: equal", float((low >= LIMIT).mean())
+        for truth, words in zip(SLOWER, ("8 %", "25 %"), strict=True):
+            yield f"{name}: {words}", float(failed(estimate, one.ratios, truth, floor).mean())
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--experiments", type=int, default=200, help="per line (default 200)")
-    parser.add_argument("--launches", type=int, nargs="+", default=[10, 20])
-    parser.add_argument("--factors", type=float, nargs="+", default=[1.0, 1.25, 1.5])
-    parser.add_argument("--noise", type=float, nargs="+", default=[0.03, 0.05, 0.10])
-    parser.add_argument("--resamples", type=int, default=2000)
+    parser.add_argument("--experiments", type=int, default=100, help="per line (default 100)")
+    parser.add_argument("--launches", type=int, nargs="+", default=[5, 10, 20])
+    parser.add_argument("--level", type=float, nargs="+", default=[0.03, 0.10, 0.30])
+    parser.add_argument("--kind", nargs="+", default=list(KINDS), choices=KINDS)
     args = parser.parse_args()
-    print("launches  noise         factor  null FAIL wrong FAIL  found  missed  settled  covered")
-    for launches in args.launches:
-        for level in args.noise:
-            for heavy in (False, True):
-                for factor in args.factors:
-                    tally = Tally()
-                    for seed in range(args.experiments):
-                        noise = Noise(launch=level, size=level / 2, heavy=heavy)
-                        tally.add(experiment(noise, launches, factor, seed, args.resamples), factor)
-                    kind = f"{level:.0%} {'heavy' if heavy else 'normal'}"
-                    print(f"{launches:8}  {kind:12}  {factor:6.2f}  {tally.line()}", flush=True)
+    print("errors of ours: null FAIL, PASS at margin, PASS at 8 %, wrong FAIL, covered;")
+    print("then what is decided when equal/8 %/25 % slower, by: " + ", ".join(WAYS))
+    for kind in args.kind:
+        for level in args.level:
+            for launches in args.launches:
+                found = dict(rates(simulated(kind, level, launches, args.experiments)))
+                numbers = [f"{100 * value:.3g}" for value in found.values()]
+                groups = ["/".join(numbers[at : at + 3]) for at in range(5, len(numbers), 3)]
+                print(
+                    f"{kind:15}{level:5.0%}{launches:4}  "
+                    + " ".join(f"{text:>5}" for text in numbers[:5])
+                    + "  |  "
+                    + "  ".join(f"{text:>11}" for text in groups),
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

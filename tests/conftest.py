@@ -10,11 +10,20 @@ import pytest
 from hypothesis import settings
 
 import fabric
+from need import SPACK_TAGS
+from stackproof.host import cacheentries, git
 
 # A busy machine is not a failure, and a test run leaves no database behind. In continuous
 # integration the examples are the same every time.
 settings.register_profile("house", deadline=None, database=None, derandomize="CI" in os.environ)
 settings.load_profile("house")
+
+
+def pytest_report_header() -> str:
+    """Say where Spack's tests get their clones."""
+    source = os.environ.get(git.MIRROR_VARIABLE)
+    wanted = ", ".join(f"{url} at {tag}" for url, tag in SPACK_TAGS.items())
+    return f"spack: {wanted}, from {source or f'nowhere: {git.MIRROR_VARIABLE} is not set'}"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -23,6 +32,10 @@ def cache_of_the_test_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STACKPROOF_CACHE", os.fspath(tmp_path_factory.mktemp("cache")))
         yield
+        # Whoever keeps something in the cache says so in `host.cachekinds`; tests have names of
+        # their own.
+        forgotten = [one for one in cacheentries.unknown() if not one.name.startswith("test-")]
+        assert forgotten == []
 
 
 @pytest.fixture(scope="session")

@@ -179,6 +179,12 @@ def _gcc(folder: Path) -> str | None:
     return _try("gcc", "-o", program, source) or _try(program)
 
 
+def _gxx(folder: Path) -> str | None:
+    source, program = folder / "a.cpp", folder / "a"
+    source.write_text("#include <string>\nint main() { return std::string().size() ? 1 : 0; }\n")
+    return _try("g++", "-o", program, source) or _try(program)
+
+
 def _meson(folder: Path) -> str | None:
     (folder / "meson.build").write_text("project('need', 'c')\n")
     return _try("meson", "setup", folder / "build", folder) or _try("ninja", "-C", folder / "build")
@@ -287,9 +293,12 @@ def _slurm(folder: Path) -> str | None:
 
 
 def _spack(_: Path) -> str | None:
-    """Return why the clones of Spack 1.1 and its packages, or its solver, are not to be had here."""
+    """Return why the clones of Spack 1.1 and its packages, or its solver, are not to be had here.
+
+    Spack is in no package index: a machine that reaches nothing else cannot have it.
+    """
     if not os.environ.get(git.MIRROR_VARIABLE):
-        return f"no clones: {git.MIRROR_VARIABLE} is not set"
+        return f"Spack is in no package index, and {git.MIRROR_VARIABLE} names no folder of clones"
     try:
         for url, tag in SPACK_TAGS.items():
             if not git.find(url).local:
@@ -342,6 +351,14 @@ def _runc(folder: Path) -> str | None:
     )
 
 
+def _ssh_keygen(folder: Path) -> str | None:
+    """Return why ssh-keygen cannot sign: releases before 8.0 cannot."""
+    (folder / "a").write_text("a")
+    key = folder / "key"
+    made = _try("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)
+    return made or _try("ssh-keygen", "-Y", "sign", "-q", "-n", "a", "-f", key, folder / "a")
+
+
 PROBES: dict[str, Callable[[Path], str | None]] = {
     "root": _root,
     "bubblewrap": _bubblewrap,
@@ -353,6 +370,10 @@ PROBES: dict[str, Callable[[Path], str | None]] = {
     "unprivileged-user": _unprivileged_user,
     "unprivileged-userns": _unprivileged_userns,
     "gcc": _gcc,
+    "zsh": lambda _: _try("zsh", "-fc", "autoload -U compinit && compinit -D -u"),
+    "fish": lambda _: _try("fish", "--no-config", "-c", "complete -C 'cd /'"),
+    "groff": lambda _: _try("groff", "-man", "-Tutf8", "-z", "/dev/null"),
+    "g++": _gxx,
     "zstd": lambda _: _try("zstd", "--version") or _try("prlimit", "--version"),
     "e2fsprogs": lambda _: _try("mke2fs", "-V") or _try("debugfs", "-V"),
     "patchelf": lambda _: _try("patchelf", "--version"),
@@ -361,6 +382,7 @@ PROBES: dict[str, Callable[[Path], str | None]] = {
     "clang-tidy": _clang_tidy,
     "debhelper": _debhelper,
     "lintian": _lintian,
+    "apparmor": lambda _: _try("/sbin/apparmor_parser", "--version"),
     "rpmbuild": _rpmbuild,
     "rpmlint": _rpmlint,
     "slurm-headers": _slurm_headers,
@@ -373,4 +395,5 @@ PROBES: dict[str, Callable[[Path], str | None]] = {
     "easybuild": _easybuild,
     "chromium": _chromium,
     "runc": _runc,
+    "ssh-keygen": _ssh_keygen,
 }

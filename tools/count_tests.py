@@ -1,9 +1,13 @@
-"""Print `N passed, N failed, N skipped` of a JUnit file that pytest wrote."""
+"""Print the seconds of each folder of tests, then `N passed, N failed, N skipped`, of JUnit files.
+
+python tools/count_tests.py FILE...
+"""
 
 from __future__ import annotations
 
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -19,14 +23,35 @@ def count(text: str) -> tuple[int, int, int]:
     return passed, failed, skipped
 
 
+def seconds(text: str) -> dict[str, float]:
+    """Return the seconds of each folder below tests/; setting up and tearing down are in them."""
+    found: dict[str, float] = {}
+    for case in ET.fromstring(text).iter("testcase"):  # noqa: S314 - see above
+        folder = case.get("classname", "").removeprefix("tests.").partition(".")[0]
+        found[folder] = found.get(folder, 0.0) + float(case.get("time", 0))
+    return found
+
+
+def render(texts: Sequence[str]) -> str:
+    """Return both lines."""
+    times: dict[str, float] = {}
+    for text in texts:
+        for folder, time in seconds(text).items():
+            times[folder] = times.get(folder, 0.0) + time
+    passed, failed, skipped = map(sum, zip(*map(count, texts), strict=True))
+    slowest = sorted(times.items(), key=lambda item: -item[1])
+    shown = ", ".join(f"{folder} {time:.0f} s" for folder, time in slowest)
+    return f"{shown}\n{passed} passed, {failed} failed, {skipped} skipped"
+
+
 def main() -> None:
-    """Print the line for the file named on the command line; exit with 1 when there is none."""
-    file = Path(sys.argv[1])
-    if not file.exists():
-        print("no test was run: the log above says why", file=sys.stderr)
-        sys.exit(1)
-    passed, failed, skipped = count(file.read_text())
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    """Print the lines for the files named on the command line; exit with 1 when one is missing."""
+    files = [Path(word) for word in sys.argv[1:]]
+    for file in files:
+        if not file.exists():
+            print(f"{file} is not there: the log above says why", file=sys.stderr)
+            sys.exit(1)
+    print(render([file.read_text() for file in files]))
 
 
 if __name__ == "__main__":

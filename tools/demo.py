@@ -1,16 +1,20 @@
 """The demo: from recipes to a verdict and a report, with the commands that a user types.
 
-    python tools/demo.py [--output FOLDER] [--launches N]
+    python tools/demo.py [--output FOLDER] [--launches N | --short]
 
-Everything it makes lies in FOLDER (default `demo-out`); running it again continues there: builds
-that are done are not repeated, and neither are launches whose results are there.
+Everything it makes lies in FOLDER (default `demo-out`); running it again continues there, however
+the run before it ended: builds that are done are not repeated, and neither are launches whose
+results are there. Results of another specification or of other images are moved aside.
+`--short` shows that everything works, in two launches: too few for a verdict.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -18,10 +22,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPES = ("libfabric", "openmpi-5.0.8", "openmpi", "mpich", "intel-mpi")
-CLUSTER = "demo"
 RATE = "10gbit"
+SHORT = 2
 WORSE = 8
+UNDECIDED = 9
 REFUSED = 8
+# An interrupted command ends by itself, having put away what is half done.
+PATIENCE_S = 20.0
 IMB = ("mpiexec", "-n", "2", "IMB-MPI1", "PingPong", "-msglog", "3:4", "-iter", "100")
 
 
@@ -29,36 +36,58 @@ def main() -> int:
     """Run the demo and return its exit code: 0 also when a verdict is FAIL, which is a result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", default="demo-out", help="folder for everything that is made")
-    parser.add_argument("--launches", type=int, help="launches per arm and placement")
+    how_many = parser.add_mutually_exclusive_group()
+    how_many.add_argument("--launches", type=int, help="launches per arm and placement")
+    how_many.add_argument(
+        "--short", action="store_const", dest="launches", const=SHORT,
+        help=f"{SHORT} launches: everything is done once, and nothing decided",
+    )  # fmt: skip
     args = parser.parse_args()
     output = Path(args.output).absolute()
     output.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(ROOT / "demo" / "demo.yaml", output / "demo.yaml")
+    # Of another checkout's demo, or another user's, this one knows nothing.
+    cluster = f"demo-{hashlib.sha256(bytes(output)).hexdigest()[:6]}"
     begun = time.monotonic()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         for name in RECIPES:
             recipe = ROOT / "recipes" / f"{name}.yaml"
             _stackproof("build", recipe, "-o", output / f"{name}.squashfs")
-        _stackproof("cluster", "up", "--nodes", "2", "--rate", RATE, "--name", CLUSTER)
-        launches = ("--launches", str(args.launches)) if args.launches else ()
-        code = _stackproof(
-            "bench", output / "demo.yaml", "-o", output / "results", "--cluster", CLUSTER,
-            *launches, ok=(0, WORSE),
-        )  # fmt: skip
+        _stackproof("cluster", "up", "--nodes", "2", "--rate", RATE, "--name", cluster)
+        code = _bench(output, cluster, args.launches)
         _stackproof("report", output / "results", "-o", output / "report.html")
         _inject(output)
     except subprocess.CalledProcessError as error:
         return error.returncode
     except KeyboardInterrupt:
-        return 130
+        print("\ninterrupted: the same command continues here", file=sys.stderr)
+        return 128 + signal.SIGINT
     finally:
-        _stackproof("cluster", "down", "--name", CLUSTER, ok=None)
+        _stackproof("cluster", "down", "--name", cluster, ok=None)
     print(f"\nThe report is {output / 'report.html'} ({time.monotonic() - begun:.0f} s in all).")
-    if code == WORSE:
-        print(
-            "A verdict is FAIL: `stackproof bench` ended with exit code 8, as it does in scripts."
-        )
+    if code:
+        verdict = "FAIL" if code == WORSE else "INCONCLUSIVE"
+        print(f"The verdict is {verdict}: `stackproof bench` ended with {code}, as in scripts.")
     return 0
+
+
+def _bench(output: Path, cluster: str, launches: int | None) -> int:
+    """Measure and judge; results that these images cannot continue are moved aside first."""
+    results, mark = output / "results", output / ".results-of"
+    wanted = hashlib.sha256(f"{launches}\n".encode())
+    for path in (output / "demo.yaml", *(output / f"{name}.squashfs" for name in RECIPES)):
+        wanted.update(hashlib.sha256(path.read_bytes()).digest())
+    if results.exists() and (not mark.exists() or mark.read_text() != wanted.hexdigest()):
+        number = next(n for n in range(1, 1 << 20) if not Path(f"{results}-{n}").exists())
+        results.rename(f"{results}-{number}")
+        print(f"\n{results} is of other images or launches: it is {results}-{number} now")
+    mark.write_text(wanted.hexdigest())
+    more = () if launches is None else ("--launches", str(launches))
+    return _stackproof(
+        "bench", output / "demo.yaml", "-o", results, "--cluster", cluster, *more,
+        ok=(0, WORSE, UNDECIDED),
+    )  # fmt: skip
 
 
 def _inject(output: Path) -> None:
@@ -68,9 +97,12 @@ def _inject(output: Path) -> None:
     )
     _stackproof("run", vendor, "--inject", mpich, "--", *IMB)
     _stackproof("run", vendor, "--inject", openmpi, "--", *IMB, ok=(REFUSED,))
+    proof = output / "injection"
+    if proof.exists():  # of the run before this one, half a proof perhaps
+        shutil.rmtree(proof)
     _stackproof(
         "inject", "prove", "IMB-MPI1", "--own", vendor, "--with", mpich, "--wrong", openmpi,
-        "-o", output / "injection",
+        "-o", proof,
     )  # fmt: skip
 
 
@@ -78,10 +110,26 @@ def _stackproof(*words: object, ok: tuple[int, ...] | None = (0,)) -> int:
     """Show and run one command; `ok` None accepts every exit code."""
     argv = [str(word) for word in words]
     print(f"\n$ stackproof {shlex.join(argv)}", flush=True)
-    code = subprocess.run([sys.executable, "-m", "stackproof", *argv], check=False).returncode
+    with subprocess.Popen([sys.executable, "-m", "stackproof", *argv]) as process:
+        try:
+            code = process.wait()
+        except BaseException as error:
+            _let_end(process, told=isinstance(error, KeyboardInterrupt))
+            raise
     if ok is not None and code not in ok:
         raise subprocess.CalledProcessError(code, argv)
     return code
+
+
+def _let_end(process: subprocess.Popen[bytes], *, told: bool) -> None:
+    """Wait for a command to put its things away; a terminal has told it already to end."""
+    if not told:
+        process.terminate()
+    try:
+        process.wait(PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Write docs/reference/ from the code: commands, schemas, exit codes, environment variables.
+"""Write docs/reference/ and docs/man/ from the code: commands, schemas, exit codes, environment.
 
 `--check` writes nothing and exits with 1 when a page is not what would be written. The text does
 not depend on the version of Python, so argparse's own formatting is not used.
@@ -6,19 +6,21 @@ not depend on the version of Python, so argparse's own formatting is not used.
 
 from __future__ import annotations
 
-import argparse
 import ast
-import importlib.util
 import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stackproof.cli.commandtree import Argument, Command
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "stackproof"
 REFERENCE = ROOT / "docs" / "reference"
+MAN = ROOT / "docs" / "man"
 
 # Every variable that the code reads must be here, and nothing else.
 ENVIRONMENT = {
@@ -30,7 +32,8 @@ ENVIRONMENT = {
     "STACKPROOF_MOUNT_HELPER": "The `stackproof-mount` that `run` and `start` use, in the place of "
     "the one on `PATH`; empty for none.",
     "STACKPROOF_MOUNTED": "Set by `run` and `start` for the command: the images that are mounted.",
-    "STACKPROOF_MOUNTS": "Set by `run` and `start` for the command: what is mounted where.",
+    "STACKPROOF_MOUNTS": "Set by `bench` and `inject prove` for the launchers that they start: "
+    "what the agent, which stands in the place of ssh, mounts on a node before ranks start there.",
     "STACKPROOF_MUST_WORK": "Tests only: what may not be missing on this machine (`tests/need.py` "
     "has the names; `all` is every one).",
     "STACKPROOF_SPACK_MIRROR": "Local clones in the place of git addresses: `URL=PATH`, or a "
@@ -38,6 +41,8 @@ ENVIRONMENT = {
     "STACKPROOF_UNDO": "Set with the variables of views: how to take them back when other images "
     "replace these.",
     "STACKPROOF_NO_APT": "`tools/bootstrap` only: set to anything, and apt installs nothing.",
+    "STACKPROOF_NO_LOCK": "`tools/bootstrap` only: set to anything, and pip takes what the index "
+    "has instead of the versions in `tools/locks`.",
 }
 # Tests and data may name others; these are read by no Python or shell code of ours.
 _IN_C = re.compile(r"STACKPROOF_[A-Z]+_H$")
@@ -99,80 +104,45 @@ def exit_codes() -> str:
 
 def commands() -> str:
     """Return the page of all verbs that exist, from their parsers."""
-    from stackproof import cli  # noqa: PLC0415 - after the page needs it
+    from stackproof.cli import commandtree  # noqa: PLC0415 - after the page needs it
 
+    tree = commandtree.load()
     head = (
-        "# Commands\n\n`stackproof [--version] [--debug] VERB …`\n\n"
-        "`--debug` shows a traceback for every error. Data go to standard output, everything else\n"
-        "to standard error. Exit codes: [exit-codes.md](exit-codes.md).\n"
+        f"# Commands\n\n`{tree.usage}`\n\n"
+        + table(("option", "meaning"), [(f"`{one.title}`", one.text) for one in tree.options])
+        + "\n`stackproof help VERB` is `stackproof VERB --help`. Options are written out: none can "
+        "be\nabbreviated. Data go to standard output, everything else to standard error. A verb "
+        "with `--json`\nprints JSON on standard output also when it fails, as in "
+        "[schema-problems.md](schema-problems.md).\nExit codes: [exit-codes.md](exit-codes.md).\n\n"
+        "A file that is there is replaced by one of its own kind only (an image by an image, a "
+        "report\nby a report), and never when it is an input of the command, by whatever name or "
+        "link; other files\nand folders are refused (`not-replaced`), devices and pipes too. A "
+        "link stays: what it leads to\nis written.\n"
     )
-    parts = [head]
-    for verb, (module, text) in cli.VERBS.items():
-        if importlib.util.find_spec(f"stackproof.cli.{module}") is None:
-            continue
-        parser = argparse.ArgumentParser(prog=f"stackproof {verb}", description=text)
-        importlib.import_module(f"stackproof.cli.{module}").configure(parser)
-        parts.append(_command(parser, 2))
-    return "\n".join(parts)
+    return "\n".join([head, *(_command(one, 2) for one in tree.commands)])
 
 
-def _command(parser: argparse.ArgumentParser, level: int) -> str:
-    positionals: list[argparse.Action] = []
-    options: list[argparse.Action] = []
-    inner: list[argparse.ArgumentParser] = []
-    for action in parser._actions:  # noqa: SLF001 - argparse has no public way to look inside
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
-            inner += list(dict.fromkeys(action.choices.values()))
-        elif isinstance(action, argparse._HelpAction):  # noqa: SLF001
-            continue
-        else:
-            (options if action.option_strings else positionals).append(action)
-    usage = [parser.prog, *(["[OPTION…]"] if options else []), *map(_usage_of, positionals)]
-    text = f"{'#' * level} {parser.prog}\n\n{_sentence(parser.description)}\n"
-    if not inner:
-        text += f"\n`{' '.join(usage)}`\n"
-    rows = [(f"`{_name_of(a)}`", _help_of(a, parser)) for a in (*positionals, *options)]
+def _command(command: Command, level: int) -> str:
+    text = f"{'#' * level} {command.title}\n\n{_sentence(command.text)}\n"
+    if not command.commands:
+        text += f"\n`{command.usage}`\n"
+    options = [one for one in command.options if "--help" not in one.names]
+    positionals = () if command.commands else command.positionals
+    rows = [(f"`{one.title}`", _help_of(one)) for one in (*positionals, *options)]
     if rows:
         text += "\n" + table(("argument", "meaning"), rows)
-    if parser.epilog:
-        text += f"\n{' '.join(parser.epilog.split())}\n"
-    return "\n".join([text, *(_command(child, level + 1) for child in inner)])
+    if command.epilog:
+        text += f"\n{command.epilog}\n"
+    if command.examples:
+        width = max(len(line) for line, _ in command.examples)
+        lines = (f"    {line:<{width}}  # {words}" for line, words in command.examples)
+        text += "\n" + "\n".join(lines) + "\n"
+    return "\n".join([text, *(_command(one, level + 1) for one in command.commands)])
 
 
-def _metavar(action: argparse.Action) -> str:
-    if isinstance(action.metavar, tuple):
-        return " ".join(action.metavar)
-    if action.metavar is not None:
-        return action.metavar
-    return action.dest.upper() if action.option_strings else action.dest
-
-
-def _usage_of(action: argparse.Action) -> str:
-    name = _metavar(action)
-    match action.nargs:
-        case "?":
-            return f"[{name}]"
-        case "*" | argparse.REMAINDER:
-            return f"[{name} …]"
-        case "+":
-            return f"{name} [{name} …]"
-        case _:
-            return name
-
-
-def _name_of(action: argparse.Action) -> str:
-    if not action.option_strings:
-        return _metavar(action)
-    names = ", ".join(action.option_strings)
-    return names if action.nargs == 0 else f"{names} {_metavar(action)}"
-
-
-def _help_of(action: argparse.Action, parser: argparse.ArgumentParser) -> str:
-    values = {"prog": parser.prog, **vars(action)}
-    text = (action.help or "") % values if "%" in (action.help or "") else action.help or ""
-    if action.choices is not None:
-        text += f" (one of: {', '.join(map(str, action.choices))})"
-    return text
+def _help_of(argument: Argument) -> str:
+    shown = argument.choices and not argument.value.startswith("{")
+    return argument.text + (f" (one of: {', '.join(argument.choices)})" if shown else "")
 
 
 def _sentence(text: str | None) -> str:
@@ -341,22 +311,39 @@ def pages() -> dict[str, str]:
     return {name: note + text.rstrip("\n") + "\n" for name, text in made.items()}
 
 
+def man_pages() -> dict[str, str]:
+    """Return the man page of stackproof and of every verb, by its name in docs/man."""
+    import stackproof  # noqa: PLC0415 - after the page needs it
+    from stackproof.cli import commandtree, completing  # noqa: PLC0415
+
+    tree = commandtree.load()
+    return {
+        f"{'-'.join(('stackproof', *one.words))}.1": completing.man_page(
+            one, stackproof.__version__
+        )
+        for one in (tree, *tree.commands)
+    }
+
+
 def main() -> None:
     """Write the pages, or with `--check` say which are not up to date."""
-    wanted = pages()
-    found = {path.name: path.read_text() for path in REFERENCE.glob("*.md")}
-    if sys.argv[1:] == ["--check"]:
-        old = sorted(n for n in {*wanted, *found} if wanted.get(n) != found.get(n))
-        for name in old:
-            print(f"docs/reference/{name} is not what the code says", file=sys.stderr)
-        if old:
-            print("hint: run tools/generate_reference.py", file=sys.stderr)
-        sys.exit(bool(old))
-    REFERENCE.mkdir(parents=True, exist_ok=True)
-    for name in {*found} - {*wanted}:
-        (REFERENCE / name).unlink()
-    for name, text in wanted.items():
-        (REFERENCE / name).write_text(text)
+    old = False
+    for folder, wanted in ((REFERENCE, pages()), (MAN, man_pages())):
+        found = {path.name: path.read_text() for path in folder.glob("*.*")}
+        if sys.argv[1:] == ["--check"]:
+            for name in sorted(n for n in {*wanted, *found} if wanted.get(n) != found.get(n)):
+                old = True
+                place = (folder / name).relative_to(ROOT)
+                print(f"{place} is not what the code says", file=sys.stderr)
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in {*found} - {*wanted}:
+            (folder / name).unlink()
+        for name, text in wanted.items():
+            (folder / name).write_text(text)
+    if old:
+        print("hint: run tools/generate_reference.py", file=sys.stderr)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

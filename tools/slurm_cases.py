@@ -17,12 +17,12 @@ Case = Callable[[Site], None]
 
 
 def srun(site: Site) -> None:
-    """Two tasks a node see the image, through one loop device a node; nobody else does."""
+    """Two tasks a node see the image, through at most one loop device a node; nobody else does."""
     tasks = 2 * site.nodes
     words = ("srun", "-N", str(site.nodes), "--ntasks-per-node=2", f"--image={one(site)}")
     with site.held(*words, site.seen, tasks=tasks) as (hold, process):
         loops = site.loops()
-        expect(len(loops) == site.nodes, f"loop devices: {loops}")
+        expect(1 <= len(loops) <= site.nodes, f"loop devices: {loops}")
         nobody_else(site)
         all_saw(site.srun(site.seen, user="bob"), "-", tasks=site.nodes)
         hold.go()
@@ -157,7 +157,7 @@ def two_users(site: Site) -> None:
         ) as (hold, second),
     ):
         loops = site.loops()
-        expect(len(loops) == 2 * site.nodes, f"loop devices: {loops}")
+        expect(2 <= len(loops) <= 2 * site.nodes, f"loop devices: {loops}")
         nobody_else(site)
         hold.go()
         all_saw(output_of(second), "two", tasks=site.nodes, views="two-default")
@@ -182,7 +182,7 @@ def overlap(site: Site) -> None:
     )
     job, out = site.batch(script, f"--image={one(site)}")
     hold.await_tasks(2 * site.nodes)
-    expect(len(site.loops()) == 2 * site.nodes + 1, f"loop devices: {site.loops()}")
+    expect(2 <= len(site.loops()) <= 2 * site.nodes + 1, f"loop devices: {site.loops()}")
     nobody_else(site)
     into = ("--jobid", job, "--overlap")
     all_saw(site.srun(*into, site.seen), "-", tasks=site.nodes, views="")

@@ -94,9 +94,12 @@ class Site:
     """The cluster, its images, and what was there before the first job."""
 
     def __init__(
-        self, folder: Path, *, nodes: int, plugin: Path, name: str, settings: Sequence[str] = ()
-    ) -> None:
+        self, folder: Path, *, nodes: int, plugin: Path, name: str, settings: Sequence[str] = (),
+        python: str = sys.executable,
+    ) -> None:  # fmt: skip
+        """Take what the site is made of; `python` runs stackproof for its users."""
         self.folder = folder
+        self._python = python
         self.nodes = nodes
         self.name = name
         self._plugin = plugin
@@ -143,7 +146,7 @@ class Site:
         self.folder.chmod(0o755)
         write_program(self.folder / "seen.sh", _SEEN)
         write_program(
-            self.folder / "stackproof", f'#!/bin/sh\nexec {sys.executable} -m stackproof "$@"\n'
+            self.folder / "stackproof", f'#!/bin/sh\nexec {self._python} -m stackproof "$@"\n'
         )
         for user, number in USERS.items():
             (self.folder / user).mkdir()
@@ -182,10 +185,10 @@ class Site:
         expect(done.returncode == 0, f"cluster {words[0]}: {done.stderr.strip()}")
         return done.stdout
 
-    @staticmethod
-    def _shared_python() -> list[str]:
+    def _shared_python(self) -> list[str]:
         """Return the options that let nodes see a Python below /tmp, which is their own."""
         paths = {sys.prefix, sys.base_prefix, str(Path(__file__).resolve().parents[1])}
+        paths.add(str(Path(self._python).parents[2]))  # environment, and what lies beside it
         return [word for path in sorted(paths) if path.startswith("/tmp/")  # noqa: S108 - as above
                 for word in ("--share", path)]  # fmt: skip
 

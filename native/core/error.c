@@ -52,6 +52,10 @@ const char *sp_reason_name(enum sp_reason reason)
         return "image-not-squashfs";
     case SP_IMAGE_TRUNCATED:
         return "image-truncated";
+    case SP_IMAGE_NO_META:
+        return "image-no-meta";
+    case SP_UNKNOWN_VIEW:
+        return "unknown-view";
     case SP_MOUNT_POINT_MISSING:
         return "mount-point-missing";
     case SP_MOUNT_POINT_OCCUPIED:
@@ -85,6 +89,8 @@ int sp_reason_exit_code(enum sp_reason reason)
     case SP_IMAGE_UNREADABLE:
     case SP_IMAGE_NOT_SQUASHFS:
     case SP_IMAGE_TRUNCATED:
+    case SP_IMAGE_NO_META:
+    case SP_UNKNOWN_VIEW:
     case SP_MOUNT_POINT_MISSING:
     case SP_MOUNT_POINT_OCCUPIED:
     case SP_MOUNT_POINT_CLASH:

@@ -22,12 +22,14 @@ struct sp_identity {
 struct sp_image {
     int descriptor;
     uint64_t size;
+    uint64_t filesystem; /* the kind of file system that it lies on: statfs(2), f_type */
     struct sp_superblock superblock;
 };
 
-/* Opens a regular file and checks its superblock. With `as`, the calling thread (of root; no other
- * thread) takes on these ids for as long as that lasts, and the file capabilities of root are out
- * of effect meanwhile. Without, its rights are used as they are. Fails with image-missing,
+/* Opens a regular file and checks its superblock. The path is followed in the namespaces of this
+ * process alone: sp_walk. With `as`, the calling thread (of root; no other thread) takes on these
+ * ids for as long as that lasts, and no capability of root is in effect meanwhile, unless they are
+ * those of root itself. Without, its rights are used as they are. Fails with image-missing,
  * -unreadable, -not-squashfs, -truncated; with not-permitted when the ids did not take. */
 int sp_image_open(const char *path, const struct sp_identity *as, struct sp_image *image,
                   struct sp_error *error);

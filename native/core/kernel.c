@@ -30,6 +30,12 @@ int sp_openat2_no_links(const char *path, uint64_t flags)
     return (int)syscall(CALL_OPENAT2, AT_FDCWD, path, &how, sizeof how);
 }
 
+int sp_openat2_no_magic(const char *path, uint64_t flags)
+{
+    struct open_how_of_linux how = {.flags = flags, .resolve = SP_RESOLVE_NO_MAGICLINKS};
+    return (int)syscall(CALL_OPENAT2, AT_FDCWD, path, &how, sizeof how);
+}
+
 int sp_openat2_inside(int root, const char *path, uint64_t flags)
 {
     struct open_how_of_linux how = {

@@ -36,6 +36,9 @@ struct sp_loop_config {
 /* Opens a path from the root folder by O_PATH, without following any link. */
 int sp_openat2_no_links(const char *path, uint64_t flags);
 
+/* Opens a path; links are followed, but for the magic ones of proc(5). */
+int sp_openat2_no_magic(const char *path, uint64_t flags);
+
 /* Opens a path as if the folder `root` were the root folder, for links too. */
 int sp_openat2_inside(int root, const char *path, uint64_t flags);
 

@@ -1,9 +1,11 @@
 #include "loop.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -19,6 +21,8 @@ enum {
     PAUSE_NANOSECONDS = 1000000,
     LOOP_DEVICE_MAJOR = 7, /* linux/major.h */
     SECTOR_BYTES = 512,
+    IDLE_DEVICES = 16, /* that stay: the kernel hands out the lowest, so others are not disturbed */
+    NUMBERS = 4096,
 };
 
 static int not_permitted(struct sp_error *error, const char *device, int fault)
@@ -29,10 +33,19 @@ static int not_permitted(struct sp_error *error, const char *device, int fault)
                           "devices; or mount with squashfuse: --way=userns");
 }
 
-static struct loop_info64 information(const char *path)
+/* The name of a device says whose it is; of which file, the kernel says itself. */
+static void write_name(const struct sp_loop_owner *owner, char *name, size_t room)
+{
+    (void)snprintf(name, room, "stackproof:%lu:", owner == NULL ? 0UL : (unsigned long)owner->user);
+}
+
+static struct loop_info64 information(const struct sp_loop_owner *owner, const char *path)
 {
     struct loop_info64 info = {.lo_flags = LO_FLAGS_READ_ONLY | LO_FLAGS_AUTOCLEAR};
-    (void)snprintf((char *)info.lo_file_name, sizeof info.lo_file_name, "%s", path);
+    char *name = (char *)info.lo_file_name;
+    write_name(owner, name, sizeof info.lo_file_name);
+    size_t length = strlen(name);
+    (void)snprintf(name + length, sizeof info.lo_file_name - length, "%s", path);
     return info;
 }
 
@@ -52,11 +65,11 @@ static int configure_in_two_steps(int device, int image, const struct loop_info6
     return 0;
 }
 
-static int configure(int device, int image, const char *path, unsigned flags)
+static int configure(int device, int image, const struct loop_info64 *info, unsigned flags)
 {
     struct sp_loop_config config = {
         .descriptor = (uint32_t)image,
-        .info = information(path),
+        .info = *info,
     };
     if ((flags & SP_OLD_KERNEL) == 0) {
         if (ioctl(device, SP_LOOP_CONFIGURE, &config) == 0) {
@@ -69,14 +82,10 @@ static int configure(int device, int image, const char *path, unsigned flags)
     return configure_in_two_steps(device, image, &config.info);
 }
 
-/* Opens the device that the kernel says is free; -1 with errno. */
-static int open_free_device(int control, char *name)
+/* Opens a device by its number; -1 with errno. */
+static int open_device(int number, char *name)
 {
     struct stat state;
-    int number = ioctl(control, LOOP_CTL_GET_FREE);
-    if (number < 0) {
-        return -1;
-    }
     (void)snprintf(name, SP_DEVICE_NAME_BYTES, "/dev/loop%d", number);
     int device = open(name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (device < 0) {
@@ -91,19 +100,118 @@ static int open_free_device(int control, char *name)
     return device;
 }
 
+/* Opens the device that the kernel says is free; -1 with errno. */
+static int open_free_device(int control, char *name)
+{
+    int number = ioctl(control, LOOP_CTL_GET_FREE);
+    return number < 0 ? -1 : open_device(number, name);
+}
+
 static bool another_was_faster(int fault)
 {
     return fault == EBUSY || fault == ENXIO || fault == EINTR;
 }
 
-static int attach(int control, const struct sp_image *image, const char *path, unsigned flags,
-                  struct sp_loop *loop)
+/* What the machine's loop devices are. */
+struct survey {
+    unsigned owned;   /* attached for the user */
+    size_t idle;      /* numbers in `idle_numbers` */
+    int idle_numbers[NUMBERS];
+};
+
+/* Returns whether a device has the whole of a file as this library attaches it. */
+static bool has_file(const struct loop_info64 *info, const struct stat *file)
+{
+    uint32_t wanted = LO_FLAGS_READ_ONLY | LO_FLAGS_AUTOCLEAR;
+    return info->lo_device == file->st_dev && info->lo_inode == file->st_ino &&
+           info->lo_offset == 0 && info->lo_sizelimit == 0 && info->lo_flags == wanted &&
+           strncmp((const char *)info->lo_file_name, "stackproof:", strlen("stackproof:")) == 0;
+}
+
+/* Looks at a device that is in use; returns whether `loop` has become it. Open, it stays what it
+ * is: the kernel frees a device with its last user alone. */
+static bool look_at(int number, const char *own_name, const struct stat *file,
+                    struct survey *survey, struct sp_loop *loop)
+{
+    struct loop_info64 info;
+    int device = open_device(number, loop->name);
+    if (device < 0) {
+        return false;
+    }
+    if (ioctl(device, LOOP_GET_STATUS64, &info) == 0) {
+        const char *name = (const char *)info.lo_file_name;
+        survey->owned += strncmp(name, own_name, strlen(own_name)) == 0;
+        if (has_file(&info, file)) {
+            loop->descriptor = device;
+            return true;
+        }
+    }
+    (void)close(device);
+    return false;
+}
+
+/* Looks through all devices; returns whether one has the file. Without sysfs nothing is found. */
+static bool look_through(const struct sp_image *image, const struct sp_loop_owner *owner,
+                         struct survey *survey, struct sp_loop *loop)
+{
+    char own_name[SP_DEVICE_NAME_BYTES];
+    struct stat file;
+    bool found = false;
+    DIR *stream = opendir("/sys/block");
+    write_name(owner, own_name, sizeof own_name);
+    if (stream == NULL || fstat(image->descriptor, &file) != 0) {
+        if (stream != NULL) {
+            (void)closedir(stream);
+        }
+        return false;
+    }
+    for (const struct dirent *entry = readdir(stream); entry != NULL && !found;
+         entry = readdir(stream)) {
+        char path[sizeof entry->d_name + 32];
+        char *end = NULL;
+        if (strncmp(entry->d_name, "loop", 4) != 0 || entry->d_name[4] == '\0') {
+            continue;
+        }
+        long number = strtol(entry->d_name + 4, &end, 10);
+        if (*end != '\0' || number < 0 || number > 1 << 20) {
+            continue;
+        }
+        (void)snprintf(path, sizeof path, "%s/loop/backing_file", entry->d_name);
+        if (faccessat(dirfd(stream), path, F_OK, 0) == 0) {
+            found = look_at((int)number, own_name, &file, survey, loop);
+        } else if (survey->idle < NUMBERS) {
+            survey->idle_numbers[survey->idle++] = (int)number;
+        }
+    }
+    (void)closedir(stream);
+    return found;
+}
+
+static int compare_numbers(const void *left, const void *right)
+{
+    return *(const int *)left - *(const int *)right;
+}
+
+/* Gives devices back that nobody uses; whoever takes one meanwhile keeps it (EBUSY). */
+static void remove_idle(int control, struct survey *survey)
+{
+    if (survey->idle <= IDLE_DEVICES) {
+        return;
+    }
+    qsort(survey->idle_numbers, survey->idle, sizeof survey->idle_numbers[0], compare_numbers);
+    for (size_t index = survey->idle; index > IDLE_DEVICES; index--) {
+        (void)ioctl(control, LOOP_CTL_REMOVE, survey->idle_numbers[index - 1]);
+    }
+}
+
+static int attach(int control, const struct sp_image *image, const struct loop_info64 *info,
+                  unsigned flags, struct sp_loop *loop)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NANOSECONDS};
     for (int attempt = 0; attempt < TRIES; attempt++) {
         int device = open_free_device(control, loop->name);
         if (device >= 0) {
-            if (configure(device, image->descriptor, path, flags) == 0) {
+            if (configure(device, image->descriptor, info, flags) == 0) {
                 loop->descriptor = device;
                 return 0;
             }
@@ -122,9 +230,31 @@ static int attach(int control, const struct sp_image *image, const char *path, u
     return -1;
 }
 
-int sp_loop_attach(const struct sp_image *image, const char *path, unsigned flags,
-                   struct sp_loop *loop, struct sp_error *error)
+/* Shares a device, or finds out that another one may be taken; -1 where it may not. */
+static int prepare(int control, const struct sp_image *image, const struct sp_loop_owner *owner,
+                   unsigned flags, struct sp_loop *loop, struct sp_error *error)
 {
+    struct survey survey = {.owned = 0};
+    bool found = look_through(image, owner, &survey, loop);
+    if (found && (flags & SP_OWN_DEVICE) == 0) {
+        return 0;
+    }
+    sp_loop_release(loop);
+    remove_idle(control, &survey);
+    if (owner != NULL && survey.owned >= owner->most) {
+        (void)sp_fail(error, SP_NOT_PERMITTED,
+                      "your images hold %u loop devices of this machine; more are not permitted",
+                      survey.owned);
+        return sp_hint(error, "end what uses them, or mount with squashfuse: --way=userns");
+    }
+    return 0;
+}
+
+int sp_loop_attach(const struct sp_image *image, const char *path,
+                   const struct sp_loop_owner *owner, unsigned flags, struct sp_loop *loop,
+                   struct sp_error *error)
+{
+    struct loop_info64 info = information(owner, path);
     *loop = (struct sp_loop){.descriptor = -1};
     if (image->size % SECTOR_BYTES != 0) {
         (void)sp_fail(error, SP_MOUNT_FAILED,
@@ -136,7 +266,12 @@ int sp_loop_attach(const struct sp_image *image, const char *path, unsigned flag
     if (control < 0) {
         return not_permitted(error, "/dev/loop-control", errno);
     }
-    int result = attach(control, image, path, flags, loop);
+    int result = prepare(control, image, owner, flags, loop, error);
+    if (result != 0 || loop->descriptor >= 0) {
+        (void)close(control);
+        return result;
+    }
+    result = attach(control, image, &info, flags, loop);
     int fault = errno;
     (void)close(control);
     if (result == 0) {

@@ -59,8 +59,9 @@ int sp_plan_open(struct sp_plan *plan, const struct sp_identity *as, struct sp_e
 int sp_plan_check_images(const struct sp_plan *plan, const struct sp_policy *policy,
                          struct sp_error *error);
 
-/* `flags`: 0 or SP_OLD_KERNEL, here and below. */
-int sp_plan_attach(struct sp_plan *plan, unsigned flags, struct sp_error *error);
+/* `owner` as for sp_loop_attach. `flags`: 0 or SP_OLD_KERNEL, here and below. */
+int sp_plan_attach(struct sp_plan *plan, const struct sp_loop_owner *owner, unsigned flags,
+                   struct sp_error *error);
 
 /* Mounts the loop devices of a plan, in a namespace that is already private. */
 int sp_plan_mount(struct sp_plan *plan, unsigned flags, struct sp_error *error);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,8 @@
 #include "path.h"
 
 static const char *const built_in_mount_points[] = {"/user-environment", "/user-tools"};
+
+enum { DEFAULT_IMAGES = 64, DEFAULT_MEMORY_MIB = 256, DEFAULT_LOOPS = 128, MOST = 1000000 };
 
 enum { OTHERS_MAY_WRITE = S_IWGRP | S_IWOTH };
 
@@ -61,6 +64,43 @@ static bool parse_user(const char *text, uid_t *user)
     return true;
 }
 
+static bool parse_number(const char *text, int base, unsigned long most, unsigned long *number)
+{
+    char *end = NULL;
+    if (text[0] < '0' || text[0] > '9') {
+        return false; /* strtoul would take signs and spaces */
+    }
+    errno = 0;
+    *number = strtoul(text, &end, base);
+    return errno == 0 && *end == '\0' && *number <= most;
+}
+
+static const char *take_limit(unsigned *limit, const char *value)
+{
+    unsigned long number = 0;
+    if (!parse_number(value, 10, MOST, &number) || number == 0) {
+        return "it is not a number from 1 to 1000000";
+    }
+    *limit = (unsigned)number;
+    return NULL;
+}
+
+static const char *take_filesystem(struct sp_policy *policy, const char *value)
+{
+    unsigned long number = 0;
+    if (policy->filesystem_count == SP_POLICY_ROWS) {
+        return "there are too many file systems";
+    }
+    if (!parse_number(value, 0, UINT32_MAX, &number)) {
+        return "it is not the number of a kind of file system, such as 0x1234";
+    }
+    if (number == FUSE_SUPER_MAGIC || number == PROC_SUPER_MAGIC) {
+        return "what lies there is what a user's program says";
+    }
+    policy->filesystems[policy->filesystem_count++] = number;
+    return NULL;
+}
+
 /* Takes one `key = value`; returns what is wrong with it, or NULL. */
 static const char *take(struct sp_policy *policy, const char *key, char *value)
 {
@@ -95,6 +135,18 @@ static const char *take(struct sp_policy *policy, const char *key, char *value)
         policy->image_owner_count++;
         return NULL;
     }
+    if (strcmp(key, "image-filesystem") == 0) {
+        return take_filesystem(policy, value);
+    }
+    if (strcmp(key, "images-per-command") == 0) {
+        return take_limit(&policy->images_per_command, value);
+    }
+    if (strcmp(key, "image-memory") == 0) {
+        return take_limit(&policy->image_memory_mib, value);
+    }
+    if (strcmp(key, "loop-devices-per-user") == 0) {
+        return take_limit(&policy->loops_per_user, value);
+    }
     if (strcmp(key, "unprivileged") == 0) {
         policy->unprivileged = strcmp(value, "yes") == 0;
         return policy->unprivileged || strcmp(value, "no") == 0 ? NULL : "it is not `yes` or `no`";
@@ -119,9 +171,19 @@ static int parse_line(struct sp_policy *policy, char *line, size_t number, const
     return fault == NULL ? 0 : bad_line(error, path, number, fault);
 }
 
+static void use_defaults(struct sp_policy *policy)
+{
+    *policy = (struct sp_policy){
+        .unprivileged = true,
+        .images_per_command = DEFAULT_IMAGES,
+        .image_memory_mib = DEFAULT_MEMORY_MIB,
+        .loops_per_user = DEFAULT_LOOPS,
+    };
+}
+
 static void use_built_in(struct sp_policy *policy)
 {
-    policy->unprivileged = true;
+    use_defaults(policy);
     policy->mount_point_count = sizeof built_in_mount_points / sizeof built_in_mount_points[0];
     for (size_t index = 0; index < policy->mount_point_count; index++) {
         policy->mount_points[index] = built_in_mount_points[index];
@@ -131,7 +193,7 @@ static void use_built_in(struct sp_policy *policy)
 int sp_policy_parse(const char *text, size_t length, const char *path, struct sp_policy *policy,
                     struct sp_error *error)
 {
-    *policy = (struct sp_policy){.unprivileged = true};
+    use_defaults(policy);
     if (length > SP_POLICY_BYTES || memchr(text, '\0', length) != NULL) {
         return sp_fail(error, SP_INVALID_VALUE, "`%s` is not a text of at most %d bytes", path,
                        SP_POLICY_BYTES);
@@ -252,70 +314,4 @@ int sp_policy_load(const char *folder, struct sp_policy *policy, struct sp_error
     }
     (void)close(parent);
     return result;
-}
-
-int sp_policy_check_mount_point(const struct sp_policy *policy, const char *mount_point,
-                                struct sp_error *error)
-{
-    for (size_t index = 0; index < policy->mount_point_count; index++) {
-        if (sp_path_is_inside(mount_point, policy->mount_points[index])) {
-            return 0;
-        }
-    }
-    (void)sp_fail(error, SP_NOT_PERMITTED, "`%s` is not a mount point of this site", mount_point);
-    if (policy->mount_point_count == 0) {
-        return sp_hint(error, "the administrator's list, `" SP_POLICY_NAME "`, names none");
-    }
-    return sp_hint(error, "permitted are `%s`%s", policy->mount_points[0],
-                   policy->mount_point_count > 1 ? " and others: see " SP_POLICY_NAME : "");
-}
-
-static bool is_in_a_folder(const struct sp_policy *policy, int descriptor)
-{
-    char link[64];
-    char real[PATH_MAX];
-    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
-    ssize_t length = readlink(link, real, sizeof real - 1);
-    if (length <= 0) {
-        return false; /* also a path of more than PATH_MAX bytes */
-    }
-    real[length] = '\0';
-    for (size_t index = 0; index < policy->image_folder_count; index++) {
-        if (sp_path_is_inside(real, policy->image_folders[index])) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool is_of_an_owner(const struct sp_policy *policy, int descriptor)
-{
-    struct stat state;
-    if (fstat(descriptor, &state) != 0 || (state.st_mode & OTHERS_MAY_WRITE) != 0) {
-        return false;
-    }
-    for (size_t index = 0; index < policy->image_owner_count; index++) {
-        if (state.st_uid == policy->image_owners[index]) {
-            return true;
-        }
-    }
-    return false;
-}
-
-int sp_policy_check_image(const struct sp_policy *policy, int descriptor, const char *path,
-                          struct sp_error *error)
-{
-    const char *fault = NULL;
-    if (policy->image_folder_count > 0 && !is_in_a_folder(policy, descriptor)) {
-        fault = "it is not in one of the folders that this site names";
-    } else if (policy->image_owner_count > 0 && !is_of_an_owner(policy, descriptor)) {
-        fault = "its owner is not one that this site trusts, or others may write to it";
-    }
-    if (fault == NULL) {
-        return 0;
-    }
-    (void)sp_fail(error, SP_NOT_PERMITTED, "image `%s` may not be mounted by the kernel: %s", path,
-                  fault);
-    return policy->unprivileged ? sp_hint(error, "mount it without privileges: --way=userns")
-                                : sp_hint(error, "see " SP_POLICY_NAME " of this site");
 }

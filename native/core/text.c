@@ -27,45 +27,69 @@ static bool is_printable(uint32_t character)
     return true;
 }
 
-/* Returns the length in bytes of the printable character that `text` begins with, or 0. */
-static size_t printable_length(const unsigned char *text, size_t length)
+size_t sp_text_decode(const char *text, size_t length, uint32_t *character)
 {
     static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
+    unsigned char first = length > 0 ? (unsigned char)text[0] : 0xFF;
     size_t wanted = 0;
-    uint32_t character = 0;
-    if (text[0] < 0x80) {
-        return is_printable(text[0]) ? 1 : 0;
-    }
-    if ((text[0] & 0xE0) == 0xC0) {
+    uint32_t value = 0;
+    if (first < 0x80) {
+        wanted = 1;
+        value = first;
+    } else if ((first & 0xE0) == 0xC0) {
         wanted = 2;
-        character = text[0] & 0x1FU;
-    } else if ((text[0] & 0xF0) == 0xE0) {
+        value = first & 0x1FU;
+    } else if ((first & 0xF0) == 0xE0) {
         wanted = 3;
-        character = text[0] & 0x0FU;
-    } else if ((text[0] & 0xF8) == 0xF0) {
+        value = first & 0x0FU;
+    } else if ((first & 0xF8) == 0xF0) {
         wanted = 4;
-        character = text[0] & 0x07U;
+        value = first & 0x07U;
     }
     if (wanted == 0 || wanted > length) {
         return 0;
     }
     for (size_t index = 1; index < wanted; index++) {
-        if ((text[index] & 0xC0) != 0x80) {
+        if (((unsigned char)text[index] & 0xC0) != 0x80) {
             return 0;
         }
-        character = character << 6 | (text[index] & 0x3FU);
+        value = value << 6 | ((unsigned char)text[index] & 0x3FU);
     }
-    if (character < smallest[wanted] || character > 0x10FFFF) {
-        return 0; /* written longer than needed, or beyond Unicode */
+    bool surrogate = value >= 0xD800 && value <= 0xDFFF;
+    if (value < smallest[wanted] || value > 0x10FFFF || surrogate) {
+        return 0; /* written longer than needed, beyond Unicode, or half a character */
     }
-    return is_printable(character) ? wanted : 0;
+    if (character != NULL) {
+        *character = value;
+    }
+    return wanted;
+}
+
+/* Returns the length in bytes of the printable character that `text` begins with, or 0. */
+static size_t printable_length(const char *text, size_t length)
+{
+    uint32_t character = 0;
+    size_t found = sp_text_decode(text, length, &character);
+    return found > 0 && is_printable(character) ? found : 0;
+}
+
+bool sp_text_is_utf8(const char *text, size_t length)
+{
+    size_t step = 0;
+    for (size_t index = 0; index < length; index += step) {
+        step = sp_text_decode(text + index, length - index, NULL);
+        if (step == 0) {
+            return false;
+        }
+    }
+    return true;
 }
 
 bool sp_text_is_printable(const char *text, size_t length)
 {
     size_t step = 0;
     for (size_t index = 0; index < length; index += step) {
-        step = printable_length((const unsigned char *)text + index, length - index);
+        step = printable_length(text + index, length - index);
         if (step == 0) {
             return false;
         }
@@ -78,7 +102,7 @@ void sp_text_make_printable(char *text)
     size_t length = strlen(text);
     size_t index = 0;
     while (index < length) {
-        size_t step = printable_length((const unsigned char *)text + index, length - index);
+        size_t step = printable_length(text + index, length - index);
         if (step == 0) {
             text[index] = '?';
             step = 1;

@@ -48,7 +48,10 @@ static void write_absolute(const char *folder, const char *path, char *target)
             text += strspn(text, "/");
             size_t length = strcspn(text, "/");
             if (length == 2 && memcmp(text, "..", 2) == 0) {
-                while (used > 0 && target[--used] != '/') {
+                bool slash = false;
+                while (used > 0 && !slash) {
+                    used--;
+                    slash = target[used] == '/';
                 }
             } else if (length > 0 && !(length == 1 && *text == '.')) {
                 target[used++] = '/';

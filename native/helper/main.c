@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "audit.h"
 #include "mount.h"
 #include "options.h"
 #include "plan.h"
@@ -101,12 +102,16 @@ static int load_policy(struct run *run, struct sp_error *error)
 /* The privileged part of `setuid`, and all of `root`: from here to rights_lower. */
 static int mount_with_rights(struct run *run, struct sp_error *error)
 {
-    if (rights_raise(&run->rights, true, error) != 0 || sp_plan_attach(&run->plan, 0, error) != 0 ||
+    const struct sp_loop_owner owner = {.user = run->rights.user,
+                                        .most = run->policy.loops_per_user};
+    if (rights_raise(&run->rights, true, error) != 0 ||
+        sp_plan_attach(&run->plan, run->rights.root ? NULL : &owner, 0, error) != 0 ||
         rights_raise(&run->rights, false, error) != 0 || sp_mount_namespace_enter(error) != 0 ||
-        sp_plan_mount(&run->plan, 0, error) != 0) {
+        sp_plan_mount(&run->plan, 0, error) != 0 || rights_lower(&run->rights, error) != 0) {
         return -1;
     }
-    return rights_lower(&run->rights, error);
+    sp_audit("stackproof-mount", run->rights.user, &run->plan);
+    return 0;
 }
 
 static int mount_by_kernel(struct run *run, struct sp_error *error)

@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "confine.h"
+
 enum { CANNOT_START = 127 };
 
 static bool is_program(const char *path)
@@ -69,6 +71,13 @@ static void close_others(const int *kept, size_t count)
     (void)closedir(stream);
 }
 
+/* Gives a descriptor the number of a standard one. */
+static bool put(int descriptor, int number)
+{
+    int now = dup2(descriptor, number);
+    return now == number;
+}
+
 static _Noreturn void serve(const char *program, int image, int fuse, int complaints, int go)
 {
     char archive[64];
@@ -78,8 +87,8 @@ static _Noreturn void serve(const char *program, int image, int fuse, int compla
     char path[] = "PATH=/usr/bin:/bin";
     char *const environment[] = {path, NULL};
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (chdir("/") != 0 || nothing < 0 || dup2(nothing, STDIN_FILENO) < 0 ||
-        dup2(nothing, STDOUT_FILENO) < 0 || dup2(complaints, STDERR_FILENO) < 0) {
+    if (chdir("/") != 0 || nothing < 0 || !put(nothing, STDIN_FILENO) ||
+        !put(nothing, STDOUT_FILENO) || !put(complaints, STDERR_FILENO)) {
         _exit(CANNOT_START);
     }
     close_others(kept, sizeof kept / sizeof kept[0]);
@@ -90,6 +99,10 @@ static _Noreturn void serve(const char *program, int image, int fuse, int compla
     }
     (void)snprintf(archive, sizeof archive, "/proc/self/fd/%d", image);
     (void)snprintf(device, sizeof device, "/dev/fd/%d", fuse);
+    if (confine(program, image) != 0) {
+        (void)dprintf(STDERR_FILENO, "cannot confine squashfuse: %s\n", strerror(errno));
+        _exit(CANNOT_START);
+    }
     (void)execle(program, program, "-f", archive, device, (char *)NULL, environment);
     _exit(CANNOT_START);
 }

@@ -87,6 +87,17 @@ int sp_check_mounts_are_private(struct sp_error *error)
     return 0;
 }
 
+/* Mounts on a place of the container, unless that would be seen outside. */
+static int put_on(int mount, int target, const char *path, struct sp_error *error)
+{
+    if (sp_inside_is_shared(target)) {
+        (void)sp_fail(error, SP_NOT_PERMITTED,
+                      "what is mounted on `%s` would be seen outside of the container", path);
+        return sp_hint(error, "mount the volume without `shared` or `rshared`");
+    }
+    return sp_move_mount(mount, target) == 0 ? 0 : cannot(error, "mount over", path);
+}
+
 int sp_attach(const struct sp_clones *clones, const struct sp_manifest *manifest,
               const struct sp_decision *decision, int root, struct sp_error *error)
 {
@@ -95,20 +106,15 @@ int sp_attach(const struct sp_clones *clones, const struct sp_manifest *manifest
         return -1;
     }
     bool used[SP_MANIFEST_ROWS] = {false};
-    int result = sp_move_mount(clones->folder, place);
-    if (result != 0) {
-        (void)cannot(error, "mount", manifest->place);
-    }
+    int result = put_on(clones->folder, place, manifest->place, error);
     (void)close(place);
     for (size_t index = 0; index < decision->count && result == 0; index++) {
         const struct sp_put *put = &decision->puts[index];
         int mount = clones->files[put->row];
         /* Older kernels copy mounts that are attached somewhere only: the first one is, by now. */
         int copy = used[put->row] ? sp_clone_read_only(mount, "") : mount;
-        result = copy < 0 ? -1 : sp_move_mount(copy, put->file.descriptor);
-        if (result != 0) {
-            (void)cannot(error, "mount over", put->file.path);
-        }
+        result = copy < 0 ? cannot(error, "copy the mount for", put->file.path)
+                          : put_on(copy, put->file.descriptor, put->file.path, error);
         if (copy >= 0 && copy != mount) {
             (void)close(copy);
         }

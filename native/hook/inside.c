@@ -3,10 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "kernel.h"
@@ -74,6 +76,78 @@ char *sp_inside_read(int root, const char *path, size_t most, size_t *length)
     return text;
 }
 
+/* Opens one of this process's own files below /proc; what only looks like procfs is none. */
+static FILE *open_own(const char *path)
+{
+    struct statfs system;
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (file < 0 || fstatfs(file, &system) != 0 || system.f_type != PROC_SUPER_MAGIC) {
+        if (file >= 0) {
+            (void)close(file);
+        }
+        return NULL;
+    }
+    FILE *stream = fdopen(file, "r");
+    if (stream == NULL) {
+        (void)close(file);
+    }
+    return stream;
+}
+
+long sp_inside_mount_id(int descriptor)
+{
+    char path[64];
+    char line[256];
+    long id = -1;
+    (void)snprintf(path, sizeof path, "/proc/self/fdinfo/%d", descriptor);
+    FILE *stream = open_own(path);
+    while (stream != NULL && id < 0 && fgets(line, sizeof line, stream) != NULL) {
+        if (strncmp(line, "mnt_id:", strlen("mnt_id:")) == 0) {
+            id = strtol(line + strlen("mnt_id:"), NULL, 10);
+        }
+    }
+    if (stream != NULL) {
+        (void)fclose(stream);
+    }
+    return id;
+}
+
+/* Returns whether a line of mountinfo, of proc(5), says that what is mounted there goes elsewhere:
+ * one of the words between the sixth and the dash is `shared:N`. */
+static bool says_shared(const char *line)
+{
+    const char *end = strstr(line, " - ");
+    const char *found = strstr(line, " shared:");
+    return end == NULL || (found != NULL && found < end);
+}
+
+bool sp_inside_is_shared(int descriptor)
+{
+    long id = sp_inside_mount_id(descriptor);
+    FILE *stream = id < 0 ? NULL : open_own("/proc/self/mountinfo");
+    char *line = NULL;
+    size_t room = 0;
+    bool shared = true; /* also where it cannot be told */
+    while (stream != NULL && getline(&line, &room, stream) > 0) {
+        if (strtol(line, NULL, 10) == id) {
+            shared = says_shared(line);
+            break;
+        }
+    }
+    free(line);
+    if (stream != NULL) {
+        (void)fclose(stream);
+    }
+    return shared;
+}
+
+static int foreign(struct sp_error *error, const char *path)
+{
+    (void)sp_fail(error, SP_NOT_PERMITTED,
+                  "`%s` would be made in a folder that is mounted into the container", path);
+    return sp_hint(error, "make it there beforehand, or mount nothing around it");
+}
+
 static int missing(struct sp_error *error, const char *path)
 {
     int fault = errno;
@@ -104,6 +178,10 @@ int sp_inside_make(int root, const char *path, struct sp_error *error)
         folder = sp_inside_open(root, part, O_DIRECTORY);
         if (folder < 0 && errno == ENOENT) {
             const char *name = strrchr(part, '/') + 1;
+            if (sp_inside_mount_id(above) != sp_inside_mount_id(root)) {
+                (void)close(above);
+                return foreign(error, path); /* it is not the container's own */
+            }
             /* EEXIST: a link that leads nowhere, which the next step cannot open either. */
             if (mkdirat(above, name, FOLDER_MODE) == 0 || errno == EEXIST) {
                 folder = sp_inside_open(root, part, O_DIRECTORY);

@@ -2,6 +2,7 @@
 #ifndef STACKPROOF_INSIDE_H
 #define STACKPROOF_INSIDE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -22,5 +23,12 @@ char *sp_inside_read(int root, const char *path, size_t most, size_t *length);
 
 /* Opens a folder, and makes what is missing of it. Fails with mount-point-missing. */
 int sp_inside_make(int root, const char *path, struct sp_error *error);
+
+/* Returns the number of the mount that an open file or folder lies on, or -1. */
+long sp_inside_mount_id(int descriptor);
+
+/* Returns whether what is mounted on an open file or folder is also seen elsewhere, as in another
+ * container or on the host; also where that cannot be told. */
+bool sp_inside_is_shared(int descriptor);
 
 #endif

@@ -1,5 +1,7 @@
 #include "ldcache.h"
 
+#include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -14,13 +16,22 @@ static uint32_t word(const char *at)
     return value;
 }
 
-/* Returns the string at an offset, or NULL where it has no end. */
-static const char *text(const char *cache, size_t length, uint32_t offset)
+/* Returns the path at an offset, or NULL where none ends in time: a hostile cache has as many
+ * entries as fit, and text without an end behind all of them. */
+static const char *path_at(const char *cache, size_t length, uint32_t offset)
 {
-    if (offset >= length || memchr(cache + offset, '\0', length - offset) == NULL) {
+    if (offset >= length) {
         return NULL;
     }
-    return cache + offset;
+    size_t room = length - offset < PATH_MAX ? length - offset : PATH_MAX;
+    return memchr(cache + offset, '\0', room) != NULL ? cache + offset : NULL;
+}
+
+/* Returns whether the string at an offset is `name`, of `size` bytes with its end. */
+static bool is_name(const char *cache, size_t length, uint32_t offset, const char *name,
+                    size_t size)
+{
+    return offset < length && length - offset >= size && memcmp(cache + offset, name, size) == 0;
 }
 
 const char *sp_ldcache_next(const char *cache, size_t length, const char *name, size_t *step)
@@ -34,15 +45,15 @@ const char *sp_ldcache_next(const char *cache, size_t length, const char *name, 
     if (length < HEADER_BYTES) {
         return NULL;
     }
+    size_t size = strlen(name) + 1;
     size_t count = word(start + sizeof magic - 1);
     size_t room = (length - HEADER_BYTES) / ENTRY_BYTES;
     count = count < room ? count : room;
     while (*step < count) {
         const char *entry = start + HEADER_BYTES + *step * ENTRY_BYTES;
         *step += 1;
-        const char *key = text(start, length, word(entry + KEY_AT));
-        if (key != NULL && strcmp(key, name) == 0) {
-            const char *value = text(start, length, word(entry + VALUE_AT));
+        if (is_name(start, length, word(entry + KEY_AT), name, size)) {
+            const char *value = path_at(start, length, word(entry + VALUE_AT));
             if (value != NULL) {
                 return value;
             }

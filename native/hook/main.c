@@ -18,6 +18,7 @@
 #include "container.h"
 #include "inside.h"
 #include "options.h"
+#include "text.h"
 
 enum { LOG_MODE = 0644, NANOSECONDS = 1000, SECONDS = 1000000 };
 
@@ -33,11 +34,17 @@ struct run {
     long microseconds;
 };
 
+/* Paths, variables and the container's name are the image's: none may look like a line of ours. */
 static void say(const struct run *run, const char *text)
 {
-    (void)dprintf(STDERR_FILENO, "stackproof-oci-hook: %s\n", text);
+    char shown[3 * PATH_MAX];
+    (void)snprintf(shown, sizeof shown, "%s", text);
+    sp_text_make_printable(shown);
+    (void)dprintf(STDERR_FILENO, "stackproof-oci-hook: %s\n", shown);
     if (run->log >= 0) {
-        (void)dprintf(run->log, "%s: %s\n", run->bundle.id, text);
+        (void)snprintf(shown, sizeof shown, "%.256s: %s", run->bundle.id, text);
+        sp_text_make_printable(shown);
+        (void)dprintf(run->log, "%s\n", shown);
     }
 }
 

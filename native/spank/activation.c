@@ -1,19 +1,17 @@
 #include "activation.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { ANSWER_BYTES = 8 << 20, COMPLAINT_BYTES = 64 << 10, TIMEOUT_S = 60 };
+#include "child.h"
+
+/* What shells and env(1) say of a program that they were to start. */
+enum { NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
+
+enum { ANSWER_BYTES = 8 << 20 };
 
 static const char protocol[] = "stackproof-activate 1";
 static const char word_mounts[] = "mounts ";
@@ -94,159 +92,47 @@ void activation_free(struct activation *activation)
     memset(activation, 0, sizeof *activation);
 }
 
-static long milliseconds_left(const struct timespec *deadline)
+static void pass_on(char *text, activation_listener *listener)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (deadline->tv_sec - now.tv_sec) * 1000 + (deadline->tv_nsec - now.tv_nsec) / 1000000;
-}
-
-/* Reads to the end of a pipe; NULL with errno set when that does not come, or comes too late. */
-static char *read_all(int descriptor, size_t *length)
-{
-    struct timespec deadline;
-    size_t room = 0;
-    char *text = NULL;
-    (void)clock_gettime(CLOCK_MONOTONIC, &deadline);
-    deadline.tv_sec += TIMEOUT_S;
-    *length = 0;
-    for (;;) {
-        struct pollfd waiting = {.fd = descriptor, .events = POLLIN};
-        long left = milliseconds_left(&deadline);
-        if (*length == room) {
-            char *larger = room < ANSWER_BYTES ? realloc(text, room + 65536) : NULL;
-            if (larger == NULL) {
-                errno = E2BIG;
-                break;
-            }
-            text = larger;
-            room += 65536;
-        }
-        int ready = left > 0 ? poll(&waiting, 1, (int)left) : 0;
-        if (ready < 0 && errno == EINTR) {
-            continue;
-        }
-        if (ready <= 0) {
-            errno = ready == 0 ? ETIMEDOUT : errno;
-            break;
-        }
-        ssize_t count = read(descriptor, text + *length, room - *length);
-        if (count == 0) {
-            return text;
-        }
-        if (count > 0) {
-            *length += (size_t)count;
-        } else if (errno != EINTR) {
-            break;
-        }
-    }
-    free(text);
-    return NULL;
-}
-
-static void pass_on(int descriptor, activation_listener *listener)
-{
-    char *text = malloc(COMPLAINT_BYTES + 1);
     char *rest = text;
-    ssize_t count = text != NULL ? pread(descriptor, text, COMPLAINT_BYTES, 0) : 0;
-    if (count > 0) {
-        text[count] = '\0';
-        for (char *line = strsep(&rest, "\n"); line != NULL; line = strsep(&rest, "\n")) {
-            if (*line != '\0') {
-                listener(line);
-            }
+    while (rest != NULL) {
+        const char *line = strsep(&rest, "\n");
+        if (*line != '\0') {
+            listener(line);
         }
-    }
-    free(text);
-}
-
-/* Starts the program with nothing as input, and two descriptors as output and error. */
-static int start(char *const argv[], int output, int complaint, pid_t *child)
-{
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t none;
-    sigset_t usual;
-    int failure = posix_spawn_file_actions_init(&actions);
-    if (failure != 0) {
-        return failure;
-    }
-    failure = posix_spawnattr_init(&attributes);
-    if (failure != 0) {
-        (void)posix_spawn_file_actions_destroy(&actions);
-        return failure;
-    }
-    /* Slurm's commands block and ignore signals as they need it; a program expects the usual. */
-    (void)sigemptyset(&none);
-    (void)sigemptyset(&usual);
-    (void)sigaddset(&usual, SIGPIPE);
-    (void)sigaddset(&usual, SIGINT);
-    (void)sigaddset(&usual, SIGTERM);
-    (void)posix_spawnattr_setsigmask(&attributes, &none);
-    (void)posix_spawnattr_setsigdefault(&attributes, &usual);
-    (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    failure = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    failure = failure ? failure : posix_spawn_file_actions_adddup2(&actions, output, 1);
-    failure = failure ? failure : posix_spawn_file_actions_adddup2(&actions, complaint, 2);
-    failure =
-        failure ? failure : posix_spawnp(child, argv[0], &actions, &attributes, argv, environ);
-    (void)posix_spawnattr_destroy(&attributes);
-    (void)posix_spawn_file_actions_destroy(&actions);
-    return failure;
-}
-
-/* Waits for the child; whether it said yes is in its answer, so that its status is not needed. */
-static void reap(pid_t child)
-{
-    while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
     }
 }
 
 static int converse(char *const argv[], activation_listener *listener,
                     struct activation *activation, struct sp_error *error)
 {
-    pid_t child = 0;
-    int ends[2] = {-1, -1};
-    int status = -1;
-    int complaint = memfd_create("stackproof-complaint", MFD_CLOEXEC);
-    if (complaint < 0 || pipe2(ends, O_CLOEXEC) < 0) {
-        (void)sp_fail(error, SP_NOT_PERMITTED, "cannot start `%s`: %s", argv[0], strerror(errno));
-        goto close_all;
-    }
-    int failure = start(argv, ends[1], complaint, &child);
-    if (failure != 0) {
-        (void)sp_fail(error, SP_TOOL_MISSING, "cannot start `%s`: %s", argv[0], strerror(failure));
+    struct child child;
+    int started = 0;
+    int status = child_run(argv, environ, ANSWER_BYTES, &child, &started);
+    if (!started) {
+        (void)sp_fail(error, SP_TOOL_MISSING, "cannot start `%s`: %s", argv[0],
+                      strerror(child.fault));
         (void)sp_hint(error, "install stackproof here, or name each mount point and no view: "
                              "--image=IMAGE:MOUNT --view=none");
-        goto close_all;
+    } else if (status != 0) {
+        (void)sp_fail(error, SP_USAGE, "no answer of `%s`: %s", argv[0], strerror(child.fault));
     }
-    (void)close(ends[1]);
-    ends[1] = -1;
-    activation->records = read_all(ends[0], &activation->length);
-    if (activation->records == NULL) {
-        failure = errno;
-        (void)kill(child, SIGKILL);
-        (void)sp_fail(error, SP_USAGE, "no answer of `%s`: %s", argv[0], strerror(failure));
-    }
-    reap(child);
-    pass_on(complaint, listener);
-    if (activation->records != NULL) {
+    pass_on(child.complaint, listener);
+    if (status == 0) {
+        activation->records = child.output;
+        activation->length = child.length;
+        child.output = NULL;
         status = activation_parse(activation);
-        if (status != 0) {
+        int code = WIFEXITED(child.status) ? WEXITSTATUS(child.status) : 0;
+        if (status != 0 && (code == NOT_EXECUTABLE || code == NOT_FOUND)) {
+            (void)sp_fail(error, SP_TOOL_MISSING, "`%s` cannot be executed by you", argv[0]);
+        } else if (status != 0) {
             (void)sp_fail(error, SP_USAGE,
                           "nothing was submitted: `%s activate` did not say what to mount",
                           argv[0]);
         }
     }
-close_all:
-    for (int end = 0; end < 2; end++) {
-        if (ends[end] >= 0) {
-            (void)close(ends[end]);
-        }
-    }
-    if (complaint >= 0) {
-        (void)close(complaint);
-    }
+    child_free(&child);
     return status;
 }
 

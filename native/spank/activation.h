@@ -1,8 +1,8 @@
 /* What images stand for: a mount list and a change of the environment.
  *
- * Where an image wants to be and what its views set is written inside of it. The program
- * `stackproof activate` reads that, started at submission as the user; this plug-in never parses
- * what is in an image, and what it says is only ever applied to the user's own processes. */
+ * Where an image wants to be and what its views set is written inside of it. That is read at
+ * submission, as the user, by answer.c, or by the program `stackproof activate` where that does not
+ * understand it; what it says is only ever applied to the user's own processes. */
 #ifndef STACKPROOF_SPANK_ACTIVATION_H
 #define STACKPROOF_SPANK_ACTIVATION_H
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../core/audit.h"
 #include "../core/image.h"
 #include "../core/policy.h"
 #include "names.h"
@@ -78,8 +79,14 @@ static int prepare(struct step *step, spank_t spank, const char *mounts, struct 
     int result = sp_plan_check_policy(&step->plan, &policy, error);
     result = result == 0 ? open_images(step, &identity, error) : result;
     result = result == 0 ? sp_plan_check_images(&step->plan, &policy, error) : result;
-    result = result == 0 ? sp_plan_attach(&step->plan, 0, error) : result;
+    const struct sp_loop_owner owner = {.user = identity.user, .most = policy.loops_per_user};
+    result = result == 0
+                 ? sp_plan_attach(&step->plan, identity.user == 0 ? NULL : &owner, 0, error)
+                 : result;
     sp_policy_free(&policy);
+    if (result == 0) {
+        sp_audit("stackproof_spank", identity.user, &step->plan);
+    }
     return result;
 }
 

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../core/mountlist.h"
 #include "activation.h"
+#include "answer.h"
 #include "names.h"
 #include "options.h"
 #include "report.h"
@@ -164,21 +164,21 @@ static void forget_defaults_of_srun(void)
     }
 }
 
-/* Returns whether a list tells the nodes everything: absolute images, each with a mount point. */
-static bool is_whole(const char *text)
+/* Finds out what the images stand for: here if that can be, else from the program. */
+static int find_out(const struct arguments *arguments, const struct activation_request *request,
+                    struct activation *activation, struct sp_error *error)
 {
-    struct sp_mount_list list;
-    struct sp_error ignored;
-    if (sp_mount_list_parse(text, strlen(text), &list, NULL, NULL, &ignored) != 0) {
-        return false;
+    struct sp_error why;
+    enum answer_end end = answer_make(request, environ, report_line, activation, &why);
+    if (end != ANSWER_ASK) {
+        *error = why;
+        return end == ANSWER_WHOLE ? 0 : -1;
     }
-    bool whole = true;
-    for (size_t number = 0; number < list.count; number++) {
-        const struct sp_mount_entry *entry = &list.entries[number];
-        whole = whole && entry->image[0] == '/' && entry->mount_point != NULL;
+    int result = activation_ask(arguments->program, request, report_line, activation, error);
+    if (result != 0 && error->reason == SP_TOOL_MISSING && request->transport == NULL) {
+        *error = why;
     }
-    sp_mount_list_free(&list);
-    return whole;
+    return result;
 }
 
 static int carry_out(enum command command, const struct wish *wish,
@@ -197,12 +197,8 @@ static int carry_out(enum command command, const struct wish *wish,
     int result = 0;
     bool ask = wish->off ? getenv(NAME_UNDO) != NULL : !is_complete(wish);
     if (ask) {
-        result = activation_ask(arguments->program, &request, report_line, &activation, error);
+        result = find_out(arguments, &request, &activation, error);
         mounts = result == 0 ? activation.mounts : wish->image;
-        if (result != 0 && error->reason == SP_TOOL_MISSING && no_view && wish->transport == NULL &&
-            is_whole(wish->image)) {
-            result = 0; /* nothing is missed: the nodes check the images */
-        }
     }
     if (result == 0 && command == COMMAND_SALLOC) {
         result = leave_to_srun(wish, mounts, error);

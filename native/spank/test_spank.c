@@ -1,7 +1,9 @@
 /* Tests of the plug-in without a Slurm: this file has the few functions of Slurm that it calls.
  *
  *     test_spank             TAP, for `meson test`
- *     test_spank activate …  stands for the program that is asked: ANSWER says what it answers */
+ *     test_spank activate …  stands for the program that is asked: ANSWER says what it answers
+ *     test_spank answer IMAGES [VIEWS]   what answer.c says here, `none` for no view;
+ *                            3 where it would ask the program */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +14,7 @@
 #include <slurm/spank.h>
 
 #include "activation.h"
+#include "answer.h"
 #include "arguments.h"
 #include "names.h"
 #include "options.h"
@@ -249,11 +252,14 @@ static void in_child(void (*run)(void))
     }
 }
 
+/* A file of which the program must be asked, as it is no image. */
+static const char no_image[] = "/etc/passwd";
+
 static void submit_image(void)
 {
     (void)setenv("SRUN_STACKPROOF_IMAGE", "b", 1);
     (void)setenv(NAME_MOUNTED, "/c:/m", 1);
-    check(give(OPTION_IMAGE, "a.squashfs", 0) == 0 && submit_with("good", COMMAND_SRUN) == 0 &&
+    check(give(OPTION_IMAGE, no_image, 0) == 0 && submit_with("good", COMMAND_SRUN) == 0 &&
               is_set(NAME_WIRE, "/a:/m") && is_set("VIEW", "x") &&
               is_set("SRUN_STACKPROOF_IMAGE", NULL),
           "the option wins over the variable and the session");
@@ -284,7 +290,7 @@ static void submit_nothing(void)
 
 static void submit_salloc(void)
 {
-    check(give(OPTION_IMAGE, "a.squashfs", 0) == 0 && submit_with("good", COMMAND_SALLOC) == 0 &&
+    check(give(OPTION_IMAGE, no_image, 0) == 0 && submit_with("good", COMMAND_SALLOC) == 0 &&
               is_set(NAME_WIRE, NULL) && is_set("SRUN_STACKPROOF_IMAGE", "/a:/m") &&
               is_set("VIEW", NULL),
           "salloc leaves it to srun");
@@ -292,7 +298,7 @@ static void submit_salloc(void)
 
 static void submit_refused(void)
 {
-    check(give(OPTION_IMAGE, "a.squashfs", 0) == 0 && submit_with("bad", COMMAND_SRUN) != 0 &&
+    check(give(OPTION_IMAGE, no_image, 0) == 0 && submit_with("bad", COMMAND_SRUN) != 0 &&
               strstr(said, "because") != NULL && is_set(NAME_WIRE, NULL),
           "what the program says is told, and nothing is sent");
 }
@@ -301,9 +307,19 @@ static void submit_without_program(void)
 {
     struct arguments arguments = {.program = "/nonesuch"};
     said[0] = '\0';
-    check(give(OPTION_IMAGE, "a.squashfs:/m", 0) == 0 && submit(COMMAND_SRUN, &arguments) != 0 &&
+    check(give(OPTION_IMAGE, "a.squashfs:/m", 0) == 0 &&
+              give(OPTION_TRANSPORT, "tcp", 0) == 0 && submit(COMMAND_SRUN, &arguments) != 0 &&
               strstr(said, "tool-missing") != NULL,
           "a program that is missing is told");
+}
+
+static void submit_missing_without_program(void)
+{
+    struct arguments arguments = {.program = "/nonesuch"};
+    said[0] = '\0';
+    check(give(OPTION_IMAGE, "a.squashfs:/m", 0) == 0 && submit(COMMAND_SRUN, &arguments) != 0 &&
+              strstr(said, "image-missing") != NULL,
+          "what is wrong is told, also without the program");
 }
 
 static void submit_whole_without_program(void)
@@ -316,7 +332,7 @@ static void submit_whole_without_program(void)
 
 static void submit_components(void)
 {
-    check(give(OPTION_IMAGE, "a", 0) == 0 && submit_with("good", COMMAND_SRUN) == 0 &&
+    check(give(OPTION_IMAGE, no_image, 0) == 0 && submit_with("good", COMMAND_SRUN) == 0 &&
               submit_with("bad", COMMAND_SRUN) == 0,
           "the components of a job may agree");
     check(give(OPTION_IMAGE, "b", 0) == 0 && submit_with("good", COMMAND_SRUN) != 0 &&
@@ -391,8 +407,41 @@ static int answer(int count, char *words[])
     return 2;
 }
 
+static void hear(const char *line)
+{
+    (void)fprintf(stderr, "%s\n", line);
+}
+
+static int show_answer(int count, char *words[])
+{
+    struct activation activation;
+    struct sp_error error;
+    bool no_view = count > 3 && strcmp(words[3], option_none) == 0;
+    const struct activation_request request = {
+        .images = words[2],
+        .view = count > 3 && !no_view ? words[3] : NULL,
+        .no_view = no_view,
+    };
+    if (answer_make(&request, environ, hear, &activation, &error) != ANSWER_WHOLE) {
+        (void)fprintf(stderr, "%s [%s]\n", error.message, sp_reason_name(error.reason));
+        return 3;
+    }
+    (void)printf("mounts %s%c", activation.mounts, '\0');
+    for (size_t number = 0; number < activation.count; number++) {
+        const struct activation_change *change = &activation.changes[number];
+        (void)printf("%s %s%s%s%c", change->value != NULL ? "set" : "unset", change->name,
+                     change->value != NULL ? "=" : "", change->value != NULL ? change->value : "",
+                     '\0');
+    }
+    activation_free(&activation);
+    return 0;
+}
+
 int main(int count, char *words[])
 {
+    if (count > 2 && strcmp(words[1], "answer") == 0) {
+        return show_answer(count, words);
+    }
     if (count > 1 && strcmp(words[1], "activate") == 0) {
         return answer(count, words);
     }
@@ -407,6 +456,7 @@ int main(int count, char *words[])
         submit_salloc,
         submit_refused,
         submit_without_program,
+        submit_missing_without_program,
         submit_whole_without_program,
         submit_components,
         submit_lonely_view,

@@ -1,14 +1,32 @@
 #!/bin/sh
-# Fuzzes each parser for SECONDS, side by side and at low priority; fails with the input found.
+# Fuzzes each parser for SECONDS (600), side by side and at low priority; fails with the input found.
 #
-#   CC=clang meson setup -Dfuzz=true -Db_lundef=false BUILD native && ninja -C BUILD
-#   native/tests/fuzz.sh BUILD SECONDS [NAME…]
+#   native/tests/fuzz.sh [BUILD [SECONDS [NAME…]]]
+#
+# BUILD is a folder of Meson's with -Dfuzz=true, made here where it is not there (with clang). It starts
+# from the inputs in corpus/, and says of each how much it ran and how much of the code it reached.
+# `fuzz.sh --merge BUILD` puts those of its inputs into corpus/ that reach more.
 set -eu
-build=$1
-seconds=$2
-shift 2
-[ $# -gt 0 ] || set -- mountlist superblock policy json manifest elf
 here=$(cd "$(dirname "$0")" && pwd)
+all='mountlist superblock policy json manifest elf meta'
+
+if [ "${1:-}" = --merge ]; then
+    for name in $all; do
+        mkdir -p "$here/corpus/$name"
+        "$2/tests/fuzz_$name" -merge=1 -max_len=4096 "$here/corpus/$name" "$2/corpus-$name" 2>/dev/null
+    done
+    exit 0
+fi
+
+build=${1:-$(mktemp -d)}
+[ $# -eq 0 ] || shift
+seconds=${1:-600}
+[ $# -eq 0 ] || shift
+[ -f "$build/build.ninja" ] || CC=clang meson setup -Dfuzz=true -Db_lundef=false "$build" "$here/.."
+[ $# -gt 0 ] || set -- $all
+for name in "$@"; do
+    [ -x "$build/tests/fuzz_$name" ] || ninja -C "$build" "tests/fuzz_$name" >/dev/null
+done
 
 # Libraries with version nodes to begin with, one for each kind of hash table: nobody guesses these.
 seeds() {
@@ -23,6 +41,7 @@ seeds() {
 
 for name in "$@"; do
     mkdir -p "$build/corpus-$name"
+    if [ -d "$here/corpus/$name" ]; then cp "$here/corpus/$name"/* "$build/corpus-$name/"; fi
     if [ "$name" = elf ]; then seeds "$build/corpus-$name"; fi
     nice "$build/tests/fuzz_$name" -max_total_time="$seconds" -print_final_stats=1 -max_len=8192 \
         -dict="$here/$name.dict" -artifact_prefix="$build/finding-$name-" \
@@ -37,5 +56,8 @@ for name in "$@"; do
         tail -n 40 "$build/log-$name"
         status=1
     fi
+    edges=$(sed -n 's/.*DONE .*cov: \([0-9]*\) .*/\1/p' "$build/log-$name" | tail -n 1)
+    branches=$(sed -n 's/^INFO: Loaded .* modules *(\([0-9]*\) inline.*/\1/p' "$build/log-$name" | tail -n 1)
+    echo "$name: reached ${edges:-0} of ${branches:-?} branches"
 done
 exit $status

@@ -5,6 +5,9 @@
  *   probe superblock FILE                opens an image with the rights of the caller
  *   probe open USER GROUP FILE           the same as another user, then as itself again
  *   probe policy FOLDER                  reads a policy
+ *   probe check FOLDER IMAGE             asks the policy of FOLDER about an image
+ *   probe walk PATH                      follows a path as on a new and as on an old kernel
+ *   probe confine PROGRAM IMAGE WORD…    becomes PROGRAM behind the walls of squashfuse
  *   probe old IMAGES OVERLAYS COMMAND…   mounts as on an old kernel, then becomes COMMAND
  *
  * Prints `ok` or the reason of the failure. */
@@ -13,11 +16,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "confine.h"
 #include "mount.h"
 #include "plan.h"
 #include "policy.h"
+#include "walk.h"
 
 enum { LIST_BYTES = 4 * 1024 * 1024 };
 
@@ -99,6 +106,50 @@ static int read_policy(const char *folder)
     return code;
 }
 
+static int check_image(const char *folder, const char *path)
+{
+    struct sp_policy policy;
+    struct sp_error error;
+    struct sp_image image;
+    int result = sp_policy_load(folder, &policy, &error);
+    if (result == 0) {
+        result = sp_image_open(path, NULL, &image, &error);
+        result = result == 0 ? sp_policy_check_image(&policy, &image, path, &error) : result;
+        sp_image_close(&image);
+        sp_policy_free(&policy);
+    }
+    return report(result, &error);
+}
+
+static int walk_twice(const char *path)
+{
+    static const unsigned ways[] = {0, SP_OLD_KERNEL};
+    for (size_t way = 0; way < sizeof ways / sizeof ways[0]; way++) {
+        struct stat state;
+        int found = sp_walk(path, ways[way]);
+        if (found < 0) {
+            (void)printf("%s\n", strerror(errno));
+        } else if (fstat(found, &state) == 0) {
+            (void)printf("%llu:%llu\n", (unsigned long long)state.st_dev,
+                         (unsigned long long)state.st_ino);
+            (void)close(found);
+        }
+    }
+    return 0;
+}
+
+static int become_confined(char **words)
+{
+    int image = open(words[1], O_RDONLY);
+    if (image < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1UL, 0UL, 0UL, 0UL) != 0 ||
+        confine(words[0], image) != 0) {
+        return 1;
+    }
+    words[1] = words[0];
+    (void)execv(words[0], words + 1);
+    return 1;
+}
+
 static int mount_as_on_an_old_kernel(char **words)
 {
     struct sp_mount_list images = {.count = 0};
@@ -110,7 +161,7 @@ static int mount_as_on_an_old_kernel(char **words)
          sp_mount_list_parse(words[1], strlen(words[1]), &overlays, NULL, NULL, &error) != 0) ||
         sp_plan_make(&images, &overlays, &plan, &error) != 0 ||
         sp_plan_open(&plan, NULL, &error) != 0 ||
-        sp_plan_attach(&plan, SP_OLD_KERNEL, &error) != 0 ||
+        sp_plan_attach(&plan, NULL, SP_OLD_KERNEL, &error) != 0 ||
         sp_mount_namespace_enter(&error) != 0 || sp_plan_mount(&plan, SP_OLD_KERNEL, &error) != 0) {
         return report(-1, &error);
     }
@@ -139,6 +190,15 @@ int main(int argc, char **argv)
     }
     if (argc == 3 && strcmp(argv[1], "policy") == 0) {
         return read_policy(argv[2]);
+    }
+    if (argc == 4 && strcmp(argv[1], "check") == 0) {
+        return check_image(argv[2], argv[3]);
+    }
+    if (argc == 3 && strcmp(argv[1], "walk") == 0) {
+        return walk_twice(argv[2]);
+    }
+    if (argc >= 4 && strcmp(argv[1], "confine") == 0) {
+        return become_confined(argv + 2);
     }
     if (argc >= 5 && strcmp(argv[1], "old") == 0) {
         return mount_as_on_an_old_kernel(argv + 2);

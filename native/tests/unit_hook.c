@@ -232,8 +232,33 @@ static void test_caches(void)
     CHECK(sp_ldcache_next(cache, 0, "libx.so", &step) == NULL);
 }
 
+/* Each of a third of a million entries names a text that ends eight megabytes later. Looking for
+ * that end took twenty seconds for each library that was asked for. */
+static void test_a_cache_that_is_slow_to_read(void)
+{
+    enum { BYTES = 8 << 20, ENTRIES = BYTES / 24 - 3, SECONDS = 8 };
+    char *cache = malloc(BYTES);
+    size_t step = 0;
+    if (cache == NULL) {
+        abort();
+    }
+    memset(cache, 'x', BYTES);
+    memcpy(cache, "glibc-ld.so.cache1.1", 20);
+    put_word(cache + 20, ENTRIES);
+    for (size_t entry = 0; entry < ENTRIES; entry++) {
+        put_word(cache + 48 + entry * 24 + 4, 1);
+        put_word(cache + 48 + entry * 24 + 8, 1);
+    }
+    cache[BYTES - 1] = '\0';
+    (void)alarm(SECONDS); /* ends this program */
+    CHECK(sp_ldcache_next(cache, BYTES, "libx.so", &step) == NULL);
+    (void)alarm(0);
+    free(cache);
+}
+
 int main(void)
 {
+    test_a_cache_that_is_slow_to_read();
     test_documents();
     test_values();
     test_environment();

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from stackproof import document as documents
-from stackproof.case import Locality, Placement, Rank
+from stackproof.case import Locality, Placement, Rank, Timing
 from stackproof.comparison import DEFAULT_MARGINS
 from stackproof.document import Document
 from stackproof.errors import Problem, Reason, StackproofError
@@ -18,6 +18,7 @@ _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 DEFAULT_LAUNCHES = 10
+_LARGEST_SIZE = 1 << 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,8 @@ class BenchSpec:
     is not timed, so that it may have more ranks than there are CPUs. `on` is a name in
     `stackproof.schedulers`; `scheduler_options` are its options by their long names, with an empty
     value for an option that has none and `no` for one that must not be set. `cluster` None is the
-    default cluster, or the machine's own scheduler.
+    default cluster, or the machine's own scheduler. With `until_decided`, `launches` are the most
+    that are made, and `budget_s` how many seconds all of them may take.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/bench/1"
@@ -79,6 +81,7 @@ class BenchSpec:
     samples: int = 20
     seconds_per_size: float = 0.02
     window: int = 64
+    timing: str = Timing.SYNCHRONISED.value
     validate: bool = True
     timeout_s: float = 120.0
     seed: int = 20260101
@@ -88,6 +91,8 @@ class BenchSpec:
     scheduler_options: Mapping[str, str] = field(default_factory=dict)
     allocations: int = 1
     interface: str | None = None
+    until_decided: bool = False
+    budget_s: float | None = None
 
 
 def power_sizes(first: int, last: int) -> tuple[int, ...]:
@@ -110,6 +115,30 @@ def parse_size(text: str | int) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
+def parse_sizes(text: str) -> tuple[int, ...]:
+    """Return sizes from `8,64KiB,1MiB` or, for all powers of two between, `8..1MiB`.
+
+    Raises `ValueError` for text that is neither, and where nothing lies between.
+    """
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dots, last = part.partition("..")
+        sizes = (
+            power_sizes(parse_size(_number(first)), parse_size(_number(last)))
+            if dots
+            else (parse_size(_number(part)),)
+        )
+        if not sizes or max(sizes) > _LARGEST_SIZE:
+            raise ValueError(f"no size in: {part}")
+        found |= {*sizes}
+    return tuple(sorted(found))
+
+
+def _number(text: str) -> int | str:
+    bare = text.strip()
+    return int(bare) if bare.isdecimal() else bare
+
+
 def parse_bench(document: Document, *, folder: str = "") -> BenchSpec:
     """Return the bench specification that a document holds.
 
@@ -119,7 +148,7 @@ def parse_bench(document: Document, *, folder: str = "") -> BenchSpec:
     found = [*documents.problems(document, "bench")]
     if not found:
         found += _name_problems(document) + _allocation_problems(document)
-        found += _arm_placement_problems(document)
+        found += _arm_placement_problems(document) + _size_problems(document)
     if found:
         raise StackproofError(*found)
     return _build(document.data, folder)
@@ -176,6 +205,23 @@ def _arm_placement_problems(document: Document) -> list[Problem]:
     ]
 
 
+def _size_problems(document: Document) -> list[Problem]:
+    """Return the range of sizes in which there is none."""
+    sizes = document.data.get("sizes", [])
+    if isinstance(sizes, list) or _sizes(sizes):
+        return []
+    first, last = sizes.get("from", 0), sizes["to"]
+    turned = parse_size(first) > parse_size(last)
+    return [
+        Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"no power of two lies between {first} and {last}, so that no size is left",
+            hint="`from` is the smaller one: turn them round" if turned else "list the sizes",
+            where=document.where("sizes"),
+        )
+    ]
+
+
 def _arm_entries(document: Document) -> list[tuple[tuple[str | int, ...], Any]]:
     found: list[tuple[tuple[str | int, ...], Any]] = [(("baseline",), document.data["baseline"])]
     challengers = document.data.get("challengers", [])
@@ -217,6 +263,7 @@ def _build(data: dict[str, Any], folder: str) -> BenchSpec:
     given: dict[str, Any] = {
         key.replace("-", "_"): data[key]
         for key in ("name", "null-arm", "launches", "samples", "seconds-per-size", "window",
+                    "timing",
                     "validate", "seed", "cluster", "on", "allocations", "interface")
         if key in data
     }  # fmt: skip

@@ -14,6 +14,17 @@ class Locality(StrEnum):
     INTER = "inter-node"
 
 
+class Timing(StrEnum):
+    """How a collective is timed (docs/explanation/benchmark-program.md)."""
+
+    SYNCHRONISED = "synchronised"
+    """From the last rank's start to the last rank's end, after a start at one moment."""
+    OSU = "osu"
+    """Each rank by itself, a barrier after each operation; the mean over the ranks."""
+    IMB = "imb"
+    """The same with MPI_FLOAT for reductions; of IMB itself `t_avg` is read."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rank:
     """Where one rank runs: a node's name and the CPU (number on that node) it is pinned to."""
@@ -67,6 +78,8 @@ class Case:
     samples: int = 20
     seconds_per_size: float = 0.02
     validate: bool = False
+    spot_check: bool = False
+    timing: str = ""
     window: int = 64
     timeout_s: float = 120.0
     env: Mapping[str, str] = field(default_factory=dict)

@@ -6,6 +6,8 @@ every comparison; "cannot tell" does not, but is shown.
 
 from __future__ import annotations
 
+import re
+
 from stackproof import mpis, transports
 from stackproof.benchmarks import METRICS
 from stackproof.case import Case
@@ -15,6 +17,7 @@ from stackproof.launchers import messages
 from stackproof.measurement import Check, Output, State
 
 _QUOTE_LINES = 3
+_UNKNOWN_OPTION = re.compile(r"stackproof-bench: unknown option `[^`\n]{1,40}`")
 _TAIL_LINES = 20
 _ELEMENT = 4
 """Bytes of MPI_INT and MPI_FLOAT, in whole numbers of which an allreduce is measured."""
@@ -26,13 +29,16 @@ _FAULTS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV"}
 
 # Which failure explains the others: a node that was not there before the crash it caused.
 _ORDER = (
-    Reason.NODE_UNREACHABLE, Reason.SINGLETONS, Reason.WRONG_PLACEMENT, Reason.COMMAND_NOT_FOUND,
+    Reason.UNSUPPORTED, Reason.NODE_UNREACHABLE, Reason.SINGLETONS, Reason.WRONG_PLACEMENT,
+    Reason.COMMAND_NOT_FOUND,
     Reason.JOB_TIMEOUT, Reason.VALIDATION_FAILED, Reason.RANK_CRASHED, Reason.JOB_FAILED,
     Reason.GARBAGE_OUTPUT, Reason.TRUNCATED_OUTPUT, Reason.WRONG_MPI, Reason.WRONG_TRANSPORT,
     Reason.NO_RESULTS,
 )  # fmt: skip
 
 _HINTS = {
+    Reason.UNSUPPORTED: "build the image again with this stackproof: the benchmark in it is of "
+    "another version",
     Reason.NODE_UNREACHABLE: "look whether the nodes are up: `stackproof cluster status`",
     Reason.SINGLETONS: "the launcher and the MPI library do not belong together: start the job "
     "with the launcher of the MPI that the program uses",
@@ -142,6 +148,7 @@ def _why(output: Output, code: int, text: str) -> tuple[Reason, str]:
     """Return why a job ended with an error, from the most telling words it left."""
     spoke = _spoke(output)
     said = (
+        (Reason.UNSUPPORTED, "the image's benchmark is of another version", _stranger(text)),
         (Reason.COMMAND_NOT_FOUND, "the program cannot be started", messages.no_program(text)),
         (Reason.JOB_FAILED, "the MPI could not start", "" if spoke else messages.not_started(text)),
         (Reason.RANK_CRASHED, "a rank ended badly", messages.crashed(text)),
@@ -157,6 +164,12 @@ def _why(output: Output, code: int, text: str) -> tuple[Reason, str]:
         # PRRTE sometimes ends before it has told of the rank.
         return Reason.RANK_CRASHED, f"a rank was killed by {_FAULTS[code - _SIGNALLED]}"
     return Reason.JOB_FAILED, "no rank spoke"
+
+
+def _stranger(text: str) -> str:
+    """Return what a benchmark program of another version says of an option that it lacks."""
+    found = _UNKNOWN_OPTION.search(text)
+    return found[0] if found else ""
 
 
 def _output(output: Output, completed: Completed) -> Check:
@@ -235,16 +248,21 @@ def _short(host: str) -> str:
 def _validation(output: Output, case: Case) -> Check:
     name = "validation"
     if output.validation_errors:
-        return _bad(
-            name, Reason.VALIDATION_FAILED, f"{output.validation_errors} received bytes were wrong"
-        )
-    if not case.validate:
-        return _unknown(name, "received bytes were not looked at: validation was not asked for")
+        shown = "; ".join(wrong.text for wrong in output.wrong[:_QUOTE_LINES])
+        more = len(output.wrong) - _QUOTE_LINES
+        rest = f"; and {more} more" if more > 0 else ""
+        count = f"{output.validation_errors} received bytes were wrong"
+        evidence = f"{count}: {shown}{rest}" if shown else count
+        return _bad(name, Reason.VALIDATION_FAILED, evidence)
+    if not (case.validate or case.spot_check):
+        return _unknown(name, f"no byte that {case.program} received was looked at")
     unchecked = [s for s in output.series if s.validated is None]
     if unchecked or not output.series:
         return _unknown(name, f"{len(unchecked)} series were not validated")
     total = sum(series.validated or 0 for series in output.series)
-    return _ok(name, f"{total} received bytes were right")
+    took = sum(series.check_s or 0.0 for series in output.series)
+    what = f"{total} received bytes" + ("" if case.validate else ", a sample,")
+    return _ok(name, f"{what} were right; to look at them took {took:.2g} s beside what is timed")
 
 
 def _mpi(output: Output, family: str, version: str) -> Check:

@@ -24,6 +24,10 @@ SPOOL = "/var/spool"
 
 HOMES = f"{SPOOL}/users"
 MUNGE_SOCKET = f"{SPOOL}/munge/munge.socket.2"
+PLUGINS = f"{SPOOL}/plug-ins"
+MOUNT_POINTS = ("/user-environment", "/user-tools")
+"""What images are built for, and stackproof-mount(8) permits without a `mount.conf`."""
+
 CONTROLLER_SPOOL = f"{SPOOL}/slurm"
 NODE_SPOOL = f"{SPOOL}/slurmd"
 CONTROLLER_PORT, NODE_PORT = 6817, 6818
@@ -46,10 +50,20 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpankPlugin:
-    """A plug-in of Slurm's for job launch: the absolute path of its file, and its arguments."""
+    """A plug-in of Slurm's for job launch: the absolute path of its file, and its arguments.
+
+    One that is `copied` is loaded from inside of the cluster, whose users need not be able to read
+    the file of the machine.
+    """
 
     path: str
     arguments: tuple[str, ...] = ()
+    copied: bool = False
+
+    @property
+    def inside(self) -> str:
+        """Return the path from which the cluster loads it."""
+        return f"{PLUGINS}/{os.path.basename(self.path)}" if self.copied else self.path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +159,8 @@ def up_words(spec: SlurmSpec) -> tuple[str, ...]:
     words += [f"--user {user.name}:{user.uid}" for user in spec.users]
     words += [f"--plugstack {spec.plugstack}"] if spec.plugstack else []
     for plugin in spec.spank:
+        if plugin.copied:
+            continue
         arguments = f"={' '.join(plugin.arguments)}" if plugin.arguments else ""
         words.append(f"--spank '{plugin.path}{arguments}'")
     words += [f"--cpus {spec.cpus}"] if spec.cpus != SlurmSpec().cpus else []

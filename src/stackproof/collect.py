@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
+from stackproof import checks
 from stackproof.benchmarks import METRICS
 from stackproof.case import Placement
 from stackproof.comparison import Discarded, Results, Validated
@@ -67,6 +68,7 @@ def collect(results: Results) -> Collected:
             warm_up += 1
         else:
             discarded += _enter(measurement, table)
+    discarded += _whole_blocks(results.measurements, table, paths)
     return Collected(table, placements, paths, tuple(discarded), _last_of_each(validated), warm_up)
 
 
@@ -159,6 +161,50 @@ def _enter(measurement: Measurement, table: Table) -> list[Discarded]:
     return out
 
 
+def _whole_blocks(
+    measurements: Sequence[Measurement], table: Table, paths: Mapping[tuple[str, str, str], str]
+) -> list[Discarded]:
+    """Take the blocks out of the table that lack a launch which was made and discarded.
+
+    Else a block would stay with the arms that were lucky in it. An arm that has no usable launch
+    at a placement at all takes nothing with it: it is compared with nobody.
+    """
+    made: dict[tuple[str, str], dict[int, dict[str, bool]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(bool))
+    )
+    for one in measurements:
+        case = one.case
+        if one.block > 0 and case.placement.timed:
+            key = (case.placement.name, case.program)
+            path = paths.get((one.arm, *key), case.transport)
+            made[key][one.block][one.arm] |= one.usable and path == case.transport
+    found: list[Discarded] = []
+    for (placement, program), blocks in made.items():
+        able = {arm for arms in blocks.values() for arm, usable in arms.items() if usable}
+        for block, arms in sorted(blocks.items()):
+            lost = sorted(arm for arm in able & set(arms) if not arms[arm])
+            others = sorted(arm for arm, usable in arms.items() if usable)
+            if not (lost and others):
+                continue
+            _take_out(table, placement, program, block)
+            text = f"{', '.join(others)} go with it: the block lacks {', '.join(lost)}"
+            found.append(
+                Discarded(
+                    what="block", reason=Reason.NO_RESULTS.value, evidence=text, block=block,
+                    placement=placement, program=program,
+                )
+            )  # fmt: skip
+    return found
+
+
+def _take_out(table: Table, placement: str, program: str, block: int) -> None:
+    for key, by_arm in table.items():
+        if key[:2] == (placement, program):
+            for cells in by_arm.values():
+                for cell in cells.values():
+                    cell.pop(block, None)
+
+
 def _discard(
     measurement: Measurement, reason: Reason, evidence: str, *, what: str = "launch"
 ) -> Discarded:
@@ -177,7 +223,8 @@ def _unusable(measurement: Measurement) -> Discarded:
     bad = [check for check in measurement.checks if check.state is State.BAD]
     evidence = "; ".join(f"{check.name}: {check.evidence}".rstrip(": ") for check in bad)
     entry = _discard(measurement, Reason.JOB_FAILED, evidence)
-    return dataclasses.replace(entry, reason=bad[0].reason) if bad[0].reason else entry
+    worst = checks.first_failure(measurement.checks) if all(one.reason for one in bad) else None
+    return dataclasses.replace(entry, reason=worst.reason.value) if worst else entry
 
 
 def _unreadable(problem: Problem) -> Discarded:

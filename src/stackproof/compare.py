@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from stackproof import integrity, overrule
 from stackproof.benchmarks import METRICS
 from stackproof.collect import Collected, collect
 from stackproof.comparison import (
     DEFAULT_MARGINS,
-    NULL_FAMILY_ERROR,
     ArmVerdict,
     CompareOptions,
     Comparison,
@@ -26,11 +26,22 @@ from stackproof.comparison import (
     RankPlace,
     Results,
     Verdict,
+    Why,
 )
+from stackproof.disturbance import Disturbed, disturbed, withheld
 from stackproof.errors import Problem, Reason, StackproofError, fail
-from stackproof.judging import Observations, Rules, family_p_values, judge, points_of
+from stackproof.judging import (
+    FEWEST_BLOCKS,
+    Observations,
+    Rules,
+    family_p_values,
+    judge,
+    points_of,
+)
 from stackproof.measurement import Check, Measurement, State
 from stackproof.ranking import rank
+from stackproof.sequential import Table, replayed, rules_of_looks
+from stackproof.trust import Integrity
 from stackproof.verdicts import overall, verdict_on
 
 
@@ -44,34 +55,59 @@ def compare(results: Results, options: CompareOptions | None = None) -> Comparis
     spec = results.spec
     rules = _rules(results, options)
     collected = collect(results)
-    panels = _panels(collected, results, rules)
+    hurt = disturbed(results.measurements)
+    panels = _borne_out(collected, results, rules, hurt)
     null = () if spec.null is None else (spec.null,)
     alone = not (spec.challengers or null)  # nothing to compare with: the curves are the result
     cells = any(judgement.cells for panel in panels for judgement in panel.judgements)
-    if not panels or not (cells or alone):
+    corrupt = overrule.corrupted(results.measurements)
+    if not panels or not (cells or alone or corrupt):
         raise _no_results(results, collected)
     verdicts = tuple(
         verdict_on(arm, panels, spec.baseline, is_null=arm in null)
         for arm in (*spec.challengers, *null)
     )
-    return Comparison(
-        verdict=overall(verdicts),
+    verdicts = overrule.overruled(verdicts, spec, results.measurements)
+    rotten = overrule.rotten(spec, results.measurements)
+    trust = integrity.look(results)
+    found = Comparison(
+        verdict=Verdict.FAIL if rotten else overall(verdicts),
         verdicts=verdicts,
         panels=panels,
         discarded=collected.discarded,
         launches=_launches(results.measurements),
-        notes=_notes(results, collected, panels, verdicts, rules),
+        notes=(
+            *_integrity_notes(results, trust, rules),
+            *_notes(results, collected, panels, verdicts, rules),
+            *_disturbance_notes(results, hurt, panels),
+        ),
         spec=spec,
         margins=dict(rules.margins),
         minimum_launches=rules.minimum_launches,
         confidence=rules.confidence,
         family_error=rules.family_error,
-        resamples=rules.resamples,
-        seed=rules.seed,
         paths=results.paths,
-        rankings=rank(panels, spec.baseline, spec.null),
+        rankings=rank(panels, spec.baseline, spec.null) if trust.trusted else (),
         validated=collected.validated,
     )
+    return integrity.withheld(found, trust)
+
+
+def panels_of(results: Results) -> tuple[Panel, ...]:
+    """Return every curve as it is judged now, for whoever asks while launches are being made."""
+    hurt = disturbed(results.measurements)
+    return _borne_out(collect(results), results, _rules(results, CompareOptions()), hurt)
+
+
+def _borne_out(
+    collected: Collected, results: Results, rules: Rules, hurt: Sequence[Disturbed]
+) -> tuple[Panel, ...]:
+    """Return every curve with the verdicts that launches without disturbance bear out."""
+    panels = _judged(collected, collected.table, results, rules)
+    if not hurt:
+        return panels
+    fewer = dataclasses.replace(rules, minimum_launches=FEWEST_BLOCKS)
+    return withheld(panels, _judged(collected, _without(collected.table, hurt), results, fewer))
 
 
 def _rules(results: Results, options: CompareOptions) -> Rules:
@@ -102,14 +138,6 @@ def _rules(results: Results, options: CompareOptions) -> Rules:
                 message="confidence must be at least 0.5 and below 1, family error between 0 and 1",
             )
         )
-    if options.resamples < 100:
-        problems.append(
-            Problem(
-                reason=Reason.INVALID_VALUE,
-                message=f"{options.resamples} resamples cannot give an interval",
-                hint="use at least 100; 10000 is the default",
-            )
-        )
     if problems:
         raise StackproofError(*problems)
     minimum = options.minimum_launches
@@ -117,8 +145,6 @@ def _rules(results: Results, options: CompareOptions) -> Rules:
         margins=margins,
         confidence=options.confidence,
         family_error=options.family_error,
-        resamples=options.resamples,
-        seed=abs(results.spec.seed if options.seed is None else options.seed),
         minimum_launches=results.spec.minimum_launches if minimum is None else minimum,
     )
 
@@ -146,11 +172,44 @@ def _panel_order(key: tuple[str, str, str], collected: Collected) -> tuple[int, 
     return (ranks, placement, program, list(METRICS).index(benchmark))
 
 
-def _panels(collected: Collected, results: Results, rules: Rules) -> tuple[Panel, ...]:
-    """Return every curve on which the baseline was run, with its judgements.
+def _judged(
+    collected: Collected, table: Table, results: Results, rules: Rules
+) -> tuple[Panel, ...]:
+    """Return every curve with what its looks decided, or with what all its launches do."""
+    plan = results.spec.looks
+    if not plan:
+        return _panels(collected, table, results, rules)
+    strict = rules_of_looks(rules, plan)
+    return replayed(table, plan, lambda seen: _panels(collected, seen, results, strict))
+
+
+def _without(table: Table, hurt: Sequence[Disturbed]) -> Table:
+    """Return the observations of launches in which nothing else was at work."""
+    out = {(one.placement, one.program, one.arm, one.block) for one in hurt}
+    return {
+        (placement, program, benchmark): {
+            arm: {
+                size: {
+                    block: value
+                    for block, value in by_block.items()
+                    if (placement, program, arm, block) not in out
+                }
+                for size, by_block in observations.items()
+            }
+            for arm, observations in by_arm.items()
+        }
+        for (placement, program, benchmark), by_arm in table.items()
+    }
+
+
+def _panels(
+    collected: Collected, table: Table, results: Results, rules: Rules
+) -> tuple[Panel, ...]:
+    """Return every curve on which the baseline was run, judged on the observations of `table`.
 
     The null arm is judged as one family over all curves: it asks one question of the whole
-    experiment, and the many places where chance could answer it must not add up.
+    experiment, and the many places where chance could answer it must not add up. It must be neither
+    slower nor faster than the baseline: it is the baseline.
     """
     spec = results.spec
     curves = {
@@ -158,11 +217,11 @@ def _panels(collected: Collected, results: Results, rules: Rules) -> tuple[Panel
         for key in sorted(collected.table, key=lambda key: _panel_order(key, collected))
         if spec.baseline in collected.table[key]
     }
-    strict = dataclasses.replace(rules, family_error=NULL_FAMILY_ERROR)
+    strict = dataclasses.replace(rules, family_error=rules.null_family_error, both_ways=True)
     contests = {
-        key: (curve, by_arm[spec.baseline], by_arm[spec.null])
+        key: (curve, table[key][spec.baseline], table[key][spec.null])
         for key, curve in curves.items()
-        if spec.null in (by_arm := collected.table[key])
+        if spec.null is not None and spec.null in table[key]
     }
     p_values = family_p_values(list(contests.values()), strict)
     nulls = {
@@ -170,7 +229,8 @@ def _panels(collected: Collected, results: Results, rules: Rules) -> tuple[Panel
         for (key, contest), p in zip(contests.items(), p_values, strict=True)
     }
     return tuple(
-        _panel((curve, collected), nulls.get(key), results, rules) for key, curve in curves.items()
+        _panel((curve, collected, table[key]), nulls.get(key), results, rules)
+        for key, curve in curves.items()
     )
 
 
@@ -193,18 +253,21 @@ def _curve(key: tuple[str, str, str], collected: Collected) -> Curve:
 
 
 def _panel(
-    found: tuple[Curve, Collected], null: Judgement | None, results: Results, rules: Rules
+    found: tuple[Curve, Collected, Mapping[str, Observations]],
+    null: Judgement | None,
+    results: Results,
+    rules: Rules,
 ) -> Panel:
     """Return one curve with its judgements, the null arm's last."""
-    curve, collected = found
+    curve, collected, seen = found
     by_arm: Mapping[str, Observations] = collected.table[curve.key]
     spec = results.spec
     limit, source = _limit(results, curve.placement, curve.benchmark)
-    base = by_arm[spec.baseline]
+    base = seen[spec.baseline]
     if null is not None:
         rules = dataclasses.replace(rules, floor=rules.floors(null))
     judged = [
-        judge(arm, (curve, base, by_arm[arm]), rules) for arm in spec.challengers if arm in by_arm
+        judge(arm, (curve, base, seen[arm]), rules) for arm in spec.challengers if arm in seen
     ]
     arms = (spec.baseline, *spec.challengers, *(() if spec.null is None else (spec.null,)))
     return Panel(
@@ -318,7 +381,12 @@ def _notes(
     spec = results.spec
     warnings = _warnings(results, panels, verdicts)
     plain: list[str] = []
-    if rules.minimum_launches < 10:
+    if spec.looks:
+        plain.append(
+            f"launches were made until enough was decided, with looks after {_listed(spec.looks)} "
+            "per arm; all looks together err as seldom as one would"
+        )
+    elif rules.minimum_launches < 10:
         plain.append(
             f"{rules.minimum_launches} launches per arm were accepted as enough; 10 are "
             "recommended, and with fewer than 5 nothing is judged"
@@ -339,16 +407,51 @@ def _notes(
     )
 
 
+def _integrity_notes(results: Results, trust: Integrity, rules: Rules) -> tuple[Note, ...]:
+    """Return what speaks against the results, and where they are not what was planned."""
+    warnings = [f"not to be trusted, {one.kind}: {one.text}" for one in trust.doubts]
+    warnings += integrity.margin_words(rules.margins, results.spec.margins)
+    plain = [*integrity.presence_words(results), *integrity.machine_words(results)]
+    if trust.sentence:
+        plain.insert(0, trust.sentence)
+    return (
+        *(Note(level="warning", text=text) for text in warnings),
+        *(Note(level="note", text=text) for text in plain),
+    )
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return " and ".join(filter(None, (", ".join(map(str, numbers[:-1])), str(numbers[-1]))))
+
+
+def _disturbance_notes(
+    results: Results, hurt: Sequence[Disturbed], panels: Sequence[Panel]
+) -> Iterator[Note]:
+    """Yield what other programs did to the launches, and what could not be said for it."""
+    if not hurt:
+        return
+    cells = [cell for panel in panels for one in panel.judgements for cell in one.cells]
+    count = sum(cell.why is Why.DISTURBED for cell in cells)
+    worst = hurt[0]
+    text = (
+        f"in {len(hurt)} of {len(results.measurements)} launches something else was at a rank's "
+        f"CPU: {worst.arm}, {worst.placement}, block {worst.block}: {worst.text}"
+    )
+    if count:
+        text += f"; the verdicts on {count} points are withheld, as it may be their cause"
+    yield Note(level="warning" if count else "note", text=text)
+
+
 def _warnings(
     results: Results, panels: Sequence[Panel], verdicts: Sequence[ArmVerdict]
 ) -> list[str]:
     spec = results.spec
-    found: list[str] = []
+    found = overrule.warnings(spec, results.measurements)
     if any(verdict.is_null and verdict.verdict is Verdict.FAIL for verdict in verdicts):
         found.append(
-            f"the null arm FAILS: {spec.baseline} looks slower than itself, so this machine was "
-            "too noisy (or the arms were not run alike) and no verdict here can be trusted; "
-            "make the machine quiet, or use more launches, and measure again"
+            f"the null arm FAILS: {spec.baseline} differs from itself, so this machine was too "
+            "noisy (or the arms were not run alike) and no verdict here can be trusted; make the "
+            "machine quiet, or use more launches, and measure again"
         )
     if not (spec.challengers or spec.null):
         found.append("there is only one arm: nothing is compared, and there is no verdict")

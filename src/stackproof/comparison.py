@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from stackproof.errors import Problem
 from stackproof.measurement import Check, Measurement, State
 from stackproof.messagepath import MessagePaths
+from stackproof.trust import ChainState, Integrity
 
 DEFAULT_MARGINS: Mapping[str, float] = {
     "latency": 0.10,
@@ -27,6 +28,9 @@ DEFAULT_MARGINS: Mapping[str, float] = {
 
 RECOMMENDED_LAUNCHES = 10
 """Launches per arm below which nothing is judged unless asked for (docs/explanation/statistics)."""
+
+MOST_LAUNCHES = 40
+"""Launches per arm after which an experiment ends that would go on until all is decided."""
 
 NULL_FAMILY_ERROR = 0.01
 """The chance, over everything measured, that the null arm FAILs on a machine without fault."""
@@ -46,6 +50,9 @@ class Verdict(StrEnum):
 class Why(StrEnum):
     """Why a cell is INCONCLUSIVE."""
 
+    NOT_TRUSTED = "not-trusted"
+    """The results are not what they say, see `Integrity`."""
+
     NO_PAIRS = "no-pairs"
     """No block has a usable launch of both arms."""
     TOO_FEW = "too-few-launches"
@@ -54,6 +61,8 @@ class Why(StrEnum):
     """The interval is below the margin, but so many sizes were looked at that it may be chance."""
     NOISE = "within-noise-floor"
     """The difference is not larger than what the baseline shows against itself."""
+    DISTURBED = "disturbed"
+    """Something else was at a rank's CPU, and launches without that do not bear the verdict out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +89,8 @@ class ResultsSpec:
     """What was asked for and where it ran: the file `bench.json` of a results folder.
 
     `null` is the arm that is the baseline once more. `margins` are fractions by kind of metric;
-    `launches` how many blocks were planned; `limits` maps a placement's name to
+    `launches` how many blocks were planned at most; `looks` after how many it was looked whether
+    more are needed, empty when it was not; `limits` maps a placement's name to
     `{"MB/s": number or null, "source": text}`, the limit of its link in one direction.
     """
 
@@ -96,6 +106,7 @@ class ResultsSpec:
     seed: int = 0
     created: str = ""
     arms: Mapping[str, Arm] = field(default_factory=dict)
+    looks: tuple[int, ...] = ()
     host: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     command: tuple[str, ...] = ()
@@ -107,13 +118,17 @@ class ResultsSpec:
 class Results:
     """A results folder: the specification, every launch, and the files that could not be read.
 
-    `paths` is what the probes before the launches found.
+    `paths` is what the probes before the launches found; `chain` what the chain of the launches
+    tells, None for results that were never in a folder. `files` are the names of the launch files,
+    in the order of `measurements`.
     """
 
     spec: ResultsSpec
     measurements: tuple[Measurement, ...]
     problems: tuple[Problem, ...] = ()
     paths: tuple[MessagePaths, ...] = ()
+    chain: ChainState | None = field(default=None, compare=False)
+    files: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,15 +137,13 @@ class CompareOptions:
 
     `margins` override those of the specification. `confidence` is the coverage of the two-sided
     intervals; `family_error` the chance, for the sizes of one curve together, of one false FAIL
-    when the challenger stands exactly at the margin. `seed` None takes the specification's,
-    `minimum_launches` None the specification's.
+    when the challenger stands exactly at the margin. `minimum_launches` None takes the
+    specification's.
     """
 
     margins: Mapping[str, float] = field(default_factory=dict)
     confidence: float = 0.95
     family_error: float = 0.05
-    resamples: int = 10_000
-    seed: int | None = None
     minimum_launches: int | None = None
 
 
@@ -204,8 +217,9 @@ class ArmCurve:
 class Cell:
     """The judgement of one challenger at one size.
 
-    `blocks` counts the pairs used. `ratio` with `low` and `high` is the ratio of medians and its
-    interval; `p` the adjusted p-value of "not worse than the FAIL margin". `margin` is the stated
+    `blocks` counts the pairs used. `ratio` with `low` and `high` is the typical ratio of the two
+    launches of a block and its interval; `p` the adjusted p-value of "not worse than the FAIL
+    margin", for the null arm "nor better". `margin` is the stated
     margin, `floor` the noise floor (None without a null arm). `launches_needed` estimates how many
     launches per arm would settle an INCONCLUSIVE cell; None when no sensible number would.
     """
@@ -221,6 +235,15 @@ class Cell:
     p: float | None = None
     floor: float | None = None
     launches_needed: int | None = None
+
+    @property
+    def seems_slower(self) -> bool:
+        """Return whether the whole interval lies below the margin, and FAIL is not proven.
+
+        An interval of too few launches says nothing yet.
+        """
+        known = self.verdict is Verdict.INCONCLUSIVE and self.why not in {Why.NO_PAIRS, Why.TOO_FEW}
+        return known and self.high is not None and self.high < 1 - self.margin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +291,10 @@ class Panel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmVerdict:
-    """The verdict of one challenger (or of the null arm) over all its cells."""
+    """The verdict of one challenger (or of the null arm) over all its cells.
+
+    Of those that are `inconclusive`, `unproven` look slower (`Cell.seems_slower`).
+    """
 
     arm: str
     verdict: Verdict
@@ -277,6 +303,7 @@ class ArmVerdict:
     failed: int
     inconclusive: int
     sentence: str
+    unproven: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -384,9 +411,8 @@ class Note:
 class Comparison:
     """The verdict and everything behind it.
 
-    `margins`, `minimum_launches`, `seed`, `resamples`, `confidence` and `family_error` are those
-    that were used. `paths` is what the probes found. `rankings` is empty where all arms took the
-    same paths.
+    `margins`, `minimum_launches`, `confidence` and `family_error` are those that were used. `paths`
+    is what the probes found. `rankings` is empty where all arms took the same paths.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/comparison/1"
@@ -402,11 +428,10 @@ class Comparison:
     minimum_launches: int
     confidence: float
     family_error: float
-    resamples: int
-    seed: int
     paths: tuple[MessagePaths, ...] = ()
     rankings: tuple[Ranking, ...] = ()
     validated: tuple[Validated, ...] = ()
+    integrity: Integrity | None = None
 
     @property
     def arms(self) -> tuple[str, ...]:

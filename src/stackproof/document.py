@@ -7,6 +7,7 @@ larger than a document can sensibly be are errors with file, line and column.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import importlib.resources
@@ -19,6 +20,7 @@ from typing import Any
 
 import yaml
 
+from stackproof import fitting
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 
 MAX_BYTES = 1 << 20
@@ -239,14 +241,17 @@ def _short_tag(tag: str) -> str:
 @functools.cache
 def schema(kind: str) -> dict[str, Any]:
     """Return the JSON Schema of a document kind (`recipe`, `site`, `bench`, …)."""
-    text = importlib.resources.files("stackproof.schemas").joinpath(f"{kind}.json").read_text()
-    loaded: dict[str, Any] = json.loads(text)
+    folder = importlib.resources.files("stackproof.schemas")
+    loaded: dict[str, Any] = json.loads(folder.joinpath(f"{kind}.json").read_text("utf-8"))
     return loaded
 
 
 def problems(document: Document, kind: str) -> tuple[Problem, ...]:
     """Return everything that is wrong with a document by the schema of its kind."""
-    import jsonschema  # noqa: PLC0415 - slow to import, and only needed here
+    with contextlib.suppress(fitting.UnknownError):
+        if fitting.fits(schema(kind), document.data):
+            return ()
+    import jsonschema  # noqa: PLC0415 - slow to import, and needed only where something is wrong
 
     validator = jsonschema.Draft202012Validator(schema(kind))
     found: list[Problem] = []

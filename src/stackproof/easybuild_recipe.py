@@ -27,11 +27,6 @@ EasyBuild's own default is the processor of the machine that builds.
 _COMPILER = re.compile(r"gcc (\S+)")
 
 
-def asks_for_easybuild(data: Any) -> bool:
-    """Return whether a composed document is a recipe for the EasyBuild engine."""
-    return isinstance(data, dict) and data.get("engine") == "easybuild"
-
-
 def parse_easybuild_recipe(document: Document, facts: Mapping[str, str]) -> EasyBuildStack:
     """Return the stack that a recipe means on a machine.
 

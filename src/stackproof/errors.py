@@ -6,6 +6,7 @@ it, never on prose. Problems are collected and raised together in one `Stackproo
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
@@ -32,7 +33,7 @@ class ExitCode(IntEnum):
     WORSE = 8
     """The verdict is FAIL: of a comparison, or of the check of an injection."""
     UNKNOWN = 9
-    """The check of an injection cannot tell whether it works."""
+    """It cannot be told: a comparison is INCONCLUSIVE, or an injection may work or not."""
     STEPS = 10
     """The injection works, but only with the steps that were printed."""
     INTERRUPTED = 130
@@ -46,6 +47,8 @@ class Reason(StrEnum):
     """Stackproof itself is at fault."""
     USAGE = "usage"
     """The command line is not one that the verb takes."""
+    NOT_REPLACED = "not-replaced"
+    """A file or folder would be replaced that is an input, or not of the kind that is written."""
     # documents
     FILE_MISSING = "file-missing"
     """A file that was named does not exist."""
@@ -108,6 +111,8 @@ class Reason(StrEnum):
     """A file is no SquashFS image."""
     IMAGE_TRUNCATED = "image-truncated"
     """An image is shorter than it says itself."""
+    IMAGE_DAMAGED = "image-damaged"
+    """The bytes of an image are not those that were recorded of it."""
     IMAGE_NO_META = "image-no-meta"
     """An image has no usable `meta/env.json`."""
     UNKNOWN_VIEW = "unknown-view"
@@ -156,9 +161,13 @@ class Reason(StrEnum):
     """There are not enough good launches to compare."""
     NO_RESULTS = "no-results"
     """There are no results where they were looked for."""
+    NOT_TRUSTED = "not-trusted"
+    """Results are not what they say: changed, incomplete, or of another machine or time."""
     # verdict
     WORSE = "worse"
     """The verdict of a comparison is FAIL."""
+    UNDECIDED = "undecided"
+    """The verdict of a comparison is INCONCLUSIVE."""
     INJECTION_FAILS = "injection-fails"
     """A program would not work with the MPI that was to be injected."""
     INJECTION_UNKNOWN = "injection-unknown"
@@ -180,7 +189,7 @@ def _codes(code: ExitCode, *reasons: Reason) -> dict[Reason, ExitCode]:
 
 _EXIT_CODES: dict[Reason, ExitCode] = {
     Reason.BUG: ExitCode.BUG,
-    Reason.USAGE: ExitCode.USAGE,
+    **_codes(ExitCode.USAGE, Reason.USAGE, Reason.NOT_REPLACED),
     **_codes(
         ExitCode.INVALID,
         Reason.FILE_MISSING,
@@ -219,6 +228,7 @@ _EXIT_CODES: dict[Reason, ExitCode] = {
         Reason.IMAGE_UNREADABLE,
         Reason.IMAGE_NOT_SQUASHFS,
         Reason.IMAGE_TRUNCATED,
+        Reason.IMAGE_DAMAGED,
         Reason.IMAGE_NO_META,
         Reason.UNKNOWN_VIEW,
         Reason.MOUNT_POINT_MISSING,
@@ -242,10 +252,11 @@ _EXIT_CODES: dict[Reason, ExitCode] = {
         Reason.WRONG_MPI,
         Reason.TOO_FEW_LAUNCHES,
         Reason.NO_RESULTS,
+        Reason.NOT_TRUSTED,
     ),
     Reason.WORSE: ExitCode.WORSE,
     Reason.INJECTION_FAILS: ExitCode.WORSE,
-    Reason.INJECTION_UNKNOWN: ExitCode.UNKNOWN,
+    **_codes(ExitCode.UNKNOWN, Reason.UNDECIDED, Reason.INJECTION_UNKNOWN),
     Reason.INJECTION_STEPS: ExitCode.STEPS,
     Reason.INTERRUPTED: ExitCode.INTERRUPTED,
 }
@@ -278,7 +289,15 @@ class Problem:
     detail: str | None = None
 
     def __str__(self) -> str:
-        lines = [f"error: {self.message}"]
+        return self.worded("error")
+
+    def worded(self, kind: str) -> str:
+        """Return the problem for people, as `error`, `warning` or `note`.
+
+        An error says the name of its reason, by which the documentation finds it.
+        """
+        name = f" [{self.reason}]" if kind == "error" else ""
+        lines = [f"{kind}: {self.message}{name}"]
         if self.where:
             lines.append(f"  --> {self.where}")
         if self.detail:
@@ -286,6 +305,34 @@ class Problem:
         if self.hint:
             lines.append(f"hint: {self.hint}")
         return "\n".join(lines)
+
+    def data(self, severity: str = "error") -> dict[str, object]:
+        """Return the problem as one entry of `problems_data`."""
+        where = self.where or Location(file="")
+        return {
+            "severity": severity,
+            "reason": str(self.reason),
+            "message": self.message,
+            "hint": self.hint,
+            "detail": self.detail,
+            "file": where.file,
+            "line": where.line,
+            "column": where.column,
+        }
+
+
+def problems_data(
+    exit_code: int, problems: Sequence[Problem], notes: Sequence[Problem] = ()
+) -> dict[str, object]:
+    """Return problems and notes as the JSON that every verb with `--json` prints of a failure.
+
+    Its form is `schemas/problems.json`.
+    """
+    return {
+        "schema": "stackproof/problems/1",
+        "exit_code": int(exit_code),
+        "problems": [*(one.data() for one in problems), *(one.data("note") for one in notes)],
+    }
 
 
 class StackproofError(Exception):
@@ -315,3 +362,14 @@ def fail(
     return StackproofError(
         Problem(reason=reason, message=message, hint=hint, where=where, detail=detail)
     )
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """Return the beginning of a hint that guesses at a mistyped name; empty where none is near."""
+    import difflib  # noqa: PLC0415 - only where something was mistyped
+
+    known = list(names)
+    bare = word.lstrip("-")
+    begun = [name for name in known if bare and name.lstrip("-").startswith(bare)]
+    close = begun if len(begun) == 1 else difflib.get_close_matches(word, known, n=1)
+    return f"did you mean `{close[0]}`? " if close else ""

@@ -18,17 +18,8 @@ from stackproof import noun
 from stackproof.command import Command, Completed
 from stackproof.engines import FETCH_COMMANDS
 from stackproof.engines import REGISTRY as ENGINES
-from stackproof.engines.easybuild.layout import INSTALL as EASYBUILD
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.host import (
-    easybuild_progress,
-    files,
-    git,
-    kept,
-    spack_nodes,
-    spack_progress,
-    workspace,
-)
+from stackproof.host import cachefolder, cachekinds, downloads, files, workspace
 from stackproof.host.index import index_command, with_python
 from stackproof.host.run import Runner, check, failure, run
 from stackproof.host.workspace import BuildSetup, Workspace
@@ -53,6 +44,11 @@ class Built:
     size: int
     ran: int
     plan_id: str
+
+    @property
+    def home(self) -> Path:
+        """Return the build folder."""
+        return self.path.parent.parent
 
 
 def lock_stack(stack: Stack, *, runner: Runner = run) -> Lock:
@@ -128,6 +124,7 @@ def _clear(space: Workspace) -> None:
 @contextmanager
 def _working(plan: Plan, engine: str, monitor: Monitor, setup: BuildSetup) -> Iterator[_Work]:
     home = workspace.home(plan)
+    cachekinds.in_use()
     with workspace.exclusive(home, monitor):
         space = workspace.workspace(plan, setup)
         try:
@@ -185,7 +182,7 @@ def _run_steps(work: _Work) -> int:
         if mark.exists():
             work.monitor(_event("skipped", step, number, work.plan))
             continue
-        if work.setup.kept and kept.restore(step, work.space, work.setup.kept):
+        if _restored(step, work):
             work.monitor(_event("skipped", step, number, work.plan))
             files.write(mark, "")
             continue
@@ -193,12 +190,23 @@ def _run_steps(work: _Work) -> int:
         started = time.monotonic()
         _run_step(step, work)
         if work.setup.kept:
+            from stackproof.host import kept  # noqa: PLC0415 - only source builds keep results
+
             kept.keep(step, work.space, work.setup.kept)
         files.write(mark, "")
         ran += 1
         seconds = time.monotonic() - started
         work.monitor(replace(_event("done", step, number, work.plan), seconds=seconds))
     return ran
+
+
+def _restored(step: Step, work: _Work) -> bool:
+    """Put a step's kept result into the store; return whether there was one."""
+    if not work.setup.kept:
+        return False
+    from stackproof.host import kept  # noqa: PLC0415 - only source builds keep results
+
+    return kept.restore(step, work.space, work.setup.kept)
 
 
 def deliver(built: Built, target: Path) -> bool:
@@ -231,6 +239,8 @@ def _clone(work: _Work) -> None:
     for step in work.plan.steps:
         for clone in step.clones:
             if clone.folder not in work.trees:
+                from stackproof.host import git  # noqa: PLC0415 - few plans have clones
+
                 work.trees[clone.folder] = git.tree(clone.url, clone.commit, work.monitor)
 
 
@@ -254,7 +264,19 @@ def _run_command(step: Step, command: Command, log: Path, work: _Work) -> None:
     if not step.reports:
         check(command, log=log)
         return
-    if step.reports == EASYBUILD:
+    _run_reporting(step, command, log, work)
+
+
+def _run_reporting(step: Step, command: Command, log: Path, work: _Work) -> None:
+    """Run a command of a source build, and say how far it is."""
+    from stackproof.engines.easybuild.layout import INSTALL  # noqa: PLC0415 - only such builds
+    from stackproof.host import (  # noqa: PLC0415 - as above
+        easybuild_progress,
+        spack_nodes,
+        spack_progress,
+    )
+
+    if step.reports == INSTALL:
         easybuild_progress.install(command, step, log, work.space, work.monitor)
         return
     reader = spack_progress.Reader(step.name, work.monitor)
@@ -279,25 +301,27 @@ def fetch(artefact: Artefact, engine: str, monitor: Monitor, *, runner: Runner =
     target = workspace.download_path(artefact.sha256, artefact.filename)
     if target.exists():
         if files.sha256(target) == artefact.sha256:
+            cachefolder.used(target.parent)
             return target
         files.remove(target)  # torn or tampered with: the download below brings it anew
-    monitor(Event(what="note", name="download", text=artefact.filename))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(dir=target.parent))
     except OSError as error:
         raise files.translate(error, target) from error
     try:
-        command = index_command(FETCH_COMMANDS[engine](artefact, str(folder)))
-        done = runner(command)
-        if done.returncode != 0:
-            raise _fetch_failure(command, artefact, done)
-        got = next((path for path in folder.iterdir() if path.name == artefact.filename), None)
-        if got is None:
-            raise _other_file(artefact, [path.name for path in folder.iterdir()])
-        digest = files.sha256(got)
-        if digest != artefact.sha256:
-            raise _wrong_digest(artefact, digest)
+        with downloads.downloading(artefact.filename, monitor) as download:
+            command = index_command(FETCH_COMMANDS[engine](artefact, str(folder)))
+            done = downloads.run_watched(command, folder, runner, download.at)
+            if done.returncode != 0:
+                raise _fetch_failure(command, artefact, done)
+            got = next((path for path in folder.iterdir() if path.name == artefact.filename), None)
+            if got is None:
+                raise _other_file(artefact, [path.name for path in folder.iterdir()])
+            digest = files.sha256(got)
+            if digest != artefact.sha256:
+                raise _wrong_digest(artefact, digest)
+            download.at(got.stat().st_size)
         os.replace(got, target)
     finally:
         files.remove(folder)

@@ -11,13 +11,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from stackproof import likeness
 from stackproof.benchmarks import METRICS, imb_tables, osu
 from stackproof.benchmarks.tables import Row, Table
-from stackproof.case import Case, Locality, Placement, Rank
+from stackproof.case import Case, Locality, Placement
 from stackproof.comparison import Arm, Results, ResultsSpec
 from stackproof.curves import Memory
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.launchers import messages
+from stackproof.likeness import Whereabouts
 from stackproof.measurement import Check, Measurement, Output, Series, State
 
 LARGEST = 64 << 20
@@ -40,8 +42,9 @@ class Setup:
     """What files do not say: where ranks were, where buffers lay, what the link can carry.
 
     `limit` is in MB/s in one direction, None when it is not known; `fabric` is a value of
-    `site.FabricType`, empty when not known; `created` is UTC ISO 8601. `nodes` None is one node or
-    two, by locality. `transport` is the path that the runs were forced on.
+    `site.FabricType`, empty when not known; `created` is UTC ISO 8601. `ranks` None is what
+    headings say, `nodes` None one node or two, by locality. `transport` is the path that the runs
+    were forced on.
     """
 
     name: str
@@ -49,7 +52,7 @@ class Setup:
     memory: Memory
     baseline: str = ""
     transport: str = "auto"
-    ranks: int = 2
+    ranks: int | None = None
     nodes: int | None = None
     limit: float | None = None
     limit_source: str = ""
@@ -60,19 +63,11 @@ class Setup:
     env: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def placement(self) -> Placement:
-        """Return the placement, with nodes that have no names of their own.
-
-        More than 2 ranks are another placement, by nodes and ranks on each, so that numbers of
-        ranks are never put together.
-        """
-        nodes = self.nodes or (1 if self.locality is Locality.INTRA else 2)
-        name = self.locality.value if self.ranks == 2 else f"{nodes}x{self.ranks // nodes}"
-        if self.memory is Memory.DEVICE:
-            name += "-device"
-        each = max(1, self.ranks // nodes)
-        ranks = tuple(Rank(node=f"node{1 + i // each}") for i in range(self.ranks))
-        return Placement(name=name, ranks=ranks)
+    def where(self) -> Whereabouts:
+        """Return what the user says of ranks and buffers."""
+        return Whereabouts(
+            locality=self.locality, memory=self.memory, ranks=self.ranks, nodes=self.nodes
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +89,7 @@ def import_outputs(files: Sequence[OutputFile], setup: Setup) -> Imported:
     notes: list[str] = []
     measurements: list[Measurement] = []
     problems = _impossible(setup)
-    blocks: Counter[tuple[str, str]] = Counter()
+    blocks: Counter[tuple[str, str, str]] = Counter()
     count = 0
     for file in files:
         tables, crash = _tables(file)
@@ -102,7 +97,7 @@ def import_outputs(files: Sequence[OutputFile], setup: Setup) -> Imported:
         if not tables:
             problems.append(_nothing(file))
         for table in tables:
-            problems += _contradictions(file, table, setup)
+            problems += likeness.contradictions(file.name, table, setup.where)
             notes += [
                 f"{file.name}:{fault.line}: left out, {fault.why}: `{fault.text}`"
                 for fault in table.faults
@@ -116,20 +111,25 @@ def import_outputs(files: Sequence[OutputFile], setup: Setup) -> Imported:
                     f"{_place(file, table)}: the title says {table.accelerator}; if its buffers "
                     "were on the device, import it apart with `--memory device`"
                 )
-            blocks[file.arm, metrics[0][0]] += 1
-            block = blocks[file.arm, metrics[0][0]]
-            made = _measurement(file, table, setup, block, crash)
+            placement = likeness.placement_of(table, setup.where)
+            if placement is None:
+                notes.append(f"{_place(file, table)}: where its ranks were cannot be told")
+                continue
+            key = (file.arm, metrics[0][0], placement.name)
+            blocks[key] += 1
+            made = _measurement(file, table, setup, (blocks[key], placement), crash)
             measurements.append(made)
-            notes += [
-                f"{_place(file, table)}: {check.name}: {check.evidence}"
-                for check in made.checks
-                if check.state is State.BAD
-                or (check.name == "output" and check.state is not State.OK)
-            ]
+            notes += _check_notes(_place(file, table), made)
+    problems += [] if problems else [*likeness.unlike(measurements)]
     _require(measurements, problems, notes)
+    if text := likeness.validation_note(measurements):
+        notes.append(text)
     return Imported(
         results=Results(
-            spec=dataclasses.replace(_spec(files, setup), launches=max(blocks.values(), default=1)),
+            spec=dataclasses.replace(
+                _spec(files, setup, [one.case.placement for one in measurements]),
+                launches=max(blocks.values(), default=1),
+            ),
             measurements=_ordered(measurements),
         ),
         tables=count,
@@ -137,18 +137,27 @@ def import_outputs(files: Sequence[OutputFile], setup: Setup) -> Imported:
     )
 
 
+def _check_notes(place: str, made: Measurement) -> list[str]:
+    """Return what the checks of a table say that the user must know."""
+    return [
+        f"{place}: {check.name}: {check.evidence}"
+        for check in made.checks
+        if check.state is State.BAD or (check.name == "output" and check.state is not State.OK)
+    ]
+
+
 def _impossible(setup: Setup) -> list[Problem]:
     """Return why ranks cannot have been placed as the user says."""
     nodes, message, hint = setup.nodes, "", ""
     inside = setup.locality is Locality.INTRA
     if nodes is None:
-        if not inside and setup.ranks > 2:
+        if not inside and (setup.ranks or 2) > 2:
             message = f"{setup.ranks} ranks between nodes may have been on 2 to {setup.ranks} nodes"
             hint = "say on how many with --nodes"
     elif (nodes == 1) != inside or nodes < 1:
         message = f"{nodes} nodes are not `{setup.locality}`"
         hint = "intra-node is one node, inter-node two or more"
-    elif setup.ranks % nodes:
+    elif setup.ranks and setup.ranks % nodes:
         message = f"{setup.ranks} ranks cannot be divided among {nodes} nodes"
         hint = "give runs with the same number of ranks on each node"
     return [Problem(reason=Reason.USAGE, message=message, hint=hint)] if message else []
@@ -194,35 +203,10 @@ def _place(file: OutputFile, table: Table) -> str:
     return f"{file.name}:{table.line}: {table.title}"
 
 
-def _contradictions(file: OutputFile, table: Table, setup: Setup) -> list[Problem]:
-    """Return where a heading contradicts what the user says."""
-    buffers = {table.facts.get("send-buffer"), table.facts.get("receive-buffer")} - {None}
-    device = setup.memory is Memory.DEVICE
-    message = ""
-    if table.program == osu.PROGRAM and device and not table.accelerator:
-        message = "the title names no accelerator, so these are not device buffers"
-    elif not device and buffers - {"host"}:
-        message = "the heading says that buffers are on the device"
-    elif device and buffers == {"host"}:
-        message = "the heading says that buffers are on the host"
-    processes = table.facts.get("processes")
-    if processes is not None and _metrics(table) and int(processes) != setup.ranks:
-        message = f"the heading says {processes} processes, not {setup.ranks}"
-    if not message:
-        return []
-    return [
-        Problem(
-            reason=Reason.INVALID_VALUE,
-            message=f"{table.title}: {message}",
-            hint="give --memory and --ranks as in the run, and files of other runs apart",
-            where=Location(file=file.name, line=table.line, column=1),
-        )
-    ]
-
-
 def _measurement(
-    file: OutputFile, table: Table, setup: Setup, block: int, crash: str
+    file: OutputFile, table: Table, setup: Setup, place: tuple[int, Placement], crash: str
 ) -> Measurement:
+    block, placement = place
     series = tuple(
         Series(
             benchmark=metric,
@@ -236,7 +220,7 @@ def _measurement(
         for row in table.rows
         if (value := row.values.get(column)) is not None and value > 0
     )
-    checks = (*_checks(table, setup, crash), *_empty(series))
+    checks = (*_checks(table, setup, placement, crash), *_empty(series))
     sizes = tuple(dict.fromkeys(one.size for one in series if METRICS[one.benchmark].sized))
     return Measurement(
         arm=file.arm,
@@ -246,7 +230,7 @@ def _measurement(
             program=table.program,
             benchmarks=tuple(dict.fromkeys(metric for metric, _ in _metrics(table))),
             sizes=sizes,
-            placement=setup.placement,
+            placement=placement,
             transport=setup.transport,
             samples=1,
             validate=any("Validation" in row.printed for row in table.rows),
@@ -254,7 +238,7 @@ def _measurement(
         output=Output(
             program=table.program,
             program_version=table.version,
-            world_size=setup.ranks,
+            world_size=len(placement.ranks),
             worlds=1,
             series=series,
             complete=table.ended,
@@ -273,8 +257,8 @@ def _measurement(
     )
 
 
-def _checks(table: Table, setup: Setup, crash: str) -> tuple[Check, ...]:
-    said = f"as the user says: {setup.locality}, {setup.ranks} ranks"
+def _checks(table: Table, setup: Setup, placement: Placement, crash: str) -> tuple[Check, ...]:
+    said = f"as the user says: {setup.locality}, {len(placement.ranks)} ranks"
     return (
         _output_check(table, crash),
         _validation_check(table.rows),
@@ -334,7 +318,9 @@ def _ordered(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
     return tuple(dataclasses.replace(one, order=order) for order, one in enumerate(measurements, 1))
 
 
-def _spec(files: Sequence[OutputFile], setup: Setup) -> ResultsSpec:
+def _spec(
+    files: Sequence[OutputFile], setup: Setup, placements: Sequence[Placement]
+) -> ResultsSpec:
     arms = tuple(dict.fromkeys(file.arm for file in files))
     baseline = setup.baseline or arms[0]
     if baseline not in arms:
@@ -344,15 +330,14 @@ def _spec(files: Sequence[OutputFile], setup: Setup) -> ResultsSpec:
             hint=f"arms are: {', '.join(arms)}",
         )
     limit = {"MB/s": setup.limit, "source": setup.limit_source}
+    names = tuple(dict.fromkeys(placement.name for placement in placements))
+    paths = ", ".join(f"{name}: {setup.transport}" for name in names)
     return ResultsSpec(
         name=setup.name,
         baseline=baseline,
         challengers=tuple(arm for arm in arms if arm != baseline),
-        arms={
-            arm: Arm(transport=f"{setup.placement.name}: {setup.transport}", env=setup.env)
-            for arm in arms
-        },
-        limits={setup.placement.name: limit} if setup.limit is not None else {},
+        arms={arm: Arm(transport=paths, env=setup.env) for arm in arms},
+        limits=dict.fromkeys(names, limit) if setup.limit is not None else {},
         host={"fabric": setup.fabric} if setup.fabric else {},
         created=setup.created,
         stackproof=setup.stackproof,
@@ -373,7 +358,8 @@ def add(before: Results, more: Results, *, baseline: str = "") -> Results:
     """
     arms = tuple(dict.fromkeys([*_arms_of(before), *_arms_of(more)]))
     chosen = baseline or before.spec.baseline
-    problems = [*_strangers(before), *_clashes(before, more)]
+    both = (*before.measurements, *more.measurements)
+    problems = [*_strangers(before), *_clashes(before, more), *likeness.unlike(both)]
     if chosen not in arms:
         problems.append(
             Problem(

@@ -3,7 +3,8 @@
 One launch is one observation. Launches come in blocks: each block has every arm once, in an order
 shuffled from the recorded seed, so that a drift of the machine meets all arms alike (Hunold and
 Carpen-Amarie, "Reproducible MPI Benchmarking Is Still Not As Easy As You Think", IEEE TPDS 27(12),
-2016). Block 0 warms up, checks every byte that is received, and is not compared.
+2016). Block 0 warms up, checks every byte that is received, and is not compared; the others check a
+sample of theirs.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ _PROGRAM_BENCHMARKS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """One launch of the schedule; `placement` and `arm` are names, `allocation` counts from 0."""
+    """One launch of the schedule; `placement` and `arm` are names, `allocation` counts from 0.
+
+    `benchmarks` are the only ones of the specification's that are run, empty for all.
+    """
 
     order: int
     block: int
@@ -45,6 +49,7 @@ class Launch:
     placement: str
     program: str
     allocation: int = 0
+    benchmarks: tuple[str, ...] = ()
 
     @property
     def file_name(self) -> str:
@@ -276,15 +281,22 @@ def case_for(spec: BenchSpec, launch: Launch, placement: Placement, transport: s
     Where nothing is timed, each exchange is made as seldom as the program can.
     """
     timed = placement.timed
+    checked = spec.validate and launch.program == CHECKING
     case = Case(
         program=launch.program,
-        benchmarks=_benchmarks(spec, launch.program, placement),
+        benchmarks=tuple(
+            name
+            for name in _benchmarks(spec, launch.program, placement)
+            if not launch.benchmarks or name in launch.benchmarks
+        ),
         sizes=spec.sizes or DEFAULT_SIZES,
         placement=placement,
         transport=transport,
         samples=spec.samples if timed else 1,
         seconds_per_size=spec.seconds_per_size if timed else _SHORTEST_S,
-        validate=spec.validate and launch.block == 0 and launch.program == CHECKING,
+        validate=checked and launch.block == 0,
+        spot_check=checked and launch.block != 0,
+        timing=spec.timing,
         window=spec.window,
         timeout_s=spec.timeout_s,
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from stackproof import resampling
 from stackproof.comparison import (
+    NULL_FAMILY_ERROR,
     ArmCurve,
     Cell,
     Curve,
@@ -29,9 +30,6 @@ Observations = Mapping[int, Mapping[int, float]]
 
 FEWEST_BLOCKS = 5
 """With fewer pairs no sign pattern is rarer than 1 in 16, so nothing can be judged."""
-
-_EXACT_FLIPS = 1 << 13
-"""Up to 13 pairs every swap of arms is tried; with more, at least so many random ones."""
 
 _MOST_LAUNCHES = 1000
 """A larger estimate of launches needed is not advice any more."""
@@ -51,15 +49,23 @@ _FITTED = frozenset({"latency", "bandwidth", "bibandwidth"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What to judge by; `floor` is the noise floor by size, empty without a null arm."""
+    """What to judge by; `floor` is the noise floor by size, empty without a null arm.
+
+    `both_ways` is for the null arm, which must be neither worse nor better than the baseline.
+    """
 
     margins: Mapping[str, float]
     confidence: float
     family_error: float
-    resamples: int
-    seed: int
     minimum_launches: int
     floor: Mapping[int, float] = field(default_factory=dict)
+    null_family_error: float = NULL_FAMILY_ERROR
+    both_ways: bool = False
+
+    @property
+    def tail(self) -> float:
+        """Return the chance that the truth lies beyond one end of an interval."""
+        return (1 - self.confidence) / 2
 
     @property
     def needed(self) -> int:
@@ -91,35 +97,19 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """Observations of both arms (`sizes x blocks`, NaN in both where the pair is not complete).
+    """Log ratios of two arms (`sizes x blocks`, NaN where the pair is not complete).
 
-    `sign` is +1 when more is better and -1 when less is.
+    They are above 0 where the challenger is better.
     """
 
     sizes: tuple[int, ...]
     blocks: tuple[int, ...]
-    baseline: Floats
-    challenger: Floats
-    sign: float
+    ratios: Floats
 
     @property
     def complete(self) -> npt.NDArray[np.bool_]:
         """Return which pairs are there (`sizes x blocks`)."""
-        return np.isfinite(self.challenger)
-
-    def log_ratio(self, baseline: Floats, challenger: Floats) -> Floats:
-        """Return the log of the oriented ratio: above 0 when the challenger is better."""
-        return np.asarray(self.sign * (np.log(challenger) - np.log(baseline)), dtype=np.float64)
-
-
-@functools.lru_cache(maxsize=16)
-def _counts(blocks: int, resamples: int, seed: int) -> resampling.Integers:
-    return resampling.resample_counts(blocks, resamples, seed)
-
-
-@functools.lru_cache(maxsize=16)
-def _flips(blocks: int, limit: int, seed: int) -> npt.NDArray[np.int8]:
-    return resampling.sign_flips(blocks, limit, seed)
+        return np.isfinite(self.ratios)
 
 
 Contest = tuple[Curve, Observations, Observations]
@@ -129,26 +119,26 @@ Contest = tuple[Curve, Observations, Observations]
 def family_p_values(contests: Sequence[Contest], rules: Rules) -> list[dict[int, float]]:
     """Return the adjusted p-values by size for each contest, all of them as one family.
 
-    The hypothesis is "not worse than the FAIL margin". Sizes with too few pairs have none.
+    The hypothesis is "not worse than the FAIL margin", and with `both_ways` "not better" by as
+    much too. Sizes with too few pairs have none.
     """
-    paired = [
-        _pair(baseline, challenger, higher_is_better=curve.higher_is_better)
-        for curve, baseline, challenger in contests
-    ]
+    paired = [_pair(contest) for contest in contests]
     if not paired:
         return []
     blocks = sorted({block for pairs in paired for block in pairs.blocks})
-    rows = []
+    rows, limits = [], []
     for (curve, _, _), pairs in zip(contests, paired, strict=True):
-        limits = np.array([rules.fail_margin(curve, size) for size in pairs.sizes])
-        differences = pairs.log_ratio(pairs.baseline, pairs.challenger)
-        differences -= np.log1p(-limits)[:, None]
-        differences[pairs.complete.sum(axis=1) < rules.needed] = np.nan
+        ratios = np.where(pairs.complete.sum(axis=1)[:, None] < rules.needed, np.nan, pairs.ratios)
         aligned = np.full((len(pairs.sizes), len(blocks)), np.nan)
-        aligned[:, np.searchsorted(blocks, pairs.blocks)] = differences
+        aligned[:, np.searchsorted(blocks, pairs.blocks)] = ratios
         rows.append(aligned)
-    flips = _flips(len(blocks), max(rules.resamples, _EXACT_FLIPS), rules.seed)
-    p_values = iter(resampling.stepdown_p_values(np.vstack(rows), flips))
+        limits += [math.log1p(-rules.fail_margin(curve, size)) for size in pairs.sizes]
+    table, limit = np.vstack(rows), np.array(limits)
+    if rules.both_ways:
+        both = resampling.stepdown_p_values(np.vstack([table, -table]), np.tile(limit, 2))
+        p_values = iter(both.reshape(2, -1).min(axis=0))
+    else:
+        p_values = iter(resampling.stepdown_p_values(table, limit))
     found = [{size: float(next(p_values)) for size in pairs.sizes} for pairs in paired]
     return [{size: p for size, p in one.items() if not math.isnan(p)} for one in found]
 
@@ -160,25 +150,25 @@ def judge(
 
     `p_values` are those of a larger family than this curve; None makes the curve the family.
     """
-    curve, baseline, challenger = contest
-    pairs = _pair(baseline, challenger, higher_is_better=curve.higher_is_better)
+    curve = contest[0]
+    pairs = _pair(contest)
     if p_values is None:
         (p_values,) = family_p_values([contest], rules)
-    samples = _bootstrap(pairs, rules)
     cells = tuple(
         _cell(
-            _Estimate.of(pairs, row, samples[row], rules.confidence, p_values.get(size)),
-            (rules.margins[curve.kind], rules.floor.get(size)),
+            estimate,
+            (rules.margins[curve.kind], rules.floor.get(estimate.size)),
             rules,
             len(p_values),
         )
-        for row, size in enumerate(pairs.sizes)
+        for estimate in _estimates(pairs, rules, p_values)
     )
-    regimes = _regimes(pairs, samples, rules) if curve.sized else ()
+    regimes = _regimes(pairs, rules) if curve.sized else ()
     return Judgement(arm=arm, cells=cells, regimes=regimes)
 
 
-def _pair(baseline: Observations, challenger: Observations, *, higher_is_better: bool) -> _Pairs:
+def _pair(contest: Contest) -> _Pairs:
+    curve, baseline, challenger = contest
     sizes = tuple(sorted({*baseline, *challenger}))
     blocks = sorted({block for one in (*baseline.values(), *challenger.values()) for block in one})
 
@@ -188,39 +178,12 @@ def _pair(baseline: Observations, challenger: Observations, *, higher_is_better:
         ]
         return np.array(rows, dtype=np.float64)
 
-    left, right = matrix(baseline), matrix(challenger)
-    paired = np.isfinite(left) & np.isfinite(right)
+    ratios = np.log(matrix(challenger)) - np.log(matrix(baseline))
     return _Pairs(
         sizes=sizes,
         blocks=tuple(blocks),
-        baseline=np.where(paired, left, np.nan),
-        challenger=np.where(paired, right, np.nan),
-        sign=1.0 if higher_is_better else -1.0,
+        ratios=ratios if curve.higher_is_better else -ratios,
     )
-
-
-def _bootstrap(pairs: _Pairs, rules: Rules) -> list[Floats | None]:
-    """Return the resampled log ratios of every size; None with fewer than two pairs.
-
-    Sizes with the same blocks are done together, and with the same draws, so that their ratios
-    may be combined resample by resample.
-    """
-    found: list[Floats | None] = [None] * len(pairs.sizes)
-    complete = pairs.complete
-    for pattern in np.unique(complete, axis=0):
-        blocks = int(pattern.sum())
-        if blocks < 2:
-            continue
-        rows = np.flatnonzero((complete == pattern).all(axis=1))
-        counts = _counts(blocks, rules.resamples, rules.seed)
-        part = np.ix_(rows, np.flatnonzero(pattern))
-        ratios = pairs.log_ratio(
-            resampling.bootstrap_medians(pairs.baseline[part], counts),
-            resampling.bootstrap_medians(pairs.challenger[part], counts),
-        )
-        for row, ratio in zip(rows, ratios, strict=True):
-            found[int(row)] = ratio
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,28 +192,43 @@ class _Estimate:
 
     size: int
     blocks: int
-    center: float | None
-    low: float | None
-    high: float | None
-    p: float | None
+    center: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
 
-    @staticmethod
-    def of(
-        pairs: _Pairs, row: int, samples: Floats | None, confidence: float, p: float | None
-    ) -> _Estimate:
-        complete = pairs.complete[row]
-        center = low = high = None
-        if complete.any():
-            center = float(
-                pairs.log_ratio(
-                    np.median(pairs.baseline[row, complete]),
-                    np.median(pairs.challenger[row, complete]),
-                )
-            )
-        if samples is not None:
-            lows, highs = resampling.percentile_interval(samples[None, :], confidence)
-            low, high = float(lows[0]), float(highs[0])
-        return _Estimate(pairs.sizes[row], int(complete.sum()), center, low, high, p)
+    @property
+    def turned(self) -> _Estimate:
+        """Return the same with the arms' names swapped where the challenger is the better one."""
+        if self.center is None or self.center <= 0:
+            return self
+        low, high = (None if end is None else -end for end in (self.high, self.low))
+        return dataclasses.replace(self, center=-self.center, low=low, high=high)
+
+
+def _estimates(pairs: _Pairs, rules: Rules, p_values: Mapping[int, float]) -> Iterator[_Estimate]:
+    """Yield what is known of every size."""
+    counts = pairs.complete.sum(axis=1)
+    some = np.flatnonzero(counts)
+    found: dict[int, tuple[float, float, float]] = {}
+    if some.size:
+        ratios = pairs.ratios[some]
+        ends = (resampling.centers(ratios), *resampling.intervals(ratios, rules.tail))
+        found = {
+            int(row): (float(center), float(low), float(high))
+            for row, center, low, high in zip(some, *ends, strict=True)
+        }
+    for row, size in enumerate(pairs.sizes):
+        center, low, high = found.get(row, (None, None, None))
+        several = counts[row] > 1  # one launch says nothing of another
+        yield _Estimate(
+            size=size,
+            blocks=int(counts[row]),
+            center=center,
+            low=low if several else None,
+            high=high if several else None,
+            p=p_values.get(size),
+        )
 
 
 def _cell(
@@ -258,7 +236,8 @@ def _cell(
 ) -> Cell:
     """Return the judgement of one size; `sizes` is how many of the curve are judged together."""
     margin, floor = margins
-    verdict, why = _decide(estimate, margin, max(margin, floor or 0.0), rules)
+    looked = estimate.turned if rules.both_ways else estimate
+    verdict, why = _decide(looked, margin, max(margin, floor or 0.0), rules)
     return Cell(
         size=estimate.size,
         blocks=estimate.blocks,
@@ -273,7 +252,7 @@ def _cell(
         launches_needed=(
             None
             if verdict is not Verdict.INCONCLUSIVE
-            else _launches_needed(estimate, margin, max(margin, floor or 0.0), rules, sizes)
+            else _launches_needed(looked, margin, max(margin, floor or 0.0), rules, sizes)
         ),
     )
 
@@ -285,7 +264,8 @@ def _decide(
         return Verdict.INCONCLUSIVE, Why.NO_PAIRS
     if estimate.blocks < rules.needed or estimate.low is None or estimate.high is None:
         return Verdict.INCONCLUSIVE, Why.TOO_FEW
-    if estimate.low >= math.log1p(-margin):
+    worst = min(estimate.low, -estimate.high) if rules.both_ways else estimate.low
+    if worst >= math.log1p(-margin):
         return Verdict.PASS, None
     why = None
     if estimate.high >= math.log1p(-margin):
@@ -316,7 +296,7 @@ def _launches_needed(
         # A FAIL must hold for all sizes of the curve together, so its interval is a wider one.
         share = resampling.normal_quantile(rules.family_error / max(sizes, 1))
         half = (estimate.high - estimate.center) * max(
-            1.0, share / resampling.normal_quantile((1 - rules.confidence) / 2)
+            1.0, share / resampling.normal_quantile(rules.tail)
         )
         distance = math.log1p(-fail_margin) - estimate.center
     if distance <= 0 or half <= 0:
@@ -325,43 +305,31 @@ def _launches_needed(
     return needed if needed <= _MOST_LAUNCHES else None
 
 
-def _regimes(pairs: _Pairs, samples: Sequence[Floats | None], rules: Rules) -> tuple[Regime, ...]:
+def _regimes(pairs: _Pairs, rules: Rules) -> tuple[Regime, ...]:
     """Return the geometric mean of the ratios in each range of sizes, over blocks they share."""
-    found = []
+    named: list[tuple[str, list[int]]] = []
+    means: list[Floats] = []
     for name, smallest, largest in REGIMES:
-        rows = np.array(
-            [row for row, size in enumerate(pairs.sizes) if smallest <= size <= largest],
-            dtype=np.intp,
-        )
-        if not rows.size:
-            continue
-        shared = pairs.complete[rows].all(axis=0)
-        if shared.sum() < FEWEST_BLOCKS:
-            continue
-        part = _Pairs(
+        rows = [row for row, size in enumerate(pairs.sizes) if smallest <= size <= largest]
+        if rows:
+            mean = pairs.ratios[rows].mean(axis=0)
+            if np.isfinite(mean).sum() >= FEWEST_BLOCKS:
+                named.append((name, rows))
+                means.append(mean)
+    if not named:
+        return ()
+    table = np.array(means)
+    ends = (resampling.centers(table), *resampling.intervals(table, rules.tail))
+    return tuple(
+        Regime(
+            name=name,
             sizes=tuple(pairs.sizes[row] for row in rows),
-            blocks=tuple(np.array(pairs.blocks)[shared]),
-            baseline=pairs.baseline[np.ix_(rows, np.flatnonzero(shared))],
-            challenger=pairs.challenger[np.ix_(rows, np.flatnonzero(shared))],
-            sign=pairs.sign,
+            ratio=rounded(math.exp(ratio)),
+            low=rounded(math.exp(low)),
+            high=rounded(math.exp(high)),
         )
-        center = part.log_ratio(
-            np.median(part.baseline, axis=1), np.median(part.challenger, axis=1)
-        ).mean()
-        same = bool((pairs.complete[rows] == shared).all())
-        chosen = [samples[row] for row in rows] if same else _bootstrap(part, rules)
-        mean = np.mean([sample for sample in chosen if sample is not None], axis=0)
-        low, high = resampling.percentile_interval(mean[None, :], rules.confidence)
-        found.append(
-            Regime(
-                name=name,
-                sizes=part.sizes,
-                ratio=rounded(math.exp(center)),
-                low=rounded(math.exp(low[0])),
-                high=rounded(math.exp(high[0])),
-            )
-        )
-    return tuple(found)
+        for (name, rows), ratio, low, high in zip(named, *ends, strict=True)
+    )
 
 
 def points_of(arm: str, curve: Curve, observations: Observations, limit: float | None) -> ArmCurve:
@@ -377,8 +345,8 @@ def points_of(arm: str, curve: Curve, observations: Observations, limit: float |
             Point(
                 size=size,
                 median=rounded(median),
-                minimum=rounded(float(values.min())),
-                maximum=rounded(float(values.max())),
+                minimum=rounded(float(np.min(values))),
+                maximum=rounded(float(np.max(values))),
                 blocks=blocks,
                 values=tuple(rounded(float(value)) for value in values),
                 percent_of_limit=None if limit is None else rounded(100 * median / limit),

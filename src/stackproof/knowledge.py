@@ -75,11 +75,15 @@ class Setting:
     effect: str
     evidence: tuple[str, ...]
     sources: tuple[PublicSource, ...]
+    allowed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A known problem; `when` and `supported_by` are conditions, see schemas/rules.json."""
+    """A known problem; `when` and `supported_by` are conditions, see schemas/rules.json.
+
+    `outranks` are problems that it explains, or that do not matter while it is there.
+    """
 
     id: str
     name: str
@@ -92,6 +96,7 @@ class Rule:
     commands: tuple[str, ...]
     evidence: tuple[str, ...]
     sources: tuple[PublicSource, ...]
+    outranks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +244,7 @@ def _setting(
         effect=entry["effect"],
         evidence=tuple(entry["evidence"]),
         sources=tuple(sources[name] for name in entry["sources"]),
+        allowed=tuple(entry.get("allowed", ())),
     )
 
 
@@ -255,6 +261,7 @@ def _rule(entry: Mapping[str, Any], sources: Mapping[str, PublicSource]) -> Rule
         commands=tuple(entry.get("commands", ())),
         evidence=tuple(entry["evidence"]),
         sources=tuple(sources[name] for name in entry["sources"]),
+        outranks=tuple(entry.get("outranks", ())),
     )
 
 
@@ -331,9 +338,9 @@ def _rules_lint(files: KnowledgeFiles) -> Iterator[Problem]:
                 if key in entry:
                     path = ("rules", index, key)
                     yield from _condition_problems(document, path, entry[key], components)
-            if "related" in entry:
-                path = ("rules", index, "related")
-                yield from _unknown(document, path, entry["related"], known, "a known problem")
+            for key in ("related", "outranks"):
+                path = ("rules", index, key)
+                yield from _unknown(document, path, entry.get(key, ()), known, "a known problem")
 
 
 def _condition_problems(

@@ -12,7 +12,11 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened: `what` is started, done, skipped, failed, progress or note."""
+    """Something that happened: `what` is started, done, skipped, failed, progress, piece or note.
+
+    A piece is one of many of a long work that is done: a log wants a line for it, and on a terminal
+    the live line goes on. `seconds` is how long it took, `left_s` about how long the rest takes.
+    """
 
     what: str
     name: str
@@ -20,6 +24,7 @@ class Event:
     done: int | None = None
     total: int | None = None
     seconds: float | None = None
+    left_s: float | None = None
 
 
 class Monitor(Protocol):

@@ -59,7 +59,7 @@ def judged(found: MessagePaths, probed: Probed) -> MessagePaths:
         overrides=overrides(probed.profile, probed.env),
         statements=probed.statements,
         ranks=probed.output.ranks,
-        sent=counted(probed.output).sent,
+        sent=counted(probed.output, probed.case).sent,
         routes=routes(probed),
     )
 

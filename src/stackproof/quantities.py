@@ -15,6 +15,14 @@ def size_text(size: int) -> str:
     return f"{size} B"
 
 
+def disk_text(size: int) -> str:
+    """Return what something takes on disk, in steps of 1000 as disks are sold: `12.4 MB`."""
+    for step, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size >= step:
+            return f"{size / step:.1f} {unit}"
+    return f"{size} B"
+
+
 def value_text(value: float) -> str:
     """Return a value with four significant digits: `0.5911`, `1,250`, `13.25 M`."""
     if abs(value) >= 1e6:
@@ -27,6 +35,17 @@ def value_text(value: float) -> str:
 def percent_text(fraction: float) -> str:
     """Return a fraction as per cent with at most three significant digits: `12.3 %`."""
     return f"{fraction * 100:.3g} %"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a time as people say it: `8 s`, `3 min`, `1 h 20 min`; rounded up from a minute on."""
+    if seconds < 59.5:
+        return f"{max(round(seconds), 1)} s"
+    minutes = -(-round(seconds) // 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min" if rest else f"{hours} h"
 
 
 def ranges_text(chosen: Iterable[int], known: Iterable[int]) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from packaging.requirements import InvalidRequirement, Requirement
-
 from stackproof import document as documents
 from stackproof.command import EnvPatch
 from stackproof.document import Document
@@ -142,6 +140,8 @@ def _level_problems(document: Document, image: dict[str, Any]) -> list[Problem]:
 
 
 def _requirement_fault(text: str) -> str | None:
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - slow
+
     try:
         requirement = Requirement(text)
     except InvalidRequirement as error:

@@ -8,9 +8,11 @@ from stackproof import noun
 from stackproof.comparison import Comparison
 from stackproof.curves import ReferenceCurve
 from stackproof.errors import Problem, Reason, StackproofError
+from stackproof.reporting.markdown import render_markdown
 from stackproof.reporting.page import Page, render_page
 from stackproof.reporting.paths_part import render_paths_csv
-from stackproof.reporting.tables import render_csv, render_markdown, terminal_verdicts
+from stackproof.reporting.tables import render_csv
+from stackproof.reporting.terminal import terminal_verdicts
 from stackproof.shapes import Mark
 
 __all__ = [

@@ -1,111 +1,199 @@
-"""The numbers behind a comparison: resampled medians, sign flips, fits, outliers.
+"""The numbers behind a comparison: location and interval, sign flips, fits, outliers.
 
-Arrays are `sizes x blocks`: one row per message size, one column per block of launches. A missing
-observation is NaN. Everything here is a pure function; randomness comes from a seed.
-Why these methods: docs/explanation/statistics.md.
+Arrays are `sizes x blocks`: one row per message size, one column per block of launches, holding
+the log ratio of the two launches of the block. A missing pair is NaN. Everything here is a pure
+function and nothing is drawn at random. Why these methods: docs/explanation/statistics.md.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int16]
 
-_CUT_OFF = 2.0
-"""Differences count up to this many times their median size (chosen by simulation)."""
+_CUT_OFF = 2.5
+"""Differences count up to this many times their median distance (chosen by simulation)."""
+
+_MOST_EXHAUSTIVE = 13
+"""Up to so many blocks every swap of arms is tried; with more, a subgroup of as many swaps."""
 
 _ROUNDING = 1e-9
 """Two test statistics closer than this are equal: their sums differ by rounding only."""
 
+_NARROW = 1e-4
+"""An interval's end is known to this fraction of the scale, on the rejected side."""
 
-def resample_counts(blocks: int, resamples: int, seed: int) -> Integers:
-    """Return how often each block is drawn in each bootstrap resample (`blocks x resamples`).
+_SMALLEST = 1e-9
+"""Scale of a row whose differences are all equal: no measured time is known so well."""
 
-    Depends on `seed` and `blocks` alone, so every cell with this many blocks sees the same draws
-    and no cell's numbers depend on which other cells there are.
+
+@functools.lru_cache(maxsize=32)
+def sign_flips(blocks: int) -> Floats:
+    """Return half of the sign vectors of the test (`flips x blocks`), the first all +1.
+
+    The other half are their negatives. Up to 13 blocks these are all vectors. Beyond, they are
+    4096 of a subgroup, of which the test is as exact: under the hypothesis every member of the
+    group leads to data that are as likely (E. L. Lehmann and J. P. Romano, Testing Statistical
+    Hypotheses, 3rd ed., 2005, 15.2). The subgroup is a linear code whose columns are the points
+    (1, x, x^3) of GF(64), of which any five are independent, so that any five blocks see every
+    pattern of signs equally often (the dual of the extended double-error-correcting BCH code); with
+    more than 64 blocks (1, x) of GF(4096), any three.
     """
-    random = np.random.default_rng([seed, blocks])
-    counts = random.multinomial(blocks, np.full(blocks, 1 / blocks), size=resamples)
-    return np.ascontiguousarray(counts.T, dtype=np.int16)
-
-
-def bootstrap_medians(values: Floats, counts: Integers) -> Floats:
-    """Return the median of every resample (`sizes x resamples`) of complete rows.
-
-    A resample is given by how often it draws each block, so its median is found by walking the
-    sorted values and adding up counts: no resample is ever written out or sorted.
-    """
-    blocks = values.shape[1]
-    order = np.argsort(values, axis=1, kind="stable")
-    ordered = np.take_along_axis(values, order, axis=1)
-    lower_rank, upper_rank = (blocks - 1) // 2, blocks // 2
-    seen = np.zeros((values.shape[0], counts.shape[1]), dtype=np.int16)
-    lower = np.zeros(seen.shape, dtype=np.int16)
-    upper = np.zeros(seen.shape, dtype=np.int16)
-    for column in range(blocks - 1):
-        seen += counts[order[:, column]]
-        lower += seen <= lower_rank
-        upper += seen <= upper_rank
-    low_values = np.take_along_axis(ordered, lower, axis=1)
-    high_values = np.take_along_axis(ordered, upper, axis=1)
-    return (low_values + high_values) / 2
-
-
-def percentile_interval(samples: Floats, confidence: float) -> tuple[Floats, Floats]:
-    """Return the percentile interval of each row of `samples`."""
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(samples, [tail, 1 - tail], axis=1)
-    return low, high
-
-
-def sign_flips(blocks: int, limit: int, seed: int) -> npt.NDArray[np.int8]:
-    """Return sign vectors (`flips x blocks`), the first all +1.
-
-    All 2^blocks of them when that is at most `limit` (an exact test), otherwise `limit` drawn at
-    random.
-    """
-    if 2**blocks <= limit:
-        bits = (np.arange(2**blocks)[:, None] >> np.arange(blocks)) & 1
-        return (1 - 2 * bits).astype(np.int8)
-    random = np.random.default_rng([seed, blocks, 1])
-    flips = (1 - 2 * random.integers(0, 2, size=(limit, blocks))).astype(np.int8)
-    flips[0] = 1
+    if blocks <= _MOST_EXHAUSTIVE:
+        words = np.arange(1 << max(blocks - 1, 0))
+        columns = [0, *(1 << np.arange(blocks - 1))] if blocks else []
+    else:
+        words = np.arange(1 << (_MOST_EXHAUSTIVE - 1))
+        columns = _code_columns(blocks)
+    signs = np.array([1.0 - 2.0 * (word.bit_count() & 1) for word in range(len(words))])
+    flips = np.ones((len(words), blocks), dtype=np.float64)
+    for at, column in enumerate(columns):
+        flips[:, at] = signs[words & int(column)]
+    flips.setflags(write=False)
     return flips
 
 
-def stepdown_p_values(differences: Floats, flips: npt.NDArray[np.int8]) -> Floats:
-    """Return adjusted one-sided p-values for "the differences of this row are not below 0".
+def _code_columns(blocks: int) -> list[int]:
+    """Return a column of 12 bits for every block (the bit that negates all is left out)."""
+    if blocks <= 64:
+        powers = _powers(6, 0b1000011)
+        return [0, *(x | powers[3 * at % 63] << 6 for at, x in enumerate(powers))][:blocks]
+    if blocks > 1 << 12:
+        raise ValueError(f"{blocks} blocks are more than the code is long")
+    return [0, *_powers(12, 0b1000001010011)][:blocks]
 
-    The statistic of a row is the sum of its differences over its standard deviation under swapping
-    (Fisher's randomisation test of paired observations), with differences cut off at twice their
-    median size, so that one wild launch decides nothing. Its null distribution comes from swapping
-    the two arms within blocks, in all rows at once; swapping changes no difference's size, so the
-    test stays exact. The adjustment is the step-down maximum of
-    Westfall and Young (Resampling-Based Multiple Testing, Wiley 1993, algorithm 4.1): Holm's
-    procedure with the joint distribution in place of Bonferroni's bound. Rows of NaN get NaN.
+
+def _powers(bits: int, polynomial: int) -> list[int]:
+    """Return the powers of a primitive element of GF(2^bits), 1 first."""
+    found, element = [], 1
+    for _ in range((1 << bits) - 1):
+        found.append(element)
+        element <<= 1
+        if element >> bits:
+            element ^= polynomial
+    return found
+
+
+def scales(differences: Floats) -> Floats:
+    """Return how far differences of each row count: 2.5 times their median distance.
+
+    The distance is from their median. A wild launch then decides as little as one that is
+    just outside, and which arm it hit does not matter.
+    """
+    middle = np.nanmedian(differences, axis=1, keepdims=True)
+    spread = np.nanmedian(np.abs(differences - middle), axis=1)
+    return np.maximum(_CUT_OFF * spread, _SMALLEST)
+
+
+def _scores(differences: Floats, scale: Floats, at: Floats) -> Floats:
+    """Return the differences from `at` in units of the scale, cut off at 1; 0 where none is."""
+    cut = np.clip((differences - at[:, None]) / scale[:, None], -1.0, 1.0)
+    return np.nan_to_num(cut, nan=0.0)
+
+
+def centers(differences: Floats) -> Floats:
+    """Return the location of each row: where differences to both sides, cut off, balance.
+
+    P. J. Huber's M-estimator with a fixed scale (Robust Statistics, Wiley 1981, chapter 3). Every
+    row must have an observation.
+    """
+    scale, at = scales(differences), np.nanmedian(differences, axis=1)
+    count = np.isfinite(differences).sum(axis=1)
+    # At least half of the differences are not cut off, so that each step halves the error.
+    for _ in range(50):
+        step = _scores(differences, scale, at).sum(axis=1) / count
+        at = at + scale * step
+        if (np.abs(step) < _ROUNDING).all():
+            break
+    return at
+
+
+def intervals(differences: Floats, tail: float) -> tuple[Floats, Floats]:
+    """Return the ends of each row's interval, the true location beyond each with chance `tail`.
+
+    An end is where the test by sign flips with the statistic of `centers` begins to reject. It is
+    the order statistic of the locations of all subsets of the blocks (J. A. Hartigan, Using
+    Subsample Values as Typical Values, JASA 64, 1969, 1303), so it exists, is unique, and is exact
+    when differences are distributed symmetrically, which two launches of one block are whose
+    noise is alike. No end is farther out than the outermost difference: with n pairs `tail`
+    is never less than 1 in 2^n.
+    """
+    return -_upper_ends(-differences, tail), _upper_ends(differences, tail)
+
+
+def _upper_ends(differences: Floats, tail: float) -> Floats:
+    """Return the smallest value for each row at which "not below it" is rejected."""
+    scale = scales(differences)
+    complete = np.isfinite(differences).sum(axis=1)
+    flips, narrow = sign_flips(differences.shape[1]), _NARROW * scale
+    # Missing pairs count in both halves of their swaps alike.
+    chances = np.maximum(tail, 0.5**complete) * (1 + _ROUNDING)
+    allowed = np.floor(chances * 2 * len(flips)).astype(np.int64)
+
+    def excess(rows: npt.NDArray[np.intp], at: Floats) -> Floats:
+        """Return how far beyond its critical value the statistic is, above 0 where rejected."""
+        scores = _scores(differences[rows], scale[rows], at)
+        ranks = len(flips) - 1 - allowed[rows]
+        sums = np.partition(np.abs(scores @ flips.T), np.unique(ranks), axis=1)
+        critical = sums[np.arange(len(rows)), ranks]
+        return np.asarray(-scores.sum(axis=1) - critical - _ROUNDING, dtype=np.float64)
+
+    accepted, rejected = centers(differences), np.nanmax(differences, axis=1)
+    open_rows = np.flatnonzero(rejected - accepted > narrow)
+    low = np.full(len(scale), 0.0)
+    low[open_rows] = excess(open_rows, accepted[open_rows])
+    high = np.full(len(scale), 0.0)
+    high[open_rows] = excess(open_rows, rejected[open_rows])
+    # Where even the outermost difference is not rejected, what lies beyond it is.
+    open_rows = open_rows[high[open_rows] > 0]
+    step = 0
+    while open_rows.size:
+        rows, step = open_rows, step + 1
+        rising = np.maximum(high[rows] - low[rows], _SMALLEST)
+        # Every other step by the secant, kept off the ends.
+        share = np.clip(-low[rows] / rising, 0.05, 0.95) if step % 2 else np.full(len(rows), 0.5)
+        at = accepted[rows] + share * (rejected[rows] - accepted[rows])
+        found = excess(rows, at)
+        beyond = found > 0
+        rejected[rows[beyond]], high[rows[beyond]] = at[beyond], found[beyond]
+        accepted[rows[~beyond]], low[rows[~beyond]] = at[~beyond], found[~beyond]
+        open_rows = rows[rejected[rows] - accepted[rows] > narrow[rows]]
+    return np.asarray(rejected, dtype=np.float64)
+
+
+def stepdown_p_values(differences: Floats, limits: Floats) -> Floats:
+    """Return adjusted one-sided p-values for "this row is not below its limit".
+
+    The statistic of a row is the sum of its differences from the limit, cut off as `scales` says,
+    over its standard deviation under swapping (Fisher's randomisation test of paired
+    observations). Its null distribution comes from swapping the two arms within blocks, in
+    all rows at once. The adjustment is the step-down maximum of Westfall and Young
+    (Resampling-Based Multiple Testing, Wiley 1993, algorithm 4.1): Holm's procedure with the joint
+    distribution in place of Bonferroni's bound. Rows of NaN get NaN.
     """
     used = np.isfinite(differences).any(axis=1)
     result = np.full(differences.shape[0], np.nan)
     rows = differences[used]
     if not rows.size:
         return result
-    reach = _CUT_OFF * np.nanmedian(np.abs(rows), axis=1, keepdims=True)
-    rows = np.nan_to_num(np.clip(rows, -reach, reach), nan=0.0)
-    norm = np.sqrt((rows**2).sum(axis=1, keepdims=True))
-    scores = rows / np.where(norm > 0, norm, 1.0)
-    observed = -scores.sum(axis=1)
-    flipped = -(flips.astype(np.float64) @ scores.T)
+    scores = -_scores(rows, scales(rows), limits[used])
+    norm = np.sqrt((scores**2).sum(axis=1, keepdims=True))
+    scores = scores / np.where(norm > 0, norm, 1.0)
+    observed = scores.sum(axis=1)
     order = np.argsort(-observed, kind="stable")
+    half = sign_flips(rows.shape[1]) @ scores[order].T
     # The running maximum from the smallest statistic up: at each step the rows still in question.
-    maxima = np.maximum.accumulate(flipped[:, order[::-1]], axis=1)[:, ::-1]
-    reached = (maxima >= observed[order] - _ROUNDING).mean(axis=0)
+    reached = np.zeros(len(order))
+    for flipped in (half, -half):
+        maxima = np.maximum.accumulate(flipped[:, ::-1], axis=1)[:, ::-1]
+        reached += (maxima >= observed[order] - _ROUNDING).mean(axis=0) / 2
     adjusted = np.empty(len(order))
     adjusted[order] = np.maximum.accumulate(reached)
     result[used] = adjusted
@@ -124,7 +212,7 @@ def tukey_outliers(values: Floats) -> npt.NDArray[np.bool_]:
 
 def normal_quantile(tail: float) -> float:
     """Return the standard normal value exceeded with probability `tail`."""
-    return float(-special.ndtri(tail))
+    return -NormalDist().inv_cdf(tail)
 
 
 def line(sizes: Sequence[float], times: Sequence[float]) -> tuple[float, float] | None:

@@ -10,6 +10,7 @@ import functools
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -23,6 +24,9 @@ LONGEST_QUOTE = 200
 
 MOST_NAMES = 3
 """Variables that are quoted where a pattern of names fits more."""
+
+_FAMILIES = frozenset({"openmpi", "mpich", "intel-mpi", "cray-mpich"})
+"""Components that are an MPI: where another one is known, they are not there."""
 
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)*)(?:\.post\d+)?")
 
@@ -61,7 +65,8 @@ class RuleFinding:
 def diagnose(knowledge: Knowledge, evidence: Evidence) -> tuple[RuleFinding, ...]:
     """Return the outcome of every known problem, those that fire first and the worst of them.
 
-    Among equally bad ones, what shows in results or logs comes first, then what is known best.
+    Among equally bad ones, what shows in results or logs comes first, then what is known best;
+    what another one explains comes after it.
     """
     found = []
     for rule in knowledge.rules:
@@ -70,13 +75,18 @@ def diagnose(knowledge: Knowledge, evidence: Evidence) -> tuple[RuleFinding, ...
         if rule.supported_by is not None and outcome.answer is Answer.YES:
             support = evaluate(rule.supported_by, evidence, knowledge.newest)
         found.append(RuleFinding(rule=rule, outcome=outcome, support=support))
-    return tuple(sorted(found, key=_order))
+    fired = [one for one in found if one.outcome.answer is Answer.YES]
+    later = {identifier for one in fired for identifier in one.rule.outranks}
+    return tuple(sorted(found, key=lambda one: _order(one, later)))
 
 
-def _order(finding: RuleFinding) -> tuple[int, bool, int, bool, int, str]:
+def _order(
+    finding: RuleFinding, later: AbstractSet[str]
+) -> tuple[int, bool, bool, int, bool, int, str]:
     severity = list(Severity).index(finding.rule.severity)
     return (
         list(Answer).index(finding.outcome.answer) if finding.outcome.answer is Answer.YES else 1,
+        finding.rule.id in later,
         not finding.supported,
         severity,
         "inferred" in finding.rule.evidence,
@@ -151,6 +161,9 @@ def _versions(
 
 def _version(component: str, text: str, evidence: Evidence, newest: str | None) -> Outcome:
     given = evidence.versions.get(component)
+    mpi = evidence.facts.get("mpi")
+    if given is None and component in _FAMILIES and isinstance(mpi, str) and mpi != component:
+        return _decided(False, f"mpi: {mpi}{_from(evidence, 'fact', 'mpi')}")
     if given is None:
         return _unknown(f"the version of {component}")
     quote = f"{component} {given}{_from(evidence, 'version', component)}"

@@ -8,77 +8,21 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from stackproof.case import Locality
 from stackproof.comparison import Comparison
 from stackproof.curves import Memory, ReferenceCurve
 from stackproof.knowledge import CurveRule, Knowledge
 from stackproof.quantities import percent_text, size_text, value_text
+from stackproof.shapecurve import ShapeCurve
 from stackproof.site import FabricType
+from stackproof.wire import wire_text
 
 _FEWEST_LAUNCHES = 3
 """Launches from which on something may be called reproducible."""
 
 _BANDWIDTHS = ("bandwidth", "bibandwidth")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShapeCurve:
-    """A curve to be looked at: `values` by size in bytes, in µs or MB/s (10^6 B).
-
-    `launches` holds the value of each launch by size; it is empty for a published curve, which is
-    taken as it stands. `link` is what one
-    NIC carries in one direction, `gpu_link` what joins two GPUs (MB/s), None where not known.
-    `windowed` says that many messages are under way.
-    """
-
-    arm: str
-    benchmark: str
-    placement: str
-    locality: Locality
-    memory: Memory
-    values: Mapping[int, float]
-    launches: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
-    ranks: int = 2
-    link: float | None = None
-    gpu_link: float | None = None
-    slingshot: bool | None = None
-    windowed: bool = True
-    library: str = ""
-    program: str = ""
-
-    @property
-    def limit(self) -> float | None:
-        """Return what the link carries in this benchmark's accounting, MB/s."""
-        if self.link is None:
-            return None
-        return 2 * self.link if self.benchmark == "bibandwidth" else self.link
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Return the sizes above zero, rising."""
-        return tuple(size for size in sorted(self.values) if size > 0)
-
-    @property
-    def best(self) -> float:
-        """Return the largest value."""
-        return max(self.values[size] for size in self.sizes)
-
-    @property
-    def last(self) -> float:
-        """Return the value at the largest size."""
-        return self.values[self.sizes[-1]]
-
-    def rate(self, size: int) -> float:
-        """Return messages a second at a size."""
-        return self.values[size] * 1e6 / size
-
-    def doublings(self) -> Iterator[tuple[int, int, float]]:
-        """Yield each size with its double and how the value grows."""
-        for size in self.sizes:
-            if 2 * size in self.values and self.values[size] > 0:
-                yield size, 2 * size, self.values[2 * size] / self.values[size]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +92,7 @@ def from_reference(curve: ReferenceCurve, link: float | None) -> ShapeCurve:
 
 def curves_of(comparison: Comparison) -> tuple[ShapeCurve, ...]:
     """Return every arm's curves of a comparison."""
-    fabric = comparison.spec.host.get("fabric")
+    slingshot = is_slingshot(comparison.spec.host)
     launches = {(one.arm, one.placement, one.program): one for one in comparison.launches}
     found = []
     for panel in comparison.panels:
@@ -167,12 +111,24 @@ def curves_of(comparison: Comparison) -> tuple[ShapeCurve, ...]:
                     launches={point.size: point.values for point in arm.points},
                     ranks=len(launch.ranks) or 2 if launch else 2,
                     link=float(link) if isinstance(link, int | float) else None,
-                    slingshot=None if fabric is None else fabric == FabricType.SLINGSHOT_11,
+                    slingshot=slingshot,
                     library=launch.mpi_library if launch else "",
                     program=curve.program,
+                    transport=arm.transport,
                 )
             )
     return tuple(found)
+
+
+def is_slingshot(host: Mapping[str, object]) -> bool | None:
+    """Return whether nodes are joined by Slingshot, by the facts of results; None if unknown.
+
+    Nodes that are namespaces of one machine have no NIC: processors carry their messages.
+    """
+    fabric = host.get("fabric")
+    if isinstance(fabric, str):
+        return fabric == FabricType.SLINGSHOT_11
+    return False if "namespaces" in str(host.get("cluster", "")) else None
 
 
 def memory_of(facts: Mapping[str, str]) -> Memory:
@@ -204,16 +160,56 @@ def _part(curve: ShapeCurve) -> float | None:
 
 
 def _of_link(curve: ShapeCurve, part: float) -> str:
+    """Return a plateau in words, with the usual wire that it sits on, if it does."""
+    one_way = curve.best / 2 if curve.benchmark == "bibandwidth" else curve.best
+    wire = wire_text(one_way)
+    way = " each way" if wire and one_way < curve.best else ""
     return (
         f"at most {value_text(curve.best)} MB/s, {percent_text(part)} of "
-        f"{value_text(curve.limit or 0)} MB/s"
+        f"{value_text(curve.limit or 0)} MB/s" + (f"; that is {wire}{way}" if wire else "")
     )
 
 
 def _wrong_transport(curve: ShapeCurve, numbers: Numbers) -> Found:
     part = _part(curve)
     if part is not None and part < numbers["below"] and _reaches_plateau(curve):
-        yield None, _of_link(curve, part)
+        asked = f", as asked: it was forced on {curve.transport}" if _slow_path(curve) else ""
+        yield None, f"{_of_link(curve, part)}{asked}"
+
+
+def _slow_path(curve: ShapeCurve) -> bool:
+    """Return whether a curve was forced on a path that no NIC of Slingshot speeds up."""
+    return curve.transport == "tcp"
+
+
+def _wire_rate(curve: ShapeCurve, numbers: Numbers) -> Found:
+    """Find a plateau that is what a link of a usual rate carries, below the link that was said."""
+    if not _is(curve, _BANDWIDTHS, Locality.INTER) or not _reaches_plateau(curve):
+        return
+    if curve.limit is not None and curve.best >= numbers["of-link"] * curve.limit:
+        return
+    both = 2 if curve.benchmark == "bibandwidth" else 1
+    for gigabits in _WIRES:
+        carried = both * gigabits * 125.0
+        if numbers["from"] * carried <= curve.best <= numbers["to"] * carried:
+            yield None, f"at most {value_text(curve.best)} MB/s: a link of {gigabits} Gbit/s"
+            return
+
+
+def _other_direction(curve: ShapeCurve, others: Sequence[ShapeCurve], numbers: Numbers) -> Found:
+    """Find both directions together below one of them: the other direction is held up."""
+    if curve.benchmark != "bibandwidth" or curve.locality is not Locality.INTER:
+        return
+    for other in others:
+        place = (other.arm, other.placement, other.program)
+        if other.benchmark != "bandwidth" or place != (curve.arm, curve.placement, curve.program):
+            continue
+        if curve.best < numbers["below"] * other.best and _reaches_plateau(curve):
+            seen = (
+                f"{value_text(curve.best)} MB/s both ways, {value_text(other.best)} MB/s one way: "
+                f"the other way carries about {value_text(curve.best / 2)} MB/s"
+            )
+            yield None, seen
 
 
 def _reaches_plateau(curve: ShapeCurve) -> bool:
@@ -222,7 +218,7 @@ def _reaches_plateau(curve: ShapeCurve) -> bool:
 
 
 def _half_link(curve: ShapeCurve, numbers: Numbers) -> Found:
-    part = _part(curve)
+    part = None if curve.slingshot is False else _part(curve)
     if part is not None and numbers["from"] <= part < numbers["below"] and _reaches_plateau(curve):
         yield None, _of_link(curve, part)
 
@@ -235,7 +231,12 @@ def _good_plateau(curve: ShapeCurve, numbers: Numbers) -> Found:
 
 
 def _sag(curve: ShapeCurve, numbers: Numbers) -> Found:
-    if _part(curve) is not None and curve.last < numbers["below"] * curve.best:
+    if _part(curve) is None or curve.last >= numbers["below"] * curve.best:
+        return
+    peak = max(curve.sizes, key=lambda size: curve.values[size])
+    pairs = zip(curve.launches.get(peak, ()), curve.launches.get(curve.sizes[-1], ()), strict=False)
+    # Where there are launches, each of them must show it: otherwise it is their own spread.
+    if all(late < numbers["below"] * early for early, late in pairs):
         largest = curve.sizes[-1]
         part = percent_text(curve.last / curve.best)
         yield largest, f"{size_text(largest)} has {part} of the best"
@@ -402,8 +403,8 @@ def _node_through_nic(curve: ShapeCurve, others: Sequence[ShapeCurve], numbers: 
 
 
 def _one_way_only(curve: ShapeCurve, others: Sequence[ShapeCurve], numbers: Numbers) -> Found:
-    if curve.benchmark != "bibandwidth":
-        return
+    if not _is(curve, ("bibandwidth",), Locality.INTER) or curve.slingshot is False:
+        return  # without a NIC that copies, processors and not a bottleneck share the work
     for other in others:
         if other.benchmark == "bandwidth" and (other.arm, other.placement) == (
             curve.arm,
@@ -426,6 +427,9 @@ def _identical_arms(curve: ShapeCurve, others: Sequence[ShapeCurve], numbers: Nu
             yield None, f"every size is as in `{other.arm}`, and so is the library"
 
 
+_WIRES = (1, 10, 25, 40, 50, 100, 200, 400)
+"""Rates of links that are built, in Gbit/s."""
+
 _Single = Callable[[ShapeCurve, Numbers], Found]
 _Pair = Callable[[ShapeCurve, Sequence[ShapeCurve], Numbers], Found]
 _SINGLE: Mapping[str, _Single] = {
@@ -446,11 +450,13 @@ _SINGLE: Mapping[str, _Single] = {
     "S16": _latency_inversion,
     "S18": _jitter,
     "S19": _serialised_alltoall,
+    "S21": _wire_rate,
 }
 _PAIRS: Mapping[str, _Pair] = {
     "S10": _node_through_nic,
     "S17": _one_way_only,
     "S20": _identical_arms,
+    "S22": _other_direction,
 }
 RULES = frozenset({*_SINGLE, *_PAIRS})
 """Ids of the rules that are looked at here."""

@@ -116,7 +116,7 @@ def plugstack_conf(spec: SlurmSpec) -> str:
     `required`, since a task that goes on without its plug-in would measure something else.
     """
     lines = ["include /etc/slurm/plugstack.user.conf"] if spec.plugstack else []
-    lines += [" ".join(("required", plugin.path, *plugin.arguments)) for plugin in spec.spank]
+    lines += [" ".join(("required", plugin.inside, *plugin.arguments)) for plugin in spec.spank]
     return _text(*lines)
 
 

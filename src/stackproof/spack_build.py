@@ -16,7 +16,7 @@ from stackproof.engines import spack
 from stackproof.engines.spack.workers import Workers
 from stackproof.errors import Reason, StackproofError, fail
 from stackproof.executor import Built
-from stackproof.host import files, git, workspace
+from stackproof.host import cachekinds, files, git, workspace
 from stackproof.host.workspace import BuildSetup
 from stackproof.ids import short
 from stackproof.monitor import Event, Monitor
@@ -58,6 +58,7 @@ class Request:
     blobs: Mapping[str, Path] = field(default_factory=dict)
     caches: Caches = field(default_factory=Caches)
     csrc: Mapping[str, str] = field(default_factory=dict)
+    origin: str = ""
     place: Place = field(default_factory=Place)
 
 
@@ -161,12 +162,11 @@ def own_caches(stack: SpackStack, caches: Caches) -> Caches:
     Packages are kept for each mount point, since their paths are part of them. They are not
     signed: only who may write the cache folder can put something there.
     """
-    base = files.cache_home() / "spack"
     name = stack.mount.strip("/").replace("/", "-")
     folders = {
-        "sources": Path(caches.source_cache or base / "sources"),
-        "solutions": Path(caches.concretizer_cache or base / "solutions"),
-        "packages": base / "packages" / f"{name}-v{stack.generation}",
+        "sources": Path(caches.source_cache or cachekinds.home("sources")),
+        "solutions": Path(caches.concretizer_cache or cachekinds.home("solutions")),
+        "packages": cachekinds.home("packages") / f"{name}-v{stack.generation}",
     }
     for folder in folders.values():
         try:
@@ -248,9 +248,10 @@ def _setup(request: Request, clones: tuple[LockedClone, ...]) -> BuildSetup:
         network=settings.network,
         passed=request.place.passed,
         workers=request.place.workers,
+        origin=request.origin,
         indices=workspace.Indices(
             folder=_INDICES,
-            kept=files.cache_home() / "spack" / "indices" / short(key),
+            kept=cachekinds.home("indices") / short(key),
             names=("builtin", *names),
         ),
     )

@@ -19,7 +19,8 @@ from stackproof.evidence import Evidence, FactValue, merged, relevant
 from stackproof.image import Image
 from stackproof.knowledge import Knowledge
 from stackproof.measurement import Measurement, State
-from stackproof.shapes import Mark, ShapeCurve, look, memory_of
+from stackproof.shapecurve import ShapeCurve
+from stackproof.shapes import Mark, is_slingshot, look, memory_of
 from stackproof.site import FabricType, Site
 from stackproof.targets import facts_of_site
 
@@ -46,6 +47,11 @@ _NO_INTERFACES = re.compile(r"all$|mlx|any$|lo$")
 
 LOCAL = "local"
 """The site that stands for the machine stackproof runs on."""
+
+_SHARED_CORE = 0.2
+"""Share of a core's time, taken by others, from which on a rank that polls is held up."""
+_SHARED_OFTEN = 10
+"""One rank of so many is enough for a core that is shared, and not only looked at by a daemon."""
 
 _SMALL = 1024
 _LARGE = 4 << 20
@@ -246,6 +252,47 @@ def of_interfaces(variables: Mapping[str, str], there: Sequence[str], origin: st
     )
 
 
+def of_nodes(results: Results, arm: str) -> Evidence:
+    """Return what the nodes of results tell: their interfaces, and who else was on the cores.
+
+    Variables are held against the interfaces of the nodes that the ranks ran on, and not against
+    those of the machine that asks.
+    """
+    launches = [one for one in results.measurements if one.arm == arm]
+    ranks = [rank for one in launches for rank in one.output.ranks]
+    there = sorted({name for rank in ranks for name in (*rank.tx_bytes, *rank.interfaces)})
+    hosts = sorted({rank.host for rank in ranks})
+    variables = {name: value for one in launches for name, value in one.env.items()}
+    found = of_interfaces(variables, there, f"the nodes ({', '.join(hosts)})")
+    return merged(found, _cores(launches))
+
+
+def _cores(launches: Sequence[Measurement]) -> Evidence:
+    """Return whether something else ran on the cores of an arm while it was timed."""
+    told = [
+        (one, rank, rank.disturbance)
+        for one in launches
+        for rank in one.output.ranks
+        if rank.disturbance is not None and rank.disturbance.other_load is not None
+    ]
+    if not told:
+        return Evidence()
+    shared = [
+        (one, rank, seen.other_load) for one, rank, seen in told
+        if seen.other_load is not None and seen.other_load > _SHARED_CORE
+    ]  # fmt: skip
+    text = f"{len(told)} ranks of all launches"
+    if shared:
+        one, rank, load = max(shared, key=lambda item: item[2])
+        blocks = len({(one.block, one.case.placement.name) for one, _, _ in shared})
+        text = (
+            f"others took {load:.0%} of CPU {rank.cpu} of {rank.host} in block {one.block}, "
+            f"{one.case.placement.name}, and a core in {blocks} blocks"
+        )
+    many = len(shared) >= max(1, len(told) // _SHARED_OFTEN)
+    return Evidence(facts={"core-shared": many}, origins={"fact core-shared": text})
+
+
 # --- results --------------------------------------------------------------------------------
 
 
@@ -427,7 +474,6 @@ def _curve(
 ) -> ShapeCurve:
     arm, placement, benchmark = key
     link = results.spec.limits.get(placement, {}).get("MB/s")
-    fabric = results.spec.host.get("fabric")
     return ShapeCurve(
         arm=arm,
         benchmark=benchmark,
@@ -438,7 +484,8 @@ def _curve(
         launches={size: tuple(values) for size, values in sizes.items()},
         ranks=len(one.case.placement.ranks),
         link=float(link) if isinstance(link, int | float) else None,
-        slingshot=None if fabric is None else fabric == FabricType.SLINGSHOT_11,
+        slingshot=is_slingshot(results.spec.host),
         library=one.output.mpi_library,
         program=one.case.program,
+        transport=one.case.transport,
     )

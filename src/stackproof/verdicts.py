@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from stackproof.comparison import ArmVerdict, Judgement, Panel, Verdict, Why
@@ -28,6 +30,7 @@ def verdict_on(arm: str, panels: Sequence[Panel], baseline: str, *, is_null: boo
         passed=counts[Verdict.PASS],
         failed=counts[Verdict.FAIL],
         inconclusive=counts[Verdict.INCONCLUSIVE],
+        unproven=_unproven(judged),
         sentence=_sentence(arm, baseline, judged, counts, is_null=is_null),
     )
 
@@ -49,29 +52,50 @@ def _sentence(
     who = f"{baseline} against itself (arm {arm})" if is_null else arm
     few = sum(c.why in {Why.TOO_FEW, Why.NO_PAIRS} for _, one in judged for c in one.cells)
     reason = f", {'all' if few == unclear else few} for too few launches" if few else ""
+    unproven = 0 if is_null else _unproven(judged)
+    unclear -= unproven
     if unclear == total:
         return f"{who} is undecided at all {total} points{reason}."
     at = f"all {total} points" if passed == total else f"{passed} of {total} points"
     equal = "is the same" if is_null else f"is as fast as {baseline}"
     parts = [f"{who} {equal} within the margins at {at}"]
     if failed:
-        parts.append(f"slower at {failed}: {_where(judged)}")
+        worse = "differs from itself" if is_null else "slower"
+        parts.append(f"{worse} at {failed}: {_where(judged)}")
+    if unproven:
+        parts.append(f"slower but not proven at {unproven}")
     if unclear:
         parts.append(f"undecided at {unclear}{reason}")
     return "; ".join(parts) + "."
 
 
+def _unproven(judged: Sequence[tuple[Panel, Judgement]]) -> int:
+    return sum(cell.seems_slower for _, one in judged for cell in one.cells)
+
+
 def _where(judged: Sequence[tuple[Panel, Judgement]]) -> str:
-    """Return where a challenger fails, worst first: `latency pair 1 B-64 B (ratio 0.80)`."""
+    """Return where an arm fails, worst first: `latency pair 1 B-64 B (ratio 0.80)`.
+
+    The null arm may also be too fast, so what counts is how far a ratio is from 1.
+    """
     places: list[tuple[float, str]] = []
+    programs = Counter((panel.curve.benchmark, panel.curve.placement) for panel, _ in judged)
     for panel, judgement in judged:
-        bad = [c for c in judgement.cells if c.verdict is Verdict.FAIL and c.ratio is not None]
-        if bad:
-            worst = min(c.ratio for c in bad if c.ratio is not None)
+        ratios = {
+            cell.size: cell.ratio
+            for cell in judgement.cells
+            if cell.verdict is Verdict.FAIL and cell.ratio is not None
+        }
+        if ratios:
+            worst = max(ratios.values(), key=_distance)
             curve = panel.curve
-            sizes = ranges_text((c.size for c in bad), (c.size for c in judgement.cells))
+            sizes = ranges_text(ratios, (c.size for c in judgement.cells))
             size = f" {sizes}" if curve.sized else ""
-            places.append((worst, f"{curve.title} {curve.placement}{size} (ratio {worst:.2f})"))
+            # Two programs may measure the same thing, and then each is named.
+            several = programs[curve.benchmark, curve.placement] > 1
+            by = f" with {curve.program}" if several else ""
+            where = f"{curve.title} {curve.placement}{by}{size} (ratio {worst:.2f})"
+            places.append((-_distance(worst), where))
     places.sort()
     text = ", ".join(place for _, place in places[:_WORST_SHOWN])
     rest = len(places) - _WORST_SHOWN
@@ -79,11 +103,15 @@ def _where(judged: Sequence[tuple[Panel, Judgement]]) -> str:
     return f"{text} and on {more}" if rest > 0 else text
 
 
+def _distance(ratio: float) -> float:
+    return abs(math.log(ratio))
+
+
 def overall(verdicts: Sequence[ArmVerdict]) -> Verdict:
     """Return FAIL when any arm fails, PASS when all challengers pass.
 
     The null arm cannot make a PASS of the challengers less certain by being INCONCLUSIVE, but its
-    FAIL shows that the experiment itself is not to be trusted.
+    FAIL (it differs from itself, either way) shows that the experiment itself is not to be trusted.
     """
     if any(verdict.verdict is Verdict.FAIL for verdict in verdicts):
         return Verdict.FAIL

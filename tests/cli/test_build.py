@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -75,7 +76,7 @@ def test_check_as_json(folder: Path) -> None:
     (folder / "bad.yaml").write_text("name: x\nmpi: {family: mpich}\nmount: /usr\nmuont: 1\n")
     done = stackproof("check", "bad.yaml", "--json", cwd=folder)
     assert done.returncode == 3
-    found = json.loads(done.stdout)
+    found = json.loads(done.stdout)["problems"]
     assert {(p["reason"], p["line"]) for p in found} == {("bad-mount-point", 3), ("unknown-key", 4)}
 
 
@@ -138,13 +139,26 @@ def test_no_bubblewrap(folder: Path) -> None:
     assert not (folder / "small.squashfs").exists()
 
 
+def test_a_cache_where_no_folder_can_be_made(tmp_path: Path) -> None:
+    """The build ends, and names the variable; it once tried again for ever."""
+    need("gcc")
+    for name in ("mpich.yaml", "mpich.lock.json"):
+        shutil.copy(Path(__file__).parents[2] / "recipes" / name, tmp_path)
+    done = stackproof("build", "mpich.yaml", cwd=tmp_path, STACKPROOF_CACHE="/proc/x")
+    assert done.returncode == 4, done.stderr
+    assert "/proc/x" in done.stderr
+    assert "STACKPROOF_CACHE" in done.stderr
+
+
 def test_build_twice_and_a_changed_digest(folder: Path) -> None:
     need("network", "bubblewrap", "mksquashfs")
     first = stackproof("build", "small.yaml", "--json", cwd=folder)
     assert first.returncode == 0, first.stderr
     made = json.loads(first.stdout)
     assert made["steps_run"] == 4
-    assert files_in(folder) == {"small.yaml", "small.lock.json", "small.squashfs"}
+    names = {"small.yaml", "small.lock.json", "small.squashfs", "small.squashfs.sha256"}
+    assert files_in(folder) == names
+    subprocess.run(["sha256sum", "-c", "small.squashfs.sha256"], cwd=folder, check=True)
     second = stackproof("build", "small.yaml", cwd=folder)
     assert "nothing to do" in second.stderr
     assert made["sha256"] in second.stdout
@@ -170,6 +184,14 @@ def test_nothing_in_the_image_names_the_build_folder(folder: Path) -> None:
         ["unsquashfs", "-q", "-n", "-d", "tree", "small.squashfs"],
         cwd=folder, capture_output=True, check=True,
     )  # fmt: skip
+    # Another compiler or another mksquashfs makes other bytes: the image says which it was.
+    bill = json.loads((folder / "tree" / "meta" / "bom.cdx.json").read_text())
+    told = {one["name"]: one["value"] for one in bill["metadata"]["component"]["properties"]}
+    version = subprocess.run(
+        ["mksquashfs", "-version"], capture_output=True, text=True, check=True
+    ).stdout.split()[2]
+    assert told["stackproof:packer"] == f"mksquashfs {version}"
+    assert told["stackproof:compiler"].startswith("gcc ")
     found = subprocess.run(
         ["grep", "-rlF", str(folder), "tree"],
         cwd=folder,

@@ -62,7 +62,9 @@ def folder(tmp_path: Path) -> Folder:
 
 def test_build_and_again(folder: Folder) -> None:
     made = json.loads(build(folder, "--json").stdout)
-    assert files_in(folder) == {"small.lock.json", "small.squashfs"}
+    assert files_in(folder) == {
+        "small.site.lock.json", "small.squashfs", "small.squashfs.sha256",
+    }  # fmt: skip
     assert made["steps_run"] == 7
     again = build(folder)
     assert "nothing to do" in again.stderr
@@ -76,7 +78,7 @@ def test_a_broken_package_shows_its_first_error_and_is_built_once_it_is_mended(
     done = build(folder, ok=5)
     assert "first.c:3:1: error: expected ';'" in done.stderr
     assert "`broken@1.0` was not installed" in done.stderr
-    assert files_in(folder) == {"small.lock.json"}
+    assert files_in(folder) == {"small.site.lock.json"}
     (kept,) = (path for home in folder.builds for path in home.glob("logs/broken-1.0-*.log"))
     assert "checking for gcc" in kept.read_text()
     # The store has the other package; only the broken one is tried again.
@@ -104,7 +106,7 @@ def test_more_memory_than_there_is(folder: Folder) -> None:
     assert "the build may need 113 GB" in done.stderr
     assert "GB of memory are free" in done.stderr
     assert "--in-memory=no" in done.stderr
-    assert files_in(folder) == {"small.lock.json"}
+    assert files_in(folder) == {"small.site.lock.json"}
     build(folder, "--in-memory", "auto")
     assert "small.squashfs" in files_in(folder)
 
@@ -114,7 +116,7 @@ def test_an_entry_of_a_cache_that_was_changed_after_it_was_signed(folder: Folder
     done = build(folder, ok=5)
     assert "changed after they were signed" in done.stderr
     assert "forged@1.0" in done.stderr
-    assert files_in(folder) == {"small.lock.json"}
+    assert files_in(folder) == {"small.site.lock.json"}
     build(folder)
 
 
@@ -143,14 +145,35 @@ def test_a_clone_that_lacks_the_commit(folder: Folder, commit: str) -> None:
 
 def test_a_lock_that_does_not_match(folder: Folder) -> None:
     build(folder, "--stop-after", "lock")
-    before = (folder.path / "small.lock.json").read_bytes()
+    before = (folder.path / "small.site.lock.json").read_bytes()
     folder.write("good", "more")
     done = build(folder, "--locked", ok=3)
     assert "--update" in done.stderr
-    assert (folder.path / "small.lock.json").read_bytes() == before
-    (folder.path / "small.lock.json").write_text("{")
+    assert (folder.path / "small.site.lock.json").read_bytes() == before
+    (folder.path / "small.site.lock.json").write_text("{")
     build(folder, ok=3)
-    assert files_in(folder) == {"small.lock.json"}
+    assert files_in(folder) == {"small.site.lock.json"}
+
+
+def test_each_site_has_a_lock_of_its_own(folder: Folder) -> None:
+    """They are alike in all that conditions ask for, and have not the same for Spack."""
+    shutil.copytree(folder.path / "site", folder.path / "twin")
+    packages = folder.path / "twin" / "packages.yaml"
+    packages.write_text(packages.read_text().replace("12.2.0", "12.3.0"))
+    lock, twin = ("--stop-after", "lock"), ("--site", folder.path / "twin")
+    first = build(folder, *lock).stdout.strip()
+    second = build(folder, *twin, *lock).stdout.strip()
+    assert [Path(one).name for one in (first, second)] == [
+        "small.site.lock.json", "small.twin.lock.json",
+    ]  # fmt: skip
+    assert build(folder, "--locked", *lock).stdout.strip() == first
+    assert build(folder, "--locked", *twin, *lock).stdout.strip() == second
+    # One without a site's name counts where the site has none, if it answers.
+    general = folder.path / "small.lock.json"
+    Path(first).rename(general)
+    assert build(folder, "--locked", *lock).stdout.strip() == str(general)
+    Path(second).unlink()
+    assert str(general) in build(folder, "--locked", *twin, *lock, ok=3).stderr
 
 
 def test_a_hook_cannot_write_outside_of_its_build(folder: Folder) -> None:

@@ -81,7 +81,7 @@ def changed(text: str, old: str, new: str) -> str:
 
 def problems(stackproof, recipe, site=FJORD):
     code, out, _ = stackproof("check", recipe, "--site", site, "--json")
-    found = [p for p in json.loads(out) if p["severity"] == "error"]
+    found = [p for p in json.loads(out)["problems"] if p["severity"] == "error"]
     assert (code == 0) == (not found)
     return found
 
@@ -336,7 +336,7 @@ def test_a_repository_that_this_machine_lacks_says_nothing(stackproof, tmp_path)
         (("small.yaml", "--fact", "gpu"), 2, "NAME=VALUE"),
         (("small.yaml", "--choose", "a=b"), 2, "no matrix"),
         (("small.yaml", "--mirror", "none.yaml"), 3, "none.yaml"),
-        (("small.yaml", "--matrix", "--choose", "a=b"), 2, "not allowed"),
+        (("small.yaml", "--matrix", "--choose", "a=b"), 2, "exclude each other"),
         (("folder",), 3, "config.yaml"),
         (("nothing",), 3, "nothing"),
     ],
@@ -377,3 +377,17 @@ def test_a_folder_that_is_no_recipe_is_not_read(stackproof, tmp_path):
     write(tmp_path / "small", FOLDER)
     code, _, err = stackproof("plan", "small", "--site", "big")
     assert (code, "spack-config" in err) == (3, True)
+
+
+WHEEL = "name: small\nmpi:\n  family: {}\n"
+
+
+@pytest.mark.parametrize("family", ["mpich", "openmpi", "intel-mpi"])
+def test_a_wheel_for_slingshot_would_take_tcp(stackproof, tmp_path: Path, family: str) -> None:
+    (tmp_path / "small.yaml").write_text(WHEEL.format(family))
+    code, out, err = stackproof("check", "--offline", "--site", "lumi-g", "small.yaml")
+    assert (code, out) == (0, "small.yaml: valid\n")
+    assert "has no cxi" in err
+    assert "`lumi-g`" in err
+    assert "small.yaml:3:" in err
+    assert "no cxi" not in stackproof("check", "--offline", "small.yaml")[2]

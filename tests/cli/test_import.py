@@ -103,10 +103,15 @@ def test_adding_needs_results_that_are_there(output: Path, tmp_path: Path) -> No
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize("words", [("--arm", ""), ("--ranks", "2000000"), ("--nodes", "3")])
-def test_arms_and_ranks_that_are_none(output: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(("--arm", ""), 2), (("--ranks", "2000000"), 2), (("--nodes", "1"), 2), (("--nodes", "3"), 3)],
+)
+def test_arms_and_ranks_that_are_none(
+    output: Path, tmp_path: Path, words: tuple[str, ...], code: int
+) -> None:
     where = ("--placement", "inter-node", "-o", tmp_path / "r")
-    assert run("import", output, *where, *words) == 2
+    assert run("import", output, *where, *words) == code
     assert not (tmp_path / "r").exists()
 
 

@@ -209,3 +209,42 @@ def test_wrong_input(lab, capsys, tmp_path, words, code):
     assert found == code
     assert out == ""
     assert err
+
+
+def squashed(lab: Lab, folder: str, mount: str) -> str:
+    """Return an image of a folder that says nothing of itself, with a mount point."""
+    need("mksquashfs")
+    image = f"{lab.path(folder)}.squashfs"
+    argv = ["mksquashfs", lab.path(folder), image, "-noappend", "-no-progress", "-quiet"]
+    subprocess.run(argv, check=True, timeout=60, capture_output=True)
+    return f"{image}:{mount}"
+
+
+def test_what_must_be_mounted_is_said(lab, capsys):
+    app = lab.path("programs/bin/app")
+    new = squashed(lab, "new", "/user-new")
+    code, out, _ = inject(capsys, "check", app, "--with", new)
+    assert code == ExitCode.DONE
+    assert out.endswith(f"`{new}` is mounted: stackproof run {new} -- COMMAND\n")
+    programs = squashed(lab, "programs", "/user-programs")
+    code, out, _ = inject(capsys, "check", programs, "--with", lab.path("new"))
+    assert f"/user-programs/bin/app in {programs}: works" in out
+    assert f"`{programs}` is mounted: stackproof run {programs} --inject " in out
+    assert "both images are mounted" in inject(capsys, "check", programs, "--with", new)[1]
+    assert "this holds" not in inject(capsys, "check", app, "--with", lab.path("new"))[1]
+    assert "this holds" not in inject(capsys, "check", app, "--with", lab.path("gone"))[1]
+
+
+def test_an_image_without_programs_does_not_end_the_others(lab, capsys):
+    app = lab.path("programs/bin/app")
+    empty = squashed(lab, "empty", "/user-programs") if lab.program("empty/bin/other") else ""
+    words = ("--upgrade", lab.path("old"), lab.path("gone"))
+    code, out, err = inject(capsys, "check", empty, app, *words)
+    assert code == ExitCode.WORSE
+    assert f"{app}: works with" in out
+    assert err == f"note: nothing in `{empty}` calls MPI, so it is left out\n"
+    code, out, err = inject(capsys, "check", empty, *words)
+    assert (code, out) == (ExitCode.INVALID, "")
+    assert f"nothing in `{empty}` calls MPI" in err
+    code, out, err = inject(capsys, "check", empty, app, "--with", lab.path("new"))
+    assert (code, err.count("left out")) == (ExitCode.DONE, 1)

@@ -110,3 +110,22 @@ def test_without_unsquashfs(
     code, out, err = call(capsys, image)
     assert (code, out) == (4, "")
     assert "squashfs-tools" in err
+
+
+def test_damaged_data_is_found(capsys: pytest.CaptureFixture[str], image: Path) -> None:
+    """By the record that `build` writes beside an image, or by a digest; as sha256sum has it."""
+    digest = hashlib.sha256(image.read_bytes()).hexdigest()
+    assert "[file-missing]" in call(capsys, image, "--verify")[2]
+    image.with_name(f"{image.name}.sha256").write_text(f"{digest}  {image.name}\n")
+    code, out, _ = call(capsys, image, "--verify")
+    assert (code, f"{digest}, as recorded" in out) == (0, True)
+    assert call(capsys, image, "--verify", digest)[0] == 0
+    assert call(capsys, image, "--verify", "abc")[0] == 2
+    content = bytearray(image.read_bytes())
+    content[len(content) // 2] ^= 1
+    image.write_bytes(content)
+    for form in ([], [digest]):
+        code, out, err = call(capsys, image, "--verify", *form)
+        assert (code, out) == (6, "")
+        assert "[image-damaged]" in err
+        assert digest in err

@@ -32,8 +32,10 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[argparse.Namesp
 
     def install(action: Callable[[argparse.Namespace], int]) -> None:
         module = types.ModuleType("stackproof.cli.check")
-        module.configure = lambda parser: parser.set_defaults(run=action)  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "stackproof.cli.check", module)
+        module.configure = lambda parser: parser.set_defaults(run="check:run")  # type: ignore[attr-defined]
+        module.run = action  # type: ignore[attr-defined]
+        for name in ("stackproof.cli.check", "stackproof.cli.arguments.check"):
+            monkeypatch.setitem(sys.modules, name, module)
 
     return install
 
@@ -128,7 +130,7 @@ def test_the_reason_decides_the_exit_code(
     verb(raises(fail(reason, "what", hint="do")))
     assert exit_code("check") == reason.exit_code
     captured = capsys.readouterr()
-    assert (captured.out, captured.err) == ("", "error: what\nhint: do\n")
+    assert (captured.out, captured.err) == ("", f"error: what [{reason}]\nhint: do\n")
 
 
 def test_all_problems_are_shown(
@@ -137,7 +139,7 @@ def test_all_problems_are_shown(
     problems = [Problem(reason=Reason.UNKNOWN_KEY, message=word) for word in ("one", "two")]
     verb(raises(StackproofError(*problems)))
     assert exit_code("check") == ExitCode.INVALID
-    assert capsys.readouterr().err == "error: one\nerror: two\n"
+    assert capsys.readouterr().err == "error: one [unknown-key]\nerror: two [unknown-key]\n"
 
 
 def test_debug_adds_the_traceback_and_keeps_the_exit_code(
@@ -147,7 +149,7 @@ def test_debug_adds_the_traceback_and_keeps_the_exit_code(
     assert exit_code("--debug", "check") == ExitCode.NOT_POSSIBLE
     text = capsys.readouterr().err
     assert "Traceback" in text
-    assert text.endswith("error: what\n")
+    assert text.endswith("error: what [no-fuse]\n")
 
 
 def test_an_interrupt(verb: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
@@ -207,7 +209,9 @@ def test_a_reader_that_has_gone_does_not_hide_the_verdict(code: int) -> None:
         "import sys, types\nfrom stackproof import cli\n"
         f"def run(_):\n    print('x')\n    return {code}\n"
         "module = types.ModuleType('m')\n"
-        "module.configure = lambda parser: parser.set_defaults(run=run)\n"
+        "module.configure = lambda parser: parser.set_defaults(run='check:run')\n"
+        "module.run = run\n"
+        "sys.modules['stackproof.cli.arguments.check'] = module\n"
         "sys.modules['stackproof.cli.check'] = module\n"
         "cli.main(['check'])"
     )
@@ -248,7 +252,9 @@ def test_help_is_as_wide_as_the_terminal(
         monkeypatch.setenv("COLUMNS", columns)
         assert exit_code("run", "--help") == 0
         lines = capsys.readouterr().out.splitlines()
-        # How to call it is written by hand, on one line.
-        widths[columns] = max(map(len, lines[1:]))
+        # How to call it is written by hand, on one line, and an example is there to be copied.
+        widths[columns] = max(
+            len(line) for line in lines[1:] if not line.startswith("  stackproof ")
+        )
     assert widths["60"] <= 58 < 100 < widths["200"]
     assert widths["none"] == widths["0"] <= 200

@@ -188,7 +188,9 @@ def test_all_that_cannot_be_had_is_said_at_once_and_nothing_written(
     archive.add("other", "2.0-1", tarball("configure"))
     code, out, err = add("libthing", "libthnig", "other", "--json")
     assert code == 3
-    assert out == ""
+    said = json.loads(out)  # the problems, and no source of any
+    assert said["schema"] == "stackproof/problems/1"
+    assert len(said["problems"]) == 2
     assert err.count("error: ") == 2
     assert "1.7, which Spack's package does not know" in err
     assert "1.2" in err  # the versions that it does know
@@ -347,7 +349,7 @@ def test_all_that_a_lock_wants_is_looked_for(
     assert "the lock is stale now" in err
     assert "LOCK" not in err
     code, out, err = stackproof("check", recipe, "--site", FJORD)
-    assert "small.lock.json" in err  # it is stale
+    assert "small.fjord.lock.json" in err  # it is stale
     write_lock(recipe, overlay.NAMESPACE)
     assert stackproof("check", recipe, "--site", FJORD)[0] == 0
     code, _, err = add("--json")

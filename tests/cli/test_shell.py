@@ -131,3 +131,15 @@ def test_several_builds_of_one_name(failed: tuple[Folder, str], tmp_path: Path) 
     done = stackproof(folder, "shell", "small", "--", "true")
     assert done.returncode == 2
     assert all(home.name in done.stderr for home in folder.builds if list(home.glob("logs/i*")))
+
+
+def test_a_build_is_named_by_the_beginning_of_its_id(failed: tuple[Folder, str]) -> None:
+    """As in the example of its help: `stackproof shell mpich-e252`."""
+    folder, _ = failed
+    name, _, number = home_of(folder).name.rpartition("-")
+    for words in (f"{name}-{number[:4]}", f"{name}-{number[:8]}"):
+        assert stackproof(folder, "shell", words, "--", "true").returncode == 0, words
+    for words in (number[:3], f"{name}-{number[1:5]}", "x" + name, f"{name}-{number}0"):
+        done = stackproof(folder, "shell", words, "--", "true")
+        assert done.returncode == 3, words
+        assert f"there is no build `{words}`" in done.stderr

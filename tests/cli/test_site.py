@@ -110,7 +110,7 @@ def test_check_tells_every_problem_with_its_place(
         (["show", "lumi-x"], 3),
         (["check", "/no/such/file.yaml"], 3),
         (["probe", "--from", "/no/such/file.json"], 3),
-        (["probe", "--json", "--yaml"], 2),
+        (["probe", "--capture", "--yaml"], 2),
     ],
 )
 def test_failures(capsys: pytest.CaptureFixture[str], argv: list[str], code: int) -> None:

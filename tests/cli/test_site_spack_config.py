@@ -21,7 +21,7 @@ def command(*words: str) -> int:
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_recipe_can_be_read_with_it(tmp_path: Path, version: int):
-    need("gcc")
+    need("gcc", "g++")
     assert command("-o", str(tmp_path / "here")) == 0
     recipe = tmp_path / "recipe"
     recipe.mkdir()
@@ -36,7 +36,7 @@ def test_a_recipe_can_be_read_with_it(tmp_path: Path, version: int):
 
 
 def test_documents_are_printed(capsys: pytest.CaptureFixture[str]):
-    need("gcc")
+    need("gcc", "g++")
     assert command("--site", "alps-gh200") == 0
     packages, network, *_ = yaml.safe_load_all(capsys.readouterr().out)
     assert "gcc" in packages["packages"]

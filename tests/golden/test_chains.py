@@ -16,8 +16,9 @@ import pytest
 
 from stackproof import cli
 from stackproof.cli import known, stacks
+from stackproof.cli.arguments import stacks as arguments
+from stackproof.cli.loaded import Loaded
 from stackproof.cli.spack import valid_lock
-from stackproof.cli.stacks import Loaded
 from stackproof.engines import spack
 from stackproof.engines.spack import locks
 from stackproof.host import shipped
@@ -92,7 +93,7 @@ EVERY = pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: chain.lock)
 @cache
 def loaded(chain: Chain) -> Loaded:
     parser = argparse.ArgumentParser()
-    stacks.add_arguments(parser)
+    arguments.add_arguments(parser)
     return stacks.load_recipe(parser.parse_args(chain.words))
 
 

@@ -11,7 +11,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from stackproof.compare import compare
-from stackproof.comparison import CompareOptions
 from stackproof.host.curves import load_curves
 from stackproof.report import render_html
 from synthetic import Noise, Plan, fault, simulate
@@ -52,7 +51,7 @@ def outline():
     )
     results = fault(simulate(plan), "mpich", [2], "wrong-transport", "eth9")
     results = dataclasses.replace(results, spec=dataclasses.replace(results.spec, launches=11))
-    html = render_html(compare(results, CompareOptions(resamples=500)), curves=load_curves())
+    html = render_html(compare(results), curves=load_curves())
     return "\n".join(Outline(html).lines) + "\n"
 
 

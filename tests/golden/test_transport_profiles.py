@@ -101,6 +101,39 @@ def test_a_bill_names_libfabric(bill: str, version: str, providers: set[str]) ->
     assert libfabric_of(bill) == Libfabric(version=version, providers=frozenset(providers))
 
 
+@pytest.mark.parametrize(
+    ("more", "without"),
+    [
+        ({"cuda": "false", "rocm": "true"}, {Memory.CUDA}),
+        ({"cuda": "true", "rocm": "false"}, {Memory.ROCM}),
+        ({}, set()),
+    ],
+)
+@pytest.mark.parametrize("transport", ["cxi", "matched"])
+def test_memory_of_a_gpu_that_libfabric_was_built_without(
+    more: Mapping[str, str], without: set[Memory], transport: str
+) -> None:
+    named = [{"name": f"spack:variant:{name}", "value": value} for name, value in more.items()]
+    fabrics = {"name": "spack:variant:fabrics", "value": "cxi,rxm,tcp"}
+    part = {"name": "libfabric", "version": "2.2.0", "properties": [fabrics, *named]}
+    found = libfabric_of(_bill(part))
+    assert found.without == without
+    for memory in Memory:
+        setup = Setup(
+            family="mpich", version="4.3.2", libfabric=found, fabric="slingshot-11", memory=memory,
+            placement=Placement(name="job", ranks=(Rank(node="a"),)),
+        )  # fmt: skip
+        if memory in without:
+            with pytest.raises(StackproofError, match=f"memory of a GPU .{memory.value}") as error:
+                transports.get(transport).profile(setup)
+            assert error.value.reason is Reason.UNSUPPORTED
+        else:
+            transports.get(transport).profile(setup)
+    external = {"name": "spack:external", "value": "/opt/cray/libfabric/1.22.0"}
+    outside = {**part, "properties": [fabrics, *named, external]}
+    assert libfabric_of(_bill(outside)).without == set()  # what the machine's own has, nobody said
+
+
 def test_no_row_stands_twice() -> None:
     keys = [
         json.dumps({k: v for k, v in row.items() if k not in {"sets", "source", "expect"}})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -122,3 +123,28 @@ def test_two_images_at_one_place(site: Site) -> None:
     with pytest.raises(StackproofError) as caught:
         site.ready("app.squashfs")
     assert caught.value.reason is Reason.MOUNT_POINT_CLASH
+
+
+def named(site: Site, *arms: Arm) -> list[str]:
+    ready = make_ready(BenchSpec(baseline=arms[0], challengers=arms[1:], null_arm=False))
+    return list(ready.by_name)
+
+
+def test_arms_that_nobody_named_are_told_apart(site: Site) -> None:
+    mpi = {"family": "mpich", "prefix": f"{MOUNT}/mpich", "launcher": "hydra"}
+    for folder, version in (("old", "4.3.1"), ("new", "5.0.2"), ("newer", "5.0.2")):
+        site.mpi(f"{folder}/mpich")
+        site.image(folder, env_json(name="mpich", mpi={**mpi, "version": version}, **NONE))
+    old, new, newer = (
+        Arm(image=f"{site.folder}/{name}.squashfs") for name in ("old", "new", "newer")
+    )
+    assert named(site, old) == ["mpich"]
+    assert named(site, old, new) == ["mpich-4.3.1", "mpich-5.0.2"]
+    assert named(site, old, new, newer) == ["mpich-4.3.1", "new", "newer"]
+    assert named(site, old, replace(new, name="mine")) == ["mpich", "mine"]
+    taken = replace(new, name="mpich-4.3.1")
+    assert named(site, old, taken, new) == ["old", "mpich-4.3.1", "mpich-5.0.2"]
+    with pytest.raises(StackproofError) as caught:
+        named(site, new, new)
+    assert caught.value.reason is Reason.INVALID_VALUE
+    assert "NAME=IMAGE" in str(caught.value)

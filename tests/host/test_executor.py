@@ -21,6 +21,7 @@ from stackproof.engines.easybuild.layout import INSTALL as EASYBUILD
 from stackproof.errors import Reason, StackproofError
 from stackproof.executor import Built, deliver, execute, fetch
 from stackproof.host import files
+from stackproof.host import workspace as rooms
 from stackproof.host.workspace import BuildSetup, workspace
 from stackproof.images.squashfs import pack_step
 from stackproof.monitor import Event, null_monitor
@@ -284,3 +285,11 @@ def test_disk_full(tmp_path: Path) -> None:
     argv = [*private_namespaces(), "sh", "-c", script, code]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
     assert done.stdout.strip() == "disk-full", done.stderr
+
+
+def test_a_python_that_was_moved_is_looked_for_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it was compiled to be there is nothing, and a sandbox cannot bind that."""
+    monkeypatch.setattr(rooms.sysconfig, "get_config_var", lambda _: "/nonexistent/lib")
+    binds, _ = rooms._system_binds(network=True)
+    assert binds
+    assert [bind.source for bind in binds if not os.path.exists(bind.source)] == []

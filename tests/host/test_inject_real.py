@@ -344,7 +344,8 @@ def test_instructions_that_the_processor_lacks(lab):
         ("mpich", "intel-hydra", Verdict.WORKS),
         ("mpich", "prte", Verdict.FAILS),
         ("mpich", "srun:pmix", Verdict.FAILS),
-        ("mpich", "srun:pmi2", Verdict.STEPS),
+        ("mpich", "srun:pmi2", Verdict.WORKS),
+        ("intel-mpi", "srun:pmi2", Verdict.STEPS),
         ("mpich", "srun:cray_shasta", Verdict.UNKNOWN),
         ("openmpi", "prte", Verdict.WORKS),
         ("openmpi", "srun:pmix", Verdict.WORKS),
@@ -352,9 +353,10 @@ def test_instructions_that_the_processor_lacks(lab):
     ],
 )
 def test_launchers(lab, family, launcher, verdict):
-    if family == "mpich":
+    if family in {"mpich", "intel-mpi"}:
         program = program_for_mpich(lab)
-        mpich(lab, "new", texts=["PMI_FD", "PMI2_Init"])
+        more = ["I_MPI_PMI_LIBRARY"] if family == "intel-mpi" else []
+        mpich(lab, "new", texts=["PMI_FD", "PMI2_Init", *more])
     else:
         program = program_for_openmpi(lab)
         openmpi(lab, "new")

@@ -10,7 +10,7 @@ import pytest
 
 from stackproof.composition import compose
 from stackproof.errors import Reason, StackproofError
-from stackproof.host import recipes
+from stackproof.host import recipechain, recipes
 
 DOCUMENTS = Path(__file__).parents[1] / "documents"
 FJORD = DOCUMENTS / "stackinator" / "clusters" / "fjord"
@@ -35,7 +35,7 @@ def test_the_base_comes_first(tmp_path):
         "a.yaml": "inherit: parts/b.yaml\nname: a\n", "parts/b.yaml": "inherit: c.yaml\n",
         "parts/c.yaml": "name: c\n",
     })  # fmt: skip
-    chain = recipes.load_chain(str(tmp_path / "a.yaml"))
+    chain = recipechain.load_chain(str(tmp_path / "a.yaml"))
     assert [Path(one.file).name for one in chain] == ["c.yaml", "b.yaml", "a.yaml"]
 
 
@@ -56,20 +56,20 @@ def test_the_base_comes_first(tmp_path):
 )  # fmt: skip
 def test_what_cannot_be_inherited(tmp_path, files, expected):
     write(tmp_path, files)
-    assert reason(recipes.load_chain, str(tmp_path / "a.yaml")) is expected
+    assert reason(recipechain.load_chain, str(tmp_path / "a.yaml")) is expected
 
 
 def test_a_link_that_leaves_is_not_inherited(tmp_path):
     write(tmp_path, {"own/a.yaml": "inherit: b.yaml\n", "b.yaml": "name: b\n"})
     (tmp_path / "own" / "b.yaml").symlink_to("../b.yaml")
-    assert reason(recipes.load_chain, str(tmp_path / "own" / "a.yaml")) is Reason.INVALID_VALUE
+    assert reason(recipechain.load_chain, str(tmp_path / "own" / "a.yaml")) is Reason.INVALID_VALUE
     (tmp_path / ".git").mkdir()
-    assert len(recipes.load_chain(str(tmp_path / "own" / "a.yaml"))) == 2
+    assert len(recipechain.load_chain(str(tmp_path / "own" / "a.yaml"))) == 2
 
 
 def files_of(folder: Path, text: str):
     (folder / "a.yaml").write_text(text)
-    chain = recipes.load_chain(str(folder / "a.yaml"))
+    chain = recipechain.load_chain(str(folder / "a.yaml"))
     return recipes.load_files(compose(chain, {}, {}), chain)
 
 

@@ -169,6 +169,27 @@ def test_an_interrupt_leaves_no_child(tmp_path: Path, number: signal.Signals) ->
     assert all(ended(int(pid)) for pid in pids.read_text().split())
 
 
+def test_an_interrupt_while_a_program_starts_leaves_no_child(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program runs before the call that starts it returns; on a busy machine, for long."""
+    pids = tmp_path / "pids"
+    real = subprocess.Popen
+
+    class Slow(real):  # type: ignore[type-arg, valid-type, misc]
+        def __init__(self, *words: object, **options: object) -> None:
+            super().__init__(*words, **options)
+            while not pids.exists() or not pids.read_text().strip():
+                time.sleep(0.01)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(run.subprocess, "Popen", Slow)
+    with pytest.raises(KeyboardInterrupt):
+        run.run(shell(f"echo $$ > {pids}; exec sleep 60"))
+    assert ended(int(pids.read_text()))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_a_second_interrupt_does_not_wait(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     script = f"trap '' TERM; sh -c \"trap '' TERM; sleep 60\" & echo $! $$ > {pids}; sleep 60"

@@ -60,6 +60,20 @@ def test_compilers_each_version_once(programs: Path):
     assert found[0].prefix == str(programs.parent)
 
 
+def test_a_gcc_without_its_cxx_is_left_out_with_the_reason(programs: Path):
+    """As Debian's package `gcc` is alone."""
+    program(programs, "gcc", "echo 14.2.0")
+    facts, left_out = spackoffer.facts_of(load_site("lumi-c"))
+    assert facts.compilers == ()
+    assert [line for line in left_out if line.startswith("gcc: ")] == [
+        f"gcc: `{programs}/gcc` is here and its C++ compiler, g++, is not: install that too"
+    ]
+    program(programs, "g++", "exit 0")
+    facts, left_out = spackoffer.facts_of(load_site("lumi-c"))
+    assert [compiler.version for compiler in facts.compilers] == ["14.2.0"]
+    assert not any(line.startswith("gcc: ") for line in left_out)
+
+
 def test_a_machine_without_anything(programs: Path):
     assert list(spackoffer.find_compilers()) == []
     found = spackoffer.find_packages()
@@ -176,7 +190,7 @@ def test_what_is_not_known_is_not_required():
 
 
 def test_the_gcc_of_this_machine_is_found_for_real():
-    need("gcc")
+    need("gcc", "g++")
     cluster = spackoffer.this_cluster(run.run)
     compilers = cluster.packages["gcc"]["externals"][0]["extra_attributes"]["compilers"]
     assert os.access(compilers["c"], os.X_OK)

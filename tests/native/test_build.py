@@ -71,8 +71,9 @@ def test_a_short_fuzzing(by_clang: Path) -> None:
     done = _run(NATIVE / "tests" / "fuzz.sh", by_clang, str(_FUZZ_SECONDS))
     assert done.returncode == 0, done.stdout
     counts = [int(word) for word in re.findall(r"executed_units: (\d+)", done.stdout)]
-    assert len(counts) == 6
+    assert len(counts) == 7
     assert min(counts) > 100
+    assert len(re.findall(r"reached [1-9]\d* of [1-9]\d* branches", done.stdout)) == 7
 
 
 def test_the_helper_is_hardened(built: Path) -> None:

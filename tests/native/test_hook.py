@@ -299,7 +299,7 @@ def test_the_mounts_of_the_machine_are_left_alone(site, capsys, stage):
 # ------------------------------------------------------------------------------- a real runtime
 
 
-def run_container(site, hooks, *, env=()):
+def run_container(site, hooks, *, env=(), mounts=()):
     """Run the program of a site by runc, with a definition of hooks."""
     config = {
         "ociVersion": "1.0.2",
@@ -310,7 +310,7 @@ def run_container(site, hooks, *, env=()):
             "env": ["PATH=/bin", *env],
             "cwd": "/",
         },
-        "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"}],
+        "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"}, *mounts],
         "linux": {"namespaces": [{"type": "mount"}, {"type": "pid"}, {"type": "ipc"}]},
         **hooks,
     }
@@ -397,6 +397,52 @@ def test_variables_that_must_be_set(site, capsys):
     assert code != 0
     assert "OPAL_PREFIX=/opt/a b" in said
     assert run_container(site, hooks, env=["OPAL_PREFIX=/opt/a b"])[0] == 0
+
+
+def bound(source, place, *options):
+    return {
+        "destination": place, "type": "bind", "source": str(source), "options": ["rbind", *options],
+    }  # fmt: skip
+
+
+def test_no_folder_is_made_in_what_the_host_lends(site, capsys):
+    """It made `stackproof/net` in a folder of the host, with the rights of root."""
+    need("root", "runc")
+    net = site.artefact(capsys)
+    lent = site.folder / "lent"
+    lent.mkdir(mode=0o700)
+    hooks = definition(site, capsys, net)
+    assert run_container(site, hooks)[0] == 0
+    code, said = run_container(site, hooks, mounts=[bound(lent, "/opt/stackproof")])
+    assert code != 0
+    assert "mounted into the container" in said
+    assert list(lent.iterdir()) == []
+
+
+def test_nothing_is_mounted_where_others_would_see_it(site, capsys):
+    """A volume with `rshared`: what was mounted over its library was so on the host too."""
+    need("root", "runc")
+    net = site.artefact(capsys)
+    hooks = definition(site, capsys, net)
+    volume = site.root / "opt" / "lib"
+    kept = shutil.copytree(volume, site.folder / "volume")
+    assert run_container(site, hooks, mounts=[bound(kept, "/opt/lib", "rprivate")])[0] == 0
+    code, said = run_container(site, hooks, mounts=[bound(kept, "/opt/lib", "rshared")])
+    assert code != 0
+    assert "seen outside of the container" in said
+
+
+def test_what_an_image_says_is_no_line_of_the_log(site, capsys):
+    net = site.artefact(capsys)
+    log = site.folder / "log"
+    odd = "/opt/x\nstackproof-oci-hook all is well\x1b[2J"
+    site.root.joinpath("opt/lib").rename(f"{site.root}{odd}")
+    argv = [site.hook, f"--artefact={net}/default", "--level=mpi", f"--try={site.root}"]
+    _, said = called([*argv, f"--log={log}", f"--folder={odd}"])
+    assert "all is well" in said, said
+    for text in (said, log.read_text()):
+        assert "\x1b" not in text
+        assert not any(line.startswith("stackproof-oci-hook all") for line in text.splitlines())
 
 
 # ------------------------------------------------------------------------------- definitions

@@ -475,12 +475,25 @@ _KILL = """
 import os, random, signal, subprocess, time
 line = ["/helper/stackproof-mount", "--images=/test/a.squashfs:/user-environment,"
         "/test/a.squashfs:/user-tools", "--overlay=/test/a.squashfs:/user-tools", "--", "sleep", "9"]
+def is_the_helper(child):
+    with open(f"/proc/{child.pid}/comm") as stream:
+        return stream.read().startswith("stackproof")
+# How long it takes until it is the command, here and now.
+times = []
+for number in range(5):
+    begin = time.monotonic()
+    child = subprocess.Popen(line, stderr=subprocess.DEVNULL)
+    while is_the_helper(child):
+        pass
+    times.append(time.monotonic() - begin)
+    child.kill()
+    child.wait()
+longest = 1.2 * sorted(times)[2]
 early = 0
 for number in range(200):
     child = subprocess.Popen(line, stderr=subprocess.DEVNULL)
-    time.sleep(random.uniform(0, 0.008))
-    with open(f"/proc/{child.pid}/comm") as stream:
-        early += stream.read().startswith("stackproof")
+    time.sleep(random.uniform(0, longest))
+    early += is_the_helper(child)
     child.send_signal(random.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP]))
     child.wait()
 print(early)

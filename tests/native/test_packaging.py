@@ -135,7 +135,7 @@ def test_installing_with_the_plug_in(built: Path, tmp_path: Path) -> None:
         if path.is_file()
     }
     plugin = next(path for path in modes if path.endswith(".so"))
-    assert re.fullmatch(r"usr/lib[^.]*/slurm/stackproof_spank\.so", plugin)
+    assert re.fullmatch(r"usr/lib[^.]*/slurm(-wlm)?/stackproof_spank\.so", plugin)
     assert modes.pop(plugin) in {0o644, 0o755}
     assert modes == {
         "usr/bin/stackproof-mount": 0o755,
@@ -369,3 +369,20 @@ def test_the_spec_for_another_slurm(tmp_path: Path) -> None:
         "slurm-ohpc >= 25.11", "slurm-ohpc < 25.12",
     ]  # fmt: skip
     assert "/opt/slurm/lib/stackproof_spank.so" in said
+
+
+def test_the_profile_for_apparmor_is_one() -> None:
+    """Parsed, not loaded; and a profile with a word that means nothing is refused."""
+    need("apparmor")
+    parser = ["/sbin/apparmor_parser", "--skip-kernel-load", "--skip-cache"]
+    profile = ROOT / "packaging" / "apparmor" / "stackproof-oci-hook"
+    subprocess.run([*parser, profile], check=True, capture_output=True, timeout=60)
+    text = profile.read_text().replace("ptrace read,", "ptrace nonsense,")
+    wrong = subprocess.run(
+        parser, input=text, text=True, capture_output=True, timeout=60, check=False
+    )
+    assert wrong.returncode != 0
+    rules = [line.strip() for line in text.splitlines() if not line.startswith("#")]
+    assert not any(line.endswith(("x,", "rw,", "rwx,")) for line in rules), (
+        "it starts and writes nothing"
+    )

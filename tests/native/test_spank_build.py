@@ -153,3 +153,19 @@ def test_usage(program: str, words: str) -> None:
     done = _run(SPANK / program)
     assert done.returncode == 2
     assert f"native/spank/{program} {words}" in done.stderr
+
+
+def test_it_is_installed_where_slurm_looks(built: Path, tmp_path: Path) -> None:
+    """Debian's Slurm does not look into LIBDIR/slurm; a node that lacks a `required` file drains."""
+    need("slurm", "slurm-headers")
+    library = subprocess.run(
+        ["sh", "-c", "LC_ALL=C ldd $(command -v srun)"], check=True, capture_output=True, text=True
+    ).stdout
+    folder = next(
+        Path(line.split()[2]).parent for line in library.splitlines() if "libslurmfull" in line
+    )
+    subprocess.run(
+        ["meson", "install", "-C", built], env={**os.environ, "DESTDIR": str(tmp_path)}, check=True,
+        stdout=subprocess.DEVNULL, timeout=120,
+    )  # fmt: skip
+    assert (tmp_path / folder.relative_to("/") / "stackproof_spank.so").is_file()

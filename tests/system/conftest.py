@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import everybody
 from mpitrees import Trees
 from need import need
 from stackproof.host import cluster as host_cluster
@@ -22,6 +23,13 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield folder
     for entry in (folder / "stackproof").glob("*/"):
         host_cluster.down(entry.name)
+
+
+@pytest.fixture(scope="session")
+def for_everybody(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """Return a Python and a checkout that users without rights may use, wherever ours lie."""
+    need("root", "unprivileged-user")
+    return everybody.python(tmp_path_factory.mktemp("everybody"))
 
 
 @pytest.fixture(scope="session")

@@ -31,6 +31,16 @@ cut) $real "$@" | head -n 4; exit 0 ;;
 alone) exec env -u PMI_FD -u PMI_RANK -u PMI_SIZE -u PMI_PORT -u PMI_ID $real "$@" ;;
 shy) [ -z "${MPIR_CVAR_DEBUG_SUMMARY:-}" ] || exit 3; exec $real "$@" ;;
 flip) STACKPROOF_WRONGBYTE_SIZE=4096 LD_PRELOAD=$FLIP exec $real "$@" ;;
+flip-once)  # one rank of the first launch that checks all bytes, and of no other
+    case "${PMI_RANK:-0} $*" in 1*"--check all"*)
+        mkdir "$ONCE" 2>/dev/null && STACKPROOF_WRONGBYTE_SIZE=4096 LD_PRELOAD=$FLIP exec $real "$@"
+    esac ;;
+flip-timed)  # every launch that is timed, and not the one before them that checks all bytes
+    case "$*" in *"--check sample"*)
+        STACKPROOF_WRONGBYTE_SIZE=4096 LD_PRELOAD=$FLIP exec $real "$@"
+    esac ;;
+crash-once)  # the first launch that is timed
+    case "${PMI_RANK:-0} $*" in 1*"--check sample"*) mkdir "$ONCE" 2>/dev/null && kill -SEGV $$ ;; esac
 esac
 exec $real "$@"
 """
@@ -140,8 +150,12 @@ def test_planted_causes_are_found_where_they_are_and_nowhere_else(room: Path) ->
             "samples": 10,
         },
     )  # fmt: skip
-    done = stackproof("bench", spec, "-o", "planted", "--json", cwd=room, ok=(8,))
-    comparison = json.loads(done.stdout)
+    for attempt in range(3):
+        done = stackproof("bench", spec, "-o", f"planted-{attempt}", "--json", cwd=room, ok=(8, 9))
+        comparison = json.loads(done.stdout)
+        if done.returncode == 8:
+            break
+        assert '"disturbed"' in done.stdout  # others at the ranks' CPUs: rightly no verdict
     assert "FAIL" not in verdicts(comparison, "base-again").values()
     assert "FAIL" not in verdicts(comparison, "same").values()
     link = verdicts(comparison, "slow-link")
@@ -166,6 +180,50 @@ def test_an_interrupted_bench_continues(room: Path) -> None:
     after = {path.name: path.stat().st_mtime_ns for path in (room / "again" / "launches").iterdir()}
     assert after.keys() == before.keys()
     assert [name for name in before if before[name] != after[name]] == [launches[1].name]
+
+
+def test_a_dry_run_says_what_would_run_and_writes_nothing(room: Path) -> None:
+    more = {"challengers": [{"name": "ours", "image": "mpich.squashfs"}], "launches": 3}
+    spec = write_spec(room, "dry", placements=["intra-node", "inter-node"], **more)
+    done = stackproof("bench", spec, "-o", "dry", "--dry-run", cwd=room)
+    assert "16 launches: 2 arms, 2 placements, 1 + 3 blocks" in done.stdout
+    assert "inter-node: ranks 1 on node1, 1 on node2" in done.stdout
+    assert "decide nothing" in done.stdout
+    plan = json.loads(
+        stackproof("bench", spec, "-o", "dry", "--dry-run", "--json", cwd=room).stdout
+    )
+    assert [arm["name"] for arm in plan["arms"]] == ["base", "ours"]
+    assert (plan["launches"], plan["launches_left"]) == (16, 16)
+    assert 3 < plan["seconds"] < 60
+    assert not (room / "dry").exists()
+    wrong = write_spec(room, "dry-wrong", sizes={"from": "4 MiB", "to": 1})
+    refused = stackproof("bench", wrong, "--dry-run", cwd=room, ok=(3,))
+    assert "no power of two" in refused.stderr
+
+
+def test_ctrl_c_says_how_to_go_on_and_so_it_does(room: Path) -> None:
+    spec = write_spec(room, "stopped", launches=6)
+    words = ("bench", spec, "-o", "stopped", "--no-verdict")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stackproof", *words],
+        cwd=room, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    said = []
+    assert process.stderr is not None
+    with process:
+        for line in process.stderr:
+            said.append(line)
+            if line.startswith("ok [3/7]"):
+                process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+    assert "7 launches: 1 arm, 1 placement, 1 + 6 blocks  about " in "".join(said[:4])
+    assert sum(line.startswith("ok [") for line in said) == 3
+    assert "left" in next(line for line in said if line.startswith("ok [3/7]"))
+    assert "3 of 7 launches have results" in "".join(said[-2:])
+    assert "the same command makes the others" in said[-1]
+    again = stackproof(*words, cwd=room)
+    made = [line.split("]")[0] for line in again.stderr.splitlines() if line.startswith("ok [")]
+    assert made == [f"ok [{number}/7" for number in range(4, 8)]
 
 
 def test_results_of_another_specification_are_not_mixed(room: Path) -> None:
@@ -222,6 +280,89 @@ def test_a_launch_that_fails_never_becomes_a_number(
         ["pgrep", "-f", "real-bench|sleep 600"], capture_output=True, text=True, check=False
     )
     assert left.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("fault", "wrong", "when"),
+    [("flip-once", 1, "block 0"), ("flip-timed", 2, "block 1")],
+)
+def test_wrong_bytes_once_fail_the_arm_and_are_not_tried_away(
+    room: Path, fault: str, wrong: int, when: str
+) -> None:
+    """One launch before the timed ones, then a clean one; or only launches that are timed."""
+    bad = {"FAULT": fault, "FLIP": str(room / "wrongbyte.so"), "ONCE": str(room / f"{fault}.once")}
+    spec = write_spec(
+        room, fault,
+        challengers=[{"name": "bad", "image": "faulty.squashfs", "env": bad}],
+        launches=2, **{"null-arm": True},
+    )  # fmt: skip
+    done = stackproof("bench", spec, "-o", fault, "--json", cwd=room, ok=(8,))
+    comparison = json.loads(done.stdout)
+    (verdict,) = [one for one in comparison["verdicts"] if one["arm"] == "bad"]
+    assert verdict["verdict"] == "FAIL"
+    assert f"wrong bytes in {wrong} of 3 launches" in verdict["sentence"]
+    assert when in verdict["sentence"]
+    assert "latency of 4096 B" in verdict["sentence"]
+    assert "rank 1 received" in verdict["sentence"]
+    assert "at offset 4095" in verdict["sentence"]
+    launches = [path.name for path in (room / fault / "launches").iterdir()]
+    assert not any("-bad-" in name and "failed" in name for name in launches)
+    told = stackproof("compare", fault, cwd=room, ok=(8,)).stdout
+    assert "bad received wrong bytes" in told
+    stackproof("report", fault, "-o", f"{fault}.html", cwd=room)
+    assert "bad received wrong bytes" in (room / f"{fault}.html").read_text()
+
+
+def test_a_failed_launch_has_its_whole_block_made_again(room: Path) -> None:
+    bad = {"FAULT": "crash-once", "ONCE": str(room / "crash.once")}
+    spec = write_spec(
+        room, "whole",
+        challengers=[{"name": "bad", "image": "faulty.squashfs", "env": bad}], launches=1,
+    )  # fmt: skip
+    done = stackproof("bench", spec, "-o", "whole", "--no-verdict", cwd=room)
+    assert "block 1 at intra-node is made again, since bad failed" in done.stderr
+    launches = sorted(path.name for path in (room / "whole" / "launches").iterdir())
+    assert len([name for name in launches if "failed1" in name]) == 1
+    assert len(launches) == 5
+    (aside,) = (room / "whole" / "set-aside").iterdir()
+    assert "base" in aside.name
+
+
+def test_traffic_of_others_discards_no_launch(room: Path) -> None:
+    """What others send on a node's interface is no reason against an arm, however slow it is."""
+    slow = {"LD_PRELOAD": str(room / "slowsend.so"), "STACKPROOF_SLOWSEND_NS": "200000"}
+    inside = {
+        "name": "inside", "ranks": [{"node": "node1", "cpu": 0}, {"node": "node1", "cpu": 1}]
+    }  # fmt: skip
+    spec = write_spec(
+        room, "others",
+        challengers=[{"name": "slow", "image": "mpich.squashfs", "env": slow}],
+        sizes=[1 << 20], samples=20, launches=2, placements=[inside],
+        **{"seconds-per-size": 0.05},
+    )  # fmt: skip
+    blast = (
+        "import socket, time\n"
+        "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "while True:\n"
+        "    for _ in range(4):\n"
+        "        s.sendto(bytes(60000), ('127.0.0.1', 9))\n"
+        "    time.sleep(0.01)\n"
+    )
+    argv = ("cluster", "exec", "--name", CLUSTER, "--on", "node1", "--", sys.executable, "-c")
+    others = subprocess.Popen(
+        [sys.executable, "-m", "stackproof", *argv, blast], cwd=room,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        stackproof("bench", spec, "-o", "others", "--no-verdict", cwd=room)
+    finally:
+        others.terminate()
+        others.wait(30)
+    for path in (room / "others" / "launches").iterdir():
+        launch = json.loads(path.read_text())
+        (check,) = [one for one in launch["checks"] if one["name"] == "transport"]
+        assert check["state"] == "cannot tell", check
+        assert "there was other traffic" in check["evidence"]
 
 
 def test_the_wrong_path_ends_a_bench_before_it_is_timed(room: Path) -> None:
@@ -365,7 +506,7 @@ def test_paths_of_one_mpi_and_more_ranks_than_cpus(room: Path) -> None:
         validated=[f"2x{ranks // 2}"],
     )  # fmt: skip
     stackproof("bench", spec, "-o", "paths", "--no-verdict", cwd=room)
-    done = stackproof("compare", "paths", "--json", cwd=room)
+    done = stackproof("compare", "paths", "--json", cwd=room, ok=(0, 8, 9))
     comparison = json.loads(done.stdout)
     intra = next(p for p in comparison["panels"] if p["curve"]["benchmark"] == "latency")
     assert {(arm["arm"], arm["transport"]) for arm in intra["arms"]} == {

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -44,6 +45,8 @@ def test_each_node_is_a_machine_of_its_own() -> None:
     for node in state.nodes:
         assert told(state, node.name, "ls", "/sys/class/net").split() == ["eth0", "lo"]
         assert f" {node.address}/24 " in told(state, node.name, "ip", "-o", "-4", "addr")
+        # Numbers of one length: MPICH with libfabric's shm provider needs them (K89).
+        assert int(told(state, node.name, "sh", "-c", "echo $$")) >= 10000
     told(state, "node1", "touch", "/tmp/mine", "/dev/shm/mine")
     for other in ("node2", None):
         assert "mine" not in told(state, other, "ls", "/tmp", "/dev/shm")
@@ -105,6 +108,17 @@ def test_a_path_of_tmp_is_seen_when_it_is_shared(tmp_path: Path) -> None:
         assert told(state, node, "cat", str(second / "word")) == "two"
     told(state, "node1", "sh", "-c", f"echo three > {second}/word")
     assert (second / "word").read_text() == "three\n"
+
+
+def test_a_link_below_tmp_is_followed_when_it_is_shared() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        (Path(folder) / "word").write_text("there")
+        link = Path(folder) / "link"
+        link.symlink_to(Path(folder) / "word")
+        state = host_cluster.up(ClusterSpec())
+        host_cluster.share(state, (str(link),))
+        host_cluster.share(state, (str(link),))
+        assert told(state, "node1", "cat", str(link)) == "there"
 
 
 def test_sharing_what_is_not_there_is_an_error() -> None:

@@ -46,22 +46,20 @@ print(json.dumps(facts))
 """
 
 
-def test_a_user_without_rights_has_a_cluster(tmp_path: Path) -> None:
+def test_a_user_without_rights_has_a_cluster(for_everybody: tuple[str, Path]) -> None:
     need("root", "unprivileged-user", "unprivileged-userns")
-    packages = str(Path(pytest.__file__).parents[1])
-    path = os.pathsep.join((SOURCE, packages, str(Path(__file__).parents[1])))
+    python, checkout = for_everybody
+    tests = str(checkout / "tests")
     delay = "delay" if works("netem") or works("gcc") else "none"
     # A folder of that user's own: what pytest makes is root's, and closed to others.
     # The shell stays as the first process of the namespace: it reaps orphans, and Python would not.
     script = 'mount -t tmpfs -o mode=0700,uid=65534,gid=65534 none /mnt; cd /; "$@"; exit $?'
-    argv = as_unprivileged(
-        [python_for_everybody(path), "-c", _ROOTLESS, str(Path(__file__).parents[1]), delay]
-    )
+    argv = as_unprivileged([python, "-c", _ROOTLESS, tests, delay])
     done = subprocess.run(
         [*private_namespaces(), "sh", "-c", script, "sh", *argv],
         env={
             "PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": "/mnt", "HOME": "/mnt",
-            "STACKPROOF_CACHE": "/mnt/cache", "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1",
+            "STACKPROOF_CACHE": "/mnt/cache", "PYTHONDONTWRITEBYTECODE": "1",
         },
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
@@ -80,23 +78,6 @@ def test_a_user_without_rights_has_a_cluster(tmp_path: Path) -> None:
         "gone": True,
     }
     assert trip >= 4000
-
-
-def python_for_everybody(path: str) -> str:
-    """Return an interpreter that users without rights may run, with everything that is needed."""
-    check = (
-        "import sys, msgspec, pytest, stackproof.host.cluster; sys.exit(sys.version_info < (3, 11))"
-    )
-    for candidate in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
-        done = subprocess.run(
-            # By env(1): the first program after setpriv(1) may still be found with root's rights.
-            as_unprivileged(["env", candidate, "-c", check]),
-            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
-            cwd="/", stderr=subprocess.DEVNULL, timeout=60, check=False,
-        )  # fmt: skip
-        if done.returncode == 0:
-            return candidate
-    pytest.skip("no Python here that users without rights may run")
 
 
 def test_no_namespaces_is_an_error_that_says_so(runtime: Path) -> None:

@@ -34,7 +34,7 @@ VARIABLES = {
     "HOME": "/root", "PATH": "/usr/bin:/bin",
     "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }  # fmt: skip
-WORDS = ("--benchmarks", "latency", "--samples", "3", "--expect-ranks", "2", "--validate",
+WORDS = ("--benchmarks", "latency", "--samples", "3", "--expect-ranks", "2", "--check", "all",
          "--sizes", "8,65536")  # fmt: skip
 HANGS_S = 10
 """For a launch in which one rank gives up, and another may wait for it for ever."""
@@ -47,6 +47,10 @@ TABLE = {"OMPI_MCA_mtl_ofi_av": "table"}
 KILL_ONE = (
     "sh", "-c",
     'test ${OMPI_COMM_WORLD_RANK-$PMI_RANK} = 0 || (sleep 0.3; kill -9 $$) & exec "$0" "$@"',
+)  # fmt: skip
+TINY_SHM = (
+    "unshare", "--mount", "sh", "-c",
+    'mount -t tmpfs -o size=64k none /dev/shm && exec "$0" "$@"',
 )  # fmt: skip
 NO_LIBRARIES = (
     "unshare", "--mount", "sh", "-c", 'mount -t tmpfs none PREFIX/lib && exec "$0" "$@"',
@@ -111,6 +115,9 @@ FAULTS: dict[str, tuple[str | None, Launch]] = {
     "settings-of-openmpi": ("K72", Launch("mpich", env={"OMPI_MCA_btl": "self,sm"}, ok=True)),
     "settings-of-mpich": ("K72", Launch(env={"MPIR_CVAR_CH4_NETMOD": "ofi"}, ok=True)),
     "library-missing": ("K73", Launch(wrapper=NO_LIBRARIES)),
+    "tiny-dev-shm": ("K81", Launch("mpich", wrapper=TINY_SHM)),
+    "a-name-misspelt": ("K77", Launch(env={"OMPI_MCA_pmll": "ob1"}, ok=True)),
+    "a-name-misspelt-of-libfabric": ("K77", Launch("mpich", env={"FI_PROVIDERS": "tcp"}, ok=True)),
     "component-missing": ("K74", Launch(env={"OMPI_MCA_pml": "nowhere"})),
     "nothing-left": ("K75", Launch(env={**CM, "OMPI_MCA_mtl": "^ofi"}, seconds=HANGS_S)),
 }  # fmt: skip

@@ -60,6 +60,8 @@ class Mpi:
     program: Path
     slowsend: Path
     wrongbyte: Path
+    latecoll: Path
+    fastclock: Path
 
     def start(self, *argv: str, **extra: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -134,15 +136,18 @@ def mpi(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         program=folder / "stackproof-bench",
         slowsend=folder / "slowsend.so",
         wrongbyte=folder / "wrongbyte.so",
+        latecoll=folder / "latecoll.so",
+        fastclock=folder / "fastclock.so",
     )
     mpicc = (str(prefix / "bin" / "mpicc"), "-std=c11", "-O2", *WARNINGS)
     sources = [str(path) for path in sorted(SOURCES.glob("*.c"))]
     lines = [
         (*mpicc, *sources, "-o", str(built.program)),
-        (*mpicc, "-Wno-missing-prototypes", "-shared", "-fPIC", str(PRELOADS / "slowsend.c"),
-         "-o", str(built.slowsend)),
-        (*mpicc, "-Wno-missing-prototypes", "-shared", "-fPIC", str(PRELOADS / "wrongbyte.c"),
-         "-o", str(built.wrongbyte)),
+        *(
+            (*mpicc, "-Wno-missing-prototypes", "-shared", "-fPIC", str(PRELOADS / f"{name}.c"),
+             "-o", str(folder / f"{name}.so"), "-ldl")
+            for name in ("slowsend", "wrongbyte", "latecoll", "fastclock")
+        ),
     ]  # fmt: skip
     for line in lines:
         done = built.run(*line)
@@ -182,8 +187,11 @@ def test_everything_is_measured_and_every_byte_is_right(mpi: Mpi) -> None:
     assert output.skipped["bandwidth 0"] == "too-small"
     assert output.skipped["allreduce 3"] == "too-small"
     assert all(s.validated is not None for s in output.series)
-    assert measured["latency", 100_000].validated == 2 * 100_000 * (1 + 2)
-    assert measured["message_rate", 3].validated == 3 * (1 + 2 * 64)
+    assert all(s.check_s is not None for s in output.series)
+    # After each sample and in two more exchanges, there in a slot for each message of a window.
+    latency, rate = measured["latency", 100_000], measured["message_rate", 3]
+    assert latency.validated == 2 * 100_000 * (len(latency.values) + 2)
+    assert rate.validated == 3 * (len(rate.values) + 2 * 64)
 
 
 def test_ranks_tell_where_they_are_and_what_they_have_loaded(mpi: Mpi) -> None:
@@ -211,27 +219,43 @@ def test_four_ranks_have_two_pairs(mpi: Mpi) -> None:
     assert code == 0
     assert output.complete
     assert output.world_size == 4
-    checked = {(s.benchmark, s.size): s.validated for s in output.series}
-    assert checked["latency", 1000] == 2 * 1000 * 3
-    assert checked["message_rate", 1000] == 2 * 1000 * (1 + 2 * 64)
-    assert checked["alltoall", 1000] == 4 * 4 * 1000 * 3
-    assert checked["bcast", 1000] == 3 * 1000 * 3
+    found = {(s.benchmark, s.size): s for s in output.series}
+    samples = {key: len(series.values) for key, series in found.items()}
+    checked = {key: series.validated for key, series in found.items()}
+    assert checked["latency", 1000] == 2 * 1000 * (samples["latency", 1000] + 2)
+    assert checked["message_rate", 1000] == 2 * 1000 * (samples["message_rate", 1000] + 2 * 64)
+    assert checked["alltoall", 1000] == 4 * 4 * 1000 * (samples["alltoall", 1000] + 2)
+    assert checked["bcast", 1000] == 3 * 1000 * (samples["bcast", 1000] + 2)
 
 
-def test_a_wrong_byte_is_found_in_every_kind_of_exchange(mpi: Mpi) -> None:
+@pytest.mark.parametrize("everything", [True, False], ids=["all", "sample"])
+def test_a_wrong_byte_is_found_in_every_kind_of_exchange(mpi: Mpi, everything: bool) -> None:
+    """Also where only a sample is looked at: messages of 4 KiB are wholly in it."""
     wrong = {"LD_PRELOAD": str(mpi.wrongbyte), "STACKPROOF_WRONGBYTE_SIZE": "4096"}
+    checks = {"validate": everything, "spot_check": not everything}
     for name in METRICS:
         if name == "barrier":
             continue
-        asked = case(benchmarks=(name,), sizes=(2048, 4096))
+        asked = case(benchmarks=(name,), sizes=(2048, 4096), **checks)
         code, output = mpi.measure(asked, **wrong)
-        # One byte in each checked exchange of each receiver: the timed one and two more.
+        # One byte in each exchange of each receiver: those after the samples, and one or two more.
         receivers = 1 if name in {"bandwidth", "message_rate", "bcast"} else 2
-        assert output.validation_errors == 3 * receivers, name
+        (series,) = [one for one in output.series if one.size == 4096]
+        if everything:
+            assert output.validation_errors == (len(series.values) + 2) * receivers, name
+        else:
+            # Of the blocks of all ranks one is looked at, and only that of rank 0 is damaged.
+            least = 1 if name in {"alltoall", "allgather"} else len(series.values) + 1
+            assert least <= output.validation_errors <= (len(series.values) + 1) * receivers, name
         assert code == native.EXIT_VALIDATION
         assert output.complete
-    code, output = mpi.measure(case(benchmarks=("latency",), sizes=(2048,)), **wrong)
-    assert (code, output.validation_errors) == (0, 0)
+        assert {(one.benchmark, one.size) for one in output.wrong} == {(name, 4096)}
+        assert len(output.wrong) == receivers
+        for one in output.wrong:
+            assert (one.offset, one.seen ^ one.expected) == (4095, 0x10)
+            assert one.source == (-1 if name == "allreduce" else one.source)
+    code, output = mpi.measure(case(benchmarks=("latency",), sizes=(2048,), **checks), **wrong)
+    assert (code, output.validation_errors, output.wrong) == (0, 0, ())
 
 
 def test_a_wait_in_sends_shows_where_it_applies_and_only_there(mpi: Mpi) -> None:
@@ -248,6 +272,120 @@ def test_a_wait_in_sends_shows_where_it_applies_and_only_there(mpi: Mpi) -> None
     assert fastest[65536] >= wait_us
     assert fastest[8] < wait_us
     assert fastest[4095] < wait_us
+
+
+LATE_US = 100_000.0
+"""A planted wait, far above what a busy machine adds to the fastest of some samples."""
+
+
+def fastest(mpi: Mpi, benchmark: str, timing: str, **preload: str) -> float:
+    """Return the fastest sample of a collective of 8 bytes, us."""
+    asked = case(
+        benchmarks=(benchmark,), sizes=(8,), samples=5, validate=False, timing=timing,
+        seconds_per_size=0.5,
+    )  # fmt: skip
+    code, output = mpi.measure(asked, **preload)
+    assert code == 0
+    (series,) = output.series
+    assert series.timing == timing
+    assert len(series.mean) == len(series.values)
+    return min(series.values)
+
+
+def test_a_slow_barrier_is_not_judged_as_a_slow_allreduce(mpi: Mpi) -> None:
+    """One rank leaves each barrier late: the next allreduce of the others waits for it."""
+    late = {
+        "LD_PRELOAD": str(mpi.latecoll), "STACKPROOF_LATE_IN": "barrier",
+        "STACKPROOF_LATE_NS": str(int(1000 * LATE_US)),
+    }  # fmt: skip
+    assert fastest(mpi, "allreduce", "osu", **late) > 0.4 * LATE_US
+    assert fastest(mpi, "allreduce", "synchronised", **late) < 0.4 * LATE_US
+    assert fastest(mpi, "barrier", "synchronised", **late) >= LATE_US
+
+
+def test_a_straggler_counts_whole(mpi: Mpi) -> None:
+    """One of two ranks leaves the broadcast late: the mean over the ranks shows half of it."""
+    late = {
+        "LD_PRELOAD": str(mpi.latecoll), "STACKPROOF_LATE_IN": "bcast",
+        "STACKPROOF_LATE_NS": str(int(1000 * LATE_US)),
+    }  # fmt: skip
+    assert fastest(mpi, "bcast", "synchronised", **late) >= LATE_US
+    assert fastest(mpi, "bcast", "imb", **late) < LATE_US
+
+
+@pytest.mark.parametrize("ppm", ["0", "200"])
+def test_ranks_with_clocks_of_their_own_start_together(mpi: Mpi, ppm: str) -> None:
+    """Rank 1's clock is 12 s ahead, and runs too fast: both are found by asking."""
+    asked = case(benchmarks=("allreduce", "bcast"), sizes=(8,), samples=10, timing="synchronised")
+    argv = (*native.BENCHMARK.argv(str(mpi.program), asked), "--own-clocks")
+    ahead = (
+        "env", f"LD_PRELOAD={mpi.fastclock}", "STACKPROOF_CLOCK_OFFSET_NS=12000000000",
+        f"STACKPROOF_CLOCK_PPM={ppm}",
+    )  # fmt: skip
+    output = native.BENCHMARK.parse(mpi.launch(argv, (*ahead, *argv)).stdout, asked)
+    assert output.complete
+    for series in output.series:
+        # Without what was found an operation would seem to take 12 s, or less than nothing.
+        assert 0 < min(series.values) < 1e6
+        assert series.clock_error_us is not None
+        assert 0 < series.clock_error_us < 1e6
+    if ppm == "0":
+        shared = native.BENCHMARK.parse(mpi.launch(argv[:-1], argv[:-1]).stdout, asked)
+        assert all(one.clock_error_us == 0 for one in shared.series)
+
+
+def test_a_rank_in_a_time_namespace_has_a_clock_of_its_own(mpi: Mpi) -> None:
+    need("root")
+    asked = case(benchmarks=("allreduce",), sizes=(8,), samples=10, timing="synchronised")
+    argv = native.BENCHMARK.argv(str(mpi.program), asked)
+    later = ("unshare", "--time", "--monotonic", "1000", "--fork", *argv)
+    output = native.BENCHMARK.parse(mpi.launch(argv, later).stdout, asked)
+    assert output.complete
+    (series,) = output.series
+    assert 0 < min(series.values) < 1e6
+    assert series.clock_error_us is not None
+    assert series.clock_error_us > 0
+
+
+def test_another_process_on_a_rank_s_cpu_is_told(mpi: Mpi) -> None:
+    own = sorted(os.sched_getaffinity(0))
+    busy = subprocess.Popen(
+        ["taskset", "-c", str(own[0]), sys.executable, "-c", "while True: pass"]
+    )
+    try:
+        asked = case(
+            benchmarks=("latency",), sizes=(8,), placement=placement((own[0], own[-1])),
+            seconds_per_size=0.3, samples=5, validate=False,
+        )  # fmt: skip
+        _, output = mpi.measure(asked)
+    finally:
+        busy.kill()
+        busy.wait()
+    found = output.ranks[0].disturbance
+    assert found is not None
+    assert found.wall_s is not None
+    assert found.run_queue_wait_s is not None
+    assert found.run_queue_wait_s > 0.1 * found.wall_s
+    assert found.involuntary_switches is not None  # 0 where its waits began as it slept
+    assert found.other_load is not None
+    assert found.other_load > 0.1
+    (series,) = output.series
+    assert series.disturbance is not None
+    assert series.disturbance.run_queue_wait_s is not None
+    assert series.disturbance.run_queue_wait_s >= found.run_queue_wait_s * 0.99
+
+
+def test_a_node_tells_its_interfaces_and_what_each_part_sent(mpi: Mpi) -> None:
+    asked = case(benchmarks=("latency", "bandwidth"), sizes=(8, 65536))
+    _, output = mpi.measure(asked)
+    first, second = output.ranks
+    assert first.interfaces["lo"].up
+    assert "127.0.0.1" in first.interfaces["lo"].addresses
+    assert set(first.interfaces) == set(first.tx_bytes)
+    assert set(first.parts) == {
+        f"{name} {size}" for name in asked.benchmarks for size in (8, 65536)
+    }
+    assert (second.interfaces, second.parts) == ({}, {})
 
 
 def test_singletons_are_told_apart(mpi: Mpi) -> None:
@@ -379,7 +517,10 @@ def test_output_that_cannot_be_written_is_a_fault(mpi: Mpi) -> None:
         ["--window", "65537"],
         ["--memory-limit", "0"],
         ["--expect-ranks", "two"],
-        ["--validate=yes"],
+        ["--validate"],
+        ["--check"],
+        ["--check", "some"],
+        ["--timing", "fast"],
         ["-h"],
         ["x" * 5000],
     ],

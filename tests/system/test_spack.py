@@ -50,7 +50,7 @@ class Made:
 
     def lock(self, recipe: Path) -> SpackLock:
         """Return the lock of a recipe."""
-        return from_json(SpackLock, recipe.with_suffix(".lock.json").read_bytes())
+        return from_json(SpackLock, recipe.with_suffix(".site.lock.json").read_bytes())
 
     def inside(self, image: str, path: str) -> Any:
         """Return the JSON of a file in an image."""

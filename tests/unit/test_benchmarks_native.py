@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from stackproof.benchmarks import METRICS, native, noise
 from stackproof.case import Case, Placement, Rank
-from stackproof.measurement import Output, Series
+from stackproof.measurement import Disturbance, Interface, Output, Series
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "benchmarks"
 BENCH = native.BENCHMARK
@@ -370,10 +370,13 @@ def test_argv() -> None:
         "--seconds-per-size", "0.004",
         "--window", "64",
         "--expect-ranks", "2",
-        "--validate",
+        "--check", "all",
     )  # fmt: skip
     quick = BENCH.argv("b", replace(case, validate=False, sizes=(), seconds_per_size=1e-05))
-    assert "--validate" not in quick
+    assert quick[quick.index("--check") + 1] == "none"
+    sampled = BENCH.argv("b", replace(case, validate=False, spot_check=True, timing="osu"))
+    assert sampled[sampled.index("--check") + 1] == "sample"
+    assert sampled[sampled.index("--timing") + 1] == "osu"
     assert "--sizes" not in quick
     assert quick[quick.index("--seconds-per-size") + 1] == "1e-05"
 
@@ -448,3 +451,35 @@ def test_a_cut_line_with_another_between_is_not_put_together() -> None:
     assert not output.complete
     assert output.series == ()
     assert output.world_size == 2
+
+
+def test_what_version_2_tells_beside_the_values() -> None:
+    measured = series(
+        timing="synchronised", mean=[1.25], late=2, skew_us=0.03, clock_error_us=0.0, validated=8,
+        check_s=1e-5,
+        disturbance={"wall_s": 0.02, "run_queue_wait_s": 0.001, "involuntary_switches": 3},
+    )  # fmt: skip
+    wrong = record(
+        "wrong", 2, benchmark="latency", size=8, rank=1, bytes=1, source=0, round=-1, message=0,
+        offset=7, expected=1, seen=17,
+    )  # fmt: skip
+    told = rank(
+        3, 0,
+        disturbance={"wall_s": 1.0, "involuntary_switches": 4, "other_load": 0.5},
+        interfaces={"eth0": {"up": True, "mbit": 1000, "addresses": ["10.0.0.1"]}},
+        parts={"latency 8": {"eth0": 1234}},
+    )  # fmt: skip
+    output = run_of(start(), measured, wrong, told, rank(4, 1), end(5, errors=1))
+    assert output.complete
+    (one,) = output.series
+    assert (one.timing, one.mean, one.late, one.skew_us) == ("synchronised", (1.25,), 2, 0.03)
+    assert one.disturbance == Disturbance(
+        wall_s=0.02, run_queue_wait_s=0.001, involuntary_switches=3
+    )
+    assert (output.wrong[0].rank, output.wrong[0].offset, output.wrong[0].round) == (1, 7, -1)
+    first, second = output.ranks
+    assert first.disturbance is not None
+    assert first.disturbance.other_load == 0.5
+    assert first.interfaces == {"eth0": Interface(up=True, mbit=1000, addresses=("10.0.0.1",))}
+    assert first.parts == {"latency 8": {"eth0": 1234}}
+    assert (second.disturbance, second.interfaces, second.parts) == (None, {}, {})

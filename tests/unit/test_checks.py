@@ -8,7 +8,7 @@ from stackproof import checks
 from stackproof.case import Case, Placement, Rank
 from stackproof.command import Completed
 from stackproof.errors import Reason
-from stackproof.measurement import Check, Output, RankFacts, Series, State
+from stackproof.measurement import Check, Output, RankFacts, Series, State, WrongBytes
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "launch"
 OPENMPI = (CAPTURES / "library-version-openmpi-5.0.11.txt").read_text()
@@ -256,3 +256,40 @@ def test_an_exit_code_that_means_a_fault_is_a_crash_though_nobody_spoke():
     # Hydra ends with 143 when it stopped the ranks itself.
     assert "end" in bad(SILENT, completed=replace(DONE, returncode=143))
     assert bad(SILENT, completed=replace(DONE, returncode=143))["end"] == Reason.JOB_FAILED.value
+
+
+def check(name: str, *arguments, **named) -> Check:
+    return next(one for one in judge(*arguments, **named) if one.name == name)
+
+
+def test_wrong_bytes_are_told_with_where_they_were():
+    wrong = WrongBytes(
+        benchmark="latency", size=4096, rank=1, bytes=2, source=0, round=3, message=0,
+        offset=4095, expected=0x41, seen=0x51,
+    )  # fmt: skip
+    found = check("validation", replace(GOOD, validation_errors=2, wrong=(wrong,)))
+    assert found.state is State.BAD
+    assert (
+        "latency of 4096 B, in sample 4: rank 1 received 2 wrong bytes from rank 0, the first at "
+        "offset 4095: 0x51 where 0x41 was sent" in found.evidence
+    )
+
+
+def test_a_sample_is_called_one_and_what_it_took_is_told():
+    measured = tuple(replace(one, check_s=0.25) for one in GOOD.series)
+    sampled = replace(CASE, validate=False, spot_check=True)
+    found = check("validation", replace(GOOD, series=measured), sampled)
+    assert found.state is State.OK
+    assert "a sample" in found.evidence
+    assert f"took {0.25 * len(measured):.2g} s" in found.evidence
+
+
+def test_a_benchmark_of_another_version_is_told_with_what_to_do():
+    """An image keeps the program that was compiled into it."""
+    said = b"stackproof-bench: unknown option `--check`\nusage: mpiexec -n RANKS stackproof-bench"
+    done = replace(DONE, returncode=2, stdout=b"", stderr=said)
+    problem = checks.first_failure(judge(SILENT, completed=done), said)
+    assert problem is not None
+    assert problem.reason is Reason.UNSUPPORTED
+    assert "unknown option `--check`" in problem.message
+    assert "build the image again" in problem.hint

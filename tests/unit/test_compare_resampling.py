@@ -1,4 +1,6 @@
-"""The numbers behind a comparison, against SciPy and against themselves done the slow way."""
+"""Sign flips, exact intervals, step-down p-values, fits: against brute force and against scipy."""
+
+import itertools
 
 import numpy as np
 import pytest
@@ -9,100 +11,170 @@ from scipy import stats
 from stackproof import resampling
 
 
-@given(st.integers(1, 14), st.integers(1, 5), st.integers(0, 2**32 - 1))
-def test_bootstrap_medians_are_the_medians_of_the_resamples(blocks, sizes, seed):
-    values = np.random.default_rng(seed).lognormal(size=(sizes, blocks))
-    counts = resampling.resample_counts(blocks, 30, seed)
-    found = resampling.bootstrap_medians(values, counts)
-    for resample in range(30):
-        drawn = np.repeat(np.arange(blocks), counts[:, resample])
-        assert len(drawn) == blocks
-        np.testing.assert_allclose(found[:, resample], np.median(values[:, drawn], axis=1))
+def against(rows, limit=0.0):
+    """Return the p-values of "not below the limit"."""
+    rows = np.asarray(rows, dtype=np.float64)
+    return resampling.stepdown_p_values(rows, np.full(len(rows), limit))
 
 
-def test_bootstrap_medians_with_ties():
-    values = np.array([[2.0, 1.0, 2.0, 2.0]])
-    counts = np.array([[1], [2], [0], [1]], dtype=np.int16)
-    assert resampling.bootstrap_medians(values, counts)[0, 0] == 1.5
+def scores(row, at):
+    return np.clip((row - at) / resampling.scales(row[None])[0], -1, 1)
 
 
-def test_resamples_depend_on_seed_and_blocks_alone():
-    one = resampling.resample_counts(10, 50, 3)
-    np.testing.assert_array_equal(one, resampling.resample_counts(10, 50, 3))
-    assert (one != resampling.resample_counts(10, 50, 4)).any()
-    assert (one.sum(axis=0) == 10).all()
+def location(values, scale, sign):
+    """Return where the cut-off differences balance, by halving; of several places the first."""
+    values = sign * values
+    low, high = min(values), max(values)
+    for _ in range(60):
+        middle = (low + high) / 2
+        if np.clip((values - middle) / scale, -1, 1).sum() > 1e-9:
+            low = middle
+        else:
+            high = middle
+    return sign * (low + high) / 2
 
 
-def test_interval_agrees_with_scipy():
-    random = np.random.default_rng(5)
-    left, right = random.lognormal(0, 0.1, 15), random.lognormal(0.1, 0.1, 15)
-    counts = resampling.resample_counts(15, 20_000, 1)
-    ratio = resampling.bootstrap_medians(right[None], counts) / resampling.bootstrap_medians(
-        left[None], counts
+@pytest.mark.parametrize("blocks", [1, 2, 6, 13])
+def test_few_blocks_have_every_sign_vector_or_its_negative(blocks):
+    flips = resampling.sign_flips(blocks)
+    both = {tuple(row) for row in np.vstack([flips, -flips])}
+    assert len(flips) == 2 ** (blocks - 1)
+    assert both == set(itertools.product((-1.0, 1.0), repeat=blocks))
+    assert (flips[0] == 1).all()
+
+
+@pytest.mark.parametrize(("blocks", "strength"), [(14, 5), (20, 5), (64, 5), (65, 3), (300, 3)])
+def test_many_blocks_have_a_group_in_which_few_blocks_see_every_pattern(blocks, strength):
+    flips = resampling.sign_flips(blocks)
+    both = np.vstack([flips, -flips])
+    assert both.shape == (8192, blocks)
+    assert set(np.unique(both)) == {-1, 1}
+    words = {row.tobytes() for row in both.astype(np.int8)}
+    assert len(words) == 8192
+    random = np.random.default_rng(blocks)
+    for _ in range(50):  # a group: the product of two is one of them
+        one, two = both[random.integers(0, 8192, 2)]
+        assert (one * two).astype(np.int8).tobytes() in words
+        chosen = both[:, random.choice(blocks, strength, replace=False)]
+        _, counts = np.unique(chosen, axis=0, return_counts=True)
+        assert counts.tolist() == [8192 // 2**strength] * 2**strength
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("blocks", [5, 6, 9])
+def test_intervals_are_order_statistics_of_the_locations_of_all_subsets(blocks, seed):
+    """Hartigan's typical values, found by making every subset."""
+    row = np.random.default_rng([seed, blocks]).standard_t(3, blocks)
+    scale = resampling.scales(row[None])[0]
+    subsets = [
+        row[list(chosen)]
+        for size in range(1, blocks + 1)
+        for chosen in itertools.combinations(range(blocks), size)
+    ]
+    (low,), (high,) = resampling.intervals(row[None], 0.025)
+    # The empty set counts as one that is rejected by none.
+    out = max(int(0.025 * 2**blocks), 1) - 1
+    lows, highs = (sorted(location(one, scale, sign) for one in subsets) for sign in (1, -1))
+    assert low == pytest.approx(lows[out], abs=2e-4 * scale)
+    assert high == pytest.approx(highs[-1 - out], abs=2e-4 * scale)
+    assert low <= resampling.centers(row[None])[0] <= high
+
+
+def test_an_interval_ends_where_the_test_begins_to_reject():
+    rows = np.random.default_rng(4).normal(0, 1, (50, 16))
+    low, high = resampling.intervals(rows, 0.025)
+    for row, bottom, top in zip(rows, low, high, strict=True):
+        for sign, end in ((1, top), (-1, -bottom)):
+            (beyond,), (inside,) = (
+                against(sign * row[None], end + 1e-3),
+                against(sign * row[None], end - 1e-3),
+            )
+            assert beyond <= 0.025 < inside
+
+
+@given(
+    st.lists(st.floats(-5, 5).map(lambda x: round(x, 3)), min_size=1, max_size=12),
+    st.floats(-3, 3),
+    st.floats(0.1, 10),
+)
+def test_intervals_move_with_the_data_and_turn_with_the_sign(values, shift, factor):
+    row = np.array([values])
+    center, (low, high) = resampling.centers(row), resampling.intervals(row, 0.025)
+    scale = max(1.0, float(np.abs(row).max())) * factor + abs(shift)
+    assert min(values) <= low[0] + 1e-9
+    assert low[0] - 1e-9 <= center[0] <= high[0] + 1e-9
+    assert high[0] <= max(values) + 1e-9
+    turned = resampling.intervals(-row, 0.025)
+    assert turned[0][0] == pytest.approx(-high[0], abs=1e-3 * scale)
+    moved = resampling.intervals(row * factor + shift, 0.025)
+    assert moved[0][0] == pytest.approx(low[0] * factor + shift, abs=2e-3 * scale)
+
+
+def test_equal_launches_have_an_interval_of_no_width():
+    low, high = resampling.intervals(np.full((1, 10), 0.3), 0.025)
+    assert low[0] == high[0] == resampling.centers(np.full((1, 10), 0.3))[0] == 0.3
+
+
+def test_a_missing_pair_is_as_if_it_had_never_been():
+    rows = np.random.default_rng(1).normal(0, 1, (3, 10))
+    holes = np.insert(rows, [3, 7], np.nan, axis=1)
+    np.testing.assert_allclose(
+        resampling.intervals(rows, 0.025), resampling.intervals(holes, 0.025), atol=1e-3
     )
-    low, high = resampling.percentile_interval(ratio, 0.95)
-    theirs = stats.bootstrap(
-        (left, right),
-        lambda a, b, axis: np.median(b, axis=axis) / np.median(a, axis=axis),
-        paired=True,
-        method="percentile",
-        n_resamples=20_000,
-        random_state=np.random.default_rng(9),
-        vectorized=True,
-    ).confidence_interval
-    assert low[0] == pytest.approx(theirs.low, rel=0.01)
-    assert high[0] == pytest.approx(theirs.high, rel=0.01)
+    np.testing.assert_allclose(against(rows - 1), against(holes - 1))
+    one = np.full((1, 5), np.nan)
+    one[0, 2] = 4.0
+    assert [end[0] for end in resampling.intervals(one, 0.025)] == [4.0, 4.0]
 
 
-def test_all_sign_vectors_once_when_few():
-    flips = resampling.sign_flips(6, 100, 1)
-    assert len({tuple(row) for row in flips}) == len(flips) == 64
-    assert (flips[0] == 1).all()
-
-
-def test_random_sign_vectors_when_many():
-    flips = resampling.sign_flips(20, 1000, 1)
-    assert flips.shape == (1000, 20)
-    assert (flips[0] == 1).all()
-    assert set(np.unique(flips)) == {-1, 1}
-    np.testing.assert_array_equal(flips, resampling.sign_flips(20, 1000, 1))
+@pytest.mark.parametrize("blocks", [5, 10, 20])
+def test_intervals_hold_the_truth_as_often_as_they_say(blocks):
+    random = np.random.default_rng(blocks)
+    inside = []
+    for draw in (random.normal, random.laplace):
+        low, high = resampling.intervals(draw(size=(4000, blocks)), 0.025)
+        inside.append(((low <= 0) & (high >= 0)).mean())
+    assert all(0.93 <= share <= 0.965 for share in inside), inside
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_one_size_is_the_exact_randomisation_test(seed):
-    row = np.random.default_rng(seed).normal(-0.3, 1, (1, 10))
-    found = resampling.stepdown_p_values(row, resampling.sign_flips(10, 1024, 1))
-    reach = 2 * np.median(np.abs(row[0]))
+    row = np.random.default_rng(seed).normal(-0.3, 1, 10)
     theirs = stats.permutation_test(
-        (np.clip(row[0], -reach, reach),),
+        (scores(row, 0.0),),
         lambda x, axis: np.mean(x, axis=axis),
         permutation_type="samples",
         alternative="less",
         n_resamples=np.inf,
         vectorized=True,
     ).pvalue
-    assert found[0] == pytest.approx(theirs)
+    assert against(row[None])[0] == pytest.approx(theirs)
+
+
+def test_many_blocks_agree_with_all_swaps():
+    row = np.random.default_rng(7).normal(-0.4, 1, 18)
+    cut = scores(row, 0.0)
+    sums = np.array([0.0])
+    for value in cut:
+        sums = np.concatenate([sums + value, sums - value])
+    assert against(row[None])[0] == pytest.approx((sums <= cut.sum() + 1e-9).mean(), abs=0.006)
 
 
 def test_one_wild_launch_does_not_hide_a_difference():
     row = np.array([-1.0, -1.1, -0.9, -1.2, -1.0, -1.05, -0.95, -1.1, -1.0, 30.0])
-    flips = resampling.sign_flips(10, 1024, 1)
-    assert resampling.stepdown_p_values(row[None], flips)[0] < 0.05
+    assert against(row[None])[0] < 0.05
+    assert resampling.intervals(row[None], 0.025)[1][0] < -0.8
 
 
 def test_sizes_that_say_the_same_cost_nothing():
     row = np.random.default_rng(1).normal(-2, 0.5, 10)
-    flips = resampling.sign_flips(10, 1024, 1)
-    alone = resampling.stepdown_p_values(row[None], flips)
-    many = resampling.stepdown_p_values(np.tile(row, (20, 1)), flips)
-    np.testing.assert_allclose(many, alone[0])
+    np.testing.assert_allclose(against(np.tile(row, (20, 1))), against(row[None])[0])
 
 
 def test_adjusted_is_never_below_unadjusted_and_keeps_the_order():
     rows = np.random.default_rng(2).normal(-0.4, 1, (12, 10))
-    flips = resampling.sign_flips(10, 1024, 1)
-    adjusted = resampling.stepdown_p_values(rows, flips)
-    plain = np.array([resampling.stepdown_p_values(row[None], flips)[0] for row in rows])
+    adjusted = against(rows)
+    plain = np.array([against(row[None])[0] for row in rows])
     assert (adjusted >= plain - 1e-12).all()
     assert (np.diff(adjusted[np.argsort(plain, kind="stable")]) >= -1e-12).all()
 
@@ -110,24 +182,23 @@ def test_adjusted_is_never_below_unadjusted_and_keeps_the_order():
 def test_family_wise_error_is_held_at_the_boundary():
     """23 sizes, some sharing noise, none worse: at most 5 % of families may show a false alarm."""
     random = np.random.default_rng(3)
-    flips = resampling.sign_flips(10, 1024, 1)
     alarms = 0
     for _ in range(400):
         rows = random.standard_t(3, (23, 10)) + random.normal(0, 1, 10)
-        alarms += (resampling.stepdown_p_values(rows, flips) <= 0.05).any()
+        alarms += (against(rows) <= 0.05).any()
     assert alarms <= stats.binom.ppf(0.9999, 400, 0.05)
 
 
 def test_sizes_without_observations_get_no_p_value():
     rows = np.array([[np.nan] * 6, [-1.0, -2, -3, -1.5, -2.5, np.nan]])
-    found = resampling.stepdown_p_values(rows, resampling.sign_flips(6, 100, 1))
+    found = against(rows)
     assert np.isnan(found[0])
     assert found[1] == pytest.approx(1 / 32)
-    assert np.isnan(resampling.stepdown_p_values(rows[:1], resampling.sign_flips(6, 64, 1))).all()
+    assert np.isnan(against(rows[:1])).all()
 
 
 def test_equal_arms_are_no_evidence():
-    found = resampling.stepdown_p_values(np.zeros((1, 10)), resampling.sign_flips(10, 1024, 1))
+    found = against(np.zeros((1, 10)))
     assert found[0] == 1.0
 
 

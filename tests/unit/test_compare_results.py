@@ -6,7 +6,6 @@ import pytest
 
 from stackproof import noun
 from stackproof.compare import compare
-from stackproof.comparison import CompareOptions
 from stackproof.errors import Reason, StackproofError
 from stackproof.host.results import load_results
 from stackproof.messagepath import MessagePaths
@@ -121,7 +120,7 @@ def test_probes_are_read_with_the_launches(folder):
     broken.write_text("{")
     results = load_results(folder)
     assert results.paths == (found,)
-    notes = [note.text for note in compare(results, CompareOptions(resamples=100)).notes]
+    notes = [note.text for note in compare(results).notes]
     assert [text for text in notes if "could not be told" in text] == [
         "which path mpich took at intra-node could not be told"
     ]

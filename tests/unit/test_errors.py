@@ -52,7 +52,7 @@ def test_problem_with_everything() -> None:
         detail="first\nsecond\n",
     )
     assert str(problem).split("\n") == [
-        "error: unknown key `mpii`",
+        "error: unknown key `mpii` [unknown-key]",
         "  --> r.yaml:2:1",
         "  | first",
         "  | second",
@@ -61,7 +61,7 @@ def test_problem_with_everything() -> None:
 
 
 def test_problem_with_a_message_alone_is_one_line() -> None:
-    assert str(Problem(reason=Reason.BUG, message="no")) == "error: no"
+    assert str(Problem(reason=Reason.BUG, message="no")) == "error: no [bug]"
 
 
 def test_error_of_many_problems_ends_with_the_first_reason() -> None:
@@ -70,7 +70,7 @@ def test_error_of_many_problems_ends_with_the_first_reason() -> None:
     error = StackproofError(first, second)
     assert error.reason is Reason.DUPLICATE_KEY
     assert error.problems == (first, second)
-    assert str(error) == "error: one\nerror: two"
+    assert str(error) == "error: one [duplicate-key]\nerror: two [busy]"
 
 
 def test_error_without_a_problem_is_a_bug() -> None:

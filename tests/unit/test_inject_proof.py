@@ -32,6 +32,7 @@ def rank(*paths: str, exit_code: int | None = 0, signal: int = 0) -> Witnessed:
 def arm(
     name: str, verdict: Verdict | None, *ranks: Witnessed, code: int | None = 0, **more: object
 ) -> ArmProof:
+    more = {"world": 2, "worlds": 1, **more}
     prediction = Prediction(verdict=verdict, files=FILES)
     files, missing, doubled = proof.compared(prediction, ranks)
     return ArmProof(
@@ -40,6 +41,7 @@ def arm(
     )  # fmt: skip
 
 
+SILENT = {"world": 0, "worlds": 0}
 GOOD = rank(*FILES), rank(*FILES)
 BAD = rank(*FILES, exit_code=None, signal=11), rank(*FILES)
 OLD = rank("/bin/app", "/own/lib/libmpi.so.12"), rank(*FILES)
@@ -82,6 +84,14 @@ def test_proven() -> None:
         ({WRONG: arm(WRONG, Verdict.WORKS, *BAD, code=1)}, Answer.WRONG, True),
         ({WRONG: arm(WRONG, Verdict.WORKS, *GOOD)}, Answer.UNKNOWN, False),
         ({WRONG: None}, Answer.UNKNOWN, False),
+        # Ranks that run and whose output does not say whether they are one job.
+        ({INJECTED: arm(INJECTED, Verdict.WORKS, *GOOD, **SILENT)}, Answer.UNKNOWN, False),
+        ({OWN: arm(OWN, None, *GOOD, **SILENT)}, Answer.UNKNOWN, False),
+        (
+            {INJECTED: arm(INJECTED, Verdict.WORKS, *GOOD, expected=True, **SILENT)},
+            Answer.PROVEN,
+            False,
+        ),
     ],
 )
 def test_every_outcome(
@@ -132,6 +142,9 @@ def test_worlds_in_outputs() -> None:
     assert proof.worlds_of(ours.replace("2", "1") * 2) == (1, 2)
     imb = "# MPI Version           : 5.0\n# Benchmarking PingPong\n# #processes = 2 \n"
     assert proof.worlds_of(imb) == (2, 1)
+    assert proof.worlds_of("# OSU MPI Bi-Directional Bandwidth Test v7.3\n# Size\n") == (2, 1)
+    assert proof.worlds_of("# OSU MPI Latency Test v7.3\n# Size\n") == (2, 1)
+    assert proof.worlds_of("# OSU MPI Allreduce Latency Test v7.3\n") == (0, 0)
     assert proof.worlds_of("hello\n") == (0, 0)
 
 
@@ -146,3 +159,24 @@ def test_text_and_json() -> None:
     assert text.startswith("/bin/app?[31m with x.squashfs: NOT PROVEN\n")
     assert "latency, 8 B to 1024 B: 1.020  [0.900, 1.100]" in text
     assert noun.from_json(Proof, noun.to_json(whole)) == whole
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "word"),
+    [
+        (1.02, 1.3, "faster"),
+        (0.7, 0.98, "slower"),
+        (0.95, 1.05, "about the same"),
+        (0.137, 628.676, "cannot tell"),
+        (0.99, 1.2, "cannot tell"),
+    ],
+)
+def test_what_an_interval_lets_one_say(low: float, high: float, word: str) -> None:
+    speed = (Speed(benchmark="latency", sizes=(8, 8), ratio=1.0, low=low, high=high),)
+    answer, reasons = proof.conclude(RIGHT)
+    found = Proof(
+        program="/bin/app", replacement="x", answer=answer, reasons=reasons,
+        arms=tuple(RIGHT.values()), speed=speed, launches=5,
+    )  # fmt: skip
+    (line,) = (line for line in proof.render(found).splitlines() if "latency, 8 B" in line)
+    assert line.endswith(f"]  {word}")

@@ -129,12 +129,16 @@ def test_transport_follows_the_placement_unless_said_otherwise() -> None:
     assert transport_for(intra, {"intra-node": "tcp"}) == "tcp"
 
 
-def test_only_the_warm_up_validates() -> None:
+def test_the_warm_up_validates_all_and_the_others_a_sample() -> None:
     plan = schedule(spec(launches=1, placements=("intra-node",)), {"base": NATIVE})
     placement = ready_placement("intra-node", {"n": (0, 1)}, None)
     cases = [case_for(spec(launches=1), launch, placement, "shm") for launch in plan]
-    assert [case.validate for case in cases] == [True, False]
+    assert [(case.validate, case.spot_check) for case in cases] == [(True, False), (False, True)]
+    assert {case.timing for case in cases} == {"synchronised"}
     assert cases[0].sizes[-1] == 4 << 20
+    quiet = spec(launches=1, validate=False)
+    cases = [case_for(quiet, launch, placement, "shm") for launch in plan]
+    assert not any(case.validate or case.spot_check for case in cases)
 
 
 def test_a_program_may_have_benchmarks_of_its_own() -> None:

@@ -77,9 +77,9 @@ def refused(**changes: Any) -> StackproofError:
 
 
 def test_everything_that_is_shipped_is_read() -> None:
-    assert len(KNOWLEDGE.settings) == 118
-    assert {rule.id for rule in KNOWLEDGE.rules} == {f"K{number:02}" for number in range(1, 77)}
-    assert {rule.id for rule in KNOWLEDGE.curve_rules} == {f"S{n:02}" for n in range(1, 21)}
+    assert len(KNOWLEDGE.settings) == 121
+    assert {rule.id for rule in KNOWLEDGE.rules} == {f"K{number:02}" for number in range(1, 89)}
+    assert {rule.id for rule in KNOWLEDGE.curve_rules} == {f"S{n:02}" for n in range(1, 23)}
 
 
 def test_every_entry_has_a_public_source_and_says_how_it_is_known() -> None:

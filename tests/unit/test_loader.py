@@ -160,14 +160,14 @@ def test_musl_is_noticed():
     assert not closure.searcher.interpreter.glibc
 
 
-def bound(needs, library, **more):
+def bound(needs, library, minor=36):
     """Return the closure of a program that uses `f` of one library."""
     user = program(
         needed=("/l/liba.so",),
         imports=(Import("f", 2 if needs else 1, False, False),),
         version_needs=needs,
     )
-    return load({"/bin/p": user, "/l/liba.so": elf(soname="liba.so", **library), **more})
+    return load({"/bin/p": user, "/l/liba.so": elf(soname="liba.so", **library)}, minor=minor)
 
 
 V1, V2 = VersionDefinition("V_1", 2, False), VersionDefinition("V_2", 3, False)
@@ -197,6 +197,14 @@ def test_which_definition_a_plain_reference_takes(indexes, found):
     }
     closure = bound((), library)
     assert (not list(unbound(closure, Scope(closure)))) == found
+
+
+@pytest.mark.parametrize(("minor", "found"), [(None, False), (36, False), (40, False), (41, True)])
+def test_a_library_that_has_lost_its_versions(minor, found):
+    """Of glibc 2.36 and 2.41 the real loader shows it (tests/host/test_loader_real.py)."""
+    closure = bound((NEED,), {"exports": {"f": 1}}, minor=minor)
+    assert (not list(unbound(closure, Scope(closure)))) == found
+    assert missing_nodes(closure) == ()
 
 
 def test_a_weak_node_may_be_missing():

@@ -28,7 +28,7 @@ from synthetic import INTER, INTRA, Noise, Plan, simulate
 SIZES = (8, 1024, 65536)
 QUIET = Noise(launch=0.004, size=0.004, block=0.01)
 FASTER = {"lnx": {("inter-node", "latency"): {8: 0.7, 1024: 0.7}}}
-OPTIONS = CompareOptions(resamples=500)
+OPTIONS = CompareOptions()
 
 
 def by_paths(results: Results, paths: dict[str, str]) -> Results:

@@ -86,3 +86,20 @@ def test_image_paths_are_relative_to_the_specification() -> None:
     spec = parse_bench(document.parse(text, file="b.yaml"), folder="/data/demo")
     assert spec.baseline.image == "/data/demo/a.squashfs"
     assert spec.challengers[0].image == "/x/b.squashfs:/mnt"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "place", "said"),
+    [
+        ("{from: 4 MiB, to: 1}", "b.yaml:2:8", "no power of two"),
+        ("{from: 3, to: 3}", "b.yaml:2:8", "no power of two"),
+        ("{from: 1, to: 0}", "b.yaml:2:8", "no power of two"),
+    ],
+)
+def test_a_range_without_a_size_is_refused(sizes: str, place: str, said: str) -> None:
+    """It was taken for no wish at all, and every size was measured."""
+    text = f"baseline: {{image: a.squashfs}}\nsizes: {sizes}\n"
+    with pytest.raises(StackproofError) as caught:
+        parse_bench(document.parse(text, file="b.yaml"))
+    (problem,) = caught.value.problems
+    assert (str(problem.where), said in problem.message) == (place, True)

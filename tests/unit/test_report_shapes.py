@@ -11,14 +11,16 @@ import pytest
 
 from stackproof.case import Locality
 from stackproof.compare import compare
-from stackproof.comparison import CompareOptions, Comparison
+from stackproof.comparison import Comparison
 from stackproof.curves import Memory
 from stackproof.host.curves import load_curves
 from stackproof.host.knowledge import load_knowledge
 from stackproof.importing import OutputFile, Setup, import_outputs
+from stackproof.knowledge import Level
 from stackproof.report import render_html, render_markdown
 from stackproof.reporting.shapes_part import lines_of
 from stackproof.shapes import curves_of, look
+from synthetic import Noise, Plan, simulate
 
 KNOWLEDGE = load_knowledge(settings=False)
 BOUNCE = "alps-gh200-mpich-4-3-1-inter-device-bandwidth"
@@ -36,7 +38,7 @@ def comparison(
         env=env or {},
     )  # fmt: skip
     file = OutputFile(arm="theirs", name="f", text="\n".join(lines) + "\n")
-    return compare(import_outputs([file], setup).results, CompareOptions(resamples=100))
+    return compare(import_outputs([file], setup).results)
 
 
 def data_of(html: str) -> Any:
@@ -55,6 +57,38 @@ def test_a_fault_is_in_the_table_on_the_curve_and_in_markdown() -> None:
         ("S05", 256, "theirs")
     ]
     assert "S05 device messages" in render_markdown(made, marks)
+
+
+def test_what_holds_on_many_curves_has_one_row_and_is_no_fault() -> None:
+    """Launches that differ are noise: one row with all places, and no arrow on any figure."""
+    noisy = Noise(launch=0.4, size=0.02)
+    results = simulate(Plan(noise=noisy, sizes=(8, 65536, 1 << 20), blocks=8))
+    made = compare(results)
+    marks = [mark for mark in look(curves_of(made), KNOWLEDGE) if mark.rule.id == "S18"]
+    assert len(marks) > 10
+    assert {mark.rule.level for mark in marks} == {Level.NOISE}
+    html = render_html(made, marks=marks)
+    (table,) = re.findall(
+        r"<caption>Rules that hold on a curve</caption>.*?</table>", html, re.DOTALL
+    )
+    assert table.count('<th scope="row">S18</th>') == 1
+    assert f"{len(marks)} places on {len(marks)} curves of impi, mpich" in table
+    assert table.count("<li>") == len(marks)
+    assert [panel["marks"] for panel in data_of(html)["panels"]] == [[]] * len(made.panels)
+    assert "S18" not in render_markdown(made, marks)
+
+
+def test_a_sag_of_one_launch_is_none() -> None:
+    """4 MiB is well below the best, and in one launch it is not."""
+    values = {1 << n: 24000.0 * min(1.0, (1 << n) / 65536) for n in range(3, 23)}
+    values[1 << 22] = 0.85 * 24000
+    curve = next(iter(curves_of(comparison("alps-gh200-mpich-4-3-1-inter-host-bandwidth"))))
+    steady = (0.845 * 24000, 0.85 * 24000, 0.855 * 24000)
+    for last, found in ((steady, ["S04"]), ((*steady, 0.99 * 24000), [])):
+        launches = {1 << 16: (24000.0,) * len(last), 1 << 22: last}
+        made = dataclasses.replace(curve, values=values, launches=launches)
+        ids = [mark.rule.id for mark in look([made], KNOWLEDGE)]
+        assert [one for one in ids if one == "S04"] == found
 
 
 def test_what_is_no_fault_is_not_drawn_on_a_curve() -> None:

@@ -11,7 +11,8 @@ from stackproof.case import Locality
 from stackproof.curves import Memory
 from stackproof.host.curves import load_curves
 from stackproof.host.knowledge import load_knowledge
-from stackproof.shapes import RULES, ShapeCurve, from_reference, look
+from stackproof.shapecurve import ShapeCurve
+from stackproof.shapes import RULES, from_reference, look
 
 KNOWLEDGE = load_knowledge(settings=False)
 LINK = 25000.0  # MB/s in one direction of the NIC that all these machines have
@@ -123,13 +124,44 @@ def test_locality_is_what_the_placement_says() -> None:
 
 
 def test_a_part_of_the_link() -> None:
-    assert ids(curve(rising(best=12000.0))) == ["S02"]
+    assert ids(curve(rising(best=14000.0))) == ["S02"]
+
+
+@pytest.mark.parametrize(("rate", "bits"), [(119.0, 1), (1180.0, 10), (11900.0, 100)])
+def test_the_rate_of_a_link_that_is_built_is_named(rate: float, bits: int) -> None:
+    (mark,) = [m for m in look([curve(rising(best=rate))], KNOWLEDGE) if m.rule.id == "S21"]
+    assert f"a link of {bits} Gbit/s" in mark.seen
+    assert "S21" not in ids(curve(rising(best=rate), link=1.05 * rate))  # as it is meant to be
+
+
+def test_tcp_that_was_asked_for_is_said_to_have_been() -> None:
+    marks = look([curve(rising(best=119.0), transport="tcp")], KNOWLEDGE)
+    (mark,) = [one for one in marks if one.rule.id == "S01"]
+    assert "as asked: it was forced on tcp" in mark.seen
+
+
+def test_the_other_direction_of_a_link_is_seen_by_both_together() -> None:
+    """A link of 10 Gbit/s one way and 1 Gbit/s the other: one-way tests see nothing of it."""
+    one = curve(rising(best=1180.0), link=1250.0)
+    both = dataclasses.replace(one, benchmark="bibandwidth", values=rising(best=238.0))
+    marks = [mark for mark in look([one, both], KNOWLEDGE) if mark.rule.id == "S22"]
+    assert ["the other way carries about 119 MB/s" in mark.seen for mark in marks] == [True]
+    good = dataclasses.replace(both, values=rising(best=2200.0))
+    assert not [mark for mark in look([one, good], KNOWLEDGE) if mark.rule.id in {"S22", "S17"}]
 
 
 def test_a_sag() -> None:
     values = rising()
-    values[4 << 20] *= 0.9
+    values[4 << 20] *= 0.85
     assert ids(curve(values)) == ["S04"]
+    # 97 % of the best is what any curve has; and what one launch of three lacks is its own spread.
+    values[4 << 20] = 0.96 * max(values.values())
+    assert "S04" not in ids(curve(values))
+    values[4 << 20] *= 0.8
+    best = max(values, key=lambda size: values[size])
+    launches = {best: (1.0, 1.0, 1.0), 4 << 20: (0.5, 0.8, 0.95)}
+    assert "S04" not in ids(curve(values, launches=launches))
+    assert "S04" in ids(curve(values, launches={**launches, 4 << 20: (0.5, 0.8, 0.85)}))
 
 
 def test_gpus_below_their_link() -> None:

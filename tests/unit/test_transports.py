@@ -3,7 +3,7 @@ import pytest
 from stackproof import transports
 from stackproof.case import Case, Placement, Rank
 from stackproof.errors import Reason, StackproofError
-from stackproof.measurement import Output, RankFacts, Series, State
+from stackproof.measurement import Disturbance, Output, RankFacts, Series, State
 from stackproof.transports import Setup, support, traffic
 
 MB = 1_000_000
@@ -39,9 +39,11 @@ QUIET = {"lo": 0, "eth0": 300, "eth1": 0}
 
 
 def test_ranks_of_one_node_are_not_counted_twice():
-    found = traffic.counted(output(("a", {"lo": 5}), ("a", {"lo": 7}), ("b", {"eth0": 1})))
+    case = Case(program="x", benchmarks=("latency",), sizes=(8,), placement=INTER)
+    told = output(("a", {"lo": 5}), ("a", {"lo": 7}), ("b", {"eth0": 1}))
+    found = traffic.counted(told, case)
     assert found.sent == {"a": {"lo": 7}, "b": {"eth0": 1}}
-    assert found.payload == 100 * MB
+    assert found.payload == 2 * 100 * MB  # there and back
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,7 @@ def test_ranks_of_one_node_are_not_counted_twice():
     [
         ((QUIET, QUIET), State.OK),
         (({"lo": 2 * 100 * MB}, QUIET), State.BAD),
-        (({"lo": 0, "eth0": 110 * MB}, QUIET), State.BAD),
+        (({"lo": 0, "eth0": 210 * MB}, QUIET), State.BAD),
         (({"lo": 40 * MB}, QUIET), State.UNKNOWN),
         (({}, {}), State.UNKNOWN),
     ],
@@ -180,3 +182,53 @@ def test_numbers_of_a_version(version, found):
 )  # fmt: skip
 def test_amounts_are_decimal(count, text):
     assert traffic.amount(count) == text
+
+
+def _parts(name: str, placement: Placement, *counts: dict[str, int], waits: float) -> State:
+    """Answer for an arm that takes `waits` times as long, and so moves less in the same time.
+
+    `counts` are the bytes that others sent on each node during each part of 20 ms.
+    """
+    sizes = (65536, 1 << 20)
+    series = tuple(
+        Series(
+            benchmark="latency", size=size, unit="us", values=(1.0,) * 20,
+            iterations=int(20 * 65536 / size / waits) or 1,
+        )
+        for size in sizes
+    )  # fmt: skip
+    ranks = tuple(
+        RankFacts(
+            rank=number, host=rank.node, tx_bytes={name: 50 * count for name, count in more.items()},
+            parts={f"latency {size}": more for size in sizes},
+            disturbance=Disturbance(wall_s=0.04),
+        )
+        for number, (rank, more) in enumerate(zip(placement.ranks, counts, strict=True))
+    )  # fmt: skip
+    case = Case(
+        program="x", benchmarks=("latency",), sizes=sizes, placement=placement, transport=name
+    )
+    return transports.get(name).check(Output(program="x", series=series, ranks=ranks), case).state
+
+
+@pytest.mark.parametrize("waits", [1.0, 1.03, 1.2, 3.0])
+def test_traffic_of_others_discards_no_arm_however_slow_it_is(waits):
+    """125 MB/s on a link of the node for the whole launch is more than a slow arm moves."""
+    others = {"eth0": 2_500_000, "lo": 0}
+    assert _parts("shm", INTRA, others, others, waits=waits) is State.UNKNOWN
+
+
+@pytest.mark.parametrize("waits", [1.0, 1.2, 3.0])
+def test_traffic_of_others_by_another_interface_is_not_a_second_path(waits):
+    own = {"eth0": 20 * 20 * 65536, "eth1": 2_500_000}
+    assert _parts("tcp", INTER, own, own, waits=waits) is State.OK
+
+
+def test_messages_by_two_interfaces_are_a_second_path():
+    half = {"eth0": 20 * 20 * 65536 // 2, "eth1": 20 * 20 * 65536 // 2}
+    assert _parts("tcp", INTER, half, half, waits=1.0) is State.BAD
+
+
+def test_an_mpi_that_takes_the_network_shows_in_every_part():
+    own = {"lo": 2 * 20 * 20 * 65536}
+    assert _parts("shm", INTRA, own, own, waits=1.0) is State.BAD

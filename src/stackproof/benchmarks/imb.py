@@ -23,12 +23,14 @@ from dataclasses import dataclass, field
 
 from stackproof.benchmarks import noise
 from stackproof.benchmarks.metrics import METRICS
-from stackproof.case import Case
+from stackproof.case import Case, Timing
 from stackproof.measurement import Output, Series
 
 _TIMES = ("#bytes", "#repetitions", "t_min[usec]", "t_max[usec]", "t_avg[usec]")
 _BANDS = ("#bytes", "#repetitions", "Mbytes/sec", "Msg/sec")
 _FLOAT_BYTES = 4
+_MEAN = "t_avg[usec]"
+_SLOWEST = "t_max[usec]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,7 @@ class _Reading:
     wanted: int
     size: int
     value: float
+    mean: float | None
     iterations: int
 
     @property
@@ -218,6 +221,8 @@ class _Reader:
                     unit=METRICS[found.benchmark].unit,
                     values=(found.value,),
                     iterations=found.iterations,
+                    timing="" if found.mean is None else Timing.IMB.value,
+                    mean=() if found.mean is None else (found.mean,),
                 )
 
     def skipped(self) -> dict[str, str]:
@@ -235,11 +240,13 @@ class _Reader:
                     continue
                 for wanted, row in zip(self._expected(table.title), table.rows, strict=False):
                     size = int(row.get("#bytes", 0))
+                    slowest = self.case.timing == Timing.SYNCHRONISED and column == _MEAN
                     yield _Reading(
                         benchmark=benchmark,
                         wanted=size if wanted is None else wanted,
                         size=size,
-                        value=row[column],
+                        value=row[_SLOWEST if slowest else column],
+                        mean=row.get(_MEAN),
                         iterations=int(row["#repetitions"]),
                     )
 

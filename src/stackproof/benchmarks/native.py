@@ -18,7 +18,14 @@ import msgspec
 from stackproof.benchmarks import noise
 from stackproof.benchmarks.metrics import METRICS
 from stackproof.case import Case
-from stackproof.measurement import Output, RankFacts, Series
+from stackproof.measurement import (
+    Disturbance,
+    Interface,
+    Output,
+    RankFacts,
+    Series,
+    WrongBytes,
+)
 
 EXIT_USAGE = 2
 """Exit code of the program for a bad option."""
@@ -49,6 +56,20 @@ class _Record(msgspec.Struct, tag_field="kind", frozen=True):
     n: int
 
 
+class _Disturbance(msgspec.Struct, frozen=True):
+    wall_s: float
+    involuntary_switches: int
+    run_queue_wait_s: float | None = None
+    other_load: float | None = None
+    frequency_mhz: float | None = None
+
+
+class _Interface(msgspec.Struct, frozen=True):
+    up: bool
+    mbit: int
+    addresses: tuple[str, ...]
+
+
 class _Start(_Record, tag="start", frozen=True):
     program: str
     version: str
@@ -65,6 +86,27 @@ class _Series(_Record, tag="series", frozen=True):
     values: tuple[float, ...]
     validated: int | None = None
     errors: int = 0
+    # Version 1 of the program told none of these.
+    check_s: float | None = None
+    timing: str = ""
+    mean: tuple[float, ...] = ()
+    late: int = 0
+    skew_us: float | None = None
+    clock_error_us: float | None = None
+    disturbance: _Disturbance | None = None
+
+
+class _Wrong(_Record, tag="wrong", frozen=True):
+    benchmark: str
+    size: int
+    rank: int
+    bytes: int
+    source: int
+    round: int
+    message: int
+    offset: int
+    expected: int
+    seen: int
 
 
 class _Skip(_Record, tag="skip", frozen=True):
@@ -81,9 +123,13 @@ class _Rank(_Record, tag="rank", frozen=True):
     cpu_end: int
     net: dict[str, dict[str, int]]
     libraries: tuple[str, ...]
-    # Programs of images that were built before these were told have none.
+    # Programs of images that were built before these were told have none; what is the node's is
+    # told by one rank of it.
     build_ids: dict[str, str] = {}
     shared: tuple[str, ...] = ()
+    disturbance: _Disturbance | None = None
+    interfaces: dict[str, _Interface] = {}
+    parts: dict[str, dict[str, int]] = {}
 
 
 class _Error(_Record, tag="error", frozen=True):
@@ -97,7 +143,7 @@ class _End(_Record, tag="end", frozen=True):
     records: int
 
 
-_Any = _Start | _Series | _Skip | _Rank | _Error | _End
+_Any = _Start | _Series | _Wrong | _Skip | _Rank | _Error | _End
 _DECODER = msgspec.json.Decoder(_Any)
 
 
@@ -122,7 +168,8 @@ class StackproofBench:
             "--seconds-per-size", repr(float(case.seconds_per_size)),
             "--window", str(case.window),
             "--expect-ranks", str(len(case.placement.ranks)),
-            *(("--validate",) if case.validate else ()),
+            "--check", _check_level(case),
+            *(("--timing", case.timing) if case.timing else ()),
         )  # fmt: skip
 
     def parse(self, stdout: bytes, case: Case) -> Output:
@@ -156,12 +203,17 @@ class StackproofBench:
             series=tuple(_noun(r) for r in series) if one_world else (),
             complete=complete,
             validation_errors=max(wrong, end.errors if end else 0),
+            wrong=tuple(_wrong(r) for r in records if isinstance(r, _Wrong)) if one_world else (),
             garbage=found.garbage.lines,
             skipped={f"{r.benchmark} {r.size}": r.reason for r in records if isinstance(r, _Skip)},
         )
 
 
 BENCHMARK = StackproofBench()
+
+
+def _check_level(case: Case) -> str:
+    return "all" if case.validate else "sample" if case.spot_check else "none"
 
 
 def _problems(case: Case) -> Iterator[str]:
@@ -346,6 +398,40 @@ def _noun(record: _Series) -> Series:
         values=record.values,
         iterations=record.iterations,
         validated=record.validated,
+        check_s=record.check_s,
+        timing=record.timing,
+        mean=record.mean,
+        late=record.late,
+        skew_us=record.skew_us,
+        clock_error_us=record.clock_error_us,
+        disturbance=_disturbance(record.disturbance),
+    )
+
+
+def _wrong(record: _Wrong) -> WrongBytes:
+    return WrongBytes(
+        benchmark=record.benchmark,
+        size=record.size,
+        rank=record.rank,
+        bytes=record.bytes,
+        source=record.source,
+        round=record.round,
+        message=record.message,
+        offset=record.offset,
+        expected=record.expected,
+        seen=record.seen,
+    )
+
+
+def _disturbance(record: _Disturbance | None) -> Disturbance | None:
+    if record is None:
+        return None
+    return Disturbance(
+        wall_s=record.wall_s,
+        run_queue_wait_s=record.run_queue_wait_s,
+        involuntary_switches=record.involuntary_switches,
+        other_load=record.other_load,
+        frequency_mhz=record.frequency_mhz,
     )
 
 
@@ -361,6 +447,12 @@ def _facts(record: _Rank) -> RankFacts:
         build_ids=record.build_ids,
         shared=record.shared,
         tx_bytes=_sent(record.net),
+        disturbance=_disturbance(record.disturbance),
+        interfaces={
+            name: Interface(up=one.up, mbit=one.mbit, addresses=one.addresses)
+            for name, one in record.interfaces.items()
+        },
+        parts=record.parts,
     )
 
 

@@ -8,16 +8,24 @@ MAX_LINES = 200
 MAX_LENGTH = 300
 
 # What launchers put before each line: `srun -l` a task number and a colon, hydra's `-l` a rank in
-# brackets, Open MPI's `--tag-output` job, rank and stream.
-_LABEL = re.compile(r"\s*(?:\d+: ?|\[\d+\] ?|\[\d+,\d+\]<std(?:out|err)>:? ?)")
+# brackets, Open MPI's `--output` and `--tag-output` job, rank and stream, with `--timestamp-output`
+# the time before it, in brackets since Open MPI 5.
+_TIME = r"\[?[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]?"
+_RANK = r"\[(?:[\w.-]+@)?\d+,\d+\](?:\[[\w.-]+:\d+\])?|\[\d+\]"
+_LABEL = re.compile(
+    rf"\s*(?:\d+: ?|(?:{_TIME})?(?P<label>(?:{_RANK})?<std(?:out|err)>):? ?|\[\d+\] ?)"
+)
 
 
 def split_label(line: str) -> tuple[str, str]:
-    """Return what a launcher put before a line, and the rest without a carriage return."""
+    """Return what a launcher put before a line, without the time, and the rest of the line.
+
+    The rest is without a carriage return.
+    """
     match = _LABEL.match(line)
     if match is None:
         return "", line.rstrip("\r")
-    return match[0].strip(), line[match.end() :].rstrip("\r")
+    return (match["label"] or match[0]).strip(), line[match.end() :].rstrip("\r")
 
 
 def without_label(line: str) -> str:

@@ -22,7 +22,7 @@ from stackproof.errors import Reason
 
 PROGRAM = "OSU"
 
-_TITLE = re.compile(r"#? ?OSU (?P<name>\S.*?) Test(?: v(?P<version>\d[\w.]*))?\s*")
+_TITLE = re.compile(r"#? ?OSU (?P<name>\S.*?) Test(?: v(?P<version>\d[\w.+-]*))?\s*")
 _ACCELERATOR = re.compile(r"-(CUDA MANAGED|CUDA|ROCM|OPENACC|MANAGED|CXL)\b")
 _BUFFERS = re.compile(
     r"# Send Buffer on (HOST|DEVICE|MANAGED) \([HDM]\) and Receive Buffer on "

@@ -15,6 +15,7 @@ from stackproof.benchmarks import noise
 from stackproof.errors import Reason
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_QUOTE = re.compile(r" {0,3}(?:> ?)+")
 _NUMBER = re.compile(r"-?(?:\d{1,15}(?:\.\d{1,6})?|inf|nan)")
 _GROUPED = re.compile(r"\d{1,3}(?:[.,]\d{3})+(?:[.,]\d+)?|\d+,\d+")
 
@@ -169,11 +170,17 @@ def odd_widths(lines: Sequence[str]) -> frozenset[int]:
 
 
 def clean_lines(text: str) -> list[tuple[int, str, str]]:
-    """Return number, label and rest of every line: no colours, no label of a launcher."""
+    """Return number, label and rest of every line: no colours, no label of a launcher.
+
+    How deep a line is quoted (`> `, in messages and threads) belongs to its label.
+    """
     found = []
     for number, raw in enumerate(text.split("\n"), 1):
-        label, rest = noise.split_label(_COLOUR.sub("", raw))
-        found.append((number, label, rest))
+        line = _COLOUR.sub("", raw)
+        quote = _QUOTE.match(line)
+        depth = quote[0].count(">") if quote else 0
+        label, rest = noise.split_label(line[quote.end() :] if quote else line)
+        found.append((number, f"{'>' * depth}{label}", rest))
     return found
 
 

@@ -10,18 +10,27 @@ import errno
 import importlib
 import itertools
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
 
 import stackproof
+from stackproof.cli import streams
+from stackproof.cli.parsing import Parser
 from stackproof.host.userlocale import forget_coercion
 
-# verb -> (module below stackproof.cli, one line of help). One row per verb, in the order of use.
+TYPE_CHECKING = False  # `typing` takes longer to import than most verbs need
+if TYPE_CHECKING:
+    from stackproof.errors import StackproofError
+
+# verb -> (module below stackproof.cli.arguments, one line of help). One row per verb, in the order
+# of use.
 VERBS: dict[str, tuple[str, str]] = {
     "check": ("check", "say whether a recipe is valid, with every problem at once"),
     "plan": ("plan", "show the resolved stack and every step of its build"),
     "build": ("build", "build a recipe into a SquashFS image"),
+    "recipe": ("recipe", "list the recipes that come with stackproof, or show one"),
     "convert": ("convert", "turn Stackinator recipes into one recipe for all their targets"),
     "mirror": ("mirror", "bring the sources of Spack stacks to machines without internet"),
     "shell": ("shell", "open a shell in the sandbox of a build"),
@@ -37,62 +46,47 @@ VERBS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "find known problems of a stack, a machine or results"),
     "explain": ("explain", "say what is known of a setting, a problem or a curve's shape"),
     "inject": ("inject", "say whether programs work with another MPI, before they run"),
-    "image": ("image", "write a recipe for container builders"),
+    "image": ("image", "list images, or write a recipe for container builders"),
+    "cache": ("cache", "show what is kept on this machine, and delete it"),
     "site": ("site", "show, check or probe what a machine offers"),
+    "completion": ("completion", "print what completes command lines in a shell"),
 }
 
-
-class HelpFormatter(argparse.HelpFormatter):
-    """Help as wide as the terminal, found without `shutil`, which is slow to import.
-
-    argparse makes one for every option, also where no help is asked for.
-    """
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=_columns() - 2)
+# Verbs whose words may be those of another program.
+_BECOME_OTHERS = frozenset({"run", "start", "shell"})
 
 
-def _columns() -> int:
-    """Return the columns of the terminal, as `shutil.get_terminal_size` does."""
-    named = os.environ.get("COLUMNS", "")
-    if named.isdecimal() and int(named) > 0:
-        return int(named)
-    try:
-        return os.get_terminal_size().columns or 80
-    except OSError:  # no terminal
-        return 80
-
-
-def build_parser(verb: str | None = None, *, alone: bool = False) -> argparse.ArgumentParser:
+def build_parser(verb: str | None = None, *, alone: bool = False) -> Parser:
     """Return the parser; only `verb` gets its options (all verbs when it is `*`).
 
     With `alone` the parser knows no other verb.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="stackproof",
         description="Define, build, deploy and prove MPI stacks.",
         epilog="exit codes: 0 done, 1 bug, 2 usage, 3 invalid document, 4 not possible here, "
         "5 build failed, 6 image or mount failed, 7 job failed, 8 verdict FAIL, "
-        "9 cannot be told, 10 works with further steps, 130 interrupted",
-        allow_abbrev=False,
-        formatter_class=HelpFormatter,
+        "9 cannot be told (INCONCLUSIVE), 10 works with further steps, 130 interrupted",
     )
-    parser.add_argument("--version", action="version", version=stackproof.__version__)
+    parser.usage = "stackproof [--debug] VERB …"
+    parser.add_argument(
+        "-V", "--version", action="count", default=0,
+        help="print the version and end; given twice (-VV), also Python and where stackproof is",
+    )  # fmt: skip
     parser.add_argument("--debug", action="store_true", help="show a traceback for every error")
     subparsers = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
     for name, (module, text) in VERBS.items():
         if alone and name != verb:
             continue
-        sub = subparsers.add_parser(
-            name, help=text, description=text, allow_abbrev=False, formatter_class=HelpFormatter
-        )
+        sub = subparsers.add_parser(name, help=text, description=text)
         if verb in {name, "*"}:
-            importlib.import_module(f"stackproof.cli.{module}").configure(sub)
+            importlib.import_module(f"stackproof.cli.arguments.{module}").configure(sub)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
+    streams.make_usable()
     forget_coercion()
     sys.exit(_main(sys.argv[1:] if argv is None else list(argv)))
 
@@ -111,54 +105,123 @@ def _main(argv: list[str]) -> int:
             import traceback  # noqa: PLC0415 - not for --version
 
             traceback.print_exc()
-        problem, code = _explain(error)
-        print(problem, file=sys.stderr)
+        failure = _explain(error)
+        code = failure.reason.exit_code
+        _end_live_line()
+        print(failure, file=sys.stderr)
+        if _wants_json(argv):
+            _print_json(failure)
     return code
 
 
 def _run(argv: list[str]) -> int:
     try:
         args = _parse(argv)
-    except SystemExit as stop:  # argparse: help, version or wrong usage
+    except SystemExit as stop:  # argparse has printed help
         return stop.code if isinstance(stop.code, int) else 0
+    if args.version:
+        print(_version(args.version))
+        return 0
+    if args.verb is None:
+        build_parser().print_help(sys.stderr)
+        return 2
+    if getattr(args, "json", False):
+        streams.prepare_for_json()
     # SIGTERM unwinds like Ctrl-C, so that nothing half-written stays behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    return int(args.run(args))
+    if hasattr(args, "outputs"):
+        _claim_outputs(args)
+    module, _, function = args.run.partition(":")
+    verb = importlib.import_module(f"stackproof.cli.{module}")
+    return int(getattr(verb, function)(args))
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
     before = list(itertools.takewhile(lambda word: word.startswith("-"), argv))
     verb = next(iter(argv[len(before) :]), None)
+    if verb == "help":  # `help VERB` is `VERB --help`
+        argv = [*argv[len(before) + 1 :], "--help"]
+        return _parse(argv)
     known = verb in VERBS
     # With `--help` before the verb, help on all of them is asked for.
     alone = known and set(before) <= {"--debug"}
-    parser = build_parser(verb if known else None, alone=alone)
-    args = parser.parse_args(argv)
-    if args.verb is None:
-        parser.print_help(sys.stderr)
-        sys.exit(2)
-    return args
+    return build_parser(verb if known else None, alone=alone).parse_args(argv)
 
 
-def _explain(error: BaseException) -> tuple[str, int]:
-    """Return what a user is told of an error, and the exit code."""
-    from stackproof.errors import ExitCode, StackproofError  # noqa: PLC0415 - not for --version
+def _claim_outputs(args: argparse.Namespace) -> None:
+    """Refuse to replace what a command is not to write; follow links to what they lead to."""
+    from stackproof.host import outputs  # noqa: PLC0415 - for verbs that write files
+
+    for name, kind in args.outputs:
+        target = getattr(args, name)
+        if target:
+            inputs = [
+                part
+                for other, value in vars(args).items()
+                if other not in {name, "verb", "action", "run", "outputs"}
+                for word in (value if isinstance(value, list) else [value])
+                if isinstance(word, str)
+                for part in (word, *re.split("[=,:]", word))
+            ]
+            setattr(args, name, outputs.claim(target, kind, inputs=inputs))
+
+
+def _version(times: int) -> str:
+    """Return the version; asked for twice, also what runs it and where it is."""
+    if times == 1:
+        return stackproof.__version__
+    place = os.path.dirname(os.path.abspath(stackproof.__file__))
+    python = sys.version.partition(" ")[0]
+    return f"stackproof {stackproof.__version__}\n  in {place}\n  Python {python}, {sys.executable}"
+
+
+def _explain(error: BaseException) -> StackproofError:
+    """Return what a user is told of an error."""
+    from stackproof.errors import Reason, StackproofError, fail  # noqa: PLC0415 - not for --version
 
     if isinstance(error, StackproofError):
-        return str(error), error.reason.exit_code
+        return error
     if isinstance(error, KeyboardInterrupt):
-        return "error: interrupted", ExitCode.INTERRUPTED
+        return fail(Reason.INTERRUPTED, "interrupted")
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
         from stackproof.host import files  # noqa: PLC0415 - not for --version
 
         if error.filename is None:
             _abandon_stdout()
-        full = files.translate(error, error.filename or "standard output")
-        return str(full), full.reason.exit_code
-    return (
-        f"error: this is a bug in stackproof: {type(error).__name__}: {error}\n"
-        "hint: run the same command with --debug before the verb and report what it prints"
-    ), ExitCode.BUG
+        return files.translate(error, error.filename or "standard output")
+    return fail(
+        Reason.BUG,
+        f"this is a bug in stackproof: {type(error).__name__}: {error}",
+        hint="run the same command with --debug before the verb and report what it prints",
+    )
+
+
+def _wants_json(argv: Sequence[str]) -> bool:
+    """Return whether a command line asks for JSON: also one that cannot be parsed."""
+    words = list(itertools.takewhile(lambda word: word != "--", argv))
+    verb = next((word for word in words if not word.startswith("-")), "")
+    return "--json" in words and verb not in _BECOME_OTHERS
+
+
+def _print_json(failure: StackproofError) -> None:
+    """Print what went wrong where the data would have been."""
+    import json  # noqa: PLC0415 - for failures only
+
+    from stackproof.errors import problems_data  # noqa: PLC0415 - for failures only
+
+    data = problems_data(failure.reason.exit_code, failure.problems)
+    try:
+        print(json.dumps(data, indent=1))
+        sys.stdout.flush()
+    except OSError:  # standard error has it already
+        _abandon_stdout()
+
+
+def _end_live_line() -> None:
+    """Give an error a line of its own where progress stands on the terminal."""
+    progress = sys.modules.get("stackproof.cli.progress")
+    if progress is not None:
+        progress.end_line()
 
 
 def _abandon_stdout() -> None:

@@ -16,6 +16,7 @@ import sys
 
 from stackproof import activate, mountlist, session
 from stackproof.cli import job_injection, transport
+from stackproof.cli.arguments import choices
 from stackproof.host.imagefile import load_described
 from stackproof.mountlist import MountRequest
 
@@ -26,38 +27,8 @@ if TYPE_CHECKING:
     from stackproof.errors import Problem, StackproofError
     from stackproof.images.described import Described
 
-NONE = "none"
-"""In place of the images: go back to an environment without any."""
 
 _PROTOCOL = "stackproof-activate 1"
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's arguments."""
-    parser.add_argument(
-        "images",
-        metavar="IMAGE[:MOUNT][,IMAGE…]",
-        help=f"image files and where they will be mounted; `{NONE}` undoes an earlier activation",
-    )
-    parser.add_argument(
-        "--view",
-        action="append",
-        default=[],
-        metavar="V[,V]",
-        help="views to use, as VIEW or NAME:VIEW; without it each image's default view",
-    )
-    parser.add_argument("--no-view", action="store_true", help="set no variables of views")
-    job_injection.add_arguments(parser)
-    transport.add_arguments(parser)
-    parser.add_argument(
-        "--keep",
-        action="store_true",
-        help="add to the views of the session or job around, which are undone otherwise",
-    )
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print it as JSON")
-    form.add_argument("-0", "--null", action="store_true", help="print it for programs")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         raise _usage("`--view` and `--no-view` exclude each other")
     before = dict(os.environ) if args.keep else session.left(os.environ)
     injected = job_injection.requested(args)
-    if args.images == NONE:
+    if args.images == choices.NO_IMAGES:
         if names or args.transport or args.inject:
             raise _usage("`none` has no views, no transport and no injection")
         mounts, after = "", before

@@ -3,92 +3,50 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import json
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from stackproof import transports
-from stackproof.bench import Arm, BenchSpec, parse_bench
+from stackproof.bench import Arm, BenchSpec, parse_bench, parse_sizes
+from stackproof.benchmarks import METRICS
 from stackproof.case import Locality
 from stackproof.cli import progress
+from stackproof.cli.bench_plan import notes, plan_text, planned
+from stackproof.comparison import MOST_LAUNCHES
 from stackproof.document import schema
 from stackproof.errors import Problem, Reason, StackproofError, fail
-from stackproof.host import bench_job
-from stackproof.host.bench import prepare, run_bench
+from stackproof.host import bench_job, signing
+from stackproof.host.bench import Bench, prepare, run_bench
 from stackproof.host.documents import load
+from stackproof.host.results import LAUNCHES
+from stackproof.monitor import Monitor
 from stackproof.schedulers import REGISTRY
 
 # Transports that no placement with several nodes can have.
 _ONE_NODE = frozenset({"shm"})
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's arguments."""
-    parser.add_argument("spec", nargs="?", metavar="SPEC", help="bench specification (YAML)")
-    parser.add_argument("--baseline", metavar="IMAGE", help="image of the baseline, without SPEC")
-    parser.add_argument(
-        "--challenger", metavar="IMAGE", action="append", default=[],
-        help="image of a challenger, without SPEC; may be given several times",
-    )  # fmt: skip
-    parser.add_argument("--launches", type=int, metavar="N", help="launches per arm and placement")
-    parser.add_argument("--seed", type=int, metavar="N", help="seed of order and bootstrap")
-    parser.add_argument(
-        "--placement", action="append", choices=("intra-node", "inter-node"),
-        help="only this placement; may be given twice",
-    )  # fmt: skip
-    parser.add_argument(
-        "--transport", metavar="NAME[,NAME]",
-        help="paths that the challengers are forced on, without SPEC; with several, each "
-        "challenger becomes as many arms; `shm` runs within one node only",
-    )  # fmt: skip
-    parser.add_argument(
-        "--ranks", metavar="N[,N]",
-        help="numbers of ranks, without SPEC: beside 2, collectives and the message rate run over "
-        "as many; more ranks than CPUs are checked and not timed",
-    )  # fmt: skip
-    parser.add_argument("--cluster", metavar="NAME", help="cluster of this machine to run on")
-    parser.add_argument(
-        "-o", "--output", metavar="FOLDER",
-        help="results folder; an interrupted bench continues in it (default: results)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--no-verdict", action="store_true", help="only measure; `stackproof compare` judges later"
-    )
-    parser.add_argument("--json", action="store_true", help="print the comparison as JSON")
-    _add_scheduling(parser)
-    parser.set_defaults(run=run)
-
-
-def _add_scheduling(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("as a batch job")
-    group.add_argument(
-        "--on", choices=tuple(REGISTRY),
-        help="slurm: hand a job in and wait for it; each launch is a step of the job",
-    )  # fmt: skip
-    group.add_argument(
-        "--sbatch-option", metavar="NAME[=VALUE]", action="append", default=[],
-        help="an option of sbatch, such as partition=debug; NAME=no takes a default away; may be "
-        "given several times",
-    )  # fmt: skip
-    group.add_argument(
-        "--dry-run", action="store_true", help="print the job's script and hand nothing in"
-    )
-    group.add_argument(
-        "--resume", metavar="FOLDER",
-        help="continue what was begun in this results folder, without SPEC: wait for its job, or "
-        "have the launches made that have no result",
-    )  # fmt: skip
-    group.add_argument("--cancel", action="store_true", help="with --resume: end the job instead")
-    # For the job's own script: not a way for people to start anything.
-    group.add_argument("--in-job", action="store_true", help=argparse.SUPPRESS)
+# Of each cost one size: per message, protocol, per byte. Short launches, since there are many.
+_QUICK: Mapping[str, Any] = {
+    "benchmarks": ("latency", "bandwidth"),
+    "sizes": (8, 1 << 10, 64 << 10, 1 << 20),
+    "samples": 10,
+    "seconds_per_size": 0.01,
+    "window": 16,
+}
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure and, unless told otherwise, judge; exit code 8 when a verdict is FAIL."""
+    """Measure and, unless told otherwise, judge; exit code 0 for PASS, 8 for FAIL, else 9."""
     _refuse_mixtures(args)
+    if args.sign:
+        signing.require_key(args.sign)
     folder = Path(args.resume or args.output or "results")
     monitor = progress.monitor()
     if args.in_job:
@@ -96,34 +54,68 @@ def run(args: argparse.Namespace) -> int:
         return 0
     spec = _changed(bench_job.load(folder) if args.resume else specification(args), args)
     if args.dry_run:
-        print(bench_job.dry_run(spec, folder), end="")
-        return 0
+        return _dry_run(spec, folder, as_json=args.json)
     if args.cancel:
         job = bench_job.cancel(folder)
         said = "there is no job to end" if job is None else f"job `{job}` is ended"
         print(said, file=sys.stderr)
         return 0
+    for text in notes(spec):
+        print(f"note: {text}", file=sys.stderr)
     if REGISTRY[spec.on].queues:
         bench_job.run_as_job(spec, folder, monitor, command=tuple(sys.argv))
     else:
-        run_bench(prepare(spec), folder, monitor, command=tuple(sys.argv))
+        _measure(prepare(spec), folder, monitor)
+    if args.sign:
+        signing.sign(folder, args.sign)
     if args.no_verdict:
         print(folder)
         return 0
     from stackproof.cli import compare  # noqa: PLC0415 - numpy only when there is a verdict
 
-    return compare.judge(folder, as_json=args.json)
+    code = compare.judge(folder, as_json=args.json)
+    return compare.required(code) if args.require_pass else code
+
+
+def _measure(bench: Bench, folder: Path, monitor: Monitor) -> None:
+    """Make the launches; raises `StackproofError` (INTERRUPTED) that says how to go on."""
+    try:
+        run_bench(bench, folder, monitor, command=tuple(sys.argv))
+    except KeyboardInterrupt:
+        launches = bench.launches()
+        there = {path.name for path in (folder / LAUNCHES).glob("*.json")}
+        done = sum(launch.file_name in there for launch in launches)
+        raise fail(
+            Reason.INTERRUPTED,
+            f"interrupted; {done} of {len(launches)} launches have results in `{folder}`",
+            hint="the same command makes the others",
+        ) from None
+
+
+def _dry_run(spec: BenchSpec, folder: Path, *, as_json: bool) -> int:
+    """Say what would run; of a batch job the script, whose nodes nobody knows yet."""
+    if REGISTRY[spec.on].queues:
+        print(bench_job.dry_run(spec, folder), end="")
+        for text in notes(spec):
+            print(f"note: {text}", file=sys.stderr)
+        return 0
+    plan = planned(prepare(spec), folder)
+    print(json.dumps(plan, indent=2) if as_json else plan_text(plan), end="\n" if as_json else "")
+    return 0
 
 
 def _refuse_mixtures(args: argparse.Namespace) -> None:
     """Refuse options that contradict each other."""
+    if args.no_verdict and args.require_pass:
+        raise fail(Reason.USAGE, "`--no-verdict` and `--require-pass` exclude each other")
     if args.resume:
         fixed = {
             "SPEC": args.spec, "--baseline": args.baseline, "--challenger": args.challenger,
             "--launches": args.launches is not None, "--seed": args.seed is not None,
             "--placement": args.placement, "--transport": args.transport, "--ranks": args.ranks,
-            "--cluster": args.cluster, "--on": args.on,
-            "--output": args.output,
+            "--cluster": args.cluster, "--on": args.on, "--sizes": args.sizes,
+            "--benchmarks": args.benchmarks, "--quick": args.quick, "--output": args.output,
+            "--until-decided": args.until_decided,
         }  # fmt: skip
         given = [name for name, value in fixed.items() if value]
         if given:
@@ -148,7 +140,28 @@ def _changed(spec: BenchSpec, args: argparse.Namespace) -> BenchSpec:
             "options of a scheduler, and several allocations, need one",
             hint="say `--on slurm` or `on: slurm`",
         )
-    return replace(spec, scheduler_options=options)
+    budget = spec.budget_s if args.budget is None else _seconds(args.budget)
+    if budget is not None and not spec.until_decided:
+        raise fail(
+            Reason.USAGE,
+            "a budget is for launches that are made until enough is decided",
+            hint="say `--until-decided` too",
+        )
+    if spec.until_decided and spec.allocations > 1:
+        raise fail(
+            Reason.USAGE,
+            "launches until all is decided are made in one allocation",
+            hint="say `allocations: 1`, or leave `--until-decided` out",
+        )
+    return replace(spec, scheduler_options=options, budget_s=budget)
+
+
+def _seconds(text: str) -> float:
+    """Return how long `20m`, `90s` or `1h` is; raises `StackproofError` (USAGE)."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
+    if not found or not float(found[1]):
+        raise fail(Reason.USAGE, f"--budget is `{text}`", hint="for example 90s, 20m or 1h")
+    return float(found[1]) * {"": 60, "s": 1, "m": 60, "h": 3600}[found[2]]
 
 
 def specification(args: argparse.Namespace) -> BenchSpec:
@@ -157,18 +170,20 @@ def specification(args: argparse.Namespace) -> BenchSpec:
     Raises `StackproofError` (USAGE, and what a file that is none raises).
     """
     if args.spec:
-        if args.baseline or args.challenger or args.transport or args.ranks:
+        short = ("baseline", "challenger", "transport", "ranks", "benchmarks", "sizes", "quick")
+        given = [f"--{name}" for name in short if getattr(args, name)]
+        if given:
             raise fail(
                 Reason.USAGE,
-                "a specification already names the baseline and the challengers, their "
-                "transports and the placements",
-                hint="give either SPEC or --baseline, --challenger, --transport and --ranks",
+                f"a specification already says what {', '.join(given)} would",
+                hint="write it into the specification, or leave SPEC out and give --baseline",
             )
         spec = parse_bench(load(args.spec), folder=os.path.dirname(os.path.abspath(args.spec)))
     elif args.baseline:
         spec = BenchSpec(
-            baseline=Arm(image=os.path.abspath(args.baseline)),
+            baseline=_arm(args.baseline),
             challengers=_challengers(args),
+            **_short_form(args),
         )
     else:
         raise fail(
@@ -179,17 +194,44 @@ def specification(args: argparse.Namespace) -> BenchSpec:
     return replace(spec, **_changes(args))
 
 
+def _short_form(args: argparse.Namespace) -> dict[str, Any]:
+    """Return what is measured without a specification; raises `StackproofError` (USAGE)."""
+    found: dict[str, Any] = dict(_QUICK) if args.quick else {}
+    if args.benchmarks:
+        names = list(dict.fromkeys(args.benchmarks.split(",")))
+        if unknown := [name for name in names if name not in METRICS]:
+            near = difflib.get_close_matches(unknown[0], METRICS, n=1)
+            raise fail(
+                Reason.USAGE,
+                f"there is no benchmark `{unknown[0]}`",
+                hint=(f"did you mean `{near[0]}`? " if near else "")
+                + f"there are: {', '.join(METRICS)}",
+            )
+        found["benchmarks"] = tuple(names)
+    if args.sizes:
+        try:
+            found["sizes"] = parse_sizes(args.sizes)
+        except ValueError:
+            raise fail(
+                Reason.USAGE,
+                f"--sizes is {args.sizes}; these are no message sizes",
+                hint="for example `--sizes 8,64KiB,1MiB`, or `--sizes 8..1MiB` for all powers of "
+                "two between, the smaller one first",
+            ) from None
+    return found
+
+
 def _challengers(args: argparse.Namespace) -> tuple[Arm, ...]:
     """Return an arm for each challenger, or for each of its transports when several are named.
 
     Raises `StackproofError` (USAGE, and UNSUPPORTED for an unknown transport).
     """
-    paths = [os.path.abspath(path) for path in args.challenger]
+    arms = [_arm(text) for text in args.challenger]
     if not args.transport:
-        return tuple(Arm(image=path) for path in paths)
+        return tuple(arms)
     names = list(dict.fromkeys(args.transport.split(",")))
     _require_transports(names)
-    if not paths:
+    if not arms:
         raise fail(
             Reason.USAGE,
             "there is no challenger to force on a transport",
@@ -204,15 +246,32 @@ def _challengers(args: argparse.Namespace) -> tuple[Arm, ...]:
             hint="add --placement intra-node, or name another transport",
         )
     return tuple(
-        Arm(
-            image=path,
-            name=f"{Path(path).stem}-{name}" if len(names) > 1 else "",
+        replace(
+            arm,
+            name=f"{arm.name or Path(arm.image).stem}-{name}" if len(names) > 1 else arm.name,
             transports=dict.fromkeys(inside if name in _ONE_NODE else places, name),
             placements=inside if name in _ONE_NODE and len(places) > 1 else (),
         )
-        for path in paths
+        for arm in arms
         for name in names
     )
+
+
+def _arm(text: str) -> Arm:
+    """Return the arm that `[NAME=]IMAGE` means; a file that is called so is an image without NAME.
+
+    Raises `StackproofError` (USAGE) for a name that no specification could have.
+    """
+    name, mark, image = text.partition("=")
+    if not mark or "/" in name or os.path.exists(text):
+        return Arm(image=os.path.abspath(text))
+    if not re.search(schema("bench")["$defs"]["arm"]["properties"]["name"]["pattern"], name):
+        raise fail(
+            Reason.USAGE,
+            f"`{name}` cannot be the name of an arm",
+            hint="it has letters, digits and `.`, `_`, `+`, `-`, as in new=mpich.squashfs",
+        )
+    return Arm(image=os.path.abspath(image), name=name)
 
 
 def _require_transports(names: Sequence[str]) -> None:
@@ -281,7 +340,8 @@ def _changes(args: argparse.Namespace) -> dict[str, Any]:
                 hint=limits[key]["description"],
             )
     changes = {
-        "launches": args.launches,
+        "launches": args.launches or (MOST_LAUNCHES if args.until_decided else None),
+        "until_decided": args.until_decided or None,
         "seed": args.seed,
         "cluster": args.cluster,
         "on": args.on,

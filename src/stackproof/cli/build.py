@@ -9,40 +9,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackproof import ids, noun, spack_build
-from stackproof.cli import known, progress, spack, stacks, wheel
-from stackproof.cli.stacks import Loaded
-from stackproof.engines.easybuild.stack import EasyBuildStack
-from stackproof.engines.spack import problems
-from stackproof.errors import Problem, Reason, StackproofError, fail
+from stackproof import noun
+from stackproof.cli import progress, stacks
+from stackproof.cli.loaded import Loaded
+from stackproof.errors import (
+    ExitCode,
+    Problem,
+    Reason,
+    StackproofError,
+    fail,
+    problems_data,
+)
 from stackproof.executor import Built, deliver, execute
-from stackproof.host import spackoffer, toolchain
-from stackproof.monitor import Monitor
-from stackproof.planner import lock_digest, plan
-from stackproof.spackstack import SpackLock, SpackStack
+from stackproof.host import cacheentries, files, outputs, toolchain
+from stackproof.host.workspace import BuildSetup
+from stackproof.monitor import Event, Monitor
 
 Builder = Callable[[Loaded, argparse.Namespace, Monitor], tuple[Built | None, str]]
 """What builds a recipe of one engine: the image, if one is to be made, and the lock's digest."""
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's arguments."""
-    stacks.add_arguments(parser)
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="image to write; default: NAME.squashfs"
-    )
-    parser.add_argument(
-        "--update", action="store_true", help="make a new lock even if the old one is valid"
-    )
-    parser.add_argument(
-        "--locked", action="store_true", help="fail instead of making or changing a lock"
-    )
-    parser.add_argument(
-        "--stop-after", choices=("lock",), help="end when the lock is there, build nothing"
-    )
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    spack.add_arguments(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     problems: list[Problem] = []
     results = []
     for loaded in every:
-        _print_notes(*loaded.notes)
+        progress.print_notes(*loaded.notes)
         try:
             results.append(_one(loaded, args, monitor))
         except StackproofError as error:
@@ -65,12 +49,13 @@ def run(args: argparse.Namespace) -> int:
                 raise
             print(f"{_target(loaded, args)}: failed", file=sys.stderr)
             problems += error.problems
+            results.append(_Result(data=problems_data(error.reason.exit_code, error.problems)))
     if args.json:
         data = [result.data for result in results]
         print(noun.to_json(data[0] if len(every) == 1 else data), end="")
-    if problems:
-        raise StackproofError(*problems)
-    return 0
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return int(problems[0].reason.exit_code if problems else ExitCode.DONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,14 +70,19 @@ def _one(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> _Result:
     if not args.stop_after:
         _check_target(target)
         _check_machine(loaded.stack.architecture)
-    if not isinstance(loaded.stack, SpackStack) and args.on != "local":
+    if not loaded.for_spack and args.on != "local":
         raise fail(Reason.USAGE, f"`--on {args.on}` is for recipes with `engine: spack`")
     built, lock = _builder(loaded)(loaded, args, monitor)
     if built is None:
         if not args.json:
             print(loaded.lock_path)
         return _Result(data={"lock_file": str(loaded.lock_path), "lock": lock})
-    written = deliver(built, target)
+    place = Path(outputs.claim(target, "image", inputs=[loaded.lock_path]))
+    written = deliver(built, place)
+    outputs.write(_record_of(place), f"{built.sha256}  {place.name}\n", "digest")
+    for entry in cacheentries.give_up_superseded(built.home):
+        text = f"{entry.name}, which newer builds of this recipe took the place of"
+        monitor(Event(what="note", name="removed", text=text))
     if not args.json:
         if not built.ran and not written:
             print(f"{target}: nothing to do, the image is up to date", file=sys.stderr)
@@ -111,9 +101,11 @@ def _one(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> _Result:
 
 
 def _builder(loaded: Loaded) -> Builder:
-    if isinstance(loaded.stack, SpackStack):
-        return _build_spack
-    if isinstance(loaded.stack, EasyBuildStack):
+    if loaded.for_spack:
+        from stackproof.cli import spack  # noqa: PLC0415 - only for Spack stacks
+
+        return spack.build
+    if loaded.for_easybuild:
         from stackproof.cli import easybuild  # noqa: PLC0415 - only for such stacks
 
         return easybuild.build
@@ -123,44 +115,15 @@ def _builder(loaded: Loaded) -> Builder:
 def _build_wheel(
     loaded: Loaded, args: argparse.Namespace, monitor: Monitor
 ) -> tuple[Built | None, str]:
+    from stackproof.cli import wheel  # noqa: PLC0415 - only for wheels
+    from stackproof.planner import lock_digest, plan  # noqa: PLC0415 - as above
+
     lock = wheel.ensure_lock(loaded, monitor, update=args.update, locked=args.locked)
     if args.stop_after:
         return None, lock_digest(lock)
     made = plan(loaded.wheel, lock, loaded.sources)
-    return execute(made, loaded.stack.engine, monitor), lock_digest(lock)
-
-
-def _build_spack(
-    loaded: Loaded, args: argparse.Namespace, monitor: Monitor
-) -> tuple[Built | None, str]:
-    found = problems(loaded.spack)
-    if found:
-        raise StackproofError(*found)
-    request = spack.request(loaded, args)
-    _refuse_known(loaded, None if args.update else spack.valid_lock(loaded))
-    lock = spack.ensure_lock(loaded, request, monitor, update=args.update, locked=args.locked)
-    digest = ids.content_id(noun.to_data(lock))
-    _print_notes(*_refuse_known(loaded, lock), *known.shadow_notes(loaded, lock))
-    if args.stop_after:
-        return None, digest
-    _print_notes(*spack.system_notes(lock, spackoffer.operating_system()))
-    return spack_build.build(request, lock, monitor), digest
-
-
-def _refuse_known(loaded: Loaded, lock: SpackLock | None) -> tuple[Problem, ...]:
-    """Refuse versions that are known not to work together, before hours go into building them.
-
-    Returns what is only to be known. Raises `StackproofError` as `check` does.
-    """
-    conflicts, notes = known.conflict_problems(loaded, lock)
-    if conflicts:
-        raise StackproofError(*conflicts)
-    return notes
-
-
-def _print_notes(*notes: Problem) -> None:
-    for note in notes:
-        print(str(note).replace("error: ", "note: ", 1), file=sys.stderr)
+    setup = BuildSetup(origin=loaded.origin)
+    return execute(made, loaded.stack.engine, monitor, setup=setup), lock_digest(lock)
 
 
 def _target(loaded: Loaded, args: argparse.Namespace) -> Path:
@@ -170,10 +133,16 @@ def _target(loaded: Loaded, args: argparse.Namespace) -> Path:
     return Path(f"{loaded.stack.name}{middle}.squashfs")
 
 
+def _record_of(image: Path) -> Path:
+    """Return the file beside an image that holds its digest, for `inspect --verify`."""
+    return image.with_name(image.name + files.DIGEST_SUFFIX)
+
+
 def _check_target(target: Path) -> None:
     """Refuse at once what would fail after minutes of work."""
     if target.is_dir():
         raise fail(Reason.USAGE, f"`{target}` is a folder", hint="name a file with -o")
+    outputs.claim(_record_of(Path(outputs.claim(target, "image"))), "digest")
     parent = target.parent
     if not parent.is_dir():
         raise fail(

@@ -7,20 +7,15 @@ import json
 import sys
 
 from stackproof.cli import progress, stacks
-from stackproof.cli.stacks import Loaded
-from stackproof.engines.easybuild.stack import EasyBuildStack
-from stackproof.errors import ExitCode, Location, Problem, Reason, StackproofError
-from stackproof.spackstack import SpackStack
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's arguments."""
-    stacks.add_arguments(parser)
-    parser.add_argument(
-        "--offline", action="store_true", help="do not ask the package index whether versions exist"
-    )
-    parser.add_argument("--json", action="store_true", help="print problems and notes as JSON")
-    parser.set_defaults(run=run)
+from stackproof.cli.loaded import Loaded
+from stackproof.errors import (
+    ExitCode,
+    Location,
+    Problem,
+    Reason,
+    StackproofError,
+    problems_data,
+)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -32,11 +27,11 @@ def run(args: argparse.Namespace) -> int:
     try:
         for loaded in stacks.load_recipes(args):
             notes += loaded.notes
-            if isinstance(loaded.stack, SpackStack):
+            if loaded.for_spack:
                 found, more = _spack_problems(loaded)
                 problems += found
                 notes += more
-            elif isinstance(loaded.stack, EasyBuildStack):
+            elif loaded.for_easybuild:
                 from stackproof.cli import easybuild  # noqa: PLC0415 - only for such stacks
 
                 found, more = easybuild.problems(loaded)
@@ -48,14 +43,15 @@ def run(args: argparse.Namespace) -> int:
         problems += error.problems
     problems = list(dict.fromkeys(problems))
     notes = list(dict.fromkeys(notes))
+    code = problems[0].reason.exit_code if problems else ExitCode.DONE
+    _print(problems, notes)
     if args.json:
-        data = [_data(problem, "error") for problem in problems]
-        print(json.dumps([*data, *(_data(note, "note") for note in notes)], indent=1))
-    else:
-        _print(args.recipe, problems, notes)
+        print(json.dumps(problems_data(code, problems, notes), indent=1))
+    elif not problems:
+        print(f"{args.recipe}: valid")
     if remark:
         print(f"note: {remark}", file=sys.stderr)
-    return int(problems[0].reason.exit_code if problems else ExitCode.DONE)
+    return int(code)
 
 
 def _spack_problems(loaded: Loaded) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
@@ -102,23 +98,8 @@ def _place(loaded: Loaded) -> Location | None:
     return loaded.document.where("transports") if loaded.document else None
 
 
-def _print(recipe: str, problems: list[Problem], notes: list[Problem]) -> None:
+def _print(problems: list[Problem], notes: list[Problem]) -> None:
     for note in notes:
-        print(str(note).replace("error: ", "note: ", 1), file=sys.stderr)
-    if problems:
-        print("\n".join(str(problem) for problem in problems), file=sys.stderr)
-    else:
-        print(f"{recipe}: valid")
-
-
-def _data(problem: Problem, severity: str) -> dict[str, object]:
-    where = problem.where or Location(file="")
-    return {
-        "severity": severity,
-        "reason": problem.reason,
-        "message": problem.message,
-        "hint": problem.hint,
-        "file": where.file,
-        "line": where.line,
-        "column": where.column,
-    }
+        print(note.worded("note"), file=sys.stderr)
+    for problem in problems:
+        print(problem, file=sys.stderr)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import os
 import sys
@@ -13,114 +12,13 @@ from typing import Any, TypeVar
 from stackproof import cluster, cluster_slurm, noun
 from stackproof.cli import progress
 from stackproof.cluster import ClusterSpec, ClusterState
-from stackproof.cluster_slurm import SlurmSpec
+from stackproof.cluster_slurm import SlurmSpec, SpankPlugin
 from stackproof.errors import ExitCode, Problem, Reason, StackproofError, fail
 from stackproof.host import cluster as host_cluster
-from stackproof.host import cluster_exec, cluster_power
+from stackproof.host import cluster_exec, cluster_plugin, cluster_power, cluster_state
 from stackproof.host import cluster_slurm as cluster_slurm_host
 
 Value = TypeVar("Value")
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the actions of `cluster`."""
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
-    text = "bring a cluster up; nothing happens when the same one is up already"
-    up = actions.add_parser("up", help=text, description=text, allow_abbrev=False)
-    up.add_argument(
-        "--nodes", metavar="N", default="2", help=f"1 to {cluster.MAX_NODES} nodes; default: 2"
-    )
-    up.add_argument(
-        "--rate", metavar="R", help="rate of each link, such as 1gbit, 500mbit or 100MB/s"
-    )
-    up.add_argument("--delay", metavar="D", help="delay of what a node sends, such as 20us or 1ms")
-    up.add_argument(
-        "--share", metavar="PATH", action="append", default=[],
-        help="path below /tmp that the nodes see; each has a /tmp of its own otherwise",
-    )  # fmt: skip
-    _add_slurm(up)
-    _add_common(up)
-    up.set_defaults(run=run_up)
-
-    text = "take a cluster down with everything that runs in it"
-    down = actions.add_parser("down", help=text, description=text, allow_abbrev=False)
-    _add_common(down)
-    down.set_defaults(run=run_down)
-
-    text = "show a cluster; exit code 4 when it is not up or not whole"
-    status = actions.add_parser("status", help=text, description=text, allow_abbrev=False)
-    _add_common(status)
-    status.set_defaults(run=run_status)
-
-    _add_exec(actions)
-    _add_power(actions)
-
-
-def _add_slurm(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("Slurm", "a cluster with Slurm needs root")
-    group.add_argument(
-        "--slurm", action="store_true", help="start Slurm: its controller, and slurmd on each node"
-    )
-    group.add_argument(
-        "--user", metavar="NAME:UID", action="append", default=[],
-        help="a user who exists in the cluster only; may be repeated",
-    )  # fmt: skip
-    group.add_argument(
-        "--spank", metavar="PLUGIN[=ARGUMENTS]", action="append", default=[],
-        help="SPANK plug-in for every job: the absolute path of its .so, and its arguments with "
-        "blanks between them; may be repeated",
-    )  # fmt: skip
-    group.add_argument("--plugstack", metavar="FILE", help="a whole plugstack.conf instead")
-    group.add_argument(
-        "--cpus", metavar="N", help=f"CPUs that each node claims; default: {SlurmSpec().cpus}"
-    )
-    group.add_argument(
-        "--no-pin", action="store_true", help="let each node run on all cores, not on one"
-    )
-    group.add_argument(
-        "--set", metavar="KEY=VALUE", action="append", default=[],
-        help="a line of slurm.conf; may be repeated",
-    )  # fmt: skip
-
-
-def _add_exec(actions: Any) -> None:
-    text = "run a command in a cluster: on its head, or on a node"
-    run = actions.add_parser("exec", help=text, description=text, allow_abbrev=False)
-    run.usage = (
-        "stackproof cluster exec [--name NAME] [--on NODE] [--as USER] -- COMMAND [ARGUMENT…]"
-    )
-    run.add_argument("--name", default="default", help="name of the cluster; default: default")
-    run.add_argument("--on", metavar="NODE", help="node1, node2, …; default: head")
-    run.add_argument(
-        "--as", metavar="USER", dest="who", help="a user of the cluster; default: who you are"
-    )
-    run.add_argument("rest", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run")
-    run.epilog = (
-        "folder, environment and terminal are kept, signals passed on; exit codes: those of the "
-        "command, 128+N when signal N killed it; 127 when it is not found, 126 when it cannot be "
-        "executed; 2, 3 and 4 as everywhere when it was not started"
-    )
-    run.set_defaults(run=functools.partial(run_exec, run))
-
-
-def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--name", default="default", help="name of the cluster; default: default")
-    parser.add_argument("--json", action="store_true", help="print the state as JSON")
-
-
-def _add_power(actions: Any) -> None:
-    for name, run, text in (
-        ("kill", run_kill, "take a node away at once, as a lost power supply does"),
-        ("restart", run_restart, "start a node again, as after a reboot"),
-    ):
-        action = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
-        action.add_argument("node", metavar="NODE", help="node1, node2, …")
-        action.add_argument(
-            "--daemon", action="store_true",
-            help="only its Slurm daemon: slurmd, or slurmctld of `head`; jobs stay",
-        )  # fmt: skip
-        _add_common(action)
-        action.set_defaults(run=run)
 
 
 def run_up(args: argparse.Namespace) -> int:
@@ -156,8 +54,48 @@ def run_status(args: argparse.Namespace) -> int:
         _show(state, as_json=args.json)
     elif args.json:
         print(json.dumps({"name": args.name, "up": False}, indent=1))
-    host_cluster.require(args.name)
+    try:
+        host_cluster.require(args.name)
+    except StackproofError as error:
+        if not args.json:
+            raise
+        print(error, file=sys.stderr)  # standard output has its JSON already
+        return int(error.reason.exit_code)
     return int(ExitCode.DONE)
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """Print a line for each cluster, also for what is left of one that is not up."""
+    found = cluster_state.every()
+    if args.json:
+        print(json.dumps([_brief(name, state) for name, state in found.items()], indent=1))
+        return int(ExitCode.DONE)
+    if not found:
+        print("note: there is no cluster", file=sys.stderr)
+        return int(ExitCode.DONE)
+    width = max(len("CLUSTER"), *map(len, found))
+    print(f"{'CLUSTER':<{width}}  NODES  {'RATE':<9}  {'SLURM':<7}  STATE")
+    for name, state in found.items():
+        if state is None:
+            print(
+                f"{name:<{width}}  {'-':<5}  {'-':<9}  {'-':<7}  not up: `cluster down` removes it"
+            )
+            continue
+        alive = f"up, {len(state.faults)} faults" if state.faults else "up"
+        slurm = state.slurm.version if state.slurm else "-"
+        rate = state.spec.rate or "unlimited"
+        print(f"{name:<{width}}  {len(state.nodes):<5}  {rate:<9}  {slurm:<7}  {alive}")
+    return int(ExitCode.DONE)
+
+
+def _brief(name: str, state: ClusterState | None) -> dict[str, object]:
+    if state is None:
+        return {"name": name, "up": False}
+    return {
+        "name": name, "up": True, "nodes": len(state.nodes), "rate": state.spec.rate,
+        "slurm": state.slurm.version if state.slurm else None, "faults": list(state.faults),
+        "folder": state.folder,
+    }  # fmt: skip
 
 
 def run_kill(args: argparse.Namespace) -> int:
@@ -179,12 +117,11 @@ def run_restart(args: argparse.Namespace) -> int:
     return int(ExitCode.DONE)
 
 
-def run_exec(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
+def run_exec(args: argparse.Namespace) -> int:
     """Run a command in a cluster, also in one that has lost a node."""
     command = args.rest[1:] if args.rest[:1] == ["--"] else args.rest
     if not command:
-        parser.print_usage(sys.stderr)
-        raise fail(Reason.USAGE, "say what to run: -- COMMAND")
+        raise args.parser.wrong("say what to run: -- COMMAND")
     state = host_cluster.reach(args.name)
     who = cluster_exec.user(state, args.who) if args.who else None
     return cluster_exec.execute(state, args.on, command, who=who, cwd=os.getcwd())
@@ -193,7 +130,7 @@ def run_exec(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
 def _slurm(args: argparse.Namespace) -> SlurmSpec | None:
     """Return what is wanted of Slurm; every option of it without --slurm is a slip."""
     given = [
-        f"--{name}" for name in ("user", "spank", "plugstack", "cpus", "no_pin", "set")
+        f"--{name}" for name in ("user", "spank", "no_images", "plugstack", "cpus", "no_pin", "set")
         if getattr(args, name)
     ]  # fmt: skip
     if not args.slurm:
@@ -210,12 +147,26 @@ def _slurm(args: argparse.Namespace) -> SlurmSpec | None:
         raise StackproofError(*wrong)
     return SlurmSpec(
         users=users,
-        spank=spank,
+        spank=(*spank, *_own_plugin(args, spank)),
         plugstack=None if args.plugstack is None else os.path.abspath(args.plugstack),
         cpus=cpus[0] if cpus else SlurmSpec().cpus,
         pin=not args.no_pin,
         settings=tuple(args.set),
     )
+
+
+def _own_plugin(
+    args: argparse.Namespace, others: tuple[SpankPlugin, ...]
+) -> tuple[SpankPlugin, ...]:
+    """Return the plug-in for `--image`, unless it is there or not wanted; say why it is not had."""
+    named = any(os.path.basename(plugin.path) == cluster_plugin.NAME for plugin in others)
+    if args.no_images or args.plugstack or named:
+        return ()
+    found, why = cluster_plugin.find()
+    if found is None:
+        print(f"note: jobs have no `--image`: {why}", file=sys.stderr)
+        return ()
+    return (found,)
 
 
 def _parsed(

@@ -1,9 +1,11 @@
-"""`stackproof compare RESULTS`: judge measured results; exit code 8 when a verdict is FAIL."""
+"""`stackproof compare RESULTS`: judge measured results; exit code 0 is PASS, 8 FAIL, 9 neither."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,31 +21,20 @@ from stackproof.comparison import (
 from stackproof.errors import ExitCode, Reason, fail
 from stackproof.host.results import load_results
 from stackproof.report import render_json, terminal_verdicts
-from stackproof.reporting import tables
+from stackproof.reporting.terminal import WIDTH
 
-_STYLES = {Verdict.PASS: "green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "yellow"}
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's arguments."""
-    parser.add_argument("results", metavar="RESULTS", help="results folder that `bench` wrote")
-    add_judging_options(parser)
-    parser.add_argument("--json", action="store_true", help="print the comparison as JSON")
-    parser.set_defaults(run=run)
-
-
-def add_judging_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that change how results are judged."""
-    parser.add_argument(
-        "--margin", action="append", default=[], metavar="KIND=FRACTION",
-        help="how much worse a challenger may be, such as `bandwidth=0.05` or `latency=10%%`; "
-        f"kinds: {', '.join(DEFAULT_MARGINS)}; may be given several times",
-    )  # fmt: skip
-    parser.add_argument(
-        "--minimum-launches", type=int, metavar="N",
-        help="judge from N launches per arm on (default 10; below 5 nothing is ever judged)",
-    )  # fmt: skip
-    parser.add_argument("--seed", type=int, metavar="N", help="seed of the resampling")
+_CODES = {
+    Verdict.PASS: ExitCode.DONE,
+    Verdict.FAIL: ExitCode.WORSE,
+    Verdict.INCONCLUSIVE: ExitCode.UNKNOWN,
+}
+_RED, _GREEN, _YELLOW, _PLAIN = "\x1b[1;31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"
+_COLOURS = {
+    "PASS": _GREEN, "pass": _GREEN, "FAIL": _RED, "INCONCLUSIVE": _YELLOW, "?": _YELLOW,
+    "slow?": _YELLOW,
+}  # fmt: skip
+# A cell of a table, or a verdict at the end of a line.
+_WORD = re.compile(r"\d+\.\d\d (?:pass|FAIL|slow\?|\?)(?= |$)|(?<=: )(?:PASS|FAIL|INCONCLUSIVE)$")
 
 
 def options_of(args: argparse.Namespace) -> CompareOptions:
@@ -51,7 +42,6 @@ def options_of(args: argparse.Namespace) -> CompareOptions:
     return CompareOptions(
         margins=parse_margins(args.margin),
         minimum_launches=args.minimum_launches,
-        seed=args.seed,
     )
 
 
@@ -77,12 +67,21 @@ def parse_margins(texts: Sequence[str]) -> dict[str, float]:
 
 def run(args: argparse.Namespace) -> int:
     """Judge and print."""
-    return judge(Path(args.results), as_json=args.json, options=options_of(args))
+    options = options_of(args)
+    signed_by = args.signed_by
+    code = judge(Path(args.results), as_json=args.json, options=options, signed_by=signed_by)
+    return required(code) if args.require_pass else code
 
 
-def judge(folder: Path, *, as_json: bool = False, options: CompareOptions | None = None) -> int:
+def judge(
+    folder: Path,
+    *,
+    as_json: bool = False,
+    options: CompareOptions | None = None,
+    signed_by: str | None = None,
+) -> int:
     """Judge a results folder, print the verdicts to standard output and return the exit code."""
-    comparison = load_and_compare(folder, options)
+    comparison = load_and_compare(folder, options, signed_by=signed_by)
     if as_json:
         sys.stdout.write(render_json(comparison))
     else:
@@ -90,63 +89,64 @@ def judge(folder: Path, *, as_json: bool = False, options: CompareOptions | None
     return exit_code(comparison)
 
 
-def load_and_compare(folder: Path, options: CompareOptions | None = None) -> Comparison:
+def load_and_compare(
+    folder: Path, options: CompareOptions | None = None, *, signed_by: str | None = None
+) -> Comparison:
     """Return the comparison of a results folder; files that cannot be read go to stderr."""
-    results: Results = load_results(folder)
+    results: Results = load_results(folder, signed_by=signed_by)
     for problem in results.problems:
-        print(str(problem).replace("error:", "warning:", 1), file=sys.stderr)
+        print(problem.worded("warning"), file=sys.stderr)
     return compare(results, options)
 
 
 def exit_code(comparison: Comparison) -> int:
-    """Return 8 when the verdict is FAIL, also the null arm's; say that aloud on stderr."""
-    if any(v.is_null and v.verdict is Verdict.FAIL for v in comparison.verdicts):
-        print(
-            "error: the null arm FAILS: this machine is too noisy for any verdict\n"
-            "hint: make it quiet or take more launches, then measure again",
-            file=sys.stderr,
+    """Return 0 for PASS, 8 for FAIL, also the null arm's, and 9 where it cannot be told.
+
+    Results that are not what they say are 7. That, and that the null arm fails, is said aloud on
+    standard error.
+    """
+    trust = comparison.integrity
+    if trust is not None and not trust.trusted:
+        kinds = ", ".join(dict.fromkeys(one.kind for one in trust.doubts))
+        untrue = fail(
+            Reason.NOT_TRUSTED,
+            f"these results cannot be trusted ({kinds}), so there is no verdict",
+            hint="measure again, or take the folder as `stackproof bench` left it",
         )
-    failed = comparison.verdict is Verdict.FAIL
-    return int(ExitCode.WORSE if failed else ExitCode.DONE)
+        print(untrue, file=sys.stderr)
+        return int(Reason.NOT_TRUSTED.exit_code)
+    if any(v.is_null and v.verdict is Verdict.FAIL for v in comparison.verdicts):
+        noisy = fail(
+            Reason.WORSE,
+            "the null arm FAILS: the baseline differs from itself, no verdict here can be trusted",
+            hint="make it quiet or take more launches, then measure again",
+        )
+        print(noisy, file=sys.stderr)
+    return int(_CODES[comparison.verdict])
+
+
+def required(code: int) -> int:
+    """Return the exit code with `--require-pass`: what cannot be told has failed too."""
+    return int(ExitCode.WORSE if code == ExitCode.UNKNOWN else code)
 
 
 def print_verdicts(comparison: Comparison) -> None:
     """Print verdict tables: in colour on a terminal, as plain text anywhere else."""
-    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
-        _print_rich(comparison)
+    if sys.stdout.isatty():
+        text = terminal_verdicts(
+            comparison, min(shutil.get_terminal_size((WIDTH, 0)).columns, WIDTH)
+        )
+        sys.stdout.write(text if os.environ.get("NO_COLOR") else _coloured(text))
     else:
         sys.stdout.write(terminal_verdicts(comparison))
 
 
-def _print_rich(comparison: Comparison) -> None:
-    """Print the same words as `terminal_verdicts`, in tables and with colour."""
-    from rich.console import Console  # noqa: PLC0415 - only for a terminal
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    console = Console(highlight=False, markup=False, emoji=False)
-    for arm in comparison.challengers:
-        verdict = comparison.verdict_of(arm)
-        style = _STYLES[verdict.verdict]
-        console.print(Text(tables.harmless(tables.title_of(comparison, arm)), style=style))
-        console.print(Text(tables.harmless(f"  {verdict.sentence}")))
-        for placement in tables.placements(comparison):
-            rows = tables.verdict_rows(comparison, arm, placement)
-            if not rows:
-                continue
-            table = Table(box=None, padding=(0, 1), pad_edge=True)
-            # A narrow terminal folds what does not fit; nothing is cut off.
-            for column in (placement, *tables.table_columns(comparison)):
-                table.add_column(Text(tables.harmless(column)), overflow="fold")
-            for row in rows:
-                cells = [
-                    Text(tables.cell_word(cell), style=_STYLES[cell.verdict] if cell else "dim")
-                    for cell in row.cells
-                ]
-                table.add_row(Text(row.label), *cells)
-            console.print(table)
-        console.print()
-    console.print(Text(tables.LEGEND))
-    for line in tables.closing_lines(comparison)[:-1]:
-        console.print(Text(line, style="bold red" if line.startswith("warning") else ""))
-    console.print(Text(f"verdict: {comparison.verdict}", style=_STYLES[comparison.verdict]))
+def _coloured(text: str) -> str:
+    """Return text with its verdicts in colour; the words stay as they are."""
+    lines = text.split("\n")
+    return "\n".join(
+        f"{_RED}{line}{_PLAIN}"
+        if line.startswith("warning: ")
+        else _WORD.sub(lambda found: f"{_COLOURS[found[0].split()[-1]]}{found[0]}{_PLAIN}", line)
+        for line in lines
+    )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from stackproof import noun
 from stackproof.cli import doctor_bundle, doctor_collect
-from stackproof.cli.explain import labelled
+from stackproof.cli.explain import labelled, text_width
 from stackproof.errors import ExitCode
 from stackproof.evidence import Evidence
 from stackproof.host.knowledge import load_knowledge
@@ -22,32 +22,19 @@ from stackproof.shapes import Mark
 _SCHEMA = "stackproof/diagnosis/1"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's arguments."""
-    doctor_collect.configure(parser)
-    parser.add_argument(
-        "--bundle", metavar="FILE",
-        help="write the evidence and what it was taken from to one archive (.tar.gz), without "
-        "secrets",
-    )  # fmt: skip
-    parser.add_argument("--replay", metavar="FILE", help="take the evidence from such an archive")
-    parser.add_argument("--all", action="store_true", help="show also what cannot be told, by rule")
-    parser.add_argument("--json", action="store_true", help="print as JSON")
-    parser.set_defaults(run=run)
-
-
 def run(args: argparse.Namespace) -> int:
     """Collect evidence, decide every known problem, and say what was found, the worst first.
 
     Findings do not change the exit code.
     """
-    knowledge = load_knowledge(settings=False)
+    knowledge = load_knowledge()
     arrow = doctor_bundle.replay if args.replay else doctor_collect.collect
     collected = arrow(args, knowledge)
     findings = diagnose(knowledge, collected.evidence)
-    data = _data(collected.evidence, findings, collected.marks)
+    data = {**_data(collected.evidence, findings, collected.marks), "paths": collected.paths}
     lines = [
-        *_findings(findings), *_marks(collected.marks), *_rest(findings, every=args.all)
+        *_paths(collected.paths), *_findings(findings), *_marks(collected.marks),
+        *_rest(findings, every=args.all),
     ]  # fmt: skip
     text = "\n".join(map(_harmless, lines))
     if args.bundle:
@@ -58,6 +45,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 # --- what is said ---------------------------------------------------------------------------
+
+
+def _paths(paths: Sequence[str]) -> Iterator[str]:
+    """Yield where arms took different paths, which explains more than any rule."""
+    if not paths:
+        return
+    yield "Arms took different paths:"
+    for text in paths:
+        yield from textwrap.wrap(
+            text, text_width(), initial_indent="  ", subsequent_indent="      "
+        )
+    yield ""
 
 
 def _findings(findings: Sequence[RuleFinding]) -> Iterator[str]:
@@ -81,27 +80,33 @@ def _findings(findings: Sequence[RuleFinding]) -> Iterator[str]:
 
 
 def _marks(marks: Sequence[Mark]) -> Iterator[str]:
-    """Yield what curves show, faults first; a rule that holds at many sizes once."""
+    """Yield what curves show, faults first: each rule once, with the curves on which it holds."""
     if not marks:
         return
     yield ""
     yield "What the curves show:"
     order = list(Level)
-    groups: dict[tuple[str, str, str, str], list[Mark]] = {}
+    groups: dict[str, list[Mark]] = {}
     for mark in sorted(marks, key=lambda mark: order.index(mark.rule.level)):
-        key = (mark.rule.id, mark.arm, mark.benchmark, mark.placement)
-        groups.setdefault(key, []).append(mark)
-    for (identifier, *place), same in groups.items():
-        first = same[0]
-        at = f" at {size_text(first.size)}" if first.size is not None else ""
-        more = f", and at {len(same) - 1} more sizes" if len(same) > 1 else ""
-        text = (
-            f"{first.rule.title} ({', '.join(place)}{at}: {first.seen}{more}). {first.rule.meaning}"
-        )
+        groups.setdefault(mark.rule.id, []).append(mark)
+    for identifier, same in groups.items():
+        rule = same[0].rule
+        curves = list(dict.fromkeys((one.arm, one.benchmark, one.placement) for one in same))
+        text = f"{rule.title} ({_place(same[0])}"
+        if len(curves) > 1:
+            arms = ", ".join(dict.fromkeys(arm for arm, *_ in curves))
+            text += f"; on {len(curves)} curves of {arms}"
+        elif len(same) > 1:
+            text += f", and at {len(same) - 1} more sizes"
         yield from textwrap.wrap(
-            text, 96, initial_indent=f"  {identifier} {first.rule.level}: ",
-            subsequent_indent="      ",
+            f"{text}). {rule.meaning}", text_width(),
+            initial_indent=f"  {identifier} {rule.level}: ", subsequent_indent="      ",
         )  # fmt: skip
+
+
+def _place(mark: Mark) -> str:
+    at = f" at {size_text(mark.size)}" if mark.size is not None else ""
+    return f"{mark.arm}, {mark.benchmark}, {mark.placement}{at}: {mark.seen}"
 
 
 def _rest(findings: Sequence[RuleFinding], *, every: bool) -> Iterator[str]:
@@ -121,13 +126,13 @@ def _rest(findings: Sequence[RuleFinding], *, every: bool) -> Iterator[str]:
                 wanted.setdefault(text, []).append(one.rule.id)
         for text, asking in sorted(wanted.items(), key=lambda item: -len(item[1]))[:8]:
             yield from textwrap.wrap(
-                f"{text} ({', '.join(asking)})", 96, initial_indent="  would tell: ",
+                f"{text} ({', '.join(asking)})", text_width(), initial_indent="  would tell: ",
                 subsequent_indent="      ",
             )  # fmt: skip
         if len(wanted) > 8:
             yield f"  and {len(wanted) - 8} more: --all shows them"
     ids = ", ".join(sorted(one.rule.id for one in silent))
-    yield from textwrap.wrap(f"Not there: {len(silent)} ({ids or 'none'})", 96)
+    yield from textwrap.wrap(f"Not there: {len(silent)} ({ids or 'none'})", text_width())
 
 
 def _data(

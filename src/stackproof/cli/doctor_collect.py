@@ -13,18 +13,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from stackproof import linkage as linkages
-from stackproof import pathcheck, printed, symptoms
+from stackproof import pathcheck, pathwords, printed, symptoms
 from stackproof.capture import Capture, read_capture
 from stackproof.comparison import Results
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.evidence import FACTS, Evidence, FactValue, merged, redacted
 from stackproof.host import answers, fabric, files, linkage, probe
 from stackproof.host.images import load_image, read_member
+from stackproof.host.mountexec import MARKER
 from stackproof.host.results import load_results
 from stackproof.image import Image
 from stackproof.knowledge import OTHERS, Knowledge
 from stackproof.shapes import Mark
 from stackproof.site import Site
+from stackproof.spelling import of_spelling
 
 _LARGEST = 32 << 20
 
@@ -35,49 +37,12 @@ class Collected:
 
     evidence: Evidence
     marks: tuple[Mark, ...] = ()
+    paths: tuple[str, ...] = ()
     site: Site | None = None
     capture: Capture | None = None
     image: Image | None = None
     bill: str = ""
     results: Results | None = None
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that name evidence."""
-    parser.add_argument("image", nargs="?", metavar="IMAGE", help="image of the stack in question")
-    parser.add_argument("--view", metavar="VIEW", help="view of the image (default: its own)")
-    parser.add_argument(
-        "--program", metavar="FILE", help="program of the job: what it loads is looked at, unrun"
-    )
-    parser.add_argument(
-        "--site", metavar="SITE", help="site to look at (default: this machine, by looking)"
-    )
-    parser.add_argument("--results", metavar="FOLDER", help="results of `bench` or `import`")
-    parser.add_argument(
-        "--arm", metavar="ARM", help="arm of the results (default: the first challenger)"
-    )
-    parser.add_argument(
-        "--log", action="append", default=[], metavar="FILE",
-        help="what a job printed, standard error too; may be given several times",
-    )  # fmt: skip
-    parser.add_argument(
-        "--env", metavar="FILE",
-        help="environment of the job, as `env` prints it in a rank (default: that of this shell; "
-        "with --results or --site what they show)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--probe", action="store_true",
-        help="also ask programs: fi_info, ompi_info, mpichversion (of the image, if there is one), "
-        "scontrol, srun --mpi=list, pkg-config; takes seconds",
-    )  # fmt: skip
-    parser.add_argument(
-        "--have", action="append", default=[], metavar="COMPONENT=VERSION",
-        help="a version, such as libfabric=2.3.1; may be given several times",
-    )  # fmt: skip
-    parser.add_argument(
-        "--fact", action="append", default=[], metavar="NAME=VALUE",
-        help="a fact, such as transport=lnx or memory=device; may be given several times",
-    )  # fmt: skip
 
 
 def collect(args: argparse.Namespace, knowledge: Knowledge) -> Collected:
@@ -88,36 +53,32 @@ def collect(args: argparse.Namespace, knowledge: Knowledge) -> Collected:
     site = (
         probe.load_site(args.site) if capture is None else read_capture(capture, name=probe.LOCAL)
     )
-    vendor = args.image is None and args.program is None and results is None
+    job, variables = _job(args, results)
+    mounted = _mounted(variables) if args.site is None else ()
+    chosen = args.image or _with_mpi(mounted)
+    vendor = chosen is None and args.program is None and results is None
     evidence = symptoms.of_site(site, vendor=vendor and args.site is not None)
     if args.site is None:
         evidence = merged(evidence, merged(answers.driver(), linkage.machine()))
-    image, bill = _image(args)
+    image, bill = _image(chosen, args.view)
     if image is not None:
         found = symptoms.of_bill(bill, f"bill of materials of {image.name}")
         evidence = merged(merged(evidence, found), symptoms.of_image(image, args.view))
-    job, variables = _job(args, results)
     evidence = merged(job, evidence) if args.env is None else evidence
-    evidence = merged(evidence, _loaded(args, image, variables))
+    evidence = merged(evidence, _loaded(args, (chosen, image), variables, mounted))
     if args.probe:
         evidence = merged(evidence, answers.ask(args.image))
     if results is not None:
-        arm = _arm(results, args.arm)
-        for found_path in results.paths:
-            if found_path.arm == arm:
-                evidence = merged(evidence, pathcheck.evidence_of_run(found_path))
-        evidence = merged(evidence, symptoms.of_results(results, arm, knowledge))
+        evidence = merged(evidence, _measured(results, _arm(results, args.arm), knowledge))
     if args.env is not None:
         evidence = merged(evidence, job)
-    if args.site is None and evidence.variables:
-        there = linkage.interfaces()
-        found = symptoms.of_interfaces(evidence.variables, there, "this machine")
-        evidence = merged(evidence, found)
+    evidence = merged(evidence, _of_variables(args, results, evidence, knowledge))
     taken = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     evidence = merged(merged(evidence, given), Evidence(taken=taken))
     return Collected(
         evidence=merged(evidence, symptoms.implied(evidence)),
-        marks=symptoms.marks_of(results, knowledge) if results is not None else (),
+        marks=_marks(results, args.arm, knowledge),
+        paths=pathwords.differences(results) if results is not None else (),
         site=site,
         capture=capture,
         image=image,
@@ -160,7 +121,7 @@ def _results(folder: str | None) -> Results | None:
         return None
     results = load_results(Path(folder))
     for problem in results.problems:
-        print(str(problem).replace("error:", "warning:", 1), file=sys.stderr)
+        print(problem.worded("warning"), file=sys.stderr)
     return results
 
 
@@ -176,18 +137,66 @@ def _arm(results: Results, name: str | None) -> str:
     return name
 
 
-def _image(args: argparse.Namespace) -> tuple[Image | None, str]:
+def _measured(results: Results, arm: str, knowledge: Knowledge) -> Evidence:
+    """Return what the probes and the launches of an arm tell."""
+    evidence = Evidence()
+    for path in results.paths:
+        if path.arm == arm:
+            evidence = merged(evidence, pathcheck.evidence_of_run(path))
+    evidence = merged(evidence, symptoms.of_results(results, arm, knowledge))
+    return merged(evidence, symptoms.of_nodes(results, arm))
+
+
+def _of_variables(
+    args: argparse.Namespace, results: Results | None, evidence: Evidence, knowledge: Knowledge
+) -> Evidence:
+    """Return what is wrong with the names and the values of variables."""
+    if evidence.variables is None:
+        return Evidence()
+    found = of_spelling(evidence.variables, knowledge)
+    if results is not None or args.site is not None or not evidence.variables:
+        return found
+    # Those of results are held against the nodes that the ranks ran on.
+    there = symptoms.of_interfaces(evidence.variables, linkage.interfaces(), "this machine")
+    return merged(found, there)
+
+
+def _mounted(variables: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the images that a job had mounted and that are here, with their mount points."""
+    words = [word for word in variables.get(MARKER, "").split(",") if word]
+    pairs = [(image, mount) for image, _, mount in (word.partition(":") for word in words) if mount]
+    return tuple(dict.fromkeys(pair for pair in pairs if os.path.isfile(pair[0])))
+
+
+def _with_mpi(mounted: Sequence[tuple[str, str]]) -> str | None:
+    """Return the image of a job that has the MPI, None where none has."""
+    for image, _ in mounted:
+        try:
+            if load_image(image).mpi is not None:
+                return image
+        except StackproofError:
+            continue  # an image of others, which says nothing of itself
+    return None
+
+
+def _marks(results: Results | None, arm: str | None, knowledge: Knowledge) -> tuple[Mark, ...]:
+    """Return what the curves show; of one arm alone, when one is named."""
+    marks = symptoms.marks_of(results, knowledge) if results is not None else ()
+    return tuple(mark for mark in marks if arm is None or mark.arm == arm)
+
+
+def _image(path: str | None, view: str | None) -> tuple[Image | None, str]:
     """Return the image and its bill of materials."""
-    if args.image is None:
+    if path is None:
         return None, ""
-    image = load_image(args.image)
-    if args.view is not None and args.view not in image.views:
+    image = load_image(path)
+    if view is not None and view not in image.views:
         raise fail(
             Reason.UNKNOWN_VIEW,
-            f"the image has no view `{args.view}`",
+            f"the image has no view `{view}`",
             hint=f"it has: {', '.join(image.views) or 'none'}",
         )
-    return image, read_member(args.image, fabric.BILL)
+    return image, read_member(path, fabric.BILL)
 
 
 def _job(args: argparse.Namespace, results: Results | None) -> tuple[Evidence, Mapping[str, str]]:
@@ -208,20 +217,31 @@ def _job(args: argparse.Namespace, results: Results | None) -> tuple[Evidence, M
 
 
 def _loaded(
-    args: argparse.Namespace, image: Image | None, variables: Mapping[str, str]
+    args: argparse.Namespace,
+    chosen: tuple[str | None, Image | None],
+    variables: Mapping[str, str],
+    mounted: linkage.Mounted,
 ) -> Evidence:
-    """Return what the image's MPI, or the program, would load here."""
+    """Return what the image's MPI, or the program, would load here, with all that was mounted."""
+    path, image = chosen
     view = image.views.get(args.view or image.default_view or "") if image is not None else None
-    environment = view.env.apply(variables) if view is not None else dict(variables)
+    # The environment of a job that had the image mounted has the view's variables already.
+    apply = view is not None and path not in {other for other, _ in mounted}
+    environment = view.env.apply(variables) if view is not None and apply else dict(variables)
     folders = [word for word in environment.get("LD_LIBRARY_PATH", "").split(":") if word]
     found = Evidence()
     if args.program is not None:
-        found = linkage.of_program(args.program, folders, environment, _bound(args, image))
-    elif image is not None:
-        found = linkage.of_image(args.image, image, folders)
+        bound = () if path is None or image is None else ((path, image.mount),)
+        rest = tuple(one for one in mounted if one not in bound)
+        found = linkage.of_program(args.program, folders, environment, (*bound, *rest))
+    elif image is not None and path is not None:
+        beside = tuple(one for one in mounted if one[0] != path)
+        found = linkage.of_image(path, image, folders, beside)
     # An image says itself which MPI it has; this machine's libraries tell nothing of another's.
     out = {"mpi"} if image is not None else set()
     out |= {"libraries-missing"} if args.site is not None else set()
+    gone = MARKER in variables and not mounted  # the job's images are not here
+    out |= {"libraries-missing"} if gone else set()
     facts = {name: one for name, one in found.facts.items() if name not in out}
     origins = {name: one for name, one in found.origins.items() if name[5:] not in out}
     evidence = dataclasses.replace(found, facts=facts, origins=origins)
@@ -229,10 +249,6 @@ def _loaded(
     if slurm is None:
         return evidence
     return merged(evidence, linkages.of_slurm(slurm))
-
-
-def _bound(args: argparse.Namespace, image: Image | None) -> tuple[str, str] | None:
-    return None if image is None else (args.image, image.mount)
 
 
 def _pairs(

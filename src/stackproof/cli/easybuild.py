@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from stackproof import executor, ids, spack_build
-from stackproof.cli.stacks import Loaded
+from stackproof.cli.loaded import Loaded
 from stackproof.command import Bind, EnvPatch
 from stackproof.engines.easybuild.buildplan import build_plan
 from stackproof.engines.easybuild.chain import Chain, chain
@@ -17,7 +18,16 @@ from stackproof.engines.easybuild.metadata import transports_of
 from stackproof.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.executor import Built
-from stackproof.host import documents, easybuild_catalogue, files, lmod, shipped, source_mirror
+from stackproof.host import (
+    cachekinds,
+    documents,
+    easybuild_catalogue,
+    files,
+    lmod,
+    outputs,
+    shipped,
+    source_mirror,
+)
 from stackproof.host.easybuild_sources import (
     Sources,
     choose_all,
@@ -163,8 +173,8 @@ def ensure_lock(
             hint="run `stackproof build --update --stop-after lock` and look at what changed",
         )
     lock = solve(loaded, mirror, monitor)
-    files.write(loaded.lock_path, to_json(lock))
-    monitor(Event(what="note", name="lock", text=f"written to {loaded.lock_path}"))
+    outputs.write(loaded.new_lock_path, to_json(lock), "lock")
+    monitor(Event(what="note", name="lock", text=f"written to {loaded.new_lock_path}"))
     return lock
 
 
@@ -193,7 +203,7 @@ def build(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> tuple[B
     if lacking:
         raise StackproofError(*lacking)
     _obtain(lock, Sources(mirror_folders(args.mirror), monitor))
-    setup = _setup(stack, lock, args, monitor)
+    setup = replace(_setup(stack, lock, args, monitor), origin=loaded.origin)
     return executor.execute(made, "easybuild", monitor, setup=setup), digest
 
 
@@ -252,5 +262,5 @@ def _setup(
             }
         ),
         tree=spack_build.tree_folder(place, needed, monitor),
-        kept=files.cache_home() / "easybuild" / "components",
+        kept=cachekinds.home("components"),
     )

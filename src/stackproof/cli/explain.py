@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
+import sys
 import textwrap
 from collections.abc import Iterator
 
@@ -12,19 +14,8 @@ from stackproof.errors import ExitCode
 from stackproof.host.knowledge import load_knowledge
 from stackproof.knowledge import CurveRule, Knowledge, Rule, Setting, find, words
 
-_WIDTH = 96
+_WIDTH, _NARROWEST, _WIDEST = 96, 40, 160
 _INDENT = 12
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's arguments."""
-    parser.add_argument(
-        "name", nargs="?", metavar="NAME",
-        help="a variable (FI_PROVIDER), a known problem (K01) or a rule on curves (S05), by id or "
-        "name; left out: list all",
-    )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print as JSON")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,6 +36,14 @@ def run(args: argparse.Namespace) -> int:
     return int(ExitCode.DONE)
 
 
+def text_width() -> int:
+    """Return how wide text may be: as the terminal is, and 96 columns where there is none."""
+    if not sys.stdout.isatty():
+        return _WIDTH
+    columns = shutil.get_terminal_size((_WIDTH, 24)).columns
+    return min(max(columns - 1, _NARROWEST), _WIDEST)
+
+
 def overview(knowledge: Knowledge) -> Iterator[str]:
     """Yield a line for everything that is known."""
     yield "Known problems"
@@ -59,7 +58,7 @@ def overview(knowledge: Knowledge) -> Iterator[str]:
             component = setting.component
             yield f"\nSettings of {component}" if component != "launcher" else "\nLaunchers"
         yield from textwrap.wrap(
-            ", ".join(setting.names), _WIDTH, initial_indent="  ", subsequent_indent="    "
+            ", ".join(setting.names), text_width(), initial_indent="  ", subsequent_indent="    "
         )
 
 
@@ -126,7 +125,7 @@ def labelled(label: str, text: str) -> list[str]:
         return [f"{'':<{_INDENT}}{text}"]
     return textwrap.wrap(
         text,
-        _WIDTH,
+        text_width(),
         initial_indent=f"  {label:<{_INDENT - 2}}",
         subsequent_indent=" " * _INDENT,
         break_long_words=False,

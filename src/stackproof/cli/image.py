@@ -1,4 +1,4 @@
-"""`stackproof image containerfile RECIPE`: a locked recipe as a recipe for container builders."""
+"""`stackproof image`: images listed; a locked recipe as a recipe for container builders."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from stackproof import containerfile, ids, noun
 from stackproof.cli import stacks
-from stackproof.cli.stacks import Loaded
+from stackproof.cli.loaded import Loaded
 from stackproof.command import EnvPatch
 from stackproof.containerfile import Wish
 from stackproof.engines.easybuild.components import SourceFile
@@ -33,41 +33,6 @@ _HEADERS: Mapping[str, tuple[str, str]] = {
     "curl/curl.h": ("libcurl4-openssl-dev", "libcurl4"),
     "rdma/rdma_netlink.h": ("linux-libc-dev", ""),
 }
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's actions and their arguments."""
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
-    text = "write a Containerfile (Dockerfile) that makes the tree of a locked recipe"
-    action = actions.add_parser("containerfile", help=text, description=text, allow_abbrev=False)
-    stacks.add_arguments(action)
-    action.add_argument("-o", "--output", metavar="FILE", help="the file; left out: print it")
-    action.add_argument(
-        "--base",
-        metavar="IMAGE",
-        required=True,
-        help="base image with its digest, NAME[:TAG]@sha256:DIGEST",
-    )
-    action.add_argument(
-        "--builder-base",
-        metavar="IMAGE",
-        help="base image of the stage that builds, also with its digest; default: that of --base",
-    )
-    action.add_argument("--view", metavar="NAME", help="view to set; default: the recipe's default")
-    for option, where in (("--package", "the image"), ("--builder-package", "the stage of tools")):
-        action.add_argument(
-            option,
-            metavar="NAME",
-            action="append",
-            default=[],
-            help=f"package of the base's archive for {where}; may be given several times",
-        )
-    action.add_argument(
-        "--manifest",
-        metavar="FILE",
-        help="ABI manifest of the built stack (`inject manifest`), for the label of the image",
-    )
-    action.set_defaults(run=run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,54 +23,8 @@ from stackproof.host.results import LAUNCHES, SPECIFICATION, load_results
 from stackproof.importing import LARGEST, OutputFile, Setup, add, import_outputs
 from stackproof.site import Site
 
-_ARM = "imported"
 _MOST_RANKS = 1 << 20
 """More than any machine of today has cores for; each rank is written down."""
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's arguments."""
-    parser.add_argument(
-        "files", nargs="+", metavar="[ARM=]FILE",
-        help="output of OSU (5 to 7.5) or IMB-MPI1 (2018 to 2021.11); the n-th table of a "
-        "benchmark in an arm is paired with the n-th of the others; `-` is standard input",
-    )  # fmt: skip
-    parser.add_argument(
-        "-o", "--output", metavar="FOLDER", required=True, help="results folder to write"
-    )
-    parser.add_argument(
-        "--placement", required=True, choices=tuple(Locality),
-        help="where the ranks were; it is not read off the numbers",
-    )  # fmt: skip
-    parser.add_argument(
-        "--memory", choices=tuple(Memory), default=Memory.HOST,
-        help="where the message buffers were (default: host)",
-    )  # fmt: skip
-    parser.add_argument("--ranks", type=int, default=2, metavar="N", help="ranks (default: 2)")
-    parser.add_argument(
-        "--nodes", type=int, metavar="N",
-        help="nodes that the ranks were on, as many on each (default: 1, or 2 for inter-node)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--arm", metavar="NAME", default=_ARM,
-        help=f"the arm of files that name none (default: {_ARM})",
-    )  # fmt: skip
-    parser.add_argument(
-        "--add", action="store_true",
-        help="add to results that were imported before; further tables of an arm become further "
-        "launches",
-    )  # fmt: skip
-    parser.add_argument(
-        "--baseline", metavar="ARM", help="the arm to compare with (default: first)"
-    )
-    parser.add_argument("--name", default="import", help="name of the results (default: import)")
-    parser.add_argument("--site", metavar="SITE", help="site whose link limit counts between nodes")
-    parser.add_argument(
-        "--transport", default="auto", metavar="NAME",
-        help="the path that these runs were forced on, such as lnx; arms by different paths are "
-        "compared in the report's section on transports",
-    )  # fmt: skip
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -84,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
             hint="name a folder that does not exist, or add to what was imported with --add",
             where=Location(file=str(output)),
         )
-    if not 2 <= args.ranks <= _MOST_RANKS:
+    if args.ranks is not None and not 2 <= args.ranks <= _MOST_RANKS:
         raise fail(
             Reason.USAGE,
             f"--ranks is {args.ranks}; it must be between 2 and {_MOST_RANKS}",

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from stackproof import noun
-from stackproof.cli import inject_apply, inject_artefact, inject_hook, inject_prove, inject_target
-from stackproof.cli.inject_apply import EXIT_CODES, VERDICT_WORDS
-from stackproof.errors import Reason, StackproofError, fail
-from stackproof.host import artefacting, files, injectplace, roots
+from stackproof.cli import inject_target
+from stackproof.cli.inject_words import EXIT_CODES, VERDICT_WORDS
+from stackproof.errors import Location, Reason, StackproofError, fail
+from stackproof.host import files, injectplace, roots
 from stackproof.host.elfview import HostView
 from stackproof.host.injectplace import Place
 from stackproof.inject import (
@@ -29,125 +29,8 @@ from stackproof.inject import (
     tree,
     worst,
 )
-from stackproof.inject.containing import FORMS, HOOKS, plan_containing
 from stackproof.inject.manifest import MergedView, describe
 from stackproof.loader import FileView, Machine, Setting
-from stackproof.loader.machine import LEVELS
-
-_PLACE = (
-    "a program, a folder of programs, IMAGE[:MOUNT], a container's image (oci:DIR[:TAG], an "
-    "archive of `podman save`, a SIF file), or a manifest"
-)
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's actions and their arguments."""
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
-    text = "say whether programs work with another MPI (or libfabric), and how"
-    check = actions.add_parser("check", help=text, description=text, allow_abbrev=False)
-    text = f"{_PLACE}; left out: the command of the image that --root names"
-    check.add_argument("programs", metavar="PROGRAM", nargs="*", help=text)
-    target = check.add_mutually_exclusive_group(required=True)
-    target.add_argument(
-        "--with",
-        dest="replacement",
-        metavar="PREFIX",
-        help="what is to be injected: an MPI's prefix, a folder of libraries, one library, "
-        "IMAGE[:MOUNT], a manifest, or an artefact, of which every level is judged",
-    )
-    target.add_argument(
-        "--upgrade",
-        nargs=2,
-        metavar=("OLD", "NEW"),
-        help="say which programs work with OLD and no longer with NEW",
-    )
-    check.add_argument(
-        "--launcher",
-        metavar="NAME|FILE",
-        default="",
-        help=f"what starts the ranks: {', '.join(starting.OFFERS)}, or an mpiexec file",
-    )
-    check.add_argument(
-        "--namespaces",
-        choices=starting.NAMESPACES,
-        default="none",
-        help="which ranks share a user namespace, in containers without root",
-    )
-    check.add_argument("--tree", action="store_true", help="show who loads what, for every program")
-    check.add_argument("--json", action="store_true", help="print the judgements as JSON")
-    _add_setting(check)
-    inject_artefact.add_variant(check)
-    inject_target.add_target(check)
-    check.set_defaults(run=run_check)
-
-    text = "write what an MPI or programs provide and need, for checks on another machine"
-    manifest = actions.add_parser("manifest", help=text, description=text, allow_abbrev=False)
-    manifest.add_argument("place", metavar="PLACE", help=f"an MPI's prefix, {_PLACE}")
-    manifest.add_argument("-o", "--output", metavar="FILE", help="the file; left out: print it")
-    _add_setting(manifest)
-    manifest.set_defaults(run=run_manifest)
-
-    text = "write what puts another MPI into a container, for programs in it"
-    container = actions.add_parser("container", help=text, description=text, allow_abbrev=False)
-    _configure_container(container)
-    text = "put another MPI under programs: into EESSI's override folder, or by start scripts"
-    apply = actions.add_parser("apply", help=text, description=text, allow_abbrev=False)
-    inject_apply.configure_apply(apply)
-    text = "make an artefact of libfabric, libcxi, xpmem or an MPI, to be injected anywhere"
-    artefact = actions.add_parser("artefact", help=text, description=text, allow_abbrev=False)
-    inject_artefact.configure_artefact(artefact)
-    inject_prove.add_to(actions)
-    text = "put back what was there before the last `inject apply`"
-    undo = actions.add_parser("undo", help=text, description=text, allow_abbrev=False)
-    inject_apply.configure_undo(undo)
-
-
-def _configure_container(container: argparse.ArgumentParser) -> None:
-    container.add_argument("programs", metavar="PROGRAM", nargs="+", help="programs in the root")
-    container.add_argument(
-        "--with", dest="replacement", metavar="PREFIX", required=True, help="the MPI's prefix"
-    )
-    container.add_argument(
-        "--form",
-        choices=(*FORMS, *HOOKS),
-        required=True,
-        help="options of a tool, a CDI file, or a hook, which needs an artefact as PREFIX",
-    )
-    container.add_argument(
-        "--accept-unknown", action="store_true", help="go on when the check cannot tell"
-    )
-    container.add_argument("-o", "--output", metavar="FILE", help="the file; left out: print it")
-    _add_setting(container)
-    inject_hook.configure_hook(container)
-    container.set_defaults(run=run_container)
-
-
-def _add_setting(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--library-path",
-        metavar="DIRS",
-        default="",
-        help="LD_LIBRARY_PATH that the programs are started with, without an injection",
-    )
-    parser.add_argument(
-        "--env",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="a variable that they are started with: LD_LIBRARY_PATH, LD_PRELOAD or LD_AUDIT",
-    )
-    parser.add_argument(
-        "--root",
-        metavar="DIR|IMAGE",
-        default="/",
-        help="root of the programs: a folder, oci:DIR[:TAG], an archive of `podman save`, or a "
-        "SIF file",
-    )
-    parser.add_argument(
-        "--isa",
-        choices=LEVELS,
-        help="level of the processors that programs will run on; left out: this machine's",
-    )
 
 
 def run_check(args: argparse.Namespace) -> int:
@@ -164,16 +47,24 @@ def run_check(args: argparse.Namespace) -> int:
     args.programs = args.programs or [_command(args.root)]
     if args.upgrade:
         return _upgrade(args, question)
-    if artefacting.is_artefact(args.replacement):
+    if injectplace.is_artefact(args.replacement):
+        from stackproof.cli import inject_artefact  # noqa: PLC0415 - few are artefacts
+
         return inject_artefact.run_levels(args, question, _reasons)
-    judgements = _judge_all(args, args.replacement, question)
+    named = _judge_named(args, args.replacement, question)
+    judgements = [judgement for _, judgement in named]
     verdict = worst(tuple(judgement.verdict for judgement in judgements))
     if args.json:
         data = {"verdict": verdict, "programs": [noun.to_data(one) for one in judgements]}
         print(json.dumps(data, indent=1, ensure_ascii=False))
     else:
-        blocks = [_text(one, tree_too=args.tree or len(judgements) == 1) for one in judgements]
-        print("\n\n".join(blocks))
+        tree_too = args.tree or len(judgements) == 1
+        for place, one in named:
+            print(
+                _text(one, place=place, tree_too=tree_too),
+                end="\n\n" if one is not judgements[-1] else "\n",
+            )
+        print(_how_to_mount(args, judgements), end="")
         if len(judgements) > 1:
             print(f"\n{_summary(judgements)}")
     return int(EXIT_CODES[verdict])
@@ -211,12 +102,15 @@ def run_manifest(args: argparse.Namespace) -> int:
 
 def run_container(args: argparse.Namespace) -> int:
     """Write the definition that puts a replacement into a container."""
+    from stackproof.cli import inject_apply, inject_hook  # noqa: PLC0415 - not for `check`
+    from stackproof.inject.containing import FORMS, HOOKS, plan_containing  # noqa: PLC0415
+
     question = Question(
         machine=_machine(args),
         setting=_setting(args),
         releases=injectplace.load_releases,
     )
-    if args.form in HOOKS or artefacting.is_artefact(args.replacement):
+    if args.form in HOOKS or injectplace.is_artefact(args.replacement):
         return inject_hook.run_hook(args, question)
     prefix = injectplace.load_prefix(args.replacement)
     judgements = _judge_all(args, args.replacement, question)
@@ -244,24 +138,71 @@ def _setting(args: argparse.Namespace, image: Mapping[str, str] | None = None) -
 
 
 def _judge_all(args: argparse.Namespace, wanted: str, question: Question) -> list[Judgement]:
-    """Return the judgements of all programs that some places hold.
+    """Return the judgements of all programs that some places hold, as `_judge_named` does."""
+    return [judgement for _, judgement in _judge_named(args, wanted, question)]
 
-    The processor is that of the manifest of the replacement, unless it is told.
+
+def _judge_named(
+    args: argparse.Namespace, wanted: str, question: Question
+) -> list[tuple[str, Judgement]]:
+    """Return the judgements of all programs that some places hold, with the place as it was named.
+
+    The processor is that of the manifest of the replacement, unless it is told. Of several places
+    one that holds no program is told and left out. Raises `StackproofError` (NO_MPI) where none
+    does.
     """
     other = injectplace.load_place(wanted)
     if other.manifest is not None and args.isa is None:
         question = replace(question, machine=other.manifest.machine)
-    found = []
+    found: list[tuple[str, Judgement]] = []
+    empty: list[str] = []
     for text in args.programs:
         place = injectplace.load_place(text, args.root)
         view, replacement = _joined(place, other, args.root)
         own = view if isinstance(view, HostView) else place.view(args.root)
-        paths = injectplace.programs_of(place, own)
+        try:
+            paths = injectplace.programs_of(place, own)
+        except StackproofError as error:
+            if error.reason is not Reason.NO_MPI:
+                raise
+            empty.append(text)
+            continue
         asked = question if place.manifest else _started(args, place, question)
         asked = inject_target.asked_in(place, args.root, asked)
         view = inject_target.seen_there(view, place, args.root, asked)
-        found += [judge(view, path, replacement, asked) for path in paths]
+        found += [(text, judge(view, path, replacement, asked)) for path in paths]
+    if not found:
+        raise fail(
+            Reason.NO_MPI,
+            f"nothing in {', '.join(f'`{text}`' for text in empty)} calls MPI",
+            where=Location(file=empty[0]),
+            hint="name a program, or a folder or an image that holds some",
+        )
+    for text in empty:
+        print(f"note: nothing in `{text}` calls MPI, so it is left out", file=sys.stderr)
+    args.programs = [text for text in args.programs if text not in empty]
     return found
+
+
+def _how_to_mount(args: argparse.Namespace, judgements: Sequence[Judgement]) -> str:
+    """Return what must be mounted for the judgements to hold, empty where all is in place."""
+    if all(one.verdict is Verdict.FAILS for one in judgements) or args.root != "/":
+        return ""
+    image = _is_squashed(args.replacement)
+    own = next((text for text in args.programs if _is_squashed(text)), "")
+    if own:
+        start = f"stackproof run {own} --inject {args.replacement}"
+    elif image:
+        start = f"stackproof run {args.replacement}"
+    else:
+        return ""
+    both = bool(own) and image
+    what = "both images are" if both else f"`{args.replacement if image else own}` is"
+    return f"\nthis holds where {what} mounted: {start} -- COMMAND\n"
+
+
+def _is_squashed(text: str) -> bool:
+    return roots.is_squashfs(text.partition(":")[0])
 
 
 def _command(root: str) -> str:
@@ -314,8 +255,10 @@ def _joined(place: Place, other: Place, root: str) -> tuple[FileView, Replacemen
 def _upgrade(args: argparse.Namespace, question: Question) -> int:
     """Print which programs get worse; the exit code says whether any fails that did not."""
     old, new = args.upgrade
-    before = _judge_all(args, old, question)
+    named = _judge_named(args, old, question)
+    before = [judgement for _, judgement in named]
     after = _judge_all(args, new, question)
+    titles = {id(judgement): _title(place, judgement) for place, judgement in named}
     order = list(EXIT_CODES)
     pairs = list(zip(before, after, strict=True))
     worse = [pair for pair in pairs if order.index(pair[1].verdict) > order.index(pair[0].verdict)]
@@ -329,7 +272,7 @@ def _upgrade(args: argparse.Namespace, question: Question) -> int:
     else:
         for one, two in worse:
             was, is_now = VERDICT_WORDS[one.verdict], VERDICT_WORDS[two.verdict]
-            head = f"{one.program}: {was} with {old}, {is_now} with {new}"
+            head = f"{titles[id(one)]}: {was} with {old}, {is_now} with {new}"
             print("\n".join(map(_harmless, [head, *_reasons(two.findings)])))
         both = sum(a.verdict is b.verdict is Verdict.FAILS for a, b in pairs)
         more = f"; {both} fail with both" if both else ""
@@ -346,9 +289,14 @@ def _summary(judgements: Sequence[Judgement]) -> str:
     return f"{len(judgements)} programs: {', '.join(counts)}"
 
 
-def _text(judgement: Judgement, *, tree_too: bool) -> str:
-    """Return a judgement for people."""
-    lines = [f"{judgement.program}: {VERDICT_WORDS[judgement.verdict]}"]
+def _title(place: str, judgement: Judgement) -> str:
+    """Return a program's path, and the image that has it: images share their mount points."""
+    return judgement.program + (f" in {place}" if _is_squashed(place) else "")
+
+
+def _text(judgement: Judgement, *, place: str, tree_too: bool) -> str:
+    """Return a judgement for people; `place` is what was named for the program."""
+    lines = [f"{_title(place, judgement)}: {VERDICT_WORDS[judgement.verdict]}"]
     lines.append(f"  with {judgement.replacement}" + _family(judgement))
     for name, value in judgement.environment.items():
         lines.append(f"  {name}={shlex.quote(value)}")

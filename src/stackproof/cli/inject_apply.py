@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from stackproof import noun
-from stackproof.errors import ExitCode, Location, Problem, Reason, StackproofError, fail
+from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.host import files, injecting, injectplace
 from stackproof.host.elfview import HostView
 from stackproof.host.injecting import Injection
@@ -22,21 +22,6 @@ from stackproof.inject.program import Demand, demand_of
 from stackproof.inject.wrapping import Wrapping, plan_wrapping
 from stackproof.loader import Closure, Machine, Setting, load_program
 from stackproof.loader.closure import usual_interpreter
-from stackproof.loader.machine import LEVELS
-
-EXIT_CODES = {
-    Verdict.WORKS: ExitCode.DONE,
-    Verdict.STEPS: ExitCode.STEPS,
-    Verdict.UNKNOWN: ExitCode.UNKNOWN,
-    Verdict.FAILS: ExitCode.WORSE,
-}
-VERDICT_WORDS = {
-    Verdict.WORKS: "works",
-    Verdict.STEPS: "works with these steps",
-    Verdict.UNKNOWN: "cannot tell",
-    Verdict.FAILS: "fails",
-}
-"""How the actions of `inject` end, and what they call that."""
 
 _REASONS = {Verdict.FAILS: Reason.INJECTION_FAILS, Verdict.UNKNOWN: Reason.INJECTION_UNKNOWN}
 
@@ -64,43 +49,6 @@ class _Done:
     files: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-
-
-def configure_apply(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `inject apply`."""
-    parser.add_argument("programs", metavar="PROGRAM", nargs="+", help="programs that it is for")
-    parser.add_argument(
-        "--with", dest="replacement", metavar="PREFIX", required=True, help="the MPI's prefix"
-    )
-    way = parser.add_mutually_exclusive_group(required=True)
-    way.add_argument(
-        "--eessi",
-        metavar="DIR",
-        help="fill EESSI's override folder below host_injections/VERSION/software/linux/CPU",
-    )
-    way.add_argument("--wrapper", metavar="DIR", help="make a folder with scripts that start them")
-    parser.add_argument(
-        "--family", metavar="NAME", default="", help="EasyBuild's name of the MPI, if not its own"
-    )
-    parser.add_argument("--compiler", metavar="NAME", default="", help="for example: GCC")
-    parser.add_argument(
-        "--accelerator", metavar="NAME", default="", help="for example: CUDA-12.6.0"
-    )
-    parser.add_argument(
-        "--isa", choices=LEVELS, help="level of the processors; left out: this machine's"
-    )
-    parser.add_argument(
-        "--accept-unknown", action="store_true", help="go on when the check cannot tell"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="change nothing: say what would be")
-    parser.add_argument("--json", action="store_true", help="print what was done as JSON")
-    parser.set_defaults(run=run_apply)
-
-
-def configure_undo(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `inject undo`."""
-    parser.add_argument("place", metavar="PLACE", help="the folder that `inject apply` printed")
-    parser.set_defaults(run=run_undo)
 
 
 def run_apply(args: argparse.Namespace) -> int:

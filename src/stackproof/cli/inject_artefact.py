@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 
 from stackproof import noun
 from stackproof.cli import inject_apply
-from stackproof.cli.inject_apply import EXIT_CODES, VERDICT_WORDS
+from stackproof.cli.arguments import choices
+from stackproof.cli.inject_words import EXIT_CODES, VERDICT_WORDS
 from stackproof.errors import Reason, fail
 from stackproof.host import artefacting, files, injectplace
 from stackproof.host.artefacting import Held, Made
@@ -25,49 +26,6 @@ from stackproof.inject.variants import (
     check_release,
     choose_variant,
 )
-from stackproof.loader.machine import LEVELS as ISA_LEVELS
-
-_DEFAULT_FOLDER = "/opt/stackproof"
-
-
-def configure_artefact(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `inject artefact`."""
-    parser.add_argument(
-        "prefixes",
-        metavar="PREFIX",
-        nargs="+",
-        help="what it is made of: a prefix with libfabric, libcxi, xpmem or an MPI, or "
-        "IMAGE[:MOUNT]; several ones become variants, with a `--shs` for each",
-    )
-    parser.add_argument(
-        "-o", "--output", metavar="FILE|DIR", required=True, help="NAME.squashfs, or a folder"
-    )
-    parser.add_argument("--name", metavar="NAME", help="its name; left out: that of the output")
-    parser.add_argument(
-        "--place",
-        metavar="DIR",
-        help=f"where containers see it; left out: {_DEFAULT_FOLDER}/NAME",
-    )
-    parser.add_argument(
-        "--shs",
-        metavar="RELEASE",
-        action="append",
-        default=[],
-        help="release of the Slingshot host software that a prefix is for",
-    )
-    parser.add_argument("--isa", choices=ISA_LEVELS, help="level of the processors; left out: here")
-    parser.add_argument("--json", action="store_true", help="print what was made as JSON")
-    parser.set_defaults(run=run_artefact)
-
-
-def add_variant(parser: argparse.ArgumentParser) -> None:
-    """Add the option that chooses a variant of an artefact."""
-    parser.add_argument(
-        "--shs",
-        metavar="RELEASE",
-        default="",
-        help="variant of an artefact; left out: the one that fits this machine's libcxi",
-    )
 
 
 def run_artefact(args: argparse.Namespace) -> int:
@@ -80,7 +38,7 @@ def run_artefact(args: argparse.Namespace) -> int:
         raise fail(Reason.USAGE, "name one `--shs` for every prefix, and each of them once")
     if not releases and len(args.prefixes) > 1:
         raise fail(Reason.USAGE, "several prefixes are variants: name a `--shs` for each")
-    place = _place(args.place or f"{_DEFAULT_FOLDER}/{name}")
+    place = _place(args.place or f"{choices.ARTEFACT_FOLDER}/{name}")
     machine = inject_apply.machine_of(args)
     folder = artefacting.staging(output)
     made: list[Made] = []

@@ -25,8 +25,6 @@ from stackproof.inject.containing import (
 )
 from stackproof.loader import Closure, FileView, load_program
 
-_PROGRAM = "/usr/libexec/stackproof/stackproof-oci-hook"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
@@ -42,30 +40,9 @@ class _Asked:
         return tuple(one.name for one in self.compact.replaces if one.level == self.level)
 
 
-def configure_hook(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that only an artefact has."""
-    parser.add_argument(
-        "--level",
-        choices=("mpi", "libfabric", "libcxi"),
-        default="",
-        help="what of an artefact is injected; left out: the highest that it has",
-    )
-    parser.add_argument(
-        "--hook", metavar="FILE", default=_PROGRAM, help=f"the hook program; left out: {_PROGRAM}"
-    )
-    parser.add_argument(
-        "--on-mismatch",
-        choices=("fail", "skip"),
-        default="fail",
-        help="what the hook does with a container that the artefact does not fit",
-    )
-    parser.add_argument("--log", metavar="FILE", default="", help="where the hook says what it did")
-    inject_artefact.add_variant(parser)
-
-
 def run_hook(args: argparse.Namespace, question: Question) -> int:
     """Write the definition that puts an artefact into containers."""
-    if not artefacting.is_artefact(args.replacement):
+    if not injectplace.is_artefact(args.replacement):
         raise fail(
             Reason.USAGE,
             f"`{args.replacement}` is no artefact, which is what a hook decides by",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from stackproof import noun, transports
+from stackproof import noun
 from stackproof.cli import progress
 from stackproof.errors import ExitCode, Reason, fail
 from stackproof.host import files
@@ -27,68 +27,6 @@ _CODES = {
 _MOST_RANKS = 1024
 _MOST_LAUNCHES = 1000
 _LONGEST_S = 86400
-
-
-def add_to(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `prove` to the actions of `inject`."""
-    text = "run a program with its own MPI, with another one and with a wrong one, and compare"
-    parser = actions.add_parser("prove", help=text, description=text, allow_abbrev=False)
-    _configure(parser)
-    parser.set_defaults(run=run)
-
-
-def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--with",
-        dest="replacement",
-        metavar="IMAGE|FOLDER",
-        required=True,
-        help="what is injected: IMAGE[:MOUNT], or an MPI's prefix",
-    )
-    parser.add_argument(
-        "--own",
-        metavar="IMAGE|FOLDER",
-        help="the program's own MPI; left out: the one that it finds by itself",
-    )
-    parser.add_argument(
-        "--wrong",
-        metavar="IMAGE|FOLDER",
-        help="an MPI that must be refused and must fail; left out: an installed one of another ABI",
-    )
-    parser.add_argument("--ranks", type=int, default=2, metavar="N", help="ranks (default: 2)")
-    parser.add_argument(
-        "--launches",
-        type=int,
-        default=5,
-        metavar="N",
-        help="launches of each arm for its speed (default: 5, the fewest; 0: leave speed out)",
-    )
-    parser.add_argument("--cluster", metavar="NAME", help="run on the nodes of this cluster")
-    parser.add_argument(
-        "--transport",
-        choices=tuple(transports.REGISTRY),
-        default="",
-        help="path of messages, for images (default: shm on one node, tcp between nodes)",
-    )
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="a variable for all arms"
-    )
-    parser.add_argument(
-        "--expect", default="", metavar="REGEX", help="text that the output of a good run has"
-    )
-    parser.add_argument(
-        "--timeout", type=float, default=60.0, metavar="S", help="seconds of a launch (default: 60)"
-    )
-    parser.add_argument(
-        "-o", "--output", metavar="FOLDER", default="proof", help="results (default: proof)"
-    )
-    parser.add_argument("--json", action="store_true", help="print the proof as JSON")
-    parser.add_argument(
-        "command",
-        nargs="+",
-        metavar="PROGRAM",
-        help="its path, or its name in --own's image; with arguments: -- PROGRAM ARGUMENT…",
-    )
 
 
 def run(args: argparse.Namespace) -> int:

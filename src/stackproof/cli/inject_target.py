@@ -13,16 +13,6 @@ from stackproof.inject.target import Target, TargetView, target_of_site
 from stackproof.loader import FileView, Machine
 
 
-def add_target(parser: argparse.ArgumentParser) -> None:
-    """Add the option."""
-    parser.add_argument(
-        "--target",
-        metavar="FACTS",
-        help="the machine that programs will run on, where that is another one: the name or file "
-        "of a site, or a manifest that was written there; left out: this machine",
-    )
-
-
 def load_target(name: str) -> Target:
     """Return what is known of a machine: a shipped site, a site file, or a manifest (`.json`).
 

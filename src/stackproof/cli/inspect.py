@@ -4,35 +4,58 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from dataclasses import replace
 
 from stackproof import ids, mountlist, mounts, noun
+from stackproof.errors import Location, Reason, fail
 from stackproof.host import files
 from stackproof.host.images import load_image, load_superblock
 from stackproof.host.mountfacts import load_mount_facts
 from stackproof.image import Image
 from stackproof.images.superblock import Superblock
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's arguments."""
-    parser.add_argument("image", metavar="IMAGE", help="an image file")
-    parser.add_argument("--json", action="store_true", help="print what is known as JSON")
-    parser.add_argument(
-        "--digest", action="store_true", help="read the whole file and print its SHA-256 too"
-    )
-    parser.set_defaults(run=run)
+_LARGEST_RECORD = 1 << 16
 
 
 def run(args: argparse.Namespace) -> int:
     """Print what an image says of itself."""
+    digest = None if args.verify is None else _verified(args.image, args.verify)
     image = load_image(args.image)
     head, _ = load_superblock(args.image)
-    if args.digest:
+    if digest:
+        image = replace(image, sha256=digest)
+    elif args.digest:
         image = replace(image, sha256=files.sha256(args.image))
     facts = load_mount_facts()
-    print(_json(image, head, facts) if args.json else render(image, head, facts))
+    verified = args.verify is not None
+    print(_json(image, head, facts) if args.json else render(image, head, facts, verified=verified))
     return 0
+
+
+def _verified(path: str, wanted: str) -> str:
+    """Return the digest of an image that is the one that was recorded.
+
+    Raises `StackproofError`: IMAGE_DAMAGED, USAGE for what is no digest, FILE_MISSING for none.
+    """
+    record = f"{path}{files.DIGEST_SUFFIX}"
+    if not wanted:
+        content = files.read_bounded(
+            record, _LARGEST_RECORD, hint="name the digest: --verify SHA256, as `build` printed it"
+        )
+        wanted = content.decode(errors="replace").partition(" ")[0]
+    if not re.fullmatch(r"[0-9a-f]{64}", wanted):
+        raise fail(Reason.USAGE, f"`{wanted[:80]}` is no SHA-256", hint="it has 64 hex digits")
+    found = files.sha256(path)
+    if found != wanted:
+        raise fail(
+            Reason.IMAGE_DAMAGED,
+            f"`{path}` is not what was recorded of it",
+            detail=f"recorded sha256 {wanted}\nfound    sha256 {found}",
+            where=Location(file=path),
+            hint="copy or build it again; if it was replaced on purpose, its record is old",
+        )
+    return found
 
 
 def _json(image: Image, head: Superblock, facts: mounts.MountFacts) -> str:
@@ -44,7 +67,9 @@ def _json(image: Image, head: Superblock, facts: mounts.MountFacts) -> str:
     return json.dumps(data, indent=1)
 
 
-def render(image: Image, head: Superblock, facts: mounts.MountFacts) -> str:
+def render(
+    image: Image, head: Superblock, facts: mounts.MountFacts, *, verified: bool = False
+) -> str:
     """Return the facts of an image, and how it would be mounted here, for people."""
     way = mounts.first(facts)
     rows = [
@@ -70,7 +95,7 @@ def render(image: Image, head: Superblock, facts: mounts.MountFacts) -> str:
     rows += [
         ("stack", ids.short(image.stack_id)),
         ("lock", ids.short(image.lock_digest)),
-        ("SHA-256", image.sha256),
+        ("SHA-256", f"{image.sha256}, as recorded" if verified else image.sha256),
     ]
     title = f"{image.name}: {image.description}" if image.description else image.name
     lines = [title, *(f"  {label:<12} {text}" for label, text in rows if text)]

@@ -16,21 +16,6 @@ if TYPE_CHECKING:
     from stackproof.mountlist import MountRequest
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what `run`, `start` and `activate` have in common."""
-    parser.add_argument(
-        "--inject",
-        metavar="IMAGE[:MOUNT]|FOLDER",
-        help="put the MPI of this image or folder, or its libfabric, under the programs; refused "
-        "when `inject check` would say that it fails",
-    )
-    parser.add_argument(
-        "--accept-unknown",
-        action="store_true",
-        help="with --inject: go on when the check cannot tell",
-    )
-
-
 def requested(args: argparse.Namespace) -> MountRequest | None:
     """Return the image that is to be mounted for an injection, None where there is none.
 

@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterator
 
 from stackproof import conflicts
-from stackproof.cli.stacks import Loaded
+from stackproof.cli.loaded import Loaded
 from stackproof.errors import Location, Problem, Reason, StackproofError
 from stackproof.host import documents, shipped, stackinator
 from stackproof.spackstack import LocalRepository, SpackLock, SpackStack

@@ -8,31 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof import noun, spack_build
-from stackproof.cli import easybuild, os_sources, progress, spack, stacks
-from stackproof.cli.stacks import Loaded
-from stackproof.engines.easybuild.stack import EasyBuildStack
+from stackproof.cli import easybuild, progress, spack, stacks
+from stackproof.cli.loaded import Loaded
 from stackproof.engines.spack import problems
 from stackproof.errors import Reason, StackproofError, fail
 from stackproof.host import git, source_mirror
 from stackproof.host.source_mirror import Contents
 from stackproof.monitor import Event, Monitor
 from stackproof.spack_build import Request
-from stackproof.spackstack import SpackLock, SpackStack
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `mirror`."""
-    verbs = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
-    text = "bring all sources of a locked stack, and the clones it needs, into one folder"
-    create = verbs.add_parser("create", help=text, description=text, allow_abbrev=False)
-    create.add_argument("folder", metavar="DIR", help="new or existing mirror; what it has stays")
-    stacks.add_arguments(create)
-    create.add_argument("--json", action="store_true", help="print the result as JSON")
-    create.set_defaults(run=run_create)
-
-    text = "accept sources of the operating system's source packages, fetched by apt without root"
-    add = verbs.add_parser("add-os-sources", help=text, description=text, allow_abbrev=False)
-    os_sources.configure(add)
+from stackproof.spackstack import SpackLock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +37,7 @@ def run_create(args: argparse.Namespace) -> int:
         before = source_mirror.contents(folder)
         clones = set()
         for loaded in every:
-            if isinstance(loaded.stack, EasyBuildStack):
+            if loaded.for_easybuild:
                 easybuild.fill_mirror(loaded, args.mirror, folder, monitor)
                 continue
             stack = loaded.spack
@@ -72,15 +56,15 @@ def run_create(args: argparse.Namespace) -> int:
 
 def _with_sources(loaded: Loaded) -> Loaded:
     """Return a loaded recipe that is built from source; raises `StackproofError` for others."""
-    if isinstance(loaded.stack, EasyBuildStack):
+    if loaded.for_easybuild:
         return loaded
-    if not isinstance(loaded.stack, SpackStack):
+    if not loaded.for_spack:
         raise fail(
             Reason.UNSUPPORTED,
             f"`{loaded.path}` is not for Spack or EasyBuild: a mirror holds sources",
             hint="for wheels, `pip download` fills a folder for PIP_FIND_LINKS",
         )
-    found = problems(loaded.stack)
+    found = problems(loaded.spack)
     if found:
         raise StackproofError(*found)
     return loaded

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 
 from stackproof import noun
 from stackproof.cli import stacks
-from stackproof.cli.stacks import Loaded
+from stackproof.cli.loaded import Loaded
 from stackproof.composition import Node
 from stackproof.explain import Setting, explain, recipe_tree, with_facts, with_site
 from stackproof.host import recipes, stackinator
-from stackproof.spackstack import SpackStack
 from stackproof.stackinator.reader import DOCUMENTS
 
 
@@ -21,7 +20,7 @@ def show(loaded: Loaded, args: argparse.Namespace) -> int:
 
     Raises `StackproofError` (USAGE) for a key that is neither set nor has a default.
     """
-    spack = isinstance(loaded.stack, SpackStack)
+    spack = loaded.for_spack
     settings = explain(_tree(loaded, args), args.explain, spack=spack)
     if args.json:
         print(noun.to_json([noun.to_data(setting) for setting in settings]), end="")
@@ -37,7 +36,7 @@ def _tree(loaded: Loaded, args: argparse.Namespace) -> Node:
         if loaded.composed is not None
         else recipe_tree(stackinator.load_documents(str(loaded.path), DOCUMENTS))
     )
-    if not isinstance(loaded.stack, SpackStack):
+    if not loaded.for_spack:
         return root
     site = recipes.load_site_documents(args.site)
     given = stacks.given_facts(args.fact)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stackproof import noun, spack_build
 from stackproof.cli import progress, spack, stacks
-from stackproof.cli.stacks import Loaded
+from stackproof.cli.loaded import Loaded
 from stackproof.engines.spack import locks, overlay
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.host import accepted_sources, os_sources, source_mirror
@@ -27,32 +27,6 @@ _FORMS = {
     "suite": re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*"),
     "keyring": re.compile(r"[^\s\[\]#,]+"),
 }
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `mirror add-os-sources`."""
-    stacks.add_arguments(parser)
-    parser.add_argument(
-        "packages",
-        metavar="PACKAGE",
-        nargs="*",
-        help="package of Spack, or PACKAGE=SOURCE where the source package has another name; "
-        "default: everything that the lock names and that is not here yet",
-    )
-    parser.add_argument(
-        "--suite", metavar="NAME", help="suite of the archive; default: this system's release"
-    )
-    parser.add_argument(
-        "--archive", metavar="URL", help="archive of packages; default: that of this system"
-    )
-    parser.add_argument(
-        "--keyring", metavar="FILE", help="keys that the archive is signed with; default: its own"
-    )
-    parser.add_argument(
-        "--to", metavar="DIR", help="mirror that gets the files; default: this machine's cache"
-    )
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.set_defaults(run=run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,7 +278,7 @@ def _print(loaded: Loaded, found: list[_Found], left_out: list[Problem], *, chan
         how = "accepted" if one.accepted else "the file that Spack knows"
         print(f"{what:<28} {megabytes:6.1f} MB  sha256 {one.package.sha256[:16]}…  {how}; {origin}")
     for problem in left_out:
-        print(str(problem).replace("error: ", "note: ", 1), file=sys.stderr)
+        print(problem.worded("note"), file=sys.stderr)
     if changed:
         print(f"written to {loaded.os_sources_path}: keep it with the recipe", file=sys.stderr)
         if loaded.lock_path.exists():

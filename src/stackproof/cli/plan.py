@@ -6,35 +6,24 @@ import argparse
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stackproof import noun
 from stackproof.cli import progress, stacks
-from stackproof.cli.stacks import Loaded
-from stackproof.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
-from stackproof.errors import Problem, StackproofError
+from stackproof.cli.loaded import Loaded
+from stackproof.errors import StackproofError
 from stackproof.ids import short
 from stackproof.plan import Plan, Step
-from stackproof.spackstack import GitSource, LockedClone, SpackLock, SpackStack
 from stackproof.stack import Lock
+
+if TYPE_CHECKING:  # what one kind of recipe needs is imported where it is planned
+    from stackproof.engines.easybuild.stack import EasyBuildLock
+    from stackproof.spackstack import GitSource, LockedClone, SpackLock, SpackStack
 
 _FULL_COMMIT = re.compile(r"[0-9a-f]{40}")
 _SOLVE_FIRST = (
     "the steps of the build follow from the lock: `stackproof build --stop-after lock` makes it"
 )
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's arguments."""
-    stacks.add_arguments(parser)
-    parser.add_argument(
-        "--explain",
-        metavar="KEY",
-        help="instead of the plan, show which file set a value and what it took the place of: "
-        "`environments.tools.specs`, `packages`, `facts.gpu`",
-    )
-    parser.add_argument("--json", action="store_true", help="print stack, lock and steps as JSON")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,9 +37,9 @@ def run(args: argparse.Namespace) -> int:
         from stackproof.cli import origins  # noqa: PLC0415 - only with --explain
 
         return origins.show(loaded, args)
-    if isinstance(loaded.stack, SpackStack):
+    if loaded.for_spack:
         _plan_spack(loaded, as_json=args.json)
-    elif isinstance(loaded.stack, EasyBuildStack):
+    elif loaded.for_easybuild:
         _plan_easybuild(loaded, args)
     else:
         _plan_wheel(loaded, as_json=args.json)
@@ -63,7 +52,7 @@ def _plan_wheel(loaded: Loaded, *, as_json: bool) -> None:
 
     lock = wheel.valid_lock(loaded) or wheel.make_lock(loaded, progress.monitor())
     made = plan(loaded.wheel, lock, loaded.sources)
-    _print_notes(transports_of(loaded.wheel, lock).notes)
+    progress.print_notes(*loaded.notes, *transports_of(loaded.wheel, lock).notes)
     if as_json:
         _print_json(loaded, lock, made, known=True)
         return
@@ -86,10 +75,10 @@ def _plan_easybuild(loaded: Loaded, args: argparse.Namespace) -> None:
 
     stack = loaded.easybuild
     lock, stale = easybuild.find_lock(loaded)
-    _print_notes((*loaded.notes, *stale))
+    progress.print_notes(*loaded.notes, *stale)
     lock = lock or easybuild.solve(loaded, args.mirror, progress.monitor())
     made = easybuild.plan(loaded, lock)
-    _print_notes(metadata.transports_of(stack).notes)
+    progress.print_notes(*metadata.transports_of(stack).notes)
     if args.json:
         _print_json(loaded, lock, made, known=True)
         return
@@ -124,12 +113,12 @@ def _plan_spack(loaded: Loaded, *, as_json: bool) -> None:
     if found:
         raise StackproofError(*found)
     lock, stale = spack.find_lock(loaded)
-    _print_notes((*loaded.notes, *stale))
+    progress.print_notes(*loaded.notes, *stale)
     if lock is not None:
         csrc = shipped.benchmark_sources()
         made, known = engine.build_plan(stack, lock, loaded.caches, csrc=csrc), True
         if stack.transports:
-            _print_notes(metadata.transports_of(stack, lock).notes)
+            progress.print_notes(*metadata.transports_of(stack, lock).notes)
     else:
         clones = tuple(clones_as_named(stack))
         made = engine.lock_plan(stack, clones)
@@ -149,6 +138,8 @@ def _plan_spack(loaded: Loaded, *, as_json: bool) -> None:
 
 def clones_as_named(stack: SpackStack) -> Iterator[LockedClone]:
     """Yield the repositories as the recipe names them: what a branch or tag is now is not asked."""
+    from stackproof.spackstack import LockedClone  # noqa: PLC0415 - only for Spack stacks
+
     wanted = [("spack", stack.spack, "spack")]
     wanted += [(r.name, r.source, f"repos/{r.name}") for r in stack.package_repositories]
     for name, source, folder in wanted:
@@ -210,11 +201,6 @@ def _print_steps(steps: tuple[Step, ...], *, known: bool = True) -> None:
     for number, step in enumerate(steps, 1):
         name = short(step.id) if known else "-" * len(short(step.id))
         print(f"{number:>3}. {name}  {step.name:<{width}}  {step.description}".rstrip())
-
-
-def _print_notes(notes: tuple[Problem, ...]) -> None:
-    for note in notes:
-        print(str(note).replace("error: ", "note: ", 1), file=sys.stderr)
 
 
 def _print_json(

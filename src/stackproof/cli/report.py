@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from pathlib import Path
 
-from stackproof.cli.compare import add_judging_options, load_and_compare, options_of
+from stackproof.cli.compare import load_and_compare, options_of
 from stackproof.errors import ExitCode, Location, Reason, fail
-from stackproof.host import files
+from stackproof.host import outputs
 from stackproof.host.curves import load_curves
 from stackproof.host.knowledge import load_knowledge
 from stackproof.report import (
@@ -20,32 +21,14 @@ from stackproof.report import (
 )
 from stackproof.shapes import curves_of, look
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's arguments."""
-    parser.add_argument("results", metavar="RESULTS", help="results folder that `bench` wrote")
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", default="report.html",
-        help="the HTML file (default: report.html)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--overlay", action="append", default=[], metavar="CURVE_ID",
-        help="show this published curve from the start; any can be chosen in the page",
-    )  # fmt: skip
-    parser.add_argument(
-        "--json", metavar="FILE", help="where the JSON goes (default: beside the HTML)"
-    )
-    parser.add_argument(
-        "--csv", metavar="FILE", help="where the CSV goes (default: beside the HTML)"
-    )
-    parser.add_argument(
-        "--transports-csv", metavar="FILE",
-        help="where every point by path goes as CSV, where arms took different paths (default: "
-        "beside the HTML)",
-    )  # fmt: skip
-    parser.add_argument("--markdown", metavar="FILE", help="write the verdict tables as Markdown")
-    add_judging_options(parser)
-    parser.set_defaults(run=run)
+# What each of the files is, for those that may replace it.
+_KINDS = {
+    "html": "report",
+    "json": "comparison",
+    "csv": "points",
+    "paths": "points",
+    "markdown": "verdicts",
+}
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,14 +37,16 @@ def run(args: argparse.Namespace) -> int:
     stem, _ = os.path.splitext(args.output)
     targets = {
         "html": output,
-        "json": Path(args.json or f"{stem}.json"),
+        "json": Path(args.json_file or f"{stem}.json"),
         "csv": Path(args.csv or f"{stem}.csv"),
         "paths": Path(args.transports_csv or f"{stem}-transports.csv"),
     }
     if args.markdown:
         targets["markdown"] = Path(args.markdown)
     _refuse_clashes(targets)
-    comparison = load_and_compare(Path(args.results), options_of(args))
+    for kind, target in targets.items():
+        outputs.claim(target, _KINDS[kind])
+    comparison = load_and_compare(Path(args.results), options_of(args), signed_by=args.signed_by)
     marks = look(curves_of(comparison), load_knowledge(settings=False))
     texts = {
         "html": render_html(comparison, curves=load_curves(), overlay=args.overlay, marks=marks),
@@ -70,10 +55,15 @@ def run(args: argparse.Namespace) -> int:
         "paths": render_paths_csv(comparison) if comparison.rankings else "",
         "markdown": render_markdown(comparison, marks),
     }
+    written = {}
     for kind, target in targets.items():
         if texts[kind]:
-            files.write(target, texts[kind])
-            print(target)
+            outputs.write(target, texts[kind], _KINDS[kind])
+            written[kind] = str(target)
+    if args.json:
+        print(json.dumps({"verdict": comparison.verdict, "files": written}, indent=1))
+    else:
+        print("\n".join(written.values()))
     return int(ExitCode.DONE)
 
 
@@ -86,7 +76,7 @@ def _refuse_clashes(targets: dict[str, Path]) -> None:
             raise fail(
                 Reason.USAGE,
                 f"`{target}` would hold both the {seen[place]} and the {kind}",
-                hint="give another name with -o, --json or --csv",
+                hint="give another name with -o, --json-file or --csv",
             )
         if place.is_dir():
             raise fail(

@@ -7,12 +7,13 @@ can be left out is left out here: this runs before every command of a user.
 from __future__ import annotations
 
 import argparse
-import functools
 import os
 import sys
 
 from stackproof import activate, mountlist, session
 from stackproof.cli import job_injection, transport
+from stackproof.cli.arguments.run import add_options
+from stackproof.cli.parsing import Parser
 from stackproof.host import imagefile, mountexec, mounthelper, mountjoin, mountways
 from stackproof.host.libc import MountFailure
 from stackproof.images import described
@@ -25,60 +26,10 @@ if TYPE_CHECKING:
     from stackproof.images.described import Described
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's arguments."""
-    add_arguments(parser)
-    parser.usage = "stackproof run IMAGE[:MOUNT][,IMAGE…] [OPTION…] -- COMMAND [ARGUMENT…]"
-    parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run")
-    parser.epilog = (
-        "exit codes: those of the command; 127 when it is not found, 126 when it cannot be "
-        "executed; 2, 3, 4 and 6 as everywhere when it was not started"
-    )
-    parser.set_defaults(run=functools.partial(run, parser))
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what `run` and `start` have in common."""
-    parser.add_argument(
-        "images",
-        metavar="IMAGE[:MOUNT][,IMAGE…]",
-        help="image files and where to mount them; without MOUNT, where the image was built for",
-    )
-    _add_options(parser)
-
-
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--view",
-        action="append",
-        default=[],
-        metavar="V[,V]",
-        help="views to use, as VIEW or NAME:VIEW; without it each image's default view",
-    )
-    parser.add_argument("--no-view", action="store_true", help="leave the environment as it is")
-    parser.add_argument(
-        "--how",
-        choices=("auto", "kernel", "helper", "fuse"),
-        default="auto",
-        help="how to mount: by the kernel (as root), by the site's stackproof-mount or by "
-        "squashfuse; auto takes the first that is allowed",
-    )
-    parser.add_argument(
-        "--join",
-        choices=("auto", "yes", "no"),
-        default="auto",
-        help="use the mounts of another process of yours that has the same images; auto: for "
-        "ranks of an MPI job, so that all of a node share one mount and can reach each other",
-    )
-    job_injection.add_arguments(parser)
-    transport.add_arguments(parser)
-    parser.add_argument("--verbose", action="store_true", help="say on stderr how it is mounted")
-
-
-def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Mount, and become the command; returns only if that cannot be executed."""
     try:
-        command = _split(parser, args)
+        command = _split(args.parser, args)
     except SystemExit as stop:  # argparse has printed help or what is wrong
         return int(stop.code or 0)
     return become(enter(args, command), command)
@@ -92,15 +43,9 @@ def _split(parser: argparse.ArgumentParser, args: argparse.Namespace) -> list[st
     rest: list[str] = args.rest
     if rest and rest[0].startswith("-"):
         at = rest.index("--") if "--" in rest else len(rest)
-        between = argparse.ArgumentParser(
-            prog=parser.prog,
-            usage=parser.usage,
-            add_help=False,
-            allow_abbrev=False,
-            formatter_class=parser.formatter_class,
-        )
+        between = Parser(prog=parser.prog, usage=parser.usage, add_help=False)
         between.add_argument("-h", "--help", action="store_true")
-        _add_options(between)
+        add_options(between)
         between.parse_args(rest[:at], namespace=args)
         if args.help:
             parser.print_help()

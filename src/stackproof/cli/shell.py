@@ -15,24 +15,6 @@ from stackproof.executor import IMAGE_LIST, LAST_COMMAND
 from stackproof.host import files, sandbox, workspace
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's arguments."""
-    parser.add_argument(
-        "build",
-        metavar="BUILD",
-        help="id of a build (or how it begins), its folder, or an image that it made",
-    )
-    parser.add_argument(
-        "--network", action="store_true", help="let the shell use the network of this machine"
-    )
-    parser.usage = "stackproof shell BUILD [--network] [-- COMMAND [ARGUMENT…]]"
-    parser.add_argument(
-        "rest", metavar="COMMAND", nargs=argparse.REMAINDER, help="what to run; default: bash"
-    )
-    parser.epilog = "exit codes: those of the command; 127 when it is not found"
-    parser.set_defaults(run=run)
-
-
 def run(args: argparse.Namespace) -> int:
     """Become the command inside the sandbox; returns only when that cannot be."""
     words = list(args.rest)
@@ -47,6 +29,7 @@ def run(args: argparse.Namespace) -> int:
     command = shell_command(folder, tuple(words), network=args.network)
     argv = list(sandbox.argv(command))
     argv.remove("--new-session")  # a shell wants its terminal
+    workspace.hold_for_shell(folder)
     sys.stdout.flush()
     os.execv(argv[0], argv)  # noqa: S606 - argv only, no shell
     return 0
@@ -84,9 +67,10 @@ def find_build(name: str) -> Path:
 
 
 def _is_named(folder: str, wanted: str) -> bool:
-    """Return whether a folder `<name>-<id>` is meant by its name, its id, or the id's beginning."""
+    """Return whether a folder `<name>-<id>` is meant by its name, its id, or how they begin."""
     name, _, number = folder.rpartition("-")
-    return wanted in {folder, name} or (len(wanted) >= 4 and number.startswith(wanted))
+    begins = number.startswith(wanted) or (folder.startswith(wanted) and len(wanted) > len(name))
+    return wanted in {folder, name} or (len(wanted) >= 4 and begins)
 
 
 def _digests(folder: Path) -> list[str]:

@@ -18,52 +18,6 @@ from stackproof.site import Site, SourceKind, leaves, parse_site, to_document
 Row = tuple[str, ...]
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `site`."""
-    verbs = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
-    text = "look at this machine and say what it offers"
-    look = verbs.add_parser("probe", help=text, description=text, allow_abbrev=False)
-    form = look.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print the site as JSON")
-    form.add_argument("--yaml", action="store_true", help="print a site file to start from")
-    form.add_argument(
-        "--capture", action="store_true", help="print what was read, to be read elsewhere"
-    )
-    look.add_argument(
-        "--from",
-        dest="capture_file",
-        metavar="FILE",
-        help="read a capture of another machine instead of this machine",
-    )
-    look.set_defaults(run=run_probe)
-
-    text = "list the sites that come with stackproof"
-    known = verbs.add_parser("list", help=text, description=text, allow_abbrev=False)
-    known.add_argument("--json", action="store_true", help="print the list as JSON")
-    known.set_defaults(run=run_list)
-
-    text = "show the facts of a site and where each is from"
-    show = verbs.add_parser("show", help=text, description=text, allow_abbrev=False)
-    show.add_argument("site", metavar="NAME|FILE", help="a shipped site's name or a site file")
-    show.add_argument("--json", action="store_true", help="print the site as JSON")
-    show.set_defaults(run=run_show)
-
-    text = "say whether a site file is valid, with every problem at once"
-    check = verbs.add_parser("check", help=text, description=text, allow_abbrev=False)
-    check.add_argument("site", metavar="FILE", help="a site file")
-    check.set_defaults(run=run_check)
-
-    text = "write a cluster configuration for Spack stacks: compilers, external packages, MPIs"
-    config = verbs.add_parser("spack-config", help=text, description=text, allow_abbrev=False)
-    config.add_argument(
-        "-o", "--output", metavar="DIR", help="folder to write; left out: print the documents"
-    )
-    config.add_argument(
-        "--site", metavar="NAME|FILE", help="a shipped site's name or a site file; default: here"
-    )
-    config.set_defaults(run=run_spack_config)
-
-
 def run_probe(args: argparse.Namespace) -> int:
     """Print what this machine offers, or what a capture of another one shows."""
     taken = _read_capture(args.capture_file) if args.capture_file else probe.take_capture()
@@ -129,8 +83,6 @@ def run_spack_config(args: argparse.Namespace) -> int:
         print("".join(f"--- # {name}\n{text}" for name, text in texts.items()), end="")
     else:
         _write_new(Path(args.output), texts)
-    if not facts.compilers:
-        left_out = (*left_out, "gcc: this machine has none, and recipes need one")
     for line in left_out:
         print(f"note: left out: {line}", file=sys.stderr)
     return 0

@@ -6,71 +6,21 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackproof.cli.stacks import Loaded
+from stackproof import ids
+from stackproof.cli import progress
+from stackproof.cli.loaded import Loaded
 from stackproof.engines import spack
 from stackproof.engines.spack import locks, workers
 from stackproof.engines.spack.workers import Workers
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.host import documents, files, shipped
+from stackproof.host import documents, outputs, shipped
 from stackproof.monitor import Event, Monitor
-from stackproof.noun import to_json
+from stackproof.noun import to_data, to_json
 from stackproof.spackstack import SpackLock
 
 if TYPE_CHECKING:  # `check` and `plan` build nothing
+    from stackproof.executor import Built
     from stackproof.spack_build import Request
-
-CHOICES = ("auto", "yes", "no")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say where a Spack build works."""
-    group = parser.add_argument_group("builds from source")
-    group.add_argument(
-        "--jobs", metavar="N", type=_count, help="processes at once; default: all cores"
-    )
-    group.add_argument(
-        "--in-memory",
-        choices=CHOICES,
-        default="auto",
-        help="where the build tree lies; auto: in /dev/shm when there is room",
-    )
-    group.add_argument(
-        "--build-dir", metavar="DIR", help="folder for the build tree, instead of memory"
-    )
-    group.add_argument(
-        "--on",
-        choices=("local", "slurm"),
-        default="local",
-        help="slurm: install the packages on nodes that Slurm gives, or on those of the job around",
-    )
-    group.add_argument(
-        "--nodes", metavar="N", type=_count, help="with --on slurm: how many nodes; default: 1"
-    )
-    group.add_argument(
-        "--cluster", metavar="NAME", help="with --on slurm: cluster of this machine to ask"
-    )
-    group.add_argument(
-        "--srun-option",
-        metavar="NAME[=VALUE]",
-        action="append",
-        default=[],
-        help="an option of srun, such as partition=debug; NAME=no takes a default away; may be "
-        "given several times",
-    )
-    group.add_argument(
-        "--pass-env",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="variable that the recipe's hooks get; may be given several times",
-    )
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
 
 
 def request(loaded: Loaded, args: argparse.Namespace) -> Request:
@@ -93,6 +43,7 @@ def request(loaded: Loaded, args: argparse.Namespace) -> Request:
         blobs=loaded.blobs,
         caches=spack_build.own_caches(stack, loaded.caches),
         csrc=shipped.benchmark_sources(),
+        origin=loaded.origin,
         place=spack_build.Place(
             in_memory=args.in_memory,
             folder=folder or None,
@@ -192,6 +143,42 @@ def ensure_lock(
     from stackproof import spack_build  # noqa: PLC0415 - slow, and only for builds
 
     lock = spack_build.make_lock(wanted, monitor)
-    files.write(loaded.lock_path, to_json(lock))
-    monitor(Event(what="note", name="lock", text=f"written to {loaded.lock_path}"))
+    outputs.write(loaded.new_lock_path, to_json(lock), "lock")
+    monitor(Event(what="note", name="lock", text=f"written to {loaded.new_lock_path}"))
     return lock
+
+
+def build(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> tuple[Built | None, str]:
+    """Build the image of a Spack stack; returns None for it where only the lock is asked for.
+
+    With the lock's digest. Raises `StackproofError` for what is known not to work.
+    """
+    from stackproof import spack_build  # noqa: PLC0415 - slow, and only for builds
+    from stackproof.cli import known  # noqa: PLC0415 - as above
+    from stackproof.host import spackoffer  # noqa: PLC0415 - as above
+
+    found = spack.problems(loaded.spack)
+    if found:
+        raise StackproofError(*found)
+    wanted = request(loaded, args)
+    _refuse_known(loaded, None if args.update else valid_lock(loaded))
+    lock = ensure_lock(loaded, wanted, monitor, update=args.update, locked=args.locked)
+    digest = ids.content_id(to_data(lock))
+    progress.print_notes(*_refuse_known(loaded, lock), *known.shadow_notes(loaded, lock))
+    if args.stop_after:
+        return None, digest
+    progress.print_notes(*system_notes(lock, spackoffer.operating_system()))
+    return spack_build.build(wanted, lock, monitor), digest
+
+
+def _refuse_known(loaded: Loaded, lock: SpackLock | None) -> tuple[Problem, ...]:
+    """Refuse versions that are known not to work together, before hours go into building them.
+
+    Returns what is only to be known. Raises `StackproofError` as `check` does.
+    """
+    from stackproof.cli import known  # noqa: PLC0415 - slow, and only for builds
+
+    conflicts, notes = known.conflict_problems(loaded, lock)
+    if conflicts:
+        raise StackproofError(*conflicts)
+    return notes

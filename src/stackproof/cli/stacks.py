@@ -5,141 +5,31 @@ from __future__ import annotations
 import argparse
 import difflib
 import functools
+import re
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stackproof.cli.loaded import Loaded
 from stackproof.conditions import Verdict
 from stackproof.document import Document
-from stackproof.engines.easybuild.stack import EasyBuildStack
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.host import toolchain
-from stackproof.spackstack import Caches, SpackStack
+from stackproof.host import shipped, toolchain
+from stackproof.mpis import REGISTRY as MPIS
 from stackproof.stack import Stack
 
 if TYPE_CHECKING:  # what one kind of recipe needs is imported where it is read
     from stackproof.composition import Composed
     from stackproof.host.recipes import Place
-    from stackproof.planner import Sources
-    from stackproof.recipe import Recipe
     from stackproof.stackinator.cluster import ClusterConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
-    """A recipe that is valid, and the stack it means on this machine or site.
-
-    `path` is the recipe's file or its folder (Stackinator's formats). `document` is what a file
-    means with all that it inherits, `composed` where each of its values is from, `recipe` what it
-    asks of the wheel engine. `blobs` says where the bytes of a Spack stack's files lie on this
-    machine, by digest; `caches` are the user's. `notes` are problems that keep nobody from going
-    on. `variant` tells the locks of one recipe for several targets apart.
-    """
-
-    path: Path
-    stack: Stack | SpackStack | EasyBuildStack
-    document: Document | None = None
-    recipe: Recipe | None = None
-    composed: Composed | None = None
-    blobs: Mapping[str, Path] = field(default_factory=dict)
-    caches: Caches = field(default_factory=Caches)
-    notes: tuple[Problem, ...] = ()
-    variant: str = ""
-
-    @property
-    def lock_path(self) -> Path:
-        """Return where the lock stands: beside the recipe, `<recipe>[.<variant>].lock.json`.
-
-        A recipe's folder has it beside itself, since all that is in the folder is the recipe.
-        """
-        stem = self.path.stem if self.path.is_file() else self.path.resolve().name
-        middle = f".{self.variant}" if self.variant else ""
-        folder = self.path.parent if self.path.is_file() else self.path.resolve().parent
-        return folder / f"{stem}{middle}.lock.json"
-
-    @property
-    def os_sources_path(self) -> Path:
-        """Return where the accepted sources of the operating system are listed, as the lock is."""
-        return self.lock_path.with_name(
-            f"{replace(self, variant='').lock_path.name.removesuffix('.lock.json')}.os-sources.json"
-        )
-
-    @property
-    def wheel(self) -> Stack:
-        """Return the stack of the wheel engine; calling it for another one is a bug."""
-        if not isinstance(self.stack, Stack):
-            raise TypeError(f"{self.path} is not for the wheel engine")
-        return self.stack
-
-    @property
-    def spack(self) -> SpackStack:
-        """Return the stack of the Spack engine; calling it for another one is a bug."""
-        if not isinstance(self.stack, SpackStack):
-            raise TypeError(f"{self.path} is not for the Spack engine")
-        return self.stack
-
-    @property
-    def easybuild(self) -> EasyBuildStack:
-        """Return the stack of the EasyBuild engine; calling it for another one is a bug."""
-        if not isinstance(self.stack, EasyBuildStack):
-            raise TypeError(f"{self.path} is not for the EasyBuild engine")
-        return self.stack
-
-    @property
-    def sources(self) -> Sources:
-        """Return the texts that go into the image."""
-        from stackproof.host import shipped  # noqa: PLC0415 - not for Spack stacks
-        from stackproof.planner import Sources  # noqa: PLC0415
-
-        csrc = shipped.benchmark_sources()
-        return Sources(recipe_name=self.path.name, recipe=self.path.read_text(), csrc=csrc)
-
-
+# What a word must look like to be the name of a shipped recipe: no path and no file's name.
+_NAME = re.compile(r"(spack/)?[A-Za-z0-9][A-Za-z0-9_.-]*(?<!\.yaml)(?<!\.yml)")
+_FOLDERS_FILE = "config.yaml"
 _ENGINES = ("spack", "easybuild", "wheel", "auto")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that every verb on recipes has."""
-    parser.add_argument(
-        "recipe", metavar="RECIPE", help="recipe file (YAML), or folder of a Stackinator recipe"
-    )
-    add_site_arguments(parser)
-    parser.add_argument(
-        "--mirror",
-        metavar="FILE|DIR",
-        help="mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or "
-        "for EasyBuild any that has the source files",
-    )
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument(
-        "--choose",
-        metavar="AXIS=CHOICE",
-        action="append",
-        default=[],
-        help="one combination of the recipe's matrix; once for each axis",
-    )
-    group.add_argument(
-        "--matrix", action="store_true", help="every combination of the recipe's matrix"
-    )
-
-
-def add_site_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say where a stack is to be built."""
-    parser.add_argument(
-        "--site",
-        metavar="SITE",
-        help="site file, name of a shipped site, or folder of a cluster configuration as "
-        "Stackinator has it; default: this machine",
-    )
-    parser.add_argument(
-        "--fact",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="a fact that conditions of the recipe ask for, in the place of what the site says "
-        "(architecture=aarch64, gpu=cuda)",
-    )
 
 
 def load_recipe(args: argparse.Namespace) -> Loaded:
@@ -152,14 +42,46 @@ def load_recipe(args: argparse.Namespace) -> Loaded:
 
 def load_recipes(args: argparse.Namespace) -> tuple[Loaded, ...]:
     """Return the stacks of a recipe: one for each combination with `--matrix`, otherwise one."""
-    path = Path(args.recipe)
+    path = _recipe_path(args.recipe)
+    by_name = path != Path(args.recipe) and shipped.has(path)
+    if path != Path(args.recipe):
+        print(f"note: the recipe is `{path}`", file=sys.stderr)
+    return tuple(replace(one, by_name=by_name) for one in _load_every(path, args))
+
+
+def _recipe_path(text: str) -> Path:
+    """Return the recipe that is meant: what lies at a path, NAME.yaml here, or a shipped recipe.
+
+    Raises `StackproofError` (FILE_MISSING) for a word that is none of these.
+    """
+    path = Path(text)
+    if path.is_file() or (path.is_dir() and (path / _FOLDERS_FILE).is_file()):
+        return path
+    beside = Path(f"{text}.yaml")
+    is_name = _NAME.fullmatch(text) is not None
+    if is_name and beside.is_file():
+        return beside
+    if path.exists() and text not in shipped.names("recipes"):
+        return path
+    if not is_name:
+        return path
+    try:
+        return shipped.find("recipes", text)
+    except StackproofError as error:
+        message = (
+            f"there is no file `{text}` here, and no recipe of that name comes with stackproof"
+        )
+        raise StackproofError(replace(error.problems[0], message=message)) from None
+
+
+def _load_every(path: Path, args: argparse.Namespace) -> tuple[Loaded, ...]:
     facts = given_facts(args.fact)
     if path.is_dir():
         return (_with_os_sources(_load_folder(path, args, facts)),)
     from stackproof import composition  # noqa: PLC0415 - not for folders
-    from stackproof.host import recipes  # noqa: PLC0415
+    from stackproof.host import recipechain  # noqa: PLC0415
 
-    chain = recipes.load_chain(str(path))
+    chain = recipechain.load_chain(str(path))
     choices = composition.expand(chain)
     if not args.matrix:
         choices = (_choice(args.choose, chain),)
@@ -170,11 +92,11 @@ def load_recipes(args: argparse.Namespace) -> tuple[Loaded, ...]:
 
 def _with_os_sources(loaded: Loaded) -> Loaded:
     """Return a recipe with the sources of the operating system that were accepted for it."""
-    if not isinstance(loaded.stack, SpackStack):
+    if not loaded.for_spack:
         return loaded
     from stackproof.host import accepted_sources  # noqa: PLC0415 - only for Spack stacks
 
-    stack, blobs = accepted_sources.accept(loaded.stack, loaded.blobs, loaded.os_sources_path)
+    stack, blobs = accepted_sources.accept(loaded.spack, loaded.blobs, loaded.os_sources_path)
     return replace(loaded, stack=stack, blobs=blobs)
 
 
@@ -237,8 +159,10 @@ def _load_folder(path: Path, args: argparse.Namespace, facts: Mapping[str, str])
     site: str | ClusterConfig | None = args.site
     architecture = facts.get("architecture")
     blobs: Mapping[str, Path] = {}
+    name = ""
     if args.site is not None:
         place = _place(args.site, 1)
+        name = place.facts["site"]
         site = place.folder or place.cluster  # a folder is read as the recipe's version has it
         blobs = {} if place.folder else place.blobs
         architecture = architecture or place.facts.get("architecture")
@@ -247,8 +171,9 @@ def _load_folder(path: Path, args: argparse.Namespace, facts: Mapping[str, str])
         path=path,
         stack=found.stack,
         blobs={**blobs, **found.blobs},
-        caches=found.caches,
+        given_caches=found.caches,
         notes=found.notes,
+        site=name,
     )
 
 
@@ -260,20 +185,23 @@ def _load_file(
     given: Mapping[str, str],
 ) -> Loaded:
     """Return the stack of one combination of a recipe file."""
-    from stackproof import composition, easybuild_recipe, spack_recipe  # noqa: PLC0415 - see above
+    from stackproof import composition  # noqa: PLC0415 - see above
 
     facts = dict(given)
     if composition.has_conditions(chain):
+        from stackproof import spack_recipe  # noqa: PLC0415 - slow
+
         stated = [one.data for one in chain if "generation" in one.data] or [{}]
         generation = spack_recipe.generation_of(stated[-1])
         facts = {**known_facts(args.site, generation), **given}
     composed = composition.compose(chain, facts, choice)
     _check_engine(composed.document)
-    if easybuild_recipe.asks_for_easybuild(composed.document.data):
+    engine = composed.document.data.get("engine")
+    if engine == "easybuild":
         return _load_easybuild(path, composed, args, given)
-    if not spack_recipe.asks_for_spack(composed.document.data):
-        return _load_wheel(path, composed, args, given)
-    return _load_spack(path, chain, composed, args, given)
+    if engine == "spack":
+        return _load_spack(path, chain, composed, args, given)
+    return _load_wheel(path, composed, args, given)
 
 
 def _check_engine(document: Document) -> None:
@@ -336,8 +264,34 @@ def _load_wheel(
         recipe=recipe,
         composed=composed,
         stack=stack,
+        notes=_wheels_on_slingshot(args.site, stack, document),
         variant=_variant(composed, facts),
     )
+
+
+def _wheels_on_slingshot(site: str | None, stack: Stack, document: Document) -> tuple[Problem, ...]:
+    """Return a note where the nodes are joined by Slingshot, whose NIC no wheel can use."""
+    from stackproof.host import fabric  # noqa: PLC0415 - only for wheels
+    from stackproof.transports.setup import SLINGSHOT  # noqa: PLC0415
+
+    if site is None:
+        kind, place = fabric.of_this_machine()[0], "this machine"
+    else:
+        from stackproof.host.probe import load_site  # noqa: PLC0415 - only with --site
+
+        kind, place = load_site(site).fabric.type or "", f"`{site}`"
+    if kind != SLINGSHOT:
+        return ()
+    title = MPIS[stack.mpi_family].title
+    note = Problem(
+        reason=Reason.UNSUPPORTED,
+        message=f"{title} of the developers' wheels has no cxi: between nodes of {place}, which "
+        "Slingshot-11 joins, messages would take TCP",
+        hint="build it from source on a libfabric that has cxi (`engine: easybuild` with "
+        "`slingshot:`, or the chains for Spack), or put one under it with --inject",
+        where=document.where("mpi"),
+    )
+    return (note,)
 
 
 def _load_easybuild(
@@ -378,18 +332,17 @@ def _load_spack(
     folder, blobs = recipes.load_files(composed, chain)
     stack, findings = spack_recipe.read(composed, folder, place.cluster, facts)
     findings.raise_problems()
-    caches, more = (
-        stackinator.load_caches(args.mirror, stack.mount) if args.mirror else (Caches(), ())
-    )
+    caches, more = stackinator.load_caches(args.mirror, stack.mount) if args.mirror else (None, ())
     return Loaded(
         path=path,
         document=composed.document,
         composed=composed,
         stack=stack,
         blobs={**place.blobs, **blobs},
-        caches=caches,
+        given_caches=caches,
         notes=(*_undecided(composed), *findings.notes, *more),
         variant=_variant(composed, facts),
+        site=place.facts["site"] if args.site and "site" not in composed.tested else "",
     )
 
 

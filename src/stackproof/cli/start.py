@@ -6,14 +6,8 @@ import argparse
 import os
 import sys
 
-from stackproof.cli.run import add_arguments, become, enter
+from stackproof.cli.run import become, enter
 from stackproof.host.mountexec import MARKER
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's arguments."""
-    add_arguments(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -18,27 +18,6 @@ if TYPE_CHECKING:
     from stackproof.transports import Libfabric
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what `run`, `start` and `activate` have in common."""
-    parser.add_argument(
-        "--transport",
-        metavar="NAME",
-        help="make the image's MPI use this path: auto, shm, tcp, cxi, lnx, or matched for cxi "
-        "with the settings of the vendor's MPI",
-    )
-    parser.add_argument(
-        "--memory",
-        choices=("host", "cuda", "rocm"),
-        default="host",
-        help="with --transport: where the buffers of messages lie (default: host)",
-    )
-    parser.add_argument(
-        "--site",
-        metavar="SITE",
-        help="with --transport: whose fabric it is, a site's name or file (default: this machine)",
-    )
-
-
 def change(
     args: argparse.Namespace, images: Sequence[Described], injected: Part | None = None
 ) -> EnvPatch:
@@ -81,6 +60,12 @@ def change(
             launcher=mpi["launcher"],
         )
     )
+    if not kind and not args.site and args.transport in transports.NEED_SLINGSHOT:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"the transport `{args.transport}` needs Slingshot-11, and there is no NIC of it here",
+            hint="`--site NAME` says on which machine the job will run; here use `tcp` or `shm`",
+        )
     for text in profile.notes:
         print(f"note: {text}", file=sys.stderr)
     return profile.env

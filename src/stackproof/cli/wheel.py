@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from stackproof.cli import stacks
-from stackproof.cli.stacks import Loaded
+from stackproof.cli.loaded import Loaded
 from stackproof.errors import Problem, Reason, StackproofError
-from stackproof.host import documents, files
+from stackproof.host import documents, outputs
 from stackproof.monitor import Event, Monitor
 from stackproof.noun import to_json
 from stackproof.stack import Lock
@@ -54,6 +54,6 @@ def ensure_lock(loaded: Loaded, monitor: Monitor, *, update: bool, locked: bool)
             )
         )
     lock = make_lock(loaded, monitor)
-    files.write(loaded.lock_path, to_json(lock))
-    monitor(Event(what="note", name="lock", text=f"written to {loaded.lock_path}"))
+    outputs.write(loaded.new_lock_path, to_json(lock), "lock")
+    monitor(Event(what="note", name="lock", text=f"written to {loaded.new_lock_path}"))
     return lock

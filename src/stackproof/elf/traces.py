@@ -30,6 +30,7 @@ _WORDS = (
     "PMI_PORT",
     "PMI_RANK",
     "PMI2_Init",
+    "I_MPI_PMI_LIBRARY",
     "PMIX_NAMESPACE",
     "PMIX_RANK",
     "process_vm_readv",

@@ -12,8 +12,6 @@ import json
 import re
 from typing import Any
 
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-
 from stackproof import ids
 from stackproof.command import Command, Completed
 from stackproof.errors import Problem, Reason, StackproofError, fail
@@ -117,6 +115,7 @@ class WheelEngine:
     def steps(self, stack: Stack, lock: Lock, inputs: tuple[str, ...]) -> tuple[Step, ...]:
         """Return one step: every wheel unpacked below the MPI's prefix."""
         folder = prefix_name(stack, lock)
+        wheels = f"{len(lock.artefacts)} wheel{'s' * (len(lock.artefacts) != 1)}"
         commands = tuple(
             Command(
                 argv=(
@@ -129,7 +128,7 @@ class WheelEngine:
         return (
             Step(
                 name="install",
-                description=f"install {len(lock.artefacts)} wheels into {stack.mount}/{folder}",
+                description=f"install {wheels} into {stack.mount}/{folder}",
                 inputs=inputs,
                 fetch=lock.artefacts,
                 commands=commands,
@@ -176,6 +175,8 @@ def _platform(architecture: str) -> tuple[str, ...]:
 
 def _tags_of(filename: str) -> tuple[str, ...]:
     """Return the options that make pip choose a file of these tags on any machine."""
+    from packaging.utils import InvalidWheelFilename, parse_wheel_filename  # noqa: PLC0415 - slow
+
     try:
         tags = parse_wheel_filename(filename)[3]
     except InvalidWheelFilename:

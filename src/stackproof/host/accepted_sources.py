@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stackproof.engines.spack.overlay import source_problems, with_os_sources
 from stackproof.errors import StackproofError
-from stackproof.host import files
+from stackproof.host import cachekinds, files
 from stackproof.noun import from_json, to_json
 from stackproof.spackstack import OsSource, OsSources, SpackStack
 
@@ -51,7 +51,7 @@ def accept(
         return stack, blobs
     found = dict(blobs)
     for digest, content in made.items():
-        found[digest] = files.cache_home() / "os-sources" / digest / "package.py"
+        found[digest] = cachekinds.home("os-sources") / digest / "package.py"
         if not found[digest].is_file() or found[digest].read_bytes() != content:
             files.write(found[digest], content)
     return accepting, found

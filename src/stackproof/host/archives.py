@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from stackproof.errors import Location, Reason, fail
-from stackproof.host import cachefolder, files, layers
+from stackproof.host import cachefolder, cachekinds, files, layers
 from stackproof.host.layers import Blob, FileStream
 from stackproof.rootfs import description, tar
 from stackproof.rootfs.description import DOCKER, INDEX, LAYOUT, MAX_DOCUMENT_BYTES, ImageConfig
@@ -125,7 +125,8 @@ def _first_names(stream: tar.Stream) -> Iterator[str]:
 
 def _unpacked(blob: Blob) -> str:
     """Return the file that a compressed archive was unpacked to, once for its content."""
-    place = cachefolder.home("archives") / layers.digest_of(blob)
+    cachekinds.in_use()
+    place = cachekinds.home("archives") / layers.digest_of(blob)
     target = place / "archive.tar"
     with cachefolder.alone(place):
         if not target.is_file():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from stackproof import activate, mountlist
@@ -63,17 +65,17 @@ class Arms:
 
 def make_ready(spec: BenchSpec) -> Arms:
     """Read the images of all arms; raises `StackproofError` with the problems of all at once."""
-    ready: dict[str, ReadyArm] = {}
+    arms: list[ReadyArm] = []
     problems: list[Problem] = []
     for arm in (spec.baseline, *spec.challengers):
         try:
-            one = _ready(arm, tuple(program.name for program in spec.programs))
+            arms.append(_ready(arm, tuple(program.name for program in spec.programs)))
         except StackproofError as error:
             problems += error.problems
-            continue
-        if one.deployment.name in ready:
-            problems.append(_same_name(one.deployment.name))
-        ready[one.deployment.name] = one
+    ready = {one.deployment.name: one for one in _told_apart(arms)}
+    if len(ready) < len(arms):
+        counts = Counter(one.deployment.name for one in _told_apart(arms))
+        problems += [_same_name(name) for name, count in counts.items() if count > 1]
     if problems:
         raise StackproofError(*problems)
     names = list(ready)
@@ -82,6 +84,32 @@ def make_ready(spec: BenchSpec) -> Arms:
         again = replace(ready[names[0]].deployment, name=null)
         ready[null] = replace(ready[names[0]], deployment=again)
     return Arms(by_name=ready, baseline=names[0], null=null, challengers=tuple(names[1:]))
+
+
+def _told_apart(arms: Sequence[ReadyArm]) -> list[ReadyArm]:
+    """Give arms that nobody named and that are called the same the version of their MPI, too.
+
+    Where that is not enough they are called by their files.
+    """
+    found = list(arms)
+    for better in (_versioned_name, _file_name):
+        counts = Counter(one.deployment.name for one in found)
+        found = [
+            replace(one, deployment=replace(one.deployment, name=better(one)))
+            if counts[one.deployment.name] > 1 and not one.arm.name
+            else one
+            for one in found
+        ]
+    return found
+
+
+def _versioned_name(one: ReadyArm) -> str:
+    return f"{one.deployment.name}-{one.deployment.mpi.version}"
+
+
+def _file_name(one: ReadyArm) -> str:
+    name = os.path.basename(one.image.path.rstrip("/")).removesuffix(".squashfs")
+    return re.sub(r"[^A-Za-z0-9._+-]", "-", name)
 
 
 def read_text(image: Image, member: str) -> str:
@@ -104,7 +132,7 @@ def _same_name(name: str) -> Problem:
     return Problem(
         reason=Reason.INVALID_VALUE,
         message=f"two arms are called `{name}`",
-        hint="give each arm a `name` of its own in the specification",
+        hint="give each arm a name of its own: `name` in a specification, or NAME=IMAGE",
     )
 
 

@@ -26,7 +26,6 @@ from stackproof.inject.variants import LEVELS, Artefact, Variant, newest_node
 from stackproof.loader import Setting, load_program
 from stackproof.loader.closure import usual_interpreter
 
-META = "meta/artefact.json"
 _TOOL_TIMEOUT_S = 120.0
 _PACK_TIMEOUT_S = 3600.0
 _TAG_LETTERS = 8
@@ -250,7 +249,7 @@ def publish(artefact: Artefact, folder: str, output: str) -> None:
 
     Raises `StackproofError`: USAGE when the name is taken, TOOL_MISSING, and what files raise.
     """
-    files.write(os.path.join(folder, META), noun.to_json(artefact))
+    files.write(os.path.join(folder, injectplace.ARTEFACT), noun.to_json(artefact))
     if not output.endswith(".squashfs"):
         try:
             os.chmod(folder, 0o755)  # noqa: S103 - jobs of all users enter it
@@ -285,20 +284,6 @@ def staging(output: str) -> str:
         raise files.translate(error, parent) from error
 
 
-def is_artefact(text: str) -> bool:
-    """Return whether a path names an artefact: a folder or an image with `META` in it."""
-    if os.path.isdir(text):
-        return os.path.isfile(os.path.join(text, META))
-    try:
-        return (
-            text.endswith(".squashfs")
-            and os.path.isfile(text)
-            and bool(imagefile.read_member(text, META))
-        )
-    except StackproofError:
-        return False  # whatever it is: who reads it next says what is wrong with it
-
-
 def load(text: str) -> Held:
     """Return an artefact; an image is unpacked into the cache, and seen at its own place.
 
@@ -306,11 +291,12 @@ def load(text: str) -> Held:
     """
     if os.path.isdir(text):
         place, folder = Place(path=os.path.abspath(text)), os.path.abspath(text)
-        content = files.read_bounded(os.path.join(text, META), _MAX_META_BYTES, hint=_AGAIN)
-        artefact = noun.from_json(Artefact, content, file=os.path.join(text, META))
+        path = os.path.join(text, injectplace.ARTEFACT)
+        content = files.read_bounded(path, _MAX_META_BYTES, hint=_AGAIN)
+        artefact = noun.from_json(Artefact, content, file=path)
     else:
-        content = imagefile.read_member(text, META)
-        artefact = noun.from_json(Artefact, content, file=f"{text}:{META}")
+        content = imagefile.read_member(text, injectplace.ARTEFACT)
+        artefact = noun.from_json(Artefact, content, file=f"{text}:{injectplace.ARTEFACT}")
         place = injectplace.load_place(f"{text}:{artefact.place}")
         folder = place.binds[artefact.place]
     return Held(place=place, artefact=artefact, compacts=dict(_compacts(artefact, folder)))

@@ -7,7 +7,8 @@ A results folder can be continued: launches whose file is there are not repeated
     launches/       one measurement per launch, also of those that failed
     probes/         what each arm said of its path at each placement, before anything was timed
     logs/           the output of launches that failed
-    set-aside/      launches of a block that was cut and repeated on other nodes
+    chain/          what was planned, and the digest of every launch (`stackproof.chain`)
+    set-aside/      launches of a block that was cut, and repeated whole
     job/            the batch job, if there is one (`stackproof.host.bench_job`)
 """
 
@@ -16,37 +17,46 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import stackproof
-from stackproof import checks, jobs, noun, pathcheck
+from stackproof import checks, jobs, looks, noun, pathcheck
 from stackproof.bench import BenchSpec
-from stackproof.case import Placement
+from stackproof.case import Case, Placement
+from stackproof.cluster import parse_rate
 from stackproof.command import Completed
 from stackproof.comparison import Arm as ResultArm
 from stackproof.comparison import ResultsSpec
-from stackproof.errors import Location, Reason, StackproofError, fail
+from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.host import arms as ready_arms
 from stackproof.host import cluster as clusters
-from stackproof.host import files, launching, probing
+from stackproof.host import deciding, fabric, files, launching, ledger, probing
 from stackproof.host import place as places
 from stackproof.host.arms import Arms, ReadyArm
+from stackproof.host.aside import free_name, set_aside
+from stackproof.host.ledger import Ledger
 from stackproof.host.place import Place
-from stackproof.host.results import LAUNCHES, SPECIFICATION
+from stackproof.host.results import LAUNCHES, SET_ASIDE, SPECIFICATION, load_records
 from stackproof.host.run import transcript
 from stackproof.jobs import Launch
 from stackproof.measurement import Measurement
 from stackproof.messagepath import MessagePaths
 from stackproof.monitor import Event, Monitor
+from stackproof.pace import Pace, pace_of, probes_s, seconds_of, shape_text
 
 ASKED = "spec.json"
 """What a results folder was begun for."""
 
 _TRIES = 2
-"""How often a launch that failed is made: once more, then it is recorded as failed."""
+"""How often a launch of block 0 that failed, or a block with one, is made."""
+
+_REPEATED = 0.25
+"""Part of the blocks that are made again at most; the failures of others are recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,30 +116,83 @@ def run_bench(
     failures are recorded with the launch and shown in the report.
     """
     claim(bench.spec, bench.arms, folder)
-    results = _results_spec(bench, command)
-    target, allocation = folder / SPECIFICATION, bench.place.allocation
-    if allocation is None or not target.exists():
-        files.write(target, noun.to_json(results))
+    allocation = bench.place.allocation
     if bench.place.state:
         clusters.share(bench.place.state, program_paths() + bench.arms.paths)
     plan = bench.launches()
     own = [one for one in plan if allocation is None or one.allocation == allocation.element]
-    _set_aside(bench, own, folder)
-    missing = [one for one in own if not (folder / LAUNCHES / one.file_name).exists()]
-    paths = _probe(bench, missing, folder, monitor)
-    for launch in missing:
-        monitor(
-            Event(
-                what="progress",
-                name=f"block {launch.block}/{bench.spec.launches}",
-                text=f"{launch.arm}, {launch.placement}, {launch.program}",
-                done=launch.order + 1,
+    results = _results_spec(bench, command)
+    deciding.keep_budget(folder, bench.spec.budget_s)
+    made, run, room = 0, None, max(1, int(_REPEATED * bench.spec.launches))
+    for wanted in deciding.blocks(experiment(bench.spec, bench.arms, folder, own), monitor):
+        set_aside(bench.placements, wanted, folder)
+        missing = [one for one in wanted if not (folder / LAUNCHES / one.file_name).exists()]
+        made += len(wanted)
+        if run is None and (missing or not bench.spec.until_decided):
+            record = _begin(bench, results, folder, missing=bool(missing))
+            pace = pace_in(bench, wanted, folder)
+            if missing:
+                left = pace.left_s + probes_s(missing)
+                monitor(Event(what="note", name="bench", text=shape_text(wanted), left_s=left))
+            probed = own if bench.spec.until_decided else missing
+            paths = _probe(bench, list(probed), folder, monitor)
+            run = Run(
+                bench=replace(bench, paths=paths),
+                record=record,
+                monitor=monitor,
                 total=len(plan),
+                pace=pace,
             )
-        )
-        _run_launch(replace(bench, paths=paths), launch, folder, monitor)
-    monitor(Event(what="done", name="bench", text=f"{len(own)} launches in {folder}"))
+        if run is not None:
+            run.pace = pace_in(bench, wanted, folder)
+            for _, group in groupby(missing, key=_group):
+                room -= _run_block(run, tuple(group), again=room > 0)
+    monitor(Event(what="done", name="bench", text=f"{made} launches in {folder}"))
     return results
+
+
+def _group(launch: Launch) -> tuple[int, str, str]:
+    return (launch.block, launch.placement, launch.program)
+
+
+def experiment(
+    spec: BenchSpec, arms: Arms, folder: Path, plan: Sequence[Launch]
+) -> deciding.Experiment:
+    """Return what tells which of the launches are to be made."""
+    return deciding.Experiment(spec=spec, plan=plan, baseline=arms.baseline, folder=folder)
+
+
+def _begin(bench: Bench, results: ResultsSpec, folder: Path, *, missing: bool) -> Record:
+    """Write down what is measured, and begin or continue the chain of launches."""
+    target, allocation = folder / SPECIFICATION, bench.place.allocation
+    if not target.exists() or (allocation is None and missing):
+        files.write(target, noun.to_json(results))
+    element = allocation.element if allocation else 0
+    return Record(folder, ledger.begin(folder, results, element, load_records(folder)))
+
+
+def pace_in(bench: Bench, launches: Sequence[Launch], folder: Path) -> Pace:
+    """Return how long launches take, those with a result in the folder as they were.
+
+    A result that cannot be read is none of those, and its launch is not made again.
+    """
+    taken: dict[int, float] = {}
+    unread: set[int] = set()
+    for launch in launches:
+        path = folder / LAUNCHES / launch.file_name
+        if path.exists():
+            try:
+                known = noun.from_json(Measurement, path.read_bytes(), file=str(path))
+                taken[launch.order] = known.seconds
+            except StackproofError:
+                unread.add(launch.order)
+    counted = [one for one in launches if one.order not in unread]
+    return pace_of(counted, lambda one: _seconds_for(bench, one), taken)
+
+
+def _seconds_for(bench: Bench, launch: Launch) -> float:
+    own = bench.arms.by_name[launch.arm].arm.rate
+    return seconds_of(_case(bench, launch), parse_rate(own) / 1e6 if own else bench.place.rate_mb_s)
 
 
 def _probe(
@@ -155,39 +218,15 @@ def program_paths() -> tuple[str, ...]:
     return (sys.prefix, sys.base_prefix, package)
 
 
-def _set_aside(bench: Bench, launches: list[Launch], folder: Path) -> None:
-    """Move the launches of a block that was cut on other nodes out of the results.
-
-    Arms of one block are compared with each other, so all of them must have run on the same
-    nodes. Whole blocks stay as they are.
-    """
-    groups: dict[tuple[int, str, str], list[Path]] = {}
-    for launch in launches:
-        key = (launch.block, launch.placement, launch.program)
-        groups.setdefault(key, []).append(folder / LAUNCHES / launch.file_name)
-    for (_, name, _), paths in groups.items():
-        done = [path for path in paths if path.exists()]
-        if not done or len(done) == len(paths):
-            continue
-        here = bench.placements[name].nodes
-        where = [
-            noun.from_json(Measurement, path.read_bytes(), file=str(path)).case.placement.nodes
-            for path in done
-        ]
-        if any(nodes != here for nodes in where):
-            (folder / "set-aside").mkdir(exist_ok=True)
-            for path in done:
-                path.rename(folder / "set-aside" / path.name)
-
-
 def identity(spec: BenchSpec, arms: Arms) -> str:
     """Return the text by which a results folder knows its specification and its images.
 
-    How a scheduler was asked for nodes is no part of it: more time may be asked for to continue.
+    How a scheduler was asked for nodes is no part of it, nor the budget: more time may be asked
+    for to continue.
     """
     return noun.to_json(
         {
-            "spec": noun.to_data(replace(spec, scheduler_options={})),
+            "spec": noun.to_data(replace(spec, scheduler_options={}, budget_s=None)),
             "images": {name: ready.image.sha256 for name, ready in arms.by_name.items()},
         }
     )
@@ -244,6 +283,7 @@ def _results_spec(bench: Bench, command: tuple[str, ...]) -> ResultsSpec:
         null=arms.null,
         margins=dict(spec.margins),
         launches=spec.launches,
+        looks=looks.planned(spec.launches) if spec.until_decided else (),
         seed=spec.seed,
         created=launching.now(),
         arms={name: _result_arm(ready) for name, ready in arms.by_name.items()},
@@ -271,7 +311,8 @@ def _result_arm(ready: ReadyArm) -> ResultArm:
     )
 
 
-def _host_facts(place: Place) -> dict[str, str]:
+def _machine() -> dict[str, str]:
+    """Return what launches that are compared must have in common."""
     model = ""
     with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as stream:
         for line in stream:
@@ -279,52 +320,165 @@ def _host_facts(place: Place) -> dict[str, str]:
                 model = line.partition(":")[2].strip()
                 break
     uname = os.uname()
+    return {"cpu": model, "kernel": f"{uname.sysname} {uname.release}", "machine": uname.machine}
+
+
+def _host_facts(place: Place) -> dict[str, str]:
+    # In a job this is one of its nodes; those of a cluster on one machine use none of its NICs.
+    joined = "" if place.one_machine else fabric.seen_here()
     return {
-        "cpu": model,
+        **({"fabric": joined} if joined else {}),
+        **_machine(),
         "cpus": str(len(os.sched_getaffinity(0))),
-        "kernel": f"{uname.sysname} {uname.release}",
-        "machine": uname.machine,
         "load at start": " ".join(f"{value:.2f}" for value in os.getloadavg()),
         **place.facts,
     }
 
 
-def _run_launch(bench: Bench, launch: Launch, folder: Path, monitor: Monitor) -> None:
-    """Make one launch, again if it fails, and keep what came of it."""
-    for attempt in range(_TRIES):
-        measurement, done = _measure(bench, launch)
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Where launches are written down: a results folder, and its chain if it has one."""
+
+    folder: Path
+    chain: Ledger | None
+
+    def keep(self, name: str, measurement: Measurement) -> None:
+        """Write a launch as a file of this name."""
+        path = self.folder / LAUNCHES / name
+        if self.chain is None:
+            files.write(path, noun.to_json(measurement))
+        else:
+            self.chain.write(path, measurement)
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """What is being run: `total` launches are planned; `pace` changes with each that is made."""
+
+    bench: Bench
+    record: Record
+    monitor: Monitor
+    total: int
+    pace: Pace
+
+    @property
+    def folder(self) -> Path:
+        """Return the results folder."""
+        return self.record.folder
+
+    def keep(self, launch: Launch, measurement: Measurement) -> None:
+        """Write down a launch."""
+        self.record.keep(launch.file_name, measurement)
+
+    def keep_try(self, launch: Launch, measurement: Measurement) -> None:
+        """Write down a launch that failed and is made again; it replaces no other try."""
+        stem, number = Path(launch.file_name).stem, 1
+        while (self.folder / LAUNCHES / f"{stem}-failed{number}.json").exists():
+            number += 1
+        self.record.keep(f"{stem}-failed{number}.json", measurement)
+
+
+def _run_block(run: Run, launches: Sequence[Launch], *, again: bool) -> bool:
+    """Make the launches of a block at a placement; return whether they were made twice.
+
+    Where one fails, all are made again: what is compared belongs to one time, and a block must not
+    keep the arms that were lucky in it. Wrong bytes are no failure of that kind: they are an
+    answer.
+    """
+    failed = [_run_launch(run, one, last=not again) for one in launches]
+    if launches[0].block == 0 or not again or not any(failed):
+        return False
+    for launch in launches:
+        path = run.folder / LAUNCHES / launch.file_name
+        if path.exists():
+            path.rename(free_name(run.folder / SET_ASIDE, path.name))
+    names = ", ".join(one.arm for one, bad in zip(launches, failed, strict=True) if bad)
+    where = f"block {launches[0].block} at {launches[0].placement}"
+    text = f"{where} is made again, since {names} failed"
+    run.monitor(Event(what="note", name="again", text=text))
+    for launch in launches:
+        _run_launch(run, launch, last=True)
+    return True
+
+
+def _run_launch(run: Run, launch: Launch, *, last: bool) -> bool:
+    """Make one launch and keep what came of it; return whether it must be made again.
+
+    In block 0 that is done here, and what fails twice ends the bench, as do wrong bytes of the
+    baseline: nothing after it would mean anything.
+    """
+    bench, arms = run.bench, run.bench.arms
+    first = launch.block == 0
+    for attempt in range(_TRIES if first else 1):
+        measurement, done, told = _made(run, launch)
         problem = checks.first_failure(measurement.checks, done.stderr)
         if problem is None:
-            files.write(folder / LAUNCHES / launch.file_name, noun.to_json(measurement))
-            return
-        log = folder / "logs" / f"{Path(launch.file_name).stem}-{attempt + 1}.log"
-        files.write(log, transcript(done))
+            run.keep(launch, measurement)
+            run.monitor(told)  # not before it is kept: an interrupt comes at any time
+            return False
+        problem = _logged(run, launch, problem, done)
+        wrong = problem.reason is Reason.VALIDATION_FAILED
         launching.check_nodes(bench.place, measurement.case)
-        problem = replace(
-            problem,
-            message=f"{launch.arm}, {launch.placement}: {problem.message}",
-            hint=f"{problem.hint + '; ' if problem.hint else ''}the output is in `{log}`",
-        )
-        if attempt + 1 < _TRIES:
-            monitor(Event(what="note", name="again", text=problem.message))
-            name = f"{Path(launch.file_name).stem}-failed{attempt + 1}.json"
-            files.write(folder / LAUNCHES / name, noun.to_json(measurement))
-        elif launch.block == 0:
+        over = wrong or (attempt + 1 == _TRIES if first else last)
+        if not over:
+            run.monitor(Event(what="note", name="again", text=problem.message))
+            run.keep_try(launch, measurement)
+            continue
+        if first and not (wrong and launch.arm not in {arms.baseline, arms.null}):
+            if wrong:
+                run.keep(launch, measurement)
             raise StackproofError(problem)
-        else:
-            monitor(Event(what="failed", name="launch", text=problem.message))
-            files.write(folder / LAUNCHES / launch.file_name, noun.to_json(measurement))
+        run.monitor(Event(what="failed", name="launch", text=problem.message))
+        run.keep(launch, measurement)
+        return False
+    return True
+
+
+def _made(run: Run, launch: Launch) -> tuple[Measurement, Completed, Event]:
+    """Make one launch and tell of it before; return what is to be told when it is kept, too."""
+    event = Event(
+        what="progress",
+        name=f"block {launch.block}/{run.bench.spec.launches}",
+        text=f"{launch.arm}, {launch.placement}, {launch.program}",
+        done=launch.order + 1,
+        total=run.total,
+        left_s=run.pace.left_s,
+    )
+    run.monitor(event)
+    started = time.monotonic()
+    measurement, done = _measure(run.bench, launch)
+    seconds = time.monotonic() - started
+    run.pace = run.pace.with_taken(launch, seconds)
+    told = replace(event, what="piece", seconds=seconds, left_s=run.pace.left_s)
+    return measurement, done, told
+
+
+def _logged(run: Run, launch: Launch, problem: Problem, done: Completed) -> Problem:
+    """Return the problem of a launch with where its output is kept."""
+    number = 1
+    while (log := run.folder / "logs" / f"{Path(launch.file_name).stem}-{number}.log").exists():
+        number += 1
+    files.write(log, transcript(done))
+    return replace(
+        problem,
+        message=f"{launch.arm}, {launch.placement}: {problem.message}",
+        hint=f"{problem.hint + '; ' if problem.hint else ''}the output is in `{log}`",
+    )
 
 
 def _measure(bench: Bench, launch: Launch) -> tuple[Measurement, Completed]:
     ready = bench.arms.by_name[launch.arm]
-    placement = bench.placements[launch.placement]
-    transport = jobs.transport_for(placement, ready.arm.transports)
-    case = jobs.case_for(bench.spec, launch, placement, transport)
-    case = replace(case, fabric=launching.fabric_of(bench.place))
+    case = replace(_case(bench, launch), fabric=launching.fabric_of(bench.place))
     measurement, done = launching.measure(bench.place, ready, launch, case)
+    measurement = replace(measurement, host_facts={**_machine(), **measurement.host_facts})
     path = bench.paths.get((launch.arm, launch.placement))
     if path is not None:
         found = (*measurement.checks, pathcheck.check_of(path))
         measurement = replace(measurement, checks=found)
     return measurement, done
+
+
+def _case(bench: Bench, launch: Launch) -> Case:
+    placement = bench.placements[launch.placement]
+    transports = bench.arms.by_name[launch.arm].arm.transports
+    return jobs.case_for(bench.spec, launch, placement, jobs.transport_for(placement, transports))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +30,7 @@ from stackproof.host import allocation as allocations
 from stackproof.host import arms as ready_arms
 from stackproof.host import bench as benches
 from stackproof.host import cluster as clusters
-from stackproof.host import files, launching, scheduler
+from stackproof.host import deciding, files, launching, scheduler
 from stackproof.host import place as places
 from stackproof.host.arms import Arms
 from stackproof.host.results import LAUNCHES
@@ -71,10 +72,19 @@ class Work:
     @property
     def missing(self) -> tuple[Launch, ...]:
         """Return the launches that have no result."""
-        plan = benches.schedule(self.spec, self.arms)
+        return deciding.missing(benches.experiment(self.spec, self.arms, self.folder, self.plan))
+
+    @property
+    def plan(self) -> tuple[Launch, ...]:
+        """Return every launch that may be made."""
+        return benches.schedule(self.spec, self.arms)
+
+    @property
+    def done(self) -> int:
+        """Return how many launches have a result."""
         folder = self.folder / LAUNCHES
         have = set(os.listdir(folder)) if folder.is_dir() else set()
-        return tuple(launch for launch in plan if launch.file_name not in have)
+        return sum(launch.file_name in have for launch in self.plan)
 
     @property
     def resume(self) -> str:
@@ -115,6 +125,7 @@ def run_as_job(
     )  # fmt: skip
     at = scheduler.door(spec.cluster)
     benches.claim(spec, work.arms, work.folder)
+    deciding.keep_budget(work.folder, spec.budget_s)
     if not work.missing:
         return
     job = _current(work, at) or _hand_in(work, at)
@@ -289,16 +300,29 @@ def _ends(folder: Path, job: Job) -> dict[int, JobEnd]:
 
 def _progress(work: Work, job: Job) -> Callable[[tuple[JobStatus, ...]], None]:
     """Return what tells the monitor of news: the job's state, and how many launches are done."""
-    total = len(benches.schedule(work.spec, work.arms))
+    total = len(work.plan)
     last: list[tuple[str, int]] = []
+    marks: list[tuple[float, int]] = []
 
     def told(found: tuple[JobStatus, ...]) -> None:
         words = ", ".join(dict.fromkeys(_words(part) for part in found))
-        done = total - len(work.missing)
-        if last != [(words, done)]:
-            last[:] = [(words, done)]
-            name = f"job {job.id}"
-            work.monitor(Event(what="progress", name=name, text=words, done=done, total=total))
+        done = work.done
+        if last == [(words, done)]:
+            return
+        more = bool(last) and done > last[0][1]
+        # What was there before, and the wait for nodes, say nothing of the pace.
+        marks.extend([(time.monotonic(), done)] if more else [])
+        left = None
+        if len(marks) > 1:
+            (begun, before), (now, _) = marks[0], marks[-1]
+            left = (now - begun) / (done - before) * (total - done)
+        event = Event(
+            what="progress", name=f"job {job.id}", text=words, done=done, total=total, left_s=left
+        )
+        work.monitor(event)
+        if more:
+            work.monitor(replace(event, what="piece"))
+        last[:] = [(words, done)]
 
     return told
 
@@ -323,10 +347,10 @@ def _raise_problems(work: Work, job: Job, known: tuple[JobStatus, ...]) -> None:
         )
     state = (decisive or [part.state for part in known] or [JobState.GONE])[0]
     reason, what = _ENDED.get(state, (Reason.JOB_FAILED, "ended"))
-    done = len(benches.schedule(work.spec, work.arms)) - len(work.missing)
     raise fail(
         reason,
-        f"the job `{job.id}` {what}; {done} launches have results, {len(work.missing)} have none",
+        f"the job `{job.id}` {what}; {work.done} launches have results, {len(work.missing)} that "
+        "are due have none",
         detail=_tail(work.folder, job),
         hint=f"continue with `{work.resume}`",
     )

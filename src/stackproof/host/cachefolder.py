@@ -14,15 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stackproof.errors import Reason, fail
-from stackproof.host import files
+from stackproof.host import cachekinds, files
 
 _ABANDONED_S = 6 * 3600.0
 _PATIENCE_S = 3600.0
-
-
-def home(kind: str) -> Path:
-    """Return the folder for one kind of entries."""
-    return files.cache_home() / kind
 
 
 @contextlib.contextmanager
@@ -31,7 +26,7 @@ def alone(place: Path) -> Iterator[None]:
 
     Raises `StackproofError` (BUSY after an hour, DISK_FULL, NOT_PERMITTED).
     """
-    folder = home("locks")
+    folder = cachekinds.locks_of("locks")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -87,7 +82,7 @@ def prune(kind: str, most_bytes: int, *, keep: Path) -> None:
     """
     entries = []
     now = time.time()
-    for path in home(kind).iterdir():
+    for path in cachekinds.home(kind).iterdir():
         with contextlib.suppress(OSError):
             used = path.stat().st_mtime
             if path.name.startswith(".") and now - used > _ABANDONED_S:

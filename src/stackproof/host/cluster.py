@@ -20,7 +20,7 @@ from pathlib import Path
 
 from stackproof import cluster
 from stackproof.cluster import ClusterSpec, ClusterState, Node
-from stackproof.cluster_slurm import SPOOL, SlurmFacts
+from stackproof.cluster_slurm import MOUNT_POINTS, SPOOL, SlurmFacts
 from stackproof.command import Command
 from stackproof.errors import Problem, Reason, StackproofError, fail
 from stackproof.host import cluster_groups, cluster_link, cluster_node, cluster_slurm, files
@@ -156,8 +156,8 @@ def set_link(state: ClusterState, *, rate: str | None, delay: str | None) -> Clu
 def share(state: ClusterState, paths: tuple[str, ...]) -> None:
     """Make paths below /tmp visible on the head and all nodes, which have a /tmp of their own.
 
-    Paths elsewhere are visible anyway and cost nothing. Raises `StackproofError` (FILE_MISSING,
-    CLUSTER_FAILED).
+    Paths elsewhere are visible anyway and cost nothing. A link is followed here, where it leads
+    somewhere. Raises `StackproofError` (FILE_MISSING, CLUSTER_FAILED).
     """
     wanted = tuple(path for path in map(os.path.abspath, paths) if _is_hidden(path))
     if not wanted:
@@ -165,8 +165,9 @@ def share(state: ClusterState, paths: tuple[str, ...]) -> None:
     missing = _missing_paths(dataclasses.replace(state.spec, shared=wanted))
     if missing:
         raise StackproofError(*missing)
+    pairs = [word for path in wanted for word in (path, os.path.realpath(path))]
     for node in (state.head, *(node for node in state.nodes if node.alive)):
-        argv = (sys.executable, "-I", "-S", cluster_node.__file__, "share", *wanted)
+        argv = (sys.executable, "-I", "-S", cluster_node.__file__, "share", *pairs)
         done = run(Command(argv=cluster.enter_argv(state, node.name, argv), timeout_s=_START_S))
         if done.returncode != 0:
             raise fail(
@@ -274,6 +275,7 @@ def _settings(spec: ClusterSpec, folder: Path, planned: tuple[Node, ...]) -> dic
     return {
         "etc": hosts | cluster_slurm.files(spec, folder),
         "memory": SPOOL if spec.slurm else None,
+        "points": MOUNT_POINTS if spec.slurm else (),
         "shared": [path for path in _shared(spec, folder) if _is_hidden(path)],
         "ip": cluster_link.tool("ip"),
         "unshare": [cluster_link.tool("unshare"), *NAMESPACES],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pwd
+import re
 import signal
 import sys
 
@@ -58,8 +59,9 @@ def execute(
 ) -> int:
     """Run a command on a node (the head for None) and return its exit code, 128+N for signal N.
 
-    The environment is kept. A `cwd` below /tmp is shared with the cluster first. Raises
-    `StackproofError` (NODE_UNREACHABLE, NOT_PERMITTED, FILE_MISSING for a `cwd` that is not there).
+    The environment is kept. A `cwd` below /tmp, and files there that `argv` names, are shared with
+    the cluster first. Raises `StackproofError` (NODE_UNREACHABLE, NOT_PERMITTED, FILE_MISSING for a
+    `cwd` that is not there).
     """
     target = state.node(node)
     if started(target.pid) != target.started:
@@ -74,8 +76,9 @@ def execute(
             f"a cluster in a user namespace has one user, who is not `{who.name}`",
             hint="bring the cluster up as root to have others in it",
         )
-    if not _sees(target.pid, cwd):
-        cluster.share(state, (cwd,))
+    hidden = tuple(path for path in (cwd, *_named(argv)) if not _sees(target.pid, path))
+    if hidden:
+        cluster.share(state, hidden)
     if not _sees(target.pid, cwd):
         raise fail(
             Reason.FILE_MISSING,
@@ -102,8 +105,17 @@ def execute(
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _sees(pid: int, folder: str) -> bool:
-    return os.path.isdir(f"/proc/{pid}/root{folder}")
+def _sees(pid: int, path: str) -> bool:
+    return os.path.exists(f"/proc/{pid}/root{path}")
+
+
+def _named(argv: list[str]) -> set[str]:
+    """Return the files below /tmp that words name: `--image=/tmp/a.squashfs:/m` and the like."""
+    pieces = {piece for word in argv for piece in re.split("[=,:]", word)}
+    return {
+        path for path in map(os.path.normpath, pieces)
+        if path.startswith("/tmp/") and os.path.isfile(path)  # noqa: S108 - what is hidden inside
+    }  # fmt: skip
 
 
 def _environment(state: ClusterState, who: User | None) -> dict[str, str]:

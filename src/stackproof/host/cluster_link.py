@@ -24,7 +24,7 @@ from stackproof import cluster
 from stackproof.cluster import ClusterSpec, ClusterState, DelayFacts, Node
 from stackproof.command import Command
 from stackproof.errors import Reason, StackproofError, fail
-from stackproof.host import cluster_node, files
+from stackproof.host import cachekinds, cluster_node, files
 from stackproof.host.agent import started
 from stackproof.host.run import base_environment, failure, run
 from stackproof.host.sandbox import package_hint
@@ -183,7 +183,7 @@ def delay_switch() -> Path:
     """
     source = Path(__file__).with_name("csrc") / "delay_switch.c"
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
-    program = files.cache_home() / "delay-switch" / f"{digest}-{platform.machine()}"
+    program = cachekinds.home("delay-switch") / f"{digest}-{platform.machine()}"
     if program.exists():
         return program
     compiler = shutil.which("gcc") or shutil.which("cc")

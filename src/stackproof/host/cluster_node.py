@@ -34,6 +34,7 @@ import struct
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 if False:  # for type checkers; `typing` costs time at each start
     from collections.abc import Callable
@@ -128,27 +129,26 @@ def _own_tmp(keep: str) -> None:
     os.rmdir(keep)
 
 
-def share(path: str) -> None:
+def share(path: str, real: str = "") -> None:
     """Show a path of the machine's /tmp at the same path here; raises `OSError`.
 
-    Nothing happens for a path elsewhere, for /tmp itself and for what is visible already.
+    `real` is the path without links, which lead nowhere here. Nothing happens for a path elsewhere,
+    for /tmp itself and for what is visible already.
     """
     path = os.path.normpath(path)
     if not path.startswith("/tmp/") or path.startswith(OUTER):  # noqa: S108
         return
-    source = OUTER + path.removeprefix("/tmp")  # noqa: S108
-    found = os.stat(source)
+    real = real or path
+    source = OUTER + real.removeprefix("/tmp") if real.startswith("/tmp/") else real  # noqa: S108
     try:
-        here = os.stat(path)
+        if os.path.samestat(os.stat(path), os.stat(source)):
+            return
     except FileNotFoundError:
         if os.path.isdir(source):
             os.makedirs(path)
         else:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o600))
-    else:
-        if (here.st_dev, here.st_ino) == (found.st_dev, found.st_ino):
-            return
     mount(source, path, None, _MS_BIND | _MS_REC)
 
 
@@ -233,6 +233,19 @@ def own_memory(path: str | None) -> None:
         mount("stackproof", path, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755")
 
 
+def own_root(points: list[str]) -> list[str]:
+    """Have these mount points here and on nodes started later; return notes where that fails."""
+    if not points:
+        return []
+    folder, program = "/dev/shm/keep", os.path.join(os.path.dirname(__file__), "cluster_root.py")  # noqa: S108
+    os.mkdir(folder)
+    argv = [sys.executable, "-I", "-S", program, folder, *points]
+    done = subprocess.run(argv, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode == 0:
+        return []
+    return [f"{' and '.join(points)} cannot be made here: {done.stderr.strip()}"]
+
+
 def pin(group: str | None, core: int | None) -> None:
     """Stay on one core, with everything started from here: by a control group or by affinity.
 
@@ -248,11 +261,17 @@ def pin(group: str | None, core: int | None) -> None:
 def no_ipv6() -> None:
     """Switch IPv6 off in this network namespace: its discovery is traffic nobody asked for."""
     for which in ("all", "default"):
-        try:
-            with open(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6", "w") as stream:
-                stream.write("1")
-        except OSError:  # a kernel without it
-            return
+        _set(f"net/ipv6/conf/{which}/disable_ipv6", "1")
+
+
+def long_pids() -> None:
+    """Have processes numbered from 10000 on: MPICH over shm ends at 99 and 100 (K89)."""
+    _set("kernel/ns_last_pid", "9999")
+
+
+def _set(name: str, text: str) -> None:
+    with suppress(OSError), open(f"/proc/sys/{name}", "w") as stream:  # not every kernel has it
+        stream.write(text)
 
 
 def ip_batch(program: str, lines: list[str]) -> None:
@@ -305,6 +324,7 @@ def run_head(link: socket.socket) -> NoReturn:
     notes = make_own_view("head", settings["shared"])
     own_etc(settings["etc"])
     own_memory(settings["memory"])
+    notes += own_root(settings["points"])
     links = {name: _start_node(name, settings, link) for name in settings["nodes"]}
     no_ipv6()
     pids = {name: receive_with_pid(node)[1] for name, node in links.items()}
@@ -358,6 +378,7 @@ def run_node(link: socket.socket, report: socket.socket) -> NoReturn:
     notes = make_own_view(name, settings["shared"])
     own_memory(settings["memory"])
     no_ipv6()
+    long_pids()
     receive(link)
     ip_batch(settings["ip"], settings["network"])
     send(link, {"ready": notes})
@@ -464,8 +485,8 @@ def main(words: list[str]) -> None:
             link, report = _socket(number), _socket(report_number)
             guarded(report, "node", lambda: run_node(link, report))
         case ["share", *paths]:
-            for path in paths:
-                share(path)
+            for path, real in zip(paths[::2], paths[1::2], strict=True):
+                share(path, real)
         case ["echo"]:
             run_echo()
         case ["probe", address, port]:

@@ -102,7 +102,8 @@ def files(spec: ClusterSpec, folder: Path) -> dict[str, str]:
 def shared(spec: SlurmSpec) -> tuple[str, ...]:
     """Return the folders that its plug-ins and programs need; only those below /tmp matter."""
     tools = [os.path.dirname(path) for name in _TOOLS if (path := _find(name))]
-    return (*(os.path.dirname(plugin.path) for plugin in spec.spank), *tools)
+    given = (os.path.dirname(plugin.path) for plugin in spec.spank if not plugin.copied)
+    return (*given, *tools)
 
 
 def start(state: ClusterState, spec: SlurmSpec) -> SlurmFacts:
@@ -243,6 +244,12 @@ def _make_spool(state: ClusterState, spec: SlurmSpec) -> None:
     key = f"{root}{slurm.SPOOL}/munge/key"
     with open(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
         stream.write(os.urandom(_KEY_BYTES))
+    if copied := [plugin for plugin in spec.spank if plugin.copied]:
+        os.mkdir(root + slurm.PLUGINS, mode=0o755)
+        os.chmod(root + slurm.PLUGINS, 0o755)  # noqa: S103 - every command of Slurm loads them
+    for plugin in copied:
+        shutil.copyfile(plugin.path, root + plugin.inside)
+        os.chmod(root + plugin.inside, 0o755)  # noqa: S103 - the same
     for user in spec.users:
         os.mkdir(root + user.home, mode=0o700)
         os.chown(root + user.home, user.uid, user.gid)

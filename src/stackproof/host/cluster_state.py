@@ -102,6 +102,22 @@ def look(folder: Path) -> ClusterState | None:
     return cluster_slurm.with_faults(dataclasses.replace(state, nodes=nodes, delay=delay))
 
 
+def every() -> dict[str, ClusterState | None]:
+    """Return this user's clusters by name; None for what is left of one that is not up.
+
+    Raises `StackproofError` (NOT_PERMITTED).
+    """
+    try:
+        folders = sorted(path for path in base().iterdir() if path.is_dir())
+    except OSError as error:
+        raise files.translate(error, base()) from error
+    return {
+        path.name: look(path)
+        for path in folders
+        if not cluster.problems(ClusterSpec(name=path.name))
+    }
+
+
 def _lives(pid: int, since: int) -> bool:
     return since != 0 and started(pid) == since
 

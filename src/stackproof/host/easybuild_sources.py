@@ -17,7 +17,8 @@ from pathlib import Path
 from stackproof.engines.easybuild import tool
 from stackproof.engines.easybuild.components import SourceFile
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.host import files, git, os_sources, source_mirror
+from stackproof.host import cachekinds, files, git, os_sources, source_mirror
+from stackproof.host.downloads import Download, downloading, run_watched
 from stackproof.host.index import index_command
 from stackproof.host.os_sources import Archive
 from stackproof.host.run import Runner, run
@@ -109,12 +110,14 @@ class Sources:
             if known.filename in self._there:
                 path = self._there[known.filename][0]
             else:
-                self._monitor(Event(what="note", name="download", text=known.filename))
-                done = runner(index_command(tool.fetch_command(known, str(folder))))
-                found = sorted(folder.iterdir())
-                if done.returncode != 0 or not found:
-                    raise tool.explain(version, done)
-                path = found[0]
+                command = index_command(tool.fetch_command(known, str(folder)))
+                with downloading(known.filename, self._monitor) as download:
+                    done = run_watched(command, folder, runner, download.at)
+                    found = sorted(folder.iterdir())
+                    if done.returncode != 0 or not found:
+                        raise tool.explain(version, done)
+                    path = found[0]
+                    download.at(path.stat().st_size)
             digest = files.sha256(path)
             files.copy(path, download_path(digest, path.name))
         return tool.artefact(name, version, path.name, digest)
@@ -178,11 +181,10 @@ class Sources:
         raise _wrong(source, f"{archive.url} {archive.suite}", f"{name}: {listed}")
 
     def _download(self, source: SourceFile, target: Path) -> None:
-        self._monitor(Event(what="note", name="download", text=source.address))
-        with _folder() as folder:
+        with _folder() as folder, downloading(source.address, self._monitor) as download:
             got = folder / source.filename
             try:
-                _fetch(source.address, got)
+                _fetch(source.address, got, download)
             except (OSError, ValueError) as error:
                 raise fail(
                     Reason.NO_NETWORK,
@@ -256,7 +258,8 @@ def mirror_folders(given: str | None) -> tuple[Path, ...]:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    base = files.cache_home() / "downloads"
+    cachekinds.in_use()
+    base = cachekinds.home("downloads")
     try:
         base.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=base))
@@ -268,7 +271,7 @@ def _folder() -> Iterator[Path]:
         files.remove(made)
 
 
-def _fetch(address: str, target: Path) -> None:
+def _fetch(address: str, target: Path, download: Download) -> None:
     """Write what is at an address into a file; raises `OSError`, `ValueError`."""
     if not address.startswith(("https://", "http://", "file://")):
         raise ValueError("not an address of the web")
@@ -276,8 +279,11 @@ def _fetch(address: str, target: Path) -> None:
         urllib.request.urlopen(address, timeout=_TIMEOUT_S) as answer,  # noqa: S310 - see above
         target.open("wb") as stream,
     ):
-        while chunk := answer.read(_CHUNK):
+        length = str(answer.headers.get("Content-Length", ""))
+        total = int(length) if length.isdecimal() else None
+        while chunk := answer.read1(_CHUNK):
             stream.write(chunk)
+            download.at(stream.tell(), total)
             if stream.tell() > _MOST_BYTES:
                 raise ValueError(f"the file has more than {_MOST_BYTES} bytes")
 

@@ -18,9 +18,9 @@ from typing import TypeVar
 
 import msgspec
 
-from stackproof.host import cachefolder
+from stackproof.host import cachekinds
 
-READER = "2"
+READER = "3"
 """To be raised with every change of what the reader returns."""
 _KIND = "elf"
 _MAX_BYTES = 1 << 30
@@ -36,7 +36,7 @@ class ElfCache:
     """Entries below the cache of stackproof; whatever goes wrong with it costs time only."""
 
     def __init__(self, home: Path | None = None) -> None:
-        self._home = home or cachefolder.home(_KIND)
+        self._home = home or cachekinds.home(_KIND)
         self._stored = False
 
     def load(self, kind: type[T], key: str) -> T | None:

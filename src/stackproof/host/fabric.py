@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from stackproof.host import imagefile, imagetree
 from stackproof.transports import Libfabric, libfabric_of
-from stackproof.transports.setup import SLINGSHOT
+from stackproof.transports.setup import INFINIBAND, SLINGSHOT
 
 CXI = "/sys/class/cxi"
 """Where the driver of Slingshot-11 shows the NICs."""
+LINKS = "/sys/class/infiniband"
+"""Where the kernel shows NICs with verbs, and which of their ports speak InfiniBand."""
 BILL = "meta/bom.cdx.json"
 """The bill of materials, in an image or a tree."""
 
@@ -24,6 +27,24 @@ def of_this_machine() -> tuple[str, int]:
     except OSError:
         return "", 0
     return (SLINGSHOT, len(nics)) if nics else ("", 0)
+
+
+def seen_here() -> str:
+    """Return what joins this machine to others (`site.FabricType`) as its NICs show it, or nothing.
+
+    Ethernet is never said: a machine whose NICs the kernel does not show may have others. A port
+    that runs Ethernet, as RoCE does, is none of InfiniBand.
+    """
+    found = of_this_machine()[0]
+    if found:
+        return found
+    for path in sorted(Path(LINKS).glob("*/ports/*/link_layer")):
+        try:
+            if path.read_text(encoding="ascii", errors="replace").strip() == "InfiniBand":
+                return INFINIBAND
+        except OSError:  # taken away meanwhile
+            continue
+    return ""
 
 
 def libfabric_of_image(path: str) -> Libfabric:

@@ -17,6 +17,9 @@ from typing import BinaryIO
 
 from stackproof.errors import Location, Reason, StackproofError, fail
 
+DIGEST_SUFFIX = ".sha256"
+"""Behind the name of a file: its digest, as sha256sum(1) writes and checks it."""
+
 
 def cache_home(environment: dict[str, str] | None = None) -> Path:
     """Return the folder for everything that can be made again.

@@ -20,12 +20,13 @@ import os
 import re
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.command import Command, Completed, EnvPatch
 from stackproof.errors import Reason, StackproofError, fail
-from stackproof.host import files
+from stackproof.host import cachekinds, files
 from stackproof.host.run import Runner, run
 from stackproof.host.workspace import locked
 from stackproof.ids import short
@@ -106,13 +107,15 @@ def tree(url: str, commit: str, monitor: Monitor, *, runner: Runner = run) -> Pa
     Raises `StackproofError`: UNKNOWN_VERSION when the repository lacks the commit, NO_NETWORK,
     DISK_FULL. Two at once: the second waits. What is in the cache needs no repository.
     """
-    base = files.cache_home() / "git"
+    cachekinds.in_use()
     objects = _objects(Repository(url=url, address=url))
     name = objects.stem
-    target = base / "trees" / f"{name}-{short(commit)}"
+    target = cachekinds.home("checkouts") / f"{name}-{short(commit)}"
     if target.is_dir():
+        with suppress(OSError):
+            os.utime(target)
         return target
-    with locked(base / "locks" / name, monitor, f"another build fetches {url}"):
+    with locked(cachekinds.locks_of("git") / name, monitor, f"another build fetches {url}"):
         if target.is_dir():
             return target
         source = find(url)
@@ -128,10 +131,11 @@ def archive(url: str, commit: str, prefix: str, target: Path, monitor: Monitor) 
     They are those of `git archive --format=tar --prefix=PREFIX/ COMMIT`, whatever the user's
     settings say. Raises `StackproofError` like `tree`.
     """
+    cachekinds.in_use()
     source = find(url)
     objects = _objects(source)
     busy = f"another build fetches {url}"
-    with locked(files.cache_home() / "git" / "locks" / objects.stem, monitor, busy):
+    with locked(cachekinds.locks_of("git") / objects.stem, monitor, busy):
         _fetch(source, commit, objects, run)
         here = ("--git-dir", str(objects), "-c", "tar.umask=0002")
         options = ("--format=tar", f"--prefix={prefix}/", f"--output={target}")
@@ -146,6 +150,7 @@ def export(url: str, commit: str, ref: str, folder: Path, monitor: Monitor) -> P
     """
     if "://" not in url:
         return None
+    cachekinds.in_use()
     source = find(url)
     objects = _objects(source)
     words = url.removesuffix("/").removesuffix(".git").split("/")
@@ -153,7 +158,7 @@ def export(url: str, commit: str, ref: str, folder: Path, monitor: Monitor) -> P
     branch = "default" if ref == "HEAD" else ref
     name = f"refs/heads/{f'at-{short(commit)}' if _ABBREVIATED.fullmatch(ref) else branch}"
     busy = f"another build fetches {url}"
-    with locked(files.cache_home() / "git" / "locks" / objects.stem, monitor, busy):
+    with locked(cachekinds.locks_of("git") / objects.stem, monitor, busy):
         _fetch(source, commit, objects, run)
         here = ("--git-dir", str(target))
         if not target.exists():
@@ -187,7 +192,7 @@ def listed(url: str, ref: str | None, folder: str, *, runner: Runner = run) -> t
 def _objects(source: Repository) -> Path:
     """Return where the commits of a repository are kept."""
     name = f"{_slug(source.url)}-{hashlib.sha256(source.url.encode()).hexdigest()[:8]}"
-    return files.cache_home() / "git" / "objects" / f"{name}.git"
+    return cachekinds.home("clones") / f"{name}.git"
 
 
 def _mapped(url: str) -> str | None:
@@ -363,7 +368,7 @@ def _settings() -> Path:
     A shared folder of clones is somebody else's; nothing in it is run, and commits are checked by
     their ids. Only a settings file reaches the process that reads a local clone.
     """
-    path = files.cache_home() / "git" / "gitconfig"
+    path = cachekinds.home("settings")
     if not path.exists():
         files.write(path, "[include]\n\tpath = ~/.gitconfig\n[safe]\n\tdirectory = *\n")
     return path

@@ -8,7 +8,7 @@ import hashlib
 import os
 
 from stackproof.errors import Problem, Reason
-from stackproof.host import files
+from stackproof.host import cachekinds, files
 from stackproof.stackinator.mirrors import Key
 
 _MOST_BYTES = 1 << 20
@@ -38,7 +38,7 @@ def find_key(key: Key, folder: str) -> tuple[str | None, Problem | None]:
     if not _is_key(content):
         return None, _no_key(key, path)
     name = f"{hashlib.sha256(content).hexdigest()[:32]}.gpg"
-    target = files.cache_home() / "keys" / name
+    target = cachekinds.home("keys") / name
     files.write(target, content, mode=0o600)
     return str(target), None
 

@@ -30,12 +30,15 @@ _LINE = re.compile(
 
 
 class ImageView:
-    """The `FileView` of this machine with an image at a mount point, and the bytes of its files."""
+    """The `FileView` of this machine with an image at a mount point, and the bytes of its files.
 
-    def __init__(self, image: str, mount: str) -> None:
+    `below` is the view that it is mounted over: this machine, or another image of the same job.
+    """
+
+    def __init__(self, image: str, mount: str, below: HostView | ImageView | None = None) -> None:
         self.image = image
         self.mount = posixpath.normpath(mount)
-        self._host = HostView("/")
+        self._host = HostView("/") if below is None else below
         self._links: dict[str, str] = {}
         self._files: dict[str, int] = {}
         self._folders: dict[str, list[str]] = {self.mount: []}
@@ -66,6 +69,11 @@ class ImageView:
     def holds(self, path: str) -> bool:
         """Return whether a path without links is one of the image's."""
         return path == self.mount or path.startswith(f"{self.mount}/")
+
+    def owns(self, path: str) -> bool:
+        """Return whether a path without links is in this image, or in one that it lies over."""
+        below = self._host
+        return self.holds(path) or (isinstance(below, ImageView) and below.owns(path))
 
     def resolve(self, path: str) -> str | None:
         """Return a path without links, which may lead out of the image; None for a loop of them."""
@@ -129,6 +137,8 @@ class ImageView:
 
     def content(self, path: str) -> bytes:
         """Return the bytes of a file; raises `StackproofError` (IMAGE_UNREADABLE, TOO_LARGE)."""
+        if not self.holds(path) and isinstance(self._host, ImageView):
+            return self._host.content(path)
         if path not in self._contents:
             self._contents[path] = self._read(path)
         return self._contents[path]

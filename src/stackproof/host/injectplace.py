@@ -12,13 +12,16 @@ from dataclasses import dataclass, field
 from stackproof import abi, mountlist, noun
 from stackproof.elf import read
 from stackproof.errors import Location, Reason, StackproofError, fail
-from stackproof.host import elfview, files, images, layers, roots, shipped
+from stackproof.host import elfview, files, imagefile, images, layers, roots, shipped
 from stackproof.host.elfview import FileSource, HostView
 from stackproof.host.roots import Root
 from stackproof.inject import Releases, parse_releases
 from stackproof.inject.manifest import Manifest, ManifestView
 from stackproof.inject.program import calls_mpi
 from stackproof.loader import FileView, Setting
+
+ARTEFACT = "meta/artefact.json"
+"""What an artefact says of itself, in its folder or image."""
 
 _MAX_MANIFEST_BYTES = 512 << 20
 _LABEL = "stackproof.mpi.prefix"  # as `image containerfile` writes it
@@ -317,3 +320,17 @@ def _libraries_beside(path: str) -> tuple[str, ...]:
 
 this_machine = elfview.this_machine
 """Return the processor of this machine."""
+
+
+def is_artefact(text: str) -> bool:
+    """Return whether a path names an artefact: a folder or an image with `ARTEFACT` in it."""
+    if os.path.isdir(text):
+        return os.path.isfile(os.path.join(text, ARTEFACT))
+    try:
+        return (
+            text.endswith(".squashfs")
+            and os.path.isfile(text)
+            and bool(imagefile.read_member(text, ARTEFACT))
+        )
+    except StackproofError:
+        return False  # whatever it is: who reads it next says what is wrong with it

@@ -111,7 +111,7 @@ def key_of(case: JobCase) -> str:
     import hashlib  # noqa: PLC0415 - only with an injection
 
     import stackproof  # noqa: PLC0415
-    from stackproof.host import files  # noqa: PLC0415
+    from stackproof.host import cachekinds  # noqa: PLC0415
 
     programs = [*case.programs, *(word for word in case.words if "/" in word)]
     whole = [
@@ -123,7 +123,7 @@ def key_of(case: JobCase) -> str:
         case.environment.get("PATH") if case.words else None,
     ]  # fmt: skip
     digest = hashlib.sha256(json.dumps(whole).encode(errors="surrogateescape")).hexdigest()
-    return str(files.cache_home() / "injections" / digest)
+    return str(cachekinds.home("injections") / digest)
 
 
 def _code(package: str) -> list[object]:

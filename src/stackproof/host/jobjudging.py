@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from stackproof import activate
 from stackproof.command import EnvPatch
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.host import artefacting, injectplace
+from stackproof.host import injectplace
 from stackproof.host.elfview import HostView
 from stackproof.host.imagetree import relocated
 from stackproof.host.injectplace import Place
@@ -126,7 +126,7 @@ def _target(case: JobCase, view: HostView) -> str:
     described = injected.described
     if described is None:
         path = os.path.abspath(injected.path)
-        if os.path.isfile(f"{path}/{artefacting.META}"):
+        if os.path.isfile(f"{path}/{injectplace.ARTEFACT}"):
             raise fail(
                 Reason.USAGE,
                 f"`{injected.path}` is an artefact, with a folder for each level",

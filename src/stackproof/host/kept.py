@@ -7,7 +7,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from stackproof.host import files
+from stackproof.host import cachefolder, files
 from stackproof.host.workspace import Workspace
 from stackproof.plan import Step
 
@@ -25,6 +25,7 @@ def restore(step: Step, space: Workspace, folder: Path) -> bool:
             # Since Python 3.11.4 there are filters; what is here was packed by this user's build.
             archive.extraction_filter = getattr(tarfile, "tar_filter", None)
             archive.extractall(space.store)  # noqa: S202 - packed below
+        cachefolder.used(path)
     except (tarfile.TarError, OSError, EOFError):
         files.remove(path)
         for output in step.outputs:

@@ -67,7 +67,7 @@ def run_once(
 ) -> tuple[Completed, Command, EnvPatch]:
     """Run one launch, and end what a launch that took too long left on the nodes.
 
-    Returns how it ended, with its command and the environment patch that the deployment makes.
+    Returns how it ended, with its command and the patch that makes its ranks' environment.
     """
     command, patch = launch_command(place, ready, case, labelled=labelled)
     planted = ready.arm.rate if len(case.placement.nodes) > 1 else None
@@ -87,7 +87,7 @@ def run_once(
 def launch_command(
     place: Place, ready: ReadyArm, case: Case, *, labelled: bool = False
 ) -> tuple[Command, EnvPatch]:
-    """Return the command of one launch and the environment patch that the deployment makes.
+    """Return the command of one launch, and the patch that makes the environment of its ranks.
 
     `labelled` asks for the rank before each line of output.
     """
@@ -201,7 +201,8 @@ def _mpiexec(
         argv = (sys.executable, "-I", "-S", mountexec.__file__, mounts, "--", *argv)
     if state:
         argv = cluster.enter_argv(state, None, argv)
-    return Command(argv=argv, env=patch, timeout_s=case.timeout_s, cwd="/"), patch
+    command = Command(argv=argv, env=patch, timeout_s=case.timeout_s, cwd="/")
+    return command, patch.then(EnvPatch(set=dict(ready.arm.env)))  # what the ranks see
 
 
 def _step(

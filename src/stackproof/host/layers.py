@@ -21,7 +21,7 @@ from stackproof import noun
 from stackproof.command import Command
 from stackproof.elf import MAGIC
 from stackproof.errors import Location, Reason, StackproofError, fail
-from stackproof.host import cachefolder, files, run
+from stackproof.host import cachefolder, cachekinds, files, run
 from stackproof.rootfs import tar
 from stackproof.rootfs.tree import Member
 
@@ -245,7 +245,8 @@ def load_layer(blob: Blob) -> tuple[Layer, Content]:
     Raises `StackproofError`: DIGEST_MISMATCH, IMAGE_UNREADABLE, TOO_LARGE, UNSUPPORTED, DISK_FULL.
     """
     key = blob.digest or blob.plain_digest or f"sha256:{digest_of(blob)}"
-    place = cachefolder.home("layers") / key.replace(":", "-")
+    cachekinds.in_use()
+    place = cachekinds.home("layers") / key.replace(":", "-")
     found = _cached(place)
     if found is None:
         with cachefolder.alone(place):

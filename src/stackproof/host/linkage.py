@@ -36,14 +36,21 @@ _PMIX_FOLDER = re.compile(rb"(?<=\0)(/[\x21-\x7e]*/lib(?:64|/[\w-]+)?)/?(?=\0)")
 _NET, _XPMEM = "/sys/class/net", "/dev/xpmem"
 
 
-def of_image(path: str, image: Image, library_path: Sequence[str]) -> Evidence:
+Mounted = Sequence[tuple[str, str]]
+"""Images of a job with their mount points, the one in question first."""
+
+
+def of_image(
+    path: str, image: Image, library_path: Sequence[str], beside: Mounted = ()
+) -> Evidence:
     """Return what the MPI of an image loads here; nothing when it has none that can be read.
 
-    `library_path` is LD_LIBRARY_PATH of the job. Raises `StackproofError` (IMAGE_UNREADABLE).
+    `library_path` is LD_LIBRARY_PATH of the job, `beside` what else it has mounted.
+    Raises `StackproofError` (IMAGE_UNREADABLE).
     """
     if image.mpi is None:
         return Evidence()
-    view = ImageView(path, image.mount)
+    view = _view(((path, image.mount), *beside))
     library = _library(view, image.mpi.prefix)
     if library is None:
         return Evidence()
@@ -61,13 +68,13 @@ def of_program(
     path: str,
     library_path: Sequence[str],
     variables: Mapping[str, str],
-    image: tuple[str, str] | None = None,
+    mounted: Mounted = (),
 ) -> Evidence:
-    """Return what a program loads here, with an image at its mount point when one is named.
+    """Return what a program loads here, with images at their mount points when some are named.
 
     Raises `StackproofError`: FILE_MISSING, NOT_ELF, ELF_DAMAGED, IMAGE_UNREADABLE.
     """
-    view = ImageView(*image) if image is not None else HostView("/")
+    view = _view(mounted)
     closure = _closure(view, os.path.abspath(path), library_path)
     mpi = next((one for one in closure.objects if _LIBRARY.match(_base(one.path))), None)
     plugins: tuple[str, ...] = ()
@@ -77,6 +84,14 @@ def of_program(
     found = _told(closure, _contents(view), plugins)
     more = merged(linkage.uses_of(closure), linkage.of_program(closure, variables))
     return merged(found, more)
+
+
+def _view(mounted: Mounted) -> HostView | ImageView:
+    """Return this machine with images mounted, the first one above the others."""
+    view: HostView | ImageView = HostView("/")
+    for image, mount in reversed(mounted):
+        view = ImageView(image, mount, below=view)
+    return view
 
 
 def machine() -> Evidence:
@@ -117,7 +132,7 @@ def _contents(view: HostView | ImageView) -> Content:
     """Return what gives the bytes of files: of an image, or of this machine."""
 
     def content(path: str) -> bytes:
-        if isinstance(view, ImageView) and view.holds(path):
+        if isinstance(view, ImageView) and view.owns(path):
             return view.content(path)
         return _content(path)
 

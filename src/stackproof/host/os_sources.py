@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from stackproof.command import Command, Completed, EnvPatch
 from stackproof.errors import Reason, StackproofError, fail
-from stackproof.host import files
+from stackproof.host import cachekinds, files
 from stackproof.host.run import Runner, run
 from stackproof.monitor import Event, Monitor
 from stackproof.spackstack import OsSource
@@ -90,7 +90,7 @@ class Archive:
     def folder(self) -> Path:
         """Return apt's folder for this archive in the cache."""
         name = re.sub(r"[^A-Za-z0-9]+", "-", f"{self.url.partition('://')[2]}-{self.suite}")
-        return files.cache_home() / "apt" / name.strip("-")
+        return cachekinds.home("apt") / name.strip("-")
 
     def update(self, monitor: Monitor, *, runner: Runner = run) -> None:
         """Have the index of the suite, not older than a day.
@@ -105,6 +105,7 @@ class Archive:
                 hint="install them, for example: apt-get install debian-archive-keyring; or name "
                 "another file with --keyring",
             )
+        cachekinds.in_use()
         for part in ("etc/preferences.d", "lists/partial", "cache/archives/partial"):
             (self.folder / part).mkdir(parents=True, exist_ok=True)
         text = f"deb-src [signed-by={self.keyring}] {self.url} {self.suite} main\n"

@@ -1,7 +1,7 @@
-"""Recipe files of stackproof's own format, from disk: what they inherit, what goes with them.
+"""What goes with a recipe file for Spack, from disk, and what is there where it is built.
 
-A recipe may name files and other recipes in its own folder and below, and nothing else: what it
-brings is what lies beside it. Symbolic links are followed as far as `host.folders` allows.
+A recipe may name files in its own folder and below, and nothing else: what it brings is what lies
+beside it. Symbolic links are followed as far as `host.folders` allows.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import hashlib
 import os
 import posixpath
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from stackproof.composition import Composed
 from stackproof.document import Document
 from stackproof.errors import Location, Problem, Reason, StackproofError
-from stackproof.host import documents, folders
+from stackproof.host import folders, recipechain
 from stackproof.site import Site
 from stackproof.spack_recipe import RecipeFolder
 from stackproof.spackstack import FileEntry
@@ -25,8 +25,6 @@ from stackproof.stackinator import cluster as clusters
 from stackproof.stackinator.cluster import ClusterConfig
 from stackproof.stackinator.reader import HOOKS
 from stackproof.targets import cluster_of_site, facts_of_cluster, facts_of_site
-
-_MOST_INHERITED = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,84 +38,6 @@ class Place:
     cluster: ClusterConfig
     blobs: Mapping[str, Path] = field(default_factory=dict)
     folder: str | None = None
-
-
-def load_chain(path: str) -> tuple[Document, ...]:
-    """Return a recipe file and those that it inherits, the base first.
-
-    Raises `StackproofError`: what `documents.load` raises, and INVALID_VALUE for a path that
-    leaves the recipe's folder, a circle, or more than 16 files.
-    """
-    root = os.path.dirname(path) or "."
-    found: list[Document] = []
-    seen: dict[str, str] = {}
-    following: str | None = path
-    while following is not None:
-        real = os.path.realpath(following)
-        where = found[-1].where("inherit") if found else None
-        if real in seen:
-            circle = " inherits ".join([*seen.values(), following])
-            raise _refused(f"recipes inherit each other in a circle: {circle}", where)
-        if len(found) == _MOST_INHERITED:
-            raise _refused(f"more than {_MOST_INHERITED} recipes inherit each other", where)
-        seen[real] = following
-        document = _load(following, where)
-        found.append(document)
-        parent = document.data.get("inherit") if isinstance(document.data, dict) else None
-        if not isinstance(parent, str):
-            break
-        following = _beside(document, parent, root, document.where("inherit"))
-    return tuple(reversed(found))
-
-
-def _load(path: str, inherited_at: Location | None) -> Document:
-    """Return a document; that it is not there is a problem of the recipe that inherits it."""
-    try:
-        return documents.load(path)
-    except StackproofError as error:
-        if inherited_at is None or error.reason is not Reason.FILE_MISSING:
-            raise
-        raise StackproofError(
-            *(replace(problem, where=inherited_at) for problem in error.problems)
-        ) from None
-
-
-def _refused(message: str, where: Location | None) -> StackproofError:
-    hint = "let one recipe hold what is common, and the others inherit it"
-    problem = Problem(reason=Reason.INVALID_VALUE, message=message, where=where, hint=hint)
-    return StackproofError(problem)
-
-
-def _beside(document: Document, path: str, root: str, where: Location) -> str:
-    """Return a path that a document names, relative to its file; it may not leave `root`."""
-    fault = path_fault(path)
-    full = os.path.join(os.path.dirname(document.file), path)
-    if fault is None:
-        allowed = folders.allowed_root(root)
-        real = os.path.realpath(full)
-        if not (real == allowed or real.startswith(allowed.rstrip("/") + "/")):
-            fault = "a link leads out of the recipe's folder"
-    if fault is None:
-        return full
-    raise StackproofError(
-        Problem(
-            reason=Reason.INVALID_VALUE,
-            message=f"`{path[:80]}` cannot be named here: {fault}",
-            hint="name what lies in the recipe's folder or below, relative to the file",
-            where=where,
-        )
-    )
-
-
-def path_fault(path: str) -> str | None:
-    """Return why a recipe may not name a path; None when it may."""
-    if not path or not path.isprintable():
-        return "it is no path"
-    if path.startswith("/"):
-        return "it is absolute"
-    if ".." in path.split("/"):
-        return "`..` leaves the folder"
-    return None
 
 
 def load_files(
@@ -162,8 +82,8 @@ class _Files:
         """Take hooks, `repo`, `extra` and `files`."""
         for target, source, where in self._named():
             try:
-                full = _beside(Document(file=where.file, data=None, positions={}), source,
-                               self.root, where)  # fmt: skip
+                document = Document(file=where.file, data=None, positions={})
+                full = recipechain.beside(document, source, self.root, where)
                 if os.path.isdir(full):
                     self._take_folder(target, full)
                 elif target in {"repo", "extra"}:
@@ -190,7 +110,7 @@ class _Files:
                 yield key, data[key], self.document.where(key)
         for target, source in (data.get("files") or {}).items():
             where = self.document.where_key("files", target)
-            fault = path_fault(target)
+            fault = recipechain.path_fault(target)
             if fault or target.split("/")[0] in {"repo", "extra", *HOOKS}:
                 message = f"`{target[:80]}` cannot be the path of a file: {fault or 'it is taken'}"
                 self.problems.append(

@@ -1,29 +1,38 @@
-"""A results folder: `bench.json`, one file per launch in `launches/`, probes in `probes/`."""
+"""A results folder: `bench.json`, one file per launch in `launches/`, probes in `probes/`.
+
+Its launches are a chain (`stackproof.chain`), which is read with them.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
+from stackproof import chain as chains
 from stackproof import noun
+from stackproof.chain import Record
 from stackproof.comparison import Results, ResultsSpec
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.host import files
+from stackproof.host import files, ledger, signing
+from stackproof.ids import digest
 from stackproof.measurement import Measurement
 from stackproof.messagepath import MessagePaths
 
 SPECIFICATION = "bench.json"
 LAUNCHES = "launches"
 PROBES = "probes"
+SET_ASIDE = "set-aside"
 _LARGEST = 256 * 1024 * 1024
 """No launch writes as much; a larger file is not one of ours, and is not read into memory."""
 
 
-def load_results(folder: os.PathLike[str] | str) -> Results:
+def load_results(folder: os.PathLike[str] | str, *, signed_by: str | None = None) -> Results:
     """Return what a results folder holds.
 
-    A launch or a probe that cannot be read becomes one of `Results.problems`, so that one broken
-    file does not cost the others. Raises `StackproofError` when the folder or its specification
+    `signed_by` is a file of `ssh-keygen`'s allowed signers, one of whom must have signed. A launch
+    or a probe that cannot be read becomes one of `Results.problems`, so that one broken file does
+    not cost the others. Raises `StackproofError` when the folder or its specification
     cannot be read, and NO_RESULTS (with all problems) when no launch can.
     """
     place = Path(folder)
@@ -43,14 +52,8 @@ def load_results(folder: os.PathLike[str] | str) -> Results:
             where=Location(file=os.fspath(specification)),
         )
     spec = noun.from_json(ResultsSpec, _read(specification), file=os.fspath(specification))
-    measurements: list[Measurement] = []
-    problems: list[Problem] = []
-    for file in sorted((place / LAUNCHES).glob("*.json")):
-        try:
-            measurements.append(noun.from_json(Measurement, _read(file), file=os.fspath(file)))
-        except StackproofError as error:
-            problems += error.problems
-    if not measurements:
+    records, unreadable, problems = _records(place / LAUNCHES)
+    if not records:
         none = Problem(
             reason=Reason.NO_RESULTS,
             message=f"`{os.fspath(place / LAUNCHES)}` holds no launch that can be read",
@@ -59,12 +62,42 @@ def load_results(folder: os.PathLike[str] | str) -> Results:
         )
         raise StackproofError(none, *problems)
     paths, unread = load_paths(place)
+    aside, *_ = _records(place / SET_ASIDE, aside=True)
+    found = ledger.read(place, (*records, *aside), unreadable)
+    found = dataclasses.replace(found, signature=signing.signature(place, signed_by))
     return Results(
         spec=spec,
-        measurements=tuple(measurements),
+        measurements=tuple(one.measurement for one in records),
         problems=(*problems, *unread),
         paths=paths,
+        chain=chains.state_of(found, spec),
+        files=tuple(one.file for one in records),
     )
+
+
+def load_records(folder: Path) -> tuple[Record, ...]:
+    """Return the launches of a folder that may not be whole yet, without what cannot be read."""
+    return _records(folder / LAUNCHES)[0]
+
+
+def _records(
+    folder: Path, *, aside: bool = False
+) -> tuple[tuple[Record, ...], tuple[str, ...], list[Problem]]:
+    """Return the launches of a folder, the names of files that are none, and why."""
+    records: list[Record] = []
+    unreadable: list[str] = []
+    problems: list[Problem] = []
+    for file in sorted(folder.glob("*.json")):
+        try:
+            content = _read(file)
+            launch = noun.from_json(Measurement, content, file=os.fspath(file))
+        except StackproofError as error:
+            problems += error.problems
+            unreadable.append(file.name)
+        else:
+            sha256 = digest(content)
+            records.append(Record(file=file.name, sha256=sha256, measurement=launch, aside=aside))
+    return tuple(records), tuple(unreadable), problems
 
 
 def load_paths(folder: Path) -> tuple[tuple[MessagePaths, ...], tuple[Problem, ...]]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from stackproof.command import Command
 from stackproof.errors import Location, Reason, StackproofError, fail
-from stackproof.host import archives, cachefolder, files, layers, run
+from stackproof.host import archives, cachefolder, cachekinds, files, layers, run
 from stackproof.host.elfcache import ElfCache
 from stackproof.host.elfview import HostView
 from stackproof.host.layers import Blob, Content
@@ -238,7 +238,8 @@ def _dumped(blob: Blob) -> str:
 
 def _unpacked(blob: Blob, argv: Callable[[str], tuple[str, ...]]) -> str:
     """Return the folder that a program unpacked an image to; `argv` calls it for that folder."""
-    place = cachefolder.home("trees") / layers.digest_of(blob)
+    cachekinds.in_use()
+    place = cachekinds.home("trees") / layers.digest_of(blob)
     with cachefolder.alone(place):
         if (place / "root").is_dir():
             cachefolder.used(place)

@@ -14,9 +14,11 @@ import select
 import shlex
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Protocol
 
 from stackproof.command import Command, Completed
@@ -55,10 +57,16 @@ def run(command: Command, *, log: Path | None = None, watch: Watcher | None = No
     """
     argv = sandbox.argv(command) if command.sandbox else command.argv
     started = time.monotonic()
-    process = _start(command, argv, waits=watch is not None)
-    watched = _Watched(process, watch, log) if watch else None
+    later = _Interrupts()
+    try:
+        process = _start(command, argv, waits=watch is not None)
+    except BaseException:
+        later.let_go()
+        raise
     timed_out = False
     try:
+        later.let_go()
+        watched = _Watched(process, watch, log) if watch else None
         if watched:
             watched.read(command.timeout_s)
             stdout, stderr = watched.outputs()
@@ -84,6 +92,32 @@ def run(command: Command, *, log: Path | None = None, watch: Watcher | None = No
         script = replay_script(command, argv).encode(errors="surrogateescape")
         files.write(log.with_suffix(".replay.sh"), script, mode=0o755)
     return done
+
+
+class _Interrupts:
+    """Interrupts that wait until a program is known that has to be ended for them.
+
+    It runs before the call that starts it returns, for long on a busy machine; an interrupt that
+    was raised in there would leave it behind.
+    """
+
+    def __init__(self) -> None:
+        self._handlers: dict[int, Callable[[int, FrameType | None], object]] = {}
+        self._came: list[int] = []
+        if threading.current_thread() is not threading.main_thread():
+            return  # only the main one is interrupted
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            handler = signal.getsignal(number)
+            if callable(handler):
+                self._handlers[number] = handler
+                signal.signal(number, lambda come, _: self._came.append(come))
+
+    def let_go(self) -> None:
+        """Take interrupts again, first the one that came meanwhile."""
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        for number in self._came[:1]:
+            self._handlers[number](number, None)
 
 
 def _start(command: Command, argv: tuple[str, ...], *, waits: bool) -> subprocess.Popen[bytes]:

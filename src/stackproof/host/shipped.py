@@ -7,7 +7,6 @@ folders of the same name beside `src`.
 from __future__ import annotations
 
 import difflib
-from importlib import resources
 from pathlib import Path
 
 from stackproof.errors import Reason, fail
@@ -37,9 +36,13 @@ def root(kind: str) -> Path:
 def names(kind: str) -> tuple[str, ...]:
     """Return what can be asked for by name, sorted.
 
-    Sites and recipes are named without `.yaml`; knowledge is named by the path below its folder.
+    Sites and recipes are named without `.yaml`, those for Spack `spack/NAME`; knowledge is named by
+    the path below its folder.
     """
     folder = root(kind)
+    if kind == "recipes":
+        found = (*folder.glob(f"*{_SUFFIX}"), *folder.glob(f"spack/*{_SUFFIX}"))
+        return tuple(sorted(path.relative_to(folder).as_posix()[: -len(_SUFFIX)] for path in found))
     if kind == "knowledge":
         files = (path for path in folder.rglob("*") if path.is_file() and path.name[0] != ".")
         return tuple(sorted(path.relative_to(folder).as_posix() for path in files))
@@ -63,11 +66,16 @@ def find(kind: str, name: str) -> Path:
     return root(kind) / (name if kind == "knowledge" else name + _SUFFIX)
 
 
+def has(path: Path) -> bool:
+    """Return whether a file is one of the shipped recipes."""
+    return path.resolve().is_relative_to(root("recipes").resolve())
+
+
 def benchmark_sources() -> dict[str, str]:
     """Return the C sources of the benchmark program by name, in order."""
-    folder = resources.files("stackproof.benchmarks") / "csrc"
+    folder = Path(__file__).parent.parent / "benchmarks" / "csrc"
     return {
-        entry.name: entry.read_text()
-        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
-        if entry.name.endswith((".c", ".h"))
+        path.name: path.read_text(encoding="utf-8")
+        for path in sorted(folder.iterdir())
+        if path.suffix in {".c", ".h"}
     }

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.errors import Location, Reason, fail
-from stackproof.host import files
+from stackproof.host import cachekinds, files
 from stackproof.host.workspace import locked
 from stackproof.monitor import Monitor
 
@@ -81,7 +81,8 @@ def exclusive(folder: Path, monitor: Monitor) -> Iterator[None]:
     """Hold a mirror: Spack does not expect that two write into one."""
     key = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
     busy = f"somebody else fills {folder}"
-    with locked(files.cache_home() / "mirrors" / key, monitor, busy):
+    cachekinds.in_use()
+    with locked(cachekinds.locks_of("mirrors") / key, monitor, busy):
         yield
 
 

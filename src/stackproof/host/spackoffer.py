@@ -66,7 +66,7 @@ def facts_of(site: Site, runner: Runner = run.run) -> tuple[MachineFacts, tuple[
         compilers=tuple(find_compilers(runner)),
         packages=found.packages,
     )
-    return facts, found.left_out
+    return facts, (*found.left_out, *(() if facts.compilers else (_without_compilers(),)))
 
 
 def packages_of_site(site: Site) -> FoundPackages:
@@ -105,6 +105,15 @@ def find_compilers(runner: Runner = run.run) -> Iterator[SystemCompiler]:
         if _NUMBERED.fullmatch(version) and version not in seen:
             seen.add(version)
             yield SystemCompiler(version=version, c=c, cxx=cxx, fortran=fortran)
+
+
+def _without_compilers() -> str:
+    """Return why no compiler can be offered: often a distribution's gcc comes without C++."""
+    for suffix in _SUFFIXES:
+        c = shutil.which(f"gcc{suffix}")
+        if c is not None and shutil.which(f"g++{suffix}") is None:
+            return f"gcc: `{c}` is here and its C++ compiler, g++{suffix}, is not: install that too"
+    return "gcc: this machine has none that answers, and recipes need one, with g++"
 
 
 def find_packages(runner: Runner = run.run) -> FoundPackages:

@@ -47,6 +47,16 @@ def compiler() -> str:
     return f"gcc {match[2]} ({match[1]})" if match else line
 
 
+def packer() -> str:
+    """Return what packs images here as `mksquashfs 4.5.1`, empty where it is not installed."""
+    if shutil.which("mksquashfs") is None:
+        return ""  # said where an image is to be packed
+    said = check(Command(argv=("mksquashfs", "-version"), timeout_s=20)).stdout.decode()
+    match = re.match(r"mksquashfs version (\S+)", said)
+    return f"mksquashfs {match[1]}" if match else ""
+
+
 def build_facts() -> dict[str, str]:
-    """Return the facts of this machine that enter a stack built on it."""
-    return {"architecture": architecture(), "compiler": compiler()}
+    """Return the facts of this machine that enter a stack built on it, and decide its bytes."""
+    facts = {"architecture": architecture(), "compiler": compiler(), "packer": packer()}
+    return {name: value for name, value in facts.items() if value}

@@ -6,6 +6,7 @@ the results of exactly the steps that lead to this image:
     out/       the finished image
     finished   the ids of the steps it is made of
     logs/      the output of every command, with a script that repeats it
+    origin     the lock of the recipe that it was built for last
     tree       the path of the tree, when that is elsewhere (in memory, or where the user wants it)
 
 The tree is all that a build can lose and make again. It lies in the build folder, or in memory:
@@ -27,18 +28,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import installer
+from typing import TYPE_CHECKING
 
 import stackproof.host
 from stackproof import ids
 from stackproof.command import Bind, EnvPatch, Sandbox
-from stackproof.engines.spack.workers import Workers
 from stackproof.errors import Location, Reason, StackproofError, fail
-from stackproof.host import files
+from stackproof.host import cachekinds, files
 from stackproof.ids import short
 from stackproof.monitor import Event, Monitor
 from stackproof.plan import BUILD, DOWNLOADS, OUT, TOOLS, Plan, Step
+
+if TYPE_CHECKING:  # only builds of Spack have workers
+    from stackproof.engines.spack.workers import Workers
 
 # What a build may see of the host: compilers, their headers and libraries, and nothing else.
 _HOST_FOLDERS = (
@@ -57,6 +59,11 @@ _NETWORK_VARIABLES = (
     *(f"{name}_PROXY" for name in ("HTTP", "HTTPS", "FTP", "ALL", "NO")),
     "SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "GIT_SSL_CAINFO",
 )  # fmt: skip
+LOCKS = (".lock", ".shell")
+"""Files in a build folder that are held while something is built there, or a shell is in it."""
+_ORIGIN = "origin"
+BELONGS = "belongs"
+"""The file in a tree that lies elsewhere which names its build folder."""
 MEMORY = Path("/dev/shm")  # noqa: S108 - checked below: a folder of one's own, nobody else's link
 HOME = "/tmp/home"  # noqa: S108 - in the sandbox's own /tmp
 """The home folder inside the sandbox: empty, in memory, gone with the command."""
@@ -111,6 +118,7 @@ class BuildSetup:
     the build folder in the cache. `network` lets installations use the network: packages come from
     a cache that is not a folder. `passed` are variables of the user that steps with the network
     get as well. `kept` is a folder in which results of steps that report are kept for other builds.
+    `origin` names what is built, so that later builds of the same take the place of this one.
     With `workers` packages are installed on the nodes of a job, and the tree and the
     caches must be in folders that all of them share.
     """
@@ -125,6 +133,7 @@ class BuildSetup:
     indices: Indices | None = None
     workers: Workers | None = None
     kept: Path | None = None
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +187,7 @@ class Workspace:
 
 def builds_home() -> Path:
     """Return the folder that holds all build folders."""
-    return files.cache_home() / "builds"
+    return cachekinds.home("builds")
 
 
 def home(plan: Plan) -> Path:
@@ -207,6 +216,10 @@ def workspace(plan: Plan, setup: BuildSetup) -> Workspace:
         for part in ("store", "build", "done"):
             files.remove(folder / part)
         files.write(pointer, str(wanted))
+    if setup.origin:
+        files.write(folder / _ORIGIN, setup.origin)
+    with suppress(OSError):
+        os.utime(folder)
     return Workspace(home=folder, tree=wanted)
 
 
@@ -216,6 +229,23 @@ def find(folder: Path) -> Workspace:
         return Workspace(home=folder, tree=Path((folder / "tree").read_text()))
     except FileNotFoundError:
         return Workspace(home=folder, tree=folder)
+
+
+def build_of(tree: Path) -> Path | None:
+    """Return the build folder that a tree elsewhere belongs to, None where that is not known."""
+    try:
+        folder = Path((tree / BELONGS).read_text())
+    except OSError:
+        return None
+    return folder if folder.is_dir() else None
+
+
+def origin_of(folder: Path) -> str:
+    """Return what a build folder was last used for, empty where it does not say."""
+    try:
+        return (folder / _ORIGIN).read_text()
+    except OSError:
+        return ""
 
 
 def memory_folder() -> Path:
@@ -245,20 +275,49 @@ def exclusive(folder: Path, monitor: Monitor) -> Iterator[None]:
 @contextmanager
 def locked(folder: Path, monitor: Monitor, busy: str) -> Iterator[None]:
     """Hold a folder's lock file; say `busy` when somebody else has it, and wait."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise files.translate(error, folder) from error
-    try:
+    while True:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            monitor(Event(what="note", name="wait", text=busy))
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
+            folder.mkdir(parents=True, exist_ok=True)
+        except FileNotFoundError as error:  # no folder can be made there, as in /proc
+            said = f"no folder can be made at `{folder}`"
+            hint = "set STACKPROOF_CACHE to a folder that you may write to"
+            raise fail(Reason.NOT_PERMITTED, said, hint=hint) from error
+        except OSError as error:
+            raise files.translate(error, folder) from error
+        try:
+            handle = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        except FileNotFoundError:  # deleted in between
+            continue
+        except OSError as error:
+            raise files.translate(error, folder) from error
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                monitor(Event(what="note", name="wait", text=busy))
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            if _is_there(handle, folder / ".lock"):
+                yield
+                return
+        finally:
+            os.close(handle)
+
+
+def hold_for_shell(folder: Path) -> None:
+    """Keep a build folder from being deleted as long as the program lives that this one becomes."""
+    with suppress(OSError):
+        handle = os.open(folder / LOCKS[1], os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        os.set_inheritable(handle, True)
+
+
+def _is_there(handle: int, path: Path) -> bool:
+    """Return whether an open file is still the one at a path: while we waited it may have gone."""
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(os.fstat(handle), there)
 
 
 def prepare(step: Step, space: Workspace, setup: BuildSetup) -> None:
@@ -267,11 +326,7 @@ def prepare(step: Step, space: Workspace, setup: BuildSetup) -> None:
     Raises `StackproofError`: FILE_MISSING for a file that is only known by its digest,
     DIGEST_MISMATCH for one that has changed since it was read, DISK_FULL, NOT_PERMITTED.
     """
-    for folder in (space.store, space.build, space.out):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise files.translate(error, folder) from error
+    _make_folders(space)
     if not step.resumes:
         for output in step.outputs:
             files.remove(space.store / output)
@@ -288,6 +343,17 @@ def prepare(step: Step, space: Workspace, setup: BuildSetup) -> None:
         area, _, rest = path.partition("/")
         target = {"store": space.store, "build": space.build}[area] / rest
         files.write(target, _blob(setup, copy.sha256), mode=0o755 if copy.executable else 0o644)
+
+
+def _make_folders(space: Workspace) -> None:
+    """Make what is missing of the folders; a tree elsewhere says which build it belongs to."""
+    for folder in (space.store, space.build, space.out):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise files.translate(error, folder) from error
+    if space.tree != space.home and build_of(space.tree) is None:
+        files.write(space.tree / BELONGS, str(space.home))
 
 
 def _blob(setup: BuildSetup, sha256: str) -> bytes:
@@ -366,7 +432,8 @@ def _python_binds() -> list[Bind]:
     real = os.path.realpath(sys.executable)
     roots = {sys.base_prefix, os.path.dirname(os.path.dirname(real)), sys.prefix}
     libraries = sysconfig.get_config_var("LIBDIR")
-    if libraries:
+    # It is where Python was compiled to be; one that was moved has its libraries elsewhere.
+    if libraries and os.path.isdir(libraries):
         roots.add(str(libraries))
     outer = sorted(root for root in roots if not root.startswith("/usr/") and root != "/usr")
     return [Bind(source=root, target=root) for root in outer]
@@ -374,6 +441,8 @@ def _python_binds() -> list[Bind]:
 
 def _tool_binds() -> list[Bind]:
     """Return the binds of the programs of ours that run inside the sandbox."""
+    import installer  # noqa: PLC0415 - only where wheels are installed
+
     package = Path(installer.__file__).parent
     own = Path(stackproof.host.__path__[0])
     workers = sorted((*own.glob("*_worker.py"), *own.glob("*_hooks.py")))
@@ -385,7 +454,7 @@ def _tool_binds() -> list[Bind]:
 
 def download_path(sha256: str, filename: str) -> Path:
     """Return where a downloaded file lies in the cache."""
-    return files.cache_home() / "downloads" / sha256 / filename
+    return cachekinds.home("downloads") / sha256 / filename
 
 
 def environment(step: Step, setup: BuildSetup, *, spack: bool) -> EnvPatch:

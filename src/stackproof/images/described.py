@@ -136,7 +136,9 @@ class _Reader:
     def transports(self, value: Any, views: dict[str, DescribedView]) -> tuple[str, ...]:
         if value is None:
             return ()
-        if not isinstance(value, list) or not all(name in views for name in value):
+        if not isinstance(value, list) or not all(
+            isinstance(name, str) and name in views for name in value
+        ):
             raise _bad(self._path, "`stackproof.transports` is not a list of views")
         return tuple(value)
 

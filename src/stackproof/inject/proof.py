@@ -22,9 +22,14 @@ OWN, INJECTED, WRONG = "own", "injected", "wrong"
 
 _SYSTEM_FILES = ("/dev/", "/SYSV", "/memfd:", "/anon_hugepage")
 _MOST_SHOWN = 12
+_NEAR = 1.1  # a ratio between this and its inverse is about the same
 _SYSTEM_FOLDERS = ("/usr/lib/", "/lib/", "/usr/lib64/", "/lib64/")
 _IMB_WORLD = re.compile(r"^# #processes = (\d+)", re.MULTILINE)
 _IMB_START = re.compile(r"^#\s+MPI Version\s*:", re.MULTILINE)
+# These end with an error where there are not exactly two ranks, before they print a heading.
+_OSU_PAIR = re.compile(
+    r"^# OSU MPI\S* (?:Bi-Directional )?(?:Latency|Bandwidth) Test", re.MULTILINE
+)
 _OWN_START = re.compile(r'"kind":"start".*?"world_size":(\d+)')
 
 
@@ -134,6 +139,14 @@ class ArmProof:
         """Return whether every rank mapped every file that was predicted, and no other instead."""
         return bool(self.ranks) and not self.missing and not self.doubled
 
+    @property
+    def is_one_job(self) -> bool:
+        """Return whether the output shows that the ranks were one job and not as many of one rank.
+
+        A program that does not say how many ranks its world has looks the same in both.
+        """
+        return bool(self.worlds) or self.expected is True
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
@@ -177,6 +190,8 @@ def worlds_of(output: str) -> tuple[int, int]:
     starts = _OWN_START.findall(output)
     if starts:
         return int(starts[0]), len(starts)
+    if pairs := _OSU_PAIR.findall(output):
+        return 2, len(pairs)
     sizes = [int(word) for word in _IMB_WORLD.findall(output)]
     return max(sizes, default=0), len(_IMB_START.findall(output))
 
@@ -225,6 +240,8 @@ def _judged(arms: Mapping[str, ArmProof]) -> Iterator[tuple[Answer, str]]:
         yield Answer.UNKNOWN, f"{text} from what it does with another one"
     elif not own.agrees:
         yield Answer.WRONG, _other_files(own)
+    elif not own.is_one_job:
+        yield Answer.UNKNOWN, _unseen(own)
     else:
         yield Answer.PROVEN, "with its own MPI it runs, from the files that were predicted"
     yield from _injected(arms[INJECTED], own_runs=not own.fault)
@@ -255,6 +272,8 @@ def _injected(arm: ArmProof, *, own_runs: bool) -> Iterator[tuple[Answer, str]]:
         yield Answer.UNKNOWN, f"the injected MPI does not run either: {fault}"
     elif not arm.agrees:
         yield Answer.WRONG, _other_files(arm)
+    elif not arm.is_one_job:
+        yield Answer.UNKNOWN, _unseen(arm)
     else:
         yield (
             Answer.PROVEN,
@@ -275,6 +294,14 @@ def _control(arm: ArmProof) -> tuple[Answer, str]:
     return (
         Answer.UNKNOWN,
         "the MPI that was named as a wrong one works: name one of another ABI with --wrong",
+    )
+
+
+def _unseen(arm: ArmProof) -> str:
+    return (
+        f"ranks of the arm `{arm.name}` run, and nothing shows that they are one job of "
+        f"{arm.wanted_ranks}, not {arm.wanted_ranks} jobs of one: name what only the whole job "
+        "prints with --expect"
     )
 
 
@@ -303,19 +330,30 @@ def render(proof: Proof) -> str:
     if proof.speed:
         lines.append(
             f"speed of the injected MPI over that of the own one, {proof.launches} launches each "
-            "(more than 1: faster; interval of 95 %)"
+            "(more than 1: faster; interval of 95 %; about the same: within 10 %)"
         )
         for one in proof.speed:
             low, high = one.sizes
             sizes = f"{low} B" if low == high else f"{low} B to {high} B"
             lines.append(
                 f"  {one.benchmark}, {sizes}: {one.ratio:.3f}  [{one.low:.3f}, {one.high:.3f}]"
+                f"  {_meaning(one)}"
             )
     else:
         lines.append(f"speed: not compared, {proof.speed_note}")
     shown = "\n".join(lines).split("\n")
     # Names of files and words of programs are theirs: a terminal must not obey them.
     return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in shown) + "\n"
+
+
+def _meaning(speed: Speed) -> str:
+    """Return what an interval lets one say: one that has 1 in it says less the wider it is."""
+    if speed.low > 1:
+        return "faster"
+    if speed.high < 1:
+        return "slower"
+    near = speed.low >= 1 / _NEAR and speed.high <= _NEAR
+    return "about the same" if near else "cannot tell"
 
 
 def _arm_lines(arm: ArmProof) -> Iterator[str]:

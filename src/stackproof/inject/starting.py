@@ -51,13 +51,14 @@ def launcher_findings(case: Case, launcher: str) -> Iterator[Finding]:
         )
         return
     if offer == "pmi2" and "pmi" in speaks and _has_words(case, "PMI2_Init"):
-        yield Finding(
-            cause=Cause.LAUNCHER,
-            effect=Effect.STEP,
-            message="this MPI takes Slurm's PMI-2 from a library that it must be told of",
-            file=main.path,
-            remedy="I_MPI_PMI_LIBRARY=…/libpmi2.so for Intel MPI; MPICH is built with it",
-        )
+        if _has_words(case, "I_MPI_PMI_LIBRARY"):  # MPICH has PMI-2 inside, Intel MPI opens it
+            yield Finding(
+                cause=Cause.LAUNCHER,
+                effect=Effect.STEP,
+                message="Intel MPI takes Slurm's PMI-2 from a library that it must be told of",
+                file=main.path,
+                remedy="I_MPI_PMI_LIBRARY=/path/of/Slurm's/libpmi2.so",
+            )
         return
     words = " or ".join(sorted(speaks)) or "neither PMI nor PMIx"
     yield _refused(case, launcher, f"it offers {offer}, the MPI speaks {words}")

@@ -2,9 +2,10 @@
 
 The rules are those of `do_lookup_x` and `check_match` (glibc, elf/dl-lookup.c) and of
 `_dl_check_map_versions` (elf/dl-version.c): the first object in the order of loading that defines
-the name, with the version that is asked for; a library without versions is good for any version; an
-unversioned reference takes the oldest definition. A version node that a library does not define
-ends the program at once, whether or not anything of it is used.
+the name, with the version that is asked for; a library without versions is good for any version
+(before glibc 2.41 only where the version is asked of another one); an unversioned reference takes
+the oldest definition. A version node that a library does not define ends the program at once,
+whether or not anything of it is used.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class Scope:
     def __init__(self, closure: Closure, below: Scope | None = None) -> None:
         """Take in a closure; `below` is the scope of the same closure before it grew."""
         self._objects = closure.objects
+        self._asserts = closure.searcher.interpreter.asserts_versions
         self._below = below
         known = len(below._objects) if below else 0  # noqa: SLF001 - of the same class
         self._first: dict[str, int] = {}
@@ -62,8 +64,8 @@ class Scope:
     def provider(self, name: str, need: VersionNeed | None = None) -> Loaded | None:
         """Return the object that a reference is bound to, None when there is none.
 
-        A library without a table of versions is good for any version, except when it is the one
-        that the version is asked of: then the loader ends the program.
+        A library without a table of versions is good for any version. An older loader ends the
+        program when it is the one that the version is asked of.
         """
         first = self._number(name)
         if first is None:
@@ -73,7 +75,7 @@ class Scope:
                 continue
             if need is not None and not loaded.elf.version_table:
                 own = need.library in loaded.names or need.library == loaded.elf.soname
-                return None if own else loaded
+                return None if own and self._asserts else loaded
             if self._fits(loaded, name, need):
                 return loaded
         return None

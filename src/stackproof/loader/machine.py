@@ -12,7 +12,7 @@ LEVELS = ("x86-64-v1", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 """Levels of the x86-64 psABI, the lowest first."""
 
 # glibc NEWS: glibc-hwcaps came with 2.33, the older subfolders went with 2.37.
-_FIRST_HWCAPS, _LAST_LEGACY = 33, 36
+_FIRST_HWCAPS, _LAST_LEGACY, _WITHOUT_ASSERTION = 33, 36, 41
 # glibc's manual, "Dynamic String Tokens", and the features that each level names in the psABI.
 _FLAGS = {
     "x86-64-v2": {"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"},
@@ -60,6 +60,15 @@ class Interpreter:
     def library_token(self) -> str:
         """Return what `$LIB` stands for: the first default folder without its slash."""
         return self.folders[0].strip("/") if self.folders else "lib64"
+
+    @property
+    def asserts_versions(self) -> bool:
+        """Return whether a versioned symbol may not be found in a library that has lost them.
+
+        glibc took this assertion back in 2.41 (commit bdaf50035354, "elf: Remove version assert in
+        check_match"); since then such a library only brings a warning.
+        """
+        return self.minor is None or self.minor < _WITHOUT_ASSERTION
 
     def subfolders(self, machine: Machine) -> tuple[str, ...]:
         """Return the subfolders of every folder of a search, in order; the last one is none."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stackproof.comparison import ArmCurve, Comparison, Panel
+from stackproof.comparison import ArmCurve, Cell, Comparison, Panel
 from stackproof.curves import ReferenceCurve, Role
 from stackproof.reporting.paths_part import scaling_data
 from stackproof.reporting.shapes_part import lines_of, marks_on
-from stackproof.reporting.tables import curve_label
-from stackproof.reporting.verdict_part import unit_text
+from stackproof.reporting.tables import curve_label, short_reason
+from stackproof.reporting.verdict_part import cell_words, unit_text
 from stackproof.shapes import Mark
 
 
@@ -87,7 +87,7 @@ def _panel(
             {
                 "arm": judgement.arm,
                 "cells": [
-                    [cell.size, cell.ratio, cell.low, cell.high, cell.verdict.value]
+                    [cell.size, cell.ratio, cell.low, cell.high, _mark(cell), _said(cell)]
                     for cell in judgement.cells
                     if cell.ratio is not None
                 ],
@@ -105,6 +105,15 @@ def _panel(
             if fits(reference, panel)
         ],
     }
+
+
+def _mark(cell: Cell) -> str:
+    return "SLOWER" if cell.seems_slower else cell.verdict.value
+
+
+def _said(cell: Cell) -> str:
+    why = short_reason(cell)
+    return f"{cell_words(cell)}: {why}" if why else cell_words(cell)
 
 
 def _arm(arm: ArmCurve, *, single: bool) -> dict[str, Any]:

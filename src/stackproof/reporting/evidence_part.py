@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from stackproof.comparison import Comparison, Launch
@@ -11,6 +11,7 @@ from stackproof.measurement import Check, State
 from stackproof.quantities import percent_text, size_text, value_text
 from stackproof.reporting.markup import DASH, Markup, details, element, joined, table
 from stackproof.reporting.tables import curve_label
+from stackproof.reporting.verdict_part import OVER_LIMIT, limit_text, over_limit
 
 _ABSENT = "not set"
 
@@ -99,12 +100,12 @@ def fits_part(comparison: Comparison) -> Markup | None:
                     DASH if fit.bandwidth is None else f"{value_text(fit.bandwidth)} MB/s",
                     DASH if fit.half_size is None else size_text(round(fit.half_size)),
                     DASH if panel.limit is None else f"{value_text(panel.limit)} MB/s",
-                    DASH if not best else f"{best:.3g} %",
+                    DASH if not best else f"{limit_text(best)} %",
                 ]
             )
     if not rows:
         return None
-    head = ("curve", "arm", "T0", "B∞", "n½", "limit", "best, of limit")
+    head, rows = filled(("curve", "arm", "T0", "B∞", "n½", "limit", "best, of limit"), rows)
     sources = dict.fromkeys(
         f"{panel.curve.placement}: {panel.limit_source}"
         for panel in comparison.panels
@@ -120,8 +121,17 @@ def fits_part(comparison: Comparison) -> Markup | None:
         ),
         table("Hockney's model by arm", head, rows, class_="numbers"),
         joined(element("p", f"Limit, {source}", class_="small") for source in sources),
+        element("p", OVER_LIMIT, class_="small") if over_limit(comparison) else None,
         id="model",
     )
+
+
+def filled(
+    head: Sequence[str], rows: Sequence[Sequence[str]]
+) -> tuple[tuple[str, ...], list[list[str]]]:
+    """Return a table without the columns in which no row has anything."""
+    kept = [at for at in range(len(head)) if any(row[at] not in {DASH, ""} for row in rows)]
+    return tuple(head[at] for at in kept), [[row[at] for at in kept] for row in rows]
 
 
 def discarded_part(comparison: Comparison) -> Markup:

@@ -18,7 +18,6 @@ from stackproof.reporting.evidence_part import (
     discarded_part,
     fits_part,
     noise_part,
-    plain_value,
 )
 from stackproof.reporting.markup import Markup, element, joined, script_json
 from stackproof.reporting.paths_part import (
@@ -31,6 +30,7 @@ from stackproof.reporting.paths_part import (
 from stackproof.reporting.probes_part import probes_part
 from stackproof.reporting.provenance_part import method_part, provenance_part, repeat_part
 from stackproof.reporting.shapes_part import shapes_part
+from stackproof.reporting.summary_part import facts_part, picture_part
 from stackproof.reporting.tables import curve_label, placements
 from stackproof.reporting.verdict_part import (
     badge,
@@ -106,35 +106,23 @@ def _main(comparison: Comparison, page: Page) -> tuple[Markup | None, ...]:
 
 def _header(comparison: Comparison) -> Markup:
     spec = comparison.spec
-    cpu = spec.host.get("cpu")
-    kernel = spec.host.get("kernel")
-    facts = (
-        ("baseline", spec.baseline),
-        ("measured", spec.created),
-        ("CPU", plain_value(cpu) if cpu else ""),
-        ("kernel", plain_value(kernel) if kernel else ""),
-        ("launches per arm", str(spec.launches)),
-    )
     links = (
         ("Verdict", "verdict"), ("Sizes", "sizes"),
         (_curves_title(comparison), _curves_title(comparison).lower()), ("Noise", "noise"),
         ("Discarded", "discarded"), ("Differences", "differences"),
         ("Provenance", "provenance"), ("Method", "method"),
     )  # fmt: skip
-    items = joined(
-        (
-            element("div", element("dt", name), element("dd", value))
-            for name, value in facts
-            if value
-        ),
-        "",
-    )
     return element(
         "header",
         element("p", "Comparison of MPI stacks", class_="eyebrow"),
-        element("h1", spec.name),
-        element("p", "Overall", badge(comparison.verdict), class_="overall"),
-        element("dl", items, class_="facts"),
+        element(
+            "div",
+            element("h1", spec.name),
+            element("p", "Overall", badge(comparison.verdict), class_="overall"),
+            class_="title",
+        ),
+        facts_part(comparison),
+        picture_part(comparison),
         element(
             "nav",
             joined((element("a", name, href=f"#{target}") for name, target in links), " "),
@@ -170,8 +158,9 @@ def _curves_part(comparison: Comparison, page: Page) -> Markup:
         element(
             "p",
             "Line: median over launches. Band: smallest to largest launch. Below each: the ratio "
-            "to the baseline with its interval; within the shaded zone arms count as equal. Drag "
-            "to zoom, double-click to go back.",
+            "to the baseline with its interval; within the shaded zone arms count as equal. A "
+            "triangle at an edge: a launch or an interval goes on beyond it. Drag to zoom, "
+            "double-click to go back.",
         ),
         element(
             "div",

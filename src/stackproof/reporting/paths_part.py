@@ -132,9 +132,9 @@ def _best_of(comparison: Comparison, panel: Panel) -> dict[int, str]:
 
 
 def scaling_groups(comparison: Comparison) -> tuple[tuple[Panel, ...], ...]:
-    """Return the panels of one benchmark and locality, by ranks, where there are several counts.
+    """Return the panels of one benchmark and locality, by ranks, where several counts were timed.
 
-    Counts at which results were only validated are counted as well.
+    One count is no curve; what was only validated beside it has a table of its own.
     """
     groups: dict[tuple[str, str, str], list[Panel]] = {}
     for panel in comparison.panels:
@@ -143,7 +143,7 @@ def scaling_groups(comparison: Comparison) -> tuple[tuple[Panel, ...], ...]:
     return tuple(
         tuple(sorted(panels, key=lambda panel: (panel.curve.ranks, panel.curve.nodes)))
         for panels in groups.values()
-        if len({*(p.curve.placement for p in panels), *_checked(comparison, panels[0].curve)}) > 1
+        if len({panel.curve.placement for panel in panels}) > 1
     )
 
 

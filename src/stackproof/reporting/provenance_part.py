@@ -135,21 +135,21 @@ def method_part(comparison: Comparison) -> Markup:
         "observation": "the median of one launch's samples",
         "design": f"randomised blocks, {spec.launches} launches per arm planned, block 0 left out",
         "launches needed for a verdict": str(comparison.minimum_launches),
-        "ratio": "median of the challenger's launches over the baseline's, turned so that more "
-        "than 1 is better",
-        "interval": f"{comparison.confidence:.0%}, paired bootstrap over blocks, "
-        f"{comparison.resamples} resamples, percentiles",
+        "ratio": "typical ratio of the two launches of a block (Huber's location of its "
+        "logarithm), turned so that more than 1 is better",
+        "interval": f"{comparison.confidence:.0%}, exact: what swapping the arms within blocks "
+        "does not reject",
         "PASS": "the interval's lower end is not below 1 - margin",
         "FAIL": "the interval's upper end is below 1 - max(margin, noise floor), and the adjusted "
         f"p-value is at most {comparison.family_error:g} over the sizes of the curve",
         "adjusted p-value": "randomisation test, arms swapped within blocks, step-down maximum "
         "over the sizes of a curve (Westfall and Young)",
-        "null arm": f"judged as one family over all curves, at {NULL_FAMILY_ERROR:g}",
+        "null arm": "must be neither slower nor faster than the baseline; judged as one family "
+        f"over all curves, at {NULL_FAMILY_ERROR:g}",
         "noise floor": "largest difference of the null arm at a size and its two neighbours",
         "margins": ", ".join(
             f"{kind} {percent_text(value)}" for kind, value in comparison.margins.items()
         ),
-        "seed": str(comparison.seed),
     }
     return element(
         "section",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,8 @@ from stackproof.comparison import Comparison, Launch, Panel
 from stackproof.curves import Memory
 from stackproof.knowledge import Level
 from stackproof.quantities import size_text
-from stackproof.reporting.markup import DASH, Markup, element, table
+from stackproof.reporting.markup import Markup, details, element, joined, table
+from stackproof.reporting.tables import curve_label
 from stackproof.shapes import Mark, memory_of
 from stackproof.site import FabricType
 
@@ -20,6 +22,7 @@ COMMAND_BYTES = 192
 _GET_MIN = ("FI_CXI_RDZV_GET_MIN", 2049)
 _STATES = {Level.FAULT: "fail", Level.NOISE: "open", Level.INFORMATION: "", Level.HEALTHY: "pass"}
 _DRAWN = frozenset({Level.FAULT, Level.NOISE})
+_FEW_PLACES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +85,19 @@ def _set_by(launch: Launch, locality: str) -> Iterator[tuple[int, str]]:
 
 
 def marks_on(panel: Panel, marks: Sequence[Mark]) -> list[dict[str, str | int]]:
-    """Return what is drawn on a panel: faults and dips that have a place on it."""
+    """Return what is drawn on a panel: faults and dips that have a place on it.
+
+    What is noise, and is seen on many curves, is shown by their bands already.
+    """
     curve = panel.curve
+    often = Counter(mark.rule.id for mark in marks if mark.rule.level is Level.NOISE)
     return [
         {"arm": mark.arm, "size": mark.size, "rule": mark.rule.id, "title": mark.rule.title}
         for mark in marks
         if (mark.placement, mark.program, mark.benchmark) == curve.key
         and mark.size is not None
         and mark.rule.level in _DRAWN
+        and often[mark.rule.id] <= _FEW_PLACES
     ]
 
 
@@ -98,10 +106,12 @@ def shapes_part(comparison: Comparison, marks: Sequence[Mark]) -> Markup | None:
     if not marks:
         return None
     order = list(Level)
-    titles = {panel.curve.key: panel.curve.title for panel in comparison.panels}
-    ordered = sorted(marks, key=lambda mark: order.index(mark.rule.level))
-    rows = [_row(mark, titles) for mark in ordered]
-    head = ("rule", "level", "curve", "arm", "at", "what is seen", "what it means")
+    labels = {panel.curve.key: curve_label(comparison, panel.curve) for panel in comparison.panels}
+    groups: dict[str, list[Mark]] = {}
+    for mark in sorted(marks, key=lambda mark: order.index(mark.rule.level)):
+        groups.setdefault(mark.rule.id, []).append(mark)
+    rows = [_row(group, labels) for group in groups.values()]
+    head = ("rule", "level", "what is seen", "where", "what it means")
     return element(
         "section",
         element("h2", "What the shapes of the curves tell"),
@@ -119,27 +129,44 @@ def shapes_part(comparison: Comparison, marks: Sequence[Mark]) -> Markup | None:
     )
 
 
-def _row(mark: Mark, titles: Mapping[tuple[str, str, str], str]) -> list[str | Markup]:
-    title = titles.get((mark.placement, mark.program, mark.benchmark), mark.benchmark)
-    rule = mark.rule
+def _row(marks: Sequence[Mark], labels: Mapping[tuple[str, str, str], str]) -> list[str | Markup]:
+    """Return one row for a rule, with all places at which it holds."""
+    rule = marks[0].rule
     related = f" ({', '.join(rule.related)})" if rule.related else ""
     return [
         rule.id,
         element("td", rule.level.value, class_=f"state {_STATES[rule.level]}"),
-        f"{title}, {mark.placement}",
-        mark.arm,
-        DASH if mark.size is None else size_text(mark.size),
-        f"{rule.title}: {mark.seen}",
+        rule.title,
+        element("td", _places(marks, labels)),
         f"{rule.meaning}{related}",
     ]
 
 
+def _places(marks: Sequence[Mark], labels: Mapping[tuple[str, str, str], str]) -> Markup:
+    """Return where a rule holds: a list, folded below its count where it is long."""
+    items = []
+    for mark in marks:
+        label = labels.get((mark.placement, mark.program, mark.benchmark), mark.benchmark)
+        size = "" if mark.size is None else f" at {size_text(mark.size)}"
+        items.append(element("li", f"{mark.arm}, {label}, {mark.placement}{size}: {mark.seen}"))
+    places = element("ul", joined(items), class_="places")
+    if len(marks) <= _FEW_PLACES:
+        return places
+    curves = {(one.arm, one.placement, one.program, one.benchmark) for one in marks}
+    arms = ", ".join(dict.fromkeys(one.arm for one in marks))
+    return details(f"{len(marks)} places on {len(curves)} curves of {arms}", places)
+
+
 def markdown_lines(marks: Sequence[Mark]) -> Iterator[str]:
-    """Yield a line for each fault."""
+    """Yield a line for each rule that is a fault, with the places at which it holds."""
+    groups: dict[str, list[Mark]] = {}
     for mark in marks:
         if mark.rule.level is Level.FAULT:
-            place = "" if mark.size is None else f" at {size_text(mark.size)}"
-            yield (
-                f"{mark.rule.id} {mark.rule.title} ({mark.arm}, {mark.benchmark}, "
-                f"{mark.placement}{place}: {mark.seen}): {mark.rule.meaning}"
-            )
+            groups.setdefault(mark.rule.id, []).append(mark)
+    for found in groups.values():
+        rule = found[0].rule
+        places = []
+        for mark in found:
+            size = "" if mark.size is None else f" at {size_text(mark.size)}"
+            places.append(f"{mark.arm}, {mark.benchmark}, {mark.placement}{size}: {mark.seen}")
+        yield f"{rule.id} {rule.title} ({'; '.join(places)}): {rule.meaning}"

@@ -1,4 +1,4 @@
-"""A comparison as plain tables: for the terminal, as Markdown and as CSV."""
+"""A comparison as plain tables, as CSV, and what it leaves undecided."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from stackproof.comparison import (
     Why,
 )
 from stackproof.measurement import State
-from stackproof.quantities import size_text
-from stackproof.reporting.shapes_part import markdown_lines
-from stackproof.shapes import Mark
+from stackproof.quantities import percent_text, ranges_text, size_text
 
 NO_SIZE = "no size"
 """Column of a benchmark without a message, such as barrier."""
@@ -30,15 +28,26 @@ WORDS = {Verdict.PASS: "pass", Verdict.FAIL: "FAIL", Verdict.INCONCLUSIVE: "?"}
 """Verdicts of cells as short words: no meaning by colour alone."""
 
 WHY_TEXTS = {
+    Why.NOT_TRUSTED: "these results are not what they say, so nothing is judged",
     Why.NO_PAIRS: "no block has a usable launch of both arms",
     Why.TOO_FEW: "too few launches",
     Why.INTERVAL: "the interval reaches over the margin",
     Why.CHANCE: "below the margin, but not beyond chance among so many sizes",
     Why.NOISE: "below the margin, but the baseline differs from itself as much",
+    Why.DISTURBED: "something else was at a rank's CPU, and launches without that do not decide it",
 }
 
-_DISCARDED_SHOWN = 20
-_COLUMN = 11
+SHORT_WHY = {
+    Why.NO_PAIRS: "no pair of launches",
+    Why.TOO_FEW: "too few launches",
+    Why.INTERVAL: "interval crosses margin",
+    Why.CHANCE: "may be chance",
+    Why.NOISE: "within the noise",
+}
+"""The same in the narrow column of a table."""
+
+UNPROVEN = "slow?"
+"""Word of a cell whose whole interval lies below the margin, where FAIL is not proven."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +96,12 @@ def curve_label(comparison: Comparison, curve: Curve) -> str:
     return f"{curve.title} ({curve.program})" if len(programs) > 1 else curve.title
 
 
+def place_label(comparison: Comparison, curve: Curve) -> str:
+    """Return a curve's placement, with its program where more than one was run."""
+    programs = {panel.curve.program for panel in comparison.panels}
+    return f"{curve.placement}, {curve.program}" if len(programs) > 1 else curve.placement
+
+
 def placements(comparison: Comparison) -> tuple[str, ...]:
     """Return the placements in order."""
     return tuple(dict.fromkeys(panel.curve.placement for panel in comparison.panels))
@@ -110,11 +125,11 @@ def verdict_rows(comparison: Comparison, arm: str, placement: str) -> tuple[Row,
 
 
 def cell_word(cell: Cell | None) -> str:
-    """Return a cell as `0.98 pass`, `0.80 FAIL`, `0.95 ?`; a dash where nothing was measured."""
+    """Return a cell as `0.98 pass`, `0.80 FAIL`, `0.68 slow?`, `0.95 ?`; a dash for none."""
     if cell is None:
         return "-"
     ratio = "" if cell.ratio is None else f"{cell.ratio:.2f} "
-    return f"{ratio}{WORDS[cell.verdict]}"
+    return f"{ratio}{UNPROVEN if cell.seems_slower else WORDS[cell.verdict]}"
 
 
 def title_of(comparison: Comparison, arm: str) -> str:
@@ -125,58 +140,137 @@ def title_of(comparison: Comparison, arm: str) -> str:
 
 
 LEGEND = (
-    "Numbers are ratios of medians, more than 1 when the challenger is better. "
-    "FAIL: worse by more than the margin. ?: INCONCLUSIVE, these launches cannot tell."
+    "Numbers are ratios to the baseline, more than 1 when the challenger is better. "
+    "FAIL: worse by more than the margin. slow?: worse by more than the margin, but that is not "
+    "proven, so INCONCLUSIVE as well. ?: INCONCLUSIVE, these launches cannot tell."
 )
 
 
-def terminal_verdicts(comparison: Comparison) -> str:
-    """Return everything `compare` says, as plain text that ends with a newline."""
-    lines: list[str] = []
-    columns = table_columns(comparison)
-    for arm in comparison.challengers:
-        lines += [title_of(comparison, arm), f"  {comparison.verdict_of(arm).sentence}"]
-        for placement in placements(comparison):
-            rows = verdict_rows(comparison, arm, placement)
-            if not rows:
-                continue
-            width = max(len(placement), *(len(row.label) for row in rows)) + 2
-            lines += ["", _line(placement, columns, width)]
-            lines += [
-                _line(row.label, tuple(cell_word(cell) for cell in row.cells), width)
-                for row in rows
-            ]
-        lines.append("")
-    lines += [LEGEND, *closing_lines(comparison)]
-    return "\n".join(map(harmless, lines)) + "\n"
+def margins_text(comparison: Comparison) -> str:
+    """Return by how much a challenger may be worse, for the kinds that were measured."""
+    kinds = dict.fromkeys(panel.curve.kind for panel in comparison.panels)
+    said = ", ".join(f"{kind} {percent_text(comparison.margins[kind])}" for kind in kinds)
+    return f"margins: {said}"
 
 
-def harmless(line: str) -> str:
-    """Return a line without what a terminal would obey: names and evidence are not ours."""
-    return "".join(character if character.isprintable() else "?" for character in line)
+def presence(comparison: Comparison) -> dict[str, int]:
+    """Return how many timed launches of each arm entered, where it has the fewest.
+
+    As many as were planned are wanted at each placement, of each program that the arm ran.
+    """
+    found: dict[tuple[str, str, str], int] = {}
+    for panel in comparison.panels:
+        for one in panel.arms:
+            key = (one.arm, panel.curve.placement, panel.curve.program)
+            here = max((len(point.blocks) for point in one.points), default=0)
+            found[key] = max(found.get(key, 0), here)
+    fewest: dict[str, int] = {}
+    for (arm, _, _), count in found.items():
+        fewest[arm] = min(fewest.get(arm, count), count)
+    return {arm: fewest[arm] for arm in comparison.arms if arm in fewest}
 
 
-def _line(label: str, cells: tuple[str, ...], width: int) -> str:
-    return f"  {label:{width}}{''.join(f'{cell:{_COLUMN}}' for cell in cells)}".rstrip()
+def presence_text(comparison: Comparison) -> str:
+    """Return launches planned against those that entered, and which arms have another number."""
+    planned = comparison.spec.launches
+    found = presence(comparison)
+    other = [f"{arm} {count}" for arm, count in found.items() if count != planned]
+    head = f"launches: {planned} planned per arm and placement; "
+    if not other:
+        return f"{head}every arm has them all"
+    rest = "" if len(other) == len(found) else "; all others have them all"
+    return f"{head}where it has the fewest: {', '.join(other)}{rest}"
 
 
-def closing_lines(comparison: Comparison) -> list[str]:
-    """Return what stands below the tables: discarded launches, warnings, the whole verdict."""
-    lines = []
-    if comparison.discarded:
-        lines += ["", f"discarded: {len(comparison.discarded)}"]
-        lines += [f"  {discarded_text(entry)}" for entry in comparison.discarded[:_DISCARDED_SHOWN]]
-        more = len(comparison.discarded) - _DISCARDED_SHOWN
-        if more > 0:
-            lines.append(f"  and {more} more")
-    if comparison.rankings:
-        lines += ["", *(ranking.sentence for ranking in comparison.rankings)]
-    if comparison.validated:
-        lines += ["", *validated_lines(comparison)]
-    if comparison.notes:
-        lines += ["", *(f"{note.level}: {note.text}" for note in comparison.notes)]
-    lines += ["", f"verdict: {comparison.verdict}"]
-    return [harmless(line) for line in lines]
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """Cells of one challenger that are undecided for one reason.
+
+    `places` are placements, with the program where there are several, and what is undecided there;
+    `launches` would settle `settled` of the `count` cells, 0 where no sensible number would.
+    """
+
+    word: str
+    reason: str
+    count: int
+    launches: int
+    settled: int
+    places: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def undecided(comparison: Comparison, arm: str) -> tuple[Undecided, ...]:
+    """Return why an arm's cells are undecided, those that look slower first."""
+    groups: dict[tuple[bool, Why], list[tuple[Panel, Cell]]] = {}
+    for panel in comparison.panels:
+        judgement = panel.judgement(arm)
+        for cell in judgement.cells if judgement else ():
+            if cell.why is not None:
+                groups.setdefault((not cell.seems_slower, cell.why), []).append((panel, cell))
+    return tuple(
+        _undecided(comparison, arm, WORDS[Verdict.INCONCLUSIVE] if open_ else UNPROVEN, cells)
+        for (open_, _), cells in sorted(groups.items(), key=lambda group: group[0][0])
+    )
+
+
+def _undecided(
+    comparison: Comparison, arm: str, word: str, cells: Sequence[tuple[Panel, Cell]]
+) -> Undecided:
+    sizes: dict[tuple[str, str, str], list[int]] = {}
+    for panel, cell in cells:
+        sizes.setdefault(panel.curve.key, []).append(cell.size)
+    places: dict[str, list[str]] = {}
+    for panel in comparison.panels:
+        judgement = panel.judgement(arm)
+        if judgement is None or panel.curve.key not in sizes:
+            continue
+        known, here = [one.size for one in judgement.cells], sizes[panel.curve.key]
+        which = f" {ranges_text(here, known)}" if len(here) < len(known) else ""
+        name = place_label(comparison, panel.curve)
+        places.setdefault(name, []).append(f"{panel.curve.title}{which}")
+    needs = [cell.launches_needed for _, cell in cells if cell.launches_needed is not None]
+    why = cells[0][1].why
+    return Undecided(
+        word=word,
+        reason="" if why is None else reason_text(why),
+        count=len(cells),
+        launches=max(needs, default=0),
+        settled=len(needs),
+        places=tuple((name, tuple(curves)) for name, curves in places.items()),
+    )
+
+
+def reason_text(why: Why) -> str:
+    """Return why a cell is undecided."""
+    return WHY_TEXTS.get(why, why.value.replace("-", " "))
+
+
+def short_reason(cell: Cell) -> str:
+    """Return why a cell is undecided and how many launches would decide it, in few words."""
+    if cell.why is None:
+        return ""
+    text = SHORT_WHY.get(cell.why, cell.why.value.replace("-", " "))
+    return text if cell.launches_needed is None else f"{text}; ~{cell.launches_needed} launches"
+
+
+def undecided_text(one: Undecided) -> str:
+    """Return a group of undecided cells as a sentence: why, what would decide them, where."""
+    needs = ""
+    if one.launches:
+        them = "them" if one.settled == one.count else f"{one.settled} of them"
+        needs = f" (about {one.launches} launches per arm would decide {them})"
+    places = "; ".join(f"{place}: {', '.join(curves)}" for place, curves in one.places)
+    return f"{one.word} {one.count} because {one.reason}{needs}: {places}"
+
+
+def row_groups(
+    comparison: Comparison, arm: str, placement: str
+) -> tuple[tuple[str, tuple[Row, ...]], ...]:
+    """Return one challenger's rows at one placement, each program's under a heading of its own."""
+    groups: dict[str, list[Row]] = {}
+    for row in verdict_rows(comparison, arm, placement):
+        plain = Row(row.panel, row.panel.curve.title, row.cells)
+        groups.setdefault(place_label(comparison, row.panel.curve), []).append(plain)
+    return tuple((heading, tuple(rows)) for heading, rows in groups.items())
 
 
 def validated_lines(comparison: Comparison) -> list[str]:
@@ -209,49 +303,12 @@ def discarded_text(entry: Discarded) -> str:
     return f"{head}: {entry.reason}: {entry.evidence}"
 
 
-def render_markdown(comparison: Comparison, marks: Sequence[Mark] = ()) -> str:
-    """Return the verdict tables as Markdown (GitHub's tables), and the faults that curves show."""
-    columns = table_columns(comparison)
-    lines = [f"# {_plain(comparison.spec.name)}: {comparison.verdict}", ""]
-    for arm in comparison.challengers:
-        verdict = comparison.verdict_of(arm)
-        lines += [f"## {_plain(title_of(comparison, arm))}", "", _plain(verdict.sentence), ""]
-        for placement in placements(comparison):
-            rows = verdict_rows(comparison, arm, placement)
-            if not rows:
-                continue
-            lines.append(_markdown_row((placement, *columns)))
-            lines.append("|" + " --- |" * (len(columns) + 1))
-            lines += [
-                _markdown_row((row.label, *(cell_word(cell) for cell in row.cells))) for row in rows
-            ]
-            lines.append("")
-    lines += [LEGEND, ""]
-    lines += [f"* {_plain(ranking.sentence)}" for ranking in comparison.rankings]
-    lines += [f"* {_plain(line)}" for line in validated_lines(comparison)]
-    lines += [f"* {_plain(discarded_text(entry))}" for entry in comparison.discarded]
-    lines += [f"* {note.level}: {_plain(note.text)}" for note in comparison.notes]
-    lines += [f"* {_plain(line)}" for line in markdown_lines(marks)]
-    return "\n".join(lines).rstrip("\n") + "\n"
-
-
-def _markdown_row(cells: tuple[str, ...]) -> str:
-    return "| " + " | ".join(_plain(cell) for cell in cells) + " |"
-
-
-def _plain(value: str) -> str:
-    """Return text in which nothing is Markdown or HTML."""
-    for character in "\\`*_[]<>|#&":
-        value = value.replace(character, f"\\{character}")
-    return " ".join(value.split())
-
-
 CSV_COLUMNS = (
     "challenger", "baseline", "null_arm", "placement", "locality", "program", "benchmark",
     "size_bytes", "unit", "pairs", "baseline_median", "challenger_median", "ratio", "ratio_low",
     "ratio_high", "p_adjusted", "margin", "noise_floor", "verdict", "why", "launches_needed",
     "baseline_percent_of_limit", "challenger_percent_of_limit", "nodes", "ranks",
-    "baseline_transport", "transport",
+    "baseline_transport", "transport", "launches_planned",
 )  # fmt: skip
 
 
@@ -292,6 +349,7 @@ def csv_rows(comparison: Comparison) -> Iterator[tuple[object, ...]]:
                     curve.ranks or None,
                     panel.transport(comparison.spec.baseline),
                     panel.transport(judgement.arm),
+                    comparison.spec.launches,
                 )
 
 

@@ -6,6 +6,7 @@ from stackproof.comparison import (
     ArmVerdict,
     Cell,
     Comparison,
+    Curve,
     Judgement,
     Panel,
     Point,
@@ -14,10 +15,11 @@ from stackproof.comparison import (
 from stackproof.quantities import percent_text, size_text, value_text
 from stackproof.reporting.markup import DASH, Markup, details, element, joined, table
 from stackproof.reporting.tables import (
-    WHY_TEXTS,
     Row,
     curve_label,
     placements,
+    reason_text,
+    short_reason,
     table_sizes,
     verdict_rows,
 )
@@ -25,7 +27,44 @@ from stackproof.reporting.tables import (
 MARKS = {Verdict.PASS: "●", Verdict.FAIL: "✕", Verdict.INCONCLUSIVE: "○"}
 """Shapes that tell the verdicts apart without colour."""
 
+SLOWER = "▽"
+"""Mark of what looks slower by more than the margin, and is not proven."""
+
+WHOLE_LIMIT = 100.0
+
+OVER_LIMIT = (
+    "* More than the limit: a transfer of milliseconds can be faster than the rate that a link is "
+    "held to on average, because what holds it lets a burst through at first. Far more than the "
+    "limit means that the limit stated is not that of the path taken."
+)
+"""What a star at a share of the limit says."""
+
 _CLASSES = {Verdict.PASS: "pass", Verdict.FAIL: "fail", Verdict.INCONCLUSIVE: "open"}
+
+
+def cell_class(cell: Cell) -> str:
+    """Return the style class of a cell."""
+    return "slower" if cell.seems_slower else _CLASSES[cell.verdict]
+
+
+def cell_mark(cell: Cell) -> str:
+    """Return the mark of a cell."""
+    return SLOWER if cell.seems_slower else MARKS[cell.verdict]
+
+
+def cell_words(cell: Cell) -> str:
+    """Return a cell's verdict in words."""
+    return "slower, not proven" if cell.seems_slower else str(cell.verdict)
+
+
+def cell_title(curve: Curve, cell: Cell) -> str:
+    """Return everything that one mark of a picture stands for."""
+    size = f"{size_text(cell.size)}: " if curve.sized else ""
+    ratio = "" if cell.ratio is None else f", ratio {cell.ratio:.2f}"
+    if ratio and cell.low is not None and cell.high is not None:
+        ratio += f" ({cell.low:.2f} to {cell.high:.2f})"
+    why = why_text(cell)
+    return f"{size}{cell_words(cell)}{ratio}{f'; {why}' if why else ''}"
 
 
 def verdict_class(verdict: Verdict) -> str:
@@ -80,19 +119,20 @@ def _bar(verdict: ArmVerdict) -> Markup | None:
     if not total:
         return None
     counts = (
-        (Verdict.PASS, verdict.passed),
-        (Verdict.INCONCLUSIVE, verdict.inconclusive),
-        (Verdict.FAIL, verdict.failed),
+        ("pass", verdict.passed, "PASS"),
+        ("open", verdict.inconclusive - verdict.unproven, "undecided"),
+        ("slower", verdict.unproven, "slower, not proven"),
+        ("fail", verdict.failed, "FAIL"),
     )
     parts = joined(
         (
-            element("span", class_=_CLASSES[kind], style=f"flex-grow:{count}")
-            for kind, count in counts
+            element("span", class_=kind, style=f"flex-grow:{count}")
+            for kind, count, _ in counts
             if count
         ),
         "",
     )
-    words = ", ".join(f"{count} {kind}" for kind, count in counts)
+    words = ", ".join(f"{count} {word}" for _, count, word in counts if count)
     return element(
         "div",
         element("div", parts, class_="bar", aria_hidden="true"),
@@ -101,18 +141,21 @@ def _bar(verdict: ArmVerdict) -> Markup | None:
 
 
 def tables_part(comparison: Comparison) -> Markup:
-    """Return the verdict tables at the chosen sizes, the map of all sizes, and every number."""
+    """Return the verdict tables at the chosen sizes, and every number."""
     blocks = [_arm_tables(comparison, arm) for arm in comparison.challengers]
     return element(
         "section",
         element("h2", "At which sizes"),
         element(
             "p",
-            "Each cell: ratio of medians with its ",
+            "Each cell: typical ratio of two launches of a block with its ",
             f"{comparison.confidence:.0%} interval, then the challenger's median with, in "
-            "brackets, its share of the link's limit. A ratio above 1 means that the challenger "
-            "is better. ● PASS, ○ INCONCLUSIVE, ✕ FAIL.",
+            "brackets, its share of the link's limit, and why it is undecided with the launches "
+            "per arm that would decide it. A ratio above 1 means that the challenger is better. "
+            f"● PASS, ✕ FAIL; INCONCLUSIVE are {SLOWER} SLOWER? (the whole interval lies below "
+            "the margin, and that is not proven) and ○ OPEN.",
         ),
+        element("p", OVER_LIMIT, class_="small") if over_limit(comparison) else None,
         joined(blocks),
         id="sizes",
     )
@@ -142,7 +185,6 @@ def _arm_tables(comparison: Comparison, arm: str) -> Markup:
     ]
     body = (
         *shown,
-        _map(comparison, arm),
         details(f"Every size of {who}, with every number", *every),
     )
     heading = element("h3", f"{who} against {comparison.spec.baseline} ", badge(verdict.verdict))
@@ -174,21 +216,28 @@ def _verdict_cell(
     if cell is None:
         return element("td", element("span", "not measured", class_="quiet"), class_="none")
     ratio = DASH if cell.ratio is None else f"{cell.ratio:.2f}"
-    mark = element("span", MARKS[cell.verdict], aria_hidden="true", class_="mark")
+    mark = element("span", cell_mark(cell), aria_hidden="true", class_="mark")
+    why = short_reason(cell)
     return element(
         "td",
         element(
             "span",
             mark,
             element("b", ratio),
-            element("span", f" {cell.verdict}", class_="word"),
-            class_=f"chip {_CLASSES[cell.verdict]}",
+            element("span", f" {_short_word(cell)}", class_="word"),
+            class_=f"chip {cell_class(cell)}",
         ),
         element("span", _interval(cell), class_="interval"),
         element("span", _point_text(point, panel), class_="value"),
-        title=None if cell.why is None else WHY_TEXTS[cell.why],
+        element("span", why, class_="why") if why else None,
+        title=why_text(cell) or None,
         colspan=colspan,
     )
+
+
+def _short_word(cell: Cell) -> str:
+    """Return a verdict as short as a column is narrow; the section says what each means."""
+    return {"slower": "SLOWER?", "open": "OPEN"}.get(cell_class(cell), str(cell.verdict))
 
 
 def _interval(cell: Cell) -> str:
@@ -203,50 +252,27 @@ def _point_text(point: Point | None, panel: Panel) -> str:
     value = f"{value_text(point.median)} {unit_text(panel.curve.unit)}"
     if point.percent_of_limit is None:
         return value
-    return f"{value} ({point.percent_of_limit:.3g} %)"
+    return f"{value} ({limit_text(point.percent_of_limit)} %)"
+
+
+def over_limit(comparison: Comparison) -> bool:
+    """Return whether any point is above the limit of its link."""
+    return any(
+        (point.percent_of_limit or 0) > WHOLE_LIMIT
+        for panel in comparison.panels
+        for arm in panel.arms
+        for point in arm.points
+    )
+
+
+def limit_text(percent: float) -> str:
+    """Return a share of a limit, with a star where it is more than all of it."""
+    return f"{percent:.3g}{'*' if percent > WHOLE_LIMIT else ''}"
 
 
 def unit_text(unit: str) -> str:
     """Return a unit as it is printed."""
     return "µs" if unit == "us" else unit
-
-
-def short_size(size: int) -> str:
-    """Return a size for a narrow column: `8`, `4K`, `1M`."""
-    return size_text(size).replace(" B", "").replace(" KiB", "K").replace(" MiB", "M")
-
-
-def _map(comparison: Comparison, arm: str) -> Markup | None:
-    """Return a strip of marks, one per size, for every curve of a challenger."""
-    judged = [
-        (panel, judgement)
-        for panel in comparison.panels
-        if panel.curve.sized and (judgement := panel.judgement(arm)) is not None
-    ]
-    sizes = sorted({cell.size for _, judgement in judged for cell in judgement.cells})
-    if not sizes:
-        return None
-    step = 3 if len(sizes) > 8 else 1
-    head = ["", *(short_size(size) if i % step == 0 else "" for i, size in enumerate(sizes))]
-    rows = []
-    for panel, judgement in judged:
-        by_size = {cell.size: cell for cell in judgement.cells}
-        label = f"{curve_label(comparison, panel.curve)}, {panel.curve.placement}"
-        rows.append([label, *(_dot(size, by_size.get(size)) for size in sizes)])
-    return table(
-        f"{arm}: every size at a glance",
-        head,
-        rows,
-        class_="map",
-    )
-
-
-def _dot(size: int, cell: Cell | None) -> Markup:
-    if cell is None:
-        return element("td", "")
-    ratio = "" if cell.ratio is None else f", ratio {cell.ratio:.2f}"
-    title = f"{size_text(size)}: {cell.verdict}{ratio}"
-    return element("td", MARKS[cell.verdict], class_=_CLASSES[cell.verdict], title=title)
 
 
 def _every_size(comparison: Comparison, panel: Panel, judgement: Judgement) -> Markup:
@@ -268,7 +294,7 @@ def _every_size(comparison: Comparison, panel: Panel, judgement: Judgement) -> M
                 size_text(cell.size),
                 DASH if left is None else value_text(left.median),
                 DASH if right is None else value_text(right.median),
-                *((DASH if percent is None else f"{percent:.3g}",) if limit else ()),
+                *((DASH if percent is None else limit_text(percent),) if limit else ()),
                 DASH if cell.ratio is None else f"{cell.ratio:.3f}",
                 DASH if cell.low is None else f"{cell.low:.3f} to {cell.high:.3f}",
                 percent_text(cell.margin),
@@ -276,7 +302,7 @@ def _every_size(comparison: Comparison, panel: Panel, judgement: Judgement) -> M
                 str(cell.blocks),
                 DASH if cell.p is None else f"{cell.p:.2g}",
                 element("td", badge(cell.verdict)),
-                why_text(cell),
+                f"{SLOWER} {why_text(cell)}" if cell.seems_slower else why_text(cell),
             ]
         )
     caption = (
@@ -290,7 +316,7 @@ def why_text(cell: Cell) -> str:
     """Return why a cell is INCONCLUSIVE and what would settle it."""
     if cell.why is None:
         return ""
-    text = WHY_TEXTS[cell.why]
+    text = reason_text(cell.why)
     if cell.launches_needed is None:
         return text
     return f"{text}; about {cell.launches_needed} launches per arm would settle it"

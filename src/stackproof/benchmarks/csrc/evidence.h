@@ -26,6 +26,9 @@ struct evidence {
 };
 
 void evidence_take(struct evidence *evidence);
+/* Around what is timed of one benchmark and size: counts what the interfaces send meanwhile. */
+void evidence_part_begins(void);
+void evidence_part_ends(const char *benchmark, size_t size);
 void evidence_free(struct evidence *evidence);
 /* Append the members of a `rank` record, with the differences since `before`. */
 void evidence_describe(const struct evidence *before, int rank, struct text *members);

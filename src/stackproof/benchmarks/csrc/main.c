@@ -1,11 +1,12 @@
 /* stackproof-bench: MPI benchmarks that give evidence with their numbers.
  *
  * Rank 0 writes JSON lines on standard output (see emit.h): `start`, then one `series` or `skip`
- * for every benchmark and size, then one `rank` for every rank, then `end`. A run whose `end` is
+ * for every benchmark and size (with `wrong` before it where received bytes were), then one `rank` for every rank, then `end`. A run whose `end` is
  * missing did not finish. All ranks collect facts before and after the measurements, never during.
  */
 #include "bench.h"
 
+#include "disturb.h"
 #include "emit.h"
 #include "evidence.h"
 
@@ -14,8 +15,21 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Let all ranks have the same seed of what is sent, another one in each launch. */
+static void agree_on_pattern(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    uint64_t seed = (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+    seed = pattern_mix(seed ^ ((uint64_t)getpid() << 40));
+    MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+    pattern_begin(seed);
+}
+
 static void tell_start(const struct job *job)
 {
+    static const char *const checks[] = {"none", "sample", "all"};
+    static const char *const timings[] = {"synchronised", "osu", "imb"};
     struct text members = {0};
     char library[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "";
     char standard[32];
@@ -45,7 +59,8 @@ static void tell_start(const struct job *job)
     text_integer(&members, "samples", options->samples);
     text_real(&members, "seconds_per_size", options->seconds);
     text_integer(&members, "window", options->window);
-    text_boolean(&members, "validate", options->validate);
+    text_string(&members, "check", checks[options->check]);
+    text_string(&members, "timing", timings[options->timing]);
     text_unsigned(&members, "memory_limit", options->memory_limit);
     text_integer(&members, "expect_ranks", options->expect_ranks);
     text_raw(&members, "}", 1);
@@ -155,7 +170,9 @@ static int run(struct job *job)
     if (!allocate(job)) {
         return EXIT_FAULT;
     }
+    agree_on_pattern();
     evidence_take(&before);
+    disturb_begin();
     uint64_t errors = measure_all(job);
     tell_ranks(job, &before);
     evidence_free(&before);

@@ -1,22 +1,18 @@
 /* One benchmark at one size: warm up, decide how much to measure, measure, validate, tell. */
 #include "bench.h"
 
+#include "disturb.h"
 #include "emit.h"
+#include "evidence.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
-    VALIDATION_ROUNDS = 2,
     WARMUP_MOST = 1 << 14,     /* operations in one warm-up batch */
     ITERATIONS_MOST = 1000000, /* operations in one sample */
 };
-
-/* Distinct slots of a validation exchange take at most this much, bytes. */
-static const size_t validation_bytes = (size_t)16 << 20;
-
-/* Slots begin at multiples of a cache line, so that no two messages share one. */
-static const size_t slot_alignment = 64;
 
 /* A rank that shares its processor may stand still for about so long; waiting it out costs less
  * than a result made of one stall. */
@@ -28,27 +24,28 @@ struct schedule {
     int samples;
 };
 
-static size_t validation_stride(size_t size)
-{
-    return (size + slot_alignment - 1) / slot_alignment * slot_alignment;
-}
-
-static int validation_window(const struct job *job, const struct benchmark *bench, size_t size)
-{
-    if (!bench->windowed || size == 0) {
-        return 1;
-    }
-    size_t slots = validation_bytes / validation_stride(size);
-    size_t window = (size_t)job->options->window;
-    return (int)(slots < 1 ? 1 : slots > window ? window : slots);
-}
+/* What the samples of one size gave. */
+struct series {
+    double *seconds;  /* of this rank, for each sample; point-to-point only */
+    double *values;   /* in the benchmark's unit; rank 0's, as all that follow */
+    double *mean;     /* of collectives: the mean over the ranks */
+    double *fastest;  /* the same: the fastest rank's, by the definitions of OSU and IMB */
+    double *slowest;  /* the same: the slowest rank's */
+    double skew;      /* mean over the samples, seconds */
+    int late;         /* operations that did not start together */
+    double clock_error;
+    int samples;
+    double check_seconds;
+    struct disturbance disturbance;
+    struct tally checked;
+};
 
 static void need_of(const struct job *job, const struct benchmark *bench, size_t size,
                     size_t *send, size_t *recv)
 {
-    bool many = job->options->validate && bench->windowed;
-    size_t slots = many ? (size_t)validation_window(job, bench, size) : 1;
-    bench->need(job, many ? validation_stride(size) : size, slots, send, recv);
+    bool many = job->options->check != CHECK_NONE && bench->windowed;
+    size_t slots = many ? (size_t)check_window(job, bench, size) : 1;
+    bench->need(job, many ? check_stride(size) : size, slots, send, recv);
 }
 
 /* Return why a case cannot be measured, NULL when it can. */
@@ -119,7 +116,11 @@ static struct schedule warm_up(struct job *job, const struct benchmark *bench)
     for (int round = 0;; round++) {
         MPI_Barrier(MPI_COMM_WORLD);
         double start = now_seconds();
-        (void)bench->run(job, batch);
+        if (bench->collective) {
+            timing_run(job, bench, batch, NULL);
+        } else {
+            (void)bench->run(job, batch);
+        }
         double elapsed = now_seconds() - start;
         double each = (elapsed > 1e-9 ? elapsed : 1e-9) / batch;
         fastest = round == 0 || each < fastest ? each : fastest;
@@ -127,8 +128,9 @@ static struct schedule warm_up(struct job *job, const struct benchmark *bench)
         if (job->rank == 0) {
             double fit = cap / fastest;
             double share = fit / job->options->samples;
-            plan[0] = !warm_enough(cap, round, batch, elapsed);
-            plan[1] = share < 1.0 ? 1 : share > ITERATIONS_MOST ? ITERATIONS_MOST : (int)share;
+            int most = bench->collective ? TIMING_MOST : ITERATIONS_MOST;
+            plan[0] = !warm_enough(cap, round, batch, elapsed) && 2 * batch <= most;
+            plan[1] = share < 1.0 ? 1 : share > most ? most : (int)share;
             plan[2] = share >= 1.0 ? job->options->samples : fit < 1.0 ? 1 : (int)fit;
             plan[3] = total;
         }
@@ -141,54 +143,79 @@ static struct schedule warm_up(struct job *job, const struct benchmark *bench)
     }
 }
 
-/* Take the samples; the seconds that this rank counts go to `seconds`. Return how many were taken:
- * rank 0 ends early when the machine has become much slower than it was during the warm-up. */
-static int take_samples(struct job *job, const struct benchmark *bench,
-                        const struct schedule *schedule, double *seconds)
+/* Compare, outside of the timed part, what the sample left behind. */
+static void check(struct job *job, const struct benchmark *bench, int sample, bool last,
+                  struct series *series)
+{
+    if (job->options->check == CHECK_NONE) {
+        return;
+    }
+    double start = now_seconds();
+    struct tally found = check_sample(job, bench, sample, last);
+    check_merge(&series->checked, &found);
+    series->check_seconds += now_seconds() - start;
+}
+
+/* Take the samples. Rank 0 ends early when the machine has become much slower than it was during
+ * the warm-up. */
+static void take_samples(struct job *job, const struct benchmark *bench,
+                         const struct schedule *schedule, struct series *series)
 {
     double cap = job->options->seconds;
     double limit = 3.0 * cap > cap + stall_seconds ? 3.0 * cap : cap + stall_seconds;
     double start = now_seconds();
-    for (int s = 0; s < schedule->samples; s++) {
-        int go = s == 0 || now_seconds() - start < limit;
+    int s = 0;
+    for (; s < schedule->samples; s++) {
+        int go = s == 0 || now_seconds() - start - series->check_seconds < limit;
         MPI_Bcast(&go, 1, MPI_INT, 0, MPI_COMM_WORLD);
         if (go == 0) {
-            return s;
+            break;
         }
         MPI_Barrier(MPI_COMM_WORLD);
-        seconds[s] = bench->run(job, schedule->iterations);
+        struct disturbance part;
+        disturb_start(&part);
+        if (bench->collective) {
+            struct spread spread;
+            timing_run(job, bench, schedule->iterations, &spread);
+            series->mean[s] = spread.mean;
+            series->fastest[s] = spread.fastest;
+            series->slowest[s] = spread.slowest;
+            series->skew += spread.skew;
+            series->late += spread.late;
+        } else {
+            series->seconds[s] = bench->run(job, schedule->iterations);
+        }
+        disturb_stop(&part);
+        for (int i = 0; i < DISTURB_COUNT; i++) {
+            series->disturbance.values[i] += part.values[i];
+        }
+        check(job, bench, s, s + 1 == schedule->samples, series);
     }
-    return schedule->samples;
+    series->samples = s;
 }
 
-/* Exchange messages in the pattern that was timed, but with a slot of its own for every message of
- * a window, so that every byte of every message can be checked. */
-static struct tally validate(struct job *job, const struct benchmark *bench)
+/* Turn seconds into values in the benchmark's unit; false when the clock saw none of them. */
+static bool convert(struct job *job, const struct benchmark *bench, int iterations,
+                    struct series *series)
 {
-    struct tally tally = {0, 0};
-    job->window = validation_window(job, bench, job->size);
-    job->stride = bench->windowed ? validation_stride(job->size) : 0;
-    for (uint64_t round = 1; round <= VALIDATION_ROUNDS; round++) {
-        bench->fill(job, round);
-        MPI_Barrier(MPI_COMM_WORLD);
-        (void)bench->run(job, 1);
-        struct tally found = bench->check(job, round);
-        tally.bytes += found.bytes;
-        tally.errors += found.errors;
-    }
-    return tally;
-}
-
-/* Combine the ranks' seconds into values in the benchmark's unit; false when the clock saw none. */
-static bool combine(const struct job *job, const struct benchmark *bench, int iterations, int count,
-                    MPI_Op operation, const double *seconds, double *values)
-{
-    MPI_Reduce(seconds, values, count, MPI_DOUBLE, operation, 0, MPI_COMM_WORLD);
     bool good = true;
-    for (int s = 0; job->rank == 0 && s < count; s++) {
-        double mean = operation == MPI_SUM ? values[s] / bench->counting(job) : values[s];
-        good = good && mean > 0.0;
-        values[s] = bench->value(job, iterations, mean);
+    bool each = job->options->timing != TIMING_SYNCHRONISED;
+    if (!bench->collective) {
+        MPI_Reduce(series->seconds, series->values, series->samples, MPI_DOUBLE, MPI_SUM, 0,
+                   MPI_COMM_WORLD);
+    }
+    for (int s = 0; job->rank == 0 && s < series->samples; s++) {
+        if (bench->collective) {
+            series->mean[s] *= 1e6;
+            series->fastest[s] *= 1e6;
+            series->slowest[s] *= 1e6;
+            series->values[s] = each ? series->mean[s] : series->slowest[s];
+            good = good && series->values[s] > 0.0;
+        } else {
+            double seconds = series->values[s] / bench->counting(job);
+            good = good && seconds > 0.0;
+            series->values[s] = bench->value(job, iterations, seconds);
+        }
     }
     return good;
 }
@@ -203,81 +230,109 @@ static void tell_skip(const struct benchmark *bench, size_t size, const char *wh
     text_free(&members);
 }
 
-static struct tally sum_over_ranks(struct tally mine)
-{
-    uint64_t local[2] = {mine.bytes, mine.errors};
-    uint64_t global[2] = {0, 0};
-    MPI_Allreduce(local, global, 2, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
-    struct tally tally = {global[0], global[1]};
-    return tally;
-}
-
 static void tell_series(const struct job *job, const struct benchmark *bench,
-                        const struct schedule *schedule, int samples, double *const values[3],
-                        const struct tally *checked)
+                        const struct schedule *schedule, const struct series *series)
 {
+    static const char *const timings[] = {"synchronised", "osu", "imb"};
     struct text members = {0};
     text_string(&members, "benchmark", bench->name);
     text_unsigned(&members, "size", job->size);
     text_string(&members, "unit", bench->unit);
     text_integer(&members, "iterations", schedule->iterations);
     text_integer(&members, "warmup", schedule->warmup);
-    text_reals(&members, "values", values[0], samples);
+    text_reals(&members, "values", series->values, series->samples);
     if (bench->collective) {
-        text_reals(&members, "min", values[1], samples);
-        text_reals(&members, "max", values[2], samples);
+        text_string(&members, "timing", timings[job->options->timing]);
+        text_reals(&members, "mean", series->mean, series->samples);
+        if (job->options->timing == TIMING_SYNCHRONISED) {
+            text_integer(&members, "late", series->late);
+            text_real(&members, "skew_us", 1e6 * series->skew / series->samples);
+            text_real(&members, "clock_error_us", 1e6 * series->clock_error);
+        } else {
+            text_reals(&members, "min", series->fastest, series->samples);
+            text_reals(&members, "max", series->slowest, series->samples);
+        }
     }
-    if (checked != NULL) {
-        text_unsigned(&members, "validated", checked->bytes);
-        text_unsigned(&members, "errors", checked->errors);
+    if (job->options->check != CHECK_NONE) {
+        text_unsigned(&members, "validated", series->checked.bytes);
+        text_unsigned(&members, "errors", series->checked.errors);
+        text_real(&members, "check_s", series->check_seconds);
     }
+    disturb_describe_part(&series->disturbance, &members);
     (void)emit("series", &members);
     text_free(&members);
 }
 
-/* Measure one size with room for the samples in `room`; return bytes found wrong. */
-static uint64_t measure_one(struct job *job, const struct benchmark *bench, double *const room[4])
+/* Keep of each number of a series the largest of all ranks, at rank 0. */
+static void worst_over_ranks(struct series *series)
+{
+    double mine[DISTURB_COUNT + 2];
+    double worst[DISTURB_COUNT + 2];
+    for (int i = 0; i < DISTURB_COUNT; i++) {
+        mine[i] = worst[i] = series->disturbance.values[i];
+    }
+    mine[DISTURB_COUNT] = worst[DISTURB_COUNT] = series->check_seconds;
+    mine[DISTURB_COUNT + 1] = worst[DISTURB_COUNT + 1] = series->clock_error;
+    MPI_Reduce(mine, worst, DISTURB_COUNT + 2, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    for (int i = 0; i < DISTURB_COUNT; i++) {
+        series->disturbance.values[i] = worst[i];
+    }
+    series->check_seconds = worst[DISTURB_COUNT];
+    series->clock_error = worst[DISTURB_COUNT + 1];
+}
+
+/* Measure one size with room for the samples in `series`; return bytes found wrong. */
+static uint64_t measure_one(struct job *job, const struct benchmark *bench, struct series *series)
 {
     job->window = job->options->window;
     job->stride = 0;
+    memset(&series->disturbance, 0, sizeof series->disturbance);
+    series->checked = check_nothing_yet();
+    series->skew = series->check_seconds = 0.0;
+    series->late = 0;
     bench->fill(job, 0);
+    check_poison(job, bench, 0);
     struct schedule schedule = warm_up(job, bench);
-    int samples = take_samples(job, bench, &schedule, room[3]);
-    struct tally checked = {0, 0};
-    if (job->options->validate) {
-        checked = bench->check(job, 0); /* what the timed part left in the buffers */
+    evidence_part_begins();
+    take_samples(job, bench, &schedule, series);
+    evidence_part_ends(bench->name, job->size);
+    bool good = convert(job, bench, schedule.iterations, series);
+    series->clock_error = clocks_error();
+    if (job->options->check != CHECK_NONE) {
+        double start = now_seconds();
+        struct tally more = check_exchange(job, bench);
+        check_merge(&series->checked, &more);
+        series->checked = check_gather(job, bench, &series->checked);
+        series->check_seconds += now_seconds() - start;
     }
-    bool good = combine(job, bench, schedule.iterations, samples, MPI_SUM, room[3], room[0]);
-    if (bench->collective) {
-        (void)combine(job, bench, schedule.iterations, samples, MPI_MIN, room[3], room[1]);
-        (void)combine(job, bench, schedule.iterations, samples, MPI_MAX, room[3], room[2]);
-    }
-    if (job->options->validate) {
-        struct tally more = validate(job, bench);
-        checked.bytes += more.bytes;
-        checked.errors += more.errors;
-        checked = sum_over_ranks(checked);
-    }
+    worst_over_ranks(series);
     if (job->rank == 0 && good) {
-        tell_series(job, bench, &schedule, samples, room,
-                    job->options->validate ? &checked : NULL);
+        tell_series(job, bench, &schedule, series);
     } else if (job->rank == 0) {
         tell_skip(bench, job->size, "clock-too-coarse");
     }
-    return checked.errors;
+    return series->checked.errors;
 }
 
 uint64_t measure_all(struct job *job)
 {
     uint64_t errors = 0;
     size_t count = (size_t)job->options->samples;
-    double *block = calloc(4 * count, sizeof *block);
+    double *block = calloc(5 * count, sizeof *block);
     if (block == NULL) {
         (void)fputs(PROGRAM_NAME ": out of memory\n", stderr);
         MPI_Abort(MPI_COMM_WORLD, EXIT_FAULT);
         exit(EXIT_FAULT);
     }
-    double *const room[4] = {block, block + count, block + 2 * count, block + 3 * count};
+    struct series series = {
+        .seconds = block,
+        .values = block + count,
+        .mean = block + 2 * count,
+        .fastest = block + 3 * count,
+        .slowest = block + 4 * count,
+    };
+    clocks_begin(job);
+    timing_begin();
     for (int b = 0; b < job->options->benchmark_count; b++) {
         const struct benchmark *bench = benchmark_table[job->options->benchmarks[b]];
         job->pair = bench->pair(job);
@@ -285,12 +340,13 @@ uint64_t measure_all(struct job *job)
             job->size = size_at(job->options, bench, s);
             const char *why = obstacle(job, bench, job->size);
             if (why == NULL) {
-                errors += measure_one(job, bench, room);
+                errors += measure_one(job, bench, &series);
             } else if (job->rank == 0) {
                 tell_skip(bench, job->size, why);
             }
         }
     }
+    timing_end();
     free(block);
     return errors;
 }

@@ -19,7 +19,11 @@ static const char usage[] =
     "  --samples N           timed samples per size (default 20)\n"
     "  --seconds-per-size S  cap of the timed part of one size (default 0.02)\n"
     "  --window N            messages in flight in windowed benchmarks (default 64)\n"
-    "  --validate            check every byte received, outside the timed part\n"
+    "  --check LEVEL         compare what is received, outside of the timed part: all, sample\n"
+    "                        or none (default sample)\n"
+    "  --timing NAME         how collectives are timed: synchronised, or by the definitions of\n"
+    "                        osu or imb (default synchronised)\n"
+    "  --own-clocks          measure the offsets of all ranks' clocks, also of one node's\n"
     "  --memory-limit BYTES  message buffers of one rank (default 536870912)\n"
     "  --expect-ranks N      end with code 3 unless there are N ranks\n"
     "  --help, --version\n";
@@ -60,6 +64,21 @@ static bool parse_seconds(const char *text, double *value)
     }
     *value = strtod(text, &end);
     return *end == '\0' && *value > 0.0 && *value <= 86400.0;
+}
+
+/* The names of enum check_level and enum timing, in their order. */
+static const char *const checks[] = {"none", "sample", "all"};
+static const char *const timings[] = {"synchronised", "osu", "imb"};
+
+static bool parse_name(const char *text, const char *const *names, int count, int *value)
+{
+    for (int i = 0; i < count; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *value = i;
+            return true;
+        }
+    }
+    return false;
 }
 
 static bool take_benchmark(const char *name, struct options *options)
@@ -141,6 +160,12 @@ static bool take_option(const char *name, const char *value, struct options *opt
     if (strcmp(name, "--expect-ranks") == 0) {
         return parse_int(value, 1, INT_MAX, &options->expect_ranks);
     }
+    if (strcmp(name, "--check") == 0) {
+        return parse_name(value, checks, 3, &options->check);
+    }
+    if (strcmp(name, "--timing") == 0) {
+        return parse_name(value, timings, 3, &options->timing);
+    }
     if (strcmp(name, "--memory-limit") == 0) {
         bool good = parse_whole(value, 1, SIZE_MAX / 4, &whole);
         options->memory_limit = (size_t)whole;
@@ -153,7 +178,8 @@ static bool is_valued(const char *name)
 {
     static const char *const names[] = {
         "--benchmarks", "--sizes",        "--samples",      "--seconds-per-size",
-        "--window",     "--memory-limit", "--expect-ranks",
+        "--window",     "--memory-limit", "--expect-ranks", "--check",
+        "--timing",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strcmp(name, names[i]) == 0) {
@@ -169,6 +195,8 @@ static bool set_defaults(struct options *options)
     options->seconds = 0.02;
     options->window = 64;
     options->memory_limit = (size_t)512 << 20;
+    options->check = CHECK_SAMPLE;
+    options->timing = TIMING_SYNCHRONISED;
     for (int i = 0; i < BENCHMARK_COUNT; i++) {
         options->benchmarks[options->benchmark_count++] = i;
     }
@@ -206,8 +234,8 @@ int options_parse(int argc, char **argv, struct options *options)
             (void)puts(PROGRAM_NAME " " PROGRAM_VERSION " (" COMPAT_HEADER ")");
             return -1;
         }
-        if (strcmp(argv[i], "--validate") == 0) {
-            options->validate = true;
+        if (strcmp(argv[i], "--own-clocks") == 0) {
+            options->own_clocks = true;
             continue;
         }
         if (!is_valued(name)) {

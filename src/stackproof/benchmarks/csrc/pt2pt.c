@@ -171,50 +171,57 @@ static int slot_count(const struct job *job)
 
 static void fill(struct job *job, uint64_t iteration)
 {
-    for (int slot = 0; job->pair.peer >= 0 && slot < slot_count(job); slot++) {
-        size_t at = (size_t)slot * job->stride;
-        if (job->pair.sends) {
-            pattern_fill(job->send + at, job->size,
-                         pattern_seed(job->rank, job->pair.peer, iteration, slot), false);
-        }
-        if (job->pair.receives) {
-            pattern_fill(job->recv + at, job->size,
-                         pattern_seed(job->pair.peer, job->rank, iteration, slot), true);
-        }
+    for (int slot = 0; job->pair.sends && slot < slot_count(job); slot++) {
+        pattern_fill(job->send + (size_t)slot * job->stride, job->size,
+                     pattern_seed(job->rank, job->pair.peer, iteration, slot));
     }
 }
 
-static struct tally check(const struct job *job, uint64_t iteration)
+static int received(const struct job *job)
 {
-    struct tally tally = {0, 0};
-    for (int slot = 0; job->pair.receives && slot < slot_count(job); slot++) {
-        tally.bytes += job->size;
-        tally.errors += pattern_errors(job->recv + (size_t)slot * job->stride, job->size,
-                                       pattern_seed(job->pair.peer, job->rank, iteration, slot));
-    }
-    return tally;
+    return job->pair.receives ? slot_count(job) : 0;
+}
+
+static struct block block(const struct job *job, int index, uint64_t iteration)
+{
+    struct block found = {
+        .at = job->recv + (size_t)index * job->stride,
+        .seed = pattern_seed(job->pair.peer, job->rank, iteration, index),
+        .source = job->pair.peer,
+        .message = index,
+    };
+    return found;
+}
+
+static void expect(const struct job *job, const struct block *of, size_t offset, size_t bytes,
+                   char *to)
+{
+    (void)job;
+    pattern_part(to, offset, bytes, of->seed);
 }
 
 const struct benchmark bench_latency = {
     .name = "latency", .unit = "us", .sized = true, .granularity = 1, .run = run_latency,
     .value = value_latency, .counting = counting_one, .pair = pair_both, .need = need,
-    .fill = fill, .check = check,
+    .fill = fill, .received = received, .block = block, .expect = expect,
 };
 
 const struct benchmark bench_bandwidth = {
     .name = "bandwidth", .unit = "MB/s", .sized = true, .windowed = true, .smallest = 1,
     .granularity = 1, .run = run_one_way, .value = value_bandwidth, .counting = counting_one,
-    .pair = pair_one_way, .need = need, .fill = fill, .check = check,
+    .pair = pair_one_way, .need = need, .fill = fill, .received = received, .block = block,
+    .expect = expect,
 };
 
 const struct benchmark bench_bibandwidth = {
     .name = "bibandwidth", .unit = "MB/s", .sized = true, .windowed = true, .smallest = 1,
     .granularity = 1, .run = run_both_ways, .value = value_bibandwidth, .counting = counting_one,
-    .pair = pair_both, .need = need, .fill = fill, .check = check,
+    .pair = pair_both, .need = need, .fill = fill, .received = received, .block = block,
+    .expect = expect,
 };
 
 const struct benchmark bench_message_rate = {
     .name = "message_rate", .unit = "msg/s", .sized = true, .windowed = true, .granularity = 1,
     .run = run_one_way, .value = value_rate, .counting = counting_pairs, .pair = pair_halves,
-    .need = need, .fill = fill, .check = check,
+    .need = need, .fill = fill, .received = received, .block = block, .expect = expect,
 };

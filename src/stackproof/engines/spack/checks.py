@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from stackproof.engines.spack import compilers
 from stackproof.errors import Problem, Reason
@@ -14,6 +14,9 @@ _GENERATIONS = {1: "Spack 0.23", 2: "Spack 1.0 or 1.1", 3: "Spack 1.2"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 _RESERVED_VIEWS = ("modules", "spack")
 _STAGES = frozenset(("bootstrap", "gcc", "llvm"))
+_VENDORS = frozenset(("cray-mpich",))
+"""Packages of Spack that are only ever found, never built."""
+_UPSTREAM = "builtin"
 _OPERATIONS = frozenset(("set", "unset", "prepend", "append"))
 
 
@@ -24,7 +27,7 @@ def problems(stack: SpackStack) -> tuple[Problem, ...]:
         return (_problem(Reason.UNSUPPORTED, text, _list(_GENERATIONS.values())),)
     return tuple(
         problem
-        for part in (_names, _repositories, _compilers, _environments, _views, _paths)
+        for part in (_names, _repositories, _compilers, _environments, _vendors, _views, _paths)
         for problem in part(stack)
     )
 
@@ -113,6 +116,31 @@ def _environments(stack: SpackStack) -> Iterator[Problem]:
             yield _problem(
                 Reason.INVALID_VALUE, f"environment `{environment.name}` has nothing to install"
             )
+
+
+def _vendors(stack: SpackStack) -> Iterator[Problem]:
+    """Yield what a site would have to have: Spack's own packages cannot build it."""
+    own = {
+        path.split("/")[1].replace("_", "-")
+        for repository in stack.local_repositories
+        for path in repository.files
+        if "/" in path
+    }
+    # Other repositories of packages, as sites have them, may repackage it.
+    if own & _VENDORS or any(one.name != _UPSTREAM for one in stack.package_repositories):
+        return
+    for environment in stack.environments:
+        named = {spec.split("@")[0].split()[0] for spec in environment.specs if spec.split()}
+        for name in sorted(_VENDORS & named):
+            body = stack.packages.get(name)
+            if not (isinstance(body, Mapping) and body.get("externals")):
+                yield _problem(
+                    Reason.UNSUPPORTED,
+                    f"environment `{environment.name}` wants `{name}`, which nobody can build, and "
+                    "the site does not say where it has it",
+                    f"state it in the site: `spack: packages: {name}: externals`, with its spec "
+                    "and prefix; see docs/how-to/mpi-chains.md",
+                )
 
 
 def _views(stack: SpackStack) -> Iterator[Problem]:

@@ -4,6 +4,9 @@
   const data = JSON.parse(document.getElementById("chart-data").textContent);
   const hidden = new Set();
   const references = new Set(data.overlay);
+  // On paper two figures stand side by side: half of what A4 and Letter leave, in pixels.
+  const PRINTED = [318, 262];
+  let printing = false;
   const drawn = new Map();
   const DASHES = ["solid", "dash", "dashdot", "longdash", "dot", "longdashdot"];
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "star"];
@@ -14,7 +17,7 @@
     star: "M17 1l1.5 3.4l3.7.3l-2.8 2.5l.9 3.6l-3.3-1.9l-3.3 1.9l.9-3.6l-2.8-2.5l3.7-.3z",
   };
   MARKS["circle-open"] = MARKS.circle;
-  const VERDICT_SYMBOLS = { PASS: "circle", FAIL: "x", INCONCLUSIVE: "circle-open" };
+  const VERDICT_SYMBOLS = { PASS: "circle", FAIL: "x", INCONCLUSIVE: "circle-open", SLOWER: "triangle-down-open" };
   const RATIO_TICKS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100];
   const CONFIG = {
     displaylogo: false,
@@ -63,9 +66,27 @@
   // Bands of many arms lie over each other: the more there are, the fainter.
   const bandOf = (count, most) => most * Math.min(1, 3 / count);
 
+  // Where a band or an interval goes on beyond the axis a triangle at its edge says so.
+  function edgeMarks(arm, style, points, range, yaxis) {
+    const [low, high] = range.map((power) => 10 ** power);
+    const inside = 0.012 * (range[1] - range[0]);
+    const beyond = [
+      ...points.filter((p) => p.high > high).map((p) => ({ ...p, y: 10 ** (range[1] - inside), symbol: "triangle-up" })),
+      ...points.filter((p) => p.low < low).map((p) => ({ ...p, y: 10 ** (range[0] + inside), symbol: "triangle-down" })),
+    ];
+    return beyond.length === 0 ? [] : [{
+      x: beyond.map((p) => p.x), y: beyond.map((p) => p.y), yaxis,
+      type: "scatter", mode: "markers", meta: arm, name: clean(arm), edge: true,
+      marker: { color: style.colour, size: 7, symbol: beyond.map((p) => p.symbol) },
+      customdata: beyond.map((p) => `goes on: ${number(p.low)} to ${number(p.high)}`), hovertemplate: "%{customdata}",
+    }];
+  }
+
   function curveTraces(panel) {
     const bands = [];
     const lines = [];
+    const edges = [];
+    const { range } = valueAxis(panel);
     for (const { arm, path, points } of panel.arms) {
       const style = styleOf(arm);
       const x = points.map((point) => place(point[0]));
@@ -75,6 +96,8 @@
         type: "scatter", mode: "lines", fill: "toself", hoverinfo: "skip", meta: arm,
         fillcolor: faded(style.colour, bandOf(panel.arms.length, 0.16)), line: { width: 0 },
       });
+      const around = points.map((p, at) => ({ x: x[at], low: p[2], high: p[3] }));
+      edges.push(...edgeMarks(arm, style, around, range, "y"));
       lines.push({
         x, y: points.map((point) => point[1]),
         type: "scatter", mode: "lines+markers", meta: arm, name: named(arm, path),
@@ -101,12 +124,12 @@
         hovertemplate: "%{customdata}",
       });
     }
-    return [...bands, ...lines];
+    return [...bands, ...lines, ...edges];
   }
 
   const ratioText = (panel, cell) =>
     `${panel.sized ? `${sizeText(cell[0])}<br>` : ""}<b>${cell[1].toFixed(3)}</b> ` +
-    `(${cell[2].toFixed(3)} to ${cell[3].toFixed(3)})<br>${cell[4]}`;
+    `(${cell[2].toFixed(3)} to ${cell[3].toFixed(3)})<br>${cell[5]}`;
 
   // The null arm on a curve is a grey band: what the baseline differs from itself.
   function nullTraces(panel, arm, cells) {
@@ -141,10 +164,16 @@
   }
 
   function ratioTraces(panel) {
+    const range = ratioRange(panel);
+    const edges = panel.sized ? panel.ratios.flatMap(({ arm, cells }) => edgeMarks(
+      arm, styleOf(arm),
+      cells.filter((c) => c[2] !== null).map((c) => ({ x: place(c[0]), low: c[2], high: c[3] })),
+      range, "y2",
+    )) : [];
     const beside = panel.ratios.filter(({ arm }) => armOf(arm).role !== "null").map(({ arm }) => arm);
     return panel.ratios.map(({ arm, cells }) => {
       const style = styleOf(arm);
-      const known = cells.map((c) => (c[2] === null ? [c[0], c[1], c[1], c[1], c[4]] : c));
+      const known = cells.map((c) => (c[2] === null ? [c[0], c[1], c[1], c[1], c[4], c[5]] : c));
       if (panel.sized && armOf(arm).role === "null") return nullTraces(panel, arm, known);
       if (panel.sized && data.byPath) return bandTraces(panel, arm, known);
       // Side by side, so that the intervals of several arms can be told apart.
@@ -167,7 +196,7 @@
         customdata: known.map((cell) => ratioText(panel, cell)),
         hovertemplate: "%{customdata}",
       }];
-    }).reverse().flat();
+    }).reverse().flat().concat(edges);
   }
 
   function launchTraces(panel) {
@@ -183,11 +212,15 @@
     });
   }
 
+  // All ratios have room; ends of intervals only so far beyond them that ratios can still be read.
   function ratioRange(panel) {
-    const all = panel.ratios.flatMap(({ cells }) => cells.flatMap((c) => [c[1], c[2] ?? c[1], c[3] ?? c[1]]));
-    const low = Math.max(0.01, Math.min(1 - 1.6 * panel.margin, ...all.map((v) => v * 0.97)));
-    const high = Math.min(100, Math.max(1 + 1.6 * panel.margin, ...all.map((v) => v * 1.03)));
-    return [Math.log10(low), Math.log10(high)];
+    const cells = panel.ratios.flatMap((one) => one.cells);
+    const middle = cells.map((c) => c[1]);
+    const least = Math.min(1 - 1.6 * panel.margin, ...middle.map((v) => v * 0.93));
+    const most = Math.max(1 + 1.6 * panel.margin, ...middle.map((v) => v * 1.07));
+    const low = Math.max(least / 1.5, Math.min(least, ...cells.map((c) => (c[2] ?? c[1]) * 0.97)));
+    const high = Math.min(most * 1.5, Math.max(most, ...cells.map((c) => (c[3] ?? c[1]) * 1.03)));
+    return [Math.log10(Math.max(low, 0.005)), Math.log10(Math.min(high, 200))];
   }
 
   function ratioTicks(range) {
@@ -220,8 +253,12 @@
 
   // Powers of ten, with steps between them where the values span less than two decades.
   function valueAxis(panel) {
+    const middle = panel.arms.flatMap((arm) => arm.points.map((point) => point[1])).filter((value) => value > 0);
+    // A launch that fell far out must not press the curves of all others together.
+    const [least, most] = [Math.min(...middle) / 2, Math.max(...middle) * 2];
+    const ends = panel.arms.flatMap((arm) => arm.points.flatMap((point) => [point[2], point[3]]));
     const values = [
-      ...panel.arms.flatMap((arm) => arm.points.flatMap((point) => [point[2], point[3]])),
+      ...ends.map((value) => Math.min(Math.max(value, least), most)),
       ...panel.references.filter((one) => references.has(one.id)).flatMap((one) => one.points.map((p) => p[1])),
       ...(panel.limit === null ? [] : [panel.limit]),
     ].filter((value) => value > 0);
@@ -281,6 +318,7 @@
   });
 
   const sheetStyle = (narrow) => ({
+    ...(printing ? { width: PRINTED[0], height: PRINTED[1] } : {}),
     paper_bgcolor: colour("sheet"), plot_bgcolor: colour("sheet"), showlegend: false,
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("ink") },
     margin: { l: narrow ? 54 : 62, r: narrow ? 10 : 14, t: 28, b: 44 },
@@ -357,7 +395,7 @@
       const main = panel.sized ? curveTraces : launchTraces;
       const found = overRanks ? ranks.traces(panel) : [...main(panel), ...ratioTraces(panel)];
       const traces = found.map((trace) => ({ ...trace, visible: !hidden.has(trace.meta) }));
-      const layout = (overRanks ? ranks.layout : layoutOf)(panel, target.clientWidth);
+      const layout = (overRanks ? ranks.layout : layoutOf)(panel, printing ? PRINTED[0] : target.clientWidth);
       return window.Plotly.react(target, traces, layout, CONFIG);
     });
     drawn.set(panel.id, done);
@@ -367,6 +405,14 @@
   const figures = [...data.panels, ...data.scaling];
   const redraw = () => Promise.all(figures.filter((panel) => drawn.has(panel.id)).map(draw));
   const drawAll = () => Promise.all(figures.map(draw));
+
+  // For paper every figure is drawn anew, in its size and on white, also for who reads in the dark.
+  function paper(wanted) {
+    printing = wanted;
+    document.documentElement.classList.toggle("printing", wanted);
+    legend();
+    return wanted ? drawAll() : redraw();
+  }
 
   function swatch(name) {
     const { colour: ink, dash, width, symbol } = styleOf(name);
@@ -436,7 +482,8 @@
       legend();
       redraw();
     });
-    window.addEventListener("beforeprint", drawAll);
+    window.addEventListener("beforeprint", () => paper(true));
+    window.addEventListener("afterprint", () => paper(false));
   }
 
   const ready = start().catch((error) => {
@@ -445,5 +492,5 @@
     box.textContent = `The curves cannot be drawn in this browser (${error.message}). ` +
       "Every number is in the tables; a newer browser shows the curves too.";
   });
-  window.stackproofReport = { ready, drawAll };
+  window.stackproofReport = { ready, drawAll, paper };
 })();

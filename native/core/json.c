@@ -56,30 +56,52 @@ static const char *check_string(const char *at, const char *end)
     return at < end ? at + 1 : NULL;
 }
 
-static bool is_of_number(char letter)
+static const char *skip_digits(const char *at, const char *end)
 {
-    return (letter >= '0' && letter <= '9') || letter == '-' || letter == '+' || letter == '.' ||
-           letter == 'e' || letter == 'E';
+    while (at < end && *at >= '0' && *at <= '9') {
+        at++;
+    }
+    return at;
+}
+
+/* Returns what is behind a number, or NULL. */
+static const char *check_number(const char *at, const char *end)
+{
+    const char *limit = at + SP_JSON_NUMBER_BYTES;
+    end = end - at > SP_JSON_NUMBER_BYTES ? limit : end;
+    at += at < end && *at == '-';
+    const char *whole = skip_digits(at, end);
+    if (whole == at || (*at == '0' && whole > at + 1)) {
+        return NULL; /* without a digit, or with a leading zero */
+    }
+    at = whole;
+    if (at < end && *at == '.') {
+        const char *fraction = skip_digits(at + 1, end);
+        if (fraction == at + 1) {
+            return NULL;
+        }
+        at = fraction;
+    }
+    if (at < end && (*at == 'e' || *at == 'E')) {
+        at++;
+        at += at < end && (*at == '-' || *at == '+');
+        const char *exponent = skip_digits(at, end);
+        at = exponent == at ? limit : exponent;
+    }
+    return at == limit ? NULL : at; /* whatever is that long is not meant to be a number */
 }
 
 /* Returns what is behind a number or a word, or NULL. */
 static const char *check_scalar(const char *at, const char *end)
 {
     static const char *const words[] = {"true", "false", "null"};
-    const char *start = at;
     for (size_t index = 0; index < sizeof words / sizeof words[0]; index++) {
         size_t length = strlen(words[index]);
         if ((size_t)(end - at) >= length && memcmp(at, words[index], length) == 0) {
             return at + length;
         }
     }
-    if (at >= end || (*at != '-' && (*at < '0' || *at > '9'))) {
-        return NULL;
-    }
-    while (at < end && is_of_number(*at)) {
-        at++;
-    }
-    return at > start ? at : NULL;
+    return check_number(at, end);
 }
 
 /* Returns what is behind `"name" :`, or NULL. */
@@ -247,97 +269,31 @@ bool sp_json_member(struct sp_json object, const char *name, struct sp_json *fou
     return there;
 }
 
-static uint32_t four_digits(const char *at)
+static bool same_text(struct sp_json left, struct sp_json right)
 {
-    uint32_t value = 0;
-    for (int digit = 0; digit < 4; digit++) {
-        value = value << 4 | (uint32_t)hex_digit(at[digit]);
-    }
-    return value;
+    size_t length = (size_t)(left.end - left.start);
+    return (size_t)(right.end - right.start) == length &&
+           memcmp(left.start, right.start, length) == 0;
 }
 
-/* Writes a character as UTF-8; returns its length. */
-static size_t encode(uint32_t character, char *target)
+bool sp_json_is_simple(struct sp_json object, size_t most)
 {
-    if (character < 0x80) {
-        target[0] = (char)character;
-        return 1;
-    }
-    if (character < 0x800) {
-        target[0] = (char)(0xC0 | character >> 6);
-        target[1] = (char)(0x80 | (character & 0x3F));
-        return 2;
-    }
-    if (character < 0x10000) {
-        target[0] = (char)(0xE0 | character >> 12);
-        target[1] = (char)(0x80 | (character >> 6 & 0x3F));
-        target[2] = (char)(0x80 | (character & 0x3F));
-        return 3;
-    }
-    target[0] = (char)(0xF0 | character >> 18);
-    target[1] = (char)(0x80 | (character >> 12 & 0x3F));
-    target[2] = (char)(0x80 | (character >> 6 & 0x3F));
-    target[3] = (char)(0x80 | (character & 0x3F));
-    return 4;
-}
-
-/* Decodes the escape behind a backslash; returns what is behind it, or NULL. */
-static const char *unescape(const char *at, const char *end, uint32_t *character)
-{
-    static const char letters[] = "\"\\/bfnrt";
-    static const char meant[] = "\"\\/\b\f\n\r\t";
-    if (*at != 'u') {
-        const char *found = memchr(letters, *at, sizeof letters - 1);
-        *character = found == NULL ? 0 : (unsigned char)meant[found - letters];
-        return found == NULL ? NULL : at + 1;
-    }
-    if (end - at < 5) {
-        return NULL;
-    }
-    *character = four_digits(at + 1);
-    at += 5;
-    if (*character >= 0xD800 && *character < 0xDC00) {
-        if (end - at < 6 || at[0] != '\\' || at[1] != 'u') {
-            return NULL;
-        }
-        uint32_t low = four_digits(at + 2);
-        if (low < 0xDC00 || low > 0xDFFF) {
-            return NULL;
-        }
-        *character = 0x10000 + ((*character - 0xD800) << 10) + (low - 0xDC00);
-        return at + 6;
-    }
-    return *character >= 0xDC00 && *character <= 0xDFFF ? NULL : at;
-}
-
-bool sp_json_text(struct sp_json value, char *target, size_t room)
-{
-    size_t used = 0;
-    if (value.end - value.start < 2 || *value.start != '"' || room == 0) {
-        return false;
-    }
-    const char *at = value.start + 1;
-    const char *end = value.end - 1;
-    while (at < end) {
-        char bytes[4] = {*at, 0, 0, 0};
-        size_t length = 1;
-        if (*at == '\\') {
-            uint32_t character = 0;
-            at = at + 1 < end ? unescape(at + 1, end, &character) : NULL;
-            if (at == NULL) {
-                return false;
-            }
-            length = encode(character, bytes);
-        } else {
-            at++;
-        }
-        if (bytes[0] == '\0' || used + length >= room) {
+    struct sp_json key = {.start = NULL, .end = NULL};
+    struct sp_json at = {.start = NULL, .end = NULL};
+    size_t count = 0;
+    while (sp_json_next(object, &key, &at)) {
+        struct sp_json other_key = {.start = NULL, .end = NULL};
+        struct sp_json other = {.start = NULL, .end = NULL};
+        if (count++ == most || key.start == NULL ||
+            memchr(key.start, '\\', (size_t)(key.end - key.start)) != NULL) {
             return false;
         }
-        memcpy(target + used, bytes, length);
-        used += length;
+        while (sp_json_next(object, &other_key, &other) && other.start != at.start) {
+            if (same_text(key, other_key)) {
+                return false;
+            }
+        }
     }
-    target[used] = '\0';
     return true;
 }
 

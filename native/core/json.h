@@ -1,4 +1,4 @@
-/* JSON (RFC 8259) as a hook reads it: checked once as a whole, then looked into without copies.
+/* JSON (RFC 8259): checked once as a whole, then looked into without copies.
  *
  * Nothing is recursive and nothing is allocated, so that no input can take stack or memory. */
 #ifndef STACKPROOF_JSON_H
@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { SP_JSON_DEPTH = 64 };
+enum { SP_JSON_DEPTH = 64, SP_JSON_NUMBER_BYTES = 4096 };
 
 /* One value of a checked document: from its first byte to behind its last one. */
 struct sp_json {
@@ -26,9 +26,25 @@ bool sp_json_member(struct sp_json object, const char *name, struct sp_json *fou
  * `at->end` NULL. `key` (may be NULL) is the name of a member. False behind the last one. */
 bool sp_json_next(struct sp_json container, struct sp_json *key, struct sp_json *at);
 
+/* Returns whether an object has at most `most` members, none of them twice, and no escape in their
+ * names: whoever steps through it then sees what others see. */
+bool sp_json_is_simple(struct sp_json object, size_t most);
+
 /* Writes the text of a string, with an end; false where it is no string, has a NUL, has half a
  * surrogate, or does not fit. */
 bool sp_json_text(struct sp_json value, char *target, size_t room);
+
+/* The same for a text that Python has written of bytes: a surrogate of U+DC80 to U+DCFF that stands
+ * alone is the byte of its last eight bits (PEP 383). Also false where those bytes together are a
+ * character, which Python would not have written so. */
+bool sp_json_bytes(struct sp_json value, char *target, size_t room);
+
+/* Returns how many bytes `sp_json_write` needs for a text, with the end. */
+size_t sp_json_written_length(const char *text);
+
+/* Writes bytes as Python does: a string of ASCII alone, what is no UTF-8 as above. `target` has
+ * room for `sp_json_written_length`. Returns where the end is. */
+char *sp_json_write(const char *text, char *target);
 
 /* Returns the value of a whole number of up to nine digits, or -1. */
 long sp_json_number(struct sp_json value);

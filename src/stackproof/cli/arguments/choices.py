@@ -1,0 +1,33 @@
+"""What options can be, as words. The tests compare them with the families that they stand for."""
+
+from __future__ import annotations
+
+PLACEMENTS = ("intra-node", "inter-node")
+BUFFERS = ("host", "device")
+SCHEDULERS = ("local", "slurm")
+TRANSPORTS = ("auto", "shm", "tcp", "cxi", "matched", "lnx")
+BENCHMARKS = (
+    "latency", "bandwidth", "bibandwidth", "message_rate", "allreduce", "alltoall", "allgather",
+    "bcast", "barrier",
+)  # fmt: skip
+MARGINS = ("latency", "bandwidth", "rate", "collective")
+LAUNCHERS = (
+    "hydra", "intel-hydra", "prte", "orterun", "srun:pmi2", "srun:pmix", "srun:cray_shasta",
+)  # fmt: skip
+NAMESPACES = ("none", "per-node", "per-rank")
+CONTAINER_FORMS = ("apptainer", "podman", "cdi", "podman-hook", "oci-hook")
+LEVELS = ("x86-64-v1", "x86-64-v2", "x86-64-v3", "x86-64-v4")
+YES_NO = ("auto", "yes", "no")
+
+MOST_NODES = 8
+NODE_CPUS = 4
+HOOK = "/usr/libexec/stackproof/stackproof-oci-hook"
+ARTEFACT_FOLDER = "/opt/stackproof"
+NO_IMAGES = "none"
+IMPORTED = "imported"
+CACHE_KINDS = (
+    "builds", "memory", "downloads", "components", "packages", "sources", "solutions", "indices",
+    "clones", "checkouts", "apt", "os-sources", "keys", "trees", "layers", "archives", "elf",
+    "injections", "delay-switch", "native", "settings", "locks",
+)  # fmt: skip
+SHELLS = ("bash", "zsh", "fish")

@@ -1,0 +1,51 @@
+"""Arguments that `check`, `plan`, `build` and others on recipes share."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that every verb on recipes has."""
+    parser.add_argument(
+        "recipe",
+        metavar="RECIPE",
+        help="recipe file (YAML), folder of a Stackinator recipe, or name of a shipped recipe "
+        "(`stackproof recipe list`)",
+    )
+    add_site_arguments(parser)
+    parser.add_argument(
+        "--mirror",
+        metavar="FILE|DIR",
+        help="mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or "
+        "for EasyBuild any that has the source files",
+    )
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--choose",
+        metavar="AXIS=CHOICE",
+        action="append",
+        default=[],
+        help="one combination of the recipe's matrix; once for each axis",
+    )
+    group.add_argument(
+        "--matrix", action="store_true", help="every combination of the recipe's matrix"
+    )
+
+
+def add_site_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say where a stack is to be built."""
+    parser.add_argument(
+        "--site",
+        metavar="SITE",
+        help="site file, name of a shipped site, or folder of a cluster configuration as "
+        "Stackinator has it; default: this machine",
+    )
+    parser.add_argument(
+        "--fact",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a fact that conditions of the recipe ask for, in the place of what the site says "
+        "(architecture=aarch64, gpu=cuda)",
+    )

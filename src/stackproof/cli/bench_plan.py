@@ -1,0 +1,136 @@
+"""`bench --dry-run`: what would be measured, where, and about how long it takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from stackproof import jobs
+from stackproof.bench import DEFAULT_SIZES, BenchSpec
+from stackproof.benchmarks import METRICS
+from stackproof.comparison import DEFAULT_MARGINS, RECOMMENDED_LAUNCHES
+from stackproof.host.bench import Bench, pace_in
+from stackproof.pace import probes_s, shape_text
+from stackproof.quantities import duration_text, percent_text, size_text
+
+
+def planned(bench: Bench, folder: Path) -> dict[str, Any]:
+    """Return what would be measured as data: arms, placements, launches, seconds.
+
+    Launches that have a result in the folder are not made again. Raises `StackproofError` for a
+    program that cannot do what is asked of it.
+    """
+    spec, arms = bench.spec, bench.arms
+    launches = bench.launches()
+    pace = pace_in(bench, launches, folder)
+    missing = [one for one in launches if one.order not in pace.taken]
+    return {
+        "name": spec.name,
+        "arms": [
+            {
+                "name": name,
+                "role": _role(bench, name),
+                "image": ready.image.path,
+                "mpi": f"{ready.deployment.mpi.family} {ready.deployment.mpi.version}",
+                "transports": {
+                    place.name: jobs.transport_for(place, ready.arm.transports)
+                    for place in bench.placements.values()
+                    if jobs.runs_at(ready.arm.placements, place)
+                },
+            }
+            for name, ready in arms.by_name.items()
+        ],
+        "placements": [
+            {
+                "name": place.name,
+                "ranks": [rank.node for rank in place.ranks],
+                "timed": place.timed,
+                "programs": _programs(bench, place.name),
+            }
+            for place in bench.placements.values()
+        ],
+        "sizes": list(spec.sizes or DEFAULT_SIZES),
+        "margins": {**DEFAULT_MARGINS, **spec.margins},
+        "schedule": shape_text(launches),
+        "launches": len(launches),
+        "launches_left": len(missing),
+        "seconds": round(pace.left_s + probes_s(missing), 1) if missing else 0.0,
+        "notes": notes(spec),
+    }
+
+
+def _role(bench: Bench, name: str) -> str:
+    if name == bench.arms.null:
+        return "null"
+    return "baseline" if name == bench.arms.baseline else "challenger"
+
+
+def _programs(bench: Bench, placement: str) -> dict[str, list[str]]:
+    """Return the benchmarks of each program at a placement."""
+    found: dict[str, list[str]] = {}
+    for launch in bench.launches():
+        if launch.placement == placement and launch.program not in found:
+            case = jobs.case_for(bench.spec, launch, bench.placements[placement], "auto")
+            found[launch.program] = list(case.benchmarks)
+    return found
+
+
+def notes(spec: BenchSpec) -> list[str]:
+    """Return what to know of a specification before it is measured."""
+    found = [] if spec.launches >= RECOMMENDED_LAUNCHES else [_few(spec.launches)]
+    if not spec.null_arm:
+        found.append("without a null arm the noise of this machine stays unknown")
+    return found
+
+
+def _few(launches: int) -> str:
+    """Return what so few launches mean for a verdict."""
+    from stackproof.judging import FEWEST_BLOCKS  # noqa: PLC0415 - numpy, for few launches alone
+
+    if launches < FEWEST_BLOCKS:
+        said = (
+            "1 launch per arm decides" if launches == 1 else f"{launches} launches per arm decide"
+        )
+        return (
+            f"{said} nothing: no pattern of so few is rarer than "
+            f"chance; take {RECOMMENDED_LAUNCHES}"
+        )
+    return (
+        f"{launches} launches per arm are judged only with `stackproof compare --minimum-launches "
+        f"{launches}`; {RECOMMENDED_LAUNCHES} are recommended"
+    )
+
+
+def plan_text(plan: dict[str, Any]) -> str:
+    """Return the same as text."""
+    lines = [plan["name"], ""]
+    width = max(len(arm["name"]) for arm in plan["arms"])
+    for arm in plan["arms"]:
+        paths = ", ".join(f"{place}: {path}" for place, path in arm["transports"].items())
+        lines.append(f"  {arm['role']:10}  {arm['name']:{width}}  {arm['mpi']}  {paths}")
+    lines.append("")
+    for place in plan["placements"]:
+        nodes = ", ".join(
+            f"{place['ranks'].count(n)} on {n}" for n in dict.fromkeys(place["ranks"])
+        )
+        untimed = "" if place["timed"] else " (checked, not timed)"
+        lines.append(f"  {place['name']}: ranks {nodes}{untimed}")
+        lines += [
+            f"    {program}: {', '.join(METRICS[one].title for one in benchmarks)}"
+            for program, benchmarks in place["programs"].items()
+        ]
+    sizes = [size_text(size) for size in plan["sizes"]]
+    shown = ", ".join(sizes if len(sizes) <= 8 else (*sizes[:3], "…", sizes[-1]))
+    margins = ", ".join(f"{kind} {percent_text(part)}" for kind, part in plan["margins"].items())
+    left = plan["launches_left"]
+    ready = "" if left == plan["launches"] else f" ({plan['launches'] - left} have results)"
+    lines += [
+        "",
+        f"  {len(sizes)} sizes: {shown}",
+        f"  margins: {margins}",
+        f"  {plan['schedule']}{ready}",
+        f"  about {duration_text(plan['seconds'])}; nothing was measured" if left
+        else "  every launch has a result; nothing is left to measure",
+        *(f"note: {text}" for text in plan["notes"]),
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"

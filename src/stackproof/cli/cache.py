@@ -1,0 +1,187 @@
+"""`stackproof cache`: what is kept on this machine, what it takes, and deleting it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from stackproof.errors import Reason, fail
+from stackproof.host import cacheentries, cachekinds, files, workspace
+from stackproof.host.cacheentries import Entry
+from stackproof.host.cachekinds import KINDS, MEMORY, Entries, Held
+from stackproof.quantities import disk_text
+
+_UNITS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+_ABANDONED_S = 6 * 3600.0
+"""What a command has under a name of its own is left behind when it is as old as this."""
+
+
+def run_ls(args: argparse.Namespace) -> int:
+    """Print a row for each kind, or for each entry of the kinds that were named."""
+    _check_kinds(args.kinds)
+    wanted = [kind for kind in KINDS if not args.kinds or kind.name in args.kinds]
+    found = cacheentries.entries(wanted)
+    if args.json:
+        print(json.dumps([_data(entry) for entry in found], indent=1))
+    elif args.kinds:
+        _print_entries(found)
+    else:
+        _print_kinds(found)
+    return 0
+
+
+def run_prune(args: argparse.Namespace) -> int:
+    """Delete what was asked for and is not in use; say how much that was."""
+    _check_kinds(args.kind)
+    if args.all and (args.kind or args.older_than):
+        raise fail(Reason.USAGE, "`--all` excludes `--kind` and `--older-than`")
+    age = _age(args.older_than) if args.older_than else 0.0
+    now = time.time()
+    with cachekinds.nobody_uses() as free:
+        found = [
+            entry
+            for kind in KINDS
+            for entry in cacheentries.of_kind(kind, together=not free)
+            if _is_meant(entry, args, now - age)
+        ]
+        gone = [
+            one for one in found if not one.in_use and (args.dry_run or cacheentries.remove(one))
+        ]
+    if args.json:
+        print(json.dumps([_data(entry) for entry in gone], indent=1))
+    else:
+        word = "would delete" if args.dry_run else "deleted"
+        for entry in gone:
+            print(f"{word}  {disk_text(entry.size):>8}  {entry.kind}  {entry.name}")
+        total = sum(entry.size for entry in gone)
+        print(f"{word} {len(gone)} entries, {disk_text(total)}")
+    left = [entry for entry in found if entry not in gone]
+    if left:
+        kinds = ", ".join(dict.fromkeys(entry.kind for entry in left))
+        print(
+            f"note: {len(left)} entries are in use by a running stackproof and stay: {kinds}",
+            file=sys.stderr,
+        )
+    return 0
+
+
+def _is_meant(entry: Entry, args: argparse.Namespace, before: float) -> bool:
+    kind = cachekinds.get(entry.kind)
+    if kind.entries is Entries.NONE or entry.foreign:
+        return False
+    if entry.left:
+        return entry.used < time.time() - _ABANDONED_S or entry.kind == "builds"
+    if args.kind:
+        chosen = entry.kind in args.kind
+    elif args.all or args.older_than:
+        chosen = kind.held is not Held.UNSEEN
+    else:
+        chosen = entry.kind == MEMORY
+    return chosen and entry.used <= before
+
+
+def _check_kinds(names: Sequence[str]) -> None:
+    known = [kind.name for kind in KINDS]
+    for name in names:
+        if name not in known:
+            raise fail(
+                Reason.USAGE, f"there is no kind `{name}`", hint=f"kinds are: {', '.join(known)}"
+            )
+
+
+def _age(text: str) -> float:
+    found = re.fullmatch(r"(\d{1,6})([hdw])", text)
+    if found is None:
+        raise fail(Reason.USAGE, f"`{text}` is no age", hint="a number and h, d or w: 12h, 30d, 8w")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _print_kinds(found: Sequence[Entry]) -> None:
+    rows = []
+    for kind in KINDS:
+        of_kind = [entry for entry in found if entry.kind == kind.name]
+        if of_kind:
+            total = sum(entry.size for entry in of_kind)
+            used = max(entry.used for entry in of_kind)
+            busy = sum(entry.in_use for entry in of_kind)
+            rows.append(
+                (
+                    kind.name,
+                    str(len(of_kind)),
+                    disk_text(total),
+                    _ago(used),
+                    str(busy or "-"),
+                    kind.title,
+                )
+            )
+    _print_table(("KIND", "ENTRIES", "SIZE", "LAST USED", "IN USE", "WHAT"), rows)
+    total = sum(entry.size for entry in found)
+    home = files.cache_home()
+    free = disk_text(workspace.free_bytes(home))
+    print(f"total {disk_text(total)}; cache `{home}`, {free} free there", file=sys.stderr)
+    if others := cacheentries.unknown():
+        names = ", ".join(f"`{path}`" for path in others)
+        print(f"note: no kind has {names}: of another release, and never deleted", file=sys.stderr)
+    interrupted = [one for one in found if one.kind == MEMORY and not (one.in_use or one.foreign)]
+    if interrupted:
+        size = disk_text(sum(entry.size for entry in interrupted))
+        print(
+            f"note: interrupted builds hold {size} of memory; the same `build` continues them, "
+            "`stackproof cache prune` gives it back",
+            file=sys.stderr,
+        )
+
+
+def _print_entries(found: Sequence[Entry]) -> None:
+    rows = [
+        (
+            entry.kind,
+            disk_text(entry.size),
+            _ago(entry.used),
+            "in use" if entry.in_use else _state(entry),
+            entry.name,
+        )
+        for entry in found
+    ]
+    _print_table(("KIND", "SIZE", "LAST USED", "STATE", "NAME"), rows)
+
+
+def _state(entry: Entry) -> str:
+    if entry.foreign:
+        return "of another cache"
+    if entry.left:
+        return "left"
+    return "interrupted" if entry.interrupted else "-"
+
+
+def _print_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    table = [head, *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(head))]
+    for row in table:
+        cells = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
+        print("  ".join(cells).rstrip())
+
+
+def _data(entry: Entry) -> dict[str, object]:
+    return {
+        "kind": entry.kind,
+        "name": entry.name,
+        "path": str(entry.path),
+        "bytes": entry.size,
+        "used": datetime.fromtimestamp(entry.used, UTC).isoformat(timespec="seconds"),
+        "in_use": entry.in_use,
+        "interrupted": entry.interrupted,
+    }
+
+
+def _ago(when: float) -> str:
+    seconds = max(0.0, time.time() - when)
+    for name, unit in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= unit:
+            return f"{seconds / unit:.0f} {name} ago"
+    return "now"

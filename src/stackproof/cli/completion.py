@@ -1,0 +1,19 @@
+"""`stackproof completion SHELL`: the script that completes command lines in a shell."""
+
+from __future__ import annotations
+
+import argparse
+
+from stackproof.cli import commandtree, completing
+from stackproof.host import shipped
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the script, with the verbs and the names of this installation."""
+    print(completing.SHELLS[args.shell](commandtree.load(), names()), end="")
+    return 0
+
+
+def names() -> dict[str, tuple[str, ...]]:
+    """Return the names of what comes with stackproof, by the word that stands for one in help."""
+    return {"SITE": shipped.names("sites"), "RECIPE": shipped.names("recipes")}

@@ -1,0 +1,530 @@
+"""Results that somebody changed: `compare` names what was done, and there is no verdict."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from need import need
+from stackproof import cli, noun
+from stackproof.comparison import Results
+from stackproof.host import ledger, signing
+from stackproof.host.results import load_records
+from stackproof.integrity import look
+from stackproof.measurement import Measurement
+from synthetic import INTER, INTRA, Noise, Plan, simulate
+
+PLAN = Plan(
+    challengers=("mpich",), sizes=(8, 1024, 65536), blocks=10,
+    noise=Noise(launch=0.004, size=0.002, block=0.01),
+)  # fmt: skip
+MACHINE = {"kernel": "Linux 6.1.0-simulated", "cpu": "Simulated CPU"}
+
+
+def measured() -> Results:
+    """Return results as `bench` makes them: every launch with its time, machine and image."""
+    results = simulate(PLAN)
+    spec = dataclasses.replace(results.spec, host=MACHINE, margins={"latency": 0.1}, launches=10)
+    launches = [
+        dataclasses.replace(
+            one,
+            started=f"2026-01-02T03:{4 + one.order // 60:02}:{one.order % 60:02}+00:00",
+            image_sha256=spec.arms[one.arm].image_sha256,
+            host_facts=MACHINE,
+            env={"FI_PROVIDER": "tcp", "HOME": "/root"},
+        )
+        for one in results.measurements
+    ]
+    return dataclasses.replace(results, spec=spec, measurements=tuple(launches))
+
+
+def name_of(one: Measurement) -> str:
+    return f"{one.order:05d}-{one.arm}-{one.case.placement.name}-{one.case.program}.json"
+
+
+def written(folder: Path, results: Results, *, chain: bool = True) -> Path:
+    (folder / "launches").mkdir(parents=True)
+    (folder / "spec.json").write_text("{}\n")
+    (folder / "bench.json").write_text(noun.to_json(results.spec))
+    kept = ledger.begin(folder, results.spec, 0, ()) if chain else None
+    for one in results.measurements:
+        path = folder / "launches" / name_of(one)
+        if kept is None:
+            path.write_text(noun.to_json(one))
+        else:
+            kept.write(path, one)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("honest") / "results", measured())
+
+
+@pytest.fixture
+def folder(honest: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(honest, tmp_path / "results"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Said:
+    """What `compare` said: exit code, text, data, and the report's HTML."""
+
+    code: int
+    text: str
+    data: dict[str, Any]
+    html: str
+    error: str
+
+    @property
+    def kinds(self) -> set[str]:
+        return {one["kind"] for one in self.data["integrity"]["doubts"]}
+
+    @property
+    def verdicts(self) -> set[str]:
+        cells = [
+            cell["verdict"]
+            for panel in self.data["panels"]
+            for judged in panel["judgements"]
+            for cell in judged["cells"]
+        ]
+        return {self.data["verdict"], *(one["verdict"] for one in self.data["verdicts"]), *cells}
+
+
+Ask = Callable[..., Said]
+
+
+@pytest.fixture
+def ask(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Ask:
+    def told(folder: Path, *words: str) -> Said:
+        def run(*argv: object) -> int:
+            with pytest.raises(SystemExit) as stop:
+                cli.main([str(word) for word in argv])
+            return int(stop.value.code or 0)
+
+        code = run("compare", folder, *words)
+        text, error = capsys.readouterr()
+        page, data = tmp_path / "report.html", tmp_path / "report.json"
+        run("report", folder, "-o", page, "--json-file", data, *words)
+        capsys.readouterr()
+        words = " ".join(text.split())  # however the lines are broken
+        return Said(code, words, json.loads(data.read_text()), page.read_text(), error)
+
+    return told
+
+
+def launches(folder: Path, arm: str = "", placement: str = "") -> list[Path]:
+    return [
+        path for path in sorted((folder / "launches").iterdir())
+        if arm in path.name and placement in path.name
+    ]  # fmt: skip
+
+
+def edited(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+
+
+def unchained(folder: Path) -> None:
+    """Make the results those of an older version, or of somebody who took the chain away."""
+    shutil.rmtree(folder / "chain")
+    for path in launches(folder):
+        edited(path, lambda data: data.pop("link"))
+
+
+def test_honest_results_pass_and_say_that_the_chain_holds(folder: Path, ask: Ask) -> None:
+    said = ask(folder)
+    assert (said.code, said.data["verdict"], said.kinds) == (0, "PASS", set())
+    words = "the hash chain of 66 launches holds; nobody signed it"
+    assert words in said.text
+    assert words in said.html
+    assert said.data["integrity"]["chained"]
+    assert "margins: latency 10 %, bandwidth 5 %" in said.text
+
+
+def test_the_json_of_compare_says_the_same(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for deed, code in ((None, 0), (drop, 7)):
+        if deed is not None:
+            deed(folder)
+        with pytest.raises(SystemExit) as stop:
+            cli.main(["compare", str(folder), "--json"])
+        assert int(stop.value.code or 0) == code
+        doubts = json.loads(capsys.readouterr().out)["integrity"]["doubts"]
+        assert [one["kind"] for one in doubts] == ["missing"] * (3 if deed else 0)
+
+
+def test_results_of_before_are_said_to_have_no_chain(folder: Path, ask: Ask) -> None:
+    unchained(folder)
+    said = ask(folder)
+    assert (said.code, said.data["verdict"]) == (0, "PASS")
+    assert "are no hash chain" in said.text
+    assert "are no hash chain" in said.html
+    assert not said.data["integrity"]["chained"]
+
+
+# --- an adversary ---------------------------------------------------------------------------
+
+
+def drop(folder: Path) -> None:
+    for path in launches(folder, "-mpich-")[-3:]:
+        path.unlink()
+
+
+def divide(folder: Path) -> None:
+    def faster(data: dict[str, Any]) -> None:
+        for series in data["output"]["series"]:
+            series["values"] = [value / 1.5 for value in series["values"]]
+
+    for path in launches(folder, "-mpich-"):
+        edited(path, faster)
+
+
+def swap_arms(folder: Path) -> None:
+    other = {"impi": "mpich", "mpich": "impi"}
+    for path in launches(folder):
+        edited(path, lambda data: data.update(arm=other.get(data["arm"], data["arm"])))
+
+
+def swap_files(folder: Path) -> None:
+    one, two = launches(folder, "-mpich-", "intra")[:2]
+    first, second = one.read_bytes(), two.read_bytes()
+    one.write_bytes(second)
+    two.write_bytes(first)
+
+
+def copy(folder: Path) -> None:
+    best, *others = launches(folder, "-mpich-", "inter")
+    for path in others[:4]:
+        path.write_bytes(best.read_bytes())
+
+
+def copy_with_care(folder: Path) -> None:
+    """Only the values are copied, into launches that keep all else."""
+    best, *others = launches(folder, "-mpich-", "inter")
+    output = json.loads(best.read_text())["output"]
+    for path in others[:4]:
+        edited(path, lambda data: data.update(output=output))
+
+
+def other_host(folder: Path) -> None:
+    def elsewhere(data: dict[str, Any]) -> None:
+        for rank in data["output"]["ranks"]:
+            rank["host"] = f"old-{rank['host']}"
+
+    for path in launches(folder, "-impi-"):
+        edited(path, elsewhere)
+
+
+def other_kernel(folder: Path) -> None:
+    for path in launches(folder, "-impi-"):
+        edited(path, lambda data: data["host_facts"].update(kernel="Linux 4.18.0"))
+
+
+def other_year(folder: Path) -> None:
+    for path in launches(folder, "-impi-"):
+        edited(path, lambda data: data.update(started=data["started"].replace("2026", "2024")))
+
+
+def other_environment(folder: Path) -> None:
+    for path in launches(folder, "-mpich-")[:5]:
+        edited(path, lambda data: data["env"].update(FI_PROVIDER="shm"))
+
+
+def wide_margins(folder: Path) -> None:
+    edited(folder / "bench.json", lambda data: data.update(margins={"latency": 0.5}))
+
+
+def strike_null(folder: Path) -> None:
+    edited(folder / "bench.json", lambda data: data.update(null=None))
+
+
+def strike_arm(folder: Path) -> None:
+    def without(data: dict[str, Any]) -> None:
+        data["challengers"] = ["impi again"]
+        data["null"] = None
+        data["arms"].pop("mpich")
+
+    edited(folder / "bench.json", without)
+
+
+def fewer_planned(folder: Path) -> None:
+    edited(folder / "bench.json", lambda data: data.update(launches=5))
+
+
+def put_in(folder: Path) -> None:
+    path = launches(folder, "-mpich-")[-1]
+    data = json.loads(path.read_text())
+    data.update(order=700, block=11)
+    (folder / "launches" / "00700-mpich-inter-node-stackproof-bench.json").write_text(
+        json.dumps(data)
+    )
+
+
+def set_aside(folder: Path) -> None:
+    (folder / "set-aside").mkdir()
+    for path in launches(folder, "-mpich-")[-2:]:
+        path.rename(folder / "set-aside" / path.name)
+
+
+def no_lines(folder: Path) -> None:
+    (folder / "chain" / "0.jsonl").unlink()
+
+
+def other_lines(folder: Path) -> None:
+    """The lines are made anew for launches that were changed, the launches' own links are not."""
+    divide(folder)
+    lines = folder / "chain" / "0.jsonl"
+    entries = []
+    for line in lines.read_text().splitlines():
+        entry = json.loads(line)
+        content = (folder / "launches" / entry["file"]).read_bytes()
+        entries.append({**entry, "sha256": ledger.digest(content)})
+    lines.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+
+
+CHAINED = {
+    drop: "missing", divide: "edited", swap_arms: "swapped", swap_files: "swapped",
+    copy: "doubled", copy_with_care: "doubled", other_host: "other-host",
+    other_kernel: "other-kernel", other_year: "other-time",
+    other_environment: "other-environment", wide_margins: "specification-changed",
+    strike_null: "specification-changed", strike_arm: "specification-changed",
+    fewer_planned: "specification-changed", put_in: "added", set_aside: "missing",
+    no_lines: "chain-broken", other_lines: "chain-broken",
+}  # fmt: skip
+WITHOUT = (
+    swap_arms, swap_files, copy, copy_with_care, other_host, other_kernel, other_year,
+    other_environment, strike_null, strike_arm,
+)  # fmt: skip
+"""What launches tell of each other, when there is no chain."""
+
+
+@pytest.mark.parametrize("deed", CHAINED, ids=lambda deed: deed.__name__)
+def test_what_was_done_is_named_and_there_is_no_verdict(
+    deed: Callable[[Path], None], folder: Path, ask: Ask
+) -> None:
+    deed(folder)
+    said = ask(folder)
+    kind = CHAINED[deed]
+    assert said.code == 7
+    assert kind in said.kinds
+    assert f"not to be trusted, {kind}: " in said.text
+    assert f"not to be trusted, {kind}: " in said.html
+    assert said.verdicts == {"INCONCLUSIVE"}
+    assert "PASS" not in said.text.split("PASS when")[0]
+    assert "cannot be trusted" in said.error
+
+
+@pytest.mark.parametrize("deed", WITHOUT, ids=lambda deed: deed.__name__)
+def test_without_a_chain_launches_tell_of_each_other(
+    deed: Callable[[Path], None], folder: Path, ask: Ask
+) -> None:
+    unchained(folder)
+    deed(folder)
+    said = ask(folder)
+    assert said.code == 7
+    assert CHAINED[deed] in said.kinds
+
+
+def test_launches_that_are_not_there_are_counted(folder: Path, ask: Ask) -> None:
+    unchained(folder)
+    drop(folder)
+    said = ask(folder)
+    assert (said.code, said.kinds) == (9, set())  # too few to judge, and no doubt
+    for text in (said.text, said.html):
+        assert "10 launches of each arm were planned" in text
+        assert "8 of mpich" in text
+
+
+def test_margins_that_were_not_planned_are_named(folder: Path, ask: Ask) -> None:
+    said = ask(folder, "--margin", "latency=50%")
+    assert said.code == 0
+    for text in (said.text, said.html, json.dumps(said.data, ensure_ascii=False)):
+        assert "the margin of latency is 50 %; 10 % was planned" in text
+
+
+def test_wide_margins_from_the_beginning_are_named(tmp_path: Path, ask: Ask) -> None:
+    results = measured()
+    spec = dataclasses.replace(results.spec, margins={"bandwidth": 0.5})
+    said = ask(written(tmp_path / "wide", dataclasses.replace(results, spec=spec)))
+    assert "the margin of bandwidth is 50 %, as planned; 5 % is usual" in said.text
+    assert "the margin of bandwidth is 50 %, as planned; 5 % is usual" in said.html
+
+
+def test_variables_that_the_specification_sets_for_an_arm_are_those_of_its_ranks() -> None:
+    results = measured()
+    arms = {**results.spec.arms}
+    arms["mpich"] = dataclasses.replace(arms["mpich"], env={"LD_PRELOAD": "/opt/slow.so"})
+    spec = dataclasses.replace(results.spec, arms=arms)
+    without = dataclasses.replace(results, spec=spec)
+    assert {one.kind for one in look(without).doubts} == {"other-environment"}
+    launches_with = tuple(
+        dataclasses.replace(one, case=dataclasses.replace(one.case, env=arms[one.arm].env))
+        for one in results.measurements
+    )
+    assert look(dataclasses.replace(without, measurements=launches_with)).doubts == ()
+
+
+# --- what may happen to honest results ------------------------------------------------------
+
+
+def halves(tmp_path: Path) -> tuple[Path, Results, int]:
+    """Return a folder whose bench stopped in the middle, and what is still to be made."""
+    results = measured()
+    done = len(results.measurements) // 2
+    part = dataclasses.replace(results, measurements=results.measurements[:done])
+    return written(tmp_path / "half", part), results, done
+
+
+def go_on(folder: Path, results: Results, done: int) -> None:
+    kept = ledger.begin(folder, results.spec, 0, load_records(folder))
+    assert kept is not None
+    for one in results.measurements[done:]:
+        kept.write(folder / "launches" / name_of(one), one)
+
+
+def test_a_bench_that_goes_on_continues_its_chain(tmp_path: Path, ask: Ask) -> None:
+    folder, results, done = halves(tmp_path)
+    go_on(folder, results, done)
+    said = ask(folder)
+    assert (said.code, said.data["verdict"]) == (0, "PASS")
+    assert "the hash chain of 66 launches holds" in said.text
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"number": 33, "fi'])
+def test_a_machine_that_stopped_before_the_line_was_whole(
+    torn: bytes, tmp_path: Path, ask: Ask
+) -> None:
+    """The launch is on disk and its line is not: it is made, for this launch alone."""
+    folder, results, done = halves(tmp_path)
+    lines = folder / "chain" / "0.jsonl"
+    whole = lines.read_bytes().splitlines(keepends=True)
+    lines.write_bytes(b"".join(whole[:-1]) + torn)
+    assert ask(folder).kinds == set()  # as it was found
+    go_on(folder, results, done)
+    assert lines.read_bytes().splitlines(keepends=True)[: len(whole)] == whole
+    assert ask(folder).code == 0
+
+
+def test_a_line_that_was_never_there_is_made_for_no_other_launch(tmp_path: Path, ask: Ask) -> None:
+    folder, results, done = halves(tmp_path)
+    lines = folder / "chain" / "0.jsonl"
+    whole = lines.read_bytes().splitlines(keepends=True)
+    lines.write_bytes(b"".join(whole[:-2]))
+    go_on(folder, results, done)
+    assert ask(folder).kinds == {"added"}
+
+
+def test_two_allocations_have_a_chain_each(tmp_path: Path, ask: Ask) -> None:
+    results = measured()
+    folder = tmp_path / "two"
+    (folder / "launches").mkdir(parents=True)
+    (folder / "spec.json").write_text("{}\n")
+    (folder / "bench.json").write_text(noun.to_json(results.spec))
+    kept = [ledger.begin(folder, results.spec, number, ()) for number in (0, 1)]
+    for one in results.measurements:
+        chain = kept[one.block % 2]
+        assert chain is not None
+        chain.write(folder / "launches" / name_of(one), one)
+    said = ask(folder)
+    assert said.code == 0
+    assert "the hash chain of 66 launches, in 2 parts holds" in said.text
+
+
+def test_a_block_that_was_made_again_is_no_fault(tmp_path: Path, ask: Ask) -> None:
+    folder, results, done = halves(tmp_path)
+    (folder / "set-aside").mkdir()
+    last = results.measurements[done - 1]
+    (folder / "launches" / name_of(last)).rename(folder / "set-aside" / name_of(last))
+    go_on(folder, results, done - 1)
+    said = ask(folder)
+    assert (said.code, said.kinds) == (0, set())
+
+
+def test_results_begun_without_a_chain_get_none_in_the_middle(tmp_path: Path) -> None:
+    results = measured()
+    folder = written(tmp_path / "old", results, chain=False)
+    assert ledger.begin(folder, results.spec, 0, load_records(folder)) is None
+    assert not (folder / "chain").exists()
+
+
+# --- signatures -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    need("ssh-keygen")
+    folder = tmp_path_factory.mktemp("keys")
+    for name in ("lab", "stranger"):
+        argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", folder / name]
+        subprocess.run(argv, check=True)
+        allowed = f"{name}@site.example {(folder / f'{name}.pub').read_text()}"
+        (folder / f"{name}.allowed").write_text(allowed)
+    return folder
+
+
+def signed(folder: Path, key: Path) -> None:
+    signing.sign(folder, str(key))
+
+
+def test_signed_results_name_who_signed(folder: Path, keys: Path, ask: Ask) -> None:
+    signed(folder, keys / "lab")
+    said = ask(folder, "--signed-by", str(keys / "lab.allowed"))
+    assert (said.code, said.data["verdict"]) == (0, "PASS")
+    assert "signed by lab@site.example with ED25519 key SHA256:" in said.text
+    assert "whose it is not asked" in ask(folder).text
+
+
+def test_the_signature_of_a_stranger_is_none(folder: Path, keys: Path, ask: Ask) -> None:
+    signed(folder, keys / "stranger")
+    said = ask(folder, "--signed-by", str(keys / "lab.allowed"))
+    assert (said.code, said.kinds) == (7, {"signature"})
+
+
+def test_who_asks_for_a_signature_gets_no_verdict_without_one(
+    folder: Path, keys: Path, ask: Ask
+) -> None:
+    assert ask(folder, "--signed-by", str(keys / "lab.allowed")).kinds == {"signature"}
+
+
+def test_a_chain_that_was_made_anew_is_not_the_one_that_was_signed(
+    folder: Path, keys: Path, tmp_path: Path, ask: Ask
+) -> None:
+    """What no chain alone can tell: every launch changed, and every digest made again."""
+    signed(folder, keys / "lab")
+    divide(folder)
+    anew = tmp_path / "anew"
+    results = measured()
+    changed = [
+        noun.from_json(Measurement, (folder / "launches" / name_of(one)).read_text())
+        for one in results.measurements
+    ]
+    written(anew, dataclasses.replace(results, measurements=tuple(changed)))
+    for name in ("statement.json", "statement.json.sig"):
+        shutil.copy(folder / "chain" / name, anew / "chain" / name)
+    assert ask(anew, "--signed-by", str(keys / "lab.allowed")).kinds == {"signature"}
+    for name in ("statement.json", "statement.json.sig"):
+        (anew / "chain" / name).unlink()
+    assert ask(anew).kinds == set()  # as docs/explanation/results-as-evidence.md says
+
+
+def test_a_key_that_is_not_there_stops_the_bench_before_it_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["bench", "--baseline", "x.squashfs", "--sign", str(tmp_path / "none")])
+    assert stop.value.code == 3
+    assert "ssh-keygen -t ed25519" in capsys.readouterr().err
+
+
+def test_the_placements_of_the_plan_are_those_of_the_test() -> None:
+    assert {one.case.placement for one in measured().measurements} == {INTRA, INTER}

@@ -1,0 +1,191 @@
+"""Completion in the shells themselves, and man pages as man reads them."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import stackproof
+from need import need
+from stackproof.cli import commandtree, completing, completion
+
+TREE = commandtree.load()
+LINES = [
+    ("stackproof b", {"bench", "build"}, set()),
+    ("stackproof inject c", {"check", "container"}, {"build"}),
+    ("stackproof help insp", {"inspect"}, set()),
+    ("stackproof build --o", {"--output", "--on"}, {"--json"}),
+    ("stackproof build --on ", {"local", "slurm"}, {"build"}),
+    ("stackproof check --site lumi", {"lumi-c", "lumi-g"}, {"own.yaml"}),
+    ("stackproof --debug build --json ow", {"own.yaml"}, {"build"}),
+    ("stackproof mirror create sub", {"subfolder/"}, set()),
+    ("stackproof run own.squashfs -- ./ow", {"./own.yaml", "./own.squashfs"}, set()),
+    ("stackproof completion ", {"bash", "zsh", "fish"}, {"own.yaml"}),
+    ("stackproof import --placement=int", {"inter-node", "intra-node"}, set()),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "own.yaml").touch()
+    (tmp_path / "own.squashfs").touch()
+    (tmp_path / "subfolder").mkdir()
+    for shell in completing.SHELLS:
+        script = completing.SHELLS[shell](TREE, completion.names())
+        (tmp_path / f".{shell}").write_text(script)
+    return tmp_path
+
+
+def test_the_verb_prints_the_script(folder: Path) -> None:
+    for shell in completing.SHELLS:
+        done = subprocess.run(
+            [sys.executable, "-m", "stackproof", "completion", shell],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert done.stdout == (folder / f".{shell}").read_text()
+
+
+_BASH = """
+complete_line() {
+    COMP_LINE=$1 COMP_POINT=${#1} COMP_TYPE=9
+    COMP_WORDS=($1); [[ $1 == *' ' ]] && COMP_WORDS+=('')
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    _stackproof; printf '%s\\n' "${COMPREPLY[@]}"
+}
+compopt() { :; }
+"""
+
+
+@pytest.mark.parametrize(("line", "there", "absent"), LINES)
+def test_bash(folder: Path, line: str, there: set[str], absent: set[str]) -> None:
+    # At a terminal bash takes `=` for a word of its own.
+    script = f"source ./.bash; {_BASH} complete_line '{line.replace('=', ' = ')}'"
+    done = subprocess.run(
+        ["bash", "--norc", "-u", "-c", script], cwd=folder, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    words = set(done.stdout.splitlines())
+    assert {word.rstrip("/") for word in there} <= words
+    assert not absent & words
+
+
+def typed(argv: list[str], folder: Path, setup: str, line: str, there: set[str]) -> str:
+    """Return what a shell shows at a terminal when a line is typed and the key is pressed.
+
+    The key is pressed again as long as words are missing: the first time completes what all have
+    in common. A shell takes the key for a letter while more input waits, so each waits for an echo.
+    """
+    pid, terminal = pty.fork()
+    if not pid:
+        os.chdir(folder)
+        environment = {"PATH": os.environ["PATH"], "TERM": "xterm", "HOME": str(folder)}
+        os.execvpe(argv[0], argv, environment)
+
+    def until(seconds: float, *marks: str) -> str:
+        shown, end = "", time.monotonic() + seconds
+        while time.monotonic() < end and any(mark not in shown for mark in marks):
+            if select.select([terminal], [], [], 0.1)[0]:
+                shown += os.read(terminal, 65536).decode(errors="replace")
+        return shown
+
+    try:
+        os.write(terminal, f"PS1='> '; {setup}; echo rea''dy\n".encode())
+        until(60, "ready\r", "> ")
+        os.write(terminal, line.encode())
+        until(60, line.rstrip())
+        time.sleep(0.3)
+        shown = ""
+        for _ in range(20):
+            os.write(terminal, b"\t")
+            shown += until(3, *there)
+            if all(word in shown for word in there):
+                break
+        return shown
+    finally:
+        os.close(terminal)
+        os.waitpid(pid, 0)
+
+
+def rest_of(words: set[str], line: str) -> set[str]:
+    """Return what a shell shows of words: all, or of an only one what is missing of it."""
+    begun = "" if line.endswith(" ") else line.rsplit(maxsplit=1)[-1]
+    return {word.removeprefix(begun) for word in words} if len(words) == 1 else words
+
+
+@pytest.mark.parametrize(("line", "there", "absent"), LINES[:8])
+def test_bash_at_a_terminal(folder: Path, line: str, there: set[str], absent: set[str]) -> None:
+    argv = ["bash", "--norc", "--noprofile", "-i"]
+    setup = "source ./.bash; bind 'set bell-style none'"
+    shown = typed(argv, folder, setup, line, rest_of(there, line))
+    assert [word for word in rest_of(there, line) if word not in shown] == [], shown
+    assert not (absent - set(line.split())) & set(shown.split())
+
+
+# zsh's own functions for completion are there at a terminal only.
+_ZSH = """
+compdef() { :; }
+compadd() {
+    local word; shift
+    for word in "$@"; do if [[ $word == ${words[CURRENT]}* ]]; then print -r -- $word; fi; done
+}
+_files() { compadd -- *(N) ./*(N); }
+_command_names() { :; }
+source ./.zsh
+words=(${(s: :)1}); [[ $1 == *' ' ]] && words+=('')
+CURRENT=$#words
+_stackproof
+"""
+
+
+@pytest.mark.parametrize(("line", "there", "absent"), LINES[:10])
+def test_zsh(folder: Path, line: str, there: set[str], absent: set[str]) -> None:
+    need("zsh")
+    done = subprocess.run(
+        ["zsh", "-f", "-c", _ZSH, "zsh", line], cwd=folder, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    words = set(done.stdout.splitlines())
+    assert {word.rstrip("/") for word in there} <= words
+    assert not absent & words
+
+
+@pytest.mark.parametrize(("line", "there", "absent"), LINES)
+def test_fish(folder: Path, line: str, there: set[str], absent: set[str]) -> None:
+    need("fish")
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", f"source ./.fish; complete -C '{line}'"],
+        cwd=folder, capture_output=True, text=True, check=True,
+        env={**os.environ, "HOME": str(folder)},
+    )  # fmt: skip
+    assert done.stderr == ""
+    words = {word.partition("\t")[0].rpartition("=")[2] for word in done.stdout.splitlines()}
+    assert there <= words
+    assert not absent & words
+
+
+@pytest.mark.parametrize("command", [TREE, *TREE.commands], ids=lambda one: one.title)
+def test_man_pages_are_read_without_a_complaint(command: commandtree.Command) -> None:
+    need("groff")
+    page = completing.man_page(command, stackproof.__version__)
+    done = subprocess.run(
+        ["groff", "-man", "-ww", "-Tutf8", "-z"], input=page, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    shown = subprocess.run(
+        ["groff", "-man", "-Tutf8", "-P-cbou"], input=page, capture_output=True, text=True,
+        check=True,
+    ).stdout  # fmt: skip
+    words = " ".join(shown.replace("\N{HYPHEN}\n", "").split())
+    for one in command.all() if command.words else [command]:
+        for option in one.options:
+            assert option.names[-1] in words
+        for line, _ in one.examples:
+            assert line.split()[1] in words

@@ -1,0 +1,161 @@
+"""`tools/demo.py` with a stackproof that only writes down what it was asked for."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# In the place of the package: makes what the real verbs make, or waits where a test says so.
+_STACKPROOF = """
+import os, signal, sys, time
+from pathlib import Path
+words = sys.argv[1:]
+folder = Path(os.environ["LAB"])
+with (folder / "log").open("a") as log:
+    print(*words, file=log)
+def target():
+    return Path(words[words.index("-o") + 1])
+if words[0] == os.environ.get("HANG"):
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    (folder / "hangs").touch()
+    try:
+        time.sleep(60)
+    except KeyboardInterrupt:
+        time.sleep(0.5)  # puts its things away
+        (folder / "put-away").touch()
+        sys.exit(130)
+if words[0] == "build":
+    target().write_text(os.environ.get("IMAGE", "image"))
+if words[0] == "bench" or words[:2] == ["inject", "prove"]:
+    if words[0] == "inject" and target().exists():
+        sys.exit(2)
+    target().mkdir(exist_ok=True)
+    (target() / "one").touch()
+if words[0] == "bench":
+    sys.exit(int(os.environ.get("VERDICT", "0")))
+if words[0] == "run" and words[words.index("--inject") + 1].endswith("/openmpi.squashfs"):
+    sys.exit(8)
+"""
+
+Demo = Callable[..., list[str]]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    fake = tmp_path / "fake" / "stackproof"
+    fake.mkdir(parents=True)
+    (fake / "__init__.py").write_text("")
+    (fake / "__main__.py").write_text(_STACKPROOF)
+    return {**os.environ, "PYTHONPATH": str(fake.parent), "LAB": str(tmp_path)}
+
+
+@pytest.fixture
+def demo(tmp_path: Path, environment: dict[str, str]) -> Demo:
+    """Return a function that runs the demo and returns the commands that it gave."""
+
+    def run(*words: str, ok: int = 0, **env: str) -> list[str]:
+        (tmp_path / "log").unlink(missing_ok=True)
+        done = subprocess.run(
+            [sys.executable, ROOT / "tools" / "demo.py", "--output", tmp_path / "out", *words],
+            env={**environment, **env}, capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == ok, done.stderr
+        return (tmp_path / "log").read_text().splitlines()
+
+    return run
+
+
+def test_it_can_be_run_again(demo: Demo, tmp_path: Path) -> None:
+    demo()
+    assert (tmp_path / "out" / "injection" / "one").exists()
+    demo()
+    assert not list(tmp_path.glob("out/results-*"))
+
+
+def test_half_a_proof_does_not_stand_in_the_way(demo: Demo, tmp_path: Path) -> None:
+    (tmp_path / "out" / "injection" / "half").mkdir(parents=True)
+    demo()
+    assert [path.name for path in (tmp_path / "out" / "injection").iterdir()] == ["one"]
+
+
+def test_results_of_other_images_are_moved_aside(demo: Demo, tmp_path: Path) -> None:
+    demo()
+    (tmp_path / "out" / "results" / "mine").touch()
+    demo(IMAGE="another")
+    assert (tmp_path / "out" / "results-1" / "mine").exists()
+    assert not (tmp_path / "out" / "results" / "mine").exists()
+    demo("--short", IMAGE="another")
+    assert (tmp_path / "out" / "results-2").exists()
+
+
+@pytest.mark.parametrize("code", [8, 9])
+def test_a_verdict_is_a_result(demo: Demo, code: int) -> None:
+    assert any(line.startswith("inject prove") for line in demo(VERDICT=str(code)))
+
+
+def test_a_failure_is_its_exit_code_and_the_cluster_goes(demo: Demo) -> None:
+    log = demo(ok=5, VERDICT="5")
+    assert log[-2].startswith("bench ")
+    assert log[-1].startswith("cluster down ")
+
+
+def test_the_short_form_has_two_launches(demo: Demo) -> None:
+    (bench,) = (line for line in demo("--short") if line.startswith("bench "))
+    assert bench.endswith("--launches 2")
+
+
+def test_two_checkouts_have_two_clusters(demo: Demo, tmp_path: Path) -> None:
+    names = {
+        line.split()[-1]
+        for out in ("one", "two")
+        for line in demo("--output", str(tmp_path / out))
+        if line.startswith("cluster ")
+    }
+    assert len(names) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("verb", ["bench", "report"])
+def test_interrupted_it_lets_the_command_end_and_takes_the_cluster_down(
+    environment: dict[str, str], demo: Demo, tmp_path: Path, verb: str, number: signal.Signals
+) -> None:
+    """Ctrl-C reaches every process of a terminal; a scheduler's SIGTERM only the first."""
+    argv = [sys.executable, ROOT / "tools" / "demo.py", "--output", tmp_path / "out"]
+    process = subprocess.Popen(
+        argv, env={**environment, "HANG": verb}, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    while not (tmp_path / "hangs").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    if number is signal.SIGINT:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    assert process.wait(60) == 128 + number
+    assert (tmp_path / "put-away").exists()
+    assert (tmp_path / "log").read_text().splitlines()[-1].startswith("cluster down ")
+    demo()
+
+
+def test_the_help_counts_what_is_built() -> None:
+    """README, `make help` and the demo agree on how many stacks there are."""
+    spec = importlib.util.spec_from_file_location("demo_program", ROOT / "tools" / "demo.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    words = {3: "three", 4: "four", 5: "five", 6: "six"}
+    wanted = f"{words[len(module.RECIPES)]} stacks"
+    assert wanted in (ROOT / "README.md").read_text()
+    said = subprocess.run(["make", "-s", "help"], cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    assert wanted in said.stdout.decode()

@@ -1,0 +1,292 @@
+"""The right cause first: faults that were planted, as `doctor` is asked about them."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stackproof import cli, noun, pathwords
+from stackproof.comparison import Results, ResultsSpec
+from stackproof.evidence import merged
+from stackproof.host.knowledge import load_knowledge
+from stackproof.knowledge import Level
+from stackproof.measurement import Disturbance, Measurement
+from stackproof.rules import Answer, diagnose
+from stackproof.spelling import of_spelling, one_slip
+from stackproof.symptoms import implied, marks_of, of_nodes, of_results
+
+CAPTURES = Path(__file__).parents[1] / "captures" / "doctor"
+KNOWLEDGE = load_knowledge()
+SITE = ("--site", "lumi-g")
+OPENMPI = ("--fact", "mpi=openmpi")
+MPICH = ("--fact", "mpi=mpich")
+CRAY = ("--fact", "mpi=cray-mpich")
+NOTHING_LEFT = "No components were able to be opened in the pml framework.\n"
+FATAL = (
+    "libfabric:4711:cxi:ep_ctrl:cxip_recv_cb():1219<warn> LE resources not recovered during flow "
+    "control. FI_CXI_RX_MATCH_MODE=[hybrid|software] is required\n"
+)
+APPEND = "Flow control triggered due to failure to append LE\n"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is given to doctor: words, the environment of the job, and what it printed."""
+
+    words: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    log: str = ""
+
+
+LNX = {
+    "OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "ofi", "FI_LNX_PROV_LINKS": "shm+cxi",
+    "OMPI_MCA_opal_common_ofi_provider_include": "lnx", "OMPI_MCA_mtl_ofi_av": "table",
+}  # fmt: skip
+OLD = ("--have", "libfabric=2.1.0")
+PLANTED: dict[str, tuple[str, Asked]] = {
+    "lnx-of-libfabric-2.1": ("K02", Asked((*OPENMPI, *OLD), LNX)),
+    "no-address-tables": ("K05", Asked(
+        (*OPENMPI, "--have", "libfabric=2.4.1", "--fact", "transport=lnx"),
+        {**LNX, "OMPI_MCA_mtl_ofi_av": "map"})),
+    "tcp-inherited": ("K79", Asked((*SITE, *MPICH), {"FI_PROVIDER": "tcp"})),
+    "tcp-inherited-beside-an-old-libfabric": (
+        "K79", Asked((*SITE, *MPICH, *OLD), {"FI_PROVIDER": "tcp"})),
+    "psm-inherited": ("K79", Asked((*SITE, *OPENMPI, *OLD), {"FI_PROVIDER": "psm3"})),
+    "cxi-on-ethernet": (
+        "K79", Asked((*MPICH, "--fact", "fabric=ethernet"), {"FI_PROVIDER": "cxi"})),
+    "ucx-forced-without-ucx": (
+        "K80", Asked(OPENMPI, {"OMPI_MCA_pml": "ucx"}, NOTHING_LEFT)),
+    "ucx-on-slingshot": (
+        "K27", Asked((*SITE, *OPENMPI, *OLD), {"OMPI_MCA_pml": "ucx"})),
+    "ucx-on-slingshot-that-did-not-start": (
+        "K27", Asked((*SITE, *OPENMPI, *OLD), {"OMPI_MCA_pml": "ucx"}, NOTHING_LEFT)),
+    "locked-memory": ("K82", Asked((*SITE, "--fact", "memlock-kib=64"))),
+    "locked-memory-said": ("K82", Asked((), {}, "ERROR ibv_create_cq(cqe=4096) failed: Cannot "
+        "allocate memory : Please set max locked memory (ulimit -l) to 'unlimited' "
+        "(current: 16 kbytes)\n")),
+    "pmll": ("K77", Asked(OPENMPI, {"OMPI_MCA_pmll": "ucx"})),
+    "bttl": ("K77", Asked(OPENMPI, {"OMPI_MCA_bttl": "tcp,self"})),
+    "providers": ("K77", Asked(MPICH, {"FI_PROVIDERS": "tcp"})),
+    "netmodd": ("K77", Asked(MPICH, {"MPIR_CVAR_CH4_NETMODD": "ofi"})),
+    "nic-polcy": ("K77", Asked((*SITE, *CRAY), {"MPICH_OFI_NIC_POLCY": "GPU"})),
+    "softwar": ("K78", Asked((*SITE, *MPICH), {"FI_CXI_RX_MATCH_MODE": "softwar"})),
+    "numaa": ("K78", Asked((*SITE, *CRAY), {"MPICH_OFI_NIC_POLICY": "NUMAA"})),
+    "hardware-alone": ("K84", Asked((*SITE, *MPICH), {"FI_CXI_RX_MATCH_MODE": "hardware"})),
+    "queue-of-64": ("K85", Asked((*SITE, *MPICH), {"FI_CXI_DEFAULT_CQ_SIZE": "64"})),
+    "threshold-256": ("K86", Asked((*SITE, *MPICH), {"FI_CXI_RDZV_THRESHOLD": "256"})),
+    "threshold-16-mib": (
+        "K86", Asked((*SITE, *MPICH), {"FI_CXI_RDZV_THRESHOLD": "16777216"})),
+    "user-without-mapping": ("K87", Asked((*SITE, *CRAY), {"MPICH_OFI_NIC_POLICY": "USER"})),
+    "numa-unbound": ("K58", Asked(
+        (*SITE, *CRAY), {"MPICH_OFI_NIC_POLICY": "NUMA", "SLURM_CPU_BIND": "quiet,none"})),
+    "queue-overflow": ("K50", Asked(SITE, {}, "Cassini Event Queue overflow detected.\n")),
+    "list-entries-fatal": ("K51", Asked(SITE, {"FI_CXI_RX_MATCH_MODE": "hardware"}, FATAL)),
+    "list-entries-append": ("K51", Asked(SITE, {}, APPEND)),
+    "libcxi-symbol": ("K88", Asked((), {}, "fi_info: symbol lookup error: "
+        "/opt/libfabric/lib/libfabric.so.1: undefined symbol: cxil_alloc_trig_cp\n")),
+    "shm-addresses": ("K89", Asked(MPICH, {"FI_PROVIDER": "shm"}, "Abort(745161870) on node 0: "
+        "Fatal error in internal_Init: Message truncated, error stack:\n")),
+    "wheel-without-cxi": (
+        "K29", Asked((*SITE, *MPICH, *OLD, "--fact", "cxi-provider=false"))),
+}  # fmt: skip
+
+
+@pytest.fixture
+def fired(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    def ask(asked: Asked) -> list[dict[str, Any]]:
+        words = list(asked.words)
+        env = tmp_path / "job.env"
+        env.write_text("".join(f"{k}={v}\n" for k, v in {"HOME": "/h", **asked.env}.items()))
+        words += ["--env", str(env)]
+        if asked.log:
+            (tmp_path / "job.log").write_text(asked.log)
+            words += ["--log", str(tmp_path / "job.log")]
+        with pytest.raises(SystemExit) as stop:
+            cli.main(["doctor", *words, "--json"])
+        assert not stop.value.code
+        found = json.loads(capsys.readouterr().out)["findings"]
+        return [one for one in found if one["answer"] == "fires"]
+
+    return ask
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_right_cause_is_first(name: str, fired: Any) -> None:
+    first, asked = PLANTED[name]
+    assert [one["rule"] for one in fired(asked)][:1] == [first]
+
+
+@pytest.mark.parametrize("mpi", ["mpich", "openmpi", "intel-mpi"])
+def test_a_tiny_dev_shm_is_told_by_what_each_mpi_printed(mpi: str, fired: Any) -> None:
+    """Printed with 64 KiB in /dev/shm: MPICH and Intel MPI die by SIGBUS, Open MPI says it."""
+    log = (CAPTURES / f"shm-small-{mpi}.log").read_text()
+    assert next(one["rule"] for one in fired(Asked((), {}, log))) == "K81"
+
+
+def test_a_program_that_ends_with_7_has_no_bus_error(fired: Any) -> None:
+    log = "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   EXIT CODE: 7\n"
+    assert "K81" not in [one["rule"] for one in fired(Asked((), {}, log))]
+
+
+def test_a_misspelt_name_is_shown_with_the_one_that_was_meant(fired: Any) -> None:
+    (found,) = [one for one in fired(PLANTED["pmll"][1]) if one["rule"] == "K77"]
+    assert "OMPI_MCA_pml?" in found["evidence"][0]
+
+
+# --- no false alarms ------------------------------------------------------------------------
+
+HEALTHY = {
+    "openmpi": (OPENMPI, {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,sm,tcp",
+        "OMPI_MCA_btl_tcp_if_include": "lo", "OMPI_MCA_plm_rsh_agent": "ssh",
+        "PRTE_MCA_plm_ssh_no_tree_spawn": "1", "OMPI_MCA_hwloc_base_binding_policy": "core",
+        "OMPI_MCA_mpi_show_handle_leaks": "0", "OMPI_MCA_coll_hcoll_enable": "0"}),
+    "openmpi-cxi": ((*SITE, *OPENMPI, "--have", "libfabric=2.5.1", "--fact", "launcher=srun",
+        "--fact", "pmi=pmix"), {"FI_PROVIDER": "cxi", "OMPI_MCA_pml": "cm",
+        "OMPI_MCA_mtl": "ofi", "FI_CXI_RX_MATCH_MODE": "hybrid",
+        "FI_CXI_DEFAULT_CQ_SIZE": "131072", "FI_MR_CACHE_MONITOR": "kdreg2"}),
+    "mpich": (MPICH, {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp",
+        "FI_PSM2_DEBUG": "0", "MPIR_CVAR_NOLOCAL": "0", "FI_PROVIDER_PATH": "/opt/lib"}),
+    "intel-mpi": (("--fact", "mpi=intel-mpi"), {"I_MPI_ROOT": "/opt/impi",
+        "I_MPI_FABRICS": "shm:ofi", "I_MPI_PMI_LIBRARY": "/usr/lib/libpmi2.so",
+        "FI_PROVIDER": "tcp;ofi_rxm", "I_MPI_DEBUG": "5"}),
+    "cray-mpich": ((*SITE, *CRAY), {"MPICH_GPU_SUPPORT_ENABLED": "1",
+        "MPICH_OFI_NIC_POLICY": "GPU", "MPICH_OFI_NIC_VERBOSE": "2",
+        "FI_CXI_RDZV_THRESHOLD": "16384", "MPICH_SMP_SINGLE_COPY_MODE": "XPMEM"}),
+    "slurm": (("--fact", "mpi=mpich", "--fact", "launcher=srun", "--fact", "pmi=pmi2"),
+        {"SLURM_CPU_BIND": "quiet,mask_cpu:0x1", "SLURM_MPI_TYPE": "pmi2"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_environment_raises_no_alarm(name: str, fired: Any) -> None:
+    words, env = HEALTHY[name]
+    assert [one["rule"] for one in fired(Asked(words, env))] == []
+
+
+def demo() -> Results:
+    """Return the results of `make demo`: every median that it measured, on two loaded cores."""
+    data = json.loads(gzip.decompress((CAPTURES / "demo-results.json.gz").read_bytes()))
+    return Results(
+        spec=noun.from_data(ResultsSpec, data["spec"]),
+        measurements=tuple(noun.from_data(Measurement, one) for one in data["measurements"]),
+    )
+
+
+DEMO = demo()
+ARMS = (DEMO.spec.baseline, str(DEMO.spec.null), *DEMO.spec.challengers)
+
+
+def rules_of(results: Results, arm: str) -> list[str]:
+    evidence = merged(of_results(results, arm, KNOWLEDGE), of_nodes(results, arm))
+    if evidence.variables is not None:
+        evidence = merged(evidence, of_spelling(evidence.variables, KNOWLEDGE))
+    evidence = merged(evidence, implied(evidence))
+    findings = diagnose(KNOWLEDGE, evidence)
+    return [one.rule.id for one in findings if one.outcome.answer is Answer.YES]
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_results_of_the_demo_raise_no_alarm(arm: str) -> None:
+    assert rules_of(DEMO, arm) == []
+    marks = [mark for mark in marks_of(DEMO, KNOWLEDGE) if mark.arm == arm]
+    assert [mark.rule.id for mark in marks if mark.rule.level is Level.FAULT] == []
+
+
+def test_arms_on_different_paths_are_said_to_be_and_why_one_is_slow() -> None:
+    intra, inter = pathwords.differences(DEMO)
+    assert "openmpi-ofi took tcp" in intra
+    assert "times slower than intel-mpi at 8 B, since tcp is not shm" in intra
+    assert "openmpi-lnx took lnx" in inter
+    alone = dataclasses.replace(
+        DEMO, measurements=tuple(m for m in DEMO.measurements if m.case.transport == "shm")
+    )
+    assert pathwords.differences(alone) == ()
+
+
+# --- what nodes tell ------------------------------------------------------------------------
+
+
+def changed(results: Results, arm: str, **rank: Any) -> Results:
+    def of(one: Measurement) -> Measurement:
+        if one.arm != arm:
+            return one
+        ranks = tuple(dataclasses.replace(other, **rank) for other in one.output.ranks)
+        return dataclasses.replace(one, output=dataclasses.replace(one.output, ranks=ranks))
+
+    return dataclasses.replace(results, measurements=tuple(map(of, results.measurements)))
+
+
+def named(results: Results, arm: str, interface: str) -> Results:
+    measurements = tuple(
+        dataclasses.replace(one, env={**one.env, "FI_TCP_IFACE": interface})
+        if one.arm == arm
+        else one
+        for one in results.measurements
+    )
+    return dataclasses.replace(results, measurements=measurements)
+
+
+def test_an_interface_of_the_nodes_is_there_whatever_this_machine_has() -> None:
+    """The traffic used hsn0 of the nodes; the machine that asks has none."""
+    seen = changed(DEMO, "mpich", tx_bytes={"lo": 1, "eth0": 1, "hsn0": 10**9})
+    assert "K66" not in rules_of(named(seen, "mpich", "hsn0"), "mpich")
+    assert rules_of(named(DEMO, "mpich", "hsn0"), "mpich") == ["K66"]
+
+
+def test_a_core_that_others_use_is_the_first_finding() -> None:
+    busy = changed(DEMO, "mpich", disturbance=Disturbance(wall_s=1.0, other_load=0.5))
+    assert rules_of(busy, "mpich")[0] == "K83"
+    quiet = changed(DEMO, "mpich", disturbance=Disturbance(wall_s=1.0, other_load=0.02))
+    assert "K83" not in rules_of(quiet, "mpich")
+
+
+def test_doctor_lists_each_rule_on_curves_once_and_of_the_arm_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "results"
+    (folder / "launches").mkdir(parents=True)
+    (folder / "bench.json").write_text(noun.to_json(DEMO.spec))
+    for number, one in enumerate(DEMO.measurements):
+        (folder / "launches" / f"{number:04}.json").write_text(noun.to_json(one))
+    monkeypatch.setenv("COLUMNS", "70")
+
+    def said(*words: str) -> str:
+        with pytest.raises(SystemExit):
+            cli.main(["doctor", "--results", str(folder), *words])
+        return capsys.readouterr().out
+
+    whole, one = said(), said("--arm", "mpich")
+    assert whole.count("S18 noise") == 1
+    assert "Arms took different paths" in whole
+    curves = one[one.index("What the curves show:") : one.index("Cannot be told")]
+    assert "intel-mpi" not in curves
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert max(len(line) for line in said().splitlines()) <= 70
+
+
+# --- spelling -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "slip"),
+    [
+        ("FI_PROVIDERS", "FI_PROVIDER", True), ("FI_PROVDER", "FI_PROVIDER", True),
+        ("FI_PROVIEDR", "FI_PROVIDER", True), ("FI_PROXIDER", "FI_PROVIDER", True),
+        ("FI_PROVIDER", "FI_PROVIDER", False), ("FI_PROVIDER_PATH", "FI_PROVIDER", False),
+        ("FI_PSM3_X", "FI_PSM2_X", False), ("AB", "AC", False),
+    ],
+)  # fmt: skip
+def test_one_slip_of_the_hand(one: str, other: str, slip: bool) -> None:
+    assert one_slip(one, other) is slip
+
+
+def test_no_known_name_is_one_slip_from_another_family_of_names() -> None:
+    names = {name for setting in KNOWLEDGE.settings for name in setting.names}
+    evidence = of_spelling(dict.fromkeys(names, "x"), KNOWLEDGE)
+    assert evidence.facts["names-misspelt"] is False

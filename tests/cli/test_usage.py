@@ -1,0 +1,229 @@
+"""What a mistyped command line is told, and what help says."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+import stackproof
+from stackproof import cli, document
+from stackproof.cli import commandtree
+from stackproof.cli.examples import EXAMPLES
+from stackproof.errors import ExitCode, Reason, did_you_mean
+
+TREE = commandtree.load()
+COMMANDS = {" ".join(command.words): command for command in TREE.all()}
+LEAVES = {name: command for name, command in COMMANDS.items() if not command.commands}
+
+
+def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(argv)
+    assert isinstance(caught.value.code, int)
+    captured = capsys.readouterr()
+    return caught.value.code, captured.out, captured.err
+
+
+@pytest.mark.parametrize(
+    ("argv", "message", "guess", "usage"),
+    [
+        (["bulid"], "`bulid` is no verb", "build", "stackproof [--debug] VERB"),
+        (["build", "--ouput", "x", "r.yaml"], "unknown option `--ouput`", "--output", "build"),
+        (["build", "--out", "x", "r.yaml"], "unknown option `--out`", "--output", "build"),
+        (["build", "--ouput=x", "r.yaml"], "unknown option `--ouput`", "--output", "build"),
+        (["build", "--ouput"], "unknown option `--ouput`", "--output", "build"),
+        (["inject", "chekc"], "`chekc` is no action", "check", "inject ACTION"),
+        (["inject", "check", "x", "--lancher", "y"], "`--lancher`", "--launcher", "inject check"),
+        (["help", "biuld"], "`biuld` is no verb", "build", "VERB"),
+        (
+            ["import", "--placement", "internode", "-o", "x", "f"],
+            "`--placement` cannot be `internode`", "inter-node", "-o FOLDER",
+        ),
+        (["run", "a.squashfs", "--vieu", "x", "--", "true"], "`--vieu`", "--view", "-- COMMAND"),
+    ],
+)  # fmt: skip
+def test_what_was_meant(
+    capsys: pytest.CaptureFixture[str], argv: list[str], message: str, guess: str, usage: str
+) -> None:
+    code, out, err = run(capsys, *argv)
+    assert (code, out) == (ExitCode.USAGE, "")
+    first, second, hint = err.splitlines()
+    assert first.startswith("error: ")
+    assert message in first
+    assert first.endswith("[usage]")
+    assert second.startswith("  | usage: stackproof ")
+    assert usage in second
+    assert f"did you mean `{guess}`?" in hint
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["build"], "RECIPE must be given"),
+        (["build", "a", "b"], "`b` is one argument too many"),
+        (["build", "a", "-o"], "`-o/--output` needs a value"),
+        (["build", "--jobs", "x", "r"], "`--jobs` must be a whole number from 1 on, not `x`"),
+        (["bench", "r", "--seed", "x"], "`--seed` must be a whole number, not `x`"),
+        (["build", "--json=x", "r"], "`--json` takes no value"),
+        (["build", "r", "--matrix", "--choose", "a=b"], "`--choose` and `--matrix` exclude each"),
+        (["inject", "check", "x"], "one of `--with`, `--upgrade` must be given"),
+        (["build", "--debug", "r"], "`--debug` stands before the verb"),
+        (["import", "f"], "`-o/--output`, `--placement` must be given"),
+    ],
+)
+def test_in_words(capsys: pytest.CaptureFixture[str], argv: list[str], message: str) -> None:
+    code, _, err = run(capsys, *argv)
+    assert code == ExitCode.USAGE
+    assert message in err.splitlines()[0]
+
+
+@pytest.mark.parametrize("argv", [["help"], ["--help"], ["-h"]])
+def test_help_of_all(capsys: pytest.CaptureFixture[str], argv: list[str]) -> None:
+    code, out, err = run(capsys, *argv)
+    assert (code, err) == (0, "")
+    assert "bench" in out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    words = name.split()
+    code, out, err = run(capsys, "help", *words)
+    assert (code, err) == (0, "")
+    assert out == run(capsys, *words, "--help")[1]
+    assert out.startswith(f"usage: stackproof {name}" if words else "usage: stackproof")
+    # Neither Python's words for values nor argparse's for what is hidden.
+    for word in ("==SUPPRESS==", "<Locality", "None)", "default: False", "default: []"):
+        assert word not in out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "-V") == run(capsys, "--version") == (0, f"{stackproof.__version__}\n", "")
+    out = run(capsys, "-VV")[1]
+    for part in (stackproof.__version__, sys.executable, os.path.dirname(stackproof.__file__)):
+        assert part in out
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["build", "--json", "--nonsense"],
+        ["build", "nowhere.yaml", "--json"],
+        ["inspect", "nowhere.squashfs", "--json"],
+        ["compare", "nowhere", "--json"],
+        ["bench", "nowhere.yaml", "--json"],
+        ["site", "show", "nowhere", "--json"],
+        ["plan", "nowhere.yaml", "--json"],
+        ["check", "nowhere.yaml", "--json"],
+        ["explain", "nonsense-setting", "--json"],
+        ["inject", "check", "nowhere", "--with", "nowhere", "--json"],
+        ["activate", "nowhere.squashfs", "--json"],
+        ["doctor", "nowhere.squashfs", "--json"],
+        ["cluster", "status", "--name", "no_name!", "--json"],
+    ],
+)
+def test_json_errors(capsys: pytest.CaptureFixture[str], argv: list[str]) -> None:
+    code, out, err = run(capsys, *argv)
+    data = json.loads(out)
+    problems = document.problems(document.parse(out, file="stdout"), "problems")
+    assert not problems
+    assert data["exit_code"] == code > 0
+    first = data["problems"][0]
+    assert Reason(first["reason"]).exit_code == code
+    assert f"error: {first['message']} [{first['reason']}]" in err
+
+
+def test_the_json_of_another_program_is_not_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "run", "nowhere.squashfs", "--", "prog", "--json")[1] == ""
+
+
+@pytest.mark.parametrize(
+    ("word", "guess"),
+    [("--ouput", "--output"), ("--out", "--output"), ("--xyz", ""), ("", "")],
+)
+def test_guesses(word: str, guess: str) -> None:
+    names = ("--output", "--in-memory")
+    assert did_you_mean(word, names) == (f"did you mean `{guess}`? " if guess else "")
+
+
+@pytest.mark.parametrize(
+    ("environment", "marks"),
+    [
+        ({"PYTHONIOENCODING": "ascii"}, b"..."),
+        ({"PYTHONIOENCODING": "iso-8859-1"}, b"..."),
+        ({"PYTHONIOENCODING": "utf-8"}, "…".encode()),
+        ({"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}, b"..."),
+    ],
+)
+def test_every_locale_can_show_help(environment: dict[str, str], marks: bytes) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "stackproof", "run", "--help"], capture_output=True, check=False,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert marks in done.stdout
+
+
+def test_json_in_any_encoding(tmp_path: os.PathLike[str]) -> None:
+    name = "nöt ●🙂.yaml"
+    done = subprocess.run(
+        [sys.executable, "-m", "stackproof", "check", name, "--json"], capture_output=True,
+        check=False, cwd=tmp_path, env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert name in json.loads(done.stdout)["problems"][0]["message"]
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams(closed: str) -> None:
+    """A stream that is closed is none of the files that are opened later."""
+    line = f'exec "{sys.executable}" -m stackproof site list {closed}'
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert bool(done.stdout) == (">&-" not in closed.replace("2>&-", ""))
+
+
+@pytest.mark.parametrize("name", [*LEAVES, ""])
+def test_examples_parse(name: str) -> None:
+    """Every command has examples, they are of that command, and its parser takes them."""
+    shown = COMMANDS[name].examples
+    assert shown
+    for line, words in shown:
+        assert words
+        argv = shlex.split(line)
+        assert argv[0] == "stackproof"
+        assert argv[1 : 1 + len(name.split())] == name.split()
+        if argv[1] != "help":
+            verb = argv[1]
+            assert cli.build_parser(verb, alone=True).parse_args(argv[1:]).verb == verb
+
+
+def test_there_are_examples_of_no_other_commands() -> None:
+    assert set(EXAMPLES) == {*LEAVES, ""}
+
+
+# Where nothing is done without the option, and its text leaves no doubt of it.
+ABSENT = {
+    "--mirror", "--explain", "--stop-after", "--build-dir", "--cluster", "--inject", "--transport",
+    "--plugstack", "--on", "--seed", "--site", "--program", "--results", "--replay", "--launcher",
+    "--ranks", "--sign", "--signed-by", "--older-than", "--quick", "--kind", "--log", "--family", "--compiler", "--accelerator", "--expect", "--manifest", "--from",
+}  # fmt: skip
+
+
+def test_every_option_with_a_value_says_what_it_is_without() -> None:
+    """By a default, by what is done, or because it may be given several times or must be given."""
+    said = ("default", "left out", "without", "may be given", "may be repeated", "once for each")
+    bare = [
+        (name, option.names[-1])
+        for name, command in LEAVES.items()
+        for option in command.options
+        if option.value
+        and not option.many
+        and not option.required
+        and not any(word in option.text for word in said)
+        and option.names[-1] not in ABSENT
+    ]
+    assert bare == []

@@ -1,0 +1,59 @@
+"""What joins the nodes is seen by the NICs, kept with the results, and on a report's first screen."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from reportsamples import comparison_of
+from stackproof.host import bench, fabric
+from stackproof.host.place import Place
+from stackproof.reporting.summary_part import facts_part
+
+HERE = Place(nodes={"nid1": (0, 1)})
+
+
+def machine(folder: Path, monkeypatch: pytest.MonkeyPatch, *, cxi: int = 0, link: str = "") -> None:
+    for number in range(cxi):
+        (folder / "cxi" / f"cxi{number}").mkdir(parents=True)
+    if link:
+        port = folder / "infiniband" / "mlx5_0" / "ports" / "1"
+        port.mkdir(parents=True)
+        (port / "link_layer").write_text(f"{link}\n")
+    monkeypatch.setattr(fabric, "CXI", str(folder / "cxi"))
+    monkeypatch.setattr(fabric, "LINKS", str(folder / "infiniband"))
+
+
+@pytest.mark.parametrize(
+    ("cxi", "link", "said", "shown"),
+    [
+        (4, "", "slingshot-11", "Slingshot-11"),
+        (1, "InfiniBand", "slingshot-11", "Slingshot-11"),
+        (0, "InfiniBand", "infiniband", "InfiniBand"),
+        (0, "Ethernet", None, None),
+        (0, "", None, None),
+    ],
+)
+def test_a_bench_keeps_the_fabric_and_the_first_screen_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cxi: int, link: str, said: str | None,
+    shown: str | None,
+) -> None:  # fmt: skip
+    machine(tmp_path, monkeypatch, cxi=cxi, link=link)
+    host = bench._host_facts(HERE)
+    assert host.get("fabric") == said
+    made = comparison_of()
+    html = facts_part(dataclasses.replace(made, spec=dataclasses.replace(made.spec, host=host)))
+    assert all((name in html) == (name == shown) for name in ("Slingshot-11", "InfiniBand"))
+
+
+def test_nodes_of_one_machine_have_none_of_its_nics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(tmp_path, monkeypatch, cxi=1)
+
+    class Namespaces(Place):
+        one_machine = True
+
+    assert "fabric" not in bench._host_facts(Namespaces(nodes={}))

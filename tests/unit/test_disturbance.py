@@ -1,0 +1,137 @@
+"""Something else at a rank's CPU: which launches, and which verdicts are withheld for it."""
+
+import dataclasses
+
+import pytest
+
+from stackproof.compare import compare
+from stackproof.comparison import Verdict, Why
+from stackproof.disturbance import disturbed, lost
+from stackproof.measurement import Disturbance
+from synthetic import INTER, Noise, Plan, simulate
+
+QUIET = Noise(launch=0.004, size=0.004, block=0.05)
+CALM = Disturbance(
+    wall_s=2.0, run_queue_wait_s=0.01, involuntary_switches=9, other_load=0.01, frequency_mhz=2600.0
+)
+BUSY = dataclasses.replace(CALM, run_queue_wait_s=0.9, involuntary_switches=400, other_load=0.45)
+
+
+def experiment(hit, seen=BUSY, **changes):
+    """Return results in which the launches that `hit` names had `seen` at their first rank."""
+    given = {"challengers": ("mpich",), "placements": (INTER,), "noise": QUIET, "blocks": 12}
+    results = simulate(Plan(**{**given, **changes}))
+
+    def with_load(one):
+        first, *others = one.output.ranks
+        ranks = (
+            dataclasses.replace(first, disturbance=seen if hit(one) else CALM),
+            *(dataclasses.replace(rank, disturbance=CALM) for rank in others),
+        )
+        return dataclasses.replace(one, output=dataclasses.replace(one.output, ranks=ranks))
+
+    return dataclasses.replace(results, measurements=tuple(map(with_load, results.measurements)))
+
+
+def cells(comparison, arm="mpich"):
+    return [cell for panel in comparison.panels for cell in panel.judgement(arm).cells]
+
+
+ALL_SIZES = {("inter-node", "latency"): dict.fromkeys((1 << n for n in range(23)), 2.0)}
+
+
+@pytest.mark.parametrize(
+    ("seen", "share"),
+    [
+        (Disturbance(), None),
+        (Disturbance(wall_s=2.0, run_queue_wait_s=1.0), 0.5),
+        (Disturbance(other_load=0.3), 0.3),
+        # Its own threads made it wait; what ran while it slept took nothing from it.
+        (Disturbance(wall_s=2.0, run_queue_wait_s=1.0, other_load=0.0), 0.0),
+        (Disturbance(wall_s=2.0, run_queue_wait_s=0.0, other_load=0.9), 0.0),
+        (Disturbance(wall_s=0.0, run_queue_wait_s=0.0), None),
+    ],
+)
+def test_what_a_rank_lost_to_others(seen, share):
+    assert lost(seen) == share
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (BUSY, "rank 0 on n0, CPU 0, lost 45% of its time to other programs"),
+        (Disturbance(wall_s=2.0, involuntary_switches=400), "200 times a second"),
+        (dataclasses.replace(CALM, frequency_mhz=1200.0), "1200 MHz"),
+    ],
+)
+def test_a_disturbed_launch_is_named_with_the_rank_and_what_was_seen(seen, words):
+    results = experiment(lambda one: (one.arm, one.block) == ("mpich", 3), seen)
+    (found,) = disturbed(results.measurements)
+    assert (found.arm, found.block, found.placement) == ("mpich", 3, "inter-node")
+    assert words in found.text
+    assert any(words in note.text for note in compare(results).notes)
+
+
+@pytest.mark.parametrize(
+    "seen", [CALM, Disturbance(), Disturbance(wall_s=2.0, involuntary_switches=30)]
+)
+def test_a_quiet_core_and_one_that_nobody_watched_are_not_disturbed(seen):
+    assert disturbed(experiment(lambda one: True, seen).measurements) == ()
+
+
+def test_a_busy_core_that_slows_one_arm_makes_no_fail():
+    """The core was busy for every launch, one MPI suffers from it, and the null arm is silent."""
+    slow = {"mpich": ALL_SIZES}
+    before = compare(simulate(Plan(challengers=("mpich",), placements=(INTER,), noise=QUIET,
+                                   blocks=12, slower=slow)))  # fmt: skip
+    assert before.verdict is Verdict.FAIL
+    assert before.verdict_of("impi again").verdict is Verdict.PASS
+    comparison = compare(experiment(lambda one: True, slower=slow))
+    assert comparison.verdict is Verdict.INCONCLUSIVE
+    assert {cell.why for cell in cells(comparison)} == {Why.DISTURBED}
+    assert any(note.level == "warning" and "are withheld" in note.text for note in comparison.notes)
+
+
+def test_a_busy_core_makes_no_pass_either():
+    comparison = compare(experiment(lambda one: True))
+    assert {cell.verdict for cell in cells(comparison)} == {Verdict.INCONCLUSIVE}
+
+
+def test_disturbance_of_one_arm_alone_takes_the_verdict_away():
+    slow = {"mpich": ALL_SIZES}
+    comparison = compare(experiment(lambda one: one.arm == "mpich", slower=slow))
+    assert {cell.why for cell in cells(comparison)} == {Why.DISTURBED}
+    assert {cell.verdict for cell in cells(comparison, "impi again")} == {Verdict.PASS}
+
+
+@pytest.mark.parametrize(("slow", "verdict"), [({}, "PASS"), ({"mpich": ALL_SIZES}, "FAIL")])
+def test_a_verdict_that_undisturbed_launches_bear_out_stays(slow, verdict):
+    comparison = compare(experiment(lambda one: one.block in {2, 5, 9}, slower=slow))
+    (panel,) = (p for p in comparison.panels if p.curve.benchmark == "latency")
+    assert {cell.verdict for cell in panel.judgement("mpich").cells} == {verdict}
+    assert any("in 9 of" in note.text and note.level == "note" for note in comparison.notes)
+
+
+def test_a_difference_that_only_disturbed_launches_have_is_withheld():
+    """Most of the launches were disturbed, and slow; those that were not are equal."""
+    results = experiment(lambda one: one.block > 4)
+
+    def slowed(one):
+        if one.arm != "mpich" or one.block <= 4:
+            return one
+        series = tuple(
+            dataclasses.replace(s, values=tuple(v * 2 for v in s.values)) if s.unit == "us" else s
+            for s in one.output.series
+        )
+        return dataclasses.replace(one, output=dataclasses.replace(one.output, series=series))
+
+    comparison = compare(
+        dataclasses.replace(results, measurements=tuple(map(slowed, results.measurements)))
+    )
+    (panel,) = (p for p in comparison.panels if p.curve.benchmark == "latency")
+    assert not any(c.verdict is Verdict.FAIL for c in panel.judgement("mpich").cells)
+
+
+def test_a_program_that_does_not_look_at_its_cpu_is_judged_as_before():
+    results = simulate(Plan(challengers=("mpich",), placements=(INTER,), noise=QUIET))
+    assert compare(results).verdict is Verdict.PASS

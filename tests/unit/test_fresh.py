@@ -1,0 +1,111 @@
+"""The tools around the tests: which fresh machines there are, and how tests are counted."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    return importlib.import_module("fresh")
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    return importlib.import_module("count_tests")
+
+
+def test_both_suites_run_both_of_readmes_commands(fresh: ModuleType) -> None:
+    rows = {(case.suite, case.command) for case in fresh.chosen([])}
+    assert {(s, c) for s in ("bookworm", "trixie") for c in ("demo", "test")} <= rows
+
+
+def test_every_odd_thing_is_tried(fresh: ModuleType) -> None:
+    words = {word for case in fresh.chosen([]) for word in case.words}
+    assert {"root", "sudo", "private-python", "blank", "umask-077", "no-ipv6", "no-fuse"} <= words
+
+
+def test_words_choose(fresh: ModuleType) -> None:
+    chosen = fresh.chosen(["trixie", "demo"])
+    assert [case.name for case in chosen] == ["trixie-demo-root"]
+    assert [case.suite for case in fresh.chosen(["short"])] == ["trixie"]
+    names = [case.name for case in fresh.chosen([])]
+    assert len(names) == len(set(names))
+    assert [case.name for case in fresh.chosen([names[-1]])] == [names[-1]]
+
+
+@pytest.mark.parametrize("words", [["trixy"], ["trixie", "bookworm"]])
+def test_words_that_choose_nothing_are_refused(fresh: ModuleType, words: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        fresh.chosen(words)
+    assert "error: no case has" in str(ended.value)
+
+
+def test_the_list_needs_no_right() -> None:
+    argv = [sys.executable, str(ROOT / "tools" / "fresh.py"), "--list"]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True)
+    assert "trixie-demo-root" in done.stdout.split()
+
+
+def test_a_case_that_this_machine_cannot_make_is_said(
+    fresh: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(fresh, "LOGS", tmp_path)
+    root = importlib.import_module("fresh_root")
+    monkeypatch.setattr(root.platform, "freedesktop_os_release", lambda: {"ID": "slackware"})
+    monkeypatch.delenv("FRESH_MIRROR_UBUNTU", raising=False)
+    with pytest.raises(root.NotHere, match="no mirror of ubuntu"):
+        root.mirror_of("noble")
+    monkeypatch.setattr(root.os, "geteuid", lambda: 1000)
+    case = fresh.chosen(["noble"])[0]
+    outcome = fresh.run_case(case, tmp_path, keep=False)
+    assert (outcome.state, outcome.note) == (
+        "not here", "only root can make root folders of distributions",
+    )  # fmt: skip
+    assert case.name in fresh.table([outcome])
+
+
+def outcomes(fresh: ModuleType) -> list[Any]:
+    states = ("passed", "failed", "not here")
+    return [
+        fresh.Outcome(case=case, state=state, note=f"{state} <&>", seconds=61.0)
+        for case, state in zip(fresh.CASES, states, strict=False)
+    ]
+
+
+def test_cases_are_counted_as_tests(fresh: ModuleType, counting: ModuleType) -> None:
+    text = fresh.junit(outcomes(fresh))
+    assert counting.count(text) == (1, 1, 1)
+    assert counting.seconds(text) == {"fresh": 183.0}
+
+
+def test_the_last_line_counts_every_file_and_the_one_before_says_the_seconds(
+    fresh: ModuleType, counting: ModuleType
+) -> None:
+    of_pytest = (
+        '<testsuites><testsuite tests="3" failures="0" errors="1" skipped="1">'
+        '<testcase classname="tests.unit.test_a" name="a" time="1.5"/>'
+        '<testcase classname="tests.unit.test_b" name="b" time="1.5"/>'
+        '<testcase classname="tests.host.test_c.TestX" name="c" time="200"/>'
+        "</testsuite></testsuites>"
+    )
+    lines = counting.render([of_pytest, fresh.junit(outcomes(fresh))]).splitlines()
+    assert lines == ["host 200 s, fresh 183 s, unit 3 s", "2 passed, 2 failed, 2 skipped"]
+
+
+def test_no_count_without_a_run(tmp_path: Path) -> None:
+    argv = [sys.executable, str(ROOT / "tools" / "count_tests.py"), str(tmp_path / "none.xml")]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "none.xml is not there" in done.stderr

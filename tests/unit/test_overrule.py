@@ -1,0 +1,106 @@
+"""What no statistics may overrule."""
+
+import dataclasses
+import itertools
+
+import pytest
+from scipy import stats
+
+from stackproof import overrule
+from stackproof.compare import compare
+from stackproof.comparison import CompareOptions, Verdict
+from stackproof.overrule import Discards
+from synthetic import Noise, Plan, fault, simulate
+
+FAST = CompareOptions()
+WRONG = "3 received bytes were wrong: latency of 8 B, in sample 1: rank 1 received …"
+
+
+def experiment(**plan):
+    noise = Noise(launch=0.004, size=0.004, block=0.05)
+    return simulate(Plan(**{"noise": noise, "challengers": ("mpich", "openmpi"), **plan}), 1)
+
+
+def dropped(results, wanted):
+    kept = tuple(one for one in results.measurements if wanted(one))
+    return dataclasses.replace(results, measurements=kept)
+
+
+@pytest.mark.parametrize("blocks", [(0,), (4,), tuple(range(1, 11))])
+def test_wrong_bytes_once_fail_the_arm_and_nobody_else(blocks):
+    results = fault(experiment(), "mpich", blocks, "validation-failed", WRONG)
+    comparison = compare(results, FAST)
+    verdict = comparison.verdict_of("mpich")
+    assert verdict.verdict is Verdict.FAIL
+    assert comparison.verdict is Verdict.FAIL
+    assert f"wrong bytes in {2 * len(blocks)} of 22 launches" in verdict.sentence
+    assert WRONG in verdict.sentence
+    assert comparison.verdict_of("openmpi").verdict is not Verdict.FAIL
+    assert any(note.level == "warning" and WRONG in note.text for note in comparison.notes)
+
+
+def test_wrong_bytes_are_not_made_good_by_a_second_launch():
+    """A clean repetition in the same block changes nothing."""
+    results = experiment()
+    other = simulate(Plan(challengers=("mpich",), null=None, blocks=1), 7)
+    first = next(one for one in other.measurements if (one.arm, one.block) == ("mpich", 0))
+    bad = fault(
+        dataclasses.replace(results, measurements=(first,)),
+        "mpich",
+        [0],
+        "validation-failed",
+        WRONG,
+    )
+    both = dataclasses.replace(results, measurements=(*bad.measurements, *results.measurements))
+    assert compare(results, FAST).verdict is not Verdict.FAIL
+    assert compare(both, FAST).verdict_of("mpich").verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("arm", ["impi", "impi again"])
+def test_with_a_corrupt_baseline_nothing_is_judged(arm):
+    comparison = compare(fault(experiment(), arm, [2], "validation-failed", WRONG), FAST)
+    assert comparison.verdict is Verdict.FAIL
+    assert {one.verdict for one in comparison.verdicts} == {Verdict.INCONCLUSIVE}
+    assert all("nothing can be compared" in one.sentence for one in comparison.verdicts)
+
+
+def test_discards_beyond_chance_withhold_the_verdict():
+    """One arm loses 8 of 20 blocks and the others none."""
+    results = fault(experiment(blocks=20), "mpich", range(1, 9), "job-timeout", "too slow")
+    comparison = compare(results, FAST)
+    verdict = comparison.verdict_of("mpich")
+    assert verdict.verdict is Verdict.INCONCLUSIVE
+    assert "16 of 40 launches of mpich were discarded and 0 of 40 of impi" in verdict.sentence
+    assert "discarded" not in comparison.verdict_of("openmpi").sentence
+    few = fault(experiment(blocks=20), "mpich", [3], "job-timeout", "too slow")
+    assert "discarded" not in compare(few, FAST).verdict_of("mpich").sentence
+
+
+def test_a_block_goes_as_a_whole_but_not_for_an_arm_that_never_works():
+    broken = fault(experiment(), "mpich", range(11), "rank-crashed", "always")
+    comparison = compare(broken, FAST)
+    assert not any(one.what == "block" for one in comparison.discarded)
+    assert {
+        cell.blocks for panel in comparison.panels for cell in panel.judgement("openmpi").cells
+    } == {10}
+
+
+def test_the_chance_is_that_of_fishers_exact_test():
+    for a, b, m, n in itertools.product(range(6), range(6), (5, 9), (5, 12)):
+        found = overrule.chance(Discards(discarded=a, made=m), Discards(discarded=b, made=n))
+        _, wanted = stats.fisher_exact([[a, m - a], [b, n - b]])
+        assert found == pytest.approx(wanted)
+
+
+def test_rates_that_chance_explains_are_let_through():
+    """Seen over all outcomes of two alike arms, no more than 5 % are called different."""
+    for rate, made in itertools.product((0.02, 0.1, 0.3), (10, 20)):
+        outcomes = stats.binom(made, rate).pmf(range(made + 1))
+        wrongly = sum(
+            outcomes[i] * outcomes[j]
+            for i in range(made + 1)
+            for j in range(made + 1)
+            if overrule.chance(Discards(discarded=i, made=made), Discards(discarded=j, made=made))
+            < overrule.CHANCE
+        )
+        assert wrongly <= overrule.CHANCE
