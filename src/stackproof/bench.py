@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from stackproof import document as documents
 from stackproof.case import Locality, Placement, Rank, Timing
-from stackproof.comparison import DEFAULT_MARGINS
+from stackproof.comparison import DEFAULT_MARGINS, MOST_LAUNCHES
 from stackproof.document import Document
 from stackproof.errors import Problem, Reason, StackproofError
 
@@ -132,6 +132,17 @@ def parse_sizes(text: str) -> tuple[int, ...]:
             raise ValueError(f"no size in: {part}")
         found |= {*sizes}
     return tuple(sorted(found))
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of `90s`, `20m` or `1h`, a bare number being minutes.
+
+    Raises `ValueError` for anything else, and for no time at all.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
+    if not found or not float(found[1]):
+        raise ValueError(f"not a time: {text}")
+    return float(found[1]) * {"": 60, "s": 1, "m": 60, "h": 3600}[found[2]]
 
 
 def _number(text: str) -> int | str:
@@ -263,8 +274,8 @@ def _build(data: dict[str, Any], folder: str) -> BenchSpec:
     given: dict[str, Any] = {
         key.replace("-", "_"): data[key]
         for key in ("name", "null-arm", "launches", "samples", "seconds-per-size", "window",
-                    "timing",
-                    "validate", "seed", "cluster", "on", "allocations", "interface")
+                    "timing", "validate", "seed", "cluster", "on", "allocations", "interface",
+                    "until-decided")
         if key in data
     }  # fmt: skip
     if "programs" in data:
@@ -276,8 +287,9 @@ def _build(data: dict[str, Any], folder: str) -> BenchSpec:
         )
     if "benchmarks" in data:
         given["benchmarks"] = tuple(data["benchmarks"])
-    if "timeout" in data:
-        given["timeout_s"] = float(data["timeout"])
+    given |= _times(data)
+    if data.get("until-decided"):
+        given.setdefault("launches", MOST_LAUNCHES)
     if "sizes" in data:
         given["sizes"] = _sizes(data["sizes"])
     for key in ("placements", "validated"):
@@ -295,6 +307,16 @@ def _build(data: dict[str, Any], folder: str) -> BenchSpec:
         challengers=tuple(_arm(arm, folder) for arm in data.get("challengers", ())),
         **given,
     )
+
+
+def _times(data: dict[str, Any]) -> dict[str, float]:
+    """Return how long one launch, and all of them, may take, in seconds."""
+    found = {}
+    if "timeout" in data:
+        found["timeout_s"] = float(data["timeout"])
+    if "budget" in data:
+        found["budget_s"] = parse_duration(data["budget"])
+    return found
 
 
 def _sizes(value: Any) -> tuple[int, ...]:

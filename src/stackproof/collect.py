@@ -21,6 +21,8 @@ from stackproof.errors import Problem, Reason
 from stackproof.measurement import Measurement, State
 from stackproof.quantities import size_text
 
+_REASONS = frozenset(Reason)
+
 Table = dict[tuple[str, str, str], dict[str, dict[int, dict[int, float]]]]
 """(placement, program, benchmark) -> arm -> size -> block -> median of the launch."""
 
@@ -223,7 +225,9 @@ def _unusable(measurement: Measurement) -> Discarded:
     bad = [check for check in measurement.checks if check.state is State.BAD]
     evidence = "; ".join(f"{check.name}: {check.evidence}".rstrip(": ") for check in bad)
     entry = _discard(measurement, Reason.JOB_FAILED, evidence)
-    worst = checks.first_failure(measurement.checks) if all(one.reason for one in bad) else None
+    # A results file may have come from anywhere: a reason that is none of ours is not one.
+    known = all(one.reason in _REASONS for one in bad)
+    worst = checks.first_failure(measurement.checks) if known else None
     return dataclasses.replace(entry, reason=worst.reason.value) if worst else entry
 
 

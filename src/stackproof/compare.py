@@ -107,7 +107,13 @@ def _borne_out(
     if not hurt:
         return panels
     fewer = dataclasses.replace(rules, minimum_launches=FEWEST_BLOCKS)
-    return withheld(panels, _judged(collected, _without(collected.table, hurt), results, fewer))
+
+    def without(out: Sequence[Disturbed]) -> tuple[Panel, ...]:
+        return _judged(collected, _without(collected.table, out), results, fewer) if out else panels
+
+    base = [one for one in hurt if one.arm == results.spec.baseline]
+    others = [one for one in hurt if one.arm != results.spec.baseline]
+    return withheld(panels, without(others), without(base))
 
 
 def _rules(results: Results, options: CompareOptions) -> Rules:

@@ -2,8 +2,10 @@
 
 A busy core slows an MPI that waits for it more than one that does not, so that arms which are equal
 look different; the null arm, which waits as the baseline does, says nothing of it. No bound on the
-effect is known, so nothing is corrected: what undisturbed launches do not bear out is not said. A
-disturbance takes a verdict away and never makes one.
+effect is known, so nothing is corrected: what undisturbed launches do not bear out is not said. As
+a launch only becomes slower by it, it may explain that an arm is slower where it was at that arm,
+and that one is not slower where it was at the baseline. A disturbance takes a verdict away and
+never makes one.
 """
 
 from __future__ import annotations
@@ -118,25 +120,25 @@ def _slowed(ranks: Sequence[RankFacts], usual: Mapping[tuple[str, int | None], f
     return ""
 
 
-def withheld(panels: Sequence[Panel], undisturbed: Sequence[Panel]) -> tuple[Panel, ...]:
-    """Return panels without the verdicts that `undisturbed`, without those launches, does not bear.
+def withheld(
+    panels: Sequence[Panel], arms_calm: Sequence[Panel], baseline_calm: Sequence[Panel]
+) -> tuple[Panel, ...]:
+    """Return panels without the verdicts that launches without disturbance do not bear out.
 
-    A verdict stays when undisturbed launches alone come to it, or when they are most of the
-    launches and their ratio is on its side.
+    `arms_calm` is judged without disturbed launches of any arm but the baseline, `baseline_calm`
+    without those of the baseline. That an arm is slower must hold in the first, that it is as fast
+    or faster in the second. A verdict stays when these launches alone come to it, or when they are
+    most of the launches and their ratio is on its side.
     """
-    clean = {
-        (panel.curve.key, judgement.arm, cell.size): cell
-        for panel in undisturbed
-        for judgement in panel.judgements
-        for cell in judgement.cells
-    }
+    slower, faster = _cells(arms_calm), _cells(baseline_calm)
 
     def kept(panel: Panel, judgement: Judgement) -> Judgement:
-        cells = tuple(
-            _borne_out(cell, clean.get((panel.curve.key, judgement.arm, cell.size)))
-            for cell in judgement.cells
-        )
-        return dataclasses.replace(judgement, cells=cells)
+        cells = []
+        for cell in judgement.cells:
+            worse = cell.verdict is Verdict.FAIL and (cell.ratio is None or cell.ratio < 1)
+            key = (panel.curve.key, judgement.arm, cell.size)
+            cells.append(_borne_out(cell, (slower if worse else faster).get(key)))
+        return dataclasses.replace(judgement, cells=tuple(cells))
 
     return tuple(
         dataclasses.replace(
@@ -144,6 +146,17 @@ def withheld(panels: Sequence[Panel], undisturbed: Sequence[Panel]) -> tuple[Pan
         )
         for panel in panels
     )
+
+
+def _cells(
+    panels: Sequence[Panel],
+) -> dict[tuple[tuple[str, str, str], str, int | None], Cell]:
+    return {
+        (panel.curve.key, judgement.arm, cell.size): cell
+        for panel in panels
+        for judgement in panel.judgements
+        for cell in judgement.cells
+    }
 
 
 def _borne_out(cell: Cell, clean: Cell | None) -> Cell:

@@ -35,14 +35,17 @@ class Disturbance:
     `wall_s` is how long the timed part took and `run_queue_wait_s` how much of it the rank was
     ready to run and its CPU ran something else (second number of /proc/self/schedstat);
     `involuntary_switches` counts how often it was made to give its CPU away
-    (`ru_nivcsw`). `other_load` is the share of its CPU's time, 0 to 1, that others took: busy time
-    by /proc/stat less the rank's own. `frequency_mhz` is the lowest that the CPU was seen to have.
+    (`ru_nivcsw`). `other_load` is the share of its CPU's time, 0 to 1, that other programs took:
+    time of programs by /proc/stat, without interrupts, less the rank's own. `stolen` is the share
+    that a hypervisor gave to other machines. `frequency_mhz` is the lowest that the CPU was seen
+    to have.
     """
 
     wall_s: float | None = None
     run_queue_wait_s: float | None = None
     involuntary_switches: int | None = None
     other_load: float | None = None
+    stolen: float | None = None
     frequency_mhz: float | None = None
 
 

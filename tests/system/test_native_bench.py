@@ -365,10 +365,12 @@ def test_another_process_on_a_rank_s_cpu_is_told(mpi: Mpi) -> None:
     assert found is not None
     assert found.wall_s is not None
     assert found.run_queue_wait_s is not None
-    assert found.run_queue_wait_s > 0.1 * found.wall_s
-    assert found.involuntary_switches is not None  # 0 where its waits began as it slept
     assert found.other_load is not None
     assert found.other_load > 0.1
+    # MPICH sleeps here until its socket has something, and is then let in front of the other
+    # process; what spins must share the CPU with it.
+    assert found.run_queue_wait_s > (0 if mpi.family == "mpich" else 0.1 * found.wall_s)
+    assert found.involuntary_switches is not None
     (series,) = output.series
     assert series.disturbance is not None
     assert series.disturbance.run_queue_wait_s is not None

@@ -8,7 +8,7 @@ from stackproof.compare import compare
 from stackproof.comparison import Verdict, Why
 from stackproof.disturbance import disturbed, lost
 from stackproof.measurement import Disturbance
-from synthetic import INTER, Noise, Plan, simulate
+from synthetic import INTER, SIZES, Noise, Plan, simulate
 
 QUIET = Noise(launch=0.004, size=0.004, block=0.05)
 CALM = Disturbance(
@@ -100,8 +100,34 @@ def test_a_busy_core_makes_no_pass_either():
 def test_disturbance_of_one_arm_alone_takes_the_verdict_away():
     slow = {"mpich": ALL_SIZES}
     comparison = compare(experiment(lambda one: one.arm == "mpich", slower=slow))
-    assert {cell.why for cell in cells(comparison)} == {Why.DISTURBED}
+    (latency,) = (p for p in comparison.panels if p.curve.benchmark == "latency")
+    assert {cell.why for cell in latency.judgement("mpich").cells} == {Why.DISTURBED}
     assert {cell.verdict for cell in cells(comparison, "impi again")} == {Verdict.PASS}
+
+
+def test_what_slows_the_baseline_alone_makes_no_pass_and_takes_no_fail_away():
+    """It can only have made the baseline slower: an arm that is slower than that still is."""
+    comparison = compare(experiment(lambda one: one.arm == "impi", slower={"mpich": ALL_SIZES}))
+    for panel in comparison.panels:
+        expected = Verdict.FAIL if panel.curve.benchmark == "latency" else Verdict.INCONCLUSIVE
+        assert {cell.verdict for cell in panel.judgement("mpich").cells} == {expected}
+
+
+def test_what_slows_a_challenger_takes_no_pass_away():
+    comparison = compare(experiment(lambda one: one.arm == "mpich"))
+    assert {cell.verdict for cell in cells(comparison)} == {Verdict.PASS}
+
+
+def test_a_null_arm_that_is_faster_is_explained_by_the_baseline_s_disturbance():
+    off = {"impi again": {("inter-node", "latency"): dict.fromkeys(SIZES, 0.5)}}
+    calm = compare(experiment(lambda one: one.arm == "impi again", slower=off))
+    hurt = compare(experiment(lambda one: one.arm == "impi", slower=off))
+    found = [
+        {c.verdict for p in one.panels if p.curve.benchmark == "latency"
+         for c in p.judgement("impi again").cells}
+        for one in (calm, hurt)
+    ]  # fmt: skip
+    assert found == [{Verdict.FAIL}, {Verdict.INCONCLUSIVE}]
 
 
 @pytest.mark.parametrize(("slow", "verdict"), [({}, "PASS"), ({"mpich": ALL_SIZES}, "FAIL")])

@@ -56,7 +56,7 @@ def test_the_first_screen_says_with_what_on_what_and_when(comparison):
     first, _, rest = text.partition("Verdict")
     for said in (
         "2 January 2026, 03:04 UTC, with stackproof 0.0.0", "EPYC 7763, 64 CPUs, Linux 5.14",
-        "Slurm 23.02, job 7, nid001, nid002, slingshot-11, links of 10gbit, 1,250 MB/s each way",
+        "Slurm 23.02, job 7, nid001, nid002, Slingshot-11, links of 10gbit, 1,250 MB/s each way",
         "impi (baseline): impi 1.2.3", "mpich: MPICH 4.3.1", "10 planned per arm and placement",
         "margins latency 10 %, bandwidth 5 %", "impi against itself differs by",
     ):  # fmt: skip

@@ -61,6 +61,7 @@ class _Disturbance(msgspec.Struct, frozen=True):
     involuntary_switches: int
     run_queue_wait_s: float | None = None
     other_load: float | None = None
+    stolen: float | None = None
     frequency_mhz: float | None = None
 
 
@@ -431,6 +432,7 @@ def _disturbance(record: _Disturbance | None) -> Disturbance | None:
         run_queue_wait_s=record.run_queue_wait_s,
         involuntary_switches=record.involuntary_switches,
         other_load=record.other_load,
+        stolen=record.stolen,
         frequency_mhz=record.frequency_mhz,
     )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stackproof import transports
-from stackproof.bench import Arm, BenchSpec, parse_bench, parse_sizes
+from stackproof.bench import Arm, BenchSpec, parse_bench, parse_duration, parse_sizes
 from stackproof.benchmarks import METRICS
 from stackproof.case import Locality
 from stackproof.cli import progress
@@ -158,10 +158,11 @@ def _changed(spec: BenchSpec, args: argparse.Namespace) -> BenchSpec:
 
 def _seconds(text: str) -> float:
     """Return how long `20m`, `90s` or `1h` is; raises `StackproofError` (USAGE)."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
-    if not found or not float(found[1]):
-        raise fail(Reason.USAGE, f"--budget is `{text}`", hint="for example 90s, 20m or 1h")
-    return float(found[1]) * {"": 60, "s": 1, "m": 60, "h": 3600}[found[2]]
+    try:
+        return parse_duration(text)
+    except ValueError:
+        hint = "for example 90s, 20m or 1h"
+        raise fail(Reason.USAGE, f"--budget is `{text}`", hint=hint) from None
 
 
 def specification(args: argparse.Namespace) -> BenchSpec:

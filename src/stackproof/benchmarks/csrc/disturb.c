@@ -9,14 +9,20 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { LINE = 512, STAT_COLUMNS = 8 };
+enum { LINE = 512, STAT_COLUMNS = 5 };
+
+/* Seconds of a processor: of programs and their calls, and taken by a hypervisor. */
+struct ticks {
+    double programs; /* negative: unknown */
+    double stolen;
+};
 
 static struct {
     struct disturbance sum;
     int schedstat;    /* open file, -1 for none */
     int cpu;          /* processor at the beginning */
     double began;     /* seconds */
-    double busy;      /* of that processor, seconds; negative: unknown */
+    struct ticks busy; /* of that processor */
     double own;       /* of this process, seconds */
     double frequency; /* lowest so far, MHz; 0: unknown */
 } launch;
@@ -47,20 +53,22 @@ static double own_seconds(void)
     return seconds_of(&usage.ru_utime) + seconds_of(&usage.ru_stime);
 }
 
-/* What a processor has been busy for, time that a hypervisor took from it included: proc(5). */
-static double busy_seconds(int cpu)
+/* What a processor did, by proc(5). Interrupts are left out: over sockets they carry the messages that
+   are timed, and the kernel counts most of them to the rank already. */
+static struct ticks busy_seconds(int cpu)
 {
     char line[LINE];
-    double busy = -1.0;
+    struct ticks busy = {.programs = -1.0, .stolen = 0.0};
     FILE *file = fopen("/proc/stat", "re");
-    while (file != NULL && busy < 0.0 && fgets(line, sizeof line, file) != NULL) {
+    while (file != NULL && busy.programs < 0.0 && fgets(line, sizeof line, file) != NULL) {
         int number = -1;
-        unsigned long long t[STAT_COLUMNS] = {0};
-        int found = sscanf(line, "cpu%d %llu %llu %llu %llu %llu %llu %llu %llu", &number, &t[0],
-                           &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &t[7]);
-        if (found == STAT_COLUMNS + 1 && number == cpu) {
-            unsigned long long ticks = t[0] + t[1] + t[2] + t[5] + t[6] + t[7];
-            busy = (double)ticks / (double)sysconf(_SC_CLK_TCK);
+        unsigned long long user = 0, nice = 0, calls = 0, stolen = 0;
+        int found = sscanf(line, "cpu%d %llu %llu %llu %*u %*u %*u %*u %llu", &number, &user, &nice,
+                           &calls, &stolen);
+        if (found == STAT_COLUMNS && number == cpu) {
+            double ticks_per_s = (double)sysconf(_SC_CLK_TCK);
+            busy.programs = (double)(user + nice + calls) / ticks_per_s;
+            busy.stolen = (double)stolen / ticks_per_s;
         }
     }
     if (file != NULL) {
@@ -156,6 +164,12 @@ void disturb_stop(struct disturbance *part)
     note_frequency(scaled_frequency(sched_getcpu()));
 }
 
+static double share(double part, double whole)
+{
+    double found = part / whole;
+    return found < 0.0 ? 0.0 : found > 1.0 ? 1.0 : found;
+}
+
 static void describe(const struct disturbance *of, struct text *members)
 {
     text_key(members, "disturbance");
@@ -176,11 +190,13 @@ void disturb_describe_part(const struct disturbance *worst, struct text *members
 void disturb_describe(struct text *members)
 {
     double wall = now_seconds() - launch.began;
-    double busy = busy_seconds(launch.cpu);
+    struct ticks busy = busy_seconds(launch.cpu);
     describe(&launch.sum, members);
-    if (launch.busy >= 0.0 && busy >= 0.0 && wall > 0.0 && sched_getcpu() == launch.cpu) {
-        double other = (busy - launch.busy - (own_seconds() - launch.own)) / wall;
-        text_real(members, "other_load", other < 0.0 ? 0.0 : other > 1.0 ? 1.0 : other);
+    if (launch.busy.programs >= 0.0 && busy.programs >= 0.0 && wall > 0.0 &&
+        sched_getcpu() == launch.cpu) {
+        double others = busy.programs - launch.busy.programs - (own_seconds() - launch.own);
+        text_real(members, "other_load", share(others, wall));
+        text_real(members, "stolen", share(busy.stolen - launch.busy.stolen, wall));
     }
     note_frequency(told_frequency(sched_getcpu()));
     if (launch.frequency > 0.0) {
