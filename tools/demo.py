@@ -110,7 +110,7 @@ def _stackproof(*words: object, ok: tuple[int, ...] | None = (0,)) -> int:
     """Show and run one command; `ok` None accepts every exit code."""
     argv = [str(word) for word in words]
     print(f"\n$ stackproof {shlex.join(argv)}", flush=True)
-    with subprocess.Popen([sys.executable, "-m", "stackproof", *argv]) as process:
+    with subprocess.Popen([sys.executable, "-m", "stackproof", *argv]) as process:  # noqa: S603 - this Python and our own package
         try:
             code = process.wait()
         except BaseException as error:

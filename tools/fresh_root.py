@@ -110,8 +110,8 @@ def mirror_of(suite: str) -> str:
         variable = f"FRESH_MIRROR_{wanted.upper()}"
         raise NotHere(f"this machine's apt has no mirror of {wanted}; {variable}=URL names one")
     row = "$(RELEASE) $(COMPONENT) $(REPO_URI)"
-    done = subprocess.run(
-        ["apt-get", "indextargets", "--format", row, "Created-By: Packages"],
+    done = subprocess.run(  # noqa: S603 - words of this file
+        ["apt-get", "indextargets", "--format", row, "Created-By: Packages"],  # noqa: S607 - root's own PATH
         stdout=subprocess.PIPE, text=True, check=True,
     )  # fmt: skip
     for line in done.stdout.splitlines():
@@ -145,7 +145,7 @@ def make_base(suite: str, folder: Path, log: Path) -> Path:
         f"--components={components}", suite, os.fspath(part), mirror_of(suite),
     ]  # fmt: skip
     with log.open("ab") as stream:
-        subprocess.run(
+        subprocess.run(  # noqa: S603 - words of this file
             argv, check=True, stdout=stream, stderr=stream, env={**os.environ, "PATH": PATH}
         )
     part.rename(base)
@@ -172,7 +172,7 @@ class Root:
 
     def prepare(self, base: Path, log: Path) -> None:
         """Copy the base, let it reach the network, make the user, and clone the checkout."""
-        subprocess.run(["cp", "-a", "--reflink=auto", base, self.path], check=True)
+        subprocess.run(["cp", "-a", "--reflink=auto", base, self.path], check=True)  # noqa: S603, S607 - words and paths of this file
         self._connect()
         (self.path / "usr/local/bin/prepare").write_text(_PREPARE)
         words = ["bash", "/usr/local/bin/prepare", self.setting.user]
@@ -189,7 +189,7 @@ class Root:
         target = self.path / self.checkout.lstrip("/")
         # Where this checkout belongs to somebody else, git would refuse to read it.
         git = ["git", "-c", "safe.directory=*", "clone", "--quiet", "--no-hardlinks"]
-        subprocess.run([*git, CHECKOUT, target], check=True, umask=self.setting.umask)
+        subprocess.run([*git, CHECKOUT, target], check=True, umask=self.setting.umask)  # noqa: S603 - words and paths of this file
         if self.setting.user != "root":
             owner = (self.path / self.home.lstrip("/")).stat()
             for path in (target, *target.rglob("*")):
@@ -202,8 +202,9 @@ class Root:
         (self.path / "etc/hostname").write_text(f"{host}\n")
         (self.path / "etc/hosts").write_text(f"127.0.0.1 localhost {host}\n::1 localhost {host}\n")
         shown = subprocess.run(
-            ["apt-config", "dump"], stdout=subprocess.PIPE, text=True, check=True
-        )
+            ["apt-config", "dump"],  # noqa: S607 - root's own PATH
+            stdout=subprocess.PIPE, text=True, check=True,
+        )  # fmt: skip
         kept = [line for line in shown.stdout.splitlines() if re.match(r"Acquire::https?::", line)]
         (self.path / "etc/apt/apt.conf.d/99fresh").write_text("".join(f"{row}\n" for row in kept))
         own = sorted(Path("/", _CERTIFICATES).glob("*.crt"))
@@ -227,7 +228,7 @@ class Root:
         timeout_s: float | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a command in the root as its user; nothing that it starts outlives it."""
-        return subprocess.run(
+        return subprocess.run(  # noqa: S603 - words and paths of this file
             self.argv(argv, folder, env or {}),
             stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False,
             timeout=timeout_s, preexec_fn=None if self.setting.ipv6 else _forbid_ipv6,

@@ -58,7 +58,7 @@ def srun_killed(site: Site) -> None:
     with site.held(*words, tasks=site.nodes) as (_, process):
         victims = site.below(process, "srun")
         expect(victims, "there is no srun")
-        subprocess.run(["kill", "-KILL", *victims], check=True)
+        subprocess.run(["kill", "-KILL", *victims], check=True)  # noqa: S603, S607 - process numbers found above
         process.wait(timeout=30)
         site.run("scancel", "-u", "alice", user=None)
 
@@ -86,7 +86,7 @@ def slurmstepd_killed(site: Site) -> None:
         # By number, from outside: only those of this cluster.
         victims = [text.split()[0] for text in site.processes() if text.endswith(" slurmstepd")]
         expect(len(victims) >= site.nodes, f"{victims}")
-        subprocess.run(["kill", "-KILL", *victims], check=True)
+        subprocess.run(["kill", "-KILL", *victims], check=True)  # noqa: S603, S607 - process numbers found above
         hold.go()
         process.kill()
 

@@ -139,7 +139,7 @@ class Site:
         """Start the cluster anew, without what a case may have left."""
         self.down()
         for text in self.loops():
-            subprocess.run(["losetup", "--detach", f"/dev/{text.split()[0]}"], check=False)
+            subprocess.run(["losetup", "--detach", f"/dev/{text.split()[0]}"], check=False)  # noqa: S603, S607 - a number that losetup printed
         self.up()
 
     def _make_files(self) -> None:
@@ -181,7 +181,7 @@ class Site:
 
     def _cluster(self, *words: str) -> str:
         argv = [sys.executable, "-m", "stackproof", "cluster", *words, "--name", self.name]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)  # noqa: S603 - words of our own tests
         expect(done.returncode == 0, f"cluster {words[0]}: {done.stderr.strip()}")
         return done.stdout
 
@@ -207,7 +207,7 @@ class Site:
         image = self.folder / f"{name}.squashfs"
         options = ("-all-root", "-noappend", "-no-progress", "-quiet")
         argv = ["mksquashfs", str(tree), str(image), *options]
-        subprocess.run(argv, check=True, timeout=60, capture_output=True)
+        subprocess.run(argv, check=True, timeout=60, capture_output=True)  # noqa: S603 - words of our own tests
         shutil.rmtree(tree)
         image.chmod(0o644)
         return image
@@ -229,7 +229,7 @@ class Site:
         env: Mapping[str, str] | None = None,
     ) -> Ended:
         """Run a command to its end; in the folder of the user, with a small environment."""
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603 - words of our own tests
             self.argv(*words, user=user, node=node), cwd=self._folder_of(user), text=True,
             input=text or "", env=self.environment(env), capture_output=True, timeout=_SECONDS,
             check=False,
@@ -280,7 +280,7 @@ class Site:
     ) -> Iterator[tuple[Hold, subprocess.Popen[str]]]:
         """Run a command whose tasks wait; go on when they all do. They are let go at the end."""
         hold = self.hold()
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: S603 - words of our own tests
             self.argv(*words, user=user), cwd=self._folder_of(user), text=True,
             env=self.environment({"HOLD": str(hold.folder)}), stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,

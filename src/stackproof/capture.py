@@ -309,7 +309,7 @@ def _limits(capture: Capture) -> Iterator[_Finding]:
         value = capture.opened["/dev/fuse"]
         yield _Finding(path=("limits", "fuse"), value=value, source="/dev/fuse")
     if size := capture.sizes.get("/dev/shm"):  # noqa: S108 - a file system that is looked at
-        yield _Finding(path=("limits", "shm-gb"), value=_gigabytes(size), source="/dev/shm")  # noqa: S108
+        yield _Finding(path=("limits", "shm-gb"), value=_gigabytes(size), source="/dev/shm")  # noqa: S108 - as above
 
 
 _READERS = (

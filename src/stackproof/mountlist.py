@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stackproof.errors import Problem
 
 # A mount would hide what the system or the user needs; some also when it hides only a part.
-_SYSTEM_ALONE = frozenset(("/", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp"))  # noqa: S108
+_SYSTEM_ALONE = frozenset(("/", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp"))  # noqa: S108 - refused
 _SYSTEM_TREES = (
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin",
     "/sys", "/usr",

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,24 @@ def test_the_map_shows_no_module_that_is_gone() -> None:
     shown = re.findall(r"^\| `([a-z_/]+(?:\.py|/))` \|", text, re.MULTILINE)
     assert len(shown) > 20
     assert [word for word in shown if not (PACKAGE / word).exists()] == []
+
+
+def test_what_the_security_rules_find_has_its_reason_at_the_line() -> None:
+    """No rule of security is off for a whole folder of what users run."""
+    lint = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
+    off = {word for word in lint["ignore"] if re.fullmatch(r"S\d*", word)} - {"S404"}
+    for folder, words in lint["per-file-ignores"].items():
+        if not folder.startswith(("tests/", "benchmarks/")):
+            off |= {word for word in words if re.fullmatch(r"S\d*", word)}
+    assert off == set()
+    bare = [
+        f"{name(path)}:{number}"
+        for path in PROGRAMS
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if re.search(r"# noqa: [A-Z\d, ]*\bS\d{3}\b", line)
+        and not re.search(r"# noqa: [A-Z\d, ]+ - [\w`]", line)
+    ]
+    assert bare == []
 
 
 def test_importing_changes_nothing() -> None:

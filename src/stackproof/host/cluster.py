@@ -241,7 +241,7 @@ def _spawn_head(link: socket.socket, folder: Path, *, rootless: bool) -> None:
     )  # fmt: skip
     try:
         with open(folder / _LOG, "wb") as log:
-            done = subprocess.run(
+            done = subprocess.run(  # noqa: S603 - this Python and a module of ours
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
                 pass_fds=(link.fileno(),), env=inner_environment(), check=False,
             )  # fmt: skip

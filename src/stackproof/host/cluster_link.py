@@ -225,7 +225,7 @@ def _start_switch(state: ClusterState, program: Path, delay_us: float) -> int:
             path = f"/proc/self/fd/{executable}"
             names = tuple(node.name for node in _alive(state))
             argv = cluster.switch_argv(path, names, delay_us)
-            with subprocess.Popen(
+            with subprocess.Popen(  # noqa: S603 - a program of ours, by descriptor
                 cluster.enter_argv(state, None, ("setsid", "--fork", *argv)),
                 stdin=subprocess.DEVNULL, stdout=theirs.fileno(), stderr=theirs.fileno(),
                 pass_fds=(executable,), env=base_environment(),
@@ -251,7 +251,7 @@ def _round_trips(state: ClusterState) -> list[float]:
         return []
     first, second = state.nodes[:2]
     script = (sys.executable, "-I", "-S", cluster_node.__file__)
-    with subprocess.Popen(
+    with subprocess.Popen(  # noqa: S603 - this Python and a file of ours
         cluster.enter_argv(state, second.name, (*script, "echo")),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=base_environment(),
     ) as echo:  # fmt: skip

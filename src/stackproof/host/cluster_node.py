@@ -86,13 +86,13 @@ def make_own_view(name: str, shared: list[str]) -> list[str]:
     """
     notes: list[str] = []
     socket.sethostname(name)
-    mount("stackproof", "/dev/shm", "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777")  # noqa: S108
+    mount("stackproof", "/dev/shm", "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777")  # noqa: S108 - the node's own, in its namespace
     try:
-        _own_sys("/dev/shm/keep")  # noqa: S108
+        _own_sys("/dev/shm/keep")  # noqa: S108 - the node's own, in its namespace
     except OSError as error:
         # Containers often forbid it. Then programs see the machine's network interfaces in /sys.
         notes.append(f"{name}: /sys is the machine's ({error.strerror})")
-    _own_tmp("/dev/shm/keep")  # noqa: S108
+    _own_tmp("/dev/shm/keep")  # noqa: S108 - the node's own, in its namespace
     for path in shared:
         share(path)
     return notes
@@ -119,10 +119,10 @@ def _own_tmp(keep: str) -> None:
     A node of a real cluster has its own, and launchers rely on it: PRRTE's daemons name their
     session folder by their pid, and two nodes have the same pids.
     """
-    outer = OUTER if os.path.isdir(OUTER) else "/tmp"  # noqa: S108
+    outer = OUTER if os.path.isdir(OUTER) else "/tmp"  # noqa: S108 - the node's own, in its namespace
     os.mkdir(keep)
     mount(outer, keep, None, _MS_BIND | _MS_REC)
-    mount("stackproof", "/tmp", "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777")  # noqa: S108
+    mount("stackproof", "/tmp", "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777")  # noqa: S108 - the node's own, in its namespace
     os.mkdir(OUTER)
     mount(keep, OUTER, None, _MS_BIND | _MS_REC)
     unmount(keep)
@@ -136,10 +136,10 @@ def share(path: str, real: str = "") -> None:
     for /tmp itself and for what is visible already.
     """
     path = os.path.normpath(path)
-    if not path.startswith("/tmp/") or path.startswith(OUTER):  # noqa: S108
+    if not path.startswith("/tmp/") or path.startswith(OUTER):  # noqa: S108 - the node's own, in its namespace
         return
     real = real or path
-    source = OUTER + real.removeprefix("/tmp") if real.startswith("/tmp/") else real  # noqa: S108
+    source = OUTER + real.removeprefix("/tmp") if real.startswith("/tmp/") else real  # noqa: S108 - the node's own, in its namespace
     try:
         if os.path.samestat(os.stat(path), os.stat(source)):
             return
@@ -160,7 +160,7 @@ def own_etc(files: dict[str, str]) -> None:
     hidden by the overlay; where all files are there already they are bound one by one then, else
     those mounts are bound again onto the overlay. Raises `OSError`, `SetupError`.
     """
-    folder = "/dev/shm/keep"  # noqa: S108
+    folder = "/dev/shm/keep"  # noqa: S108 - the node's own, in its namespace
     os.mkdir(folder)
     mount("stackproof", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755")
     try:
@@ -237,10 +237,10 @@ def own_root(points: list[str]) -> list[str]:
     """Have these mount points here and on nodes started later; return notes where that fails."""
     if not points:
         return []
-    folder, program = "/dev/shm/keep", os.path.join(os.path.dirname(__file__), "cluster_root.py")  # noqa: S108
+    folder, program = "/dev/shm/keep", os.path.join(os.path.dirname(__file__), "cluster_root.py")  # noqa: S108 - the node's own, in its namespace
     os.mkdir(folder)
     argv = [sys.executable, "-I", "-S", program, folder, *points]
-    done = subprocess.run(argv, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(argv, stderr=subprocess.PIPE, text=True, check=False)  # noqa: S603 - this Python and a file beside this one
     if done.returncode == 0:
         return []
     return [f"{' and '.join(points)} cannot be made here: {done.stderr.strip()}"]
@@ -276,7 +276,7 @@ def _set(name: str, text: str) -> None:
 
 def ip_batch(program: str, lines: list[str]) -> None:
     """Run `ip -batch` on lines; raises `SetupError` with what it said."""
-    done = subprocess.run(
+    done = subprocess.run(  # noqa: S603 - the ip(8) that was found; its words are on its input
         [program, "-batch", "-"], input="\n".join(lines) + "\n", text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
     )  # fmt: skip
@@ -350,7 +350,7 @@ def run_head(link: socket.socket) -> NoReturn:
 def _start_node(name: str, settings: dict[str, Any], report: socket.socket) -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-    subprocess.Popen(
+    subprocess.Popen(  # noqa: S603 - this Python and this file, unshared
         [
             *settings["unshare"], sys.executable, "-I", "-S", __file__,
             "node", str(theirs.fileno()), str(report.fileno()),

@@ -134,7 +134,7 @@ def _settings(state: ClusterState, node: Node) -> dict[str, object]:
 
 def _shared(head: int) -> list[str]:
     """Return what the head shows of the outer /tmp, as it was asked for until now."""
-    found = cluster_node.mounted_below("/tmp/", f"/proc/{head}/mountinfo")  # noqa: S108
+    found = cluster_node.mounted_below("/tmp/", f"/proc/{head}/mountinfo")  # noqa: S108 - looked at
     return [path for path in found if not path.startswith(cluster_node.OUTER)]
 
 
@@ -146,7 +146,7 @@ def _spawn(state: ClusterState, link: socket.socket, report: socket.socket) -> N
         "node", str(link.fileno()), str(report.fileno()),
     )  # fmt: skip
     with open(os.path.join(state.folder, _LOG), "wb") as log:
-        subprocess.run(
+        subprocess.run(  # noqa: S603 - this Python and a module of ours
             cluster.enter_argv(state, None, argv),
             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             pass_fds=(link.fileno(), report.fileno()), env=host_cluster.inner_environment(),

@@ -227,7 +227,7 @@ def _daemon(state: ClusterState, node: str | None, argv: tuple[str, ...]) -> Non
     """
     environment = {"PATH": cluster_link.search_path(), "LANG": "C.UTF-8"}
     with open(_logs(Path(state.folder)) / f"{node or cluster.HEAD}.err", "wb") as errors:
-        subprocess.run(
+        subprocess.run(  # noqa: S603 - Slurm's programs, named in full
             cluster.enter_argv(state, node, ("setsid", "--fork", *argv)),
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
             env=environment, timeout=_DAEMON_S, check=False,

@@ -158,10 +158,10 @@ def become(argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     fault = errno.ENOENT
     for program in _candidates(argv[0], environment):
         try:
-            os.execve(program, [*argv], environment)
+            os.execve(program, [*argv], environment)  # noqa: S606 - what the user asked for, no shell
         except OSError as error:
             if error.errno == errno.ENOEXEC:  # a script without `#!`: as execvp(3) does
-                os.execve("/bin/sh", ["/bin/sh", program, *argv[1:]], environment)
+                os.execve("/bin/sh", ["/bin/sh", program, *argv[1:]], environment)  # noqa: S606 - as execvp(3) does where a program has no head
             if error.errno not in {errno.ENOENT, errno.ENOTDIR}:
                 fault = error.errno or fault
     raise MountFailure(

@@ -69,7 +69,7 @@ def take_capture(runner: Runner = run.run) -> Capture:
         folders=folders,
         commands={line: answer for line, answer in answers.items() if answer},
         programs=programs,
-        sizes={path: size for path in ("/dev/shm",) if (size := _size(path))},  # noqa: S108
+        sizes={path: size for path in ("/dev/shm",) if (size := _size(path))},  # noqa: S108 - looked at
         opened={path: opened for path in ("/dev/fuse",) if (opened := _opens(path)) is not None},
     )
 

@@ -81,7 +81,7 @@ def _become(argv: list[str], environment: dict[str, str]) -> None:
         # Python ignores these two; a program expects the default.
         libc.default_signal(signal.SIGPIPE)
         libc.default_signal(signal.SIGXFSZ)
-        os.execvpe(argv[0], argv, environment)
+        os.execvpe(argv[0], argv, environment)  # noqa: S606 - what the user asked for, no shell
     except OSError as error:
         sys.stderr.write(f"cannot run `{argv[0]}`: {error.strerror}\n")
     finally:

@@ -126,7 +126,7 @@ def _start(command: Command, argv: tuple[str, ...], *, waits: bool) -> subproces
     A program that waits for keys (Spack's installer since 1.1) cannot do so on /dev/null.
     """
     try:
-        return subprocess.Popen(
+        return subprocess.Popen(  # noqa: S603 - the door itself: argv, never a shell
             argv,
             cwd=None if command.sandbox else command.cwd,
             env=_environment(command),

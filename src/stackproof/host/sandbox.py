@@ -65,7 +65,7 @@ def argv(command: Command) -> tuple[str, ...]:
         line += ["--bind" if bind.writable else "--ro-bind", bind.source, bind.target]
     for link, target in box.links.items():
         line += ["--symlink", target, link]
-    env = command.env.apply({"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8"})  # noqa: S108
+    env = command.env.apply({"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8"})  # noqa: S108 - the sandbox's own
     for key, value in sorted(env.items()):
         line += ["--setenv", key, value]
     line += ["--chdir", command.cwd or "/"]

@@ -46,7 +46,7 @@ def sign(folder: Path, key: str) -> None:
     argv = (_TOOL, "-Y", "sign", "-q", "-f", os.path.abspath(key), "-n", NAMESPACE, str(path))
     try:
         # Not by the door for programs: a key may ask for its passphrase on the terminal.
-        done = subprocess.run(argv, check=False, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(argv, check=False, stderr=subprocess.PIPE, text=True)  # noqa: S603 - ssh-keygen with paths as words of their own
     except FileNotFoundError:
         raise _no_tool() from None
     if done.returncode:
