@@ -1,0 +1,204 @@
+"""Which launches, sizes and arms enter a comparison, and which do not."""
+
+import dataclasses
+
+import pytest
+
+from experiments import FAST, cells, experiment, keep, with_spec
+from stackproof.compare import compare
+from stackproof.comparison import Verdict, Why
+from stackproof.errors import Problem, Reason, StackproofError
+from synthetic import INTER, fault
+
+
+def test_an_unusable_launch_never_enters_and_takes_its_block_along():
+    results = fault(experiment(blocks=12), "mpich", [3], "rank-crashed", "SIGBUS")
+    comparison = compare(results, FAST)
+    assert {cell.blocks for cell in cells(comparison, "mpich")} == {11}
+    assert {cell.blocks for cell in cells(comparison, "impi again")} == {11}
+    assert {(d.arm, d.block, d.reason) for d in comparison.discarded} == {
+        ("mpich", 3, "rank-crashed"), ("", 3, "no-results")
+    }  # fmt: skip
+    assert "SIGBUS" in comparison.discarded[0].evidence
+    assert "impi, impi again go with it" in comparison.discarded[-1].evidence
+    point = comparison.panels[0].points("mpich")[8]
+    assert 3 not in point.blocks
+    assert len(point.blocks) == 11
+
+
+def test_a_bad_baseline_launch_costs_every_challenger_the_block():
+    comparison = compare(fault(experiment(blocks=12), "impi", [1, 2], "rank-crashed", ""), FAST)
+    assert {cell.blocks for cell in cells(comparison, "mpich")} == {10}
+
+
+def test_sizes_with_different_blocks_are_judged_each_by_its_own():
+    results = experiment(blocks=12)
+
+    def shortened(m):
+        if m.arm != "mpich" or m.block != 5:
+            return m
+        series = tuple(s for s in m.output.series if s.size < 65536)
+        return dataclasses.replace(m, output=dataclasses.replace(m.output, series=series))
+
+    cut = dataclasses.replace(results, measurements=tuple(map(shortened, results.measurements)))
+    comparison = compare(cut, FAST)
+    for cell in cells(comparison, "mpich"):
+        assert cell.blocks == (12 if cell.size < 65536 else 11)
+        assert cell.verdict is Verdict.PASS
+    whole = compare(results, FAST)
+    assert cells(comparison, "mpich")[0].low == cells(whole, "mpich")[0].low
+    (panel,) = (p for p in comparison.panels if p.curve.key[::2] == ("inter-node", "latency"))
+    names = [regime.name for regime in panel.judgement("mpich").regimes]
+    assert len(names) == 3  # the ranges that lost a block are summarised over the shared blocks
+
+
+def test_the_warm_up_does_not_count():
+    results = experiment()
+    spoiled = dataclasses.replace(
+        results,
+        measurements=tuple(
+            dataclasses.replace(
+                m,
+                output=dataclasses.replace(
+                    m.output,
+                    series=tuple(dataclasses.replace(s, values=(1e9,)) for s in m.output.series),
+                ),
+            )
+            if m.block == 0
+            else m
+            for m in results.measurements
+        ),
+    )
+    assert compare(spoiled, FAST) == compare(results, FAST)
+
+
+def test_order_of_the_files_does_not_matter():
+    results = experiment()
+    turned = dataclasses.replace(results, measurements=results.measurements[::-1])
+    assert compare(turned, FAST) == compare(results, FAST)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda r: fault(r, "impi", range(20), "wrong-transport", "tcp"),
+        lambda r: keep(r, lambda m: m.arm != "impi"),
+        lambda r: keep(r, lambda m: m.arm == "impi"),
+        lambda r: keep(r, lambda m: m.block == 0),
+        lambda r: keep(r, lambda m: False),
+    ],
+    ids=["baseline unusable", "no baseline", "only baseline", "only warm-up", "nothing"],
+)
+def test_nothing_to_compare(spoil):
+    with pytest.raises(StackproofError) as caught:
+        compare(spoil(experiment(blocks=2)), FAST)
+    assert caught.value.reason is Reason.NO_RESULTS
+
+
+def test_a_challenger_without_launches_keeps_the_whole_from_passing():
+    results = keep(experiment(challengers=("mpich", "openmpi")), lambda m: m.arm != "openmpi")
+    comparison = compare(results, FAST)
+    assert comparison.verdict_of("mpich").verdict is Verdict.PASS
+    assert comparison.verdict_of("openmpi").verdict is Verdict.INCONCLUSIVE
+    assert comparison.verdict is Verdict.INCONCLUSIVE
+    assert any("openmpi was not measured" in note.text for note in comparison.notes)
+
+
+def test_a_challenger_whose_launches_all_failed_is_told_from_one_that_never_ran():
+    whole = experiment(challengers=("mpich", "openmpi"))
+    comparison = compare(fault(whole, "openmpi", range(20), "wrong-transport", "tcp"), FAST)
+    texts = [note.text for note in comparison.notes]
+    assert any("openmpi has no usable launch of" in text for text in texts)
+    assert not any("was not measured" in text for text in texts)
+
+
+def test_a_size_that_only_one_arm_has_is_inconclusive():
+    results = experiment()
+    cut = dataclasses.replace(
+        results,
+        measurements=tuple(
+            dataclasses.replace(
+                m,
+                output=dataclasses.replace(
+                    m.output, series=tuple(s for s in m.output.series if s.size != 8)
+                ),
+            )
+            if m.arm == "mpich"
+            else m
+            for m in results.measurements
+        ),
+    )
+    (cell,) = (c for c in cells(compare(cut, FAST), "mpich") if c.size == 8)
+    assert (cell.verdict, cell.why, cell.blocks) == (Verdict.INCONCLUSIVE, Why.NO_PAIRS, 0)
+    assert cell.ratio is cell.low is cell.high is cell.p is None
+
+
+def test_a_later_launch_of_a_block_replaces_the_earlier_and_it_is_said():
+    results = experiment()
+    first = next(m for m in results.measurements if m.arm == "mpich" and m.block == 1)
+    series = tuple(
+        dataclasses.replace(one, values=tuple(1.001 * value for value in one.values))
+        for one in first.output.series
+    )
+    output = dataclasses.replace(first.output, series=series)
+    later = dataclasses.replace(first, order=10_000, output=output)
+    doubled = dataclasses.replace(
+        results,
+        measurements=(*results.measurements, later),
+    )
+    comparison = compare(doubled, FAST)
+    assert [entry.what for entry in comparison.discarded] == ["superseded launch"]
+    alone = [one for one in doubled.measurements if one is not first]
+    expected = compare(dataclasses.replace(results, measurements=tuple(alone)), FAST)
+    assert cells(comparison, "mpich") == cells(expected, "mpich")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"values": ()},
+        {"values": (0.0,)},
+        {"values": (-1.0, 2.0)},
+        {"unit": "furlongs"},
+        {"benchmark": "teleport"},
+    ],
+)
+def test_series_that_are_no_measurement_are_discarded(change):
+    results = experiment(blocks=11)
+
+    def spoiled(m):
+        if m.arm != "mpich" or m.block != 4 or m.case.placement != INTER:
+            return m
+        series = tuple(
+            dataclasses.replace(s, **change) if (s.benchmark, s.size) == ("latency", 8) else s
+            for s in m.output.series
+        )
+        return dataclasses.replace(m, output=dataclasses.replace(m.output, series=series))
+
+    comparison = compare(
+        dataclasses.replace(results, measurements=tuple(map(spoiled, results.measurements))), FAST
+    )
+    assert [(d.arm, d.block, d.reason) for d in comparison.discarded] == [
+        ("mpich", 4, "garbage-output")
+    ]
+    assert {c.size: c.blocks for c in cells(comparison, "mpich")}[8] == 10
+
+
+def test_no_bytes_have_no_bandwidth():
+    comparison = compare(experiment(sizes=(0, 1, 8), benchmarks=("latency", "bandwidth")), FAST)
+    assert comparison.discarded == ()
+    assert [c.size for c in cells(comparison, "mpich")] == [0, 1, 8]
+    assert [c.size for c in cells(comparison, "mpich", benchmark="bandwidth")] == [1, 8]
+
+
+def test_an_arm_nobody_asked_for_is_discarded():
+    results = with_spec(experiment(challengers=("mpich", "openmpi")), challengers=("mpich",))
+    comparison = compare(results, FAST)
+    assert {d.arm for d in comparison.discarded} == {"openmpi"}
+
+
+def test_unreadable_files_are_listed():
+    problem = Problem(reason=Reason.WRONG_TYPE, message="not a valid document")
+    comparison = compare(dataclasses.replace(experiment(), problems=(problem,)), FAST)
+    assert comparison.discarded[0].reason == "wrong-type"
+    assert comparison.verdict is Verdict.PASS
