@@ -6,6 +6,7 @@ import argparse
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,14 @@ def test_quick_is_short_launches_and_as_many_as_a_verdict_needs() -> None:
         asked().seconds_per_size,
     )
     assert asked("--quick", "--sizes", "8").sizes == (8,)
+
+
+def test_when_it_is_looked_is_said_before_anything_is_measured() -> None:
+    (note,) = notes(asked("--until-decided"))
+    assert note.startswith("after 8, 11, 15, 21, 29 and 40 launches per arm it is looked")
+    (note,) = notes(replace(asked("--until-decided", "--launches", "10"), budget_s=1200.0))
+    assert note.startswith("after 10 launches per arm")
+    assert note.endswith("no launch is begun that would go beyond 20 min in all")
 
 
 @pytest.mark.parametrize(

@@ -195,6 +195,15 @@ def test_a_dry_run_says_what_would_run_and_writes_nothing(room: Path) -> None:
     assert [arm["name"] for arm in plan["arms"]] == ["base", "ours"]
     assert (plan["launches"], plan["launches_left"]) == (16, 16)
     assert 3 < plan["seconds"] < 60
+    assert plan["looks"] is None
+    words = ("bench", spec, "-o", "dry", "--dry-run", "--until-decided", "--budget", "30s")
+    said = stackproof(*words, cwd=room).stdout
+    assert "until the first look, 30 s at most; nothing was measured" in said
+    assert "after 8, 11, 15, 21, 29 and 40 launches per arm it is looked" in said
+    plan = json.loads(stackproof(*words, "--json", cwd=room).stdout)
+    assert plan["launches"] == 2 * 2 * 41
+    assert plan["looks"]["after"] == [8, 11, 15, 21, 29, 40]
+    assert 5 < plan["looks"]["seconds_to_first"] <= plan["seconds"] == 30
     assert not (room / "dry").exists()
     wrong = write_spec(room, "dry-wrong", sizes={"from": "4 MiB", "to": 1})
     refused = stackproof("bench", wrong, "--dry-run", cwd=room, ok=(3,))

@@ -246,6 +246,33 @@ def test_allocations_of_their_own(room: Room) -> None:
     assert not any("--label" in one["argv"] for one in launches.values())
 
 
+def test_launches_are_made_until_all_is_decided(room: Room) -> None:
+    """A job ends with its budget, and one with more time goes on to the look that decides."""
+    tcp = {"name": "tcp", "image": "mpich.squashfs", "transports": {"intra-node": "tcp"}}
+    more = {"until-decided": True, "launches": 20, "placements": ["intra-node"]}
+    spec = room.spec("until", challengers=[tcp], **more)
+    dry = room.run("bench", spec, "--budget", "1s", "--dry-run")
+    assert "--resume" in dry.stdout
+    assert "after 8, 11, 14 and 20 launches per arm it is looked" in dry.stderr
+    assert "beyond 1 s in all" in dry.stderr
+    room.run("bench", spec, "-o", "until", "--budget", "1s", "--no-verdict")
+    before = room.launches("until")
+    assert {one["block"] for one in before.values()} <= set(range(7))
+    (log,) = (room.folder / "until" / "logs").glob("job-*.log")
+    assert "the budget of 1 s ends here" in log.read_text()
+    room.run("bench", "--resume", "until", "--budget", "1h", "--no-verdict")
+    launches = room.launches("until")
+    assert before.keys() < launches.keys()
+    assert good(launches)
+    last = max(one["block"] for one in launches.values())
+    assert last in {8, 11, 14, 20}
+    assert len(launches) == 2 * (last + 1)
+    judged = json.loads(room.run("compare", "until", "--json", ok=(8, 9)).stdout)
+    (cell,) = judged["panels"][0]["judgements"][0]["cells"]
+    # Eight launches decide by far; others at the ranks' CPUs may have it wait for more.
+    assert cell["verdict"] == "FAIL" or last == 20
+
+
 def test_a_cancelled_job_is_told_and_completed(room: Room) -> None:
     process = room.begin("bench", room.spec("cut"), "-o", "cut", "--no-verdict")
     before = room.wait_for("cut", 3)

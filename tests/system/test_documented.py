@@ -159,6 +159,7 @@ def test_run_with_an_image(shelf: Shelf, place: Path) -> None:
         "docs/how-to/compare-transports.md",
         "docs/how-to/describe-a-site.md",
         "docs/how-to/inject-into-a-job.md",
+        "docs/how-to/measure-until-decided.md",
         "docs/how-to/prove-an-injection.md",
         "docs/how-to/use-stackinator-recipes.md",
     ],

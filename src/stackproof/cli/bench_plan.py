@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from stackproof import jobs
+from stackproof import jobs, looks
 from stackproof.bench import DEFAULT_SIZES, BenchSpec
 from stackproof.benchmarks import METRICS
 from stackproof.comparison import DEFAULT_MARGINS, RECOMMENDED_LAUNCHES
 from stackproof.host.bench import Bench, pace_in
-from stackproof.pace import probes_s, shape_text
+from stackproof.pace import Pace, probes_s, shape_text
 from stackproof.quantities import duration_text, percent_text, size_text
 
 
@@ -54,9 +54,30 @@ def planned(bench: Bench, folder: Path) -> dict[str, Any]:
         "schedule": shape_text(launches),
         "launches": len(launches),
         "launches_left": len(missing),
-        "seconds": round(pace.left_s + probes_s(missing), 1) if missing else 0.0,
+        "seconds": _within(spec, pace, round(pace.left_s + probes_s(missing), 1) if missing else 0),
+        "looks": _looks(bench, folder),
         "notes": notes(spec),
     }
+
+
+def _within(spec: BenchSpec, pace: Pace, seconds: float) -> float:
+    """Return how much of the time is spent before the budget ends, if there is one."""
+    if spec.budget_s is None:
+        return seconds
+    return min(seconds, max(spec.budget_s - sum(pace.taken.values()), 0.0))
+
+
+def _looks(bench: Bench, folder: Path) -> dict[str, Any] | None:
+    """Return after how many launches it is looked, and how long it takes until the first time."""
+    spec = bench.spec
+    if not spec.until_decided:
+        return None
+    after = looks.planned(spec.launches)
+    first = [one for one in bench.launches() if one.block <= after[0]]
+    pace = pace_in(bench, first, folder)
+    missing = [one for one in first if one.order not in pace.taken]
+    seconds = round(pace.left_s + probes_s(missing), 1) if missing else 0.0
+    return {"after": list(after), "seconds_to_first": _within(spec, pace, seconds)}
 
 
 def _role(bench: Bench, name: str) -> str:
@@ -78,9 +99,25 @@ def _programs(bench: Bench, placement: str) -> dict[str, list[str]]:
 def notes(spec: BenchSpec) -> list[str]:
     """Return what to know of a specification before it is measured."""
     found = [] if spec.launches >= RECOMMENDED_LAUNCHES else [_few(spec.launches)]
+    if spec.until_decided:
+        found.append(_look_words(spec))
     if not spec.null_arm:
         found.append("without a null arm the noise of this machine stays unknown")
     return found
+
+
+def _look_words(spec: BenchSpec) -> str:
+    *most, last = looks.planned(spec.launches)
+    after = f"{', '.join(map(str, most))} and {last}" if most else f"{last}"
+    ends = (
+        f", and no launch is begun that would go beyond {duration_text(spec.budget_s)} in all"
+        if spec.budget_s is not None
+        else ""
+    )
+    return (
+        f"after {after} launches per arm it is looked what is decided, and only what is open is "
+        f"measured further{ends}"
+    )
 
 
 def _few(launches: int) -> str:
@@ -124,12 +161,16 @@ def plan_text(plan: dict[str, Any]) -> str:
     margins = ", ".join(f"{kind} {percent_text(part)}" for kind, part in plan["margins"].items())
     left = plan["launches_left"]
     ready = "" if left == plan["launches"] else f" ({plan['launches'] - left} have results)"
+    about = f"about {duration_text(plan['seconds'])}"
+    if plan["looks"]:
+        first = duration_text(plan["looks"]["seconds_to_first"])
+        about = f"about {first} until the first look, {duration_text(plan['seconds'])} at most"
     lines += [
         "",
         f"  {len(sizes)} sizes: {shown}",
         f"  margins: {margins}",
         f"  {plan['schedule']}{ready}",
-        f"  about {duration_text(plan['seconds'])}; nothing was measured" if left
+        f"  {about}; nothing was measured" if left
         else "  every launch has a result; nothing is left to measure",
         *(f"note: {text}" for text in plan["notes"]),
     ]  # fmt: skip
