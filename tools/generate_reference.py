@@ -102,6 +102,36 @@ def exit_codes() -> str:
     )
 
 
+def input_limits() -> str:
+    """Return the page of what each reader takes."""
+    from stackproof.limits import TABLE, Limit  # noqa: PLC0415 - after the page needs it
+
+    def most(one: Limit) -> str:
+        sizes = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
+        unit, size = next(pair for pair in sizes if one.bytes % pair[1] == 0)
+        return f"{one.bytes // size} {unit}" if one.bytes else ""
+
+    rows = [
+        (
+            one.reader,
+            most(one),
+            f"{one.count:,} {one.of}" if one.count else "",
+            str(one.depth or ""),
+            f"{one.seconds} s" if one.seconds else "",
+            one.why,
+        )
+        for one in TABLE.values()
+    ]
+    return (
+        "# What each reader takes at most\n\n"
+        "Files come from other people and machines. Beyond these sizes a reader stops with an "
+        "error\n(`too-large`, or that of a damaged file) and has neither filled the memory nor "
+        "waited for ever.\nAn empty cell is no limit of that kind: another one of the row ends "
+        "it. JSON may be as deep\nas Python's own readers take.\n\n"
+        + table(("reader", "bytes", "number", "depth", "time", "in real files"), rows)
+    )
+
+
 def commands() -> str:
     """Return the page of all verbs that exist, from their parsers."""
     from stackproof.cli import commandtree  # noqa: PLC0415 - after the page needs it
@@ -302,6 +332,7 @@ def pages() -> dict[str, str]:
         "commands.md": commands(),
         "environment.md": environment(),
         "exit-codes.md": exit_codes(),
+        "input-limits.md": input_limits(),
         "knowledge.md": knowledge(),
         **{f"schema-{kind}.md": schema_page(kind) for kind in kinds},
     }

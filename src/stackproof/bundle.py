@@ -17,15 +17,11 @@ import tarfile
 import zlib
 from collections.abc import Iterator, Mapping
 
+from stackproof import limits
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 
 SCHEMA = "stackproof/bundle/1"
 INDEX = "bundle.json"
-MOST_BYTES = 128 << 20
-"""Bytes that an archive may expand to."""
-
-MOST_MEMBERS = 256
-LARGEST_MEMBER = 32 << 20
 
 _GZIP, _ZSTD, _BZIP2, _XZ = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\x00"
 _CHUNK = 1 << 20
@@ -80,7 +76,7 @@ def unpack(data: bytes, *, file: str) -> dict[str, str]:
 
 
 def _expanded(data: bytes, where: Location) -> bytes:
-    """Return the tar archive; no more than `MOST_BYTES` are ever expanded."""
+    """Return the tar archive; no more than `limits.BUNDLE_EXPANDED.bytes` are ever expanded."""
     if data.startswith((_ZSTD, _BZIP2, _XZ)):
         raise fail(
             Reason.UNSUPPORTED,
@@ -95,8 +91,10 @@ def _expanded(data: bytes, where: Location) -> bytes:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
             while chunk := stream.read(_CHUNK):
                 found += chunk
-                if len(found) > MOST_BYTES:
-                    raise _too_large(f"expands to more than {MOST_BYTES >> 20} MiB", where)
+                if len(found) > limits.BUNDLE_EXPANDED.bytes:
+                    raise _too_large(
+                        f"expands to more than {limits.BUNDLE_EXPANDED.bytes >> 20} MiB", where
+                    )
     except (EOFError, OSError, zlib.error) as error:
         raise _damaged(str(error), where) from None
     return bytes(found)
@@ -104,13 +102,13 @@ def _expanded(data: bytes, where: Location) -> bytes:
 
 def _members(data: bytes, where: Location) -> Iterator[tuple[str, bytes, Problem | None]]:
     """Yield name, content and fault of every member, at most one more than there may be."""
-    if len(data) > MOST_BYTES:
-        raise _too_large(f"has more than {MOST_BYTES >> 20} MiB", where)
+    if len(data) > limits.BUNDLE_EXPANDED.bytes:
+        raise _too_large(f"has more than {limits.BUNDLE_EXPANDED.bytes >> 20} MiB", where)
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
             for number, entry in enumerate(archive):
-                if number >= MOST_MEMBERS:
-                    raise _too_large(f"has more than {MOST_MEMBERS} members", where)
+                if number >= limits.BUNDLE_EXPANDED.count:
+                    raise _too_large(f"has more than {limits.BUNDLE_EXPANDED.count} members", where)
                 fault = _fault(entry)
                 stream = archive.extractfile(entry) if fault is None else None
                 content = stream.read() if stream is not None else b""
@@ -130,9 +128,10 @@ def _fault(entry: tarfile.TarInfo) -> Problem | None:
         return Problem(
             reason=Reason.INVALID_VALUE, message=f"{shown} is not a name that a bundle has"
         )
-    if entry.size > LARGEST_MEMBER:
+    if entry.size > limits.BUNDLE_MEMBER.bytes:
         return Problem(
-            reason=Reason.TOO_LARGE, message=f"{shown} has more than {LARGEST_MEMBER >> 20} MiB"
+            reason=Reason.TOO_LARGE,
+            message=f"{shown} has more than {limits.BUNDLE_MEMBER.bytes >> 20} MiB",
         )
     return None
 

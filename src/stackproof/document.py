@@ -11,6 +11,7 @@ import contextlib
 import difflib
 import functools
 import importlib.resources
+import itertools
 import json
 import math
 import re
@@ -20,12 +21,9 @@ from typing import Any
 
 import yaml
 
-from stackproof import fitting
+from stackproof import fitting, limits
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 
-MAX_BYTES = 1 << 20
-_MAX_NODES = 100_000
-_MAX_DEPTH = 64
 _YAML = "tag:yaml.org,2002:"
 _MERGE_TAG = f"{_YAML}merge"
 _PLAIN_TAGS: dict[type[yaml.Node], set[str]] = {
@@ -74,10 +72,10 @@ def parse(text: str | bytes, *, file: str, repeated: list[Problem] | None = None
     TOO_LARGE, YAML_SYNTAX, UNSAFE_TAG, DUPLICATE_KEY or WRONG_TYPE; problems of the last three
     kinds are reported all at once.
     """
-    if len(text) > MAX_BYTES:
+    if len(text) > limits.DOCUMENT.bytes:
         raise fail(
             Reason.TOO_LARGE,
-            f"the file has {len(text)} bytes; a document may have {MAX_BYTES}",
+            f"the file has {len(text)} bytes; a document may have {limits.DOCUMENT.bytes}",
             where=Location(file=file),
             hint="check that this is the file you meant",
         )
@@ -108,7 +106,7 @@ def _compose(text: str, file: str) -> yaml.Node | None:
     """Return the root node of a text; every way in which it is not YAML is one error of ours."""
     where = Location(file=file)
     try:
-        return yaml.compose(text, Loader=yaml.SafeLoader)
+        return yaml.compose(text, Loader=_loader(file))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         if mark:
@@ -132,6 +130,28 @@ def _place_of(before: str, file: str) -> Location:
     return Location(file=file, line=before.count("\n") + 1, column=len(before) - line_start + 1)
 
 
+def _loader(file: str) -> type[yaml.SafeLoader]:
+    """Return a loader that stops at the node after which a document would be refused anyway."""
+    left = itertools.count(2 * limits.DOCUMENT.count, -1)  # keys are nodes, too
+
+    class Bounded(yaml.SafeLoader):
+        def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+            if next(left) <= 0:
+                raise _too_many(Location(file=file))
+            return super().compose_node(parent, index)
+
+    return Bounded
+
+
+def _too_many(where: Location) -> StackproofError:
+    return fail(
+        Reason.TOO_LARGE,
+        "the document expands to more values than it may hold",
+        where=where,
+        hint="do not nest YAML aliases",
+    )
+
+
 class _Builder:
     """Turns YAML nodes into data; the node count is bounded, so aliases cannot blow it up."""
 
@@ -149,13 +169,8 @@ class _Builder:
     def build(self, node: yaml.Node, path: Path) -> Any:
         self._nodes += 1
         where = self._at(node)
-        if self._nodes > _MAX_NODES or len(path) > _MAX_DEPTH:
-            raise fail(
-                Reason.TOO_LARGE,
-                "the document expands to more values than it may hold",
-                where=where,
-                hint="do not nest YAML aliases",
-            )
+        if self._nodes > limits.DOCUMENT.count or len(path) > limits.DOCUMENT.depth:
+            raise _too_many(where)
         self.positions[path] = where
         if not self._is_plain(node):
             return None
@@ -213,11 +228,15 @@ class _Builder:
     def _scalar(self, node: yaml.Node) -> Any:
         if node.tag.endswith((":timestamp", ":str")):
             return self._text(node)  # a date is kept as the text that was written
+        what = f"not a value of `{_short_tag(node.tag)}`"
+        if len(node.value) > limits.NUMBER.bytes:  # one of many `:` would take minutes
+            self._problem(Reason.WRONG_TYPE, what, node)
+            return None
         try:
             value = self._constructor.construct_object(node)
         except (ValueError, LookupError, ArithmeticError, yaml.YAMLError):
             # PyYAML checks plain values only; `!!int ""` makes it look past the end of a text.
-            self._problem(Reason.WRONG_TYPE, f"not a value of `{_short_tag(node.tag)}`", node)
+            self._problem(Reason.WRONG_TYPE, what, node)
             return None
         if isinstance(value, float) and not math.isfinite(value):
             self._problem(Reason.WRONG_TYPE, "a number must be finite", node)

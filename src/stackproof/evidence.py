@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-LONGEST_LOG = 1 << 20
+from stackproof import limits
+
+LONGEST_LOG = limits.LOG_KEPT.bytes
 """Characters of a log that are kept, half of them from its end."""
 
-LONGEST_LINE = 1000
+LONGEST_LINE = limits.LINE_KEPT.bytes
 """Characters of one line of a log that are kept: patterns of rules are looked for in a line."""
 
 FactValue = str | bool | float | tuple[str, ...]

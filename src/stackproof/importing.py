@@ -22,7 +22,6 @@ from stackproof.launchers import messages
 from stackproof.likeness import Whereabouts
 from stackproof.measurement import Check, Measurement, Output, Series, State
 
-LARGEST = 64 << 20
 """Bytes of one file; outputs of benchmarks are a thousand times smaller."""
 
 _FILE = "imported from"

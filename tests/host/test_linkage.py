@@ -13,6 +13,7 @@ import pytest
 from elflab import Lab
 from images import MOUNT, env_json
 from need import need
+from stackproof import limits
 from stackproof.errors import Reason, StackproofError
 from stackproof.evidence import merged
 from stackproof.host import linkage
@@ -168,9 +169,9 @@ def test_large_libraries_are_read_and_huge_ones_are_passed_over(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = stack.image()
-    monkeypatch.setattr("stackproof.host.imagefile.MAX_MEMBER_BYTES", 1000)
+    monkeypatch.setattr(limits.IMAGE_MEMBER, "bytes", 1000)
     assert told(image)["libfabric"] == "2.5.1"
-    monkeypatch.setattr("stackproof.host.imageview._LARGEST", 1000)
+    monkeypatch.setattr(limits.ELF_CONTENT, "bytes", 1000)
     assert told(image) == {}
 
 

@@ -26,6 +26,7 @@ from rootfslab import (
     sif,
     write_folder,
 )
+from stackproof import limits
 from stackproof.errors import ExitCode, Reason, StackproofError
 from stackproof.host import cachefolder, layers, roots
 from stackproof.host.elfview import HostView
@@ -231,7 +232,7 @@ def test_digests_are_checked(tmp_path):
 def test_bombs(tmp_path, monkeypatch, pack):
     """A layer that unpacks to far more than it is ends, however it is packed."""
     monkeypatch.setattr(layers, "_FREE_BYTES", 1 << 16)
-    monkeypatch.setattr(layers, "_MAX_RATIO", 20)
+    monkeypatch.setattr(limits.LAYER_RATIO, "bytes", 20)
     if pack == "zstd":
         need("zstd")
     bomb = layer(member("zero", bytes(8 << 20)))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from stackinators import DOCUMENTS, SMALL
+from stackproof import limits
 from stackproof.errors import Reason, StackproofError
 from stackproof.host import folders
 from stackproof.host.stackinator import load, load_caches, load_cluster
@@ -130,10 +131,10 @@ def test_what_is_no_file(collection: Path):
 
 
 def test_too_many_files(collection: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(folders, "MOST_FILES", 2)
+    monkeypatch.setattr(limits.FOLDER, "count", 2)
     assert reasons(str(collection / "small"), site=FJORD) == [Reason.TOO_LARGE]
-    monkeypatch.setattr(folders, "MOST_FILES", 100)
-    monkeypatch.setattr(folders, "MOST_BYTES", 10)
+    monkeypatch.setattr(limits.FOLDER, "count", 100)
+    monkeypatch.setattr(limits.FOLDER, "bytes", 10)
     assert reasons(str(collection / "small"), site=FJORD) == [Reason.TOO_LARGE]
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof import bundle
+from stackproof import bundle, limits
 from stackproof.errors import Reason, StackproofError
 from stackproof.evidence import data_without_secrets, redacted
 
@@ -110,23 +110,23 @@ def test_every_wrong_member_is_named_at_once() -> None:
 
 
 def test_a_bomb_is_refused_before_it_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundle, "MOST_BYTES", 4 << 20)
+    monkeypatch.setattr(limits.BUNDLE_EXPANDED, "bytes", 4 << 20)
     bomb = gzip.compress(bytes(64 << 20), compresslevel=1)
     tracemalloc.start()
     try:
         assert refusal(bomb) is Reason.TOO_LARGE
-        assert tracemalloc.get_traced_memory()[1] < 4 * bundle.MOST_BYTES
+        assert tracemalloc.get_traced_memory()[1] < 4 * limits.BUNDLE_EXPANDED.bytes
     finally:
         tracemalloc.stop()
 
 
 def test_a_member_that_is_huge_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundle, "LARGEST_MEMBER", 1 << 20)
+    monkeypatch.setattr(limits.BUNDLE_MEMBER, "bytes", 1 << 20)
     assert refusal(archive(("evidence.json", bytes(1 << 21)))) is Reason.TOO_LARGE
 
 
 def test_too_many_members_are_refused() -> None:
-    many = archive(*((f"m{number}", b"") for number in range(bundle.MOST_MEMBERS + 1)))
+    many = archive(*((f"m{number}", b"") for number in range(limits.BUNDLE_EXPANDED.count + 1)))
     assert refusal(many) is Reason.TOO_LARGE
 
 

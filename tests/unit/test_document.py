@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof import document, ids
+from stackproof import document, ids, limits
 from stackproof.errors import Location, Reason, StackproofError
 
 TEXT = """\
@@ -132,7 +132,7 @@ def test_scalars(text: str, value: Any) -> None:
         ("&a [*a]", Reason.TOO_LARGE, 1, 1),
         ("&a {b: *a}", Reason.TOO_LARGE, 1, 1),
         ("[" * 66 + "]" * 66, Reason.TOO_LARGE, 1, 66),
-        ("a" * (document.MAX_BYTES + 1), Reason.TOO_LARGE, 0, 0),
+        ("a" * (limits.DOCUMENT.bytes + 1), Reason.TOO_LARGE, 0, 0),
     ],
     ids=lambda value: ascii(value[:30]) if isinstance(value, str | bytes) else "",
 )

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from need import need, private_namespaces
+from stackproof import limits
 from stackproof.errors import Reason, StackproofError, fail
 from stackproof.host import files
+from stackproof.limits import Limit
 
 
 def test_write_makes_folders_and_leaves_nothing_else(tmp_path: Path) -> None:
@@ -213,15 +215,45 @@ def test_cache_home_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_reading_stops_at_the_limit(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"12345")
-    assert files.read_bounded(path, 5, hint="less") == b"12345"
+    five, four = (Limit("tests", "so", bytes=count) for count in (5, 4))
+    assert files.read_bounded(path, five) == b"12345"
     with pytest.raises(StackproofError) as caught:
-        files.read_bounded(path, 4, hint="less")
+        files.read_bounded(path, four, hint="less")
     (problem,) = caught.value.problems
     assert (problem.reason, problem.hint) == (Reason.TOO_LARGE, "less")
-    assert files.read_bounded("-", 5, hint="less", stream=io.BytesIO(b"ab")) == b"ab"
+    assert files.read_bounded("-", five, stream=io.BytesIO(b"ab")) == b"ab"
     with pytest.raises(StackproofError) as caught:
-        files.read_bounded(tmp_path / "none", 5, hint="less")
+        files.read_bounded(tmp_path / "none", five)
     assert caught.value.reason is Reason.FILE_MISSING
+    with pytest.raises(StackproofError) as caught:
+        files.read_bounded("/dev/zero", five)
+    assert caught.value.reason is Reason.TOO_LARGE
+
+
+def test_a_pipe_is_read_to_its_end_and_waited_for_only_so_long(tmp_path, monkeypatch):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    text = Limit("tests", "so", bytes=1 << 20)
+    # A writer that comes late, writes in two pieces and more than a pipe holds.
+    script = "sleep 0.3; exec >$0; printf a; sleep 0.3; head -c 200000 /dev/zero"
+    with subprocess.Popen(["sh", "-c", script, pipe]):
+        assert files.read_bounded(pipe, text) == b"a" + bytes(200_000)
+    with subprocess.Popen(["sh", "-c", "exec cat /dev/zero >$0", pipe], stderr=-3):
+        with pytest.raises(StackproofError) as caught:
+            files.read_bounded(pipe, text)
+        assert caught.value.reason is Reason.TOO_LARGE
+    monkeypatch.setattr(limits.PIPE_OPENED, "seconds", 0.2)
+    with pytest.raises(StackproofError) as caught:
+        files.read_bounded(pipe, text)
+    assert "nobody has written" in caught.value.problems[0].message
+    monkeypatch.setattr(limits.PIPE, "seconds", 0.2)
+    silent = os.open(pipe, os.O_RDWR)
+    try:
+        with pytest.raises(StackproofError) as caught:
+            files.read_bounded(pipe, text)
+    finally:
+        os.close(silent)
+    assert caught.value.reason is Reason.INVALID_VALUE
 
 
 def test_a_copy_is_whole_and_leaves_nothing_else(tmp_path):

@@ -194,6 +194,34 @@ def test_only_the_rooms_with_effects_have_effects(path: Path) -> None:
     assert found == []
 
 
+_OF_READERS = (
+    "bundle.py", "document.py", "elf", "evidence.py", "host", "images", "importing.py", "loader",
+    "probes", "rootfs", "stackinator",
+)  # fmt: skip
+# What is no limit of foreign input: how much is kept, shown, waited for or downloaded.
+_OTHER_LIMITS = {
+    "_MAX_CACHED_BYTES", "_LONGEST", "_LONGEST_S", "_LONGEST_CUT", "_BYTES_AT_LEAST", "_MOST_SHOWN",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in MODULES if path.relative_to(PACKAGE).parts[0] in _OF_READERS],
+    ids=name,
+)
+def test_limits_of_readers_are_in_one_place(path: Path) -> None:
+    """A number that a module says itself, under a name of a limit, is one that the table lacks."""
+    own = [
+        target.id
+        for node in tree(path).body
+        if isinstance(node, ast.Assign)
+        and not any(isinstance(inner, ast.Name | ast.Attribute) for inner in ast.walk(node.value))
+        for target in node.targets
+        if isinstance(target, ast.Name) and re.match(r"_?(MAX|MOST|LARGEST|LONGEST)", target.id)
+    ]
+    assert [word for word in own if word not in _OTHER_LIMITS] == []
+
+
 def keys_of(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield every schema of a key: below `properties`, wherever that stands."""
     if isinstance(node, list):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stackinators import understand
+from stackproof import limits
 from stackproof.errors import Reason
-from stackproof.stackinator.hooks import MAX_BYTES
 
 
 def rendered(text: str | bytes, **others: str) -> str:
@@ -101,7 +101,7 @@ def test_what_is_hidden_is_empty():
     [
         (b"#!/bin/sh\n\xff\xfe", Reason.WRONG_TYPE),
         (b"\x7fELF\0\0", Reason.WRONG_TYPE),
-        (b"x" * (MAX_BYTES + 1), Reason.TOO_LARGE),
+        (b"x" * (limits.DOCUMENT.bytes + 1), Reason.TOO_LARGE),
         ("\ue000".encode(), Reason.WRONG_TYPE),
     ],
     ids=["latin", "binary", "long", "private"],

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import stackproof
-from stackproof import bundle, noun
+from stackproof import bundle, limits, noun
 from stackproof.cli.doctor_collect import Collected, said
 from stackproof.comparison import Results
 from stackproof.errors import Location, Reason, fail
@@ -21,7 +21,6 @@ from stackproof.measurement import Measurement, State
 from stackproof.shapes import Mark
 from stackproof.symptoms import implied
 
-_LARGEST = 64 << 20
 _MOST_LAUNCHES = 500
 _MOST_PROBES = 50
 
@@ -71,7 +70,7 @@ def replay(args: argparse.Namespace, knowledge: Knowledge) -> Collected:
                 f"--replay takes all evidence from its file; leave `{name}` out",
                 hint="logs, versions and facts can be added with --log, --have and --fact",
             )
-    content = files.read_bounded(args.replay, _LARGEST, hint="this is no bundle of doctor")
+    content = files.read_bounded(args.replay, limits.BUNDLE, hint="this is no bundle of doctor")
     marks: tuple[Mark, ...] = ()
     if bundle.is_archive(content):
         texts = bundle.unpack(content, file=args.replay)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from stackproof import limits, pathcheck, pathwords, printed, symptoms
 from stackproof import linkage as linkages
-from stackproof import pathcheck, pathwords, printed, symptoms
 from stackproof.capture import Capture, read_capture
 from stackproof.comparison import Results
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
@@ -27,8 +27,6 @@ from stackproof.knowledge import OTHERS, Knowledge
 from stackproof.shapes import Mark
 from stackproof.site import Site
 from stackproof.spelling import of_spelling
-
-_LARGEST = 32 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +110,7 @@ def said(args: argparse.Namespace, knowledge: Knowledge) -> Evidence:
 
 def text_of(path: str) -> str:
     """Return the text of a file that was named; raises `StackproofError` (TOO_LARGE, …)."""
-    data = files.read_bounded(path, _LARGEST, hint="give the part that shows the fault")
+    data = files.read_bounded(path, limits.LOG, hint="give the part that shows the fault")
     return data.decode(errors="replace")
 
 

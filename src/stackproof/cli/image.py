@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from stackproof import containerfile, ids, noun
+from stackproof import containerfile, ids, limits, noun
 from stackproof.cli import stacks
 from stackproof.cli.loaded import Loaded
 from stackproof.command import EnvPatch
@@ -266,7 +266,7 @@ def _abi(file: str, mount: str) -> str:
     path = Path(file)
     if not path.is_file():
         raise fail(Reason.FILE_MISSING, f"the manifest `{file}` does not exist")
-    manifest = noun.from_json(Manifest, path.read_bytes(), file=file)
+    manifest = noun.from_json(Manifest, files.read_bounded(path, limits.MANIFEST), file=file)
     if manifest.prefix != mount and not manifest.prefix.startswith(f"{mount}/"):
         raise fail(
             Reason.INVALID_VALUE,

@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import stackproof
-from stackproof import noun
+from stackproof import limits, noun
 from stackproof.case import Locality
 from stackproof.curves import Memory
 from stackproof.errors import ExitCode, Location, Reason, fail
 from stackproof.host import files, probe
 from stackproof.host.results import LAUNCHES, SPECIFICATION, load_results
-from stackproof.importing import LARGEST, OutputFile, Setup, add, import_outputs
+from stackproof.importing import OutputFile, Setup, add, import_outputs
 from stackproof.site import Site
 
 _MOST_RANKS = 1 << 20
@@ -96,7 +96,7 @@ def _file(text: str, default: str) -> OutputFile:
         )
     data = files.read_bounded(
         path,
-        LARGEST,
+        limits.TABLES,
         hint="check that this is the output of a benchmark",
         stream=sys.stdin.buffer if path == "-" else None,
     )

@@ -7,15 +7,13 @@ import json
 import re
 from dataclasses import replace
 
-from stackproof import ids, mountlist, mounts, noun
+from stackproof import ids, limits, mountlist, mounts, noun
 from stackproof.errors import Location, Reason, fail
 from stackproof.host import files
 from stackproof.host.images import load_image, load_superblock
 from stackproof.host.mountfacts import load_mount_facts
 from stackproof.image import Image
 from stackproof.images.superblock import Superblock
-
-_LARGEST_RECORD = 1 << 16
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,7 +39,9 @@ def _verified(path: str, wanted: str) -> str:
     record = f"{path}{files.DIGEST_SUFFIX}"
     if not wanted:
         content = files.read_bounded(
-            record, _LARGEST_RECORD, hint="name the digest: --verify SHA256, as `build` printed it"
+            record,
+            limits.SMALL_RECORD,
+            hint="name the digest: --verify SHA256, as `build` printed it",
         )
         wanted = content.decode(errors="replace").partition(" ")[0]
     if not re.fullmatch(r"[0-9a-f]{64}", wanted):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stackproof import noun
+from stackproof import limits, noun
 from stackproof.capture import Capture, read_capture
 from stackproof.errors import Reason, fail
 from stackproof.host import files, probe, shipped
@@ -103,10 +103,7 @@ def _write_new(folder: Path, texts: dict[str, str]) -> None:
 
 
 def _read_capture(file: str) -> Capture:
-    try:
-        text = Path(file).read_bytes()
-    except OSError as error:
-        raise files.translate(error, file) from error
+    text = files.read_bounded(file, limits.LOCK)
     return noun.from_json(Capture, text, file=file)
 
 

@@ -10,15 +10,12 @@ import struct
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from stackproof import limits
 from stackproof.elf.source import Source
 from stackproof.errors import Location, Reason, StackproofError, fail
 
 MAGIC = b"\x7fELF"
 
-MAX_SEGMENTS = 4096
-MAX_DYNAMIC = 1 << 16
-MAX_TABLE_BYTES = 256 << 20
-_MAX_STRINGS_BYTES = 256 << 20
 
 PT_LOAD, PT_DYNAMIC, PT_INTERP, PT_NOTE = 1, 2, 3, 4
 PT_GNU_STACK, PT_GNU_PROPERTY = 0x6474E551, 0x6474E553
@@ -86,7 +83,7 @@ class Frame:
 
     def memory(self, address: int, count: int) -> bytes:
         """Return `count` bytes of what is loaded at an address; raises when they are not there."""
-        if not 0 <= count <= MAX_TABLE_BYTES:
+        if not 0 <= count <= limits.ELF.bytes:
             raise too_large(self.source.name, count)
         offset, left = self.offset_of(address)
         if count > left:
@@ -117,7 +114,7 @@ def too_large(name: str, count: int) -> StackproofError:
     """Return the error for a table of more bytes than any real file has."""
     return fail(
         Reason.TOO_LARGE,
-        f"a table of the ELF file has {count} bytes; it may have {MAX_TABLE_BYTES}",
+        f"a table of the ELF file has {count} bytes; it may have {limits.ELF.bytes}",
         where=Location(file=name),
         hint="check that this is a program or a library",
     )
@@ -170,7 +167,7 @@ def _segments(frame: Frame, offset: int, size: int, count: int) -> tuple[Segment
     wanted = struct.calcsize(f"={layout}")
     if count and size != wanted:
         raise damaged(frame.source.name, f"a program header has {size} bytes, not {wanted}")
-    if count > MAX_SEGMENTS:
+    if count > limits.ELF.count:
         raise damaged(frame.source.name, f"it has {count} segments")
     content = frame.bytes_at(offset, count * size) if count else b""
     found = []
@@ -210,7 +207,7 @@ def _read_dynamic(frame: Frame) -> None:
     if segment is None:
         return
     width = 8 if frame.bits == 32 else 16
-    count = min(segment.file_size // width, MAX_DYNAMIC)
+    count = min(segment.file_size // width, limits.ELF_DYNAMIC.count)
     content = frame.bytes_at(segment.offset, count * width)
     entries = struct.iter_unpack(frame.order + ("II" if frame.bits == 32 else "QQ"), content)
     for tag, value in entries:
@@ -219,6 +216,6 @@ def _read_dynamic(frame: Frame) -> None:
         frame.dynamic.setdefault(tag, []).append(value)
     address, size = frame.one(DT_STRTAB), frame.one(DT_STRSZ)
     if address is not None and size:
-        if size > _MAX_STRINGS_BYTES:
+        if size > limits.ELF.bytes:
             raise too_large(frame.source.name, size)
         frame.strings = frame.memory(address, size)

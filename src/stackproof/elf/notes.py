@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stackproof import limits
 from stackproof.elf.layout import PT_GNU_PROPERTY, PT_NOTE, Frame, Segment
 
-_MAX_BYTES = 1 << 20
 _GNU_BUILD_ID, _GNU_PROPERTY = 3, 5
 # x86-64 psABI, "Program Property": GNU_PROPERTY_X86_ISA_1_NEEDED; bit n demands level n + 1.
 _ISA_1_NEEDED = 0xC0008002
@@ -43,7 +43,7 @@ def _notes(frame: Frame, kind: int) -> Iterator[tuple[bytes, int, bytes]]:
 
 def _of_segment(frame: Frame, segment: Segment) -> Iterator[tuple[bytes, int, bytes]]:
     """Yield the notes of a segment as (owner, type, content); a cut one ends the list."""
-    content = frame.source.read(segment.offset, min(segment.file_size, _MAX_BYTES))
+    content = frame.source.read(segment.offset, min(segment.file_size, limits.ELF_NOTES.bytes))
     # Notes are padded to 4 bytes; those with properties, of 64-bit files, to 8.
     align = 8 if segment.kind == PT_GNU_PROPERTY and frame.bits == 64 else 4
     at = 0

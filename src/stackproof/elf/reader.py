@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stackproof import limits
 from stackproof.elf import notes, symbols, versions
 from stackproof.elf.layout import (
     DT_AUDIT,
@@ -30,7 +31,6 @@ from stackproof.elf.source import Source
 
 __all__ = ["MAGIC", "glance", "read"]
 
-_MAX_INTERPRETER = 4096
 _DF_BIND_NOW, _DF_1_NOW, _DF_1_NODEFLIB = 8, 1, 0x800
 
 
@@ -106,7 +106,7 @@ def _interpreter(frame: Frame) -> str:
     segment = next((s for s in frame.segments if s.kind == PT_INTERP), None)
     if segment is None:
         return ""
-    if not 0 < segment.file_size <= _MAX_INTERPRETER:
+    if not 0 < segment.file_size <= limits.ELF_INTERPRETER.bytes:
         raise damaged(frame.source.name, "the name of its interpreter is too long")
     content = frame.bytes_at(segment.offset, segment.file_size)
     return content.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")

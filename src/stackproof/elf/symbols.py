@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from stackproof import limits
 from stackproof.elf.layout import (
     DT_GNU_HASH,
     DT_HASH,
@@ -17,7 +18,6 @@ from stackproof.elf.layout import (
     DT_RELSZ,
     DT_SYMTAB,
     DT_VERSYM,
-    MAX_TABLE_BYTES,
     Frame,
     damaged,
     too_large,
@@ -28,7 +28,6 @@ _LOCAL, _WEAK = 0, 2
 _ABSOLUTE = 0xFFF1
 _OBJECT, _TLS = 1, 6
 _SHT_SYMTAB, _SHT_DYNSYM = 2, 11
-_MAX_SECTIONS = 1 << 16
 # Relocations that copy a variable into the program; each is in the psABI of its machine.
 _COPY = {3: 5, 20: 19, 21: 19, 22: 9, 40: 20, 62: 5, 183: 1024, 243: 4, 258: 4}
 
@@ -93,7 +92,7 @@ def _table(frame: Frame, address: int) -> tuple[Iterator[Entry], array[int]]:
     """Return the symbols and the version index of each, as far as the table makes sense."""
     width = 16 if frame.bits == 32 else 24
     count = _count(frame, address, width)
-    if count * width > MAX_TABLE_BYTES:
+    if count * width > limits.ELF.bytes:
         raise too_large(frame.source.name, count * width)
     table = frame.memory(address, count * width)
     versions = array("H")
@@ -147,7 +146,7 @@ def _exported(frame: Frame, place: int) -> int:
     if last < first:
         raise damaged(frame.source.name, "its hash table names symbols before its first one")
     chain = array("I")
-    rest = frame.rest(start + 4 * buckets + 4 * (last - first), MAX_TABLE_BYTES)
+    rest = frame.rest(start + 4 * buckets + 4 * (last - first), limits.ELF.bytes)
     chain.frombytes(rest[: len(rest) & ~3])
     _swap(frame, chain)
     for length, value in enumerate(chain, start=1):
@@ -168,7 +167,7 @@ def _sections(frame: Frame) -> Iterator[tuple[int, int, int, int, int, int]]:
     """Yield (type, address, offset, size, size of an entry, link); nothing when stripped."""
     layout = "IIIIIIIIII" if frame.bits == 32 else "IIQQQQIIQQ"
     width = struct.calcsize(f"={layout}")
-    count = min(frame.section_count, _MAX_SECTIONS)
+    count = min(frame.section_count, limits.ELF_SECTIONS.count)
     if frame.section_size != width or not frame.section_offset:
         return
     content = frame.source.read(frame.section_offset, count * width)
@@ -211,7 +210,7 @@ def defines_in_full_table(frame: Frame, name: bytes) -> bool:
         if kind != _SHT_SYMTAB or entry != width or link >= len(sections):
             continue
         _, _, start, length, _, _ = sections[link]
-        if max(size, length) > MAX_TABLE_BYTES:
+        if max(size, length) > limits.ELF.bytes:
             continue
         strings = frame.source.read(start, length)
         at = strings.find(b"\0" + name + b"\0") + 1

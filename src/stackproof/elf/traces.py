@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from stackproof import limits
 from stackproof.elf.layout import (
     PF_W,
     PF_X,
@@ -23,7 +24,6 @@ from stackproof.elf.layout import (
 )
 from stackproof.elf.source import Source
 
-_MAX_BYTES = 512 << 20
 _X86_64, _AARCH64 = 62, 183
 _WORDS = (
     "PMI_FD",
@@ -89,7 +89,7 @@ def _content(frame: Frame) -> tuple[bytes, bytes]:
     since 2018 make them); an MPI's own code tells nothing and is left out.
     """
     loaded = [s for s in frame.segments if s.kind == PT_LOAD and s.file_size > 0]
-    if sum(segment.file_size for segment in loaded) > _MAX_BYTES:
+    if sum(segment.file_size for segment in loaded) > limits.ELF_CONTENT.bytes:
         raise too_large(frame.source.name, sum(segment.file_size for segment in loaded))
     code = [s for s in loaded if s.flags & PF_X]
     constants = [s for s in loaded if not s.flags & (PF_X | PF_W)]

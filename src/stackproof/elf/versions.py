@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stackproof import limits
 from stackproof.elf.layout import (
     DT_VERDEF,
     DT_VERDEFNUM,
@@ -12,8 +13,6 @@ from stackproof.elf.layout import (
 )
 from stackproof.elf.model import HIDDEN, VersionDefinition, VersionNeed
 
-_MAX_NODES = 1 << 14
-_MAX_BYTES = 4 << 20
 _BASE, _WEAK = 1, 2
 
 
@@ -22,7 +21,7 @@ def needs(frame: Frame) -> tuple[VersionNeed, ...]:
     address, count = frame.one(DT_VERNEED), frame.one(DT_VERNEEDNUM)
     if address is None or not count:
         return ()
-    table = frame.rest(address, _MAX_BYTES)
+    table = frame.rest(address, limits.ELF_VERSIONS.bytes)
     found: list[VersionNeed] = []
     at = 0
     for _ in range(_checked(frame, count)):
@@ -54,7 +53,7 @@ def definitions(frame: Frame) -> tuple[VersionDefinition, ...]:
     address, count = frame.one(DT_VERDEF), frame.one(DT_VERDEFNUM)
     if address is None or not count:
         return ()
-    table = frame.rest(address, _MAX_BYTES)
+    table = frame.rest(address, limits.ELF_VERSIONS.bytes)
     found = []
     at = 0
     for _ in range(_checked(frame, count)):
@@ -72,6 +71,6 @@ def definitions(frame: Frame) -> tuple[VersionDefinition, ...]:
 
 
 def _checked(frame: Frame, count: int) -> int:
-    if count > _MAX_NODES:
+    if count > limits.ELF_VERSIONS.count:
         raise damaged(frame.source.name, f"it has {count} version nodes")
     return count

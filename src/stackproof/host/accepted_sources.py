@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from stackproof import limits
 from stackproof.engines.spack.overlay import source_problems, with_os_sources
-from stackproof.errors import StackproofError
+from stackproof.errors import Reason, StackproofError
 from stackproof.host import cachekinds, files
 from stackproof.noun import from_json, to_json
 from stackproof.spackstack import OsSource, OsSources, SpackStack
@@ -18,11 +19,11 @@ def load(path: Path) -> tuple[OsSource, ...]:
     Raises `StackproofError`: what `noun.from_json` raises, INVALID_VALUE with all problems at once.
     """
     try:
-        text = path.read_bytes()
-    except FileNotFoundError:
-        return ()
-    except OSError as error:
-        raise files.translate(error, path) from error
+        text = files.read_bounded(path, limits.LOCK)
+    except StackproofError as error:
+        if error.reason is Reason.FILE_MISSING:
+            return ()
+        raise
     sources = from_json(OsSources, text, file=str(path)).sources
     problems = source_problems(sources, str(path))
     if problems:

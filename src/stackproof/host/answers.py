@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from stackproof import limits
 from stackproof.answers import MACHINE, NVIDIA_VERSION, STACK, Reply, read_answers
 from stackproof.command import Command
 from stackproof.errors import StackproofError
@@ -15,7 +16,6 @@ from stackproof.host import run
 from stackproof.host.run import Runner
 
 _TIMEOUT_S = 20.0
-_MOST_BYTES = 1 << 20
 _NOT_FOUND = 127
 
 
@@ -50,7 +50,7 @@ def _ask(argv: tuple[str, ...], runner: Runner) -> Reply | None:
         return None
     if done.timed_out or done.returncode == _NOT_FOUND:
         return None
-    text = (done.stdout or done.stderr)[:_MOST_BYTES].decode(errors="replace")
+    text = (done.stdout or done.stderr)[: limits.ANSWER.bytes].decode(errors="replace")
     return Reply(text=text, returncode=done.returncode)
 
 

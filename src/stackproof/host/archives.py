@@ -10,15 +10,14 @@ import tempfile
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from stackproof import limits
 from stackproof.errors import Location, Reason, fail
 from stackproof.host import cachefolder, cachekinds, files, layers
 from stackproof.host.layers import Blob, FileStream
 from stackproof.rootfs import description, tar
-from stackproof.rootfs.description import DOCKER, INDEX, LAYOUT, MAX_DOCUMENT_BYTES, ImageConfig
+from stackproof.rootfs.description import DOCKER, INDEX, LAYOUT, ImageConfig
 
 _HINT = "check that this is the image you meant"
-_MAX_MEMBERS = 100_000
-_MAX_INDEXES = 4
 _MAX_CACHED_BYTES = 32 << 30
 # Names that archives of images have: blobs, digests with and without an ending, their descriptions.
 _OF_IMAGE = re.compile(
@@ -57,7 +56,7 @@ class _Archive:
         with open(path, "rb") as opened:
             stream = FileStream(path, opened, 0, size)
             for entry in tar.entries(stream):
-                if len(self.parts) >= _MAX_MEMBERS:
+                if len(self.parts) >= limits.ARCHIVE.count:
                     return  # an archive of an image has far fewer
                 name = posixpath.normpath(entry.name)
                 if entry.kind == "file":
@@ -144,7 +143,7 @@ def _unpacked(blob: Blob) -> str:
 
 def _document(blob: Blob, digest: str = "") -> bytes:
     """Return a description, with its digest checked."""
-    if blob.size > MAX_DOCUMENT_BYTES:
+    if blob.size > limits.DESCRIPTION.bytes:
         raise fail(
             Reason.TOO_LARGE,
             f"a description of the image has {blob.size} bytes",
@@ -176,7 +175,7 @@ def _of_layout(
     holder: _Folder | _Archive, path: str, tag: str
 ) -> tuple[ImageConfig, tuple[Blob, ...]]:
     blobs = description.parse_index(_document(holder.blob(INDEX)), file=path)
-    for _ in range(_MAX_INDEXES):
+    for _ in range(limits.DESCRIPTION.depth):
         one = description.chosen(blobs, tag, os.uname().machine, file=path)
         content = _document(holder.blob(_named(one.digest)), one.digest)
         if not one.is_index:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from stackproof import noun
+from stackproof import limits, noun
 from stackproof.command import Command
 from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.host import fabric, files, imagefile, injecting, injectplace, run
@@ -29,7 +29,6 @@ from stackproof.loader.closure import usual_interpreter
 _TOOL_TIMEOUT_S = 120.0
 _PACK_TIMEOUT_S = 3600.0
 _TAG_LETTERS = 8
-_MAX_META_BYTES = 1 << 20
 _SYSTEM_FOLDERS = ("/usr/lib64", "/lib64", "/usr/lib", "/lib")
 _AGAIN = "make it again with `stackproof inject artefact`"
 
@@ -292,7 +291,7 @@ def load(text: str) -> Held:
     if os.path.isdir(text):
         place, folder = Place(path=os.path.abspath(text)), os.path.abspath(text)
         path = os.path.join(text, injectplace.ARTEFACT)
-        content = files.read_bounded(path, _MAX_META_BYTES, hint=_AGAIN)
+        content = files.read_bounded(path, limits.ARTEFACT, hint=_AGAIN)
         artefact = noun.from_json(Artefact, content, file=path)
     else:
         content = imagefile.read_member(text, injectplace.ARTEFACT)
@@ -305,7 +304,7 @@ def load(text: str) -> Held:
 def _compacts(artefact: Artefact, folder: str) -> Iterator[tuple[str, Compact]]:
     for variant in artefact.variants:
         path = os.path.join(folder, variant.folder, compacts.NAME)
-        content = files.read_bounded(path, _MAX_META_BYTES, hint=_AGAIN)
+        content = files.read_bounded(path, limits.ARTEFACT, hint=_AGAIN)
         yield variant.folder, compacts.parse(content.decode(errors="replace"), file=path)
 
 

@@ -6,8 +6,9 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stackproof import noun
+from stackproof import limits, noun
 from stackproof.case import Placement
+from stackproof.host import files
 from stackproof.host.results import LAUNCHES, SET_ASIDE
 from stackproof.jobs import Launch
 from stackproof.measurement import Measurement
@@ -33,7 +34,10 @@ def set_aside(
         if not done or len(done) == len(paths):
             continue
         here = placements[name].nodes
-        made = [noun.from_json(Measurement, path.read_bytes(), file=str(path)) for path in done]
+        made = [
+            noun.from_json(Measurement, files.read_bounded(path, limits.RESULTS), file=str(path))
+            for path in done
+        ]
         if any(one.case.placement.nodes != here or _long_ago(one) for one in made):
             for path in done:
                 path.rename(free_name(folder / SET_ASIDE, path.name))

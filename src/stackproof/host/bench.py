@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import stackproof
-from stackproof import checks, jobs, looks, noun, pathcheck
+from stackproof import checks, jobs, limits, looks, noun, pathcheck
 from stackproof.bench import BenchSpec
 from stackproof.case import Case, Placement
 from stackproof.cluster import parse_rate
@@ -182,7 +182,9 @@ def pace_in(bench: Bench, launches: Sequence[Launch], folder: Path) -> Pace:
         path = folder / LAUNCHES / launch.file_name
         if path.exists():
             try:
-                known = noun.from_json(Measurement, path.read_bytes(), file=str(path))
+                known = noun.from_json(
+                    Measurement, files.read_bounded(path, limits.RESULTS), file=str(path)
+                )
                 taken[launch.order] = known.seconds
             except StackproofError:
                 unread.add(launch.order)
@@ -258,8 +260,8 @@ def load_spec(folder: Path) -> BenchSpec:
     """
     marker = folder / ASKED
     try:
-        text = marker.read_bytes()
-    except OSError as error:
+        text = files.read_bounded(marker, limits.RESULTS)
+    except StackproofError as error:
         raise fail(
             Reason.FILE_MISSING,
             f"`{folder}` is not a results folder that can be continued: no `{ASKED}`",

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import stackproof
-from stackproof import jobs, noun
+from stackproof import jobs, limits, noun
 from stackproof.bench import BenchSpec
 from stackproof.case import Placement
 from stackproof.errors import Problem, Reason, StackproofError, fail
@@ -30,7 +30,7 @@ from stackproof.host import allocation as allocations
 from stackproof.host import arms as ready_arms
 from stackproof.host import bench as benches
 from stackproof.host import cluster as clusters
-from stackproof.host import deciding, files, launching, scheduler
+from stackproof.host import deciding, documents, files, launching, scheduler
 from stackproof.host import place as places
 from stackproof.host.arms import Arms
 from stackproof.host.results import LAUNCHES
@@ -292,7 +292,9 @@ def _ends(folder: Path, job: Job) -> dict[int, JobEnd]:
     for element in job.elements:
         path = _end_file(folder, element)
         if path.exists():
-            end = noun.from_json(JobEnd, path.read_bytes(), file=os.fspath(path))
+            end = noun.from_json(
+                JobEnd, files.read_bounded(path, limits.LOCK), file=os.fspath(path)
+            )
             if end.id == job.id:
                 found[element] = end
     return found
@@ -365,11 +367,7 @@ def _tail(folder: Path, job: Job) -> str | None:
 
 def _load_job(folder: Path) -> Job | None:
     path = folder / "job" / "job.json"
-    try:
-        text = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    return noun.from_json(Job, text, file=os.fspath(path))
+    return documents.load_noun(Job, path)
 
 
 def _end_file(folder: Path, element: int) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from stackproof import document as documents
+from stackproof import limits
 from stackproof.curves import (
     ReferenceCurve,
     ReferenceTable,
@@ -38,7 +39,4 @@ def _load(folder: Path | None) -> tuple[Document, dict[str, str]]:
 
 
 def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise files.translate(error, path) from error
+    return files.read_bounded(path, limits.TABLES)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stackproof import looks, noun
+from stackproof import limits, looks, noun
 from stackproof.bench import BenchSpec
 from stackproof.comparison import Cell, Panel, Results, Verdict, Why
 from stackproof.errors import StackproofError
@@ -162,7 +162,9 @@ def _seconds(folder: Path, launches: Sequence[Launch] | None = None) -> dict[str
     found = {}
     for name in names:
         try:
-            one = noun.from_json(Measurement, (place / name).read_bytes(), file=name)
+            one = noun.from_json(
+                Measurement, files.read_bounded(place / name, limits.RESULTS), file=name
+            )
         except StackproofError:
             continue  # `compare` says what is wrong with it
         found[name] = one.seconds

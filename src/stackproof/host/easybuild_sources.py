@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from stackproof import limits
 from stackproof.engines.easybuild import tool
 from stackproof.engines.easybuild.components import SourceFile
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
@@ -28,7 +29,6 @@ from stackproof.stack import Artefact
 
 _TIMEOUT_S = 60.0
 _CHUNK = 1 << 20
-_MOST_BYTES = 2 << 30
 
 
 class Sources:
@@ -284,8 +284,8 @@ def _fetch(address: str, target: Path, download: Download) -> None:
         while chunk := answer.read1(_CHUNK):
             stream.write(chunk)
             download.at(stream.tell(), total)
-            if stream.tell() > _MOST_BYTES:
-                raise ValueError(f"the file has more than {_MOST_BYTES} bytes")
+            if stream.tell() > limits.SOURCE.bytes:
+                raise ValueError(f"the file has more than {limits.SOURCE.bytes} bytes")
 
 
 def _accepted(source: SourceFile) -> str:

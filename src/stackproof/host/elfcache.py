@@ -18,13 +18,13 @@ from typing import TypeVar
 
 import msgspec
 
+from stackproof import limits
 from stackproof.host import cachekinds
 
 READER = "3"
 """To be raised with every change of what the reader returns."""
 _KIND = "elf"
-_MAX_BYTES = 1 << 30
-_MAX_ENTRY_BYTES = 64 << 20
+_MAX_CACHED_BYTES = 1 << 30
 _CHECKSUM_BYTES = 16
 _SETTLED_S = 2.0
 _SWEPT_EVERY_S = 24 * 3600.0
@@ -43,7 +43,7 @@ class ElfCache:
         """Return what was kept under a key, None when there is nothing, or nothing whole."""
         try:
             with open(self._path(kind, key), "rb") as stream:
-                content = stream.read(_MAX_ENTRY_BYTES)
+                content = stream.read(limits.ELF_RECORD.bytes)
         except OSError:
             return None
         checksum, text = content[:_CHECKSUM_BYTES], content[_CHECKSUM_BYTES:]
@@ -84,7 +84,7 @@ class ElfCache:
                 return
             self._home.mkdir(parents=True, exist_ok=True)
             stamp.touch()
-            sweep(self._home, _MAX_BYTES)
+            sweep(self._home, _MAX_CACHED_BYTES)
 
 
 def sweep(home: Path, most_bytes: int) -> None:

@@ -14,6 +14,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
+from stackproof import limits
 from stackproof.elf import MAGIC, ElfFile, Glance, Source, glance, read
 from stackproof.elf.traces import Traces, read_traces
 from stackproof.errors import Location, Reason, StackproofError, fail
@@ -21,8 +22,6 @@ from stackproof.host import elfcache, files
 from stackproof.host.elfcache import ElfCache
 from stackproof.loader import CacheEntry, File, Machine, ldcache, level_of
 
-_MAX_LINKS = 40  # as the kernel: path_resolution(7)
-_MAX_CACHE_BYTES = 64 << 20
 _DOTS = {"", ".", ".."}
 
 
@@ -213,7 +212,7 @@ class HostView:
         if file is None:
             return {}
         with self._opened(file) as source:
-            content = source.read(0, min(source.size, _MAX_CACHE_BYTES))
+            content = source.read(0, min(source.size, limits.LD_CACHE.bytes))
         try:
             return ldcache.parse(content, file=path)
         except StackproofError:
@@ -301,7 +300,7 @@ class HostView:
                 inside = here
                 continue
             links += 1
-            if links > _MAX_LINKS:
+            if links > limits.LINKS.count:
                 return None
             if target.startswith("/"):
                 inside = "/"

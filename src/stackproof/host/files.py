@@ -7,6 +7,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import select
 import shutil
 import stat
 import tempfile
@@ -15,8 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from stackproof import limits
 from stackproof.errors import Location, Reason, StackproofError, fail
+from stackproof.limits import Limit
 
+_CHUNK = 1 << 20
 DIGEST_SUFFIX = ".sha256"
 """Behind the name of a file: its digest, as sha256sum(1) writes and checks it."""
 
@@ -126,26 +130,74 @@ def write(path: os.PathLike[str] | str, content: bytes | str, *, mode: int = 0o6
 
 
 def read_bounded(
-    path: os.PathLike[str] | str, limit: int, *, hint: str, stream: BinaryIO | None = None
+    path: os.PathLike[str] | str,
+    limit: Limit,
+    *,
+    hint: str = "check that this is the file you meant",
+    stream: BinaryIO | None = None,
 ) -> bytes:
-    """Return a file's bytes, at most `limit` of them; also of a pipe, whose size nobody knows.
+    """Return a file's bytes, at most those of its limit; also of a pipe, whose size nobody knows.
 
     `stream` is what is open already, and `path` then only its name. Raises `StackproofError`:
-    TOO_LARGE with the hint for more, FILE_MISSING, NOT_PERMITTED.
+    TOO_LARGE with the hint for more, FILE_MISSING, NOT_PERMITTED, INVALID_VALUE for a pipe that
+    nobody writes to.
     """
     try:
-        with open(path, "rb") if stream is None else contextlib.nullcontext(stream) as opened:
-            content = opened.read(limit + 1)
+        content = _opened(path, limit.bytes) if stream is None else stream.read(limit.bytes + 1)
     except OSError as error:
         raise translate(error, path) from error
-    if len(content) > limit:
+    if content is None or len(content) > limit.bytes:
         raise fail(
             Reason.TOO_LARGE,
-            f"`{os.fspath(path)}` has more than {limit} bytes",
+            f"`{os.fspath(path)}` has more than {limit.bytes} bytes",
             where=Location(file=os.fspath(path)),
             hint=hint,
         )
     return content
+
+
+def _opened(path: os.PathLike[str] | str, most: int) -> bytes | None:
+    """Return a file's bytes, one more than allowed at most; None where more are known of."""
+    # Without O_NONBLOCK the open itself waits where nobody writes to a pipe.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        state = os.fstat(descriptor)
+        if stat.S_ISFIFO(state.st_mode):
+            return _of_pipe(descriptor, path, most + 1)
+        if stat.S_ISREG(state.st_mode) and state.st_size > most:
+            return None
+        os.set_blocking(descriptor, True)  # a terminal waits for its user
+        with open(descriptor, "rb", closefd=False) as stream:
+            return stream.read(most + 1)
+    finally:
+        os.close(descriptor)
+
+
+def _of_pipe(descriptor: int, path: os.PathLike[str] | str, most: int) -> bytes:
+    """Return what comes through a pipe, at most so many bytes; silence has an end."""
+    found = bytearray()
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    while len(found) < most:
+        try:
+            chunk = os.read(descriptor, min(_CHUNK, most - len(found)))
+            patience = limits.PIPE_OPENED.seconds  # an end, or nobody has come yet
+        except BlockingIOError:
+            chunk, patience = b"", limits.PIPE.seconds
+        found += chunk
+        if chunk:
+            continue
+        ready = poller.poll(patience * 1000)
+        if not ready:
+            raise fail(
+                Reason.INVALID_VALUE,
+                f"nobody has written to `{os.fspath(path)}` for {patience} seconds",
+                where=Location(file=os.fspath(path)),
+                hint="it is a named pipe: write to it, or name a file",
+            )
+        if not ready[0][1] & select.POLLIN:  # the last writer has gone, and nothing is left
+            break
+    return bytes(found)
 
 
 def copy(source: os.PathLike[str] | str, target: Path) -> None:

@@ -15,14 +15,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stackproof import document
+from stackproof import limits
 from stackproof.errors import Location, Problem, Reason, StackproofError
 from stackproof.host import files
 from stackproof.spackstack import FileEntry
 
-MOST_FILES = 20_000
-MOST_BYTES = 1 << 30
-_MOST_DEPTH = 64
 _SKIPPED = frozenset({".git"})
 _INSTEAD = "copy what it points to, or run `git init` in the folder around both"
 
@@ -133,7 +130,7 @@ class _Reader:
         return None
 
     def _enter(self, path: str, real: str, around: tuple[str, ...]) -> None:
-        if real in around or len(around) > _MOST_DEPTH:
+        if real in around or len(around) > limits.FOLDER.depth:
             message = f"`{path}` leads back to a folder around it"
             self._problem(Reason.INVALID_VALUE, message, "remove the link", self.folder, path)
             return
@@ -157,12 +154,12 @@ class _Reader:
         handle = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(handle, "rb") as stream:
             self.bytes += os.fstat(stream.fileno()).st_size
-            if self.bytes > MOST_BYTES or len(self.tree.files) >= MOST_FILES:
+            if self.bytes > limits.FOLDER.bytes or len(self.tree.files) >= limits.FOLDER.count:
                 raise StackproofError(
                     Problem(
                         reason=Reason.TOO_LARGE,
-                        message=f"the folder has more than {MOST_FILES} files or {MOST_BYTES} "
-                        "bytes, links followed",
+                        message=f"the folder has more than {limits.FOLDER.count} files or "
+                        f"{limits.FOLDER.bytes} bytes, links followed",
                         where=Location(file=self.folder),
                         hint="check that this is the folder you meant",
                     )
@@ -187,6 +184,6 @@ def read_file(path: str) -> bytes:
                         where=Location(file=path),
                     )
                 )
-            return stream.read(document.MAX_BYTES + 1)
+            return stream.read(limits.DOCUMENT.bytes + 1)
     except OSError as error:
         raise files.translate(error, path) from error

@@ -7,11 +7,11 @@ import binascii
 import hashlib
 import os
 
+from stackproof import limits
 from stackproof.errors import Problem, Reason
 from stackproof.host import cachekinds, files
 from stackproof.stackinator.mirrors import Key
 
-_MOST_BYTES = 1 << 20
 _ARMOUR = b"-----BEGIN PGP "
 # Packet tags of a key: secret key and public key (RFC 9580, section 5).
 _KEY_TAGS = (5, 6)
@@ -27,7 +27,7 @@ def find_key(key: Key, folder: str) -> tuple[str | None, Problem | None]:
     if os.path.isfile(path):
         try:
             with open(path, "rb") as stream:
-                content = stream.read(_MOST_BYTES)
+                content = stream.read(limits.KEYS.bytes)
         except OSError as error:
             return None, files.translate(error, path).problems[0]
         return (os.path.abspath(path), None) if _is_key(content) else (None, _no_key(key, path))

@@ -13,6 +13,7 @@ import select
 import stat
 import time
 
+from stackproof import limits
 from stackproof.images import described, header
 
 TYPE_CHECKING = False  # `typing` takes longer to import than an image to mount
@@ -20,9 +21,7 @@ if TYPE_CHECKING:
     from stackproof.errors import StackproofError
     from stackproof.images.described import Described
 
-MAX_MEMBER_BYTES = 16 << 20
 _PROGRAM = "unsquashfs"
-_TIMEOUT_S = 60.0
 _SIGKILL = 9
 _IGNORED_BY_PYTHON = (13, 25)  # SIGPIPE, SIGXFSZ
 _NOT_FOUND = 2  # unsquashfs(1): 1 is a fatal error, 2 is a file that it could not write
@@ -85,7 +84,7 @@ def read_member(path: str, member: str) -> bytes:
 
     `member` is relative to the image's root and may have shell wildcards; the files they match
     come one after another. Raises `StackproofError` (IMAGE_UNREADABLE, TOOL_MISSING), also for more
-    than `MAX_MEMBER_BYTES`: no more than that is ever read.
+    than `limits.IMAGE_MEMBER.bytes`: no more than that is ever read.
     """
     # An absolute path cannot be taken for an option.
     argv = (_PROGRAM, "-processors", "1", "-cat", os.path.abspath(path), member)
@@ -105,8 +104,8 @@ def read_member(path: str, member: str) -> bytes:
         os.close(complaints)
     if whole and code in {0, _NOT_FOUND}:
         return found if code == 0 else b""
-    if len(found) > MAX_MEMBER_BYTES:
-        text = f"`{member}` of image `{path}` is larger than {MAX_MEMBER_BYTES} bytes"
+    if len(found) > limits.IMAGE_MEMBER.bytes:
+        text = f"`{member}` of image `{path}` is larger than {limits.IMAGE_MEMBER.bytes} bytes"
         hint = "this is not an image that `stackproof build` made"
         raise _failure("image-unreadable", text, path, hint)
     text = f"`{member}` of image `{path}` cannot be read"
@@ -138,9 +137,9 @@ def _start(argv: tuple[str, ...], complaints: int) -> tuple[int, int]:
 
 def _read(output: int) -> tuple[bytes, bool]:
     """Return what comes, and whether that is all and not too much, in time."""
-    end = time.monotonic() + _TIMEOUT_S
+    end = time.monotonic() + limits.IMAGE_MEMBER.seconds
     found = bytearray()
-    while len(found) <= MAX_MEMBER_BYTES and time.monotonic() < end:
+    while len(found) <= limits.IMAGE_MEMBER.bytes and time.monotonic() < end:
         if not select.select([output], [], [], end - time.monotonic())[0]:
             break
         chunk = os.read(output, _CHUNK)

@@ -11,8 +11,9 @@ import hashlib
 import os
 from dataclasses import replace
 
+from stackproof import limits
 from stackproof.command import EnvPatch
-from stackproof.errors import Location, Reason, fail
+from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.host import files
 from stackproof.image import Image, View
 from stackproof.images import metadata
@@ -66,12 +67,12 @@ def relocated(image: Image, folder: str) -> Image:
 def read_tree_member(folder: str, member: str) -> str:
     """Return the text of a file of the tree, empty when there is none."""
     try:
-        with open(os.path.join(folder, member), encoding="utf-8", errors="replace") as stream:
-            return stream.read()
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        raise files.translate(error, os.path.join(folder, member)) from error
+        content = files.read_bounded(os.path.join(folder, member), limits.IMAGE_MEMBER)
+    except StackproofError as error:
+        if error.reason is Reason.FILE_MISSING:
+            return ""
+        raise
+    return content.decode(errors="replace")
 
 
 def _digest(folder: str) -> str:

@@ -11,6 +11,7 @@ import posixpath
 import re
 from collections.abc import Mapping
 
+from stackproof import limits
 from stackproof.command import Command, Completed
 from stackproof.elf import ElfFile, read
 from stackproof.elf.source import BytesSource
@@ -20,8 +21,6 @@ from stackproof.host import imagefile, run
 from stackproof.host.elfview import HostView
 from stackproof.loader import CacheEntry, File
 
-_MAX_LINKS = 40  # as the kernel: path_resolution(7)
-_LARGEST = 512 << 20
 _TIMEOUT_S = 60.0
 _TOP = "squashfs-root"
 _LINE = re.compile(
@@ -94,7 +93,7 @@ class ImageView:
                 done = here
                 continue
             links += 1
-            if links > _MAX_LINKS:
+            if links > limits.LINKS.count:
                 return None
             if target.startswith("/"):
                 done = "/"
@@ -146,14 +145,14 @@ class ImageView:
     def _read(self, path: str) -> bytes:
         member = _literal(path[len(self.mount) + 1 :])
         size = self._files.get(path, 0)
-        if size <= imagefile.MAX_MEMBER_BYTES:
+        if size <= limits.IMAGE_MEMBER.bytes:
             return imagefile.read_member(self.image, member)
-        if size > _LARGEST:
+        if size > limits.ELF_CONTENT.bytes:
             raise fail(
                 Reason.TOO_LARGE,
                 f"`{path}` has {size} bytes",
                 where=Location(file=path),
-                hint=f"a library of more than {_LARGEST >> 20} MiB is not looked at",
+                hint=f"a library of over {limits.ELF_CONTENT.bytes >> 20} MiB is not looked at",
             )
         done = self._unsquashfs("-cat", os.path.abspath(self.image), member)
         if done.timed_out or done.returncode != 0 or len(done.stdout) != size:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from stackproof import noun
+from stackproof import limits, noun
 from stackproof.command import Command, EnvPatch
 from stackproof.elf import ElfFile
 from stackproof.errors import Location, Reason, fail
@@ -185,10 +185,7 @@ def current(place: str) -> Injection | None:
     if os.path.dirname(text) != _KEEP:
         return None
     path = os.path.join(os.path.dirname(place), text, _RECORD)
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise files.translate(error, path) from error
+    content = files.read_bounded(path, limits.LOCK)
     return noun.from_json(Injection, content, file=path)
 
 

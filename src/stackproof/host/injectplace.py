@@ -9,7 +9,7 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stackproof import abi, mountlist, noun
+from stackproof import abi, limits, mountlist, noun
 from stackproof.elf import read
 from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.host import elfview, files, imagefile, images, layers, roots, shipped
@@ -23,7 +23,6 @@ from stackproof.loader import FileView, Setting
 ARTEFACT = "meta/artefact.json"
 """What an artefact says of itself, in its folder or image."""
 
-_MAX_MANIFEST_BYTES = 512 << 20
 _LABEL = "stackproof.mpi.prefix"  # as `image containerfile` writes it
 _NETWORK = ("libfabric.so.1", "libcxi.so.1", "libucp.so.0")
 
@@ -119,7 +118,7 @@ def load_prefix(text: str) -> Place:
 
 def _load_manifest(path: str) -> Place:
     content = files.read_bounded(
-        path, _MAX_MANIFEST_BYTES, hint="check that `inject manifest` wrote this file"
+        path, limits.MANIFEST, hint="check that `inject manifest` wrote this file"
     )
     manifest = noun.from_json(Manifest, content, file=path)
     return Place(path=manifest.prefix, manifest=manifest)

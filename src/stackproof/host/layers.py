@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import tempfile
 import zlib
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, ClassVar
 
-from stackproof import noun
+from stackproof import limits, noun
 from stackproof.command import Command
 from stackproof.elf import MAGIC
 from stackproof.errors import Location, Reason, StackproofError, fail
@@ -25,12 +26,8 @@ from stackproof.host import cachefolder, cachekinds, files, run
 from stackproof.rootfs import tar
 from stackproof.rootfs.tree import Member
 
-MAX_UNPACKED_BYTES = 64 << 30
-_MAX_RATIO, _FREE_BYTES = 200, 1 << 30
-_MAX_ENTRIES = 2_000_000
-_MAX_NAME_BYTES = 256 << 20
+_FREE_BYTES = 1 << 30  # of a layer, whatever its ratio
 _CHUNK = 1 << 20
-_ZSTD_TIMEOUT_S = 3600.0
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _KEPT = ("ld.so.cache",)
 _MAX_CACHED_BYTES = 16 << 30
@@ -75,9 +72,17 @@ class Blob:
 def whole(path: str) -> Blob:
     """Return all of a file, without a digest that it must have; raises `StackproofError`."""
     try:
-        return Blob(path=path, offset=0, size=os.stat(path).st_size)
+        state = os.stat(path)
     except OSError as error:
         raise files.translate(error, path) from error
+    if not stat.S_ISREG(state.st_mode):  # a FIFO would be waited for, a device has no end
+        raise fail(
+            Reason.INVALID_VALUE,
+            f"`{path}` is not a regular file",
+            where=Location(file=path),
+            hint="write the image to a file first",
+        )
+    return Blob(path=path, offset=0, size=state.st_size)
 
 
 class FileStream:
@@ -152,16 +157,16 @@ class _Plain:
             self.digest.update(self._buffer)
             self._came += len(self._buffer)
             if self._came > self._most:
-                raise _too_large(self.name, self._most)
+                raise _too_large(self.name, f"more than {self._most} bytes")
         part, self._buffer = self._buffer[:count], self._buffer[count:]
         self._at += len(part)
         return part
 
 
-def _too_large(name: str, most: int) -> StackproofError:
+def _too_large(name: str, what: str) -> StackproofError:
     return fail(
         Reason.TOO_LARGE,
-        f"a layer unpacks to more than {most} bytes",
+        f"a layer unpacks to {what}",
         where=Location(file=name),
         hint="check that this is the image you meant",
     )
@@ -212,9 +217,9 @@ def _unzstd(chunks: Iterator[bytes], folder: str, most: int, name: str) -> Itera
         "-o",
         plain,
     )
-    done = run.run(Command(argv=argv, timeout_s=_ZSTD_TIMEOUT_S))
+    done = run.run(Command(argv=argv, timeout_s=limits.UNPACKED.seconds))
     if os.path.exists(plain) and os.path.getsize(plain) > most:
-        raise _too_large(name, most)
+        raise _too_large(name, f"more than {most} bytes")
     if done.returncode != 0:
         raise tar.damaged(name, "a compressed layer cannot be unpacked")
     with open(plain, "rb") as stream:
@@ -225,7 +230,7 @@ def _unzstd(chunks: Iterator[bytes], folder: str, most: int, name: str) -> Itera
 @contextlib.contextmanager
 def plain(blob: Blob, packed_digest: hashlib._Hash, folder: str) -> Iterator[_Plain]:
     """Open a layer for reading its plain bytes; `folder` is for what must be put aside."""
-    most = min(MAX_UNPACKED_BYTES, _MAX_RATIO * blob.size + _FREE_BYTES)
+    most = min(limits.LAYER.bytes, limits.LAYER_RATIO.bytes * blob.size + _FREE_BYTES)
     try:
         with open(blob.path, "rb") as stream:
             head = FileStream(blob.path, stream, blob.offset, blob.size).read(4)
@@ -299,8 +304,8 @@ def _keep(blob: Blob, folder: Path) -> None:
     ):
         for entry in tar.entries(stream):
             names += len(entry.name) + len(entry.link)
-            if len(members) >= _MAX_ENTRIES or names > _MAX_NAME_BYTES:
-                raise _too_large(blob.path, _MAX_ENTRIES)
+            if len(members) >= limits.LAYER.count or names > limits.LAYER_NAMES.bytes:
+                raise _too_large(blob.path, f"more than {limits.LAYER.count} entries")
             members.append(_member(entry, stream, content))
         digest = stream.finish()
     _verify(blob, f"sha256:{packed.hexdigest()}", digest)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stackproof import noun
+from stackproof import limits, noun
 from stackproof.chain import Chain, Entry, Plan, Record, next_link, promised
 from stackproof.comparison import ResultsSpec
 from stackproof.errors import Location, Reason, StackproofError, fail
@@ -23,7 +23,6 @@ from stackproof.measurement import Measurement
 FOLDER = "chain"
 PLAN = "plan.json"
 ASKED = "spec.json"
-_LARGEST = 256 * 1024 * 1024
 _HINT = "no chain of `bench` is as large as that"
 
 
@@ -143,7 +142,7 @@ def _content(path: Path) -> bytes:
         raise fail(
             Reason.FILE_MISSING, f"`{path}` is not there", where=Location(file=os.fspath(path))
         )
-    return files.read_bounded(path, _LARGEST, hint=_HINT)
+    return files.read_bounded(path, limits.RESULTS, hint=_HINT)
 
 
 def _lines(folder: Path, chain: int) -> Path:

@@ -12,7 +12,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from stackproof import linkage
+from stackproof import limits, linkage
 from stackproof.errors import Reason, StackproofError
 from stackproof.evidence import Evidence, FactValue, merged
 from stackproof.host import fabric, files
@@ -22,7 +22,6 @@ from stackproof.image import Image
 from stackproof.linkage import Content, SlurmPmix
 from stackproof.loader import Closure, FileView, Setting, load_program
 
-_LARGEST = 512 << 20
 _UNREADABLE = {Reason.NOT_ELF, Reason.ELF_DAMAGED, Reason.FILE_MISSING, Reason.TOO_LARGE}
 _LIBRARY = re.compile(r"libmpi(?:_cray|_gnu\w*|_nvidia\w*|_amd\w*)?\.so\.\d+")
 _PLUGIN_FOLDERS = ("lib/openmpi", "lib/openmpi/ucx", "lib/openmpi/libfabric", "lib/mpich/libfabric",
@@ -180,7 +179,7 @@ def _plugins(view: FileView, prefix: str) -> tuple[str, ...]:
 
 
 def _content(path: str) -> bytes:
-    return files.read_bounded(path, _LARGEST, hint="this is no library")
+    return files.read_bounded(path, limits.ELF_CONTENT, hint="this is no library")
 
 
 def _base(path: str) -> str:

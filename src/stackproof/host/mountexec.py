@@ -33,6 +33,7 @@ if __name__ == "__main__":  # run by its path, with `-I`: the package is around 
     _here = os.path.abspath(__file__)
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(_here))))
 
+from stackproof import limits
 from stackproof.host import libc, mounthelper, mountjoin, mountways, userlocale
 from stackproof.host.libc import MountFailure
 from stackproof.host.mountpoints import Stage
@@ -46,7 +47,6 @@ MARKER = "STACKPROOF_MOUNTED"
 """Environment variable of the command: the mount list as it was really mounted."""
 
 META = "meta/env.json"
-_MAX_META_BYTES = 16 << 20
 _SIGPIPE, _SIGXFSZ = 13, 25
 
 
@@ -188,7 +188,7 @@ def _candidates(name: str, environment: Mapping[str, str]) -> Iterable[str]:
 def _read_meta(folder: str, image: mountways.OpenImage) -> bytes | None:
     try:
         with open(f"{folder}/{META}", "rb") as stream:
-            return stream.read(_MAX_META_BYTES)
+            return stream.read(limits.IMAGE_MEMBER.bytes)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -20,6 +20,7 @@ import os
 import stat
 import zlib
 
+from stackproof import limits
 from stackproof.host import libc
 from stackproof.host.libc import MountFailure
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 # What launchers give each rank: PMI-1 and PMI-2 (MPICH, Intel MPI, srun), PMIx (Open MPI, srun),
 # Open MPI itself, Intel MPI.
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID")
-_MAX_RECORD_BYTES = 1 << 20
 
 
 def is_rank(environment: Mapping[str, str]) -> bool:
@@ -80,7 +80,7 @@ class Meeting:
         None when nobody is there. This process' root and working folder become those of the
         namespace.
         """
-        text = os.pread(self._file, _MAX_RECORD_BYTES, 0).decode(errors="replace")
+        text = os.pread(self._file, limits.JOINED.bytes, 0).decode(errors="replace")
         key, _, record = text.partition("\0")
         if key != self._key:
             return None

@@ -13,6 +13,7 @@ import os
 import stat
 import struct
 
+from stackproof import limits
 from stackproof.host import libc
 from stackproof.host.libc import MountFailure
 
@@ -31,7 +32,6 @@ _LOOP_CONFIGURE, _LOOP_CTL_GET_FREE = 0x4C0A, 0x4C82
 _LO_FLAGS_READ_ONLY, _LO_FLAGS_AUTOCLEAR = 1, 4
 _LOOP_TRIES = 64
 _SECTOR = 512
-_SUPERBLOCK_BYTES = 96
 
 
 class OpenImage:
@@ -64,12 +64,12 @@ class OpenImage:
         if not stat.S_ISREG(state.st_mode):
             raise MountFailure("image-not-squashfs", f"`{path}` is not a regular file")
         try:
-            head = os.pread(self.descriptor, _SUPERBLOCK_BYTES, 0)
+            head = os.pread(self.descriptor, limits.SUPERBLOCK.bytes, 0)
         except OSError as error:
             raise MountFailure("image-unreadable", f"`{path}`: {error.strerror}") from None
         if head[:4] != b"hsqs":
             raise MountFailure("image-not-squashfs", f"`{path}` is not a SquashFS image")
-        if len(head) < _SUPERBLOCK_BYTES:
+        if len(head) < limits.SUPERBLOCK.bytes:
             raise MountFailure("image-truncated", f"image `{path}` ends within its superblock")
         if struct.unpack_from("<HH", head, 28) != (4, 0):
             raise MountFailure("image-not-squashfs", f"`{path}` is not a SquashFS 4.0 image")

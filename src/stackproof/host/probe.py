@@ -12,6 +12,7 @@ from pathlib import Path
 
 from stackproof import capture as captures
 from stackproof import document as documents
+from stackproof import limits
 from stackproof.capture import Answer, Capture, read_capture
 from stackproof.command import Command
 from stackproof.errors import StackproofError
@@ -22,7 +23,6 @@ from stackproof.site import Site, merge, parse_site
 # The site that stands for the machine stackproof runs on.
 LOCAL = "local"
 _TIMEOUT_S = 10.0
-_MOST_BYTES = 8192
 _DOCUMENT_SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -46,11 +46,7 @@ def read_site_file(name_or_path: str) -> documents.Document:
     """Return the parsed document of a site; raises like `load_site`."""
     is_path = os.sep in name_or_path or name_or_path.endswith(_DOCUMENT_SUFFIXES)
     path = Path(name_or_path) if is_path else shipped.find("sites", name_or_path)
-    try:
-        with path.open("rb") as stream:
-            text = stream.read(documents.MAX_BYTES + 1)
-    except OSError as error:
-        raise files.translate(error, path) from error
+    text = files.read_bounded(path, limits.DOCUMENT)
     return documents.parse(text, file=str(path))
 
 
@@ -92,7 +88,7 @@ def _expanded(pattern: str, folders: dict[str, tuple[str, ...]]) -> list[str]:
 def _text(path: str) -> str | None:
     try:
         with open(path, "rb") as stream:
-            return stream.read(_MOST_BYTES).decode(errors="replace")
+            return stream.read(limits.PROBED.bytes).decode(errors="replace")
     except OSError:
         return None  # not there, or the driver has no answer (an interface that is down)
 
@@ -105,7 +101,7 @@ def _ask(argv: tuple[str, ...], runner: Runner) -> Answer | None:
         return None
     if done.timed_out:
         return None
-    text = (done.stdout + done.stderr)[:_MOST_BYTES].decode(errors="replace")
+    text = (done.stdout + done.stderr)[: limits.PROBED.bytes].decode(errors="replace")
     return Answer(text=text, returncode=done.returncode)
 
 

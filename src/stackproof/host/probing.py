@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stackproof import checks, jobs, noun, pathcheck, probes
+from stackproof import checks, jobs, limits, noun, pathcheck, probes
 from stackproof.bench import BenchSpec
 from stackproof.benchmarks import REGISTRY as PROGRAMS
 from stackproof.case import Case, Placement
@@ -33,7 +33,6 @@ from stackproof.pathcheck import Probed
 _PROGRAM = "stackproof-bench"
 """The program that tells most of its ranks; another one where an arm does not have it."""
 _LONGEST_S = 60.0
-_LARGEST = 64 << 20
 _SIZES = (8, 64 << 10, 1 << 20)
 _ALL_PAIRS = "alltoall"
 """Two ranks meet in `latency`; more of them all meet in this."""
@@ -151,7 +150,7 @@ def _identity(place: Place, ready: ReadyArm, case: Case) -> str:
 def _stored(path: Path, identity: str) -> MessagePaths | None:
     """Return the stored probe if it is of the same kind and found no fault."""
     try:
-        text = files.read_bounded(path, _LARGEST, hint="no probe writes as much")
+        text = files.read_bounded(path, limits.SAID, hint="no probe writes as much")
         found = noun.from_json(MessagePaths, text, file=os.fspath(path))
     except StackproofError:
         return None

@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+from stackproof import limits
 from stackproof.document import Document
 from stackproof.errors import Location, Problem, Reason, StackproofError
 from stackproof.host import documents
-
-_MOST_INHERITED = 16
 
 
 def load_chain(path: str) -> tuple[Document, ...]:
@@ -31,8 +30,8 @@ def load_chain(path: str) -> tuple[Document, ...]:
         if real in seen:
             circle = " inherits ".join([*seen.values(), following])
             raise _refused(f"recipes inherit each other in a circle: {circle}", where)
-        if len(found) == _MOST_INHERITED:
-            raise _refused(f"more than {_MOST_INHERITED} recipes inherit each other", where)
+        if len(found) == limits.INHERITED.depth:
+            raise _refused(f"more than {limits.INHERITED.depth} recipes inherit each other", where)
         seen[real] = following
         document = _load(following, where)
         found.append(document)

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from stackproof import chain as chains
-from stackproof import noun
+from stackproof import limits, noun
 from stackproof.chain import Record
 from stackproof.comparison import Results, ResultsSpec
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
@@ -23,7 +23,6 @@ SPECIFICATION = "bench.json"
 LAUNCHES = "launches"
 PROBES = "probes"
 SET_ASIDE = "set-aside"
-_LARGEST = 256 * 1024 * 1024
 """No launch writes as much; a larger file is not one of ours, and is not read into memory."""
 
 
@@ -114,4 +113,4 @@ def load_paths(folder: Path) -> tuple[tuple[MessagePaths, ...], tuple[Problem, .
 
 def _read(path: Path) -> bytes:
     """Return a file's bytes; raises `StackproofError` (FILE_MISSING, TOO_LARGE, …)."""
-    return files.read_bounded(path, _LARGEST, hint="no result of `bench` is as large as that")
+    return files.read_bounded(path, limits.RESULTS, hint="no result of `bench` is as large as that")

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from stackproof import limits
 from stackproof.command import Command
 from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.host import archives, cachefolder, cachekinds, files, layers, run
@@ -26,8 +27,6 @@ from stackproof.rootfs.description import LAYOUT, ImageConfig
 from stackproof.rootfs.tree import Tree
 
 _SCHEMES = ("oci", "oci-archive", "docker-archive", "rootfs", "sif")
-_UNPACK_TIMEOUT_S = 3600.0
-_MAX_SCRIPT_BYTES = 1 << 20
 _MAX_CACHED_BYTES = 32 << 30
 # What Apptainer writes for each variable of the image that it was made of.
 _EXPORT = re.compile(
@@ -212,7 +211,7 @@ def _scripted(view: HostView) -> dict[str, str]:
         real = view.resolve(f"{_SCRIPTS}/{name}")
         if real is not None and view.look(f"{_SCRIPTS}/{name}") is not None:
             text = files.read_bounded(
-                real[1], _MAX_SCRIPT_BYTES, hint="check what made this image"
+                real[1], limits.SIF_SCRIPT, hint="check what made this image"
             ).decode(errors="replace")
             found |= {match[1]: match[2] for match in _EXPORT.finditer(text)}
     return found
@@ -252,7 +251,7 @@ def _unpacked(blob: Blob, argv: Callable[[str], tuple[str, ...]]) -> str:
 
 def _unpack(blob: Blob, argv: tuple[str, ...]) -> None:
     try:
-        run.check(Command(argv=argv, timeout_s=_UNPACK_TIMEOUT_S))
+        run.check(Command(argv=argv, timeout_s=limits.UNPACKED.seconds))
     except StackproofError as error:
         if error.reason is not Reason.BUILD_FAILED:
             raise

@@ -11,7 +11,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from stackproof import noun
+from stackproof import limits, noun
 from stackproof.chain import NAMESPACE, Signature, Statement
 from stackproof.command import Command, Completed
 from stackproof.errors import Location, Reason, StackproofError, fail
@@ -89,7 +89,7 @@ def signature(folder: Path, signed_by: str | None) -> Signature | None:
         if signed_by is None:
             return None
         return Signature(holds=False, text="nobody signed these results", asked=True)
-    content = path.read_bytes()
+    content = _read(path)
     try:
         said = noun.from_json(Statement, content, file=os.fspath(path))
     except StackproofError:
@@ -147,6 +147,10 @@ def _no_tool() -> StackproofError:
     )
 
 
+def _read(path: Path) -> bytes:
+    return files.read_bounded(path, limits.RESULTS)
+
+
 def _statement(folder: Path) -> Statement | None:
     """Return the digests of everything that counts in a results folder, None without a chain."""
     where = folder / ledger.FOLDER
@@ -156,10 +160,10 @@ def _statement(folder: Path) -> Statement | None:
     probes = sorted((folder / "probes").glob("*.json"))
     return Statement(
         plan=chain.plan_sha256,
-        specification=digest((folder / "bench.json").read_bytes()),
+        specification=digest(_read(folder / "bench.json")),
         heads={
-            str(number): (len(entries), digest((where / f"{number}.jsonl").read_bytes()))
+            str(number): (len(entries), digest(_read(where / f"{number}.jsonl")))
             for number, entries in sorted(chain.entries.items())
         },
-        probes={path.name: digest(path.read_bytes()) for path in probes},
+        probes={path.name: digest(_read(path)) for path in probes},
     )

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 
+from stackproof import limits
+
 # Characters of a line that are looked at: patterns with two open ends take hours on a megabyte.
-_LONGEST_LINE = 1000
+_LONGEST_LINE = limits.LINE_KEPT.bytes
 
 _UNREACHABLE = tuple(
     re.compile(pattern)

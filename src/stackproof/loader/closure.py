@@ -10,13 +10,12 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass, field
 
+from stackproof import limits
 from stackproof.elf import ElfFile
 from stackproof.errors import Location, Reason, fail
 from stackproof.loader.machine import Interpreter, Machine, interpreter_of
 from stackproof.loader.search import Fatal, Hit, Loaded, Searcher, Setting
 from stackproof.loader.view import FileView
-
-_MAX_OBJECTS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +113,10 @@ class Closure:
             names={name},
         )
         self.objects.append(loaded)
-        if len(self.objects) > _MAX_OBJECTS:
+        if len(self.objects) > limits.OBJECTS.count:
             raise fail(
                 Reason.TOO_LARGE,
-                f"`{self.program.path}` loads more than {_MAX_OBJECTS} libraries",
+                f"`{self.program.path}` loads more than {limits.OBJECTS.count} libraries",
                 where=Location(file=self.program.path),
             )
         return loaded

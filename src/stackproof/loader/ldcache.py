@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 
+from stackproof import limits
 from stackproof.errors import Location, Reason, fail
 from stackproof.loader.view import CacheEntry
 
@@ -17,7 +18,6 @@ _HEADER, _ENTRY = struct.Struct("<20sIIBxxxI12x"), struct.Struct("<iIIIQ")
 _EXTENSION = 0xEAA42174
 _HWCAPS_TAG = 1
 _HWCAP_EXTENSION = 1 << 62
-_MAX_ENTRIES = 1 << 20
 
 
 def parse(content: bytes, *, file: str) -> dict[str, tuple[CacheEntry, ...]]:
@@ -42,7 +42,7 @@ def _entries(content: bytes) -> dict[str, tuple[CacheEntry, ...]]:
         count = struct.unpack_from("<I", content, 12)[0]
         base = -(-(_OLD_HEADER + count * _OLD_ENTRY) // 8) * 8
     magic, count, _, _, extension = _HEADER.unpack_from(content, base)
-    if magic != _NEW or count > _MAX_ENTRIES:
+    if magic != _NEW or count > limits.LD_CACHE.count:
         raise ValueError("no `glibc-ld.so.cache1.1` in it")
     folders = _folders(content, base, extension)
     found: dict[str, list[CacheEntry]] = {}
@@ -76,5 +76,6 @@ def _folders(content: bytes, base: int, extension: int) -> tuple[str, ...]:
 
 
 def _text(content: bytes, place: int) -> str:
-    end = content.index(b"\0", place)
+    """Return the text at a place to its zero byte, which is near: names would add up."""
+    end = content.index(b"\0", place, place + limits.LD_CACHE_NAME.bytes)
     return content[place:end].decode("utf-8", "backslashreplace")

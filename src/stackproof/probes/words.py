@@ -10,13 +10,14 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from stackproof import limits
 from stackproof.case import Locality
 from stackproof.messagepath import Medium, Statement, Topic
 
-LONGEST_LINE = 2000
+LONGEST_LINE = limits.STATEMENT.bytes
 """Characters of a line that are looked at."""
-MOST_LINES = 500_000
-MOST_STATEMENTS = 20_000
+MOST_LINES = limits.SAID.count
+MOST_STATEMENTS = limits.STATEMENTS.count
 """Statements that are kept; equal ones count once."""
 _QUOTE = 240
 

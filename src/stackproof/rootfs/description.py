@@ -12,12 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from stackproof import limits
 from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.rootfs.tar import damaged
 
 LAYOUT, INDEX, DOCKER = "oci-layout", "index.json", "manifest.json"
-MAX_DOCUMENT_BYTES = 8 << 20
-MAX_LAYERS = 512
 _DIGEST = re.compile(r"sha(?:256:[0-9a-f]{64}|512:[0-9a-f]{128})")
 _INDEX_TYPES = {
     "application/vnd.oci.image.index.v1+json",
@@ -70,8 +69,8 @@ def parse_manifest(content: bytes, *, file: str) -> tuple[Blob, tuple[Blob, ...]
     """Return the configuration and the layers of an image manifest, the lowest layer first."""
     data = _mapping(_json(content, file), file)
     layers = _list(data.get("layers"), file)
-    if len(layers) > MAX_LAYERS:
-        raise damaged(file, f"it has {len(layers)} layers; {MAX_LAYERS} is the most")
+    if len(layers) > limits.DESCRIPTION.count:
+        raise damaged(file, f"it has {len(layers)} layers; {limits.DESCRIPTION.count} is the most")
     return _blob(data.get("config"), file), tuple(_blob(entry, file) for entry in layers)
 
 
@@ -81,8 +80,10 @@ def parse_archived(content: bytes, *, file: str) -> tuple[Archived, ...]:
     for entry in _list(_json(content, file), file):
         data = _mapping(entry, file)
         layers = _list(data.get("Layers"), file)
-        if len(layers) > MAX_LAYERS:
-            raise damaged(file, f"it has {len(layers)} layers; {MAX_LAYERS} is the most")
+        if len(layers) > limits.DESCRIPTION.count:
+            raise damaged(
+                file, f"it has {len(layers)} layers; {limits.DESCRIPTION.count} is the most"
+            )
         found.append(
             Archived(
                 config=_text(data.get("Config"), file),

@@ -10,12 +10,12 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from stackproof import limits
 from stackproof.errors import Location, Reason, fail
 from stackproof.rootfs.tar import damaged
 
 MAGIC_OFFSET, MAGIC = 32, b"SIF_MAGIC\0"
 HEADER_BYTES, DESCRIPTOR_BYTES = 128, 585
-MAX_DESCRIPTORS = 4096
 _HEADER = struct.Struct("<32s10s3s3s16sqqqqqqqq")
 _DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128s384s")
 _PARTITION = 0x4004
@@ -60,7 +60,7 @@ def parse_header(head: bytes, *, file_size: int, file: str) -> Table:
             where=Location(file=file),
             hint="build it with a current Apptainer",
         )
-    if not 0 <= total <= MAX_DESCRIPTORS or free < 0:
+    if not 0 <= total <= limits.SIF.count or free < 0:
         raise damaged(file, f"it has {total} descriptors")
     if offset < HEADER_BYTES or room < 0 or offset + total * DESCRIPTOR_BYTES > file_size:
         raise damaged(file, "its descriptors are outside of it")

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
+from stackproof import limits
 from stackproof.errors import Location, Reason, StackproofError, fail
 
 BLOCK = 512
-MAX_PATH_BYTES = 4096  # PATH_MAX
-_MAX_EXTENSION_BYTES = 1 << 20
 _KINDS = {b"1": "hardlink", b"2": "symlink", b"5": "folder"}
 _MARKS = {257: (b"ustar\x00", b"ustar ")}
 
@@ -110,7 +109,7 @@ def _entry(
         name = f"{prefix}/{name}" if prefix else name
     link = extensions.get("linkpath", _text(head[157:257]))
     for word in (name, link):
-        if len(word) > MAX_PATH_BYTES:
+        if len(word) > limits.TAR_NAME.bytes:
             raise fail(
                 Reason.TOO_LARGE,
                 f"the image has a path of {len(word)} characters",
@@ -157,7 +156,7 @@ def _number(stream: Stream, field: bytes) -> int:
 
 
 def _extension(stream: Stream, size: int) -> bytes:
-    if size > _MAX_EXTENSION_BYTES:
+    if size > limits.TAR_HEADER.bytes:
         raise fail(
             Reason.TOO_LARGE,
             f"a name or an extended header of the image has {size} bytes",

@@ -10,12 +10,10 @@ import posixpath
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from stackproof import limits
 from stackproof.errors import Location, Reason, fail
 from stackproof.rootfs.tar import damaged
 
-MAX_NODES = 4_000_000
-_MAX_LINKS = 40  # as the kernel: path_resolution(7)
-_MAX_STEPS = 4096
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 
 
@@ -105,10 +103,10 @@ class Tree:
 
     def _counted(self) -> None:
         self._count += 1
-        if self._count > MAX_NODES:
+        if self._count > limits.TREE.count:
             raise fail(
                 Reason.TOO_LARGE,
-                f"the image has more than {MAX_NODES} files",
+                f"the image has more than {limits.TREE.count} files",
                 where=Location(file=self.name),
                 hint="check that this is the image you meant",
             )
@@ -134,7 +132,7 @@ class Tree:
         """Return a path without links, inside of this root; None when there are too many."""
         todo = [word for word in reversed(path.split("/")) if word not in {"", "."}]
         inside, links = "/", 0
-        for _ in range(_MAX_STEPS):
+        for _ in range(limits.TREE.depth):
             if not todo:
                 return inside
             word = todo.pop()
@@ -147,7 +145,7 @@ class Tree:
                 inside = here
                 continue
             links += 1
-            if links > _MAX_LINKS:
+            if links > limits.LINKS.count:
                 return None
             if node.link.startswith("/"):
                 inside = "/"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from stackproof import limits
 from stackproof.errors import Location, Problem, Reason, StackproofError
 from stackproof.plan import BUILD
 from stackproof.stackinator.findings import Findings
 from stackproof.stackinator.folder import Folder
 
-MAX_BYTES = 1 << 20
 # The length of a variable in bash, `${#name}`, `${#name[@]}` or `${#}`, which begins as a comment
 # of Jinja2 does. A character that no text has stands for its brace while Jinja2 is at work.
 _LENGTH = re.compile(r"\$\{(?=#(?:[A-Za-z_]\w*(?:\[[^\]\n]*\])?|[0-9@*#?$!-])?\})")
@@ -104,8 +104,8 @@ def _limited(pieces: Any, place: str) -> str:
     result, size = [], 0
     for piece in pieces:
         size += len(piece)
-        if size > MAX_BYTES:
-            raise _failed(f"it becomes longer than {MAX_BYTES} characters", place)
+        if size > limits.DOCUMENT.bytes:
+            raise _failed(f"it becomes longer than {limits.DOCUMENT.bytes} characters", place)
         result.append(piece)
     return "".join(result)
 
@@ -113,10 +113,10 @@ def _limited(pieces: Any, place: str) -> str:
 def _text(folder: Folder, name: str) -> str:
     raw = folder.texts[name]
     where = Location(file=folder.place(name))
-    if len(raw) > MAX_BYTES:
+    if len(raw) > limits.DOCUMENT.bytes:
         problem = Problem(
             reason=Reason.TOO_LARGE,
-            message=f"the hook has {len(raw)} bytes; it may have {MAX_BYTES}",
+            message=f"the hook has {len(raw)} bytes; it may have {limits.DOCUMENT.bytes}",
             where=where,
             hint="put what it needs into `extra/` or download it",
         )

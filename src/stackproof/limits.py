@@ -1,0 +1,151 @@
+"""What each reader takes at most of what others wrote: the one place that says so.
+
+A limit is far above what real files have, and low enough that a hostile one costs seconds and not
+the machine. `run` reads images before every command, so there is no dataclass here (`described`).
+"""
+
+from __future__ import annotations
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+class Limit:
+    """The most that a reader takes: `bytes`, `count` of what `of` names, levels, seconds.
+
+    Zero is no limit of this kind: another one of the table ends it. `why` says what is real.
+    """
+
+    __slots__ = ("bytes", "count", "depth", "of", "reader", "seconds", "why")
+
+    def __init__(
+        self,
+        reader: str,
+        why: str,
+        *,
+        bytes: int = 0,  # noqa: A002 - the unit, as everywhere
+        count: tuple[int, str] = (0, ""),
+        depth: int = 0,
+        seconds: int = 0,
+    ) -> None:
+        self.reader = reader
+        self.why = why
+        self.bytes = bytes
+        self.count, self.of = count
+        self.depth = depth
+        self.seconds = seconds
+
+
+# Files that a user names
+PIPE = Limit(
+    "named pipes and standard input's kin in the place of a file",
+    "`<(command)` is one; nobody may write to another",
+    seconds=60,
+)
+PIPE_OPENED = Limit("the same, until somebody opens it to write", "moments", seconds=5)
+DOCUMENT = Limit(
+    "YAML: recipes, sites, specifications",
+    "kilobytes; aliases are for a few lines",
+    bytes=MIB, count=(100_000, "values, aliases expanded"), depth=64,
+)  # fmt: skip
+NUMBER = Limit("YAML: a number", "twenty digits", bytes=1000)
+INHERITED = Limit("recipes that one inherits", "a base and a machine", depth=16)
+FOLDER = Limit(
+    "folders of recipes and package repositories",
+    "hundreds of files",
+    bytes=GIB, count=(20_000, "files"), depth=64,
+)  # fmt: skip
+LOCK = Limit(
+    "JSON: locks, captures, plans, records of builds and clusters",
+    "kilobytes a package",
+    bytes=64 * MIB,
+)
+SMALL_RECORD = Limit(
+    "digests and other records of a line, and what stands in `/proc` and `/sys`",
+    "bytes", bytes=64 * KIB,
+)  # fmt: skip
+JOINED = Limit("what ranks of a node tell each other of a mount", "hundreds of bytes", bytes=MIB)
+PROBED = Limit("of a file or an answer, what a probe of a machine keeps", "lines", bytes=8 * KIB)
+ANSWER = Limit("what a program says of itself", "lines", bytes=MIB)
+SOURCE = Limit("a source archive that is downloaded", "tens of MiB", bytes=2 * GIB)
+KEYS = Limit("GPG keys of a mirror", "kilobytes", bytes=MIB)
+TABLES = Limit("outputs of benchmarks, for `import`", "kilobytes a launch", bytes=64 * MIB)
+LOG = Limit("logs for `doctor`", "one job's", bytes=32 * MIB)
+LOG_KEPT = Limit("of a log, what evidence keeps", "half from its end", bytes=MIB)
+LINE_KEPT = Limit("of a line, where patterns are looked for", "patterns are short", bytes=1000)
+SAID = Limit(
+    "what an MPI says of its path", "verbose providers write thousands of lines a rank",
+    bytes=64 * MIB, count=(500_000, "lines"),
+)  # fmt: skip
+STATEMENT = Limit("one of its lines", "longer ones are tables", bytes=2000)
+STATEMENTS = Limit("what is kept of them", "tens a rank", count=(20_000, "statements"))
+RESULTS = Limit("JSON: results, ledgers", "megabytes a hundred launches", bytes=256 * MIB)
+BUNDLE = Limit("bundles of `doctor`, packed", "megabytes; a plain .tar has more", bytes=64 * MIB)
+BUNDLE_EXPANDED = Limit(
+    "bundles of `doctor`, expanded", "tens of members", bytes=128 * MIB, count=(256, "members")
+)
+BUNDLE_MEMBER = Limit("a member of a bundle", "a log is the largest", bytes=32 * MIB)
+MANIFEST = Limit(
+    "JSON: manifests of `inject manifest` and of artefacts' variants",
+    "every symbol of every library", bytes=512 * MIB,
+)  # fmt: skip
+ARTEFACT = Limit("JSON: what an artefact says of itself", "kilobytes", bytes=MIB)
+
+# Images
+SUPERBLOCK = Limit("SquashFS: the superblock", "its size", bytes=96)
+IMAGE_MEMBER = Limit(
+    "SquashFS: `meta/env.json` and other members",
+    "a lock is the largest, kilobytes a package", bytes=16 * MIB, seconds=60,
+)  # fmt: skip
+UNPACKED = Limit(
+    "root file systems that programs unpack (unsquashfs, debugfs, zstd)",
+    "minutes for tens of GiB", seconds=3600,
+)  # fmt: skip
+LAYER = Limit(
+    "tar: a layer, unpacked", "tens of GiB with compilers and GPU libraries",
+    bytes=64 * GIB, count=(2_000_000, "entries"),
+)  # fmt: skip
+LAYER_RATIO = Limit(
+    "tar: a layer, unpacked, for each byte of it after the first GiB", "ten in practice",
+    bytes=200,
+)  # fmt: skip
+LAYER_NAMES = Limit("tar: all names of a layer", "a hundred bytes an entry", bytes=256 * MIB)
+TAR_NAME = Limit("tar: a name", "PATH_MAX", bytes=4096)
+TAR_HEADER = Limit("tar: an extended header", "kilobytes", bytes=MIB)
+ARCHIVE = Limit("tar: an archive of an image", "two for each layer", count=(100_000, "members"))
+DESCRIPTION = Limit(
+    "OCI and Docker: index, manifest, configuration",
+    "kilobytes, and tens of layers", bytes=8 * MIB, count=(512, "layers"), depth=4,
+)  # fmt: skip
+TREE = Limit(
+    "layers as one tree", "as for a layer, of all layers",
+    count=(4_000_000, "files"), depth=4096,
+)  # fmt: skip
+LINKS = Limit(
+    "links followed in a path", "the kernel's own: path_resolution(7)", count=(40, "links")
+)
+SIF = Limit("SIF: descriptors", "tens", count=(4096, "descriptors"))
+SIF_SCRIPT = Limit("SIF: a script that sets variables", "kilobytes", bytes=MIB)
+
+# Programs and libraries
+ELF = Limit(
+    "ELF: program headers, and a table", "megabytes",
+    bytes=256 * MIB, count=(4096, "segments"),
+)  # fmt: skip
+ELF_DYNAMIC = Limit("ELF: the dynamic section", "hundreds", count=(1 << 16, "entries"))
+ELF_SECTIONS = Limit("ELF: sections", "tens; more need an extension", count=(1 << 16, "sections"))
+ELF_VERSIONS = Limit("ELF: version nodes", "tens", bytes=4 * MIB, count=(1 << 14, "nodes"))
+ELF_NOTES = Limit("ELF: notes", "a kilobyte", bytes=MIB)
+ELF_INTERPRETER = Limit("ELF: the loader's name", "PATH_MAX", bytes=4096)
+ELF_CONTENT = Limit(
+    "ELF: code and constants that are searched", "GPU libraries have hundreds of MiB",
+    bytes=512 * MIB,
+)  # fmt: skip
+ELF_RECORD = Limit("the cache's record of an ELF file", "kilobytes", bytes=64 * MIB)
+LD_CACHE = Limit("ld.so.cache", "hundreds of kilobytes", bytes=64 * MIB, count=(1 << 20, "entries"))
+LD_CACHE_NAME = Limit("ld.so.cache: a name", "PATH_MAX", bytes=4096)
+OBJECTS = Limit("libraries of one program", "hundreds", count=(10_000, "objects"))
+
+TABLE: dict[str, Limit] = {
+    name: value for name, value in globals().items() if isinstance(value, Limit)
+}
+"""Every limit by its name here."""
