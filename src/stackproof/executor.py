@@ -19,7 +19,7 @@ from stackproof.command import Command, Completed
 from stackproof.engines import FETCH_COMMANDS
 from stackproof.engines import REGISTRY as ENGINES
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.host import cachefolder, cachekinds, downloads, files, workspace
+from stackproof.host import cachefolder, cachekinds, downloads, files, inside, workspace
 from stackproof.host.index import index_command, with_python
 from stackproof.host.run import Runner, check, failure, run
 from stackproof.host.workspace import BuildSetup, Workspace
@@ -79,6 +79,8 @@ def execute(plan: Plan, engine: str, monitor: Monitor, *, setup: BuildSetup | No
     with _working(plan, engine, monitor, setup or BuildSetup()) as work:
         image = work.space.out / IMAGE_FILE
         ran = _finish(work, image)
+        if not inside.is_file(image, work.space.out):
+            raise fail(Reason.BUILD_FAILED, f"`{image}` is no file", hint="remove it, build again")
         digest = files.sha256(image)
         listed = _listed(work.space.home / IMAGE_LIST)
         if digest not in listed:
@@ -107,10 +109,11 @@ def perform(
     with _working(plan, engine, monitor, setup or BuildSetup()) as work:
         _clear(work.space)
         _run_steps(work)
+        build = work.space.build
         if work.setup.indices:
-            work.setup.indices.keep(work.space.build)
-        made = [path for path in read if (work.space.build / path).is_file()]
-        found = {path: (work.space.build / path).read_bytes() for path in made}
+            work.setup.indices.keep(build)
+        made = [path for path in read if inside.is_file(build / path, build)]
+        found = {path: (build / path).read_bytes() for path in made}
         _clear(work.space)
         files.remove(work.space.home / LAST_COMMAND)
         return found

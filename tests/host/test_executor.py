@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import signal
@@ -16,11 +17,11 @@ import pytest
 
 from need import need, private_namespaces
 from stackproof import noun
-from stackproof.command import Command, Completed
+from stackproof.command import Bind, Command, Completed
 from stackproof.engines.easybuild.layout import INSTALL as EASYBUILD
 from stackproof.errors import Reason, StackproofError
 from stackproof.executor import Built, deliver, execute, fetch
-from stackproof.host import files
+from stackproof.host import files, visible
 from stackproof.host import workspace as rooms
 from stackproof.host.workspace import BuildSetup, workspace
 from stackproof.images.squashfs import pack_step
@@ -289,7 +290,85 @@ def test_disk_full(tmp_path: Path) -> None:
 
 def test_a_python_that_was_moved_is_looked_for_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it was compiled to be there is nothing, and a sandbox cannot bind that."""
-    monkeypatch.setattr(rooms.sysconfig, "get_config_var", lambda _: "/nonexistent/lib")
-    binds, _ = rooms._system_binds(network=True)
+    monkeypatch.setattr(visible.sysconfig, "get_config_var", lambda _: "/nonexistent/lib")
+    binds, _ = visible.system(network=True)
     assert binds
     assert [bind.source for bind in binds if not os.path.exists(bind.source)] == []
+
+
+@pytest.mark.parametrize("what", ["files", "build_files", "outputs"])
+def test_a_link_that_a_step_made_is_not_followed(tmp_path: Path, what: str) -> None:
+    """In the sandbox it leads nowhere; here it would have a later step write or delete there."""
+    home = tmp_path / "home"
+    (home / "kept").mkdir(parents=True)
+    area = "/build" if what == "build_files" else MOUNT
+    hostile = Step(
+        name="hostile", commands=(Command(argv=("ln", "-s", os.fspath(home), f"{area}/x")),)
+    )
+    given = {"outputs": ("x/kept",)} if what == "outputs" else {what: {"x/file": "text"}}
+    later = noun.from_data(Step, {"name": "later", "inputs": [hostile.id], **given})
+    pack = pack_step(mount=MOUNT, compression="zstd", level=3, inputs=(later.id,))
+    with pytest.raises(StackproofError) as caught:
+        execute(
+            Plan(name="links", mount=MOUNT, steps=(hostile, later, pack)), "wheel", null_monitor
+        )
+    assert "a link in it leads elsewhere" in str(caught.value)
+    assert [path.name for path in home.iterdir()] == ["kept"]
+
+
+def test_what_a_step_names_as_its_log_is_read_in_its_tree_only(tmp_path: Path) -> None:
+    plan = small_plan()
+    space = workspace(plan, BuildSetup())
+    space.build.mkdir(parents=True)
+    (tmp_path / "secret").write_text("s")
+    (space.build / "link").symlink_to(tmp_path / "secret")
+    (space.build / "folder").symlink_to(tmp_path)
+    (space.build / "log").write_text("log")
+    ups = "../" * 30 + str(tmp_path)
+    for path in ("link", "folder/secret", f"{ups}/secret", "..", ""):
+        assert space.on_host(f"/build/{path}", MOUNT) is None
+    assert space.on_host("/build/log", MOUNT) == space.build / "log"
+
+
+def test_an_image_that_is_a_link_is_not_delivered(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s")
+    plan = small_plan()
+    last = plan.steps[-1]
+    link = Command(argv=("ln", "-s", "-f", f"{tmp_path}/secret", "/build/out/image.squashfs"))
+    image = dataclasses.replace(last, commands=(*last.commands, link))
+    with pytest.raises(StackproofError) as caught:
+        execute(dataclasses.replace(plan, steps=(*plan.steps[:-1], image)), "wheel", null_monitor)
+    assert "is no file" in str(caught.value)
+
+
+def test_nothing_is_mounted_where_a_step_put_a_link(tmp_path: Path) -> None:
+    """Bubblewrap would make the mount point beyond the link, on this machine."""
+    plan = small_plan()
+    step = plan.steps[0]
+    space = workspace(plan, BuildSetup())
+    space.build.mkdir(parents=True)
+    setup = BuildSetup(binds=(Bind(source=str(tmp_path), target="/build/a/b"),))
+    assert rooms.sandbox(step, plan, space, setup, {}).binds
+    for link in ("a", "a/b"):
+        files.remove(space.build / "a")
+        (space.build / link).parent.mkdir(exist_ok=True)
+        (space.build / link).symlink_to("/oldroot/tmp")
+        with pytest.raises(StackproofError) as caught:
+            rooms.sandbox(step, plan, space, setup, {})
+        assert caught.value.reason is Reason.BUILD_FAILED
+
+
+def test_nobody_else_reaches_the_programs_that_a_step_makes() -> None:
+    """One with the setuid bit would run with the rights of whoever builds."""
+    plan = small_plan(shell="cp /bin/true $0/made/a; chmod 4755 $0/made/a")
+    execute(plan, "wheel", null_monitor)
+    space = workspace(plan, BuildSetup())
+    assert (space.store / "made" / "a").stat().st_mode & 0o4000
+    assert space.home.stat().st_mode & 0o077 == 0
+
+
+def test_a_step_with_the_network_sees_whom_to_trust_and_no_private_key() -> None:
+    seen = {bind.target for bind in visible.system(network=True)[0]}
+    assert "/etc/resolv.conf" in seen
+    assert seen.isdisjoint({"/etc", "/etc/ssl", "/etc/pki", "/etc/pki/tls"})
+    assert not [path for path in seen if "private" in path]

@@ -12,7 +12,7 @@ from stackproof import noun
 from stackproof.command import Bind, Command, EnvPatch, Sandbox
 from stackproof.errors import Location, Reason, fail
 from stackproof.executor import IMAGE_LIST, LAST_COMMAND
-from stackproof.host import files, sandbox, workspace
+from stackproof.host import files, sandbox, visible, workspace
 
 
 def run(args: argparse.Namespace) -> int:
@@ -27,11 +27,10 @@ def run(args: argparse.Namespace) -> int:
         raise fail(Reason.USAGE, f"unknown option `{words[0]}`", hint="put `--` before a command")
     folder = find_build(args.build)
     command = shell_command(folder, tuple(words), network=args.network)
-    argv = list(sandbox.argv(command))
-    argv.remove("--new-session")  # a shell wants its terminal
+    argv = list(sandbox.argv(command, terminal=True))
     workspace.hold_for_shell(folder)
     sys.stdout.flush()
-    os.execv(argv[0], argv)  # noqa: S606 - argv only, no shell
+    os.execvp(argv[0], argv)  # noqa: S606 - argv only, no shell
     return 0
 
 
@@ -100,7 +99,7 @@ def shell_command(folder: Path, words: tuple[str, ...], *, network: bool) -> Com
     if network and not box.network:
         have = {bind.target for bind in box.binds}
         more = [
-            Bind(source=path, target=path) for path in workspace.network_files() if path not in have
+            Bind(source=path, target=path) for path in visible.network_files() if path not in have
         ]
         box = replace(box, network=True, binds=(*box.binds, *more))
     prompt = EnvPatch(set={"PS1": f"{space.home.name}:\\w\\$ "})

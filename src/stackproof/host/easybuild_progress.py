@@ -46,7 +46,7 @@ def _failure(
     kept = log
     shown: tuple[str, ...] = ()
     path = space.on_host(found.log, "/nonexistent") if found.log else None
-    if path is not None and path.is_file():
+    if path is not None:
         content = path.read_bytes()
         kept = space.logs / f"{step.name}.easybuild.log"
         files.write(kept, content)

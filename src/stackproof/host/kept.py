@@ -7,7 +7,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from stackproof.host import cachefolder, files
+from stackproof.host import cachefolder, files, inside
 from stackproof.host.workspace import Workspace
 from stackproof.plan import Step
 
@@ -20,6 +20,8 @@ def restore(step: Step, space: Workspace, folder: Path) -> bool:
     path = _path(step, folder)
     if not path.is_file():
         return False
+    for output in step.outputs:
+        inside.place(space.store, output)
     try:
         with tarfile.open(path) as archive:
             # Since Python 3.11.4 there are filters; what is here was packed by this user's build.
@@ -45,7 +47,7 @@ def keep(step: Step, space: Workspace, folder: Path) -> None:
             new = Path(part) / "new.tar"
             with tarfile.open(new, "w") as archive:
                 for output in step.outputs:
-                    archive.add(space.store / output, output)
+                    archive.add(inside.place(space.store, output), output)
             os.replace(new, target)
     except OSError as error:
         raise files.translate(error, target) from error

@@ -84,7 +84,7 @@ def _write(command: Command, wanted: Workers, tree: Path) -> tuple[Path, str]:
     token = secrets.token_hex(8)
     path = tree / _FILE
     argv = sandbox.argv(call)
-    needs = [*argv[: 1 if box else 0], *(bind.source for bind in binds)]
+    needs = [*([sandbox.program()] if box else []), *(bind.source for bind in binds)]
     files.write(path, json.dumps({"token": token, "argv": argv, "needs": needs}) + "\n")
     return path, token
 

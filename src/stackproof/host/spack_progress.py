@@ -88,7 +88,7 @@ def _problem(entry: Failure, command: Command, log: Path, space: Workspace, moun
     kept = log
     shown: tuple[str, ...] = entry.lines[-8:]
     path = space.on_host(entry.log, mount) if entry.log else None
-    if path is not None and path.is_file():
+    if path is not None:
         content = path.read_bytes()
         kept = space.logs / f"{entry.package}-{entry.version}-{entry.hash[:7]}.log"
         files.write(kept, content)

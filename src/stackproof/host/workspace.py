@@ -22,7 +22,6 @@ import fcntl
 import os
 import shutil
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -30,30 +29,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import stackproof.host
 from stackproof import ids
 from stackproof.command import Bind, EnvPatch, Sandbox
 from stackproof.errors import Location, Reason, StackproofError, fail
-from stackproof.host import cachekinds, files
+from stackproof.host import cachekinds, files, inside, visible
 from stackproof.ids import short
 from stackproof.monitor import Event, Monitor
-from stackproof.plan import BUILD, DOWNLOADS, OUT, TOOLS, Plan, Step
+from stackproof.plan import BUILD, DOWNLOADS, OUT, Plan, Step
 
 if TYPE_CHECKING:  # only builds of Spack have workers
     from stackproof.engines.spack.workers import Workers
 
-# What a build may see of the host: compilers, their headers and libraries, and nothing else.
-_HOST_FOLDERS = (
-    "/usr", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
-    "/etc/nsswitch.conf", "/etc/passwd", "/etc/group", "/etc/os-release", "/etc/debian_version",
-    "/etc/perl",
-)  # fmt: skip
-_MERGED_FOLDERS = ("/bin", "/sbin", "/lib", "/lib64")
-# What a step with the network needs besides: names of hosts, and whom to trust.
-_NETWORK_FILES = (
-    "/etc/resolv.conf", "/etc/hosts", "/etc/services", "/etc/protocols", "/etc/gai.conf",
-    "/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/crypto-policies", "/etc/gitconfig",
-)  # fmt: skip
 _NETWORK_VARIABLES = (
     *(f"{name}_proxy" for name in ("http", "https", "ftp", "all", "no")),
     *(f"{name}_PROXY" for name in ("HTTP", "HTTPS", "FTP", "ALL", "NO")),
@@ -83,7 +69,7 @@ class Indices:
 
     def restore(self, build: Path) -> None:
         """Put kept files where the engine looks for them, unless some are there."""
-        target = build / self.folder
+        target = inside.place(build, self.folder)
         if not target.exists() and self.kept.is_dir():
             shutil.copytree(self.kept, target, copy_function=shutil.copyfile)
 
@@ -93,8 +79,9 @@ class Indices:
             return
         source = build / self.folder
         found = [
-            path for name in self.names for path in source.glob(f"*/{name}-*") if path.is_file()
-        ]
+            path for name in self.names for path in source.glob(f"*/{name}-*")
+            if inside.is_file(path, build)
+        ]  # fmt: skip
         if not found:
             return
         self.kept.parent.mkdir(parents=True, exist_ok=True)
@@ -173,15 +160,16 @@ class Workspace:
         return self.tree.is_relative_to(MEMORY)
 
     def on_host(self, path: str, mount: str) -> Path | None:
-        """Return where a path of the sandbox lies on this machine; None for one outside."""
-        for inside, outside in (
+        """Return where a file of the sandbox lies on this machine; None for one elsewhere."""
+        for seen, outside in (
             (f"{BUILD}/store", self.store),
             (OUT, self.out),
             (BUILD, self.build),
             (mount, self.store),
         ):
-            if path == inside or path.startswith(f"{inside}/"):
-                return outside / path[len(inside) :].lstrip("/")
+            if path.startswith(f"{seen}/"):
+                found = outside / path[len(seen) :].lstrip("/")
+                return found if inside.is_file(found, outside) else None
         return None
 
 
@@ -329,29 +317,35 @@ def prepare(step: Step, space: Workspace, setup: BuildSetup) -> None:
     _make_folders(space)
     if not step.resumes:
         for output in step.outputs:
-            files.remove(space.store / output)
+            files.remove(inside.place(space.store, output))
     if step.name == "image":
         files.remove(space.out)
         space.out.mkdir()
     if setup.indices and step.inputs:  # they must be newer than what the first step lays out
         setup.indices.restore(space.build)
-    for path, text in step.files.items():
-        files.write(space.store / path, text, mode=0o755 if path in step.executable else 0o644)
-    for path, text in {**step.build_files, **setup.build_files}.items():
-        files.write(space.build / path, text, mode=0o755 if path in step.executable else 0o644)
+    given = ((space.store, step.files), (space.build, {**step.build_files, **setup.build_files}))
+    for root, texts in given:
+        for path, text in texts.items():
+            mode = 0o755 if path in step.executable else 0o644
+            files.write(inside.place(root, path), text, mode=mode)
     for path, copy in step.copies.items():
         area, _, rest = path.partition("/")
-        target = {"store": space.store, "build": space.build}[area] / rest
+        target = inside.place({"store": space.store, "build": space.build}[area], rest)
         files.write(target, _blob(setup, copy.sha256), mode=0o755 if copy.executable else 0o644)
 
 
 def _make_folders(space: Workspace) -> None:
-    """Make what is missing of the folders; a tree elsewhere says which build it belongs to."""
-    for folder in (space.store, space.build, space.out):
-        try:
+    """Make what is missing of the folders; a tree elsewhere says which build it belongs to.
+
+    Nobody else may look in: a step can make programs that would run with its user's rights.
+    """
+    try:
+        for folder in (space.store, space.build, space.out):
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise files.translate(error, folder) from error
+        for folder in (space.home, space.tree):
+            folder.chmod(0o700)
+    except OSError as error:
+        raise files.translate(error, folder) from error
     if space.tree != space.home and build_of(space.tree) is None:
         files.write(space.tree / BELONGS, str(space.home))
 
@@ -382,10 +376,10 @@ def sandbox(
     `clones` maps the folders of repositories below `plan.BUILD` to their trees on this machine;
     nobody can write into them.
     """
-    binds, links = _system_binds(network=_online(step, setup))
+    binds, links = visible.system(network=_online(step, setup))
     binds += [Bind(source=str(space.build), target=BUILD, writable=True)]
     binds += [Bind(source=str(path), target=f"{BUILD}/{folder}") for folder, path in clones.items()]
-    binds += _tool_binds()
+    binds += visible.tools()
     binds += [
         Bind(source=str(space.store), target=plan.mount, writable=True),
         Bind(source=str(space.store), target=f"{BUILD}/store", writable=True),
@@ -397,6 +391,7 @@ def sandbox(
         for artefact in step.fetch
     ]  # fmt: skip
     binds += setup.binds
+    inside.check_mount_points(binds, space.build, BUILD)
     return Sandbox(
         binds=tuple(binds),
         links=links,
@@ -407,49 +402,6 @@ def sandbox(
 
 def _online(step: Step, setup: BuildSetup) -> bool:
     return step.network or (setup.network and bool(step.reports))
-
-
-def _system_binds(*, network: bool) -> tuple[list[Bind], dict[str, str]]:
-    """Return the binds and links of the host's system, and of the interpreter that runs this."""
-    wanted = (*_HOST_FOLDERS, *(_NETWORK_FILES if network else ()))
-    binds = [Bind(source=path, target=path) for path in wanted if os.path.exists(path)]
-    links = {}
-    for path in _MERGED_FOLDERS:
-        if os.path.islink(path):
-            links[path] = os.readlink(path)
-        elif os.path.isdir(path):
-            binds.append(Bind(source=path, target=path))
-    return binds + _python_binds(), links
-
-
-def network_files() -> list[str]:
-    """Return the files of this machine that a command with the network needs to see."""
-    return [path for path in _NETWORK_FILES if os.path.exists(path)]
-
-
-def _python_binds() -> list[Bind]:
-    """Return the binds that make `sys.executable` run: its own tree and its virtual environment."""
-    real = os.path.realpath(sys.executable)
-    roots = {sys.base_prefix, os.path.dirname(os.path.dirname(real)), sys.prefix}
-    libraries = sysconfig.get_config_var("LIBDIR")
-    # It is where Python was compiled to be; one that was moved has its libraries elsewhere.
-    if libraries and os.path.isdir(libraries):
-        roots.add(str(libraries))
-    outer = sorted(root for root in roots if not root.startswith("/usr/") and root != "/usr")
-    return [Bind(source=root, target=root) for root in outer]
-
-
-def _tool_binds() -> list[Bind]:
-    """Return the binds of the programs of ours that run inside the sandbox."""
-    import installer  # noqa: PLC0415 - only where wheels are installed
-
-    package = Path(installer.__file__).parent
-    own = Path(stackproof.host.__path__[0])
-    workers = sorted((*own.glob("*_worker.py"), *own.glob("*_hooks.py")))
-    return [
-        Bind(source=str(package), target=f"{TOOLS}/installer"),
-        *(Bind(source=str(path), target=f"{TOOLS}/{path.name}") for path in workers),
-    ]
 
 
 def download_path(sha256: str, filename: str) -> Path:
