@@ -325,7 +325,7 @@ def _wrong_type(error: Any, document: Document, path: Path) -> list[Problem]:
     hint = _hint_of(error.schema)
     if "string" in names and not isinstance(error.instance, (list, dict)):
         # YAML reads `5.0`, `null`, `yes` as other than text.
-        hint = f"put it in quotes if it is meant as text; {hint}" if hint else "put it in quotes"
+        hint = f"put it in quotes if it is meant as text. {hint}" if hint else "put it in quotes"
     return [
         Problem(
             reason=Reason.WRONG_TYPE,

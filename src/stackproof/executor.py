@@ -135,10 +135,36 @@ def _working(plan: Plan, engine: str, monitor: Monitor, setup: BuildSetup) -> It
         except StackproofError as error:
             if error.reason is not Reason.DISK_FULL:
                 raise
-            full = workspace.explain_full(error, space)
+            full = _explain_full(error, space, engine)
             if space.in_memory:
                 files.remove(space.tree)
             raise full from error
+
+
+def _explain_full(error: StackproofError, space: Workspace, engine: str) -> StackproofError:
+    """Return what a build that ran out of space tells its user: where, and what to do.
+
+    Wheels are put together in the cache, and nothing but the cache can lie elsewhere.
+    """
+    free = workspace.free_bytes(space.tree) / 1e9
+    place = "memory (`/dev/shm`)" if space.in_memory else f"`{space.tree}`"
+    other = (
+        "set STACKPROOF_CACHE to a folder on a larger file system"
+        if engine == "wheel"
+        else "name a folder on a larger file system with --build-dir"
+    )
+    advice = (
+        "build on disk with --in-memory=no, or give /dev/shm more space; packages that were "
+        "finished come from the package cache"
+        if space.in_memory
+        else f"free space, after which the build continues where it stopped, or {other}"
+    )
+    return fail(
+        Reason.DISK_FULL,
+        f"no space left for the build in {place}: {free:.1f} GB are free",
+        detail=error.problems[0].detail,
+        hint=advice,
+    )
 
 
 def _finish(work: _Work, image: Path) -> int:
@@ -168,7 +194,7 @@ def is_finished(plan: Plan) -> bool:
 
 def _listed(path: Path) -> list[str]:
     try:
-        return path.read_text().split()
+        return path.read_text(encoding="utf-8").split()
     except FileNotFoundError:
         return []
 
@@ -338,6 +364,15 @@ def _fetch_failure(command: Command, artefact: Artefact, done: Completed) -> Sta
             Reason.NO_NETWORK,
             f"`{artefact.filename}` cannot be downloaded: the package index does not answer",
             hint="connect to a network or set pip's index; downloads done so far are kept",
+        )
+    if "No matching distribution found" in text:
+        from stackproof.engines.wheel import nowhere  # noqa: PLC0415 - for this failure alone
+
+        return fail(
+            Reason.NO_NETWORK,
+            f"`{artefact.filename}` cannot be downloaded: pip finds none where it looks",
+            detail=text.strip(),
+            hint=nowhere(text) or "set pip's index, or PIP_FIND_LINKS to a folder that has it",
         )
     return failure(command, done, log=None)
 

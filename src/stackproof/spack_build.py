@@ -129,7 +129,11 @@ def _source_problems(plan: Plan, step: str) -> Iterator[None]:
         logs = sorted(
             (workspace.home(plan) / "logs").glob(f"{step}-*.log"), key=lambda p: p.stat().st_mtime
         )
-        problems = spack.source_problems(logs[-1].read_text(errors="replace")) if logs else ()
+        problems = (
+            spack.source_problems(logs[-1].read_text(errors="replace", encoding="utf-8"))
+            if logs
+            else ()
+        )
         if not problems:
             raise
         raise StackproofError(*problems) from error
@@ -218,7 +222,7 @@ def tree_folder(place: Place, needed: int, monitor: Monitor) -> Path | None:
 
 def _available_memory() -> int:
     """Return the bytes that can be used without swapping (`MemAvailable` of proc(5))."""
-    with open("/proc/meminfo") as lines:
+    with open("/proc/meminfo", encoding="utf-8") as lines:
         facts = dict(line.split(":", 1) for line in lines)
     return int(facts["MemAvailable"].split()[0]) * 1024
 

@@ -12,6 +12,13 @@ from pathlib import Path
 import pytest
 
 from need import need
+from stackproof.cli import stacks
+from stackproof.cli.loaded import Loaded
+from stackproof.errors import Reason, StackproofError
+from stackproof.host import shipped
+from stackproof.host.documents import load_noun
+from stackproof.monitor import null_monitor
+from stackproof.stack import Lock, Stack
 
 MPICH = "name: small\nmpi: {family: mpich, version: '5.0.2'}\n"
 
@@ -98,6 +105,44 @@ def test_no_network_and_no_lock(folder: Path) -> None:
     )
     assert checked.returncode == 0
     assert "not looked up" in checked.stderr
+
+
+def test_a_folder_of_wheels_that_is_not_there(tmp_path: Path) -> None:
+    """Both where a lock is to be made and where one names the files."""
+    need("gcc")
+    for name in ("mpich.yaml", "mpich.lock.json"):
+        shutil.copy(Path(__file__).parents[2] / "recipes" / name, tmp_path)
+    for more, code in ((), 4), (("--update",), 3):
+        done = stackproof(
+            "build", "mpich.yaml", *more, cwd=tmp_path, PIP_NO_INDEX="1", PIP_FIND_LINKS="/nowhere"
+        )
+        assert done.returncode == code, done.stderr
+        assert "hint: pip looks into `/nowhere`, which is not there" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("by_name", "said"), [(False, "copy the recipe"), (True, "go to a folder")]
+)
+def test_a_lock_that_cannot_be_written_says_where_it_belongs(
+    monkeypatch: pytest.MonkeyPatch, by_name: bool, said: str
+) -> None:
+    """Nobody may make a file in /sys, whoever runs this."""
+    monkeypatch.chdir("/sys")
+    recipe = shipped.find("recipes", "mpich")
+    stack = Stack.__new__(Stack)  # of which only the recipe's place is asked
+    loaded = Loaded(path=recipe if by_name else Path("/sys/a.yaml"), stack=stack, by_name=by_name)
+    with pytest.raises(StackproofError) as caught:
+        stacks.write_lock(
+            loaded, load_noun(Lock, recipe.with_name("mpich.lock.json")), null_monitor
+        )
+    assert caught.value.reason is Reason.NOT_PERMITTED
+    assert said in (caught.value.problems[0].hint or "")
+
+
+def test_what_is_for_builds_from_source_is_refused(folder: Path) -> None:
+    done = stackproof("build", "small.yaml", "--build-dir", folder / "b", cwd=folder)
+    assert (done.returncode, "STACKPROOF_CACHE" in done.stderr) == (2, True)
+    assert files_in(folder) == {"small.yaml"}
 
 
 def test_output_that_cannot_be_written(folder: Path) -> None:

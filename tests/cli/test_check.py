@@ -336,6 +336,8 @@ def test_a_repository_that_this_machine_lacks_says_nothing(stackproof, tmp_path)
         (("small.yaml", "--fact", "gpu"), 2, "NAME=VALUE"),
         (("small.yaml", "--choose", "a=b"), 2, "no matrix"),
         (("small.yaml", "--mirror", "none.yaml"), 3, "none.yaml"),
+        (("mpich", "--mirror", "nosuch"), 2, "PIP_FIND_LINKS"),
+        (("libfabric", "--mirror", "nosuch"), 3, "the folder `nosuch` does not exist"),
         (("small.yaml", "--matrix", "--choose", "a=b"), 2, "exclude each other"),
         (("folder",), 3, "config.yaml"),
         (("nothing",), 3, "nothing"),

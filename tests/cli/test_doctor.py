@@ -137,6 +137,8 @@ def test_the_probe_before_a_bench_tells_what_was_used(
     assert data["evidence"]["origins"]["version libfabric"] == f"probe of {arm}, inter-node"
     again = told(capsys, "--replay", tmp_path / "b.tar.gz")
     assert again["findings"] == data["findings"]
+    assert run("doctor", "--results", tmp_path / "r", "--arm", f"{arm}x") == 2
+    assert f"hint: did you mean `{arm}`? arms are: " in capsys.readouterr().err
 
 
 def test_device_results_show_the_bounce(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

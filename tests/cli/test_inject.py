@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from elflab import Lab
+from images import MOUNT, make_image
 from need import need
 from stackproof import cli
 from stackproof.errors import ExitCode
@@ -170,6 +171,16 @@ def test_an_image(lab, capsys, tmp_path, monkeypatch):
     assert len(unpacked) == 1
     assert inject(capsys, "check", app, "--with", f"{image}:/opt/mpi")[0] == ExitCode.DONE
     assert list((tmp_path / "cache" / "trees").iterdir()) == unpacked
+
+
+def test_an_image_is_mounted_before_it_is_put_under_programs(lab, capsys, tmp_path, monkeypatch):
+    need("mksquashfs")
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
+    image = make_image(tmp_path / "a.squashfs")
+    app = lab.path("programs/bin/app")
+    code, _, err = inject(capsys, "apply", app, "--with", image, "--wrapper", tmp_path / "w")
+    assert code == ExitCode.INVALID
+    assert f"`stackproof start {image}`, and there name {MOUNT}/mpich" in err
 
 
 def test_a_root_folder(lab, capsys, tmp_path):

@@ -103,6 +103,25 @@ def test_what_is_not_an_image(
     assert f"--> {tmp_path / name}" in err
 
 
+def test_what_is_of_another_kind_says_where_it_is_looked_at(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    made = {
+        "results/bench.json": "compare",
+        "layout/oci-layout": "inject check --root",
+        "artefact/meta/artefact.json": "inject check PROGRAM --with",
+        "mpi.yaml": "plan",
+    }
+    for name, said in made.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}")
+        place = tmp_path / name.partition("/")[0]
+        code, out, err = call(capsys, place)
+        assert (code, out) == (6, "")
+        assert f"hint: see `stackproof {said}" in err
+    assert "inject check --root oci:" in call(capsys, f"oci:{tmp_path / 'layout'}")[2]
+
+
 def test_without_unsquashfs(
     capsys: pytest.CaptureFixture[str], image: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -159,6 +159,19 @@ def test_another_mount_point_is_told_of(verb: Verb, mounter: Way) -> None:
     assert verb("run", f"a.squashfs:{point}", "--no-view", "--", "true").stderr == ""
 
 
+def test_a_squashfs_file_of_others_is_mounted_where_it_is_told(verb: Verb, mounter: Way) -> None:
+    make_image(mounter.real_folder / "foreign.squashfs", meta=None)
+    (mounter.real_folder / "mount").mkdir()
+    point = mounter.folder / "mount"
+    words = ("--", f"{point}/bin/hello")
+    done = verb("run", f"foreign.squashfs:{point}", "--no-view", *words)
+    assert (done.stdout, done.stderr) == ("hello from the image\n", "")
+    for named, more in ((f"foreign.squashfs:{point}", ()), ("foreign.squashfs", ("--no-view",))):
+        code, text = _error(verb("run", named, *more, *words))
+        assert code == 6
+        assert "--no-view" in text
+
+
 def test_how_it_is_mounted_is_told_on_request(verb: Verb) -> None:
     done = verb("run", "a.squashfs", "--verbose", "--", "true")
     assert done.stderr.startswith("note: mounting by ")

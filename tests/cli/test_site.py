@@ -10,6 +10,7 @@ import pytest
 from stackproof import noun
 from stackproof.capture import Capture
 from stackproof.cli import main
+from stackproof.host import shipped
 from stackproof.site import Site
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "probe"
@@ -27,7 +28,8 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].split() == ["SITE", "ARCHITECTURE", "FABRIC", "DESCRIPTION"]
-    assert [line.split()[0] for line in lines[1:]] == sorted(line.split()[0] for line in lines[1:])
+    names = [line.split()[0] for line in lines[1:] if not line.startswith(" ")]
+    assert names == sorted(shipped.names("sites"))
     assert any(line.startswith("lumi-g ") and "slingshot-11" in line for line in lines)
 
 
@@ -43,9 +45,17 @@ def test_show_names_the_source_of_every_fact(capsys: pytest.CaptureFixture[str])
     assert code == 0
     facts, _, sources = out.partition("\n\n")
     rows = [line.split("  ") for line in facts.splitlines()[2:]]
-    assert all(len([cell for cell in row if cell.strip()]) == 3 for row in rows)
+    begun = [row for row in rows if row[0].strip()]  # the others are what had no room
+    assert all(len([cell for cell in row if cell.strip()]) == 3 for row in begun)
     assert "vendor-mpi.version" in facts
     assert "MPI at Warp Speed" in sources
+
+
+@pytest.mark.parametrize("site", shipped.names("sites"))
+def test_no_line_is_wider_than_a_terminal(capsys: pytest.CaptureFixture[str], site: str) -> None:
+    """But for the sake of a word that has no room, as an address or a path may have none."""
+    for line in call(capsys, "show", site)[1].splitlines():
+        assert len(line) <= 100 or max(map(len, line.split())) > 40, line
 
 
 def test_show_json_is_the_noun(capsys: pytest.CaptureFixture[str]) -> None:

@@ -260,8 +260,11 @@ def test_another_file_name_is_refused() -> None:
     assert caught.value.reason is Reason.DIGEST_MISMATCH
 
 
-def test_disk_full(tmp_path: Path) -> None:
-    """A cache on a file system that is too small: a clear reason, no image, and a later success."""
+@pytest.mark.parametrize(
+    ("engine", "move"), [("wheel", "STACKPROOF_CACHE"), ("easybuild", "--build-dir")]
+)
+def test_disk_full(tmp_path: Path, engine: str, move: str) -> None:
+    """A cache on a file system that is too small: a clear reason, and what moves such a build."""
     need("root")
     code = textwrap.dedent(f"""
         import sys
@@ -272,9 +275,9 @@ def test_disk_full(tmp_path: Path) -> None:
         from stackproof.plan import Plan
         plan = noun.from_json(Plan, open({str(tmp_path / "plan.json")!r}).read())
         try:
-            execute(plan, "wheel", null_monitor)
+            execute(plan, {engine!r}, null_monitor)
         except StackproofError as error:
-            print(error.reason.value)
+            print(error.reason.value, error.problems[0].hint.split(" or ")[-1])
     """)
     plan = small_plan("full", "head -c 8000000 /dev/urandom > $0/made/file")
     (tmp_path / "plan.json").write_text(noun.to_json(plan))
@@ -285,7 +288,8 @@ def test_disk_full(tmp_path: Path) -> None:
     )
     argv = [*private_namespaces(), "sh", "-c", script, code]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
-    assert done.stdout.strip() == "disk-full", done.stderr
+    assert done.stdout.startswith("disk-full "), done.stderr
+    assert move in done.stdout
 
 
 def test_a_python_that_was_moved_is_looked_for_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ from stackproof import cluster
 from stackproof.cluster import ClusterSpec, ClusterState
 from stackproof.errors import Reason, StackproofError
 from stackproof.host import cluster as host_cluster
+from stackproof.host import cluster_power
 
 pytestmark = pytest.mark.usefixtures("runtime")
 
@@ -119,6 +120,20 @@ def test_a_link_below_tmp_is_followed_when_it_is_shared() -> None:
         host_cluster.share(state, (str(link),))
         host_cluster.share(state, (str(link),))
         assert told(state, "node1", "cat", str(link)) == "there"
+
+
+def test_a_link_below_tmp_is_followed_from_the_start_and_after_a_restart() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        real = Path(folder) / "real"
+        real.mkdir()
+        (real / "word").write_text("there")
+        link = Path(folder) / "link"
+        link.symlink_to(real)
+        state = host_cluster.up(ClusterSpec(shared=(str(link),)))
+        assert told(state, "node1", "cat", str(link / "word")) == "there"
+        cluster_power.kill("default", "node1")
+        again = cluster_power.restart("default", "node1")
+        assert told(again, "node1", "cat", str(link / "word")) == "there"
 
 
 def test_sharing_what_is_not_there_is_an_error() -> None:

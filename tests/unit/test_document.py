@@ -299,6 +299,7 @@ def test_schema_problems(text: str, expected: list[tuple[Reason, int, int]]) -> 
         ("name: a\nsize: 1\nkind: cxii", "`cxi`"),
         ("name: a\nsize: 1\nkind: 7", "shm, cxi, 3"),
         ("name: a", "how large"),
+        ("name: 1\nsize: 1", "put it in quotes if it is meant as text. "),
         ("name: 1\nsize: 1", "what it is called"),
         ("name: a\nsize: 1\nform: 1", "a word or a mapping"),
     ],

@@ -109,6 +109,34 @@ def test_disk_full(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_to_do_about_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what is kept can be moved by the variable of the cache."""
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    kept = files.translate(full, tmp_path / "cache" / "downloads" / "file").problems[0].hint
+    named = files.translate(full, tmp_path / "a.squashfs").problems[0].hint
+    assert "STACKPROOF_CACHE" in (kept or "")
+    assert "another file system" in (named or "")
+    assert "STACKPROOF_CACHE" not in (named or "")
+
+
+def test_a_copy_to_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    need("userns")
+    (tmp_path / "image").write_bytes(bytes(200_000))
+    target = tmp_path / "small"
+    target.mkdir()
+    mount = 'mount -t tmpfs -o size=64k tmpfs "$0" && cd "$0" && exec "$@"'
+    script = """
+    import pathlib
+    try:
+        files.copy("../image", pathlib.Path("a.squashfs"))
+    except StackproofError as error:
+        print(error.reason, os.listdir(), error.problems[0].hint)
+    """
+    printed = _report(script, *private_namespaces(), "sh", "-c", mount, str(target), cwd=tmp_path)
+    assert printed.startswith("disk-full [] free space there, or name")
+
+
 def test_no_right_to_write(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("old")
     tmp_path.chmod(0o555)

@@ -222,6 +222,29 @@ def test_limits_of_readers_are_in_one_place(path: Path) -> None:
     assert [word for word in own if word not in _OTHER_LIMITS] == []
 
 
+def texts_without_encoding(path: Path) -> Iterator[int]:
+    """Yield the lines where a text file is opened in whatever encoding the user's locale has."""
+    for node in ast.walk(tree(path)):
+        if not isinstance(node, ast.Call) or any(
+            k.arg in {"encoding", None} for k in node.keywords
+        ):
+            continue
+        match node:
+            case ast.Call(func=ast.Attribute(attr="read_text"), args=[]):
+                yield node.lineno
+            case ast.Call(func=ast.Attribute(attr="write_text"), args=[_]):
+                yield node.lineno
+            case ast.Call(func=ast.Attribute(attr="fdopen") | ast.Name(id="open"), args=[_, *more]):
+                modes = [*more[:1], *(k.value for k in node.keywords if k.arg == "mode")]
+                if not modes or (isinstance(modes[0], ast.Constant) and "b" not in modes[0].value):
+                    yield node.lineno
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_texts_are_read_and_written_as_utf_8(path: Path) -> None:
+    assert list(texts_without_encoding(path)) == []
+
+
 def keys_of(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield every schema of a key: below `properties`, wherever that stands."""
     if isinstance(node, list):

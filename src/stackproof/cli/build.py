@@ -70,6 +70,12 @@ def _one(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> _Result:
     if not args.stop_after:
         _check_target(target)
         _check_machine(loaded.stack.architecture)
+    if args.build_dir and loaded.stack.engine == "wheel":
+        raise fail(
+            Reason.USAGE,
+            "`--build-dir` is for builds from source, and this recipe is of wheels",
+            hint="they are put together in the cache: set STACKPROOF_CACHE to move it",
+        )
     if not loaded.for_spack and args.on != "local":
         raise fail(Reason.USAGE, f"`--on {args.on}` is for recipes with `engine: spack`")
     built, lock = _builder(loaded)(loaded, args, monitor)

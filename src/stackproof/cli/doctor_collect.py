@@ -16,7 +16,14 @@ from stackproof import limits, pathcheck, pathwords, printed, symptoms
 from stackproof import linkage as linkages
 from stackproof.capture import Capture, read_capture
 from stackproof.comparison import Results
-from stackproof.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.errors import (
+    Location,
+    Problem,
+    Reason,
+    StackproofError,
+    did_you_mean,
+    fail,
+)
 from stackproof.evidence import FACTS, Evidence, FactValue, merged, redacted
 from stackproof.host import answers, fabric, files, linkage, probe
 from stackproof.host.images import load_image, read_member
@@ -130,7 +137,9 @@ def _arm(results: Results, name: str | None) -> str:
         return arms[0]
     if name not in arms:
         raise fail(
-            Reason.USAGE, f"the results have no arm `{name}`", hint=f"arms are: {', '.join(arms)}"
+            Reason.USAGE,
+            f"the results have no arm `{name}`",
+            hint=f"{did_you_mean(name, arms)}arms are: {', '.join(arms)}",
         )
     return name
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from stackproof import executor, ids, spack_build
+from stackproof.cli import stacks
 from stackproof.cli.loaded import Loaded
 from stackproof.command import Bind, EnvPatch
 from stackproof.engines.easybuild.buildplan import build_plan
@@ -24,7 +25,6 @@ from stackproof.host import (
     easybuild_catalogue,
     files,
     lmod,
-    outputs,
     shipped,
     source_mirror,
 )
@@ -37,7 +37,7 @@ from stackproof.host.easybuild_sources import (
 from stackproof.host.sandbox import package_hint
 from stackproof.host.workspace import BuildSetup, available_cores
 from stackproof.monitor import Event, Monitor
-from stackproof.noun import to_data, to_json
+from stackproof.noun import to_data
 from stackproof.plan import Plan
 
 # How much memory a build tree may want, in bytes: generous, since a build that runs out of memory
@@ -173,14 +173,13 @@ def ensure_lock(
             hint="run `stackproof build --update --stop-after lock` and look at what changed",
         )
     lock = solve(loaded, mirror, monitor)
-    outputs.write(loaded.new_lock_path, to_json(lock), "lock")
-    monitor(Event(what="note", name="lock", text=f"written to {loaded.new_lock_path}"))
+    stacks.write_lock(loaded, lock, monitor)
     return lock
 
 
 def plan(loaded: Loaded, lock: EasyBuildLock) -> Plan:
     """Return the plan of a locked stack."""
-    recipe = {loaded.path.name: loaded.path.read_text()}
+    recipe = {loaded.path.name: loaded.path.read_text(encoding="utf-8")}
     return build_plan(loaded.easybuild, lock, recipe=recipe, csrc=shipped.benchmark_sources())
 
 

@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         sources=subject.sources,
     )
     folder = resources.files("stackproof.host")
-    tools = {name: (folder / name).read_text() for name in subject.tools}
+    tools = {name: (folder / name).read_text(encoding="utf-8") for name in subject.tools}
     blobs = {digest: path.read_bytes() for digest, path in loaded.blobs.items()}
     text = containerfile.render(subject.plan, wish, tools=tools, blobs=blobs)
     if args.output:

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
+import shlex
 from dataclasses import replace
 
 from stackproof import ids, limits, mountlist, mounts, noun
-from stackproof.errors import Location, Reason, fail
+from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.host import files
 from stackproof.host.images import load_image, load_superblock
 from stackproof.host.mountfacts import load_mount_facts
 from stackproof.image import Image
 from stackproof.images.superblock import Superblock
 
+_OTHER_KINDS = {Reason.IMAGE_NOT_SQUASHFS, Reason.IMAGE_NO_META, Reason.IMAGE_MISSING}
+
 
 def run(args: argparse.Namespace) -> int:
     """Print what an image says of itself."""
     digest = None if args.verify is None else _verified(args.image, args.verify)
-    image = load_image(args.image)
+    try:
+        image = load_image(args.image)
+    except StackproofError as error:
+        raise _other_kind(args.image, error) or error from None
     head, _ = load_superblock(args.image)
     if digest:
         image = replace(image, sha256=digest)
@@ -29,6 +36,30 @@ def run(args: argparse.Namespace) -> int:
     verified = args.verify is not None
     print(_json(image, head, facts) if args.json else render(image, head, facts, verified=verified))
     return 0
+
+
+def _other_kind(path: str, error: StackproofError) -> StackproofError | None:
+    """Return what is said of a file or folder of another kind of ours; None where it is none."""
+    from stackproof.host import injectplace, roots  # noqa: PLC0415 - slow, and for failures alone
+    from stackproof.host.results import SPECIFICATION  # noqa: PLC0415
+
+    if error.reason not in _OTHER_KINDS:
+        return None
+    name = shlex.quote(path)
+    if os.path.isfile(os.path.join(path, SPECIFICATION)):
+        title, hint = "a results folder", f"see `stackproof compare {name}`, or `report {name}`"
+    elif injectplace.is_artefact(path):
+        title = "an artefact to be injected"
+        hint = f"see `stackproof inject check PROGRAM --with {name}`: at which levels it fits"
+    elif roots.is_image(path):
+        title = "a container's image"
+        hint = f"see `stackproof inject check --root {name} --with PREFIX`: what it would load"
+    elif path.endswith((".yaml", ".yml")) and os.path.isfile(path):
+        title, hint = "a recipe, or another document", f"see `stackproof plan {name}`"
+    else:
+        return None
+    where = Location(file=path)
+    return fail(error.reason, f"`{path}` is {title}, no image with views", where=where, hint=hint)
 
 
 def _verified(path: str, wanted: str) -> str:

@@ -122,4 +122,6 @@ class Loaded:
         from stackproof.planner import Sources  # noqa: PLC0415
 
         csrc = shipped.benchmark_sources()
-        return Sources(recipe_name=self.path.name, recipe=self.path.read_text(), csrc=csrc)
+        return Sources(
+            recipe_name=self.path.name, recipe=self.path.read_text(encoding="utf-8"), csrc=csrc
+        )

@@ -34,7 +34,7 @@ def run_list(args: argparse.Namespace) -> int:
 
 def run_show(args: argparse.Namespace) -> int:
     """Print the text of a recipe."""
-    print(shipped.find("recipes", args.name).read_text(), end="")
+    print(shipped.find("recipes", args.name).read_text(encoding="utf-8"), end="")
     return 0
 
 

@@ -129,7 +129,7 @@ def _by_itself(
     images: list[Described] = []
 
     def place(wanted: mountexec.Wanted, meta: bytes | None, size: int) -> str:
-        image = _described(wanted.image, meta, size)
+        image = _described(wanted, meta, size, bare=args.no_view)
         images.append(image)
         return _mount_point(wanted, image)
 
@@ -148,7 +148,10 @@ def _by_helper(
     """Return how to start the helper; None where it cannot serve and nobody insists on it."""
     if args.how == "auto" and not imagefile.can_read():
         return None
-    images = [imagefile.load_described(item.image) for item in wanted]
+    images = [
+        imagefile.load_described(item.image, bare=bool(args.no_view and item.mount_point))
+        for item in wanted
+    ]
     points = [_mount_point(item, image) for item, image in zip(wanted, images, strict=True)]
     if args.how == "auto" and not mounthelper.can_reach(points):
         return None
@@ -193,15 +196,20 @@ def _environment(
     return session.entered(os.environ, change)
 
 
-def _described(path: str, meta: bytes | None, size: int) -> Described:
-    if meta is None:
-        raise _wrong(
-            "image-no-meta",
-            f"image `{path}` has no `{described.META}`, so nothing tells what is in it",
-            file=path,
-            hint="make images with `stackproof build`",
-        )
-    return described.parse(meta, path=path, size=size)
+def _described(wanted: mountexec.Wanted, meta: bytes | None, size: int, *, bare: bool) -> Described:
+    """Return what an image says; one of others says nothing, and is mounted where it is told."""
+    path = wanted.image
+    if meta is not None:
+        return described.parse(meta, path=path, size=size)
+    if bare and wanted.mount_point:
+        return described.silent(path, size)
+    raise _wrong(
+        "image-no-meta",
+        f"image `{path}` has no `{described.META}`, so nothing tells what is in it",
+        file=path,
+        hint="make images with `stackproof build`; a SquashFS file of others is mounted by "
+        "`IMAGE:MOUNT` with --no-view",
+    )
 
 
 def _mount_point(wanted: mountexec.Wanted, image: Described) -> str:

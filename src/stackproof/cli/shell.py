@@ -74,7 +74,7 @@ def _is_named(folder: str, wanted: str) -> bool:
 
 def _digests(folder: Path) -> list[str]:
     try:
-        return (folder / IMAGE_LIST).read_text().split()
+        return (folder / IMAGE_LIST).read_text(encoding="utf-8").split()
     except FileNotFoundError:
         return []
 

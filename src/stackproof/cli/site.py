@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ from stackproof.host import files, probe, shipped
 from stackproof.site import Site, SourceKind, leaves, parse_site, to_document
 
 Row = tuple[str, ...]
+_WIDTH = 100
+_LEAST = 20
 
 
 def run_probe(args: argparse.Namespace) -> int:
@@ -124,10 +128,11 @@ def _print_site(site: Site) -> None:
     documents = {n: s for n, s in site.sources.items() if s.kind is SourceKind.DOCUMENT}
     if documents:
         print()
-        _print_table(
-            ("SOURCE", "DATE", "TITLE", "URL"),
-            [(name, s.date or "", s.title, s.url or "") for name, s in documents.items()],
-        )
+        rows = []
+        for name, source in documents.items():
+            rows.append((name, source.date or "", source.title))
+            rows += [("", "", source.url)] if source.url else []
+        _print_table(("SOURCE", "DATE", "TITLE, URL"), rows)
 
 
 def _origin(site: Site, path: str) -> str:
@@ -169,7 +174,23 @@ def _print_table(heads: Row, rows: Sequence[Row]) -> None:
             grid.add_row(*(text.Text(cell, overflow="fold") for cell in row))
         console.Console().print(grid)
         return
+    for line in _plain(heads, rows):
+        print(line)
+
+
+def _plain(heads: Row, rows: Sequence[Row]) -> list[str]:
+    """Return rows under their heads in lines of at most `_WIDTH`; a longer word stays whole."""
     widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
+    most = max(range(len(widths)), key=widths.__getitem__)
+    room = _WIDTH - sum(widths) - 2 * (len(widths) - 1) + widths[most]
+    widths[most] = max(min(widths[most], room), _LEAST)
+    lines = []
     for row in (heads, *rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        print("  ".join(cells).rstrip())
+        cells = [
+            textwrap.wrap(cell, width, break_long_words=False, break_on_hyphens=False) or [""]
+            for cell, width in zip(row, widths, strict=True)
+        ]
+        for parts in itertools.zip_longest(*cells, fillvalue=""):
+            padded = (part.ljust(width) for part, width in zip(parts, widths, strict=True))
+            lines.append("  ".join(padded).rstrip())
+    return lines

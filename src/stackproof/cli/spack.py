@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackproof import ids
-from stackproof.cli import progress
+from stackproof.cli import progress, stacks
 from stackproof.cli.loaded import Loaded
 from stackproof.engines import spack
 from stackproof.engines.spack import locks, workers
 from stackproof.engines.spack.workers import Workers
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.host import documents, outputs, shipped
-from stackproof.monitor import Event, Monitor
-from stackproof.noun import to_data, to_json
+from stackproof.host import documents, shipped
+from stackproof.monitor import Monitor
+from stackproof.noun import to_data
 from stackproof.spackstack import SpackLock
 
 if TYPE_CHECKING:  # `check` and `plan` build nothing
@@ -143,8 +143,7 @@ def ensure_lock(
     from stackproof import spack_build  # noqa: PLC0415 - slow, and only for builds
 
     lock = spack_build.make_lock(wanted, monitor)
-    outputs.write(loaded.new_lock_path, to_json(lock), "lock")
-    monitor(Event(what="note", name="lock", text=f"written to {loaded.new_lock_path}"))
+    stacks.write_lock(loaded, lock, monitor)
     return lock
 
 

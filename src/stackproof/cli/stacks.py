@@ -23,6 +23,7 @@ from stackproof.stack import Stack
 if TYPE_CHECKING:  # what one kind of recipe needs is imported where it is read
     from stackproof.composition import Composed
     from stackproof.host.recipes import Place
+    from stackproof.monitor import Monitor
     from stackproof.stackinator.cluster import ClusterConfig
 
 
@@ -249,6 +250,12 @@ def _load_wheel(
     from stackproof.recipe import parse_recipe  # noqa: PLC0415 - not for Spack stacks
     from stackproof.resolve import resolve  # noqa: PLC0415
 
+    if args.mirror is not None:
+        raise fail(
+            Reason.USAGE,
+            "`--mirror` is for builds from source, and this recipe is of wheels",
+            hint="a folder of wheels is named by PIP_FIND_LINKS, with PIP_NO_INDEX=1",
+        )
     document = composed.document
     recipe = parse_recipe(document)
     facts = _facts(args.site)
@@ -299,6 +306,10 @@ def _load_easybuild(
 ) -> Loaded:
     from stackproof.easybuild_recipe import parse_easybuild_recipe  # noqa: PLC0415 - only here
 
+    if args.mirror is not None:
+        from stackproof.host.easybuild_sources import mirror_folders  # noqa: PLC0415 - slow
+
+        mirror_folders(args.mirror)  # says what is wrong with it, before anything is built
     facts = _facts(args.site)
     if "architecture" in given:
         facts["architecture"] = given["architecture"]
@@ -417,3 +428,30 @@ def placed(error: StackproofError, document: Document) -> StackproofError:
             for p in error.problems
         )
     )
+
+
+def write_lock(loaded: Loaded, lock: object, monitor: Monitor) -> None:
+    """Write a new lock where it belongs, and say where.
+
+    Raises `StackproofError` as `outputs.write` does, with what to do where nobody may write beside
+    the recipe.
+    """
+    from stackproof.host import outputs  # noqa: PLC0415 - for new locks alone
+    from stackproof.monitor import Event  # noqa: PLC0415
+    from stackproof.noun import to_json  # noqa: PLC0415
+
+    path = loaded.new_lock_path
+    try:
+        outputs.write(path, to_json(lock), "lock")
+    except StackproofError as error:
+        if error.reason is not Reason.NOT_PERMITTED:
+            raise
+        where = "this folder" if loaded.by_name else "the recipe's folder"
+        remedy = (
+            "go to a folder that you may write to"
+            if loaded.by_name
+            else f"copy the recipe to a folder of yours: cp {loaded.path} ."
+        )
+        hint = f"the lock is written to {where}, for the next build; {remedy}"
+        raise StackproofError(replace(error.problems[0], hint=hint)) from None
+    monitor(Event(what="note", name="lock", text=f"written to {path}"))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from stackproof.cli import stacks
 from stackproof.cli.loaded import Loaded
 from stackproof.errors import Problem, Reason, StackproofError
-from stackproof.host import documents, outputs
+from stackproof.host import documents
 from stackproof.monitor import Event, Monitor
-from stackproof.noun import to_json
 from stackproof.stack import Lock
 
 
@@ -54,6 +53,5 @@ def ensure_lock(loaded: Loaded, monitor: Monitor, *, update: bool, locked: bool)
             )
         )
     lock = make_lock(loaded, monitor)
-    outputs.write(loaded.new_lock_path, to_json(lock), "lock")
-    monitor(Event(what="note", name="lock", text=f"written to {loaded.new_lock_path}"))
+    stacks.write_lock(loaded, lock, monitor)
     return lock

@@ -30,6 +30,7 @@ _PLATFORMS = {
     for machine in ("x86_64", "aarch64")
 }
 _NO_VERSION = re.compile(r"satisfies the requirement (\S+).*?\(from versions: ([^)]*)\)", re.DOTALL)
+_IGNORED = re.compile(r"Location '([^']+)' is ignored")
 _OFFLINE_SIGNS = ("Retrying (Retry(", "Failed to establish", "NewConnectionError", "NameResolution")
 
 
@@ -225,9 +226,17 @@ def _explain(stack: Stack, done: Completed) -> StackproofError:
         return fail(
             Reason.UNKNOWN_VERSION,
             f"the package index has no `{missing.group(1)}` for {stack.architecture}",
-            hint="check the name, the version and the machine",
+            hint=nowhere(text) or "check the name, the version and the machine",
         )
     return fail(Reason.BUILD_FAILED, "pip could not resolve the stack", detail=_tail(text))
+
+
+def nowhere(text: str) -> str:
+    """Return what to do where pip was sent to a place that is not there; empty where it was not."""
+    ignored = _IGNORED.search(text)
+    return (
+        f"pip looks into `{ignored[1]}`, which is not there: see PIP_FIND_LINKS" if ignored else ""
+    )
 
 
 def _tail(text: str) -> str:

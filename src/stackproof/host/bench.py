@@ -238,7 +238,7 @@ def claim(spec: BenchSpec, arms: Arms, folder: Path) -> None:
     """Take a results folder, or make sure that it belongs to the same specification."""
     marker, text = folder / ASKED, identity(spec, arms)
     try:
-        before = marker.read_text() if marker.exists() else None
+        before = marker.read_text(encoding="utf-8") if marker.exists() else None
     except OSError as error:
         raise files.translate(error, marker) from error
     if before is not None:

@@ -361,7 +361,7 @@ def _raise_problems(work: Work, job: Job, known: tuple[JobStatus, ...]) -> None:
 def _tail(folder: Path, job: Job) -> str | None:
     lines: list[str] = []
     for path in sorted((folder / "logs").glob(f"job-{job.id}*.log")):
-        lines += path.read_text(errors="replace").rstrip().splitlines()
+        lines += path.read_text(errors="replace", encoding="utf-8").rstrip().splitlines()
     return "\n".join(lines[-_TAIL_LINES:]) or None
 
 

@@ -276,7 +276,7 @@ def _settings(spec: ClusterSpec, folder: Path, planned: tuple[Node, ...]) -> dic
         "etc": hosts | cluster_slurm.files(spec, folder),
         "memory": SPOOL if spec.slurm else None,
         "points": MOUNT_POINTS if spec.slurm else (),
-        "shared": [path for path in _shared(spec, folder) if _is_hidden(path)],
+        "shared": [pair for pair in _shared(spec, folder) if _is_hidden(pair[0])],
         "ip": cluster_link.tool("ip"),
         "unshare": [cluster_link.tool("unshare"), *NAMESPACES],
         "network": cluster.head_network(spec.nodes),
@@ -284,8 +284,11 @@ def _settings(spec: ClusterSpec, folder: Path, planned: tuple[Node, ...]) -> dic
     }
 
 
-def _shared(spec: ClusterSpec, folder: Path) -> Iterator[str]:
-    """Yield what must be visible inside: what was asked for, and what this package itself needs."""
+def _shared(spec: ClusterSpec, folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield what must be visible inside, and where it is without links, which lead nowhere there.
+
+    That is what was asked for, and what this package itself needs.
+    """
     package = Path(cluster_node.__file__).parents[1]
     wanted: list[os.PathLike[str] | str] = [*spec.shared, folder, package, files.cache_home()]
     if spec.slurm:
@@ -294,9 +297,9 @@ def _shared(spec: ClusterSpec, folder: Path) -> Iterator[str]:
     with contextlib.suppress(OSError):
         wanted.append(os.getcwd())
     for path in wanted:
-        for form in (os.path.abspath(path), os.path.realpath(path)):
-            if os.path.exists(form):
-                yield form
+        real = os.path.realpath(path)
+        if os.path.exists(real):
+            yield from ((form, real) for form in dict.fromkeys((os.path.abspath(path), real)))
 
 
 def _await_ready(link: socket.socket) -> tuple[dict[str, int], dict[str, int], list[str]]:
@@ -333,7 +336,7 @@ def _born(node: Node, pids: Mapping[str, int], head_pids: Mapping[str, int]) -> 
 def _start_failure(folder: Path, said: str, rootless: bool) -> StackproofError:  # noqa: FBT001
     """Return the error for a start that failed, by what the programs wrote."""
     try:
-        log = (folder / _LOG).read_text(errors="replace").strip()
+        log = (folder / _LOG).read_text(errors="replace", encoding="utf-8").strip()
     except OSError:
         log = ""
     # unshare(1) names itself in everything that the kernel denied it.

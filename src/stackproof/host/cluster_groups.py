@@ -29,7 +29,7 @@ def make(folder: Path, name: str, core: int) -> str | None:
         memory = Path(parent, "cpuset.mems.effective")
         if not memory.exists():  # version 1, which wants its memory nodes said
             memory = Path(parent, "cpuset.mems")
-        _put(f"{group}/cpuset.mems", memory.read_text().strip())
+        _put(f"{group}/cpuset.mems", memory.read_text(encoding="utf-8").strip())
     except OSError:
         _remove_one(group)
         return None
@@ -74,7 +74,11 @@ def _put(path: str, text: str) -> None:
 
 def _parent() -> str | None:
     """Return the folder where groups with a cpuset can be made, None if there is none."""
-    mounts = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
+    mounts = (
+        Path("/proc/self/mountinfo")
+        .read_text(errors="surrogateescape", encoding="utf-8")
+        .splitlines()
+    )
     return find_parent(mounts)
 
 
@@ -93,7 +97,9 @@ def find_parent(mounts: list[str]) -> str | None:
         if kind == "cgroup2":
             unified = place
     try:
-        handed_on = Path(unified or "/", "cgroup.subtree_control").read_text().split()
+        handed_on = (
+            Path(unified or "/", "cgroup.subtree_control").read_text(encoding="utf-8").split()
+        )
     except OSError:
         return None
     return unified if "cpuset" in handed_on else None

@@ -48,8 +48,7 @@ _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC = 2, 4, 8, 4096, 16384
 _MNT_DETACH = 2
 _CREDENTIALS = struct.Struct("iII")
 _PROBES = 200
-_PROBE_BUDGET_S = 0.5
-_PROBE_LOST_S = 5.0
+_PROBE_BUDGET_S, _PROBE_LOST_S = 0.5, 5.0
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -79,10 +78,10 @@ def unmount(target: str) -> None:
 # ------------------------------------------------------------------------------------ the own view
 
 
-def make_own_view(name: str, shared: list[str]) -> list[str]:
-    """Give this process's namespaces a hostname, /dev/shm, /tmp and /sys of their own.
+def make_own_view(name: str, shared: list[tuple[str, str]]) -> list[str]:
+    """Give these namespaces a hostname, /dev/shm, /tmp and /sys of their own; return notes.
 
-    Returns notes on what could not be done and is not vital. Raises `OSError`.
+    `shared` are paths, each with what it is without links. Raises `OSError`.
     """
     notes: list[str] = []
     socket.sethostname(name)
@@ -93,8 +92,8 @@ def make_own_view(name: str, shared: list[str]) -> list[str]:
         # Containers often forbid it. Then programs see the machine's network interfaces in /sys.
         notes.append(f"{name}: /sys is the machine's ({error.strerror})")
     _own_tmp("/dev/shm/keep")  # noqa: S108 - the node's own, in its namespace
-    for path in shared:
-        share(path)
+    for path, real in shared:
+        share(path, real)
     return notes
 
 
@@ -129,7 +128,7 @@ def _own_tmp(keep: str) -> None:
     os.rmdir(keep)
 
 
-def share(path: str, real: str = "") -> None:
+def share(path: str, real: str) -> None:
     """Show a path of the machine's /tmp at the same path here; raises `OSError`.
 
     `real` is the path without links, which lead nowhere here. Nothing happens for a path elsewhere,
@@ -138,7 +137,6 @@ def share(path: str, real: str = "") -> None:
     path = os.path.normpath(path)
     if not path.startswith("/tmp/") or path.startswith(OUTER):  # noqa: S108 - the node's own, in its namespace
         return
-    real = real or path
     source = OUTER + real.removeprefix("/tmp") if real.startswith("/tmp/") else real  # noqa: S108 - the node's own, in its namespace
     try:
         if os.path.samestat(os.stat(path), os.stat(source)):
@@ -270,7 +268,10 @@ def long_pids() -> None:
 
 
 def _set(name: str, text: str) -> None:
-    with suppress(OSError), open(f"/proc/sys/{name}", "w") as stream:  # not every kernel has it
+    with (
+        suppress(OSError),
+        open(f"/proc/sys/{name}", "w", encoding="utf-8") as stream,
+    ):  # not every kernel has it
         stream.write(text)
 
 

@@ -110,7 +110,7 @@ def _boot(state: ClusterState, old: Node) -> ClusterState:
             cluster_node.send(link, {})
             _await(link, report, "ready")
         except (OSError, cluster_node.SetupError) as error:
-            log = Path(state.folder, _LOG).read_text(errors="replace").strip()
+            log = Path(state.folder, _LOG).read_text(errors="replace", encoding="utf-8").strip()
             raise fail(
                 Reason.CLUSTER_FAILED,
                 f"the node `{old.name}` did not start: {error}",
@@ -132,10 +132,12 @@ def _settings(state: ClusterState, node: Node) -> dict[str, object]:
     }
 
 
-def _shared(head: int) -> list[str]:
-    """Return what the head shows of the outer /tmp, as it was asked for until now."""
+def _shared(head: int) -> list[tuple[str, str]]:
+    """Return what the head shows of the outer /tmp until now, and where it is without links."""
     found = cluster_node.mounted_below("/tmp/", f"/proc/{head}/mountinfo")  # noqa: S108 - looked at
-    return [path for path in found if not path.startswith(cluster_node.OUTER)]
+    return [
+        (path, os.path.realpath(path)) for path in found if not path.startswith(cluster_node.OUTER)
+    ]
 
 
 def _spawn(state: ClusterState, link: socket.socket, report: socket.socket) -> None:
@@ -172,7 +174,7 @@ def _await(link: socket.socket, report: socket.socket, what: str) -> int:
 
 def _pid_in_head(pid: int) -> int:
     """Return a node's first process as the head counts; see NSpid in proc_pid_status(5)."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
         if line.startswith("NSpid:"):
             return int(line.split()[-2])
     raise ProcessLookupError(os.strerror(3))

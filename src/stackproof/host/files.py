@@ -45,7 +45,7 @@ def translate(error: OSError, path: os.PathLike[str] | str) -> StackproofError:
             Reason.DISK_FULL,
             f"no space left while writing `{os.fspath(path)}`",
             where=where,
-            hint="free space, or set STACKPROOF_CACHE to a folder on a larger file system",
+            hint=_space_hint(os.fspath(path)),
         )
     if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return fail(
@@ -76,6 +76,13 @@ def translate(error: OSError, path: os.PathLike[str] | str) -> StackproofError:
             hint="a folder of this path is a file, or what is to be made is there: name another",
         )
     return fail(Reason.INVALID_VALUE, f"`{os.fspath(path)}`: {error.strerror}", where=where)
+
+
+def _space_hint(path: str) -> str:
+    """Return what to do about a file system that is full: only what is kept can lie elsewhere."""
+    if Path(os.path.abspath(path)).is_relative_to(os.path.abspath(cache_home())):
+        return "free space, or set STACKPROOF_CACHE to a folder on a larger file system"
+    return "free space there, or name a place on another file system"
 
 
 def check_empty(folder: Path) -> None:

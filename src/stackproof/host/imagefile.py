@@ -34,8 +34,8 @@ def can_read() -> bool:
     return any(os.access(f"{folder}/{_PROGRAM}", os.X_OK) for folder in folders)
 
 
-def load_described(path: str) -> Described:
-    """Return what an image says of itself, with its absolute path.
+def load_described(path: str, *, bare: bool = False) -> Described:
+    """Return what an image says of itself, with its absolute path; `bare`: it may say nothing.
 
     Raises `StackproofError`: IMAGE_MISSING, IMAGE_UNREADABLE, IMAGE_NOT_SQUASHFS, IMAGE_TRUNCATED,
     IMAGE_NO_META, and TOOL_MISSING without unsquashfs.
@@ -43,6 +43,8 @@ def load_described(path: str) -> Described:
     head, size = load_head(path)
     header.fields(head, file_size=size, path=path)
     text = read_member(path, described.META)
+    if not text and bare:
+        return described.silent(os.path.abspath(path), size)
     if not text:
         raise _failure(
             "image-no-meta",

@@ -107,11 +107,14 @@ def load_prefix(text: str) -> Place:
     """
     place = load_place(text)
     if place.manifest is not None or place.binds:
+        image = text.partition(":")[0]
         raise fail(
             Reason.UNSUPPORTED,
             f"`{text}` is not a prefix on this machine",
             where=Location(file=text),
-            hint="name a folder: mount an image first, `stackproof start IMAGE`, and work in there",
+            hint=f"mount it first, `stackproof start {image}`, and there name {place.prefix}"
+            if place.prefix and place.binds
+            else "name a folder: mount an image first, `stackproof start IMAGE`, and work in there",
         )
     return place
 

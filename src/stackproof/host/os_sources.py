@@ -111,7 +111,7 @@ class Archive:
         text = f"deb-src [signed-by={self.keyring}] {self.url} {self.suite} main\n"
         listed = self.folder / "etc" / "sources.list"
         stamp = self.folder / _UPDATED
-        if stamp.exists() and listed.exists() and listed.read_text() == text:
+        if stamp.exists() and listed.exists() and listed.read_text(encoding="utf-8") == text:
             import time  # noqa: PLC0415 - beside its only use
 
             if time.time() - stamp.stat().st_mtime < _FRESH_S:

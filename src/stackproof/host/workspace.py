@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 
 from stackproof import ids
 from stackproof.command import Bind, EnvPatch, Sandbox
-from stackproof.errors import Location, Reason, StackproofError, fail
+from stackproof.errors import Location, Reason, fail
 from stackproof.host import cachekinds, files, inside, visible
 from stackproof.ids import short
 from stackproof.monitor import Event, Monitor
@@ -196,7 +196,7 @@ def workspace(plan: Plan, setup: BuildSetup) -> Workspace:
     wanted = setup.tree / f"{folder.name}-{own}" if setup.tree else folder
     pointer = folder / "tree"
     with suppress(FileNotFoundError):
-        old = Path(pointer.read_text())
+        old = Path(pointer.read_text(encoding="utf-8"))
         if old != wanted:
             files.remove(old)
             files.remove(pointer)
@@ -214,7 +214,7 @@ def workspace(plan: Plan, setup: BuildSetup) -> Workspace:
 def find(folder: Path) -> Workspace:
     """Return the folders of a build by its build folder."""
     try:
-        return Workspace(home=folder, tree=Path((folder / "tree").read_text()))
+        return Workspace(home=folder, tree=Path((folder / "tree").read_text(encoding="utf-8")))
     except FileNotFoundError:
         return Workspace(home=folder, tree=folder)
 
@@ -222,7 +222,7 @@ def find(folder: Path) -> Workspace:
 def build_of(tree: Path) -> Path | None:
     """Return the build folder that a tree elsewhere belongs to, None where that is not known."""
     try:
-        folder = Path((tree / BELONGS).read_text())
+        folder = Path((tree / BELONGS).read_text(encoding="utf-8"))
     except OSError:
         return None
     return folder if folder.is_dir() else None
@@ -231,7 +231,7 @@ def build_of(tree: Path) -> Path | None:
 def origin_of(folder: Path) -> str:
     """Return what a build folder was last used for, empty where it does not say."""
     try:
-        return (folder / _ORIGIN).read_text()
+        return (folder / _ORIGIN).read_text(encoding="utf-8")
     except OSError:
         return ""
 
@@ -431,22 +431,3 @@ def free_bytes(folder: Path) -> int:
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return shutil.disk_usage(folder).free
-
-
-def explain_full(error: StackproofError, space: Workspace) -> StackproofError:
-    """Return what a build that ran out of space tells its user: where, and what to do."""
-    free = free_bytes(space.tree) / 1e9
-    place = "memory (`/dev/shm`)" if space.in_memory else f"`{space.tree}`"
-    advice = (
-        "build on disk with --in-memory=no, or give /dev/shm more space; packages that were "
-        "finished come from the package cache"
-        if space.in_memory
-        else "free space, or name a folder on a larger file system with --build-dir; the build "
-        "continues where it stopped"
-    )
-    return fail(
-        Reason.DISK_FULL,
-        f"no space left for the build in {place}: {free:.1f} GB are free",
-        detail=error.problems[0].detail,
-        hint=advice,
-    )

@@ -54,6 +54,13 @@ class Described:
         self.benchmarks: dict[str, str] = {}
 
 
+def silent(path: str, size: int) -> Described:
+    """Return an image that says nothing of itself: no views, no mount point, the file's name."""
+    image = Described(path, size)
+    image.name = path.rpartition("/")[2]
+    return image
+
+
 def parse(text: str | bytes, *, path: str, size: int) -> Described:
     """Return what the text of a `meta/env.json` says; raises like `metadata.parse_env_json`."""
     try:

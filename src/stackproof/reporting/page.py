@@ -243,7 +243,11 @@ def _made_by(comparison: Comparison) -> str:
 
 @functools.cache
 def _asset(name: str) -> str:
-    return importlib.resources.files("stackproof.reporting.assets").joinpath(name).read_text()
+    return (
+        importlib.resources.files("stackproof.reporting.assets")
+        .joinpath(name)
+        .read_text(encoding="utf-8")
+    )
 
 
 @functools.cache

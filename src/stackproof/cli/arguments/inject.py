@@ -91,7 +91,11 @@ def _configure_check(check: argparse.ArgumentParser) -> None:
 def _configure_container(container: argparse.ArgumentParser) -> None:
     container.add_argument("programs", metavar="PROGRAM", nargs="+", help="programs in the root")
     container.add_argument(
-        "--with", dest="replacement", metavar="PREFIX", required=True, help="the MPI's prefix"
+        "--with",
+        dest="replacement",
+        metavar="PREFIX",
+        required=True,
+        help="the MPI's prefix, a folder; of an image within `stackproof start IMAGE`",
     )
     container.add_argument(
         "--form",

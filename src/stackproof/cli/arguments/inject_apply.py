@@ -11,7 +11,11 @@ def configure_apply(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `inject apply`."""
     parser.add_argument("programs", metavar="PROGRAM", nargs="+", help="programs that it is for")
     parser.add_argument(
-        "--with", dest="replacement", metavar="PREFIX", required=True, help="the MPI's prefix"
+        "--with",
+        dest="replacement",
+        metavar="PREFIX",
+        required=True,
+        help="the MPI's prefix, a folder; of an image within `stackproof start IMAGE`",
     )
     way = parser.add_mutually_exclusive_group(required=True)
     way.add_argument(
