@@ -288,9 +288,13 @@ def judge_static(lab, program):
 
 def test_no_mpi_at_all(lab):
     mpich(lab, "new")
-    for program in (lab.program(), lab.path("new/lib/libmpi.so.12")):
+    plain = lab.path("plain")
+    lab._gcc(lab._source("int main(void) { return 0; }", "c"), plain)
+    for program in (plain, lab.path("new/lib/libmpi.so.12")):
         found = judged(lab, program, "new")
         assert (found.verdict, causes(found)) == (Verdict.FAILS, {Cause.NO_MPI})
+    host = judged(lab, lab.program(), "new")  # it calls dlopen, and may open what calls MPI
+    assert (host.verdict, causes(host)) == (Verdict.UNKNOWN, {Cause.HOST})
 
 
 def test_code_that_does_not_show_its_abi(lab):
@@ -449,7 +453,7 @@ def test_a_program_with_more_rights_than_its_user(lab):
     mpich(lab, "new")
     os.chmod(program, 0o4755)
     found = judged(lab, program, "new")
-    assert (found.verdict, causes(found)) == (Verdict.STEPS, {Cause.RPATH})
+    assert (found.verdict, causes(found)) == (Verdict.STEPS, {Cause.RPATH, Cause.MORE_RIGHTS})
     assert found.environment == {}
 
 

@@ -111,3 +111,10 @@ def test_broken_before() -> None:
     for before in (True, False):
         one = replace(WORKS, findings=(found(Effect.FAILS, before=before), found(Effect.NOTE)))
         assert broken_before(one) is before
+
+
+def test_a_tool_that_is_preloaded_stays_in_front() -> None:
+    way = Way(name="preload", preload=(f"{PREFIX}/lib/libmpi.so.12",))
+    job = plan_job((replace(WORKS, way=way),), NETWORK, {}, links="")
+    changed = job.env.apply({"LD_PRELOAD": "/tool.so"})
+    assert changed["LD_PRELOAD"] == f"/tool.so:{PREFIX}/lib/libmpi.so.12"

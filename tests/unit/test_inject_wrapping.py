@@ -46,7 +46,7 @@ def test_a_script():
         "#!/bin/sh\n"
         "# Starts /apps/a b/solver with /opt/mpich.\n"
         "export LD_LIBRARY_PATH=/w/aliases:/opt/mpich/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\n"
-        "export LD_PRELOAD=/w/aliases/libmpi.so.12${LD_PRELOAD:+:$LD_PRELOAD}\n"
+        "export LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}/w/aliases/libmpi.so.12\n"
         "export OPAL_PREFIX='/opt/it'\"'\"'s'\n"
         "exec '/apps/a b/solver' \"$@\"\n"
     )

@@ -52,6 +52,7 @@ class AbiFamily(Protocol):
         """Return what shows that an object was compiled for this ABI, empty when nothing does."""
 
 
+_OWN_START = frozenset({"PMPI_Init", "PMPI_Init_thread"})
 _MEMBERS: tuple[AbiFamily, ...] = (StandardAbi(), OpenMpi6(), OpenMpi(), Mpich())
 FAMILIES: dict[str, AbiFamily] = {family.name: family for family in _MEMBERS}
 
@@ -61,8 +62,17 @@ def family_of(elf: ElfFile) -> tuple[AbiFamily, str] | None:
     for family in FAMILIES.values():
         shown = family.exported_by(elf)
         if shown:
-            return family, shown
+            return None if calls_below(elf) else (family, shown)
     return None
+
+
+def calls_below(elf: ElfFile) -> bool:
+    """Return whether an object puts itself before an MPI: what it defines calls MPI's own (PMPI).
+
+    A tool that is linked into a program makes it define `MPI_Init`, and the program may have a copy
+    of a handle besides: neither makes it an MPI.
+    """
+    return any(entry.name in _OWN_START for entry in elf.imports)
 
 
 def abi_of_name(name: str) -> tuple[Abi, Part] | None:

@@ -20,7 +20,12 @@ _INSIDE = (
     "MPII_Comm_get_attr",
     "QMPI_Context_create",
 )
-_MARK = re.compile(r"(?:MPII|MPIR|MPIDI?|QMPI)_\w+")
+# All but MPIR's names for debuggers, which every MPI has (the MPIR process acquisition interface).
+_MARK = re.compile(
+    r"(?:MPII|MPIDI?|QMPI|MPIR(?!_(?:being_debugged|debug_\w+|proctable\w*|Breakpoint|i_am_starter|"
+    r"force_to_main|partial_attach_ok|ignore_queues|acquired_pre_main|executable_path|"
+    r"server_arguments|attach_fifo|forward_\w+|dll_name|dll_name_array|call_\w+)\b))_\w+"
+)
 _VENDOR = r"(?:_(?:cray|gnu|intel|amd|aocc|nvidia|pgi)(?:_\d+)?)?"
 _WITNESSES = 2
 

@@ -171,6 +171,7 @@ def _judge_named(
         asked = inject_target.asked_in(place, args.root, asked)
         view = inject_target.seen_there(view, place, args.root, asked)
         found += [(text, judge(view, path, replacement, asked)) for path in paths]
+        _tell_skipped(own)
     if not found:
         raise fail(
             Reason.NO_MPI,
@@ -182,6 +183,13 @@ def _judge_named(
         print(f"note: nothing in `{text}` calls MPI, so it is left out", file=sys.stderr)
     args.programs = [text for text in args.programs if text not in empty]
     return found
+
+
+def _tell_skipped(view: FileView) -> None:
+    """Print which files of a folder could not be looked at."""
+    for path in view.skipped if isinstance(view, HostView) else ():
+        shown = path.encode(errors="backslashreplace").decode()
+        print(f"note: the name of `{shown}` is not UTF-8, so it is left out", file=sys.stderr)
 
 
 def _how_to_mount(args: argparse.Namespace, judgements: Sequence[Judgement]) -> str:

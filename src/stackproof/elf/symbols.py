@@ -213,10 +213,18 @@ def defines_in_full_table(frame: Frame, name: bytes) -> bool:
         if max(size, length) > limits.ELF.bytes:
             continue
         strings = frame.source.read(start, length)
-        at = strings.find(b"\0" + name + b"\0") + 1
-        if not at:
+        # A linker lets a name be the end of a longer one: MPI_Init that of PMPI_Init.
+        places = set(_ends(strings, name + b"\0"))
+        if not places:
             continue
         table = frame.source.read(offset, size // width * width)
         table = table[: len(table) // width * width]
-        return any(e[0] == at and e[3] != 0 for e in _entries(frame, table))
+        return any(e[0] in places and e[3] != 0 for e in _entries(frame, table))
     return False
+
+
+def _ends(strings: bytes, text: bytes) -> Iterator[int]:
+    at = strings.find(text)
+    while at >= 0:
+        yield at
+        at = strings.find(text, at + 1)

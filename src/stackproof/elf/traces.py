@@ -43,6 +43,10 @@ _CACHE = re.compile(rb"(/[\w.+/-]{1,200}/ld\.so\.cache)\0")
 _RELEASE = re.compile(rb"release version 2\.(\d{1,3})[.\s]")
 _AFTER_PREFIX = b"\0${exec_prefix}/bin\0"
 _MPI_LIBRARY = b"\0PMPI_Init\0"
+# How MPI_Get_library_version's numbers stand in MPICH and Intel MPI, and, with a `v`, in Open MPI.
+_MPI_RELEASE = re.compile(
+    rb"(?<=\0)(?:v(?=[1-9]\.))?((?:20[12]\d|[1-9])\.\d{1,2}\.\d{1,2}(?:(?:a|b|rc|p)\d{1,2})?)\0"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +55,17 @@ class Traces:
 
     `handles` are handles of the MPICH ABI that its code loads, at most `ENOUGH`; `opened` the names
     of libraries among its constants; `words` the texts of launchers; `prefix` the folder that
-    Open MPI was configured for. The rest is of a dynamic loader.
+    Open MPI was configured for; `release` what an MPI's main library says that it is; `constants`
+    those of the standard ABI that its code loads and that MPIs disagree on. The rest is of a
+    dynamic loader.
     """
 
     handles: tuple[int, ...] = ()
     opened: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     prefix: str = ""
+    release: str = ""
+    constants: tuple[int, ...] = ()
     loader_folders: tuple[str, ...] = ()
     loader_cache: str = ""
     glibc_minor: int | None = None
@@ -76,6 +84,8 @@ def read_traces(source: Source) -> Traces:
         opened=_libraries(data),
         words=tuple(word for word in _WORDS if word.encode() in data),
         prefix=_prefix(data),
+        release=_release(data) if _MPI_LIBRARY in frame.strings else "",
+        constants=_disputed(frame.machine, frame.order, code),
         loader_folders=_split(folders.group()) if folders else (),
         loader_cache=_text(cache.group(1)) if cache else "",
         glibc_minor=int(release.group(1)) if release else None,
@@ -100,6 +110,12 @@ def _content(frame: Frame) -> tuple[bytes, bytes]:
 def _joined(frame: Frame, segments: list[Segment]) -> bytes:
     parts = [frame.bytes_at(segment.offset, segment.file_size) for segment in segments]
     return parts[0] if len(parts) == 1 else b"\0".join(parts)
+
+
+def _release(data: bytes) -> str:
+    """Return the release that an MPI names most often, the first of those; empty without."""
+    found = [match.group(1) for match in _MPI_RELEASE.finditer(data)]
+    return _text(max(found, key=found.count)) if found else ""
 
 
 def _prefix(data: bytes) -> str:
@@ -162,6 +178,26 @@ def _handles(machine: int, order: str, code: bytes) -> tuple[int, ...]:
             found.add(value)
         if len(found) == ENOUGH:
             break
+    return tuple(sorted(found))
+
+
+DISPUTED = frozenset({401, 402, 403, 0x142, 0x143, 505, 506, 507})
+"""Constants of the standard ABI (`abi.constants`) that were released with two meanings."""
+
+
+def _disputed(machine: int, order: str, code: bytes) -> tuple[int, ...]:
+    """Return the constants of `DISPUTED` that instructions load; only x86-64's are looked at."""
+    if order != "<" or machine != _X86_64:
+        return ()
+    found = set()
+    for value in DISPUTED:
+        word = value.to_bytes(4, "little")
+        at = code.find(word, 1)
+        while at >= 0:
+            if code[at - 1] in _OPCODES:
+                found.add(value)
+                break
+            at = code.find(word, at + 1)
     return tuple(sorted(found))
 
 

@@ -23,6 +23,7 @@ from stackproof.host.elfcache import ElfCache
 from stackproof.loader import CacheEntry, File, Machine, ldcache, level_of
 
 _DOTS = {"", ".", ".."}
+_EXECUTABLE = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
 
 
 T = TypeVar("T")
@@ -66,6 +67,7 @@ class HostView:
         kept: ElfCache | None = None,
     ) -> None:
         self.kept = kept
+        self.skipped: list[str] = []
         self.root = os.path.realpath(root)
         self.binds = {
             posixpath.normpath(place): os.path.realpath(folder)
@@ -100,7 +102,9 @@ class HostView:
             return None
         if not stat.S_ISREG(state.st_mode):
             return None
-        more_rights = bool(state.st_mode & (stat.S_ISUID | stat.S_ISGID))
+        more_rights = bool(state.st_mode & (stat.S_ISUID | stat.S_ISGID)) or (
+            bool(state.st_mode & _EXECUTABLE) and _has_capabilities(real)
+        )
         return File(inside, f"{state.st_dev}:{state.st_ino}", more_rights)
 
     def elf(self, file: File) -> ElfFile:
@@ -118,7 +122,7 @@ class HostView:
         """Yield the ELF files below a folder with a glance at each; damaged ones are left out.
 
         What was seen is kept for the folder as a whole: to open a file takes no less than a glance.
-        Raises `StackproofError` (INVALID_VALUE) for a name that no JSON can hold.
+        Raises what `elf_files` raises.
         """
         name = f"{self._name}\0{folder}"
         before = (self.kept.load(dict[str, Glance], name) if self.kept else None) or {}
@@ -173,9 +177,12 @@ class HostView:
             return ""
 
     def listing(self, folder: str) -> tuple[str, ...]:
-        """Return the sorted names in a folder, none when it is none."""
+        """Return the sorted names in a folder, none when it is none.
+
+        Names that are not UTF-8 are left out: no library that is asked for has one.
+        """
         found = self.resolve(folder)
-        return tuple(sorted(self._names(*found))) if found else ()
+        return tuple(sorted(filter(is_utf8, self._names(*found)))) if found else ()
 
     def _names(self, inside: str, real: str) -> Iterable[str]:
         """Return the names in a folder without links, none when it is none."""
@@ -188,7 +195,7 @@ class HostView:
     def elf_files(self, folder: str) -> Iterator[str]:
         """Yield the paths of regular ELF files below a folder, links not followed.
 
-        Raises `StackproofError` (INVALID_VALUE) for a name that no JSON can hold.
+        Files whose names no JSON can hold are left out, and stand in `skipped`.
         """
         found = self.resolve(folder)
         return iter(()) if found is None else self._elf_files(*found)
@@ -198,8 +205,13 @@ class HostView:
             folders.sort()
             for name in sorted(names):
                 path = os.path.join(below, name)
-                if _is_elf(path):
-                    yield utf8(posixpath.normpath(inside + path[len(real) :]))
+                if not _is_elf(path):
+                    continue
+                shown = posixpath.normpath(inside + path[len(real) :])
+                if is_utf8(shown):
+                    yield shown
+                else:
+                    self.skipped.append(shown)
 
     def cache(self, path: str) -> Mapping[str, tuple[CacheEntry, ...]]:
         """Return the entries of an ld.so.cache by name, none when it is missing or damaged."""
@@ -327,23 +339,26 @@ class HostView:
         return inside if self.root == "/" else self.root + inside
 
 
+def _has_capabilities(path: str) -> bool:
+    """Return whether a file gives capabilities to who runs it; capabilities(7)."""
+    try:
+        return bool(os.getxattr(path, "security.capability", follow_symlinks=False))
+    except OSError:
+        return False
+
+
 def _words(path: str) -> list[str]:
     """Return the components of a path, the last one first."""
     return [word for word in reversed(path.split("/")) if word and word != "."]
 
 
-def utf8(path: str) -> str:
-    """Return a path; raises `StackproofError` (INVALID_VALUE) for one that no JSON can hold."""
+def is_utf8(path: str) -> bool:
+    """Return whether a path is UTF-8: no JSON can hold another one."""
     try:
         path.encode()
     except UnicodeEncodeError:
-        shown = path.encode(errors="backslashreplace").decode()
-        raise fail(
-            Reason.INVALID_VALUE,
-            f"the name of `{shown}` is not UTF-8",
-            hint="rename it, or name the programs one by one",
-        ) from None
-    return path
+        return False
+    return True
 
 
 def _is_elf(path: str) -> bool:

@@ -46,6 +46,7 @@ def change(case: JobCase, *, accept_unknown: bool = False) -> Change:
         set=fields["set"],
         unset=tuple(fields["unset"]),
         prepend={name: tuple(words) for name, words in fields["prepend"].items()},
+        append={name: tuple(words) for name, words in fields["append"].items()},
     )
 
 

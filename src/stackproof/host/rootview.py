@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from stackproof.elf import MAGIC
 from stackproof.errors import Location, Reason, fail
 from stackproof.host.elfcache import ElfCache
-from stackproof.host.elfview import FileSource, HostView, utf8
+from stackproof.host.elfview import FileSource, HostView, is_utf8
 from stackproof.host.layers import Content
 from stackproof.loader import File
 from stackproof.rootfs.tree import Node, Tree
@@ -77,7 +77,10 @@ class TreeView(HostView):
             return
         for path, node in self._tree.files(inside):
             if node.offset >= 0 and not self._bound(path) and self._is_elf(node):
-                yield utf8(path)
+                if is_utf8(path):
+                    yield path
+                else:
+                    self.skipped.append(path)
 
     def _is_elf(self, node: Node) -> bool:
         descriptor = self._contents[node.layer].descriptor

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from stackproof import abi
+from stackproof.abi import Part
 from stackproof.abi.fortran import MPICH_BLOCKS, OPENMPI_BLOCKS
+from stackproof.errors import StackproofError
 from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.inject.program import Demand
 from stackproof.inject.releases import Releases
@@ -14,6 +17,7 @@ from stackproof.inject.replacement import Main, Replacement, part_of
 from stackproof.inject.target import Target, is_system
 from stackproof.loader import (
     Closure,
+    File,
     FileView,
     Loaded,
     Scope,
@@ -51,10 +55,16 @@ class Case:
     demand: Demand
     releases: Callable[[], Releases]
     target: Target | None = None
+    links: Mapping[str, str] = field(default_factory=dict)
 
     def owns(self, path: str) -> bool:
-        """Return whether a path is of the replacement."""
-        return self.replacement.owns(path)
+        """Return whether a path is of the replacement, or a link of ours to it."""
+        return path in self.links or self.replacement.owns(path)
+
+    def is_injected(self, loaded: Loaded) -> bool:
+        """Return whether an object is of the replacement, under whatever name."""
+        own = self.main is not None and loaded.file.identity == self.main.file.identity
+        return own or self.owns(loaded.path) or self.replacement.owns(loaded.file.path)
 
     def is_elsewhere(self, loaded: Loaded) -> bool:
         """Return whether an object only stands for that of another machine, which facts tell of."""
@@ -86,7 +96,7 @@ def file_findings(case: Case) -> Iterator[Finding]:
                 file=by.path,
                 provider=others[0],
                 remedy="inject a build for the machine of the program",
-                before=before,
+                before=before and others[0] in case.before.passed_over,
             )
             continue
         yield Finding(
@@ -195,25 +205,36 @@ def symbol_findings(case: Case) -> Iterator[Finding]:
     """Yield functions and variables that nothing defines, grouped by who asks."""
     if case.after.missing or case.after.unreadable:
         return
-    groups: dict[tuple[str, bool, str], list[Unbound]] = {}
+    groups: dict[tuple[str, bool, str, bool], list[Unbound]] = {}
     broken = {(m.by.path, m.need.name) for m in missing_nodes(case.after)}
     for entry in unbound(case.after, case.scope):
         if (entry.by.path, entry.version) not in broken:
-            groups.setdefault((entry.by.path, entry.eager, entry.version), []).append(entry)
-    users = {loaded.path for loaded in case.demand.users}
+            of_mpi = bool(_MPI_CALL.fullmatch(entry.name) or abi.is_fortran_call(entry.name))
+            key = (entry.by.path, entry.eager, entry.version, of_mpi)
+            groups.setdefault(key, []).append(entry)
+    users = {loaded.path: loaded for loaded in case.demand.users}
+    program = case.after.program
+    opened = "" if program.elf.is_program else program.path
     old = set()
     if groups and not case.before.missing:  # what is missing would have defined them
         old = {(u.by.path, u.name) for u in unbound(case.before, Scope(case.before))}
-    for (path, eager, version), entries in groups.items():
+    for (path, eager, version, of_mpi), entries in groups.items():
         names = sorted(entry.name for entry in entries)
         before = all((path, name) in old for name in names)
-        called = path in users or any(_MPI_CALL.fullmatch(name) for name in names)
-        fails = eager or (called and not before)
+        if path == opened and before and not of_mpi:
+            yield _host_defines(path, names)
+            continue
+        asks = path in users and of_mpi and not eager and _asks_for_the_version(users[path])
+        # What another MPI lacks too says nothing of the program's calls: that one was no better.
+        called = (path in users and (of_mpi or not before)) or (of_mpi and not before)
+        fails = eager or (called and not asks)
+        unsure = asks or not before
         yield Finding(
             cause=Cause.SYMBOL_MISSING,
-            effect=Effect.FAILS if fails else Effect.NOTE if before else Effect.CANNOT_TELL,
+            effect=Effect.FAILS if fails else Effect.CANNOT_TELL if unsure else Effect.NOTE,
             message=_words(names, version)
-            + (" when it starts" if eager else " when it first calls it"),
+            + (" when it starts" if eager else " when it first calls it")
+            + ("; it asks for the version of the MPI, and may not call it" if asks else ""),
             file=path,
             symbols=tuple(names),
             version=version,
@@ -221,6 +242,24 @@ def symbol_findings(case: Case) -> Iterator[Finding]:
             remedy=_remedy_for_symbol(case, names),
             before=before,
         )
+
+
+def _asks_for_the_version(user: Loaded) -> bool:
+    """Return whether an object may call a function only where the MPI is new enough for it."""
+    return any(entry.name == "MPI_Get_version" for entry in user.elf.imports)
+
+
+def _host_defines(path: str, names: list[str]) -> Finding:
+    shown = ", ".join(f"`{name}`" for name in names[:_SHOWN])
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return Finding(
+        cause=Cause.HOST,
+        effect=Effect.NOTE,
+        message=f"whoever opens it must define {shown}{more}, as an interpreter does for its "
+        "modules",
+        file=path,
+        before=True,
+    )
 
 
 def _words(names: list[str], version: str) -> str:
@@ -296,7 +335,11 @@ def double_findings(case: Case) -> Iterator[Finding]:
         sonames = {_soname(entry) for entry in loaded}
         if len(loaded) < 2:
             continue
-        before = {e.path for e in loaded} <= {e.path for e in old.get(base, ())}
+        there = old.get(base, ())
+        before = {e.path for e in loaded} <= {e.path for e in there} or (
+            # One of several was replaced by its like: there are no more than there were.
+            len(there) >= len(loaded) and sonames <= {_soname(e) for e in there}
+        )
         stateful = bool(_STATEFUL.fullmatch(base))
         same = len(sonames) < len(loaded)
         effect = Effect.FAILS if stateful and not before else Effect.NOTE
@@ -333,27 +376,67 @@ def _base(loaded: Loaded) -> str:
 
 def partial_findings(case: Case) -> Iterator[Finding]:
     """Yield parts of an MPI that still come from elsewhere while its main library is injected."""
-    if case.main is None:
+    main = case.main
+    if main is None:
         return
     parts: Mapping[str, Loaded] = {
         _soname(loaded): loaded for loaded in case.after.objects if part_of(_soname(loaded))
     }
-    injected = {
-        name
-        for name, one in parts.items()
-        if case.replacement.owns(one.file.path)
-        or case.replacement.owns(one.path)
-        or one.file == case.main.file
-    }
+    injected = {name for name, one in parts.items() if case.is_injected(one)}
     if not injected:
         return
     for name, loaded in parts.items():
-        if name not in injected:
-            yield Finding(
-                cause=Cause.PARTIAL,
-                effect=Effect.CANNOT_TELL,
-                message=f"`{name}` still is `{loaded.path}`, of another MPI",
-                file=loaded.path,
-                provider=case.main.path,
-                remedy=f"inject an MPI that has `{name}` too: parts of two releases may not fit",
-            )
+        promise = abi.abi_of_name(name)
+        if name in injected or promise is None:
+            continue
+        before = case.before.named(name)
+        if promise[0] != main.family.abi and before is not None and before.file == loaded.file:
+            continue  # of another MPI, which the program has loaded all the time and does not call
+        fits = _fits(case, main, promise[1])
+        yield Finding(
+            cause=Cause.PARTIAL,
+            effect=Effect.NOTE if fits else Effect.CANNOT_TELL,
+            message=f"`{name}` still is `{loaded.path}`, of another MPI"
+            + (f", which fits: {fits}" if fits else ""),
+            file=loaded.path,
+            provider=main.path,
+            remedy=""
+            if fits
+            else f"inject an MPI that has `{name}` too: parts of two releases may not fit",
+        )
+
+
+def _fits(case: Case, main: Main, part: Part) -> str:
+    """Return why a part that was not replaced fits the injected main library, empty if unknown."""
+    if part not in {Part.FORTRAN, Part.CXX, Part.FORTRAN_2008}:
+        return ""
+    if main.family.abi == "mpich":
+        return "the MPICH ABI holds between its main library and those of Fortran and C++"
+    old, new = _series(release_before(case)), _series(release_injected(case))
+    return f"both are of Open MPI {new}" if new and new == old else ""
+
+
+def _series(release: str) -> str:
+    """Return the first two numbers of a release."""
+    return ".".join(release.split(".")[:2])
+
+
+def release_before(case: Case) -> str:
+    """Return the release of the MPI that the program has without the injection, empty without."""
+    for loaded in case.before.objects[1:]:
+        if abi.family_of(loaded.elf) is not None:
+            return _release_of(case.before.searcher.view, loaded.file)
+    return ""
+
+
+def release_injected(case: Case) -> str:
+    """Return the release that the injected MPI names in its constants, empty without."""
+    view = case.after.searcher.view
+    return _release_of(view, view.look(case.main.path)) if case.main else ""
+
+
+def _release_of(view: FileView, file: File | None) -> str:
+    try:
+        return view.traces(file).release if file else ""
+    except StackproofError:
+        return ""

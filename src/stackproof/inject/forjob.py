@@ -68,8 +68,11 @@ def plan_job(
     verdict = worst(tuple(judgement.verdict for judgement in judgements))
     if any(problem.reason is Reason.INJECTION_FAILS for problem in problems):
         verdict = Verdict.FAILS
-    prepend = {"LD_LIBRARY_PATH": tuple(folders), "LD_PRELOAD": tuple(preload)}
-    lists = EnvPatch(prepend={name: words for name, words in prepend.items() if words})
+    lists = EnvPatch(
+        prepend={"LD_LIBRARY_PATH": tuple(folders)} if folders else {},
+        # A tool that stands before the MPI stays before it.
+        append={"LD_PRELOAD": tuple(preload)} if preload else {},
+    )
     return JobInjection(
         verdict=verdict,
         programs=tuple(judgement.program for judgement in judgements),

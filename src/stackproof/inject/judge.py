@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import posixpath
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from stackproof.inject import checks, meaning, mixing, plugins, starting
+from stackproof.inject import checks, constants, meaning, mixing, plugins, starting
 from stackproof.inject.checks import Case
 from stackproof.inject.gpu import gpu_findings
 from stackproof.inject.model import Cause, Effect, Finding, Judgement, Way, verdict_of
@@ -16,7 +17,7 @@ from stackproof.inject.releases import Releases, nothing_known
 from stackproof.inject.replacement import Replacement
 from stackproof.inject.target import Target, target_findings
 from stackproof.inject.tree import tree_of
-from stackproof.inject.ways import ways
+from stackproof.inject.ways import ALIASES, ways
 from stackproof.loader import Closure, FileView, Machine, Scope, Setting, load_program
 
 _NOT_TAKEN = 1_000_000_000
@@ -75,8 +76,9 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
             demand=_joined(view, demand, after),
             releases=question.releases,
             target=question.target,
+            links=way.links,
         )
-        found = tuple(_findings(case, way, question))
+        found = tuple(_findings(case, _pruned(way, case), question))
         weight = sum(map(_weight, found))
         if best is None or weight < best[0]:
             best = weight, way, case, found
@@ -85,6 +87,8 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
     if best is None:
         raise ValueError("there is always one way")
     _, way, case, found = best
+    way = _pruned(way, case)
+    case = replace(case, links=way.links)
     if question.with_plugins:
         found += tuple(plugins.plugin_findings(case))
     return _judgement(program, way, case, found, setting)
@@ -100,9 +104,21 @@ def _loaded(view: FileView, program: str, way: Way, machine: Machine, setting: S
     new = replace(
         setting,
         library_path=(*way.library_path, *setting.library_path),
-        preload=(*way.preload, *setting.preload),
+        preload=(*setting.preload, *way.preload, *way.opened),
     )
     return load_program(overlay, program, machine=machine, setting=new)
+
+
+def _pruned(way: Way, case: Case) -> Way:
+    """Return a way without the links that nothing asks for."""
+    asked = {edge.name for edge in case.after.edges}
+    asked |= {posixpath.basename(path) for path in way.preload}
+    links = {path: to for path, to in way.links.items() if posixpath.basename(path) in asked}
+    if links or not way.links:
+        return replace(way, links=links)
+    without = tuple(folder for folder in way.library_path if folder != ALIASES)
+    rpath = tuple(folder for folder in way.rpath if folder != ALIASES)
+    return replace(way, links=links, library_path=without, rpath=rpath)
 
 
 def _joined(view: FileView, demand: Demand, after: Closure) -> Demand:
@@ -116,6 +132,8 @@ def _findings(case: Case, way: Way, question: Question) -> Iterator[Finding]:
     if any(finding.effect is Effect.FAILS for finding in start):
         return
     yield from meaning.abi_findings(case)
+    yield from constants.constant_findings(case)
+    yield from constants.descriptor_findings(case)
     yield from checks.file_findings(case)
     yield from meaning.taken_findings(case, way)
     yield from checks.version_findings(case)
@@ -144,7 +162,8 @@ def _judgement(
     if way.library_path or setting.library_path:
         environment["LD_LIBRARY_PATH"] = ":".join((*way.library_path, *setting.library_path))
     if way.preload:
-        environment["LD_PRELOAD"] = ":".join((*way.preload, *setting.preload))
+        # A tool that stands before the MPI stays before it.
+        environment["LD_PRELOAD"] = ":".join((*setting.preload, *way.preload))
     if any(finding.cause is Cause.RELOCATED for finding in found):
         for name in ("OPAL_PREFIX", "PMIX_PREFIX", "PRTE_PREFIX"):
             environment[name] = case.replacement.home

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator
 
+from stackproof import abi
 from stackproof.errors import StackproofError
+from stackproof.inject import opening
 from stackproof.inject.checks import Case
 from stackproof.inject.manifest import is_borrowed
 from stackproof.inject.model import Cause, Effect, Finding, Way
 from stackproof.inject.program import is_mpi
-from stackproof.loader import Loaded
+from stackproof.inject.ways import unnameable
+from stackproof.loader import Closure, Loaded
 from stackproof.loader.machine import LEVELS
 
 
@@ -46,10 +50,22 @@ def start_findings(case: Case) -> Iterator[Finding]:
             remedy="build the program, or its container, on glibc",
         )
     if case.main is not None and not case.demand.users:
-        yield _no_mpi(program)
+        yield _no_mpi(case.after)
 
 
-def _no_mpi(program: Loaded) -> Finding:
+# The C library opens its own plug-ins (iconv, names of hosts), as every program has it.
+_OF_THE_C_LIBRARY = re.compile(r"(?:lib(?:c|m|dl|pthread|nss_\w+|resolv)\.so|ld-linux)")
+
+
+def _opens(loaded: Loaded) -> bool:
+    """Return whether an object opens libraries by itself."""
+    if _OF_THE_C_LIBRARY.match(loaded.path.rpartition("/")[2]):
+        return False
+    return any(entry.name in {"dlopen", "dlmopen"} for entry in loaded.elf.imports)
+
+
+def _no_mpi(closure: Closure) -> Finding:
+    program = closure.program
     if not program.elf.is_program and is_mpi(program.elf):
         return Finding(
             cause=Cause.NO_MPI,
@@ -59,7 +75,7 @@ def _no_mpi(program: Loaded) -> Finding:
             remedy="name a program that uses it",
         )
     own = [name for name in ("MPI_Init", "MPI_Init_thread") if name in program.elf.exports]
-    if own or program.elf.mpi_inside:
+    if (own and program.elf.is_program) or program.elf.mpi_inside:
         return Finding(
             cause=Cause.STATIC,
             effect=Effect.FAILS,
@@ -67,6 +83,16 @@ def _no_mpi(program: Loaded) -> Finding:
             file=program.path,
             symbols=("MPI_Init",),
             remedy="link it with a shared MPI, or build it with the other MPI",
+        )
+    opens = next((loaded for loaded in closure.objects if _opens(loaded)), None)
+    if opens is not None:
+        return Finding(
+            cause=Cause.HOST,
+            effect=Effect.CANNOT_TELL,
+            message="it calls no MPI, but opens libraries while it runs, which may: an interpreter "
+            "does with its modules",
+            file=opens.path,
+            remedy="name what it opens and what calls MPI: the `.so` of a module or plug-in",
         )
     return Finding(
         cause=Cause.NO_MPI,
@@ -125,32 +151,47 @@ def abi_findings(case: Case) -> Iterator[Finding]:
 
 def taken_findings(case: Case, way: Way) -> Iterator[Finding]:
     """Yield whether the program really takes the replacement, and why not."""
-    taken = [o for o in case.after.objects if case.replacement.owns(o.path) or o.path in way.links]
     wanted = case.demand.names if case.main is not None else ()
     stays = []
     for name in wanted:
         loaded = case.after.named(name)
-        if loaded is not None and loaded not in taken:
-            stays.append((name, loaded))
-    for name, loaded in stays:
+        if loaded is None or case.is_injected(loaded):
+            continue
         if name in case.replacement.names or any(p.endswith(f"/{name}") for p in way.links):
-            yield Finding(
-                cause=Cause.NOT_INJECTED,
-                effect=Effect.FAILS,
-                message=f"`{name}` still is `{loaded.path}`, found by {loaded.how}",
-                file=case.after.objects[loaded.by or 0].path,
-                provider=loaded.path,
-                remedy="DT_RPATH wins over LD_LIBRARY_PATH: use LD_PRELOAD, or change the DT_RPATH",
-            )
+            stays.append((name, loaded))
+    bound = _bound_main(case) if case.main is not None and case.demand.users else None
+    if bound is not None and not case.is_injected(bound) and bound not in dict(stays).values():
+        stays.append((bound.elf.soname or posixpath.basename(bound.path), bound))
+    for name, loaded in stays:
+        yield _stays(case, name, loaded)
+    taken = any(case.is_injected(loaded) for loaded in case.after.objects)
     asked = case.demand.users or any(map(case.before.named, case.replacement.names))
-    if not taken and not case.after.missing and asked:
-        yield Finding(
-            cause=Cause.NOT_INJECTED,
-            effect=Effect.FAILS,
-            message=f"the program loads nothing of `{case.replacement.prefix}`",
-            file=case.after.program.path,
-            remedy="check which names it asks for: the tree shows them",
-        )
+    if not taken and not stays and not case.after.missing and asked:
+        yield from opening.nothing_findings(case)
+
+
+def _bound_main(case: Case) -> Loaded | None:
+    """Return the MPI that calls are bound to: of several the one that was loaded first."""
+    for loaded in case.after.objects[1:]:
+        if abi.family_of(loaded.elf) is not None:
+            return loaded
+    return None
+
+
+def _stays(case: Case, name: str, loaded: Loaded) -> Finding:
+    asking = case.after.objects[loaded.by or 0]
+    by_path = any("/" in word for word in loaded.names)
+    return Finding(
+        cause=Cause.NOT_INJECTED,
+        effect=Effect.FAILS,
+        message=f"`{name}` still is `{loaded.path}`, found by {loaded.how}",
+        file=asking.path,
+        provider=loaded.path,
+        remedy="it is asked for by its path, which no variable changes: "
+        f"patchelf --replace-needed {loaded.path} {name} COPY"
+        if by_path
+        else "DT_RPATH wins over LD_LIBRARY_PATH: use LD_PRELOAD, or change the DT_RPATH",
+    )
 
 
 def step_findings(case: Case, way: Way) -> Iterator[Finding]:
@@ -174,12 +215,15 @@ def step_findings(case: Case, way: Way) -> Iterator[Finding]:
             remedy=f"LD_PRELOAD={':'.join(way.preload)}",
         )
     if way.name == "rpath":
+        yield from _rpath_findings(case, way)
+    if way.opened:
         yield Finding(
-            cause=Cause.RPATH,
-            effect=Effect.STEP,
-            message="no variable reaches it: the DT_RPATH of a copy must be changed",
+            cause=Cause.HOST,
+            effect=Effect.NOTE,
+            message="it asks for no MPI library: whoever opens it opens one first, and finds "
+            f"`{way.opened[0]}` by its name",
             file=program,
-            remedy=f"patchelf --force-rpath --set-rpath {':'.join(way.rpath)}:OLD COPY",
+            provider=way.opened[0],
         )
     prefix = compiled_prefix(case)
     if prefix and posixpath.normpath(prefix) != posixpath.normpath(case.replacement.home):
@@ -191,6 +235,37 @@ def step_findings(case: Case, way: Way) -> Iterator[Finding]:
             provider=case.main.path if case.main else "",
             remedy=f"OPAL_PREFIX={case.replacement.home} (and PMIX_PREFIX, PRTE_PREFIX)",
         )
+
+
+def _rpath_findings(case: Case, way: Way) -> Iterator[Finding]:
+    """Yield that a copy needs another DT_RPATH, and whether there can be such a one."""
+    program = case.after.program.path
+    path = unnameable(way.rpath)
+    if path:
+        yield Finding(
+            cause=Cause.UNNAMEABLE,
+            effect=Effect.FAILS,
+            message=f"no list of the loader can name `{path}`: `:` and `;` separate folders, and "
+            "something else is put in the place of `$LIB` and its like",
+            file=program,
+            remedy="name a link to it, without such signs in its path",
+        )
+    if case.after.searcher.setting.secure:
+        yield Finding(
+            cause=Cause.MORE_RIGHTS,
+            effect=Effect.NOTE,
+            message="it is set-user-id, set-group-id or has capabilities: the loader drops "
+            "LD_LIBRARY_PATH and LD_PRELOAD for all to whom that gives more rights",
+            file=program,
+            remedy="a copy with another DT_RPATH has none of these rights, until they are given",
+        )
+    yield Finding(
+        cause=Cause.RPATH,
+        effect=Effect.STEP,
+        message="no variable reaches it: the DT_RPATH of a copy must be changed",
+        file=program,
+        remedy=f"patchelf --force-rpath --set-rpath {':'.join(way.rpath)}:OLD COPY",
+    )
 
 
 def borrowed_findings(case: Case) -> Iterator[Finding]:

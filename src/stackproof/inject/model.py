@@ -56,6 +56,11 @@ class Cause(StrEnum):
     GTL = "gtl"
     GPU = "gpu"
     AUDIT = "audit"
+    HOST = "host"
+    OPENED_LATER = "opened-later"
+    CONSTANTS = "constants"
+    MORE_RIGHTS = "more-rights"
+    UNNAMEABLE = "unnameable"
 
 
 class Verdict(StrEnum):
@@ -92,6 +97,7 @@ class Way:
     """How the replacement is made: variables, links to be made, a new DT_RPATH, or nothing.
 
     `links` maps the path of a link to the file that it must point to, by its absolute path.
+    `opened` is what whoever opens a module has opened before it, for all to see.
     """
 
     name: str
@@ -99,6 +105,7 @@ class Way:
     preload: tuple[str, ...] = ()
     links: Mapping[str, str] = field(default_factory=dict)
     rpath: tuple[str, ...] = ()
+    opened: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

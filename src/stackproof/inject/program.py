@@ -13,8 +13,12 @@ from stackproof.loader import Closure, FileView, Loaded
 
 _STARTS = ("MPI_", "PMPI_", "mpi_")
 _CALL = re.compile(r"P?MPI_[A-Z]\w+")
-# Further libraries of Open MPI and Intel MPI that call their own MPI.
-_OF_MPI = re.compile(r"lib(?:mpi|oshmem|ompi|mca_)")
+# Further libraries of Open MPI, MPICH and Intel MPI that call their own MPI; a user's library may
+# be called `libmpi` and anything.
+_OF_MPI = re.compile(
+    r"lib(?:mpi(?:ch)?(?:cxx|fort(?:_abi)?|f90|java|g[fi])?|mpi_(?:abi|cxx|java|mpifh|usempi\w*|"
+    r"ilp64|mt|dbg|shm_heap_proxy|gtl_\w+)(?:-\w+)?|oshmem|ompitrace|ompi_\w+|mca_\w+)\.so[.\d]*"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +27,7 @@ class Demand:
 
     `shown` is what shows it, by file; `promised` is what the names of the libraries promise, which
     counts only where nothing shows. `users` are the objects that call MPI and are none of its own;
-    `names` the names of MPI libraries that they ask for.
+    `names` the names of MPI libraries that they ask for. `is_module` says that a program opens it.
     """
 
     abis: tuple[str, ...]
@@ -31,6 +35,7 @@ class Demand:
     promised: str | None
     users: tuple[Loaded, ...]
     names: tuple[str, ...]
+    is_module: bool = False
 
     @property
     def abi(self) -> str | None:
@@ -50,7 +55,8 @@ def demand_of(view: FileView, closure: Closure) -> Demand:
                 found[family.abi] = None
                 shown.append((loaded.path, words))
     names = _names(closure)
-    promised = next((entry[0].value for name in names if (entry := abi.abi_of_name(name))), None)
+    asked = [edge.name.rpartition("/")[2] for edge in closure.edges]
+    promised = next((entry[0].value for name in asked if (entry := abi.abi_of_name(name))), None)
     if len(found) > 1 and "standard" in found and promised == "standard":
         found = {"standard": None}
     return Demand(
@@ -59,6 +65,7 @@ def demand_of(view: FileView, closure: Closure) -> Demand:
         promised=promised,
         users=tuple(users),
         names=names,
+        is_module=not closure.program.elf.is_program,
     )
 
 
@@ -88,8 +95,8 @@ def _calls(elf: ElfFile) -> bool:
 def is_mpi(elf: ElfFile, name: str = "") -> bool:
     """Return whether an object belongs to an MPI: by what it exports, or by its SONAME."""
     soname = elf.soname or name
-    named = _OF_MPI.match(soname) is not None or abi.abi_of_name(soname) is not None
-    return named or abi.family_of(elf) is not None
+    named = _OF_MPI.fullmatch(soname) is not None or abi.abi_of_name(soname) is not None
+    return (named and not elf.is_program) or abi.family_of(elf) is not None
 
 
 def _is_mpi(loaded: Loaded) -> bool:
@@ -97,11 +104,14 @@ def _is_mpi(loaded: Loaded) -> bool:
 
 
 def _names(closure: Closure) -> tuple[str, ...]:
-    """Return the names of MPI libraries that anything but an MPI library asks for."""
+    """Return the names of MPI libraries that are asked for, of those that are no release's own.
+
+    What only another part of an MPI asks for counts too: a Fortran library may stay and its main
+    library be replaced.
+    """
     found = []
     for edge in closure.edges:
         promise = abi.abi_of_name(edge.name)
-        if promise is None or promise[1] is Part.INNER or _is_mpi(closure.objects[edge.by]):
-            continue
-        found.append(edge.name)
+        if promise is not None and promise[1] is not Part.INNER:
+            found.append(edge.name)
     return tuple(dict.fromkeys(found))

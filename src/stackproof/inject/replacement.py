@@ -136,9 +136,15 @@ def find_replacement(view: FileView, place: str) -> Replacement:
         prefix=prefix,
         folders=folders,
         names=names,
-        mains=tuple(_mains(view, names)),
+        mains=_named_first(tuple(_mains(view, names)), named),
         named=named,
     )
+
+
+def _named_first(mains: tuple[Main, ...], named: tuple[str, ...]) -> tuple[Main, ...]:
+    """Return the main libraries, only the one that was named where it is one."""
+    asked = tuple(main for main in mains if main.elf.soname in named)
+    return asked or mains
 
 
 def _names_of(view: FileView, place: str, file: File) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
 from stackproof import abi
 from stackproof.abi import Part
@@ -23,16 +24,31 @@ def ways(
     links = aliases(replacement, demand, main)
     folders = replacement.folders
     linked = (*((ALIASES,) if links else ()), *folders)
-    if not setting.secure:
-        yield Way(name="library-path", library_path=linked, links=links)
+    opened = (main.path,) if main and demand.is_module and not demand.names else ()
+    if not setting.secure and not unnameable(linked):
+        yield Way(name="library-path", library_path=linked, links=links, opened=opened)
         inner = inner_folders(replacement)
         if inner:
             folders_too = (*linked, *inner)
-            yield Way(name="library-path-all", library_path=folders_too, links=links)
+            yield Way(name="library-path-all", library_path=folders_too, links=links, opened=opened)
         preload = tuple(_preloads(replacement, demand, links))
-        if preload:
+        if preload and not unnameable(preload, in_preload=True):
             yield Way(name="preload", library_path=linked, preload=preload, links=links)
     yield Way(name="rpath", rpath=linked, links=links)
+
+
+# What separates the words of a list, and what the loader puts something else in the place of.
+_TOKENS = re.compile(r"\$(?:\{(?:ORIGIN|LIB|PLATFORM)\}|(?:ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
+_SEPARATORS, _PRELOAD_SEPARATORS = ":;", ": "
+
+
+def unnameable(paths: Sequence[str], *, in_preload: bool = False) -> str:
+    """Return the first path that no list of the loader can name, empty when there is none."""
+    separators = _PRELOAD_SEPARATORS if in_preload else _SEPARATORS
+    for path in paths:
+        if _TOKENS.search(path) or any(sign in path for sign in separators):
+            return path
+    return ""
 
 
 def inner_folders(replacement: Replacement) -> tuple[str, ...]:

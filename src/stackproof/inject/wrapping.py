@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from stackproof.inject.model import Judgement
 from stackproof.inject.ways import ALIASES
 
-_LISTS = ("LD_LIBRARY_PATH", "LD_PRELOAD")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wrapping:
@@ -69,7 +67,11 @@ def _script(judgement: Judgement, environment: Mapping[str, str], program: str) 
     about = f"# Starts {judgement.program} with {judgement.replacement}."
     lines = ["#!/bin/sh", "".join(c if c.isprintable() else "?" for c in about)]
     for name, value in environment.items():
-        more = f"${{{name}:+:${name}}}" if name in _LISTS else ""
+        if name == "LD_PRELOAD":  # a tool that stands before the MPI stays before it
+            before = f"${{{name}:+${name}:}}"
+            lines.append(f"export {name}={before}{shlex.quote(value)}")
+            continue
+        more = f"${{{name}:+:${name}}}" if name == "LD_LIBRARY_PATH" else ""
         lines.append(f"export {name}={shlex.quote(value)}{more}")
     lines.append(f'exec {shlex.quote(program)} "$@"')
     return "\n".join(lines) + "\n"

@@ -1,0 +1,458 @@
+"""What a prediction must not overlook: which MPI is bound, who opens what later, what is meant.
+
+Every case is compiled, and where a program can be run the prediction is held against what it does.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from elflab import Lab, run
+from need import need
+from stackproof import abi
+from stackproof.abi import constants
+from stackproof.elf.traces import DISPUTED
+from stackproof.host.elfview import HostView, this_machine
+from stackproof.inject import Cause, Effect, Question, Verdict, find_replacement, judge
+from stackproof.inject.manifest import describe
+from stackproof.loader import Setting
+
+MPICH = ["MPI_Init", "PMPI_Init", "MPI_Recv", "MPII_Win_get_attr"]
+WORLD = [("ompi_mpi_comm_world", 8)]
+USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
+USES_OPENMPI = "extern int ompi_mpi_comm_world[]; int *use(void) { return ompi_mpi_comm_world; }\n"
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    need("gcc")
+    return Lab(tmp_path)
+
+
+def judged(lab, program, prefix, **setting):
+    view = HostView()
+    question = Question(machine=this_machine(), setting=Setting(**setting))
+    return judge(view, program, find_replacement(view, lab.path(prefix)), question)
+
+
+def causes(judgement, *effects):
+    wanted = effects or tuple(Effect)
+    return {one.cause for one in judgement.findings if one.effect in wanted}
+
+
+def mpich(lab, folder, name="libmpi.so.12", **more):
+    defines = [*MPICH, *more.pop("defines", [])]
+    return lab.library(f"{folder}/lib/{name}", defines=defines, **more)
+
+
+def openmpi(lab, folder, **more):
+    defines = ["MPI_Init", "PMPI_Init", *more.pop("defines", [])]
+    return lab.library(f"{folder}/lib/libmpi.so.40", defines=defines, data=WORLD, **more)
+
+
+def found_in(lab, *folders):
+    return [f"-Wl,--enable-new-dtags,-rpath,{':'.join(map(lab.path, folders))}"]
+
+
+def links_made(lab, judgement):
+    """Return the environment of a judgement after its links were made."""
+    home = Path(lab.path("aliases"))
+    home.mkdir(exist_ok=True)
+    for link, target in judgement.way.links.items():
+        (home / os.path.basename(link)).symlink_to(target)
+    return {
+        name: value.replace("/run/stackproof-aliases", str(home))
+        for name, value in judgement.environment.items()
+    }
+
+
+def test_a_fortran_library_that_asks_for_the_main_one(lab):
+    """Only the Fortran library names `libmpich.so.12`: it stays, and the MPI below is replaced."""
+    mpich(lab, "old", "libmpich.so.12")
+    lab.library(
+        "old/lib/libmpichfort.so.12", defines=["mpi_init_"], needs=["old/lib/libmpich.so.12"],
+        imports=["MPI_Init"], flags=found_in(lab, "old/lib"),
+    )  # fmt: skip
+    program = lab.program(
+        needs=["old/lib/libmpichfort.so.12"], calls=["mpi_init_", "via_MPI_Init"],
+        declarations="extern int mpipriv1_[4]; int mpipriv1_[4];\n", flags=found_in(lab, "old/lib"),
+    )  # fmt: skip
+    mpich(lab, "new")
+    lab.library("new/lib/libucp.so.0", defines=["ucp_init"])
+    found = judged(lab, program, "new")
+    assert found.verdict is Verdict.STEPS
+    assert causes(found, Effect.STEP) == {Cause.ALIAS}
+    assert run(program).answers["via_MPI_Init"] == "old/lib/libmpich.so.12"
+    real = run(program, env=links_made(lab, found))
+    assert real.answers["via_MPI_Init"] == "new/lib/libmpi.so.12"
+
+
+def test_a_library_that_is_asked_for_by_its_path(lab):
+    """Something of the replacement is loaded, and the MPI still is the old one."""
+    old = mpich(lab, "old", soname="")  # without a SONAME the linker writes down the path
+    lab.library("sys/libucp.so.0", defines=["ucp_init"])
+    program = lab.program(
+        needs=[old, "sys/libucp.so.0"], calls=["MPI_Init"], declarations=USES_MPICH,
+        flags=found_in(lab, "sys"),
+    )  # fmt: skip
+    mpich(lab, "new")
+    lab.library("new/lib/libucp.so.0", defines=["ucp_init"])
+    found = judged(lab, program, "new")
+    assert (found.verdict, causes(found, Effect.FAILS)) == (Verdict.FAILS, {Cause.NOT_INJECTED})
+    env = {"LD_LIBRARY_PATH": lab.path("new/lib")}
+    assert run(program, env=env).answers["MPI_Init"] == "old/lib/libmpi.so.12"
+
+
+STANDARD = ["MPI_Init", "PMPI_Init", "MPI_Abi_get_version", "MPI_File_seek", "MPI_Recv"]
+
+
+def standard(lab, folder, release):
+    return lab.library(f"{folder}/lib/libmpi_abi.so.1", defines=STANDARD, texts=[f'\\0""{release}'])
+
+
+@pytest.mark.parametrize(
+    ("own", "new", "calls", "verdict"),
+    [
+        ("5.0.2", "2021.18.1", "MPI_File_seek(401)", Verdict.FAILS),
+        ("2021.19.0", "5.0.2", "MPI_File_seek(401)", Verdict.FAILS),
+        ("2021.19.0", "2021.18.1", "MPI_File_seek(401)", Verdict.WORKS),
+        ("5.0.1", "5.0.2", "MPI_File_seek(401)", Verdict.WORKS),
+        ("5.0.2", "2021.18.1", "MPI_Recv(401)", Verdict.WORKS),
+        ("5.0.2", "2021.18.1", "MPI_File_seek(7)", Verdict.WORKS),
+        ("5.0.2", "6.1.0", "MPI_File_seek(401)", Verdict.UNKNOWN),
+        ("6.1.0", "6.1.0", "MPI_File_seek(401)", Verdict.WORKS),
+    ],
+)
+def test_constants_of_the_standard_abi(lab, own, new, calls, verdict):
+    """Every symbol resolves, and `MPI_SEEK_SET` of one library is `MPI_SEEK_END` of another."""
+    standard(lab, "own", own)
+    standard(lab, "new", new)
+    name = calls.partition("(")[0]
+    program = lab.program(
+        needs=["own/lib/libmpi_abi.so.1"], calls=["MPI_Init"],
+        declarations=f"void {name}(int); void use(void) {{ {calls}; }}\n",
+        flags=found_in(lab, "own/lib"),
+    )  # fmt: skip
+    found = judged(lab, program, "new")
+    assert found.verdict is verdict
+    assert (Cause.CONSTANTS in causes(found)) == (verdict is not Verdict.WORKS)
+
+
+def test_the_disputed_constants_are_all_looked_for():
+    values = {value for group in constants.GROUPS for value in group.standard.values()}
+    assert values == DISPUTED
+    for group in constants.GROUPS:
+        assert set(group.standard.values()) == set(group.early.values())
+        assert all(group.standard[name] != group.early[name] for name in group.standard)
+
+
+MODULE = "const char *PyModule_New(void); const char *make(void) { return PyModule_New(); }\n"
+
+
+@pytest.mark.parametrize("asks", [True, False], ids=["names-libmpi", "names-nothing"])
+def test_a_module_of_an_interpreter(lab, asks):
+    """Its host defines `Py…`, and may have opened the MPI for it: both are not its own fault."""
+    old = mpich(lab, "old")
+    mpich(lab, "new")
+    source = lab._source(
+        MODULE + USES_MPICH + "const char *MPI_Init(void); "
+        "const char *start(void) { return MPI_Init(); }\n", "c",
+    )  # fmt: skip
+    module = lab.path("module.so")
+    linked = [old, *found_in(lab, "old/lib")] if asks else []
+    lab._gcc("-shared", "-fPIC", source, *linked, module)
+    found = judged(lab, module, "new")
+    assert found.verdict is Verdict.WORKS
+    assert Cause.HOST in causes(found, Effect.NOTE)
+    host = lab.path("host")
+    text = """
+    #include <dlfcn.h>
+    #include <stdio.h>
+    const char *PyModule_New(void) { return "host"; }
+    int main(int count, char **words) {
+        if (count > 2) dlopen(words[2], RTLD_NOW | RTLD_GLOBAL);
+        void *module = dlopen(words[1], RTLD_NOW);
+        const char *(*start)(void) = module ? dlsym(module, "start") : 0;
+        printf("%s", start ? start() : dlerror());
+        return !start;
+    }
+    """
+    lab._gcc("-rdynamic", lab._source(text, "c"), host)
+    done = subprocess.run(
+        [host, module, *([] if asks else ["libmpi.so.12"])], env=dict(found.environment),
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stdout == "new/lib/libmpi.so.12"
+    told = judged(lab, host, "new")
+    assert (told.verdict, causes(told)) == (Verdict.UNKNOWN, {Cause.HOST})
+
+
+def test_a_module_and_an_mpi_that_lacks_what_it_calls(lab):
+    mpich(lab, "old", defines=["MPI_Session_init"])
+    mpich(lab, "new")
+    module = lab.library(
+        "module.so",
+        imports=["MPI_Session_init", "MPII_Win_get_attr"],
+        needs=["old/lib/libmpi.so.12"],
+    )
+    assert judged(lab, module, "new").verdict is Verdict.FAILS
+
+
+@pytest.mark.parametrize("how", ["by-name", "plug-in"])
+def test_a_libfabric_that_is_opened_later(lab, how):
+    lab.library("fabric/lib/libfabric.so.1", defines=["fi_open"])
+    if how == "by-name":
+        mpich(lab, "old", texts=["libfabric.so.1"])
+    else:
+        mpich(lab, "old")
+        lab.library(
+            "old/lib/openmpi/mca_mtl_ofi.so",
+            imports=["fi_open"],
+            needs=["fabric/lib/libfabric.so.1"],
+        )
+    program = lab.program(
+        needs=["old/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH,
+        flags=found_in(lab, "old/lib"),
+    )  # fmt: skip
+    found = judged(lab, program, "fabric")
+    assert (found.verdict, causes(found)) == (Verdict.WORKS, {Cause.OPENED_LATER})
+    real = run(program, "libfabric.so.1", env=dict(found.environment))
+    assert real.opened == (True,)
+    lab.library("else/lib/libother.so.1", defines=["other"])
+    other = judged(lab, program, "else")
+    assert (other.verdict, causes(other)) == (Verdict.FAILS, {Cause.NOT_INJECTED})
+
+
+@pytest.mark.parametrize(
+    ("asks", "verdict"), [(False, Verdict.FAILS), (True, Verdict.UNKNOWN)],
+    ids=["calls-it", "asks-first"],
+)  # fmt: skip
+def test_what_the_mpi_at_hand_lacks_too(lab, asks, verdict):
+    """That the MPI which is found now has no such function either does not make it work."""
+    openmpi(lab, "built", defines=["MPI_Session_init", "MPI_Get_version"])
+    openmpi(lab, "found", defines=["MPI_Get_version"])
+    openmpi(lab, "new", defines=["MPI_Get_version"])
+    calls = ["MPI_Session_init", *(["MPI_Get_version"] if asks else [])]
+    program = lab.program(
+        needs=["built/lib/libmpi.so.40"], calls=calls, declarations=USES_OPENMPI,
+        flags=found_in(lab, "found/lib"),
+    )  # fmt: skip
+    found = judged(lab, program, "new")
+    assert found.verdict is verdict
+    real = run(program, env=dict(found.environment))
+    assert "undefined symbol: MPI_Session_init" in real.error
+
+
+TOOL = "const char *PMPI_Init(void); const char *MPI_Init(void) { return PMPI_Init(); }\n"
+
+
+def test_a_tool_that_is_linked_into_the_program(lab):
+    """It defines MPI_Init and has a copy of a handle, and is no MPI."""
+    openmpi(lab, "old")
+    openmpi(lab, "new")
+    program = lab.program(
+        needs=["old/lib/libmpi.so.40"], declarations=TOOL + USES_OPENMPI, calls=["MPI_Init"],
+        flags=[*found_in(lab, "old/lib"), "-rdynamic"],
+    )  # fmt: skip
+    found = judged(lab, program, "new")
+    assert found.verdict is Verdict.WORKS
+    real = run(program, env=dict(found.environment))
+    assert real.answers["MPI_Init"] == "new/lib/libmpi.so.40"
+
+
+@pytest.mark.parametrize("name", ["libmpimid.so", "libmpiP.so.3", "libmpi_mine.so"])
+def test_a_users_library_with_mpi_in_its_name(lab, name):
+    mpich(lab, "old")
+    mpich(lab, "new")
+    source = lab._source(USES_MPICH, "c")
+    Path(lab.path("mine")).mkdir()
+    lab._gcc(
+        "-shared", "-fPIC", source, lab.path("old/lib/libmpi.so.12"), *found_in(lab, "old/lib"),
+        f"-Wl,-soname,{name}", lab.path(f"mine/{name}"),
+    )  # fmt: skip
+    program = lab.program(needs=[f"mine/{name}"], flags=found_in(lab, "mine", "old/lib"))
+    assert judged(lab, program, "new").verdict is Verdict.WORKS
+
+
+def test_a_debuggers_name_is_no_evidence(lab):
+    """`MPIR_being_debugged` is of every MPI."""
+    openmpi(lab, "old", defines=["MPIR_being_debugged"])
+    openmpi(lab, "new", defines=["MPIR_being_debugged"])
+    program = lab.program(
+        needs=["old/lib/libmpi.so.40"], calls=["MPI_Init", "MPIR_being_debugged"],
+        declarations=USES_OPENMPI, flags=found_in(lab, "old/lib"),
+    )  # fmt: skip
+    assert judged(lab, program, "new").verdict is Verdict.WORKS
+
+
+def test_a_second_mpi_that_is_only_loaded(lab):
+    openmpi(lab, "old")
+    mpich(lab, "other")
+    openmpi(lab, "new")
+    program = lab.program(
+        needs=["old/lib/libmpi.so.40", "other/lib/libmpi.so.12"], calls=["MPI_Init"],
+        declarations=USES_OPENMPI, flags=found_in(lab, "old/lib", "other/lib"),
+    )  # fmt: skip
+    found = judged(lab, program, "new")
+    assert found.verdict is Verdict.WORKS
+    assert run(program, env=dict(found.environment)).answers["MPI_Init"] == "new/lib/libmpi.so.40"
+
+
+@pytest.mark.parametrize(
+    ("own", "new", "verdict"),
+    [("4.1.4", "4.1.8", Verdict.WORKS), ("4.0.7", "4.1.8", Verdict.UNKNOWN)],
+)
+def test_a_fortran_part_that_stays_under_open_mpi(lab, own, new, verdict):
+    openmpi(lab, "old", texts=[f"\\0v{own}"])
+    openmpi(lab, "new", texts=[f"\\0v{new}"])
+    lab.library(
+        "old/lib/libmpi_mpifh.so.40", defines=["mpi_init_"], needs=["old/lib/libmpi.so.40"],
+        imports=["MPI_Init"], flags=found_in(lab, "old/lib"),
+    )  # fmt: skip
+    program = lab.program(
+        needs=["old/lib/libmpi_mpifh.so.40", "old/lib/libmpi.so.40"],
+        calls=["mpi_init_", "MPI_Init"], declarations=USES_OPENMPI, flags=found_in(lab, "old/lib"),
+    )  # fmt: skip
+    found = judged(lab, program, "new")
+    assert found.verdict is verdict
+    assert Cause.PARTIAL in causes(found)
+
+
+def test_one_library_that_is_named_stands_for_itself(lab):
+    """Beside `libmpich.so.12` lies an Open MPI, which is not what was named."""
+    openmpi(lab, "old")
+    mpich(lab, "all", "libmpich.so.12")
+    openmpi(lab, "all")
+    program = lab.program(
+        needs=["old/lib/libmpi.so.40"], calls=["MPI_Init"], declarations=USES_OPENMPI,
+        flags=found_in(lab, "old/lib"),
+    )  # fmt: skip
+    assert judged(lab, program, "all").verdict is Verdict.WORKS
+    found = judged(lab, program, "all/lib/libmpich.so.12")
+    assert (found.verdict, Cause.OTHER_ABI in causes(found)) == (Verdict.FAILS, True)
+
+
+@pytest.mark.parametrize("name", ["a:b", "a;b", "a$LIB", "a${ORIGIN}b"])
+def test_a_prefix_that_no_list_can_name(lab, name):
+    mpich(lab, "old")
+    mpich(lab, name)
+    program = lab.program(
+        needs=["old/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH,
+        flags=found_in(lab, "old/lib"),
+    )  # fmt: skip
+    found = judged(lab, program, name)
+    assert (found.verdict, Cause.UNNAMEABLE in causes(found)) == (Verdict.FAILS, True)
+    real = run(program, env={"LD_LIBRARY_PATH": lab.path(f"{name}/lib")})
+    assert real.answers["MPI_Init"] == "old/lib/libmpi.so.12"
+    os.symlink(lab.path(name), lab.path("plain"))
+    found = judged(lab, program, "plain")
+    assert found.verdict is Verdict.WORKS
+    assert (
+        run(program, env=dict(found.environment)).answers["MPI_Init"] == f"{name}/lib/libmpi.so.12"
+    )
+
+
+@pytest.mark.parametrize("name", ["a b", "a$b"])
+def test_a_prefix_that_a_preload_cannot_name(lab, name):
+    """LD_LIBRARY_PATH takes a blank, LD_PRELOAD does not."""
+    mpich(lab, "old")
+    mpich(lab, name)
+    flags = [f"-Wl,--disable-new-dtags,-rpath,{lab.path('old/lib')}"]
+    program = lab.program(
+        needs=["old/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH, flags=flags
+    )
+    found = judged(lab, program, name)
+    expected = Cause.RPATH if " " in name else Cause.PRELOAD
+    assert (found.verdict, causes(found, Effect.STEP)) == (Verdict.STEPS, {expected})
+
+
+def test_a_tool_that_is_preloaded_stays_first(lab):
+    mpich(lab, "old")
+    mpich(lab, "new")
+    source = lab._source('const char *MPI_Init(void) { return "tool"; }\n', "c")
+    tool = lab.path("libtool.so")
+    lab._gcc("-shared", "-fPIC", source, tool)
+    flags = [f"-Wl,--disable-new-dtags,-rpath,{lab.path('old/lib')}"]
+    program = lab.program(
+        needs=["old/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH, flags=flags
+    )
+    found = judged(lab, program, "new", preload=(tool,))
+    assert found.environment["LD_PRELOAD"] == f"{tool}:{lab.path('new/lib/libmpi.so.12')}"
+    real = run(program, env=dict(found.environment))
+    assert real.answers["MPI_Init"] == "tool"
+    assert lab.path("new/lib/libmpi.so.12") in real.loaded
+
+
+def test_a_program_with_capabilities(lab):
+    """The loader drops the variables for it as for a set-user-id program."""
+    mpich(lab, "old")
+    mpich(lab, "new")
+    program = lab.program(
+        needs=["old/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH,
+        flags=found_in(lab, "old/lib"),
+    )  # fmt: skip
+    assert judged(lab, program, "new").verdict is Verdict.WORKS
+    # struct vfs_cap_data: version 2, effective, cap_ipc_lock (linux/capability.h).
+    content = (0x02000001).to_bytes(4, "little") + (1 << 14).to_bytes(4, "little") + bytes(12)
+    try:
+        os.setxattr(program, "security.capability", content)
+    except OSError:
+        pytest.skip("only root may give capabilities, and some file systems have none")
+    found = judged(lab, program, "new")
+    assert (found.verdict, causes(found)) == (Verdict.STEPS, {Cause.RPATH, Cause.MORE_RIGHTS})
+
+
+def test_names_that_are_not_utf8(lab):
+    """Such a file is none that a program asks for; the rest of the folder is described."""
+    path = mpich(lab, "new")
+    odd = os.fsencode(lab.path("new/lib")) + b"/caf\xe9.so"
+    Path(os.fsdecode(odd)).write_bytes(Path(path).read_bytes())
+    view = HostView()
+    manifest = describe(view, lab.path("new"), (), machine=this_machine(), setting=Setting())
+    assert [mpi.path for mpi in manifest.mpis] == [path]
+    assert [*view.elf_files(lab.path("new"))] == [path]
+    assert len(view.skipped) == 1
+
+
+def test_an_mpi_inside_whose_name_ends_another(lab):
+    """A linker lets `MPI_Init` be the end of `PMPI_Init` in the table of names."""
+    mpich(lab, "new")
+    text = "int PMPI_Init(void) { return 0; }\nint MPI_Init(void) { return PMPI_Init(); }\n"
+    program = lab.path("inside")
+    lab._gcc("-O2", lab._source(text + "int main(void) { return MPI_Init(); }\n", "c"), program)
+    content = Path(program).read_bytes()
+    assert b"\0MPI_Init\0" not in content
+    assert b"\0PMPI_Init\0" in content
+    assert causes(judged(lab, program, "new")) == {Cause.STATIC}
+
+
+def test_a_file_for_another_machine_is_of_the_injection(lab):
+    """The program's own library is right, the injected one is not: that is new."""
+    old = mpich(lab, "old")
+    new = Path(mpich(lab, "new"))
+    content = bytearray(new.read_bytes())
+    content[18] = 183  # e_machine: aarch64
+    new.write_bytes(content)
+    program = lab.program(
+        needs=[old], calls=["MPI_Init"], declarations=USES_MPICH, flags=["-Wl,-z,nodefaultlib"]
+    )
+    found = judged(lab, program, "new")
+    other = [one for one in found.findings if one.cause is Cause.OTHER_MACHINE]
+    assert [one.before for one in other] == [False]
+
+
+def test_a_program_is_no_mpi_for_a_copy_of_a_handle(lab):
+    openmpi(lab, "old")
+    program = lab.program(
+        needs=["old/lib/libmpi.so.40"], declarations=TOOL + USES_OPENMPI, calls=["MPI_Init"],
+        flags=["-rdynamic", "-no-pie"],
+    )  # fmt: skip
+    view = HostView()
+    elf = view.elf(view.look(program))
+    assert abi.family_of(elf) is None
+    assert abi.family_of(replace(elf, imports=())) is not None
