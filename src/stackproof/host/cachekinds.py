@@ -187,13 +187,6 @@ KINDS = (
         folders=("native",),
     ),
     Kind(
-        name="settings",
-        title="git's settings for clones of other users",
-        again="",
-        folders=("git/gitconfig",),
-        entries=Entries.NONE,
-    ),
-    Kind(
         name="locks",
         title="lock files, all empty: two commands must find the same ones",
         again="",

@@ -20,13 +20,14 @@ import os
 import re
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.command import Command, Completed, EnvPatch
 from stackproof.errors import Reason, StackproofError, fail
-from stackproof.host import cachekinds, files
+from stackproof.host import cachekinds, files, gitview
 from stackproof.host.run import Runner, run
 from stackproof.host.workspace import locked
 from stackproof.ids import short
@@ -37,12 +38,20 @@ _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _ABBREVIATED = re.compile(r"[0-9a-f]{7,63}")
 _TIMEOUT_S = 1800.0
 _LISTED = 8
+_PROTOCOLS = "file:git:http:https:ssh"
 # Which settings of the user's reach git: how to get through to the network, nothing else.
 _VARIABLES = (
     *(f"{name}_proxy" for name in ("http", "https", "all", "no")),
     *(f"{name}_PROXY" for name in ("HTTP", "HTTPS", "ALL", "NO")),
     "SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "SSH_AUTH_SOCK",
 )  # fmt: skip
+
+
+# No way to another repository may start a program of somebody else's choice.
+_CLOSED = {
+    "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": _PROTOCOLS,
+}  # fmt: skip
+_HARMLESS = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +65,11 @@ class Repository:
     def local(self) -> bool:
         """Return whether it is on this machine."""
         return self.address.startswith(("/", "file://"))
+
+    @property
+    def path(self) -> Path:
+        """Return where it is on this machine."""
+        return Path(self.address.removeprefix("file://"))
 
 
 def find(url: str) -> Repository:
@@ -87,10 +101,7 @@ def resolve(url: str, ref: str | None, *, runner: Runner = run) -> str:
     source = find(url)
     if ref is not None and _COMMIT.fullmatch(ref):
         return ref
-    done = _git(("ls-remote", "--", source.address), runner)
-    if done.returncode != 0:
-        raise _unreachable(source, done)
-    found = _refs(done.stdout.decode(errors="replace"))
+    found = _advertised(source, runner)
     for name in _candidates(ref):
         if name in found:
             return found[name]
@@ -163,7 +174,7 @@ def export(url: str, commit: str, ref: str, folder: Path, monitor: Monitor) -> P
         here = ("--git-dir", str(target))
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
-            _checked(("init", "--quiet", "--bare", str(target)), run)
+            _checked(("init", "--quiet", "--template=", "--bare", str(target)), run)
         given = ("--no-tags", "--depth=1", f"file://{objects}", f"+refs/kept/{commit}:{name}")
         _checked((*here, "fetch", "--quiet", *given), run)
         _checked((*here, "symbolic-ref", "HEAD", name), run)
@@ -177,15 +188,15 @@ def listed(url: str, ref: str | None, folder: str, *, runner: Runner = run) -> t
     branch, tag or commit, for the cache a full commit. Raises `StackproofError` as `find` does.
     """
     source = find(url)
-    path = source.address.removeprefix("file://") if source.local else _objects(source)
-    if not os.path.isdir(path):
+    if not source.local and not _objects(source).is_dir():
         return ()
-    for name in _candidates(ref):
-        asked = ("-C", str(path), "ls-tree", "-z", "--name-only", f"{name}:{folder}", "--")
-        done = _git(asked, runner)
-        if done.returncode == 0:
-            names = done.stdout.decode(errors="replace").split("\0")
-            return tuple(sorted(name for name in names if name))
+    with gitview.opened(source.path if source.local else _objects(source)) as view:
+        for name in _candidates(ref):
+            asked = ("ls-tree", "-z", "--name-only", f"{name}:{folder}", "--")
+            done = _git(("--git-dir", str(view), *asked), runner)
+            if done.returncode == 0:
+                names = done.stdout.decode(errors="replace").split("\0")
+                return tuple(sorted(name for name in names if name))
     return ()
 
 
@@ -268,6 +279,25 @@ def _refs(text: str) -> dict[str, str]:
     return found
 
 
+def _advertised(source: Repository, runner: Runner) -> dict[str, str]:
+    """Return the refs of a repository; raises `StackproofError` (NO_NETWORK)."""
+    with _readable(source) as address:
+        done = _git(("ls-remote", "--", address), runner, remote=not source.local)
+    if done.returncode != 0:
+        raise _unreachable(source, done)
+    return _refs(done.stdout.decode(errors="replace"))
+
+
+@contextmanager
+def _readable(source: Repository) -> Iterator[str]:
+    """Give the address at which git may read a repository."""
+    if not source.local:
+        yield source.address
+        return
+    with gitview.opened(source.path) as view:
+        yield f"file://{view}"
+
+
 def _candidates(ref: str | None) -> tuple[str, ...]:
     if ref is None:
         return ("HEAD",)
@@ -280,10 +310,11 @@ def _expand(source: Repository, ref: str, found: dict[str, str], runner: Runner)
     if len(matches) == 1:
         return matches.pop()
     if source.local:
-        path = source.address.removeprefix("file://")
-        done = _git(("-C", path, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}"), runner)
+        with gitview.opened(source.path) as view:
+            asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+            done = _git(("--git-dir", str(view), *asked), runner)
         if done.returncode == 0:
-            return done.stdout.decode().strip()
+            return done.stdout.decode().split()[-1]
     return None
 
 
@@ -292,21 +323,21 @@ def _fetch(source: Repository, commit: str, objects: Path, runner: Runner) -> No
     here = ("--git-dir", str(objects))
     if not objects.exists():
         objects.parent.mkdir(parents=True, exist_ok=True)
-        _checked(("init", "--quiet", "--bare", str(objects)), runner)
+        _checked(("init", "--quiet", "--template=", "--bare", str(objects)), runner)
     kept = ("rev-parse", "--verify", "--quiet", f"refs/kept/{commit}")  # a fetch that was whole
     if _git((*here, *kept), runner).returncode == 0:
         return
-    address = f"file://{source.address}" if source.address.startswith("/") else source.address
+    options = ("--quiet", "--no-tags", "--no-recurse-submodules", "--depth=1", "--")
     keep = f"+{commit}:refs/kept/{commit}"
-    done = _git((*here, "fetch", "--quiet", "--no-tags", "--depth=1", address, keep), runner)
+    with _readable(source) as address:
+        done = _git((*here, "fetch", *options, address, keep), runner, remote=not source.local)
     if done.returncode == 0:
         return
     text = done.stderr.decode(errors="replace")
     lacks = ("not our ref", "couldn't find remote ref", "bad object", "unadvertised object",
              "no such remote ref", "upload-pack: not our")  # fmt: skip
     if any(words in text.lower() for words in lacks):
-        listed = _git(("ls-remote", "--", source.address), runner)
-        raise _no_such_ref(source, commit, _refs(listed.stdout.decode(errors="replace")))
+        raise _no_such_ref(source, commit, _advertised(source, runner))
     raise _unreachable(source, done)
 
 
@@ -350,28 +381,19 @@ def _compile(folder: Path, runner: Runner) -> None:
     )
 
 
-def _git(words: tuple[str, ...], runner: Runner, more: EnvPatch | None = None) -> Completed:
-    given = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
-    quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_GLOBAL": str(_settings())}
+def _git(
+    words: tuple[str, ...], runner: Runner, more: EnvPatch | None = None, *, remote: bool = False
+) -> Completed:
+    """Run git; with `remote` it has the user's settings, which say how to get through to it."""
+    given = {name: os.environ[name] for name in _VARIABLES if name in os.environ} if remote else {}
+    own = {} if remote else {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
     return runner(
         Command(
-            argv=("git", *words),
-            env=EnvPatch(set={**given, **quiet}).then(more or EnvPatch()),
+            argv=("git", *_HARMLESS, *words),
+            env=EnvPatch(set={**given, **own, **_CLOSED}).then(more or EnvPatch()),
             timeout_s=_TIMEOUT_S,
         )
     )
-
-
-def _settings() -> Path:
-    """Return git's settings: the user's, and that clones of other users may be read.
-
-    A shared folder of clones is somebody else's; nothing in it is run, and commits are checked by
-    their ids. Only a settings file reaches the process that reads a local clone.
-    """
-    path = cachekinds.home("settings")
-    if not path.exists():
-        files.write(path, "[include]\n\tpath = ~/.gitconfig\n[safe]\n\tdirectory = *\n")
-    return path
 
 
 def _checked(words: tuple[str, ...], runner: Runner, more: EnvPatch | None = None) -> Completed:
