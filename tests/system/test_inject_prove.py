@@ -37,8 +37,11 @@ def test_a_right_one_and_a_wrong_one(trees: Trees, tmp_path: Path) -> None:
     for arm in (own, injected):
         assert (arm["world"], arm["worlds"], len(arm["ranks"])) == (2, 1, 2)
         assert arm["missing"] == []
+        assert ":" not in arm["argv"]  # one program, not one for each rank
     library = str(trees["mpich"].prefix / "lib" / "libmpi.so.12")
     assert {one["path"]: one["ranks"] for one in injected["files"]}[library] == 2
+    assert injected["prediction"]["marks"] == [library]
+    assert control["environment"]["OPAL_PREFIX"] == str(trees["openmpi"].prefix)
     assert control["prediction"]["verdict"] == "fails"
     assert control["exit"] != 0
     assert proof["speed_note"]

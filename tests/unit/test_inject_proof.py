@@ -33,7 +33,7 @@ def arm(
     name: str, verdict: Verdict | None, *ranks: Witnessed, code: int | None = 0, **more: object
 ) -> ArmProof:
     more = {"world": 2, "worlds": 1, **more}
-    prediction = Prediction(verdict=verdict, files=FILES)
+    prediction = Prediction(verdict=verdict, files=FILES, marks=more.pop("marks", ()))  # type: ignore[arg-type]
     files, missing, doubled = proof.compared(prediction, ranks)
     return ArmProof(
         name=name, mpi="MPICH", prediction=prediction, wanted_ranks=2, exit=code, ranks=ranks,
@@ -45,6 +45,9 @@ SILENT = {"world": 0, "worlds": 0}
 GOOD = rank(*FILES), rank(*FILES)
 BAD = rank(*FILES, exit_code=None, signal=11), rank(*FILES)
 OLD = rank("/bin/app", "/own/lib/libmpi.so.12"), rank(*FILES)
+LATER = ("/net/lib/libfabric.so.1", "/net/lib/libefa-fi.so")
+USED = rank(*FILES, LATER[0]), rank(*FILES, LATER[1])
+ONE = rank(*FILES, LATER[0]), rank(*FILES)
 RIGHT = {
     OWN: arm(OWN, None, *GOOD),
     INJECTED: arm(INJECTED, Verdict.WORKS, *GOOD),
@@ -84,6 +87,11 @@ def test_proven() -> None:
         ({WRONG: arm(WRONG, Verdict.WORKS, *BAD, code=1)}, Answer.WRONG, True),
         ({WRONG: arm(WRONG, Verdict.WORKS, *GOOD)}, Answer.UNKNOWN, False),
         ({WRONG: None}, Answer.UNKNOWN, False),
+        # Ranks that run, from all files that were predicted, without what was injected.
+        ({INJECTED: arm(INJECTED, Verdict.WORKS, *GOOD, marks=FILES[1:])}, Answer.PROVEN, False),
+        ({INJECTED: arm(INJECTED, Verdict.WORKS, *GOOD, marks=LATER)}, Answer.UNKNOWN, False),
+        ({INJECTED: arm(INJECTED, Verdict.WORKS, *USED, marks=LATER)}, Answer.PROVEN, False),
+        ({INJECTED: arm(INJECTED, Verdict.STEPS, *ONE, marks=LATER)}, Answer.UNKNOWN, False),
         # Ranks that run and whose output does not say whether they are one job.
         ({INJECTED: arm(INJECTED, Verdict.WORKS, *GOOD, **SILENT)}, Answer.UNKNOWN, False),
         ({OWN: arm(OWN, None, *GOOD, **SILENT)}, Answer.UNKNOWN, False),

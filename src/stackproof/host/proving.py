@@ -33,7 +33,7 @@ from stackproof.host.jobcase import JobCase
 from stackproof.host.jobjudging import JUDGED
 from stackproof.host.provingmpi import Provided
 from stackproof.host.run import run, transcript
-from stackproof.inject import Effect, Judgement, Verdict, proof
+from stackproof.inject import Effect, Judgement, Replacement, Verdict, proof
 from stackproof.inject.proof import INJECTED, OWN, WRONG, ArmProof, Prediction, Witnessed
 from stackproof.inject.tree import tree_of
 from stackproof.inject.ways import inner_folders
@@ -174,7 +174,10 @@ def run_arm(stage: Stage, arm: ReadyArm, monitor: Monitor) -> tuple[ArmProof, Co
         clusters.share(stage.state, _shared(stage, arm))
     settings = [f"{name}={value}" for name, value in arm.rank_env.items()]
     witness = (sys.executable, "-I", "-S", rankwitness.__file__, str(place), *settings, "--")
-    done = launch(stage, arm, (*witness, *words_of(stage)))
+    # One command for all ranks: with a CPU for each they would be as many programs (MPI_APPNUM).
+    free = tuple(replace(rank, cpu=None) for rank in stage.placement.ranks)
+    together = replace(stage, placement=replace(stage.placement, ranks=free))
+    done = launch(together, arm, (*witness, *words_of(stage)))
     files.write(stage.folder / "logs" / f"{arm.name}.log", transcript(done))
     ranks = tuple(
         noun.from_json(Witnessed, path.read_bytes(), file=str(path))
@@ -336,7 +339,12 @@ def _other_arm(
         inner = inner_folders(examined.replacement)
         before = rank_env.get("LD_LIBRARY_PATH", "")
         folders = (str(links), *examined.replacement.folders, *inner, before)
-        rank_env = {**rank_env, "LD_LIBRARY_PATH": ":".join(filter(None, folders))}
+        # It must fail for what it is, not for want of what would lead it to its own files.
+        rank_env = {
+            **rank_env,
+            **{name: value for name, value in other.env.set.items() if name not in JUDGED},
+            "LD_LIBRARY_PATH": ":".join(filter(None, folders)),
+        }
     if made:
         _make_folder(links)
         for link, target in made.items():
@@ -352,8 +360,17 @@ def _other_arm(
         env=env.then(forced),
         transport=transport,
         rank_env=rank_env,
-        prediction=_prediction(judgement, examined.view),
+        prediction=replace(
+            _prediction(judgement, examined.view),
+            marks=_marks(examined.replacement, judgement.abi, examined.view),
+        ),
     )
+
+
+def _marks(replacement: Replacement, wanted: str, view: HostView) -> tuple[str, ...]:
+    """Return the files that show a replacement in the memory of a rank, without links."""
+    main = replacement.main_for(wanted)
+    return _real(view, [main.path] if main else sorted(replacement.names.values()))
 
 
 def _prediction(judgement: Judgement, view: HostView) -> Prediction:

@@ -81,11 +81,16 @@ class LoadedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What was said beforehand; `files` are real paths. The own MPI's arm has no verdict."""
+    """What was said beforehand; `files` are real paths. The own MPI's arm has no verdict.
+
+    Of `marks` every rank must have one in its memory, whatever else was predicted: they are the
+    main libraries of the MPI that is meant, or all libraries of what lies below one.
+    """
 
     verdict: Verdict | None = None
     reasons: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +143,14 @@ class ArmProof:
     def agrees(self) -> bool:
         """Return whether every rank mapped every file that was predicted, and no other instead."""
         return bool(self.ranks) and not self.missing and not self.doubled
+
+    @property
+    def unmarked(self) -> int:
+        """Return how many ranks had nothing in memory that shows the MPI which is meant."""
+        marks = {normal(path) for path in self.prediction.marks}
+        if not marks:
+            return 0
+        return sum(not any(file.path in marks for file in rank.files) for rank in self.ranks)
 
     @property
     def is_one_job(self) -> bool:
@@ -272,6 +285,8 @@ def _injected(arm: ArmProof, *, own_runs: bool) -> Iterator[tuple[Answer, str]]:
         yield Answer.UNKNOWN, f"the injected MPI does not run either: {fault}"
     elif not arm.agrees:
         yield Answer.WRONG, _other_files(arm)
+    elif arm.unmarked:
+        yield _not_in_memory(arm)
     elif not arm.is_one_job:
         yield Answer.UNKNOWN, _unseen(arm)
     else:
@@ -279,6 +294,20 @@ def _injected(arm: ArmProof, *, own_runs: bool) -> Iterator[tuple[Answer, str]]:
             Answer.PROVEN,
             "the injected MPI runs as predicted, from the files that were predicted",
         )
+
+
+def _not_in_memory(arm: ArmProof) -> tuple[Answer, str]:
+    """Return the answer for ranks that ran without what was injected."""
+    marks = arm.prediction.marks
+    text = f"{arm.unmarked} of {len(arm.ranks)} ranks ran without {_any_of(marks)} in memory"
+    if set(marks) & set(arm.prediction.files):
+        return Answer.WRONG, _defect(text)
+    return Answer.UNKNOWN, f"{text}: nothing of what was injected was used, so that nothing follows"
+
+
+def _any_of(paths: Sequence[str]) -> str:
+    more = f" or {len(paths) - 1} others" if len(paths) > 1 else ""
+    return f"{paths[0]}{more}"
 
 
 def _control(arm: ArmProof) -> tuple[Answer, str]:
