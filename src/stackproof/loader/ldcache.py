@@ -17,6 +17,7 @@ _OLD_HEADER, _OLD_ENTRY = 16, 12
 _HEADER, _ENTRY = struct.Struct("<20sIIBxxxI12x"), struct.Struct("<iIIIQ")
 _EXTENSION = 0xEAA42174
 _HWCAPS_TAG = 1
+_NAMES_OF_BYTES = 4  # a name is the end of a path, and the machine's are in two formats at most
 _HWCAP_EXTENSION = 1 << 62
 
 
@@ -46,11 +47,15 @@ def _entries(content: bytes) -> dict[str, tuple[CacheEntry, ...]]:
         raise ValueError("no `glibc-ld.so.cache1.1` in it")
     folders = _folders(content, base, extension)
     found: dict[str, list[CacheEntry]] = {}
+    left = _NAMES_OF_BYTES * len(content)
     for number in range(count):
         place = base + _HEADER.size + number * _ENTRY.size
         flags, key, value, _, hwcap = _ENTRY.unpack_from(content, place)
         subfolder = folders[hwcap & 0xFFFFFFFF] if hwcap & _HWCAP_EXTENSION else ""
         name, path = _text(content, base + key), _text(content, base + value)
+        left -= len(name) + len(path)
+        if left < 0:
+            raise ValueError("its names overlap more than a path and its last part do")
         entry = CacheEntry(
             path=path, flags=flags, hwcap=0 if subfolder else hwcap, subfolder=subfolder
         )
