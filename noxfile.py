@@ -5,7 +5,8 @@ The sessions run in the environment that nox itself was started from: `.venv`, m
 
 Besides those that `nox` runs by itself: `fresh` (README's commands on machines that nobody
 prepared), `lowest` and `newest` (the oldest and the latest of what the package depends on) and
-`renew` (the locks, once a week).
+`renew` (the locks, once a week), `attacks`, `races` and `fuzz` (what somebody hostile tries: by
+itself, for a minute each, for ten minutes each).
 """
 
 from __future__ import annotations
@@ -74,6 +75,38 @@ def quick(session: nox.Session) -> None:
     lint(session)
     types(session)
     python(session, "-m", "pytest", "-q", *WITHOUT_TOOLS, *session.posargs)
+
+
+@nox.session
+def attacks(session: nox.Session) -> None:
+    """The attacks of the suite alone; as root a second time as a user, who has a copy."""
+    python(session, "-m", "pytest", "-q", "-m", "attack", *session.posargs)
+    if os.geteuid() == 0:
+        with tempfile.TemporaryDirectory(prefix="stackproof-attacks-") as folder:
+            os.chmod(folder, 0o755)  # noqa: S103 - the user reads the copy
+            session.run("git", "clone", "--quiet", str(ROOT), f"{folder}/copy", external=True)
+            session.run("chown", "-R", "65534:65534", folder, external=True)
+            nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+            env = {"HOME": folder, "TMPDIR": folder, "PYTHONPATH": f"{folder}/copy/src"}
+            with session.chdir(f"{folder}/copy"):
+                session.run(
+                    *nobody, sys.executable, "-m", "pytest", "-q", "-m", "attack",
+                    "-p", "no:cacheprovider", *session.posargs, env=env, external=True,
+                )  # fmt: skip
+
+
+@nox.session
+def races(session: nox.Session) -> None:
+    """Each race of an attacker with the mount helper for 60 seconds instead of two."""
+    python(session, "-m", "pytest", "-q", "-m", "race", *session.posargs, STACKPROOF_RACE_S="60")
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """Each target of libFuzzer for ten minutes, side by side; `-- 30 elf json`: how long, which."""
+    with tempfile.TemporaryDirectory(prefix="stackproof-fuzz-") as folder:
+        words = session.posargs or ["600"]
+        session.run("native/tests/fuzz.sh", folder, *words, external=True)
 
 
 @nox.session

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import attacks
 import fabric
 from need import SPACK_TAGS
 from stackproof.host import cacheentries, git
@@ -24,6 +25,14 @@ def pytest_report_header() -> str:
     source = os.environ.get(git.MIRROR_VARIABLE)
     wanted = ", ".join(f"{url} at {tag}" for url, tag in SPACK_TAGS.items())
     return f"spack: {wanted}, from {source or f'nowhere: {git.MIRROR_VARIABLE} is not set'}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the attacks among the tests."""
+    here = Path(__file__).parent
+    for item in items:
+        if attacks.is_attack(f"{item.path.relative_to(here).as_posix()}::{item.name}"):
+            item.add_marker("attack")
 
 
 @pytest.fixture(scope="session", autouse=True)

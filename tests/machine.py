@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import struct
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,9 @@ from pathlib import Path
 NOBODY = 65534
 SOMEBODY = 12345
 HELPER = "/helper/stackproof-mount"
-TIMEOUT_S = 60
+# How long an attacker tries to be between two steps of the helper. `nox -s races` says 60.
+RACE_S = float(os.environ.get("STACKPROOF_RACE_S") or 2)
+TIMEOUT_S = 60 + RACE_S
 
 _ENTER = """
 set -e
@@ -112,6 +115,25 @@ def reasons(done: subprocess.CompletedProcess[str]) -> list[str]:
         for line in lines
         if line.startswith("error")
     ]
+
+
+def as_attacker(machine: Machine, source: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in Python in the machine as a user without rights, in a folder of theirs."""
+    folder = machine.folder / "mine"
+    folder.mkdir(exist_ok=True)
+    os.chown(folder, NOBODY, NOBODY)
+    (machine.folder / "attack.py").write_text(source)
+    done = machine.run("/usr/bin/python3", "/test/attack.py", *words)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def assert_free(image: Path) -> None:
+    """Wait until no loop device has an image any more: the kernel frees it after the last user."""
+    end = time.monotonic() + 10
+    while loop_devices(image) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert loop_devices(image) == []
 
 
 def loop_devices(image: Path) -> list[str]:

@@ -21,8 +21,6 @@ _WALL_S = 400
 # Exit codes of an error that a user can do something about: not 0, and not 1, which is a bug.
 _CLEAR = {2, 3, 4, 6, 7, 8, 9}
 
-pytestmark = pytest.mark.attack
-
 VERBS = {
     "plan": ("plan", "{}"),
     "check": ("check", "{}"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from images import make_image
-from machine import Machine
+from machine import SOMEBODY, Machine
 from need import need
 
 NATIVE = Path(__file__).parents[2] / "native"
@@ -66,3 +68,18 @@ def machine(built: Path, tmp_path: Path) -> Machine:
     tmp_path.chmod(0o755)
     make_image(tmp_path / "a.squashfs")
     return Machine(folder=tmp_path, program=built / "helper" / "stackproof-mount")
+
+
+@pytest.fixture(params=["setuid", "capabilities"])
+def helper(request: pytest.FixtureRequest, machine: Machine) -> Machine:
+    """Return a machine whose helper has rights, in both ways in which it can."""
+    return dataclasses.replace(machine, capabilities=request.param == "capabilities")
+
+
+@pytest.fixture
+def private(machine: Machine) -> Path:
+    """Return an image that belongs to another user and is for nobody else."""
+    image = make_image(machine.folder / "private.squashfs")
+    image.chmod(0o600)
+    os.chown(image, SOMEBODY, SOMEBODY)
+    return image

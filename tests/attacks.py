@@ -1,0 +1,112 @@
+"""The attacks that the suite makes: by subject, the files and tests that make them.
+
+Tests in files named `hostile`, `doors` or `attacks` are attacks by their name; `NAMED` has the others.
+All have the marker `attack`: `pytest -m attack` runs them, as root the ones for which the machine of
+the test has to be made by root as well (the attacker in it is a user without rights). `nox -s attacks`
+runs them as root and again as a user.
+"""
+
+from __future__ import annotations
+
+FILES = ("hostile", "doors", "attacks")
+"""Words in the name of a file whose tests all are attacks."""
+
+NAMED: dict[str, tuple[str, ...]] = {
+    "helper and plug-in": (
+        "native/test_core.py::test_opening_as_another_user",
+        "native/test_core.py::test_images_of_every_kind",
+        "native/test_core.py::test_policies_of_a_folder",
+        "native/test_lists.py::test_huge_lists_are_refused_at_once",
+        "native/test_helper.py::test_the_mount_is_read_only_without_devices_and_setuid",
+        "native/test_views.py::test_texts_that_are_no_metadata",
+        "native/test_views.py::test_every_type_at_every_place",
+        "native/test_views.py::test_references_do_not_take_all_memory",
+        "native/test_views.py::test_records_that_nobody_wrote",
+    ),
+    "hook for containers": (
+        "native/test_hook.py::test_damaged_libraries",
+        "native/test_hook.py::test_links_do_not_lead_out_of_the_root",
+        "native/test_hook.py::test_a_damaged_state",
+        "native/test_hook.py::test_the_mounts_of_the_machine_are_left_alone",
+        "native/test_hook.py::test_no_folder_is_made_in_what_the_host_lends",
+        "native/test_hook.py::test_nothing_is_mounted_where_others_would_see_it",
+        "native/test_hook.py::test_what_an_image_says_is_no_line_of_the_log",
+    ),
+    "mounting without rights": (
+        "host/test_mount.py::test_read_only_nosuid_nodev",
+        "host/test_mount.py::test_nothing_can_be_written",
+        "host/test_mount.py::test_set_user_id_has_no_effect",
+        "host/test_mount.py::test_device_nodes_have_no_effect",
+        "host/test_mount.py::test_descriptors_of_the_caller_pass_through_and_no_other",
+        "host/test_mount.py::test_killed_while_mounting_leaves_nothing",
+        "host/test_mount.py::test_a_bad_image_is_an_error_with_its_reason",
+        "host/test_mount.py::test_a_folder_or_a_fifo_is_not_an_image",
+        "host/test_mountjoin.py::test_a_folder_that_others_may_write_to_is_not_trusted",
+        "host/test_mountjoin.py::test_a_damaged_record_is_not_followed",
+        "host/test_images.py::test_a_metadata_bomb_is_not_unpacked",
+    ),
+    "build sandbox": (
+        "host/test_sandbox.py::test_only_what_is_bound_is_visible",
+        "host/test_sandbox.py::test_binds_are_read_only_unless_asked",
+        "host/test_sandbox.py::test_no_network_unless_asked",
+        "host/test_sandbox.py::test_other_processes_are_not_visible",
+        "host/test_sandbox.py::test_the_environment_is_closed",
+        "host/test_sandbox.py::test_variables_of_the_command_do_not_reach_bubblewrap_itself",
+        "host/test_sandbox.py::test_never_unsandboxed_by_accident",
+        "cli/test_build_spack.py::test_a_hook_cannot_write_outside_of_its_build",
+    ),
+    "sources and downloads": (
+        "host/test_executor.py::test_a_file_with_another_digest_is_refused_and_removed",
+        "host/test_easybuild_sources.py::test_upstream_is_asked_and_not_trusted",
+        "host/test_easybuild_sources.py::test_a_wrong_file_is_refused_with_what_is_accepted",
+        "cli/test_mirror.py::test_an_archive_that_is_not_signed_is_refused",
+        "cli/test_mirror.py::test_a_file_that_is_not_the_one_of_the_index_is_refused",
+        "host/test_stackinator.py::test_a_link_that_leaves_is_refused",
+        "host/test_stackinator.py::test_links_into_git_are_refused",
+        "host/test_recipes.py::test_a_link_that_leaves_is_not_inherited",
+    ),
+    "readers": (
+        "unit/test_files.py::test_a_pipe_is_read_to_its_end_and_waited_for_only_so_long",
+        "unit/test_document.py::test_a_bomb_of_aliases_is_refused",
+        "unit/test_elf.py::test_hostile_dynamic_entries",
+        "unit/test_elf.py::test_hostile_segments",
+        "unit/test_elf.py::test_a_hostile_file_costs_little_memory",
+        "unit/test_rootfs.py::test_hostile_entries",
+        "unit/test_rootfs.py::test_links_stay_inside",
+        "unit/test_rootfs.py::test_a_name_of_gigabytes_costs_nothing",
+        "unit/test_rootfs.py::test_changed_sif_headers",
+        "unit/test_bundle.py::test_paths_that_lead_out_are_refused",
+        "unit/test_bundle.py::test_what_is_no_plain_file_is_refused",
+        "unit/test_bundle.py::test_a_bomb_is_refused_before_it_is_expanded",
+        "unit/test_symptoms.py::test_a_hostile_log_costs_no_more_than_a_long_one",
+        "host/test_roots.py::test_bombs",
+        "host/test_roots.py::test_links_that_lead_out_stay_in",
+    ),
+    "terminal, report, tables": (
+        "unit/test_report.py::test_hostile_names_stay_text",
+        "unit/test_report.py::test_terminal_text_obeys_nobody",
+        "unit/test_report_paths.py::test_hostile_names_of_arms_stay_text",
+        "unit/test_pathcheck.py::test_control_characters_are_not_quoted",
+        "unit/test_containerfile.py::test_hostile_files_arrive_as_they_are",
+        "unit/test_inject_wrapping.py::test_a_name_cannot_leave_the_comment",
+        "cli/test_inspect.py::test_text_of_the_image_does_not_command_the_terminal",
+    ),
+    "clusters and temporary folders": (
+        "unit/test_cluster.py::test_the_agent_refuses_what_it_does_not_know",
+        "unit/test_cluster.py::test_the_agent_refuses_a_pid_that_is_another_process_now",
+        "unit/test_files.py::test_a_private_folder_is_trusted_only_as_such",
+        "cli/test_cluster_cli.py::test_a_folder_that_others_could_use_is_refused",
+        "cli/test_cluster_cli.py::test_a_link_in_the_place_of_the_folder_is_refused",
+    ),
+}
+
+
+def is_attack(name: str) -> bool:
+    """Return whether a test is one, by its file below tests/ and its own name: `host/x.py::test_y`."""
+    file, _, test = name.partition("::")
+    if any(word in file.rpartition("/")[2] for word in FILES):
+        return True
+    return f"{file}::{test.partition('[')[0]}" in _ALL
+
+
+_ALL = frozenset(name for names in NAMED.values() for name in names)
