@@ -344,6 +344,27 @@ def test_the_picture_of_all_points_is_on_the_first_screen(driver, page, size):
     assert box["bottom"] < min(top for top in tables if top > 0)
 
 
+@pytest.mark.parametrize("width", [768, 1024, 1280])
+def test_five_arms_have_room_in_the_picture(driver, tmp_path, width):
+    arms = ("openmpi-ofi-tcp", "openmpi-ofi-lnx", "openmpi-shm", "mpich", "mpich-4.3-ch4-ofi")
+    plan = Plan(challengers=arms, sizes=(0, *SIZES), blocks=6, benchmarks=("latency", "barrier"))
+    path = tmp_path / "report.html"
+    path.write_text(render_html(compare(simulate(plan)), curves=load_curves()))
+    show(driver, path.as_uri(), (width, 1000))
+    scroll, table, strips = script(
+        driver,
+        """(() => {
+          const scroll = document.querySelector('#picture .scroll');
+          const strips = [...scroll.querySelectorAll('tbody svg')];
+          return [[scroll.scrollWidth, scroll.clientWidth], strips.length,
+                  Math.min(...strips.map((s) => s.getBoundingClientRect().width))];
+        })()""",
+    )
+    assert scroll[0] == scroll[1]
+    assert table >= 3 * len(arms)
+    assert strips > 60
+
+
 @pytest.mark.parametrize("width", [703, 725], ids=["A4", "Letter"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_on_paper_figures_stand_side_by_side_and_lose_nothing(driver, page, width, scheme):
