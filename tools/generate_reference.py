@@ -1,4 +1,4 @@
-"""Write docs/reference/ and docs/man/ from the code: commands, schemas, exit codes, environment.
+"""Write docs/reference, docs/man and docs/completion from the code.
 
 `--check` writes nothing and exits with 1 when a page is not what would be written. The text does
 not depend on the version of Python, so argparse's own formatting is not used.
@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "stackproof"
 REFERENCE = ROOT / "docs" / "reference"
 MAN = ROOT / "docs" / "man"
+COMPLETION = ROOT / "docs" / "completion"
 
 # Every variable that the code reads must be here, and nothing else.
 ENVIRONMENT = {
@@ -358,11 +359,23 @@ def man_pages() -> dict[str, str]:
     }
 
 
+def completions() -> dict[Path, dict[str, str]]:
+    """Return the completion of each shell, by the folder and the name that the shell wants."""
+    from stackproof.cli import commandtree, completing, completion  # noqa: PLC0415
+
+    tree, names = commandtree.load(), completion.names()
+    files = {"bash": "stackproof", "zsh": "_stackproof", "fish": "stackproof.fish"}
+    return {
+        COMPLETION / shell: {file: completing.SHELLS[shell](tree, names)}
+        for shell, file in files.items()
+    }
+
+
 def main() -> None:
     """Write the pages, or with `--check` say which are not up to date."""
     old = False
-    for folder, wanted in ((REFERENCE, pages()), (MAN, man_pages())):
-        found = {path.name: path.read_text() for path in folder.glob("*.*")}
+    for folder, wanted in {REFERENCE: pages(), MAN: man_pages(), **completions()}.items():
+        found = {path.name: path.read_text() for path in folder.glob("*")}
         if sys.argv[1:] == ["--check"]:
             for name in sorted(n for n in {*wanted, *found} if wanted.get(n) != found.get(n)):
                 old = True

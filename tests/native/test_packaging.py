@@ -103,7 +103,8 @@ def rpms(release: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
 
 
 def test_a_release_holds_what_packages_are_built_of(tree: Path) -> None:
-    listed = _must(["git", "ls-files", "-z", "native", "packaging", "SECURITY.md", "LICENSE"])
+    folders = ["native", "packaging", "docs/man", "docs/completion"]
+    listed = _must(["git", "ls-files", "-z", *folders, "SECURITY.md", "LICENSE"])
     names = [name for name in listed.stdout.split("\0") if name]
     assert len(names) > 80
     for name in names:
@@ -183,7 +184,7 @@ def _files(deb: Path) -> dict[str, str]:
 
 def test_the_packages_for_debian(debs: dict[str, Path]) -> None:
     assert {name for name in debs if "dbgsym" not in name} == {
-        "stackproof-mount", "stackproof-oci-hook", "stackproof-spank",
+        "stackproof-completion", "stackproof-mount", "stackproof-oci-hook", "stackproof-spank",
     }  # fmt: skip
     mount = _files(debs["stackproof-mount"])
     assert mount[_HELPER] == "-rwxr-xr-x"
@@ -196,6 +197,25 @@ def test_the_packages_for_debian(debs: dict[str, Path]) -> None:
         assert _fields(deb)["Version"] == __version__
     depends = _fields(debs["stackproof-mount"])["Depends"]
     assert re.fullmatch(r"libc6 \([^)]*\)", depends)
+
+
+def test_completions_and_man_pages_lie_where_shells_and_man_look(
+    debs: dict[str, Path], rpms: dict[str, Path]
+) -> None:
+    """As they are in docs; zsh of Debian looks elsewhere for those of packages."""
+    pages = {path.name for path in (ROOT / "docs" / "man").iterdir()}
+    assert {"stackproof.1", "stackproof-build.1"} <= pages
+    shared = {
+        "/usr/share/bash-completion/completions/stackproof",
+        "/usr/share/fish/vendor_completions.d/stackproof.fish",
+    }
+    files = set(_files(debs["stackproof-completion"]))
+    assert files >= shared | {"/usr/share/zsh/vendor-completions/_stackproof"}
+    assert files >= {f"/usr/share/man/man1/{page}.gz" for page in pages}
+    said = _must(["rpm", "--query", "--list", "--package", rpms["stackproof-completion"]]).stdout
+    listed = set(said.split())
+    assert listed >= shared | {"/usr/share/zsh/site-functions/_stackproof"}
+    assert {path for path in listed if path.removesuffix(".gz").endswith("/stackproof-build.1")}
 
 
 def test_the_plug_in_depends_on_the_release_of_slurm(debs: dict[str, Path]) -> None:
@@ -289,9 +309,10 @@ def test_purged(administered: Machine) -> None:
     lines = _script(
         administered,
         "dpkg --install stackproof-mount_*.deb stackproof-oci-hook_*.deb stackproof-spank_*.deb"
-        " >/dev/null",
+        " stackproof-completion_*.deb >/dev/null",
         "find /usr/lib/*/slurm* -name stackproof_spank.so",
-        "dpkg --purge stackproof-mount stackproof-oci-hook stackproof-spank >/dev/null",
+        "dpkg --purge stackproof-mount stackproof-oci-hook stackproof-spank stackproof-completion"
+        " >/dev/null",
         f"echo left:; find {places} -name '*stackproof*'",
     )
     assert len([line for line in lines if line.endswith("/stackproof_spank.so")]) == 1
@@ -304,7 +325,7 @@ def test_purged(administered: Machine) -> None:
 def test_rpmlint_finds_nothing(rpms: dict[str, Path]) -> None:
     need("rpmlint")
     done = _must(["rpmlint", "--config", _RPMLINT, _SPEC, *rpms.values()])
-    assert "3 packages and 1 specfiles checked; 0 errors, 0 warnings" in done.stdout
+    assert "4 packages and 1 specfiles checked; 0 errors, 0 warnings" in done.stdout
 
 
 def test_each_filter_of_rpmlint_has_a_reason() -> None:
@@ -317,7 +338,7 @@ def test_each_filter_of_rpmlint_has_a_reason() -> None:
 
 def test_the_packages_for_rpm(rpms: dict[str, Path], tmp_path: Path) -> None:
     assert {name for name in rpms if "debug" not in name} == {
-        "stackproof-mount", "stackproof-oci-hook", "stackproof-spank",
+        "stackproof-completion", "stackproof-mount", "stackproof-oci-hook", "stackproof-spank",
     }  # fmt: skip
     query = ["rpm", "--query"]
     said = _must([*query, "--requires", "--package", rpms["stackproof-spank"]]).stdout

@@ -1,0 +1,1065 @@
+# Completion of stackproof for fish; `stackproof completion fish` prints it.
+function __stackproof_say
+    switch $argv[1]
+    case 'commands:'
+        printf '%s\t%s\n' 'check' 'say whether a recipe is valid, with every problem at once'
+        printf '%s\t%s\n' 'plan' 'show the resolved stack and every step of its build'
+        printf '%s\t%s\n' 'build' 'build a recipe into a SquashFS image'
+        printf '%s\t%s\n' 'recipe' 'list the recipes that come with stackproof, or show one'
+        printf '%s\t%s\n' 'convert' 'turn Stackinator recipes into one recipe for all their targets'
+        printf '%s\t%s\n' 'mirror' 'bring the sources of Spack stacks to machines without internet'
+        printf '%s\t%s\n' 'shell' 'open a shell in the sandbox of a build'
+        printf '%s\t%s\n' 'inspect' 'show what an image holds'
+        printf '%s\t%s\n' 'run' 'run a command with images mounted'
+        printf '%s\t%s\n' 'start' 'start a shell with an image mounted'
+        printf '%s\t%s\n' 'activate' 'print what a job must mount and set to see images'
+        printf '%s\t%s\n' 'cluster' 'start, use or stop a cluster on this machine, with Slurm or without'
+        printf '%s\t%s\n' 'bench' 'run benchmarks: baseline and challengers, interleaved'
+        printf '%s\t%s\n' 'compare' 'judge measured results: PASS, FAIL or INCONCLUSIVE'
+        printf '%s\t%s\n' 'report' 'write the report of measured results as one HTML file'
+        printf '%s\t%s\n' 'import' 'turn outputs of OSU or IMB into results to report on'
+        printf '%s\t%s\n' 'doctor' 'find known problems of a stack, a machine or results'
+        printf '%s\t%s\n' 'explain' 'say what is known of a setting, a problem or a curves shape'
+        printf '%s\t%s\n' 'inject' 'say whether programs work with another MPI, before they run'
+        printf '%s\t%s\n' 'image' 'list images, or write a recipe for container builders'
+        printf '%s\t%s\n' 'cache' 'show what is kept on this machine, and delete it'
+        printf '%s\t%s\n' 'site' 'show, check or probe what a machine offers'
+        printf '%s\t%s\n' 'completion' 'print what completes command lines in a shell'
+    case 'options:'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '-V' 'print the version and end; given twice (-VV), also Python and where stackproof is'
+        printf '%s\t%s\n' '--version' 'print the version and end; given twice (-VV), also Python and where stackproof is'
+        printf '%s\t%s\n' '--debug' 'show a traceback for every error'
+    case 'commands:check'
+    case 'options:check'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
+        printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
+        printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
+        printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
+        printf '%s\t%s\n' '--matrix' 'every combination of the recipes matrix'
+        printf '%s\t%s\n' '--offline' 'do not ask the package index whether versions exist'
+        printf '%s\t%s\n' '--json' 'print problems and notes as JSON'
+    case 'value:check:--site'
+        __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
+    case 'value:check:--fact'
+        __stackproof_kinds 
+    case 'value:check:--mirror'
+        __stackproof_kinds @file
+    case 'value:check:--choose'
+        __stackproof_kinds 
+    case 'arguments:check'
+        __stackproof_kinds intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
+    case 'commands:plan'
+    case 'options:plan'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
+        printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
+        printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
+        printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
+        printf '%s\t%s\n' '--matrix' 'every combination of the recipes matrix'
+        printf '%s\t%s\n' '--explain' 'instead of the plan, show which file set a value and what it took the place of: `environments.tools.specs`, `packages`, `facts.gpu`'
+        printf '%s\t%s\n' '--json' 'print stack, lock and steps as JSON'
+    case 'value:plan:--site'
+        __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
+    case 'value:plan:--fact'
+        __stackproof_kinds 
+    case 'value:plan:--mirror'
+        __stackproof_kinds @file
+    case 'value:plan:--choose'
+        __stackproof_kinds 
+    case 'value:plan:--explain'
+        __stackproof_kinds 
+    case 'arguments:plan'
+        __stackproof_kinds intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
+    case 'commands:build'
+    case 'options:build'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
+        printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
+        printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
+        printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
+        printf '%s\t%s\n' '--matrix' 'every combination of the recipes matrix'
+        printf '%s\t%s\n' '-o' 'image to write; default: NAME.squashfs'
+        printf '%s\t%s\n' '--output' 'image to write; default: NAME.squashfs'
+        printf '%s\t%s\n' '--update' 'make a new lock even if the old one is valid'
+        printf '%s\t%s\n' '--locked' 'fail instead of making or changing a lock'
+        printf '%s\t%s\n' '--stop-after' 'end when the lock is there, build nothing'
+        printf '%s\t%s\n' '--json' 'print the result as JSON'
+        printf '%s\t%s\n' '--jobs' 'processes at once; default: all cores'
+        printf '%s\t%s\n' '--in-memory' 'where the build tree lies; auto: in /dev/shm when there is room (default: auto)'
+        printf '%s\t%s\n' '--build-dir' 'folder for the build tree, instead of memory'
+        printf '%s\t%s\n' '--on' 'slurm: install the packages on nodes that Slurm gives, or on those of the job around (default: local)'
+        printf '%s\t%s\n' '--nodes' 'with --on slurm: how many nodes; default: 1'
+        printf '%s\t%s\n' '--cluster' 'with --on slurm: cluster of this machine to ask'
+        printf '%s\t%s\n' '--srun-option' 'an option of srun, such as partition=debug; NAME=no takes a default away; may be given several times'
+        printf '%s\t%s\n' '--pass-env' 'variable that the recipes hooks get; may be given several times'
+    case 'value:build:--site'
+        __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
+    case 'value:build:--fact'
+        __stackproof_kinds 
+    case 'value:build:--mirror'
+        __stackproof_kinds @file
+    case 'value:build:--choose'
+        __stackproof_kinds 
+    case 'value:build:-o' 'value:build:--output'
+        __stackproof_kinds @file
+    case 'value:build:--stop-after'
+        __stackproof_kinds lock
+    case 'value:build:--jobs'
+        __stackproof_kinds 
+    case 'value:build:--in-memory'
+        __stackproof_kinds auto yes no
+    case 'value:build:--build-dir'
+        __stackproof_kinds @dir
+    case 'value:build:--on'
+        __stackproof_kinds local slurm
+    case 'value:build:--nodes'
+        __stackproof_kinds 
+    case 'value:build:--cluster'
+        __stackproof_kinds 
+    case 'value:build:--srun-option'
+        __stackproof_kinds 
+    case 'value:build:--pass-env'
+        __stackproof_kinds 
+    case 'arguments:build'
+        __stackproof_kinds intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
+    case 'commands:recipe'
+        printf '%s\t%s\n' 'list' 'list the recipes that come with stackproof; `build NAME` takes each of them'
+        printf '%s\t%s\n' 'show' 'print a shipped recipe, to start from: stackproof recipe show mpich > mine.yaml'
+    case 'options:recipe'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+    case 'commands:recipe/list'
+    case 'options:recipe/list'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--json' 'print the list as JSON'
+    case 'arguments:recipe/list'
+        __stackproof_kinds 
+    case 'commands:recipe/show'
+    case 'options:recipe/show'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+    case 'arguments:recipe/show'
+        __stackproof_kinds 
+    case 'commands:convert'
+    case 'options:convert'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '-o' 'recipe to write, in a folder around all DIRs; default: DIR.yaml, or for several the name of the folder around them'
+        printf '%s\t%s\n' '--output' 'recipe to write, in a folder around all DIRs; default: DIR.yaml, or for several the name of the folder around them'
+        printf '%s\t%s\n' '--site' 'where a recipe is built, once for each DIR in their order, or once for all'
+        printf '%s\t%s\n' '--fact' 'a fact of the site of one DIR (by its folders name), or of all'
+        printf '%s\t%s\n' '--force' 'overwrite FILE when it exists'
+    case 'value:convert:-o' 'value:convert:--output'
+        __stackproof_kinds @file
+    case 'value:convert:--site'
+        __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
+    case 'value:convert:--fact'
+        __stackproof_kinds @dir
+    case 'arguments:convert'
+        __stackproof_kinds @dir
+    case 'commands:mirror'
+        printf '%s\t%s\n' 'create' 'bring all sources of a locked stack, and the clones it needs, into one folder'
+        printf '%s\t%s\n' 'add-os-sources' 'accept sources of the operating systems source packages, fetched by apt without root'
+    case 'options:mirror'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+    case 'commands:mirror/create'
+    case 'options:mirror/create'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
+        printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
+        printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
+        printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
+        printf '%s\t%s\n' '--matrix' 'every combination of the recipes matrix'
+        printf '%s\t%s\n' '--json' 'print the result as JSON'
+    case 'value:mirror/create:--site'
+        __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
+    case 'value:mirror/create:--fact'
+        __stackproof_kinds 
+    case 'value:mirror/create:--mirror'
+        __stackproof_kinds @file
+    case 'value:mirror/create:--choose'
+        __stackproof_kinds 
+    case 'arguments:mirror/create'
+        __stackproof_kinds intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
+    case 'commands:mirror/add-os-sources'
+    case 'options:mirror/add-os-sources'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
+        printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
+        printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
+        printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
+        printf '%s\t%s\n' '--matrix' 'every combination of the recipes matrix'
+        printf '%s\t%s\n' '--suite' 'suite of the archive; default: this systems release'
+        printf '%s\t%s\n' '--archive' 'archive of packages; default: that of this system'
+        printf '%s\t%s\n' '--keyring' 'keys that the archive is signed with; default: its own'
+        printf '%s\t%s\n' '--to' 'mirror that gets the files; default: this machines cache'
+        printf '%s\t%s\n' '--json' 'print the result as JSON'
+    case 'value:mirror/add-os-sources:--site'
+        __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
+    case 'value:mirror/add-os-sources:--fact'
+        __stackproof_kinds 
+    case 'value:mirror/add-os-sources:--mirror'
+        __stackproof_kinds @file
+    case 'value:mirror/add-os-sources:--choose'
+        __stackproof_kinds 
+    case 'value:mirror/add-os-sources:--suite'
+        __stackproof_kinds 
+    case 'value:mirror/add-os-sources:--archive'
+        __stackproof_kinds 
+    case 'value:mirror/add-os-sources:--keyring'
+        __stackproof_kinds @file
+    case 'value:mirror/add-os-sources:--to'
+        __stackproof_kinds @dir
+    case 'arguments:mirror/add-os-sources'
+        __stackproof_kinds intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
+    case 'commands:shell'
+    case 'options:shell'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--network' 'let the shell use the network of this machine'
+    case 'arguments:shell'
+        __stackproof_kinds 
+    case 'commands:inspect'
+    case 'options:inspect'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--json' 'print what is known as JSON'
+        printf '%s\t%s\n' '--digest' 'read the whole file and print its SHA-256 too'
+        printf '%s\t%s\n' '--verify' 'read the whole file, and fail when it is not what was built: by this digest, or by IMAGE.sha256, which `build` writes; left out: damaged data is not looked for'
+    case 'value:inspect:--verify'
+        __stackproof_kinds 
+    case 'arguments:inspect'
+        __stackproof_kinds @file
+    case 'commands:run'
+    case 'options:run'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--view' 'views to use, as VIEW or NAME:VIEW; without it each images default view'
+        printf '%s\t%s\n' '--no-view' 'leave the environment as it is'
+        printf '%s\t%s\n' '--how' 'how to mount: by the kernel (as root), by the sites stackproof-mount or by squashfuse; auto takes the first that is allowed (default: auto)'
+        printf '%s\t%s\n' '--join' 'use the mounts of another process of yours that has the same images; auto: for ranks of an MPI job, so that all of a node share one mount and can reach each other (default: auto)'
+        printf '%s\t%s\n' '--inject' 'put the MPI of this image or folder, or its libfabric, under the programs; refused when `inject check` would say that it fails'
+        printf '%s\t%s\n' '--accept-unknown' 'with --inject: go on when the check cannot tell'
+        printf '%s\t%s\n' '--transport' 'make the images MPI use this path: auto, shm, tcp, cxi, lnx, or matched for cxi with the settings of the vendors MPI'
+        printf '%s\t%s\n' '--memory' 'with --transport: where the buffers of messages lie (default: host)'
+        printf '%s\t%s\n' '--site' 'with --transport: whose fabric it is, a sites name or file (default: this machine)'
+        printf '%s\t%s\n' '--verbose' 'say on stderr how it is mounted'
+    case 'value:run:--view'
+        __stackproof_kinds 
+    case 'value:run:--how'
+        __stackproof_kinds auto kernel helper fuse
+    case 'value:run:--join'
+        __stackproof_kinds auto yes no
+    case 'value:run:--inject'
+        __stackproof_kinds @file
+    case 'value:run:--transport'
+        __stackproof_kinds 
+    case 'value:run:--memory'
+        __stackproof_kinds host cuda rocm
+    case 'value:run:--site'
+        __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
+    case 'arguments:run'
+        __stackproof_kinds @file
+    case 'commands:start'
+    case 'options:start'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--view' 'views to use, as VIEW or NAME:VIEW; without it each images default view'
+        printf '%s\t%s\n' '--no-view' 'leave the environment as it is'
+        printf '%s\t%s\n' '--how' 'how to mount: by the kernel (as root), by the sites stackproof-mount or by squashfuse; auto takes the first that is allowed (default: auto)'
+        printf '%s\t%s\n' '--join' 'use the mounts of another process of yours that has the same images; auto: for ranks of an MPI job, so that all of a node share one mount and can reach each other (default: auto)'
+        printf '%s\t%s\n' '--inject' 'put the MPI of this image or folder, or its libfabric, under the programs; refused when `inject check` would say that it fails'
+        printf '%s\t%s\n' '--accept-unknown' 'with --inject: go on when the check cannot tell'
+        printf '%s\t%s\n' '--transport' 'make the images MPI use this path: auto, shm, tcp, cxi, lnx, or matched for cxi with the settings of the vendors MPI'
+        printf '%s\t%s\n' '--memory' 'with --transport: where the buffers of messages lie (default: host)'
+        printf '%s\t%s\n' '--site' 'with --transport: whose fabric it is, a sites name or file (default: this machine)'
+        printf '%s\t%s\n' '--verbose' 'say on stderr how it is mounted'
+    case 'value:start:--view'
+        __stackproof_kinds 
+    case 'value:start:--how'
+        __stackproof_kinds auto kernel helper fuse
+    case 'value:start:--join'
+        __stackproof_kinds auto yes no
+    case 'value:start:--inject'
+        __stackproof_kinds @file
+    case 'value:start:--transport'
+        __stackproof_kinds 
+    case 'value:start:--memory'
+        __stackproof_kinds host cuda rocm
+    case 'value:start:--site'
+        __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
+    case 'arguments:start'
+        __stackproof_kinds @file
+    case 'commands:activate'
+    case 'options:activate'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--view' 'views to use, as VIEW or NAME:VIEW; without it each images default view'
+        printf '%s\t%s\n' '--no-view' 'set no variables of views'
+        printf '%s\t%s\n' '--inject' 'put the MPI of this image or folder, or its libfabric, under the programs; refused when `inject check` would say that it fails'
+        printf '%s\t%s\n' '--accept-unknown' 'with --inject: go on when the check cannot tell'
+        printf '%s\t%s\n' '--transport' 'make the images MPI use this path: auto, shm, tcp, cxi, lnx, or matched for cxi with the settings of the vendors MPI'
+        printf '%s\t%s\n' '--memory' 'with --transport: where the buffers of messages lie (default: host)'
+        printf '%s\t%s\n' '--site' 'with --transport: whose fabric it is, a sites name or file (default: this machine)'
+        printf '%s\t%s\n' '--keep' 'add to the views of the session or job around, which are undone otherwise'
+        printf '%s\t%s\n' '--json' 'print it as JSON'
+        printf '%s\t%s\n' '-0' 'print it for programs'
+        printf '%s\t%s\n' '--null' 'print it for programs'
+    case 'value:activate:--view'
+        __stackproof_kinds 
+    case 'value:activate:--inject'
+        __stackproof_kinds @file
+    case 'value:activate:--transport'
+        __stackproof_kinds 
+    case 'value:activate:--memory'
+        __stackproof_kinds host cuda rocm
+    case 'value:activate:--site'
+        __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
+    case 'arguments:activate'
+        __stackproof_kinds @file
+    case 'commands:cluster'
+        printf '%s\t%s\n' 'up' 'bring a cluster up; nothing happens when the same one is up already'
+        printf '%s\t%s\n' 'down' 'take a cluster down with everything that runs in it'
+        printf '%s\t%s\n' 'status' 'show a cluster; exit code 4 when it is not up or not whole'
+        printf '%s\t%s\n' 'list' 'list the clusters of this user on this machine'
+        printf '%s\t%s\n' 'exec' 'run a command in a cluster: on its head, or on a node'
+        printf '%s\t%s\n' 'kill' 'take a node away at once, as a lost power supply does'
+        printf '%s\t%s\n' 'restart' 'start a node again, as after a reboot'
+    case 'options:cluster'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+    case 'commands:cluster/up'
+    case 'options:cluster/up'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--nodes' '1 to 8 nodes; default: 2'
+        printf '%s\t%s\n' '--rate' 'rate of each link, such as 1gbit, 500mbit or 100MB/s (default: as fast as can be)'
+        printf '%s\t%s\n' '--delay' 'delay of what a node sends, such as 20us or 1ms (default: none)'
+        printf '%s\t%s\n' '--share' 'path below /tmp that the nodes see; each has a /tmp of its own otherwise'
+        printf '%s\t%s\n' '--slurm' 'start Slurm: its controller, and slurmd on each node'
+        printf '%s\t%s\n' '--user' 'a user who exists in the cluster only; may be repeated'
+        printf '%s\t%s\n' '--spank' 'SPANK plug-in for every job: the absolute path of its .so, and its arguments with blanks between them; may be repeated'
+        printf '%s\t%s\n' '--no-images' 'do not load stackproofs own plug-in, which gives srun and sbatch --image; it is not loaded either where --spank names it, or --plugstack a whole configuration'
+        printf '%s\t%s\n' '--plugstack' 'a whole plugstack.conf instead'
+        printf '%s\t%s\n' '--cpus' 'CPUs that each node claims; default: 4'
+        printf '%s\t%s\n' '--no-pin' 'let each node run on all cores, not on one'
+        printf '%s\t%s\n' '--set' 'a line of slurm.conf; may be repeated'
+        printf '%s\t%s\n' '--name' 'name of the cluster; default: default'
+        printf '%s\t%s\n' '--json' 'print the state as JSON'
+    case 'value:cluster/up:--nodes'
+        __stackproof_kinds 
+    case 'value:cluster/up:--rate'
+        __stackproof_kinds 
+    case 'value:cluster/up:--delay'
+        __stackproof_kinds 
+    case 'value:cluster/up:--share'
+        __stackproof_kinds @file
+    case 'value:cluster/up:--user'
+        __stackproof_kinds 
+    case 'value:cluster/up:--spank'
+        __stackproof_kinds @file
+    case 'value:cluster/up:--plugstack'
+        __stackproof_kinds @file
+    case 'value:cluster/up:--cpus'
+        __stackproof_kinds 
+    case 'value:cluster/up:--set'
+        __stackproof_kinds 
+    case 'value:cluster/up:--name'
+        __stackproof_kinds 
+    case 'arguments:cluster/up'
+        __stackproof_kinds 
+    case 'commands:cluster/down'
+    case 'options:cluster/down'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--name' 'name of the cluster; default: default'
+        printf '%s\t%s\n' '--json' 'print the state as JSON'
+    case 'value:cluster/down:--name'
+        __stackproof_kinds 
+    case 'arguments:cluster/down'
+        __stackproof_kinds 
+    case 'commands:cluster/status'
+    case 'options:cluster/status'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--name' 'name of the cluster; default: default'
+        printf '%s\t%s\n' '--json' 'print the state as JSON'
+    case 'value:cluster/status:--name'
+        __stackproof_kinds 
+    case 'arguments:cluster/status'
+        __stackproof_kinds 
+    case 'commands:cluster/list'
+    case 'options:cluster/list'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--json' 'print the list as JSON'
+    case 'arguments:cluster/list'
+        __stackproof_kinds 
+    case 'commands:cluster/exec'
+    case 'options:cluster/exec'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--name' 'name of the cluster; default: default'
+        printf '%s\t%s\n' '--on' 'node1, node2, …; default: head'
+        printf '%s\t%s\n' '--as' 'a user of the cluster; default: who you are'
+    case 'value:cluster/exec:--name'
+        __stackproof_kinds 
+    case 'value:cluster/exec:--on'
+        __stackproof_kinds 
+    case 'value:cluster/exec:--as'
+        __stackproof_kinds 
+    case 'arguments:cluster/exec'
+        __stackproof_kinds 
+    case 'commands:cluster/kill'
+    case 'options:cluster/kill'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--daemon' 'only its Slurm daemon: slurmd, or slurmctld of `head`; jobs stay'
+        printf '%s\t%s\n' '--name' 'name of the cluster; default: default'
+        printf '%s\t%s\n' '--json' 'print the state as JSON'
+    case 'value:cluster/kill:--name'
+        __stackproof_kinds 
+    case 'arguments:cluster/kill'
+        __stackproof_kinds 
+    case 'commands:cluster/restart'
+    case 'options:cluster/restart'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--daemon' 'only its Slurm daemon: slurmd, or slurmctld of `head`; jobs stay'
+        printf '%s\t%s\n' '--name' 'name of the cluster; default: default'
+        printf '%s\t%s\n' '--json' 'print the state as JSON'
+    case 'value:cluster/restart:--name'
+        __stackproof_kinds 
+    case 'arguments:cluster/restart'
+        __stackproof_kinds 
+    case 'commands:bench'
+    case 'options:bench'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--baseline' 'image of the baseline, without SPEC; NAME is what tables and figures call it'
+        printf '%s\t%s\n' '--challenger' 'image of a challenger, without SPEC; may be given several times'
+        printf '%s\t%s\n' '--launches' 'launches per arm and placement (default: 10)'
+        printf '%s\t%s\n' '--until-decided' 'look at the results while they come in, and make launches only for points that are still open; --launches is then the most per arm (default: 40)'
+        printf '%s\t%s\n' '--budget' 'with --until-decided: stop when launches have taken so long, such as 20m or 1h (default: no limit)'
+        printf '%s\t%s\n' '--seed' 'seed of the order of launches (default: 20260101)'
+        printf '%s\t%s\n' '--placement' 'only this placement; may be given twice'
+        printf '%s\t%s\n' '--transport' 'paths that the challengers are forced on, without SPEC; with several, each challenger becomes as many arms; `shm` runs within one node only'
+        printf '%s\t%s\n' '--ranks' 'numbers of ranks, without SPEC: beside 2, collectives and the message rate run over as many; more ranks than CPUs are checked and not timed'
+        printf '%s\t%s\n' '--benchmarks' 'only these, without SPEC: latency, bandwidth, bibandwidth, message_rate, allreduce, alltoall, allgather, bcast, barrier'
+        printf '%s\t%s\n' '--sizes' 'only these message sizes, without SPEC: `8,64KiB,1MiB`, or all powers of two between two, `8..1MiB` (default: 0..4MiB)'
+        printf '%s\t%s\n' '--quick' 'a first answer in minutes, without SPEC: latency and bandwidth at 8 B, 1 KiB, 64 KiB and 1 MiB, in short launches; --benchmarks and --sizes still say otherwise'
+        printf '%s\t%s\n' '--dry-run' 'measure nothing: check everything, say what would run and about how long it takes; of a batch job print its script'
+        printf '%s\t%s\n' '--cluster' 'cluster of this machine to run on'
+        printf '%s\t%s\n' '-o' 'results folder; an interrupted bench continues in it (default: results)'
+        printf '%s\t%s\n' '--output' 'results folder; an interrupted bench continues in it (default: results)'
+        printf '%s\t%s\n' '--no-verdict' 'only measure; `stackproof compare` judges later'
+        printf '%s\t%s\n' '--require-pass' 'end with exit code 8 unless the verdict is PASS: INCONCLUSIVE, otherwise 9, counts as FAIL'
+        printf '%s\t%s\n' '--json' 'print the comparison as JSON'
+        printf '%s\t%s\n' '--on' 'slurm: hand a job in and wait for it; each launch is a step of the job'
+        printf '%s\t%s\n' '--sbatch-option' 'an option of sbatch, such as partition=debug; NAME=no takes a default away; may be given several times'
+        printf '%s\t%s\n' '--resume' 'continue what was begun in this results folder, without SPEC: wait for its job, or have the launches made that have no result'
+        printf '%s\t%s\n' '--sign' 'sign the results with a key of ssh (ssh-keygen -Y), so that nobody can change them unseen; with --resume also later'
+        printf '%s\t%s\n' '--cancel' 'with --resume: end the job instead'
+    case 'value:bench:--baseline'
+        __stackproof_kinds @file
+    case 'value:bench:--challenger'
+        __stackproof_kinds @file
+    case 'value:bench:--launches'
+        __stackproof_kinds 
+    case 'value:bench:--budget'
+        __stackproof_kinds 
+    case 'value:bench:--seed'
+        __stackproof_kinds 
+    case 'value:bench:--placement'
+        __stackproof_kinds intra-node inter-node
+    case 'value:bench:--transport'
+        __stackproof_kinds 
+    case 'value:bench:--ranks'
+        __stackproof_kinds 
+    case 'value:bench:--benchmarks'
+        __stackproof_kinds 
+    case 'value:bench:--sizes'
+        __stackproof_kinds 
+    case 'value:bench:--cluster'
+        __stackproof_kinds 
+    case 'value:bench:-o' 'value:bench:--output'
+        __stackproof_kinds @dir
+    case 'value:bench:--on'
+        __stackproof_kinds local slurm
+    case 'value:bench:--sbatch-option'
+        __stackproof_kinds 
+    case 'value:bench:--resume'
+        __stackproof_kinds @dir
+    case 'value:bench:--sign'
+        __stackproof_kinds 
+    case 'arguments:bench'
+        __stackproof_kinds @file
+    case 'commands:compare'
+    case 'options:compare'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--margin' 'how much worse a challenger may be, such as `bandwidth=0.05` or `latency=10%`; kinds: latency, bandwidth, rate, collective; may be given several times'
+        printf '%s\t%s\n' '--minimum-launches' 'judge from N launches per arm on (default 10; below 5 nothing is ever judged)'
+        printf '%s\t%s\n' '--signed-by' 'only results that one of the allowed signers of this file has signed (ssh-keygen(1))'
+        printf '%s\t%s\n' '--require-pass' 'end with exit code 8 unless the verdict is PASS: INCONCLUSIVE, otherwise 9, counts as FAIL'
+        printf '%s\t%s\n' '--json' 'print the comparison as JSON'
+    case 'value:compare:--margin'
+        __stackproof_kinds 
+    case 'value:compare:--minimum-launches'
+        __stackproof_kinds 
+    case 'value:compare:--signed-by'
+        __stackproof_kinds @file
+    case 'arguments:compare'
+        __stackproof_kinds @file
+    case 'commands:report'
+    case 'options:report'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '-o' 'the HTML file (default: report.html)'
+        printf '%s\t%s\n' '--output' 'the HTML file (default: report.html)'
+        printf '%s\t%s\n' '--overlay' 'show this published curve from the start; any can be chosen in the page'
+        printf '%s\t%s\n' '--json-file' 'where the comparison goes as JSON (default: beside the HTML)'
+        printf '%s\t%s\n' '--csv' 'where the CSV goes (default: beside the HTML)'
+        printf '%s\t%s\n' '--transports-csv' 'where every point by path goes as CSV, where arms took different paths (default: beside the HTML)'
+        printf '%s\t%s\n' '--markdown' 'write the verdict tables as Markdown; left out: no such file'
+        printf '%s\t%s\n' '--json' 'print the verdict and what was written as JSON'
+        printf '%s\t%s\n' '--margin' 'how much worse a challenger may be, such as `bandwidth=0.05` or `latency=10%`; kinds: latency, bandwidth, rate, collective; may be given several times'
+        printf '%s\t%s\n' '--minimum-launches' 'judge from N launches per arm on (default 10; below 5 nothing is ever judged)'
+        printf '%s\t%s\n' '--signed-by' 'only results that one of the allowed signers of this file has signed (ssh-keygen(1))'
+    case 'value:report:-o' 'value:report:--output'
+        __stackproof_kinds @file
+    case 'value:report:--overlay'
+        __stackproof_kinds 
+    case 'value:report:--json-file'
+        __stackproof_kinds @file
+    case 'value:report:--csv'
+        __stackproof_kinds @file
+    case 'value:report:--transports-csv'
+        __stackproof_kinds @file
+    case 'value:report:--markdown'
+        __stackproof_kinds @file
+    case 'value:report:--margin'
+        __stackproof_kinds 
+    case 'value:report:--minimum-launches'
+        __stackproof_kinds 
+    case 'value:report:--signed-by'
+        __stackproof_kinds @file
+    case 'arguments:report'
+        __stackproof_kinds @file
+    case 'commands:import'
+    case 'options:import'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '-o' 'results folder to write'
+        printf '%s\t%s\n' '--output' 'results folder to write'
+        printf '%s\t%s\n' '--placement' 'where the ranks were; it is not read off the numbers'
+        printf '%s\t%s\n' '--memory' 'where the message buffers were (default: host)'
+        printf '%s\t%s\n' '--ranks' 'ranks of these runs; needed for collectives of OSU, which do not print it'
+        printf '%s\t%s\n' '--nodes' 'nodes that the ranks were on, as many on each (default: 1, or 2 for inter-node)'
+        printf '%s\t%s\n' '--arm' 'the arm of files that name none (default: imported)'
+        printf '%s\t%s\n' '--add' 'add to results that were imported before; further tables of an arm become further launches'
+        printf '%s\t%s\n' '--baseline' 'the arm to compare with (default: first)'
+        printf '%s\t%s\n' '--name' 'name of the results (default: import)'
+        printf '%s\t%s\n' '--site' 'site whose link limit counts between nodes'
+        printf '%s\t%s\n' '--transport' 'the path that these runs were forced on, such as lnx; arms by different paths are compared in the reports section on transports (default: auto)'
+    case 'value:import:-o' 'value:import:--output'
+        __stackproof_kinds @dir
+    case 'value:import:--placement'
+        __stackproof_kinds intra-node inter-node
+    case 'value:import:--memory'
+        __stackproof_kinds host device
+    case 'value:import:--ranks'
+        __stackproof_kinds 
+    case 'value:import:--nodes'
+        __stackproof_kinds 
+    case 'value:import:--arm'
+        __stackproof_kinds 
+    case 'value:import:--baseline'
+        __stackproof_kinds 
+    case 'value:import:--name'
+        __stackproof_kinds 
+    case 'value:import:--site'
+        __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
+    case 'value:import:--transport'
+        __stackproof_kinds 
+    case 'arguments:import'
+        __stackproof_kinds @file
+    case 'commands:doctor'
+    case 'options:doctor'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--view' 'view of the image (default: its own)'
+        printf '%s\t%s\n' '--program' 'program of the job: what it loads is looked at, unrun'
+        printf '%s\t%s\n' '--site' 'site to look at (default: this machine, by looking)'
+        printf '%s\t%s\n' '--results' 'results of `bench` or `import`'
+        printf '%s\t%s\n' '--arm' 'arm of the results (default: the first challenger)'
+        printf '%s\t%s\n' '--log' 'what a job printed, standard error too; may be given several times'
+        printf '%s\t%s\n' '--env' 'environment of the job, as `env` prints it in a rank (default: that of this shell; with --results or --site what they show)'
+        printf '%s\t%s\n' '--probe' 'also ask programs: fi_info, ompi_info, mpichversion (of the image, if there is one), scontrol, srun --mpi=list, pkg-config; takes seconds'
+        printf '%s\t%s\n' '--have' 'a version, such as libfabric=2.3.1; may be given several times'
+        printf '%s\t%s\n' '--fact' 'a fact, such as transport=lnx or memory=device; may be given several times'
+        printf '%s\t%s\n' '--bundle' 'write the evidence and what it was taken from to one archive (.tar.gz), without secrets'
+        printf '%s\t%s\n' '--replay' 'take the evidence from such an archive'
+        printf '%s\t%s\n' '--all' 'show also what cannot be told, by rule'
+        printf '%s\t%s\n' '--json' 'print as JSON'
+    case 'value:doctor:--view'
+        __stackproof_kinds 
+    case 'value:doctor:--program'
+        __stackproof_kinds @file
+    case 'value:doctor:--site'
+        __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
+    case 'value:doctor:--results'
+        __stackproof_kinds @dir
+    case 'value:doctor:--arm'
+        __stackproof_kinds 
+    case 'value:doctor:--log'
+        __stackproof_kinds @file
+    case 'value:doctor:--env'
+        __stackproof_kinds @file
+    case 'value:doctor:--have'
+        __stackproof_kinds 
+    case 'value:doctor:--fact'
+        __stackproof_kinds 
+    case 'value:doctor:--bundle'
+        __stackproof_kinds @file
+    case 'value:doctor:--replay'
+        __stackproof_kinds @file
+    case 'arguments:doctor'
+        __stackproof_kinds @file
+    case 'commands:explain'
+    case 'options:explain'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--json' 'print as JSON'
+    case 'arguments:explain'
+        __stackproof_kinds 
+    case 'commands:inject'
+        printf '%s\t%s\n' 'check' 'say whether programs work with another MPI (or libfabric), and how'
+        printf '%s\t%s\n' 'manifest' 'write what an MPI or programs provide and need, for checks on another machine'
+        printf '%s\t%s\n' 'container' 'write what puts another MPI into a container, for programs in it'
+        printf '%s\t%s\n' 'apply' 'put another MPI under programs: into EESSIs override folder, or by start scripts'
+        printf '%s\t%s\n' 'artefact' 'make an artefact of libfabric, libcxi, xpmem or an MPI, to be injected anywhere'
+        printf '%s\t%s\n' 'prove' 'run a program with its own MPI, with another one and with a wrong one, and compare'
+        printf '%s\t%s\n' 'undo' 'put back what was there before the last `inject apply`'
+    case 'options:inject'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+    case 'commands:inject/check'
+    case 'options:inject/check'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--with' 'what is to be injected: an MPIs prefix, a folder of libraries, one library, IMAGE[:MOUNT], a manifest, or an artefact, of which every level is judged'
+        printf '%s\t%s\n' '--upgrade' 'say which programs work with OLD and no longer with NEW'
+        printf '%s\t%s\n' '--launcher' 'what starts the ranks: hydra, intel-hydra, prte, orterun, srun:pmi2, srun:pmix, srun:cray_shasta, or an mpiexec file'
+        printf '%s\t%s\n' '--namespaces' 'which ranks share a user namespace, in containers without root (default: none)'
+        printf '%s\t%s\n' '--tree' 'show who loads what, for every program'
+        printf '%s\t%s\n' '--json' 'print the judgements as JSON'
+        printf '%s\t%s\n' '--library-path' 'LD_LIBRARY_PATH that the programs are started with, without an injection'
+        printf '%s\t%s\n' '--env' 'a variable that they are started with: LD_LIBRARY_PATH, LD_PRELOAD or LD_AUDIT'
+        printf '%s\t%s\n' '--root' 'root of the programs: a folder, oci:DIR[:TAG], an archive of `podman save`, or a SIF file (default: /)'
+        printf '%s\t%s\n' '--isa' 'level of the processors that programs will run on; left out: this machines'
+        printf '%s\t%s\n' '--shs' 'variant of an artefact; left out: the one that fits this machines libcxi'
+        printf '%s\t%s\n' '--target' 'the machine that programs will run on, where that is another one: the name or file of a site, or a manifest that was written there; left out: this machine'
+    case 'value:inject/check:--with'
+        __stackproof_kinds @file
+    case 'value:inject/check:--upgrade'
+        __stackproof_kinds 
+    case 'value:inject/check:--launcher'
+        __stackproof_kinds @file
+    case 'value:inject/check:--namespaces'
+        __stackproof_kinds none per-node per-rank
+    case 'value:inject/check:--library-path'
+        __stackproof_kinds @dir
+    case 'value:inject/check:--env'
+        __stackproof_kinds 
+    case 'value:inject/check:--root'
+        __stackproof_kinds @file
+    case 'value:inject/check:--isa'
+        __stackproof_kinds x86-64-v1 x86-64-v2 x86-64-v3 x86-64-v4
+    case 'value:inject/check:--shs'
+        __stackproof_kinds 
+    case 'value:inject/check:--target'
+        __stackproof_kinds @file
+    case 'arguments:inject/check'
+        __stackproof_kinds @file
+    case 'commands:inject/manifest'
+    case 'options:inject/manifest'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '-o' 'the file; left out: print it'
+        printf '%s\t%s\n' '--output' 'the file; left out: print it'
+        printf '%s\t%s\n' '--library-path' 'LD_LIBRARY_PATH that the programs are started with, without an injection'
+        printf '%s\t%s\n' '--env' 'a variable that they are started with: LD_LIBRARY_PATH, LD_PRELOAD or LD_AUDIT'
+        printf '%s\t%s\n' '--root' 'root of the programs: a folder, oci:DIR[:TAG], an archive of `podman save`, or a SIF file (default: /)'
+        printf '%s\t%s\n' '--isa' 'level of the processors that programs will run on; left out: this machines'
+    case 'value:inject/manifest:-o' 'value:inject/manifest:--output'
+        __stackproof_kinds @file
+    case 'value:inject/manifest:--library-path'
+        __stackproof_kinds @dir
+    case 'value:inject/manifest:--env'
+        __stackproof_kinds 
+    case 'value:inject/manifest:--root'
+        __stackproof_kinds @file
+    case 'value:inject/manifest:--isa'
+        __stackproof_kinds x86-64-v1 x86-64-v2 x86-64-v3 x86-64-v4
+    case 'arguments:inject/manifest'
+        __stackproof_kinds @file
+    case 'commands:inject/container'
+    case 'options:inject/container'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--with' 'the MPIs prefix, a folder; of an image within `stackproof start IMAGE`'
+        printf '%s\t%s\n' '--form' 'options of a tool, a CDI file, or a hook, which needs an artefact as PREFIX'
+        printf '%s\t%s\n' '--accept-unknown' 'go on when the check cannot tell'
+        printf '%s\t%s\n' '-o' 'the file; left out: print it'
+        printf '%s\t%s\n' '--output' 'the file; left out: print it'
+        printf '%s\t%s\n' '--library-path' 'LD_LIBRARY_PATH that the programs are started with, without an injection'
+        printf '%s\t%s\n' '--env' 'a variable that they are started with: LD_LIBRARY_PATH, LD_PRELOAD or LD_AUDIT'
+        printf '%s\t%s\n' '--root' 'root of the programs: a folder, oci:DIR[:TAG], an archive of `podman save`, or a SIF file (default: /)'
+        printf '%s\t%s\n' '--isa' 'level of the processors that programs will run on; left out: this machines'
+        printf '%s\t%s\n' '--level' 'what of an artefact is injected; left out: the highest that it has'
+        printf '%s\t%s\n' '--hook' 'the hook program; left out: /usr/libexec/stackproof/stackproof-oci-hook (default: /usr/libexec/stackproof/stackproof-oci-hook)'
+        printf '%s\t%s\n' '--on-mismatch' 'what the hook does with a container that the artefact does not fit (default: fail)'
+        printf '%s\t%s\n' '--log' 'where the hook says what it did'
+        printf '%s\t%s\n' '--shs' 'variant of an artefact; left out: the one that fits this machines libcxi'
+    case 'value:inject/container:--with'
+        __stackproof_kinds @file
+    case 'value:inject/container:--form'
+        __stackproof_kinds apptainer podman cdi podman-hook oci-hook
+    case 'value:inject/container:-o' 'value:inject/container:--output'
+        __stackproof_kinds @file
+    case 'value:inject/container:--library-path'
+        __stackproof_kinds @dir
+    case 'value:inject/container:--env'
+        __stackproof_kinds 
+    case 'value:inject/container:--root'
+        __stackproof_kinds @file
+    case 'value:inject/container:--isa'
+        __stackproof_kinds x86-64-v1 x86-64-v2 x86-64-v3 x86-64-v4
+    case 'value:inject/container:--level'
+        __stackproof_kinds mpi libfabric libcxi
+    case 'value:inject/container:--hook'
+        __stackproof_kinds @file
+    case 'value:inject/container:--on-mismatch'
+        __stackproof_kinds fail skip
+    case 'value:inject/container:--log'
+        __stackproof_kinds @file
+    case 'value:inject/container:--shs'
+        __stackproof_kinds 
+    case 'arguments:inject/container'
+        __stackproof_kinds @file
+    case 'commands:inject/apply'
+    case 'options:inject/apply'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--with' 'the MPIs prefix, a folder; of an image within `stackproof start IMAGE`'
+        printf '%s\t%s\n' '--eessi' 'fill EESSIs override folder below host_injections/VERSION/software/linux/CPU'
+        printf '%s\t%s\n' '--wrapper' 'make a folder with scripts that start them'
+        printf '%s\t%s\n' '--family' 'EasyBuilds name of the MPI, if not its own'
+        printf '%s\t%s\n' '--compiler' 'for example: GCC'
+        printf '%s\t%s\n' '--accelerator' 'for example: CUDA-12.6.0'
+        printf '%s\t%s\n' '--isa' 'level of the processors; left out: this machines'
+        printf '%s\t%s\n' '--accept-unknown' 'go on when the check cannot tell'
+        printf '%s\t%s\n' '--dry-run' 'change nothing: say what would be'
+        printf '%s\t%s\n' '--json' 'print what was done as JSON'
+    case 'value:inject/apply:--with'
+        __stackproof_kinds @file
+    case 'value:inject/apply:--eessi'
+        __stackproof_kinds @dir
+    case 'value:inject/apply:--wrapper'
+        __stackproof_kinds @dir
+    case 'value:inject/apply:--family'
+        __stackproof_kinds 
+    case 'value:inject/apply:--compiler'
+        __stackproof_kinds 
+    case 'value:inject/apply:--accelerator'
+        __stackproof_kinds 
+    case 'value:inject/apply:--isa'
+        __stackproof_kinds x86-64-v1 x86-64-v2 x86-64-v3 x86-64-v4
+    case 'arguments:inject/apply'
+        __stackproof_kinds @file
+    case 'commands:inject/artefact'
+    case 'options:inject/artefact'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '-o' 'NAME.squashfs, or a folder'
+        printf '%s\t%s\n' '--output' 'NAME.squashfs, or a folder'
+        printf '%s\t%s\n' '--name' 'its name; left out: that of the output'
+        printf '%s\t%s\n' '--place' 'where containers see it; left out: /opt/stackproof/NAME'
+        printf '%s\t%s\n' '--shs' 'release of the Slingshot host software that a prefix is for'
+        printf '%s\t%s\n' '--isa' 'level of the processors; left out: here'
+        printf '%s\t%s\n' '--json' 'print what was made as JSON'
+    case 'value:inject/artefact:-o' 'value:inject/artefact:--output'
+        __stackproof_kinds @file
+    case 'value:inject/artefact:--name'
+        __stackproof_kinds 
+    case 'value:inject/artefact:--place'
+        __stackproof_kinds @dir
+    case 'value:inject/artefact:--shs'
+        __stackproof_kinds 
+    case 'value:inject/artefact:--isa'
+        __stackproof_kinds x86-64-v1 x86-64-v2 x86-64-v3 x86-64-v4
+    case 'arguments:inject/artefact'
+        __stackproof_kinds @file
+    case 'commands:inject/prove'
+    case 'options:inject/prove'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--with' 'what is injected: IMAGE[:MOUNT], or an MPIs prefix'
+        printf '%s\t%s\n' '--own' 'the programs own MPI; left out: the one that it finds by itself'
+        printf '%s\t%s\n' '--wrong' 'an MPI that must be refused and must fail; left out: an installed one of another ABI'
+        printf '%s\t%s\n' '--ranks' 'ranks (default: 2)'
+        printf '%s\t%s\n' '--launches' 'launches of each arm for its speed (default: 5, the fewest; 0: leave speed out)'
+        printf '%s\t%s\n' '--cluster' 'run on the nodes of this cluster'
+        printf '%s\t%s\n' '--transport' 'path of messages, for images (default: shm on one node, tcp between nodes)'
+        printf '%s\t%s\n' '--set' 'a variable for all arms'
+        printf '%s\t%s\n' '--expect' 'text that the output of a good run has'
+        printf '%s\t%s\n' '--timeout' 'seconds of a launch (default: 60)'
+        printf '%s\t%s\n' '-o' 'results (default: proof)'
+        printf '%s\t%s\n' '--output' 'results (default: proof)'
+        printf '%s\t%s\n' '--json' 'print the proof as JSON'
+    case 'value:inject/prove:--with'
+        __stackproof_kinds @file
+    case 'value:inject/prove:--own'
+        __stackproof_kinds @file
+    case 'value:inject/prove:--wrong'
+        __stackproof_kinds @file
+    case 'value:inject/prove:--ranks'
+        __stackproof_kinds 
+    case 'value:inject/prove:--launches'
+        __stackproof_kinds 
+    case 'value:inject/prove:--cluster'
+        __stackproof_kinds 
+    case 'value:inject/prove:--transport'
+        __stackproof_kinds auto shm tcp cxi matched lnx
+    case 'value:inject/prove:--set'
+        __stackproof_kinds 
+    case 'value:inject/prove:--expect'
+        __stackproof_kinds 
+    case 'value:inject/prove:--timeout'
+        __stackproof_kinds 
+    case 'value:inject/prove:-o' 'value:inject/prove:--output'
+        __stackproof_kinds @dir
+    case 'arguments:inject/prove'
+        __stackproof_kinds @file
+    case 'commands:inject/undo'
+    case 'options:inject/undo'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+    case 'arguments:inject/undo'
+        __stackproof_kinds @file
+    case 'commands:image'
+        printf '%s\t%s\n' 'ls' 'list images: name, MPI, size, date and digest'
+        printf '%s\t%s\n' 'containerfile' 'write a Containerfile (Dockerfile) that makes the tree of a locked recipe'
+    case 'options:image'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+    case 'commands:image/ls'
+    case 'options:image/ls'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--builds' 'also those that builds left in the cache'
+        printf '%s\t%s\n' '--json' 'print the list as JSON'
+    case 'arguments:image/ls'
+        __stackproof_kinds @file
+    case 'commands:image/containerfile'
+    case 'options:image/containerfile'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
+        printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
+        printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
+        printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
+        printf '%s\t%s\n' '--matrix' 'every combination of the recipes matrix'
+        printf '%s\t%s\n' '-o' 'the file; left out: print it'
+        printf '%s\t%s\n' '--output' 'the file; left out: print it'
+        printf '%s\t%s\n' '--base' 'base image with its digest, NAME[:TAG]@sha256:DIGEST'
+        printf '%s\t%s\n' '--builder-base' 'base image of the stage that builds, also with its digest; default: that of --base'
+        printf '%s\t%s\n' '--view' 'view to set; default: the recipes default'
+        printf '%s\t%s\n' '--package' 'package of the bases archive for the image; may be given several times'
+        printf '%s\t%s\n' '--builder-package' 'package of the bases archive for the stage of tools; may be given several times'
+        printf '%s\t%s\n' '--manifest' 'ABI manifest of the built stack (`inject manifest`), for the label of the image'
+    case 'value:image/containerfile:--site'
+        __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
+    case 'value:image/containerfile:--fact'
+        __stackproof_kinds 
+    case 'value:image/containerfile:--mirror'
+        __stackproof_kinds @file
+    case 'value:image/containerfile:--choose'
+        __stackproof_kinds 
+    case 'value:image/containerfile:-o' 'value:image/containerfile:--output'
+        __stackproof_kinds @file
+    case 'value:image/containerfile:--base'
+        __stackproof_kinds @file
+    case 'value:image/containerfile:--builder-base'
+        __stackproof_kinds @file
+    case 'value:image/containerfile:--view'
+        __stackproof_kinds 
+    case 'value:image/containerfile:--package'
+        __stackproof_kinds 
+    case 'value:image/containerfile:--builder-package'
+        __stackproof_kinds 
+    case 'value:image/containerfile:--manifest'
+        __stackproof_kinds @file
+    case 'arguments:image/containerfile'
+        __stackproof_kinds intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
+    case 'commands:cache'
+        printf '%s\t%s\n' 'ls' 'show what is kept in the cache and in memory: how much, how old, in use or not'
+        printf '%s\t%s\n' 'prune' 'delete what nobody needs: interrupted builds in memory, and what ended commands left; with --kind, --older-than or --all more; never what a running stackproof uses'
+    case 'options:cache'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+    case 'commands:cache/ls'
+    case 'options:cache/ls'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--json' 'print all entries as JSON'
+    case 'arguments:cache/ls'
+        __stackproof_kinds 
+    case 'commands:cache/prune'
+    case 'options:cache/prune'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--dry-run' 'say what would go, delete nothing'
+        printf '%s\t%s\n' '--kind' 'only this kind, all of it; may be given several times: builds, memory, downloads, components, packages, sources, solutions, indices, clones, checkouts, apt, os-sources, keys, trees, layers, archives, elf, injections, delay-switch, native, settings, locks'
+        printf '%s\t%s\n' '--older-than' 'what was not used for so long, such as 12h, 30d or 8w'
+        printf '%s\t%s\n' '--all' 'everything that is not in use'
+        printf '%s\t%s\n' '--json' 'print what went as JSON'
+    case 'value:cache/prune:--kind'
+        __stackproof_kinds 
+    case 'value:cache/prune:--older-than'
+        __stackproof_kinds 
+    case 'arguments:cache/prune'
+        __stackproof_kinds 
+    case 'commands:site'
+        printf '%s\t%s\n' 'probe' 'look at this machine and say what it offers'
+        printf '%s\t%s\n' 'list' 'list the sites that come with stackproof'
+        printf '%s\t%s\n' 'show' 'show the facts of a site and where each is from'
+        printf '%s\t%s\n' 'check' 'say whether a site file is valid, with every problem at once'
+        printf '%s\t%s\n' 'spack-config' 'write a cluster configuration for Spack stacks: compilers, external packages, MPIs'
+    case 'options:site'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+    case 'commands:site/probe'
+    case 'options:site/probe'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--json' 'print the site as JSON'
+        printf '%s\t%s\n' '--yaml' 'print a site file to start from'
+        printf '%s\t%s\n' '--capture' 'print what was read, to be read elsewhere'
+        printf '%s\t%s\n' '--from' 'read a capture of another machine instead of this machine'
+    case 'value:site/probe:--from'
+        __stackproof_kinds @file
+    case 'arguments:site/probe'
+        __stackproof_kinds 
+    case 'commands:site/list'
+    case 'options:site/list'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--json' 'print the list as JSON'
+    case 'arguments:site/list'
+        __stackproof_kinds 
+    case 'commands:site/show'
+    case 'options:site/show'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--json' 'print the site as JSON'
+    case 'arguments:site/show'
+        __stackproof_kinds @file
+    case 'commands:site/check'
+    case 'options:site/check'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+    case 'arguments:site/check'
+        __stackproof_kinds @file
+    case 'commands:site/spack-config'
+    case 'options:site/spack-config'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '-o' 'folder to write; left out: print the documents'
+        printf '%s\t%s\n' '--output' 'folder to write; left out: print the documents'
+        printf '%s\t%s\n' '--site' 'a shipped sites name or a site file; default: here'
+    case 'value:site/spack-config:-o' 'value:site/spack-config:--output'
+        __stackproof_kinds @dir
+    case 'value:site/spack-config:--site'
+        __stackproof_kinds @file
+    case 'arguments:site/spack-config'
+        __stackproof_kinds 
+    case 'commands:completion'
+    case 'options:completion'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+    case 'arguments:completion'
+        __stackproof_kinds bash zsh fish
+    end
+end
+
+function __stackproof_has
+    contains -- $argv[2] (__stackproof_say $argv[1] | string replace -r '\t.*' '')
+end
+
+function __stackproof_kinds
+    set -l current (commandline -ct | string replace -r '^--[^=]*=' '')
+    for word in $argv
+        switch $word
+            case @file
+                __fish_complete_path $current
+            case @dir
+                __fish_complete_directories $current
+            case '*'
+                echo $word
+        end
+    end
+end
+
+function __stackproof_complete
+    set -l words (commandline -opc)
+    set -e words[1]
+    set -l at ''
+    set -l skip ''
+    for word in $words
+        if test -n "$skip"
+            set skip ''
+        else if test "$word" = --
+            __fish_complete_path (commandline -ct)
+            return
+        else if string match -q -- '-*' $word
+            if __stackproof_takes "value:$at:$word"
+                set skip "value:$at:$word"
+            end
+        else if test "$word" = help -a -z "$at"
+        else if __stackproof_has "commands:$at" $word
+            set at (string trim -c / "$at/$word")
+        end
+    end
+    if test -n "$skip"
+        __stackproof_say $skip
+    else if string match -q -- '--*=*' (commandline -ct)
+        set -l name (commandline -ct | string replace -r '=.*' '')
+        __stackproof_say "value:$at:$name" | string replace -r -- '^' "$name="
+    else if string match -q -- '-*' (commandline -ct)
+        __stackproof_say "options:$at"
+    else
+        __stackproof_say "commands:$at"
+        __stackproof_say "arguments:$at"
+        if test -z "$at"
+            printf 'help\tshow the help of a verb\n'
+        end
+    end
+end
+
+function __stackproof_takes
+    contains -- $argv[1] 'value:check:--site' 'value:check:--fact' 'value:check:--mirror' 'value:check:--choose' 'value:plan:--site' 'value:plan:--fact' 'value:plan:--mirror' 'value:plan:--choose' 'value:plan:--explain' 'value:build:--site' 'value:build:--fact' 'value:build:--mirror' 'value:build:--choose' 'value:build:-o' 'value:build:--output' 'value:build:--stop-after' 'value:build:--jobs' 'value:build:--in-memory' 'value:build:--build-dir' 'value:build:--on' 'value:build:--nodes' 'value:build:--cluster' 'value:build:--srun-option' 'value:build:--pass-env' 'value:convert:-o' 'value:convert:--output' 'value:convert:--site' 'value:convert:--fact' 'value:mirror/create:--site' 'value:mirror/create:--fact' 'value:mirror/create:--mirror' 'value:mirror/create:--choose' 'value:mirror/add-os-sources:--site' 'value:mirror/add-os-sources:--fact' 'value:mirror/add-os-sources:--mirror' 'value:mirror/add-os-sources:--choose' 'value:mirror/add-os-sources:--suite' 'value:mirror/add-os-sources:--archive' 'value:mirror/add-os-sources:--keyring' 'value:mirror/add-os-sources:--to' 'value:inspect:--verify' 'value:run:--view' 'value:run:--how' 'value:run:--join' 'value:run:--inject' 'value:run:--transport' 'value:run:--memory' 'value:run:--site' 'value:start:--view' 'value:start:--how' 'value:start:--join' 'value:start:--inject' 'value:start:--transport' 'value:start:--memory' 'value:start:--site' 'value:activate:--view' 'value:activate:--inject' 'value:activate:--transport' 'value:activate:--memory' 'value:activate:--site' 'value:cluster/up:--nodes' 'value:cluster/up:--rate' 'value:cluster/up:--delay' 'value:cluster/up:--share' 'value:cluster/up:--user' 'value:cluster/up:--spank' 'value:cluster/up:--plugstack' 'value:cluster/up:--cpus' 'value:cluster/up:--set' 'value:cluster/up:--name' 'value:cluster/down:--name' 'value:cluster/status:--name' 'value:cluster/exec:--name' 'value:cluster/exec:--on' 'value:cluster/exec:--as' 'value:cluster/kill:--name' 'value:cluster/restart:--name' 'value:bench:--baseline' 'value:bench:--challenger' 'value:bench:--launches' 'value:bench:--budget' 'value:bench:--seed' 'value:bench:--placement' 'value:bench:--transport' 'value:bench:--ranks' 'value:bench:--benchmarks' 'value:bench:--sizes' 'value:bench:--cluster' 'value:bench:-o' 'value:bench:--output' 'value:bench:--on' 'value:bench:--sbatch-option' 'value:bench:--resume' 'value:bench:--sign' 'value:compare:--margin' 'value:compare:--minimum-launches' 'value:compare:--signed-by' 'value:report:-o' 'value:report:--output' 'value:report:--overlay' 'value:report:--json-file' 'value:report:--csv' 'value:report:--transports-csv' 'value:report:--markdown' 'value:report:--margin' 'value:report:--minimum-launches' 'value:report:--signed-by' 'value:import:-o' 'value:import:--output' 'value:import:--placement' 'value:import:--memory' 'value:import:--ranks' 'value:import:--nodes' 'value:import:--arm' 'value:import:--baseline' 'value:import:--name' 'value:import:--site' 'value:import:--transport' 'value:doctor:--view' 'value:doctor:--program' 'value:doctor:--site' 'value:doctor:--results' 'value:doctor:--arm' 'value:doctor:--log' 'value:doctor:--env' 'value:doctor:--have' 'value:doctor:--fact' 'value:doctor:--bundle' 'value:doctor:--replay' 'value:inject/check:--with' 'value:inject/check:--upgrade' 'value:inject/check:--launcher' 'value:inject/check:--namespaces' 'value:inject/check:--library-path' 'value:inject/check:--env' 'value:inject/check:--root' 'value:inject/check:--isa' 'value:inject/check:--shs' 'value:inject/check:--target' 'value:inject/manifest:-o' 'value:inject/manifest:--output' 'value:inject/manifest:--library-path' 'value:inject/manifest:--env' 'value:inject/manifest:--root' 'value:inject/manifest:--isa' 'value:inject/container:--with' 'value:inject/container:--form' 'value:inject/container:-o' 'value:inject/container:--output' 'value:inject/container:--library-path' 'value:inject/container:--env' 'value:inject/container:--root' 'value:inject/container:--isa' 'value:inject/container:--level' 'value:inject/container:--hook' 'value:inject/container:--on-mismatch' 'value:inject/container:--log' 'value:inject/container:--shs' 'value:inject/apply:--with' 'value:inject/apply:--eessi' 'value:inject/apply:--wrapper' 'value:inject/apply:--family' 'value:inject/apply:--compiler' 'value:inject/apply:--accelerator' 'value:inject/apply:--isa' 'value:inject/artefact:-o' 'value:inject/artefact:--output' 'value:inject/artefact:--name' 'value:inject/artefact:--place' 'value:inject/artefact:--shs' 'value:inject/artefact:--isa' 'value:inject/prove:--with' 'value:inject/prove:--own' 'value:inject/prove:--wrong' 'value:inject/prove:--ranks' 'value:inject/prove:--launches' 'value:inject/prove:--cluster' 'value:inject/prove:--transport' 'value:inject/prove:--set' 'value:inject/prove:--expect' 'value:inject/prove:--timeout' 'value:inject/prove:-o' 'value:inject/prove:--output' 'value:image/containerfile:--site' 'value:image/containerfile:--fact' 'value:image/containerfile:--mirror' 'value:image/containerfile:--choose' 'value:image/containerfile:-o' 'value:image/containerfile:--output' 'value:image/containerfile:--base' 'value:image/containerfile:--builder-base' 'value:image/containerfile:--view' 'value:image/containerfile:--package' 'value:image/containerfile:--builder-package' 'value:image/containerfile:--manifest' 'value:cache/prune:--kind' 'value:cache/prune:--older-than' 'value:site/probe:--from' 'value:site/spack-config:-o' 'value:site/spack-config:--output' 'value:site/spack-config:--site'
+end
+
+complete -c stackproof -f -a '(__stackproof_complete)'
