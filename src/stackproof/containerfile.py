@@ -199,7 +199,9 @@ def _fetch(artefact: Artefact, engine: str, sources: Mapping[str, SourceFile]) -
     """Yield what brings a locked file and checks its digest."""
     place = f"{DOWNLOADS}/{artefact.filename}"
     source = sources.get(artefact.filename)
-    if source is None:
+    if source is None and engine == "easybuild":
+        line = _distribution(artefact)
+    elif source is None:
         argv = FETCH_COMMANDS[engine](artefact, DOWNLOADS).argv
         line = " ".join(_word(word.replace(PYTHON, "python3")) for word in argv)
     elif source.commit:
@@ -216,6 +218,14 @@ def _fetch(artefact: Artefact, engine: str, sources: Mapping[str, SourceFile]) -
     else:
         line = _download(source, place)
     yield _run([line, f"echo {_word(f'{artefact.sha256}  {place}')} | sha256sum -c -"])
+
+
+def _distribution(artefact: Artefact) -> str:
+    """Return the command that downloads a source distribution: pip opens it, after its digest."""
+    wanted = f"{artefact.name}=={artefact.version} --hash=sha256:{artefact.sha256}"
+    pip = "python3 -m pip download --quiet --no-deps --no-input --disable-pip-version-check"
+    options = f"--retries=1 --timeout=20 --no-binary=:all: --dest {DOWNLOADS}"
+    return f"echo {_word(wanted)} | {pip} {options} --require-hashes --requirement /dev/stdin"
 
 
 def _download(source: SourceFile, place: str) -> str:

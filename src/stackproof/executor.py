@@ -365,6 +365,9 @@ def _fetch_failure(command: Command, artefact: Artefact, done: Completed) -> Sta
             f"`{artefact.filename}` cannot be downloaded: the package index does not answer",
             hint="connect to a network or set pip's index; downloads done so far are kept",
         )
+    if "DO NOT MATCH THE HASHES" in text:
+        found = [line.split()[-1] for line in text.splitlines() if line.strip().startswith("Got ")]
+        return _wrong_digest(artefact, found[-1] if found else "another")
     if "No matching distribution found" in text:
         from stackproof.engines.wheel import nowhere  # noqa: PLC0415 - for this failure alone
 

@@ -90,6 +90,7 @@ def test_whoever_keeps_something_says_so_in_one_place() -> None:
     # A cluster's nodes see the whole cache; errors and sizes name it.
     assert asking == {
         "host/cachekinds.py", "host/cacheentries.py", "host/cluster.py", "cli/cache.py",
+        "host/files.py",
     }  # fmt: skip
     folders = [folder for kind in KINDS for folder in kind.folders]
     assert len(set(folders)) == len(folders)
@@ -121,7 +122,7 @@ def test_a_dry_run_says_what_would_go_and_a_real_one_does_it(machine: Machine) -
     assert {kind for kind, _ in would} >= {"builds", "checkouts", "clones"}
     assert machine.prune("--all") == would
     left = {entry["kind"] for entry in machine.entries()} - {"memory"}
-    assert left == {"locks", "settings"}
+    assert left == {"locks"}
     assert machine.build("good")  # it comes again
     assert "deleted 0 entries" in machine.run("cache", "prune", "--kind", "downloads").stdout
 

@@ -24,7 +24,7 @@ def ask(image: str | None, runner: Runner = run.run) -> Evidence:
 
     A program that is not there, does not end in 20 s or cannot be started tells nothing.
     """
-    inside = (sys.executable, "-m", "stackproof", "run", image, "--") if image else ()
+    inside = (sys.executable, "-P", "-m", "stackproof", "run", image, "--") if image else ()
     commands: dict[str, tuple[str, ...]] = {
         **{name: (*inside, *argv) for name, argv in STACK.items()},
         **MACHINE,

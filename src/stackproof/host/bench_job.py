@@ -207,7 +207,7 @@ def _request(spec: BenchSpec, folder: Path, elements: tuple[int, ...]) -> JobReq
     return JobRequest(
         name=spec.name,
         command=(
-            "env", f"PYTHONPATH={package}", sys.executable, "-m", "stackproof", "bench",
+            "env", f"PYTHONPATH={package}", sys.executable, "-P", "-m", "stackproof", "bench",
             "--resume", os.fspath(folder), "--in-job",
         ),
         folder=os.fspath(folder),

@@ -33,6 +33,10 @@ def with_python(command: Command) -> Command:
 
 
 def index_command(command: Command) -> Command:
-    """Return a command that talks to the package index as the user has set it."""
-    given = {name: os.environ[name] for name in _INDEX_VARIABLES if name in os.environ}
+    """Return a command that talks to the package index as the user has set it.
+
+    A module of the working folder, which may be anybody's, does not stand for pip.
+    """
+    own = {name: os.environ[name] for name in _INDEX_VARIABLES if name in os.environ}
+    given = {"PYTHONSAFEPATH": "1", **own}
     return replace(with_python(command), env=command.env.then(EnvPatch(set=given)))

@@ -42,12 +42,14 @@ def artefact(name: str, version: str, filename: str = "", sha256: str = "") -> A
 
 
 def fetch_command(file: Artefact, folder: str) -> Command:
-    """Return the pip call that downloads one source distribution into `folder`."""
+    """Return the call that downloads one source distribution into `folder`, and runs nothing of it.
+
+    Its digest is checked before it is opened, where the lock names one.
+    """
     return Command(
         argv=(
-            PYTHON, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input",
-            "--disable-pip-version-check", "--retries=1", "--timeout=20", "--no-binary=:all:",
-            "--dest", folder, f"{file.name}=={file.version}",
+            PYTHON, "-P", "-m", "stackproof.host.sdist", folder, file.name, file.version,
+            file.sha256,
         ),
         timeout_s=1800,
     )  # fmt: skip
