@@ -5,6 +5,7 @@
 Everything it makes lies in FOLDER (default `demo-out`); running it again continues there, however
 the run before it ended: builds that are done are not repeated, and neither are launches whose
 results are there. Results of another specification or of other images are moved aside.
+Launches are made until enough is decided, within the budget that demo.yaml gives them.
 `--short` shows that everything works, in two launches: too few for a verdict.
 """
 
@@ -37,7 +38,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", default="demo-out", help="folder for everything that is made")
     how_many = parser.add_mutually_exclusive_group()
-    how_many.add_argument("--launches", type=int, help="launches per arm and placement")
+    how_many.add_argument("--launches", type=int, help="most launches per arm and placement")
     how_many.add_argument(
         "--short", action="store_const", dest="launches", const=SHORT,
         help=f"{SHORT} launches: everything is done once, and nothing decided",

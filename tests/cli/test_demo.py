@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from stackproof.bench import parse_bench
+from stackproof.host.documents import load
+
 ROOT = Path(__file__).resolve().parents[2]
 # In the place of the package: makes what the real verbs make, or waits where a test says so.
 _STACKPROOF = """
@@ -159,3 +162,12 @@ def test_the_help_counts_what_is_built() -> None:
     assert wanted in (ROOT / "README.md").read_text()
     said = subprocess.run(["make", "-s", "help"], cwd=ROOT, stdout=subprocess.PIPE, check=True)
     assert wanted in said.stdout.decode()
+
+
+def test_the_demo_says_how_many_launches_it_makes_and_how_long_they_take() -> None:
+    demo = parse_bench(load(ROOT / "demo" / "demo.yaml"))
+    assert demo.until_decided
+    said = " ".join((ROOT / "README.md").read_text().split())
+    assert f"at most {demo.launches} launches each" in said
+    assert demo.budget_s == 240.0
+    assert "four minutes of launches in all" in said
