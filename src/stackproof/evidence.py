@@ -113,7 +113,7 @@ FACTS: Mapping[str, FactKind] = {
         ("ranks-bound", "each rank stays in one NUMA node",
          "results, or `--fact ranks-bound=false`"),
         ("memlock-kib", "memory that a process may lock, in KiB",
-         "`ulimit -l` in a job, `--fact memlock-kib=64`"),
+         "doctor in a job, or `--fact memlock-kib=64` (`ulimit -l` there)"),
         ("sibling-memory", "a process may read the memory of its sibling",
          "this machine, or `--fact sibling-memory=false`"),
         ("cpe-libraries-match", "libraries are those of the loaded module",

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+import subprocess
 import sys
 import tarfile
 import time
@@ -394,3 +395,18 @@ def test_programs_are_asked_when_that_is_wanted(
     assert data["evidence"]["versions"]["libfabric"] == "2.4.0"
     assert data["evidence"]["origins"]["version libfabric"] == "fi_info --version"
     assert "K06" in fired(data)
+
+
+@pytest.mark.parametrize(("job", "first"), [({"SLURM_JOB_ID": "7"}, ["K82"]), ({}, [])])
+def test_a_job_that_may_lock_little_memory_sees_it(job: dict[str, str], first: list[str]) -> None:
+    """The limit is set for real; that of a login shell says nothing of a job's."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    done = subprocess.run(
+        ["prlimit", f"--memlock={16 << 10}:{16 << 10}", sys.executable, "-m", "stackproof",
+         "doctor", "--fact", "fabric=slingshot-11", "--json"],
+        env={**kept, **job}, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    data = json.loads(done.stdout)
+    assert fired(data)[:1] == first
+    assert data["evidence"]["facts"].get("memlock-kib") == (16.0 if job else None)

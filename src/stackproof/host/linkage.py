@@ -10,6 +10,7 @@ import dataclasses
 import os
 import posixpath
 import re
+import resource
 from collections.abc import Iterator, Mapping, Sequence
 
 from stackproof import limits, linkage
@@ -32,6 +33,7 @@ _SLURM_CONF = "/etc/slurm/slurm.conf"
 _PLUGIN = re.compile(r"mpi_pmix_v(\d+)\.so")
 # The folder that Slurm was configured with: src/plugins/mpi/pmix/mpi_pmix.c, PMIXP_V4_LIBPATH.
 _PMIX_FOLDER = re.compile(rb"(?<=\0)(/[\x21-\x7e]*/lib(?:64|/[\w-]+)?)/?(?=\0)")
+_JOB = frozenset({"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "PMI_RANK", "PMIX_RANK"})
 _NET, _XPMEM = "/sys/class/net", "/dev/xpmem"
 
 
@@ -94,7 +96,7 @@ def _view(mounted: Mounted) -> HostView | ImageView:
 
 
 def machine() -> Evidence:
-    """Return which devices for messages this machine has."""
+    """Return which devices for messages this machine has, and in a job what it may lock."""
     facts: dict[str, FactValue] = {"xpmem-device": os.path.exists(_XPMEM)}
     origins = {"fact xpmem-device": _XPMEM}
     _, nics = fabric.of_this_machine()
@@ -103,6 +105,10 @@ def machine() -> Evidence:
     if nics:
         facts["nics-per-node"] = float(nics)
         origins["fact nics-per-node"] = fabric.CXI
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    if soft != resource.RLIM_INFINITY and _JOB & os.environ.keys():  # a login's says nothing of it
+        facts["memlock-kib"] = soft / 1024
+        origins["fact memlock-kib"] = "the limit of this job"
     return Evidence(facts=facts, origins=origins)
 
 
