@@ -28,7 +28,7 @@ from stackproof.comparison import (
     Verdict,
     Why,
 )
-from stackproof.disturbance import Disturbed, disturbed, withheld
+from stackproof.disturbance import Disturbed, disturbed, untold, withheld
 from stackproof.errors import Problem, Reason, StackproofError, fail
 from stackproof.judging import (
     FEWEST_BLOCKS,
@@ -434,6 +434,12 @@ def _disturbance_notes(
     results: Results, hurt: Sequence[Disturbed], panels: Sequence[Panel]
 ) -> Iterator[Note]:
     """Yield what other programs did to the launches, and what could not be said for it."""
+    for program in untold(results.measurements):
+        yield Note(
+            level="note",
+            text=f"{program} does not tell what else ran on its CPUs, nor what its interfaces "
+            "sent: whether its launches were disturbed is not known",
+        )
     if not hurt:
         return
     cells = [cell for panel in panels for one in panel.judgements for cell in one.cells]

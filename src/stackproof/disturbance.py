@@ -63,6 +63,16 @@ def disturbed(measurements: Iterable[Measurement]) -> tuple[Disturbed, ...]:
     return tuple(found)
 
 
+def untold(measurements: Iterable[Measurement]) -> tuple[str, ...]:
+    """Return the programs whose ranks say nothing of themselves, as IMB-MPI1's."""
+    told: dict[str, bool] = {}
+    for one in measurements:
+        if one.usable and one.case.placement.timed:
+            program = one.case.program
+            told[program] = told.get(program, False) or bool(one.output.ranks)
+    return tuple(program for program, known in told.items() if not known)
+
+
 def lost(seen: Disturbance) -> float | None:
     """Return the share of its time that a rank lost to others; None when nobody could tell.
 

@@ -115,7 +115,12 @@ def presence_words(results: Results) -> list[str]:
             for arm, seen in by_arm.items()
             if len(seen) < (max(seen) if results.spec.looks else planned)
         ]
-        if few:
+        if few and results.spec.looks:
+            found.append(
+                f"launches at {placement} with {program} have gaps: there are {', '.join(few)}, "
+                "and later ones"
+            )
+        elif few:
             found.append(
                 f"{planned} launches of each arm were planned at {placement} with {program}, and "
                 f"there are {', '.join(few)}"

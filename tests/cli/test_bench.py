@@ -156,6 +156,14 @@ def test_when_it_is_looked_is_said_before_anything_is_measured() -> None:
     assert note.endswith("no launch is begun that would go beyond 20 min in all")
 
 
+def test_a_list_that_misses_a_slow_way_back_is_said_to() -> None:
+    (note,) = notes(asked("--benchmarks", "latency,bandwidth"))
+    assert "a slow way back between nodes is seen by `bibandwidth`" in note
+    assert notes(asked("--benchmarks", "bandwidth,bibandwidth")) == []
+    assert notes(asked("--benchmarks", "bandwidth", "--placement", "intra-node")) == []
+    assert notes(asked("--benchmarks", "latency")) == []
+
+
 @pytest.mark.parametrize(
     ("launches", "said"),
     [

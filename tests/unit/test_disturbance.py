@@ -6,7 +6,7 @@ import pytest
 
 from stackproof.compare import compare
 from stackproof.comparison import Verdict, Why
-from stackproof.disturbance import disturbed, lost
+from stackproof.disturbance import disturbed, lost, untold
 from stackproof.measurement import Disturbance
 from synthetic import INTER, SIZES, Noise, Plan, simulate
 
@@ -161,3 +161,22 @@ def test_a_difference_that_only_disturbed_launches_have_is_withheld():
 def test_a_program_that_does_not_look_at_its_cpu_is_judged_as_before():
     results = simulate(Plan(challengers=("mpich",), placements=(INTER,), noise=QUIET))
     assert compare(results).verdict is Verdict.PASS
+
+
+def test_a_program_that_tells_nothing_of_its_ranks_is_named():
+    """IMB-MPI1 prints its tables only: its launches may have been disturbed, or not."""
+    results = experiment(lambda one: False)
+    silent = tuple(
+        dataclasses.replace(
+            one,
+            order=one.order + 1000,
+            case=dataclasses.replace(one.case, program="IMB-MPI1"),
+            output=dataclasses.replace(one.output, program="IMB-MPI1", ranks=()),
+        )
+        for one in results.measurements
+    )
+    assert untold(results.measurements) == ()
+    both = dataclasses.replace(results, measurements=(*results.measurements, *silent))
+    assert untold(both.measurements) == ("IMB-MPI1",)
+    texts = [note.text for note in compare(both).notes]
+    assert any("IMB-MPI1 does not tell what else ran on its CPUs" in text for text in texts)

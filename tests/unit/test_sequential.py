@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from noises import KINDS, launch_noise
-from stackproof import looks, resampling, sequential
+from stackproof import integrity, looks, resampling, sequential
 from stackproof.compare import compare
 from stackproof.comparison import Verdict, Why
 from synthetic import INTER, Noise, Plan, simulate
@@ -135,6 +135,25 @@ def test_cells_of_a_curve_are_taken_from_the_look_that_decided_them():
     assert (found[8].verdict, found[8].blocks) == (Verdict.FAIL, 8)
     assert {cell.blocks for cell in found.values()} > {8}
     assert len(panel.points("mpich")[8].values) == 15  # figures show every launch
+
+
+def test_an_arm_may_end_early_and_have_no_gaps():
+    results = experiment()
+
+    def without(wanted):
+        return dataclasses.replace(
+            results, measurements=tuple(m for m in results.measurements if wanted(m))
+        )
+
+    decided = without(lambda m: m.arm != "mpich" or m.block <= 8)
+    assert integrity.presence_words(decided) == []
+    gap = without(lambda m: m.arm != "mpich" or m.block not in {3, 4})
+    (text,) = integrity.presence_words(gap)
+    assert text.endswith("have gaps: there are 13 of mpich, and later ones")
+    assert any(text == note.text for note in compare(gap).notes)
+    planned = dataclasses.replace(decided.spec, looks=(), launches=15)
+    (text,) = integrity.presence_words(dataclasses.replace(decided, spec=planned))
+    assert text.endswith("there are 8 of mpich")
 
 
 def test_no_results_are_cut_where_nobody_looked():

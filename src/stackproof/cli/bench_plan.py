@@ -103,7 +103,21 @@ def notes(spec: BenchSpec) -> list[str]:
         found.append(_look_words(spec))
     if not spec.null_arm:
         found.append("without a null arm the noise of this machine stays unknown")
+    if _one_way(spec):
+        found.append(
+            "`bandwidth` sends one way only: a slow way back between nodes is seen by `bibandwidth`"
+        )
     return found
+
+
+def _one_way(spec: BenchSpec) -> bool:
+    """Return whether links are loaded in one direction and never in the other."""
+    asked = {*spec.benchmarks, *(name for program in spec.programs for name in program.benchmarks)}
+    nodes = [
+        jobs.shape(entry)[0] if isinstance(entry, str) else len(entry.nodes)
+        for entry in spec.placements
+    ]
+    return "bandwidth" in asked and "bibandwidth" not in asked and max(nodes, default=1) > 1
 
 
 def _look_words(spec: BenchSpec) -> str:
