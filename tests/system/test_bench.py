@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,8 @@ CLUSTER = "test-bench"
 WRAPPER = """#!/bin/sh
 # Stands in the place of the benchmark program and fails as $FAULT says.
 real=/user-environment/benchmarks/real-bench
+# A rank that has ended stays a zombie until all who can write to its launcher are gone.
+busy='while read -r pid name state rest <"/proc/$1/stat" && [ "$state" != Z ]; do :; done'
 case ${FAULT:-none} in
 crash) case ${PMI_RANK:-0} in 1) kill -SEGV $$ ;; esac; exec $real "$@" ;;
 hang) [ "${PMI_RANK:-0}" = 1 ] && exec sleep 600; exec $real "$@" ;;
@@ -38,6 +41,10 @@ flip-once)  # one rank of the first launch that checks all bytes, and of no othe
 flip-timed)  # every launch that is timed, and not the one before them that checks all bytes
     case "$*" in *"--check sample"*)
         STACKPROOF_WRONGBYTE_SIZE=4096 LD_PRELOAD=$FLIP exec $real "$@"
+    esac ;;
+busy)  # a loop on the CPU of every rank that is timed, which gets most of it
+    case "$*" in *"--check sample"*)
+        nice -n -5 sh -c "$busy" busy-loop $$ 2>/dev/null &
     esac ;;
 crash-once)  # the first launch that is timed
     case "${PMI_RANK:-0} $*" in 1*"--check sample"*) mkdir "$ONCE" 2>/dev/null && kill -SEGV $$ ;; esac
@@ -320,6 +327,30 @@ def test_wrong_bytes_once_fail_the_arm_and_are_not_tried_away(
     assert "bad received wrong bytes" in told
     stackproof("report", fault, "-o", f"{fault}.html", cwd=room)
     assert "bad received wrong bytes" in (room / f"{fault}.html").read_text()
+
+
+def test_a_core_that_others_keep_busy_is_no_fail_of_the_mpi_that_spins_there(room: Path) -> None:
+    """The ratio alone would be a FAIL, and the null arm, which nobody disturbs, is quiet."""
+    spec = write_spec(
+        room, "busy",
+        challengers=[{"name": "busy", "image": "faulty.squashfs", "env": {"FAULT": "busy"}}],
+        sizes=[65536], launches=10, timeout=60, **{"null-arm": True},
+    )  # fmt: skip
+    done = stackproof("bench", spec, "-o", "busy", "--json", cwd=room, ok=(9,))
+    comparison = json.loads(done.stdout)
+    ((cell,),) = [
+        one["cells"] for one in comparison["panels"][0]["judgements"] if one["arm"] == "busy"
+    ]
+    assert cell["high"] < 1 - cell["margin"]
+    assert (cell["verdict"], cell["why"]) == ("INCONCLUSIVE", "disturbed")
+    assert "FAIL" not in verdicts(comparison, "base-again").values()
+    told = " ".join(note["text"] for note in comparison["notes"])
+    found = re.search(r"in (\d+) of 33 launches something else was at a rank's CPU", told)
+    assert found, told
+    assert int(found[1]) >= 10
+    assert "the verdicts on" in told
+    left = subprocess.run(["pgrep", "-f", "busy-loop"], capture_output=True, text=True, check=False)
+    assert left.stdout == ""
 
 
 def test_a_failed_launch_has_its_whole_block_made_again(room: Path) -> None:
