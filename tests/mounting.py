@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 import need
+from images import make_image
 
+_TIMEOUT_S = 60
 SOURCE = Path(__file__).parents[1] / "src"
 _PRIVATE = """
 set -e
@@ -93,3 +95,35 @@ def way(how: str, folder: Path) -> Way:
         return Way(how, folder, private=True)
     need.need("userns")
     return Way(how, folder, private=False)
+
+
+def put_image(mounter: Way, name: str = "a.squashfs", **options: object) -> Path:
+    make_image(mounter.real_folder / name, **options)
+    return mounter.folder / name
+
+
+def put_folder(mounter: Way, name: str = "mount") -> Path:
+    (mounter.real_folder / name).mkdir()
+    return mounter.folder / name
+
+
+def run_words(argv: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+    # A folder of PATH without the right to look into it would make 126 of a 127, as with env(1).
+    environment = {**os.environ, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+    return subprocess.run(
+        argv, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, env=environment,
+        **options,
+    )  # fmt: skip
+
+
+def mounted(mounter: Way, mounts: str, *command: str | Path) -> subprocess.CompletedProcess[str]:
+    return run_words(mounter.argv(*mounter.mountexec, mounts, "--", *command))
+
+
+def reason_of(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the reason of a failure, which is one line and perhaps a hint."""
+    lines = done.stderr.splitlines()
+    assert lines, done
+    assert lines[0].startswith("error: ["), done.stderr
+    assert all(line.startswith("hint: ") for line in lines[1:]), done.stderr
+    return lines[0].removeprefix("error: [").partition("]")[0]
