@@ -150,6 +150,7 @@ def judged(results: Results, condition: str, placement: str, counts: list[int]) 
             spec=replace(results.spec, launches=count, looks=plan),
             measurements=tuple(one for one in results.measurements if one.block <= count),
             chain=None,
+            files=(),
         )
         for margin in MARGINS:
             found = compare(seen, CompareOptions(margins={"latency": margin}))
