@@ -142,11 +142,25 @@ def test_every_option_is_in_the_manual_page(page: str, part: str) -> None:
         assert option.replace("-", r"\-") in text
 
 
-def test_every_key_is_in_the_manual_page() -> None:
-    """Every key of the policy is in the page."""
+def test_every_key_of_a_policy_is_in_page_guide_and_example_with_its_default() -> None:
+    source = (NATIVE / "core" / "policy.c").read_text()
+    keys = re.findall(r'strcmp\(key, "([a-z-]+)"\)', source)
+    assert len(keys) > 3
     page = (NATIVE / "helper" / "stackproof-mount.8").read_text()
-    for key in ("mount\\-point", "image\\-folder", "image\\-owner", "unprivileged"):
-        assert key in page
+    shown = re.findall(r'^\.B[IR] "([a-z\\-]+) = ', page, re.MULTILINE)
+    assert [key.replace("\\-", "-") for key in shown] == keys
+    example = (NATIVE / "helper" / "mount.conf").read_text()
+    assert set(re.findall(r"^#?([a-z-]+) = ", example, re.MULTILINE)) == set(keys)
+    guide = (NATIVE.parent / "docs" / "how-to" / "install-mount-helper.md").read_text()
+    rows = dict(re.findall(r"^\| `([a-z-]+)` \| (.+?) \|", guide, re.MULTILINE))
+    assert list(rows) == keys
+    defaults = {
+        "images-per-command": "IMAGES", "image-memory": "MEMORY_MIB",
+        "loop-devices-per-user": "LOOPS",
+    }  # fmt: skip
+    for key, name in defaults.items():
+        assert f"DEFAULT_{name} = {rows[key]}" in source
+        assert f"#{key} = {rows[key]}\n" in example
 
 
 @pytest.mark.parametrize("path", _OURS, ids=lambda path: path.name)
