@@ -1,11 +1,12 @@
 """What a command pays for an image of 500 MB in front of it, beside the other tools for that.
 
-    python benchmarks/mount_cost.py [--megabytes N] [--count N] [--helper PROGRAM]
-                                    [--squashfs-mount PROGRAM] [--apptainer PROGRAM]
+    python benchmarks/mount_cost.py [--megabytes N] [--count N]
+        [--helper PROGRAM] [--before PROGRAM] [--squashfs-mount PROGRAM] [--apptainer PROGRAM]
 
 COUNT runs of `true` (default 20) in turns: bare; by `stackproof run` and by the remote-start
 program (`mountexec`), each with a loop device (as root) and with squashfuse; by `stackproof-mount`
-in each of its ways (`--helper`, or on PATH). Peers run where they are installed or named:
+in each of its ways (`--helper`, or on PATH), and by another build of it (`--before`), with the
+ratio of the two in the same turns. Peers run where they are installed or named:
 squashfs-mount, `ch-run`, `podman run --rootfs` (a folder with the same tree, since it mounts no
 SquashFS), apptainer. The image is made here: its data do not compress, and it has the folders that
 containers need.
@@ -18,6 +19,7 @@ import json
 import os
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -29,6 +31,7 @@ from stackproof.host import mountexec, mountways
 from turns import in_turns, show
 
 MOUNT = "/user-environment"
+BEFORE = "before: "
 CONTAINER_FOLDERS = ("dev", "etc", "home", "proc", "root", "run", "sys", "tmp", "usr", "var")
 
 
@@ -73,12 +76,11 @@ def programs(image: Path, tree: Path, args: argparse.Namespace) -> dict[str, lis
         found[f"stackproof run ({way})"] = [*run, "--", "true"]
         script = [sys.executable, "-I", "-S", mountexec.__file__, "--how", way]
         found[f"mountexec ({way})"] = [*script, mounts, "--", "true"]
-    helper = shutil.which(args.helper or "stackproof-mount")
-    if helper:
-        for way in ("root", "setuid", "userns"):
+    for name, helper in (("", args.helper or "stackproof-mount"), (BEFORE, args.before or "")):
+        for way in ("root", "setuid", "userns") if shutil.which(helper) else ():
             argv = [helper, f"--way={way}", f"--images={mounts}", "--", "true"]
             if subprocess.run(argv, check=False, capture_output=True).returncode == 0:
-                found[f"stackproof-mount ({way})"] = argv
+                found[f"{name}stackproof-mount ({way})"] = argv
     found |= peers(image, tree, args)
     return {name: argv for name, argv in found.items() if _works(name, argv)}
 
@@ -157,7 +159,7 @@ def main() -> None:
     )
     parser.add_argument("--megabytes", type=int, default=500)
     parser.add_argument("--count", type=int, default=20)
-    for peer in ("helper", "squashfs-mount", "apptainer"):
+    for peer in ("helper", "before", "squashfs-mount", "apptainer"):
         parser.add_argument(f"--{peer}", metavar="PROGRAM")
     args = parser.parse_args()
     with (
@@ -170,7 +172,12 @@ def main() -> None:
         pack = ["mksquashfs", tree, image, "-comp", "zstd", "-noappend", "-no-progress", "-quiet"]
         subprocess.run([*map(str, pack)], check=True, stdout=subprocess.DEVNULL)
         print(f"image of {image.stat().st_size / 1e6:.0f} MB, {args.count} runs of each")
-        show(in_turns(programs(image, tree, args), args.count), base="true")
+        times = in_turns(programs(image, tree, args), args.count)
+        show(times, base="true")
+        for name in (name for name in times if BEFORE + name in times):
+            pairs = zip(times[name], times[BEFORE + name], strict=True)
+            ratio = statistics.median(new / old for new, old in pairs)
+            print(f"{name} against the build before: {ratio:.3f}")
 
 
 if __name__ == "__main__":

@@ -150,6 +150,20 @@ static bool look_at(int number, const char *own_name, const struct stat *file,
     return false;
 }
 
+/* Opens the folder of all loop devices. Behind the links of /sys/block each look would be along a path
+ * of twice the length. */
+static DIR *open_devices(void)
+{
+    DIR *stream = opendir("/sys/devices/virtual/block");
+    if (stream != NULL && faccessat(dirfd(stream), "loop0", F_OK, 0) == 0) {
+        return stream;
+    }
+    if (stream != NULL) {
+        (void)closedir(stream);
+    }
+    return opendir("/sys/block");
+}
+
 /* Looks through all devices; returns whether one has the file. Without sysfs nothing is found. */
 static bool look_through(const struct sp_image *image, const struct sp_loop_owner *owner,
                          struct survey *survey, struct sp_loop *loop)
@@ -157,7 +171,7 @@ static bool look_through(const struct sp_image *image, const struct sp_loop_owne
     char own_name[SP_DEVICE_NAME_BYTES];
     struct stat file;
     bool found = false;
-    DIR *stream = opendir("/sys/block");
+    DIR *stream = open_devices();
     write_name(owner, own_name, sizeof own_name);
     if (stream == NULL || fstat(image->descriptor, &file) != 0) {
         if (stream != NULL) {
@@ -234,7 +248,9 @@ static int attach(int control, const struct sp_image *image, const struct loop_i
 static int prepare(int control, const struct sp_image *image, const struct sp_loop_owner *owner,
                    unsigned flags, struct sp_loop *loop, struct sp_error *error)
 {
-    struct survey survey = {.owned = 0};
+    struct survey survey; /* of the numbers, as many are set as there are */
+    survey.owned = 0;
+    survey.idle = 0;
     bool found = look_through(image, owner, &survey, loop);
     if (found && (flags & SP_OWN_DEVICE) == 0) {
         return 0;
