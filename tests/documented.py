@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,13 @@ _MARK = re.compile(r"<!-- (not run|run with): (.+?) -->")
 Mark = tuple[str, str]
 _NONE: Mark = ("", "")
 _FENCE = re.compile(r"^ *```(\w*)")
+# The first word of a command line that is none of ours: a program, or a path of one of this project.
+_PROGRAMS = frozenset((
+    "apt-get", "buildah", "chmod", "cp", "dpkg-statoverride", "export", "install", "ldd", "make",
+    "meson", "module", "mpiexec", "nox", "pip", "pipx", "podman", "python3", "rm", "rpmbuild",
+    "salloc", "sbatch", "source", "srun", "uv",
+))  # fmt: skip
+_PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)+")
 _OPERATORS = frozenset(("|", "||", "&&", ";", "&", ">", ">>", "<", "2>"))
 
 
@@ -80,13 +87,33 @@ def lines_of(path: Path) -> list[Line]:
     ]
 
 
-def _commands(text: str) -> Iterator[tuple[int, str, Mark]]:
+def others_of(path: Path) -> list[Line]:
+    """Return the command lines of a page that begin with another program than ours."""
+    page = str(path.relative_to(ROOT))
+    return [
+        Line(page=page, number=number, text=text, reason=said if kind == "not run" else "")
+        for number, text, (kind, said) in _commands(path.read_text(encoding="utf-8"), _is_other)
+    ]
+
+
+def _is_ours(line: str) -> bool:
+    return line.startswith("stackproof ")
+
+
+def _is_other(line: str) -> bool:
+    word = line.split(" ", maxsplit=1)[0]
+    return word in _PROGRAMS or _PATH.fullmatch(word) is not None
+
+
+def _commands(
+    text: str, wanted: Callable[[str], bool] = _is_ours
+) -> Iterator[tuple[int, str, Mark]]:
     begun: tuple[int, str] | None = None
     for number, line, mark in _code(text):
         plain = line.strip().removeprefix("$ ")
         if begun:
             begun = (begun[0], f"{begun[1][:-1]} {plain}")
-        elif plain.startswith("stackproof ") and not line.startswith("  "):
+        elif wanted(plain) and not line.startswith("  "):
             begun = (number, plain)
         else:
             continue
