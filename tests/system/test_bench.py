@@ -496,6 +496,26 @@ def test_no_cluster(room: Path) -> None:
     assert "stackproof cluster up" in done.stderr
 
 
+def test_a_slow_way_back_is_seen_by_both_directions_together(room: Path) -> None:
+    """What the second node sends is held up for real; one-way tests see nothing of it."""
+    stackproof("cluster", "up", "--nodes", "2", "--name", "test-way-back", cwd=room)
+    try:
+        node = ("cluster", "exec", "--name", "test-way-back", "--on", "node2", "--")
+        slow = "tc qdisc replace dev eth0 root tbf rate 400mbit burst 256k latency 100ms"
+        stackproof(*node, "sh", "-c", slow, cwd=room)
+        spec = write_spec(
+            room, "way-back",
+            benchmarks=["bandwidth", "bibandwidth"], sizes=[1 << 20], placements=["inter-node"],
+            launches=2, cluster="test-way-back",
+        )  # fmt: skip
+        stackproof("bench", spec, "-o", "way-back", "--no-verdict", cwd=room)
+    finally:
+        stackproof("cluster", "down", "--name", "test-way-back", cwd=room)
+    told = json.loads(stackproof("doctor", "--results", "way-back", "--json", cwd=room).stdout)
+    (mark,) = [one for one in told["curves"] if one["rule"] == "S22"]
+    assert "MB/s both ways" in mark["seen"]
+
+
 def test_only_one_node_is_left(room: Path) -> None:
     """A node that died is noticed before anything is measured, not by a launch that hangs."""
     stackproof("cluster", "up", "--nodes", "2", "--name", "test-half", cwd=room)

@@ -229,6 +229,20 @@ def test_settings_for_infiniband_are_also_told_on_slingshot(
     assert doctor(*job.named, "--fact", "fabric=slingshot-11")[:2] == ["K76", "K27"]
 
 
+def test_a_provider_that_was_inherited_is_told_on_slingshot(
+    launched: Launcher, doctor: Doctor
+) -> None:
+    """The job ends well, over the slow path; also beside a libfabric that is old besides."""
+    env = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
+    job = launched(Launch("mpich", nodes=2, env=env, ok=True))
+    assert job.code == 0, job.log.read_text(errors="replace")
+    assert doctor(*job.named) == []
+    slingshot = ("--fact", "fabric=slingshot-11", "--have", "libfabric=2.1.0")
+    assert doctor("--log", job.log, "--env", job.env, *slingshot)[0] == "K79"
+    # The program's own libfabric has no cxi, which is worse.
+    assert doctor(*job.named, *slingshot)[:2] == ["K29", "K79"]
+
+
 def test_a_libfabric_without_the_symbols_that_are_asked_for(
     trees: Trees, launched: Launcher, doctor: Doctor
 ) -> None:

@@ -73,3 +73,23 @@ def test_building_it_again_does_nothing(fabric_image: Path) -> None:
     told = json.loads(stackproof("build", "--locked", "--json", "-o", fabric_image, recipe))
     assert (told["steps_run"], told["written"]) == (0, False)
     assert os.stat(fabric_image).st_mtime_ns == before
+
+
+def test_a_job_with_it_under_its_mpi_raises_no_alarm(fabric_image: Path, tmp_path: Path) -> None:
+    """`doctor` has the environment of the job, and finds both images by what it says of mounts."""
+    need("squashfuse", "fuse", "network")
+    recipe = Path(__file__).resolve().parents[2] / "recipes" / "openmpi-5.0.8.yaml"
+    mpi, variables, log = (tmp_path / name for name in ("mpi.squashfs", "job.env", "job.log"))
+    stackproof("build", "--locked", "-o", mpi, recipe)
+    under = ("run", mpi, "--inject", fabric_image, "--transport", "lnx", "--")
+    variables.write_text(stackproof(*under, "env"))
+    assert f"{fabric_image}:/user-tools" in variables.read_text()
+    root = ("env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+    program = "/user-environment/benchmarks/stackproof-bench"
+    words = ("--benchmarks", "latency", "--samples", "3", "--expect-ranks", "2", "--sizes", "8")
+    launch = (*root, "mpiexec", "-n", "2", "--oversubscribe", program, *words)
+    log.write_text(stackproof(*under, *launch))
+    asked = ("doctor", "--env", variables, "--log", log, "--program", program, "--json")
+    found = json.loads(stackproof(*asked))
+    assert [one["rule"] for one in found["findings"] if one["answer"] == "fires"] == []
+    assert found["evidence"]["versions"]["libfabric"] == "2.1.0"
