@@ -331,19 +331,17 @@ def test_a_newer_c_library_is_refused(eessi, capsys):
     assert not os.path.lexists(eessi.place)
 
 
-def test_a_part_that_stays_is_not_decided(eessi, capsys):
-    """The program's Fortran layer stays EESSI's: only who accepts that goes on."""
-    eessi.library(
-        "eessi/lib/libmpifort.so.12",
-        defines=["mpi_init_"],
-        imports=["MPI_Init"],
-        needs=["eessi/lib/libmpi.so.12"],
-    )
+def test_what_is_not_decided(eessi, capsys):
+    """A function that is missing, and perhaps never called: only who accepts that goes on."""
+    every = [*EVERY, "MPI_Get_version"]
+    eessi.library("eessi/lib/libmpi.so.12", defines=[*every, "MPI_Session_init"])
+    eessi.mpi("host", defines=every)
     eessi.app = eessi.program(
-        "eessi/bin/fortran",
-        needs=["eessi/lib/libmpi.so.12", "eessi/lib/libmpifort.so.12"],
-        calls=["MPI_Init", "mpi_init_"],
-        declarations=USES_MPICH,
+        "eessi/bin/guarded",
+        needs=["eessi/lib/libmpi.so.12"],
+        calls=["MPI_Init", "MPI_Get_version"],
+        declarations=USES_MPICH
+        + "void MPI_Session_init(void); void never(void) { MPI_Session_init(); }\n",
         flags=[f"-Wl,--disable-new-dtags,-rpath,{eessi.place}/lib:{eessi.path('eessi/lib')}"],
     )
     code, _, err = applied(capsys, eessi, "host")
@@ -378,3 +376,40 @@ def test_no_space(eessi, capsys):
         assert eessi.loaded()[0].answers["MPI_Init"] == "eessi/lib/libmpi.so.12"
     finally:
         subprocess.run(["umount", small], check=True, timeout=60)
+
+
+def test_undo_where_the_version_before_is_gone(eessi, capsys):
+    """A link to nothing is no version: programs would fall back without a word."""
+    for prefix in ("host", "newer"):
+        assert applied(capsys, eessi, prefix)[0] == ExitCode.DONE
+    (first,) = eessi.overrides.glob(".stackproof/system.1")
+    shutil.rmtree(first)
+    code, _, err = inject(capsys, "undo", eessi.place)
+    assert code == ExitCode.INVALID
+    assert "is gone" in err
+    assert eessi.loaded()[0].answers["MPI_Init"] == "newer/lib/libmpi.so.12"
+
+
+def test_other_users_may_enter_whatever_the_umask(eessi, capsys):
+    before = os.umask(0o077)
+    try:
+        assert applied(capsys, eessi, "host")[0] == ExitCode.DONE
+    finally:
+        os.umask(before)
+    made = [eessi.overrides.parent, *eessi.overrides.parent.rglob("*")]
+    folders = [path for path in made if path.is_dir()]
+    assert len(folders) > 3
+    assert [path for path in folders if path.stat().st_mode & 0o055 != 0o055] == []
+    files = [path for path in made if path.is_file() and ".so" in path.name]
+    assert [path for path in files if path.stat().st_mode & 0o044 != 0o044] == []
+
+
+def test_parts_that_name_no_folder_for_their_main_library(eessi, capsys):
+    """Intel's libmpifort has no DT_RUNPATH: the copies lie in one folder, and find each other."""
+    eessi.mpi("intel", inner=False)
+    eessi.library(
+        "intel/lib/libmpifort.so.12", defines=["mpi_init_"], needs=["intel/lib/libmpi.so.12"]
+    )
+    code, _, err = applied(capsys, eessi, "intel")
+    assert (code, err) == (ExitCode.DONE, "")
+    assert eessi.loaded()[0].answers["MPI_Init"] == "intel/lib/libmpi.so.12"

@@ -14,12 +14,12 @@ import pytest
 
 from elflab import Lab, run
 from need import need
-from stackproof import abi
+from stackproof import abi, noun
 from stackproof.abi import constants
 from stackproof.elf.traces import DISPUTED
 from stackproof.host.elfview import HostView, this_machine
 from stackproof.inject import Cause, Effect, Question, Verdict, find_replacement, judge
-from stackproof.inject.manifest import describe
+from stackproof.inject.manifest import Manifest, ManifestView, describe
 from stackproof.loader import Setting
 
 MPICH = ["MPI_Init", "PMPI_Init", "MPI_Recv", "MPII_Win_get_attr"]
@@ -154,7 +154,7 @@ def test_the_disputed_constants_are_all_looked_for():
 MODULE = "const char *PyModule_New(void); const char *make(void) { return PyModule_New(); }\n"
 
 
-@pytest.mark.parametrize("asks", [True, False], ids=["names-libmpi", "names-nothing"])
+@pytest.mark.parametrize("asks", ["finds-it", "finds-none", ""])
 def test_a_module_of_an_interpreter(lab, asks):
     """Its host defines `Py…`, and may have opened the MPI for it: both are not its own fault."""
     old = mpich(lab, "old")
@@ -164,7 +164,8 @@ def test_a_module_of_an_interpreter(lab, asks):
         "const char *start(void) { return MPI_Init(); }\n", "c",
     )  # fmt: skip
     module = lab.path("module.so")
-    linked = [old, *found_in(lab, "old/lib")] if asks else []
+    linked = [old] if asks else []
+    linked += found_in(lab, "old/lib") if asks == "finds-it" else []
     lab._gcc("-shared", "-fPIC", source, *linked, module)
     found = judged(lab, module, "new")
     assert found.verdict is Verdict.WORKS
@@ -456,3 +457,23 @@ def test_a_program_is_no_mpi_for_a_copy_of_a_handle(lab):
     elf = view.elf(view.look(program))
     assert abi.family_of(elf) is None
     assert abi.family_of(replace(elf, imports=())) is not None
+
+
+def test_what_the_file_of_preloads_may_hold(tmp_path):
+    """Names apart by blanks or colons, and comments; ld.so(8)."""
+    (tmp_path / "etc").mkdir()
+    view = HostView(str(tmp_path))
+    assert view.preloads() == ()
+    text = "/a.so /b.so:/c.so # /no.so\n# nothing\n\t/d.so\n"
+    (tmp_path / "etc" / "ld.so.preload").write_text(text)
+    assert HostView(str(tmp_path)).preloads() == ("/a.so", "/b.so", "/c.so", "/d.so")
+
+
+def test_a_manifest_says_what_its_machine_preloads(lab):
+    mpich(lab, "root/new")
+    (Path(lab.path("root")) / "etc").mkdir()
+    (Path(lab.path("root")) / "etc" / "ld.so.preload").write_text("/opt/lib.so")
+    view = HostView(lab.path("root"))
+    manifest = describe(view, "/new", (), machine=this_machine(), setting=Setting())
+    again = noun.from_json(Manifest, noun.to_json(manifest, indent=None))
+    assert ManifestView(again).preloads() == ("/opt/lib.so",)

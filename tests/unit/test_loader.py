@@ -38,7 +38,8 @@ def elf(**more):
 class Files:
     """A file view of a few values."""
 
-    def __init__(self, elfs, *, cache=None, traces=None):
+    def __init__(self, elfs, *, cache=None, traces=None, preloaded=()):
+        self.preloaded = preloaded
         self.elfs = elfs
         self.caches = cache or {}
         self.all_traces = traces or {}
@@ -55,15 +56,19 @@ class Files:
     def listing(self, folder):
         return ()
 
+    def preloads(self):
+        return self.preloaded
+
     def cache(self, path):
         return self.caches if path == "/etc/ld.so.cache" else {}
 
 
-def load(elfs, *, cache=None, machine=X86, minor=36, **setting):
+def load(elfs, *, cache=None, machine=X86, minor=36, preloaded=(), **setting):
     traces = Traces(loader_folders=("/lib64", "/usr/lib64"), glibc_minor=minor)
     view = Files(
-        {LOADER: elf(soname="ld-linux-x86-64.so.2"), **elfs}, cache=cache, traces={LOADER: traces}
-    )
+        {LOADER: elf(soname="ld-linux-x86-64.so.2"), **elfs}, cache=cache, traces={LOADER: traces},
+        preloaded=preloaded,
+    )  # fmt: skip
     return load_program(view, "/bin/p", machine=machine, setting=Setting(**setting))
 
 
@@ -87,6 +92,21 @@ def test_which_subfolders_a_release_of_glibc_knows(minor, expected):
         {"/bin/p": program(needed=("liba.so",)), **elfs}, minor=minor, library_path=("/l",)
     )
     assert closure.objects[1].path == expected
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_what_the_system_preloads_comes_first(secure):
+    """/etc/ld.so.preload: for every program, whatever rights it has, behind LD_PRELOAD."""
+    old, new = elf(soname="libmpi.so.12"), elf(soname="libmpi.so.12")
+    files = {"/bin/p": program(needed=("libmpi.so.12",)), "/s/libmpi.so.12": old,
+             "/n/libmpi.so.12": new, "/t/tool.so": elf()}  # fmt: skip
+    closure = load(
+        files, preloaded=("/s/libmpi.so.12", "/gone.so"), library_path=("/n",),
+        preload=("/t/tool.so",), secure=secure,
+    )  # fmt: skip
+    first = [] if secure else ["/t/tool.so"]
+    assert [one.path for one in closure.objects[1:]] == [*first, "/s/libmpi.so.12"]
+    assert closure.ignored == ["/gone.so"]
 
 
 def test_old_subfolders_are_gone_in_2_37():

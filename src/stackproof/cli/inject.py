@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -40,6 +41,7 @@ def run_check(args: argparse.Namespace) -> int:
         machine=_machine(args),
         setting=_setting(args),
         launcher=launcher,
+        launcher_file=os.path.abspath(args.launcher) if os.path.isfile(args.launcher) else "",
         namespaces=args.namespaces,
         releases=injectplace.load_releases,
     )

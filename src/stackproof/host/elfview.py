@@ -21,6 +21,7 @@ from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.host import elfcache, files
 from stackproof.host.elfcache import ElfCache
 from stackproof.loader import CacheEntry, File, Machine, ldcache, level_of
+from stackproof.loader.view import PRELOAD_FILE
 
 _DOTS = {"", ".", ".."}
 _EXECUTABLE = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
@@ -229,6 +230,19 @@ class HostView:
             return ldcache.parse(content, file=path)
         except StackproofError:
             return {}  # as the loader does
+
+    def preloads(self) -> tuple[str, ...]:
+        """Return what every program has preloaded, nothing where that cannot be read."""
+        file = self.look(PRELOAD_FILE)
+        if file is None:
+            return ()
+        try:
+            with self._opened(file) as source:
+                content = source.read(0, min(source.size, limits.SMALL_RECORD.bytes))
+        except StackproofError:
+            return ()
+        lines = (line.partition("#")[0] for line in content.decode(errors="replace").splitlines())
+        return tuple(word for line in lines for word in line.replace(":", " ").split())
 
     @contextlib.contextmanager
     def _opened(self, file: File) -> Iterator[FileSource]:

@@ -134,6 +134,10 @@ class ImageView:
         """Return the entries of this machine's ld.so.cache by name."""
         return self._host.cache(path)
 
+    def preloads(self) -> tuple[str, ...]:
+        """Return what every program of this machine has preloaded."""
+        return self._host.preloads()
+
     def content(self, path: str) -> bytes:
         """Return the bytes of a file; raises `StackproofError` (IMAGE_UNREADABLE, TOO_LARGE)."""
         if not self.holds(path) and isinstance(self._host, ImageView):

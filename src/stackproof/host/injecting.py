@@ -79,7 +79,7 @@ def locked(place: str) -> Iterator[None]:
     """
     keep = Path(place).parent / _KEEP
     try:
-        keep.mkdir(parents=True, exist_ok=True)
+        _make_folder(keep)
     except OSError as error:
         raise files.translate(error, keep) from error
     busy = fail(
@@ -93,6 +93,14 @@ def locked(place: str) -> Iterator[None]:
             if entry.is_symlink() or entry.name.startswith("staging."):
                 files.remove(entry)
         yield
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above that are missing: jobs of all users enter it, any umask."""
+    if not folder.is_dir():
+        _make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o755)
 
 
 def staging_folder(place: str) -> str:
@@ -215,7 +223,8 @@ def commit(folder: str, record: Injection) -> Staged:
     files.write(os.path.join(folder, _RECORD), noun.to_json(record))
     target = os.path.join(keep, f"{name}.{number}")
     try:
-        os.chmod(folder, 0o755)  # noqa: S103 - jobs of all users enter it
+        for inside, _, _ in os.walk(folder):
+            os.chmod(inside, 0o755)  # noqa: S103 - jobs of all users enter it
         os.rename(folder, target)
     except OSError as error:
         raise files.translate(error, target) from error
@@ -250,6 +259,15 @@ def undo(place: str) -> Injection:
             f"`{place}` was not made by `stackproof inject apply`",
             where=Location(file=place),
             hint="name the folder that `inject apply` printed",
+        )
+    before = os.path.join(os.path.dirname(place), record.before)
+    ours = os.path.dirname(record.before) == _KEEP
+    if ours and not os.path.exists(before):
+        raise fail(
+            Reason.FILE_MISSING,
+            f"`{before}`, which was there before, is gone",
+            where=Location(file=place),
+            hint=f"`rm {place}` leaves programs with their own MPI",
         )
     try:
         if record.before_folder:

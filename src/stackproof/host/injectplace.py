@@ -280,6 +280,13 @@ def launcher_kind(name: str, known: Mapping[str, str]) -> str:
         kind = _kind_of_file(os.path.realpath(name))
         if kind:
             return kind
+    elif "/" in name:
+        raise fail(
+            Reason.FILE_MISSING,
+            f"there is no launcher `{name}`",
+            where=Location(file=name),
+            hint=f"name an mpiexec file, or one of: {', '.join(known)}",
+        )
     raise fail(
         Reason.UNSUPPORTED,
         f"the launcher `{name}` is not known",

@@ -221,7 +221,8 @@ def symbol_findings(case: Case) -> Iterator[Finding]:
     for (path, eager, version, of_mpi), entries in groups.items():
         names = sorted(entry.name for entry in entries)
         before = all((path, name) in old for name in names)
-        if path == opened and before and not of_mpi:
+        # Without the MPI that it was built with nothing is known of before, but who defines them.
+        if path == opened and not of_mpi and (before or case.before.missing):
             yield _host_defines(path, names)
             continue
         asks = path in users and of_mpi and not eager and _asks_for_the_version(users[path])

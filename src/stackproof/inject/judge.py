@@ -28,7 +28,8 @@ _WEIGHTS = {Effect.FAILS: 1_000_000, Effect.CANNOT_TELL: 1_000, Effect.STEP: 1, 
 class Question:
     """What is asked beside program and replacement.
 
-    `setting` is how the program is started now; `launcher` a name in `starting.OFFERS`, or empty;
+    `setting` is how the program is started now; `launcher` a name in `starting.OFFERS`, or empty,
+    and `launcher_file` its path, where that was named;
     `namespaces` is `per-rank`, `per-node` or `none`; `with_plugins` looks at plug-ins too.
     `releases` is asked only when a version is missing, or with a `target`, the machine that the
     program will run on when it is not this one. With `before`, a view without the
@@ -38,6 +39,7 @@ class Question:
     machine: Machine
     setting: Setting = field(default_factory=Setting)
     launcher: str = ""
+    launcher_file: str = ""
     namespaces: str = "none"
     with_plugins: bool = True
     releases: Callable[[], Releases] = nothing_known
@@ -78,7 +80,7 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
             target=question.target,
             links=way.links,
         )
-        found = tuple(_findings(case, _pruned(way, case), question))
+        found = tuple(_findings(case, _pruned(way, case), question, setting))
         weight = sum(map(_weight, found))
         if best is None or weight < best[0]:
             best = weight, way, case, found
@@ -126,7 +128,7 @@ def _joined(view: FileView, demand: Demand, after: Closure) -> Demand:
     return demand if demand.users else demand_of(view, after)
 
 
-def _findings(case: Case, way: Way, question: Question) -> Iterator[Finding]:
+def _findings(case: Case, way: Way, question: Question, setting: Setting) -> Iterator[Finding]:
     start = tuple(meaning.start_findings(case))
     yield from start
     if any(finding.effect is Effect.FAILS for finding in start):
@@ -149,24 +151,34 @@ def _findings(case: Case, way: Way, question: Question) -> Iterator[Finding]:
     if case.target is not None:
         releases = question.releases()
         yield from target_findings(case.after, case.owns, case.target, releases)
-    yield from starting.launcher_findings(case, question.launcher)
+    yield from starting.launcher_findings(case, question.launcher, question.launcher_file)
+    if question.launcher_file:
+        changed = _environment(way, case, setting, relocated=bool(meaning.moved_from(case)))
+        yield from starting.environment_findings(case, question.launcher_file, changed)
     yield from starting.namespace_findings(case, question.namespaces)
     yield from meaning.borrowed_findings(case)
     yield from meaning.step_findings(case, way)
 
 
-def _judgement(
-    program: str, way: Way, case: Case, found: tuple[Finding, ...], setting: Setting
-) -> Judgement:
+def _environment(way: Way, case: Case, setting: Setting, *, relocated: bool) -> dict[str, str]:
+    """Return the variables of a way, with what the program is started with behind them."""
     environment = {}
     if way.library_path or setting.library_path:
         environment["LD_LIBRARY_PATH"] = ":".join((*way.library_path, *setting.library_path))
     if way.preload:
         # A tool that stands before the MPI stays before it.
         environment["LD_PRELOAD"] = ":".join((*setting.preload, *way.preload))
-    if any(finding.cause is Cause.RELOCATED for finding in found):
+    if relocated:
         for name in ("OPAL_PREFIX", "PMIX_PREFIX", "PRTE_PREFIX"):
             environment[name] = case.replacement.home
+    return environment
+
+
+def _judgement(
+    program: str, way: Way, case: Case, found: tuple[Finding, ...], setting: Setting
+) -> Judgement:
+    relocated = any(finding.cause is Cause.RELOCATED for finding in found)
+    environment = _environment(way, case, setting, relocated=relocated)
     order = list(_WEIGHTS)
     return Judgement(
         program=program,

@@ -56,6 +56,7 @@ class Manifest:
     set_id: tuple[str, ...] = ()
     folders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     caches: Mapping[str, Mapping[str, tuple[CacheEntry, ...]]] = field(default_factory=dict)
+    preloads: tuple[str, ...] = ()
 
 
 class ManifestView:
@@ -90,6 +91,10 @@ class ManifestView:
     def cache(self, path: str) -> Mapping[str, tuple[CacheEntry, ...]]:
         """Return the entries of an ld.so.cache."""
         return self.manifest.caches.get(path, {})
+
+    def preloads(self) -> tuple[str, ...]:
+        """Return what every program there has preloaded."""
+        return self.manifest.preloads
 
 
 _BASE_LIBRARIES = (
@@ -149,6 +154,10 @@ class Recorder:
         self.caches[path] = self._below.cache(path)
         return self.caches[path]
 
+    def preloads(self) -> tuple[str, ...]:
+        """Return what every program has preloaded."""
+        return self._below.preloads()
+
 
 def describe(
     view: FileView, place: str, programs: Sequence[str], *, machine: Machine, setting: Setting
@@ -188,6 +197,7 @@ def describe(
         set_id=tuple(recorder.set_id),
         folders=recorder.folders,
         caches=recorder.caches,
+        preloads=recorder.preloads(),
     )
 
 
@@ -274,6 +284,10 @@ class MergedView:
     def cache(self, path: str) -> Mapping[str, tuple[CacheEntry, ...]]:
         """Return the entries of an ld.so.cache, the program's before the replacement's."""
         return {**self._views["over"].cache(path), **self._views["base"].cache(path)}
+
+    def preloads(self) -> tuple[str, ...]:
+        """Return what every program of the program's machine has preloaded."""
+        return self._views["base"].preloads()
 
 
 def is_borrowed(file: File, prefix: str) -> bool:

@@ -225,8 +225,8 @@ def step_findings(case: Case, way: Way) -> Iterator[Finding]:
             file=program,
             provider=way.opened[0],
         )
-    prefix = compiled_prefix(case)
-    if prefix and posixpath.normpath(prefix) != posixpath.normpath(case.replacement.home):
+    prefix = moved_from(case)
+    if prefix:
         yield Finding(
             cause=Cause.RELOCATED,
             effect=Effect.STEP,
@@ -279,6 +279,13 @@ def borrowed_findings(case: Case) -> Iterator[Finding]:
                 file=loaded.path,
                 remedy="see that it is where the program runs, or bring it along",
             )
+
+
+def moved_from(case: Case) -> str:
+    """Return the folder that an injected Open MPI was configured for and does not lie in."""
+    prefix = compiled_prefix(case)
+    home = posixpath.normpath(case.replacement.home)
+    return prefix if prefix and posixpath.normpath(prefix) != home else ""
 
 
 def compiled_prefix(case: Case) -> str:

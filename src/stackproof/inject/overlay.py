@@ -51,3 +51,7 @@ class Overlay:
     def cache(self, path: str) -> Mapping[str, tuple[CacheEntry, ...]]:
         """Return the entries of an ld.so.cache."""
         return self._below.cache(path)
+
+    def preloads(self) -> tuple[str, ...]:
+        """Return what every program has preloaded."""
+        return self._below.preloads()

@@ -125,7 +125,8 @@ def plan_filling(
     for path in own.values():
         closure = load_program(view, path, machine=machine, setting=Setting())
         for edge in closure.missing:
-            if not stays(edge.name):
+            # What is copied beside it is found there: Intel's libraries name no folder themselves.
+            if not stays(edge.name) and edge.name not in own:
                 by = closure.objects[edge.by].path
                 problems.append(_problem(f"`{edge.name}` is not found", by, "install it"))
         for loaded in closure.objects:

@@ -7,12 +7,14 @@ nothing fails, and N programs of one rank run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import posixpath
+import shlex
+from collections.abc import Iterator, Mapping
 
 from stackproof.errors import StackproofError
 from stackproof.inject.checks import Case
 from stackproof.inject.model import Cause, Effect, Finding
-from stackproof.loader import Loaded
+from stackproof.loader import Closure, Loaded, Setting, load_program
 
 # Which way each launcher offers; Slurm's srun depends on --mpi, so that it must be said.
 OFFERS = {
@@ -30,8 +32,11 @@ NAMESPACES = ("none", "per-node", "per-rank")
 """Which processes share a user namespace with which."""
 
 
-def launcher_findings(case: Case, launcher: str) -> Iterator[Finding]:
-    """Yield whether a launcher starts one job with the injected MPI, or single ranks."""
+def launcher_findings(case: Case, launcher: str, file: str = "") -> Iterator[Finding]:
+    """Yield whether a launcher starts one job with the injected MPI, or single ranks.
+
+    `file` is the launcher's path, empty where only its kind is known.
+    """
     main = case.main
     if main is None or not launcher:
         return
@@ -40,6 +45,15 @@ def launcher_findings(case: Case, launcher: str) -> Iterator[Finding]:
     if offer in speaks:
         if main.family.name == "openmpi" and launcher == "prte" and _is_openmpi4(case):
             yield _refused(case, launcher, "PRRTE does not start Open MPI 4 as one job")
+        elif file and launcher == "orterun" and _is_openmpi4(case) and not case.owns(file):
+            yield Finding(
+                cause=Cause.LAUNCHER,
+                effect=Effect.CANNOT_TELL,
+                message=f"`{file}` is of another Open MPI 4: two releases may wait for each other "
+                "forever, as 4.1.7 and 4.1.8 do",
+                file=main.path,
+                remedy=f"start it with the MPI's own mpiexec, in `{case.replacement.prefix}/bin`",
+            )
         return
     if offer == "cray":
         yield Finding(
@@ -62,6 +76,44 @@ def launcher_findings(case: Case, launcher: str) -> Iterator[Finding]:
         return
     words = " or ".join(sorted(speaks)) or "neither PMI nor PMIx"
     yield _refused(case, launcher, f"it offers {offer}, the MPI speaks {words}")
+
+
+def environment_findings(
+    case: Case, file: str, environment: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Yield whether a launcher must be kept from the variables that its ranks need."""
+    view, searcher = case.after.searcher.view, case.after.searcher
+    if case.owns(file) or view.look(file) is None:
+        return
+    paths = environment.get("LD_LIBRARY_PATH", "")
+    preload = environment.get("LD_PRELOAD", "")
+    setting = Setting(
+        library_path=tuple(paths.split(":")) if paths else (),
+        preload=tuple(preload.split(":")) if preload else (),
+    )
+    try:
+        closure = load_program(view, file, machine=searcher.machine, setting=setting)
+    except StackproofError:  # a script, for example
+        return
+    taken = [loaded.path for loaded in closure.objects[1:] if case.owns(loaded.path)]
+    if "OPAL_PREFIX" in environment and _is_of_openmpi(closure):
+        taken.append(environment["OPAL_PREFIX"])
+    if taken:
+        words = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
+        yield Finding(
+            cause=Cause.LAUNCHER,
+            effect=Effect.STEP,
+            message=f"the variables are for the ranks alone: with them `{file}` itself would take "
+            f"`{taken[0]}`",
+            file=file,
+            provider=taken[0],
+            remedy=f"{posixpath.basename(file)} … env {words} {case.after.program.path}",
+        )
+
+
+def _is_of_openmpi(closure: Closure) -> bool:
+    names = (loaded.elf.soname for loaded in closure.objects[1:])
+    return any(name.startswith(("libopen-rte.", "libopen-pal.", "libprrte.")) for name in names)
 
 
 def _refused(case: Case, launcher: str, why: str) -> Finding:

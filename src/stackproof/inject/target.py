@@ -177,6 +177,10 @@ class TargetView:
         """Return the entries of an ld.so.cache."""
         return self._views[self._name(path)].cache(path)
 
+    def preloads(self) -> tuple[str, ...]:
+        """Return what every program of the other machine has preloaded."""
+        return self._views["there"].preloads()
+
 
 def target_findings(
     closure: Closure, owns: Callable[[str], bool], target: Target, releases: Releases

@@ -217,7 +217,10 @@ def load_program(view: FileView, path: str, *, machine: Machine, setting: Settin
         for name in setting.preload:
             if closure.load(name, main) is None:
                 closure.ignored.append(name)
-        closure.unreadable.clear()  # a preload that cannot be loaded is only warned of
+    for name in view.preloads():  # more rights do not keep them away
+        if closure.load(name, main) is None:
+            closure.ignored.append(name)
+    closure.unreadable.clear()  # a preload that cannot be loaded is only warned of
     closure.follow(0)
     return closure
 

@@ -9,6 +9,8 @@ from typing import NamedTuple, Protocol
 from stackproof.elf import ElfFile
 from stackproof.elf.traces import Traces
 
+PRELOAD_FILE = "/etc/ld.so.preload"
+
 
 class File(NamedTuple):
     """A regular file: its real path in the view, and what is the same for two names of it."""
@@ -45,3 +47,6 @@ class FileView(Protocol):
 
     def cache(self, path: str) -> Mapping[str, tuple[CacheEntry, ...]]:
         """Return the entries of an ld.so.cache by name, none when there is no such file."""
+
+    def preloads(self) -> tuple[str, ...]:
+        """Return what `PRELOAD_FILE` names: the loader puts it into every program; ld.so(8)."""

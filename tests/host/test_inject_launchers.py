@@ -1,0 +1,78 @@
+"""The launcher as a program of its own: whose release it is, and which variables reach it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from elflab import Lab, run
+from need import need
+from stackproof.errors import Reason, StackproofError
+from stackproof.host import injectplace
+from stackproof.host.elfview import HostView, this_machine
+from stackproof.inject import Cause, Effect, Question, Verdict, find_replacement, judge, starting
+
+USES_OPENMPI = "extern int ompi_mpi_comm_world[]; int *use(void) { return ompi_mpi_comm_world; }\n"
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    """Two Open MPI 4, each with its launcher, and a program of the old one."""
+    need("gcc")
+    lab = Lab(tmp_path)
+    for name in ("old", "new"):
+        own = [f"-Wl,--enable-new-dtags,-rpath,{lab.path(f'{name}/lib')}"]
+        lab.library(f"{name}/lib/libopen-rte.so.40", defines=["orte_init"])
+        lab.library(
+            f"{name}/lib/libmpi.so.40", defines=["MPI_Init"], data=[("ompi_mpi_comm_world", 8)],
+            needs=[f"{name}/lib/libopen-rte.so.40"], flags=own,
+        )  # fmt: skip
+        lab.program(
+            f"{name}/bin/mpiexec", needs=[f"{name}/lib/libopen-rte.so.40"], calls=["orte_init"],
+            flags=own,
+        )  # fmt: skip
+    lab.program(
+        needs=["old/lib/libmpi.so.40"], calls=["MPI_Init"], declarations=USES_OPENMPI,
+        flags=[f"-Wl,--enable-new-dtags,-rpath,{lab.path('old/lib')}"],
+    )  # fmt: skip
+    return lab
+
+
+def judged(lab, launcher):
+    view = HostView()
+    file = lab.path(launcher)
+    kind = injectplace.launcher_kind(file, starting.OFFERS)
+    question = Question(machine=this_machine(), launcher=kind, launcher_file=file)
+    return judge(view, lab.path("bin/program"), find_replacement(view, lab.path("new")), question)
+
+
+def test_its_own_launcher(lab):
+    assert judged(lab, "new/bin/mpiexec").verdict is Verdict.WORKS
+
+
+def test_the_launcher_of_another_release(lab):
+    """Two Open MPI 4 may not fit, and with the ranks' variables it would not be itself."""
+    found = judged(lab, "old/bin/mpiexec")
+    assert found.verdict is Verdict.UNKNOWN
+    launchers = [one for one in found.findings if one.cause is Cause.LAUNCHER]
+    assert [one.effect for one in launchers] == [Effect.CANNOT_TELL, Effect.STEP]
+    real = run(lab.path("old/bin/mpiexec"), env=dict(found.environment))
+    assert real.answers == {"orte_init": "new/lib/libopen-rte.so.40"}
+    assert launchers[1].provider == lab.path("new/lib/libopen-rte.so.40")
+    assert f"env LD_LIBRARY_PATH={lab.path('new/lib')} {found.program}" in launchers[1].remedy
+
+
+def test_a_launcher_that_takes_nothing_of_it(lab):
+    """Hydra needs no library of an MPI: the variables do it no harm."""
+    lab.library("hydra/lib/libother.so", defines=["other"], texts=["hydra_pmi_proxy"])
+    text = 'const char text[] = "hydra_pmi_proxy"; int main(void) { return !text[0]; }\n'
+    lab._gcc(lab._source(text, "c"), lab.path("hydra/bin-mpiexec"))
+    found = judged(lab, "hydra/bin-mpiexec")
+    assert [one.effect for one in found.findings if one.cause is Cause.LAUNCHER] == [Effect.FAILS]
+
+
+def test_a_launcher_that_is_not_there(lab):
+    with pytest.raises(StackproofError) as raised:
+        injectplace.launcher_kind(lab.path("nowhere/mpiexec"), starting.OFFERS)
+    assert raised.value.reason is Reason.FILE_MISSING
