@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
+from stackproof import harmless
+
 
 class ExitCode(IntEnum):
     """Exit codes of every `stackproof` verb (documented in docs/reference/exit-codes.md)."""
@@ -297,13 +299,13 @@ class Problem:
         An error says the name of its reason, by which the documentation finds it.
         """
         name = f" [{self.reason}]" if kind == "error" else ""
-        lines = [f"{kind}: {self.message}{name}"]
+        lines = [f"{kind}: {harmless.indented(self.message, '  | ')}{name}"]
         if self.where:
-            lines.append(f"  --> {self.where}")
+            lines.append(f"  --> {harmless.line(str(self.where))}")
         if self.detail:
-            lines += [f"  | {line}" for line in self.detail.rstrip("\n").split("\n")]
+            lines.append(f"  | {harmless.indented(self.detail, '  | ')}")
         if self.hint:
-            lines.append(f"hint: {self.hint}")
+            lines.append(f"hint: {harmless.indented(self.hint, '  | ')}")
         return "\n".join(lines)
 
     def data(self, severity: str = "error") -> dict[str, object]:

@@ -203,6 +203,13 @@ def tree_folder(place: Place, needed: int, monitor: Monitor) -> Path | None:
     if place.in_memory == "no" or place.workers is not None:  # other nodes have their own memory
         return None
     free = min(workspace.free_bytes(workspace.MEMORY), _available_memory())
+    if place.in_memory == "auto":
+        try:
+            workspace.memory_folder()
+        except StackproofError as error:  # somebody else took the name; the disk is there, too
+            text = f"building on disk: {error.problems[0].message}"
+            monitor(Event(what="note", name="disk", text=text))
+            return None
     if free >= needed:
         return workspace.memory_folder()
     text = f"the build may need {needed / 1e9:.0f} GB, {free / 1e9:.1f} GB of memory are free"

@@ -262,3 +262,47 @@ def test_bytes_that_are_no_text_pass_through(image: Path) -> None:
         check=True,
     )
     assert f"set PATH={MOUNT}/bin:/usr/bin:/bin:".encode() + b"/\xff\0" in done.stdout
+
+
+def image_that_sets(folder: Path, **variables: str) -> Path:
+    meta = env_json()
+    meta["views"]["default"]["env"]["values"]["scalar"] = variables
+    return make_image(folder / "a.squashfs", meta=meta)
+
+
+@pytest.mark.parametrize("form", [[], ["--null"], ["--json"]])
+@pytest.mark.parametrize(
+    "name",
+    ["PROMPT_COMMAND", "BASH_ENV", "ENV", "PS1", "PS4", "SHELLOPTS", "IFS", "ZDOTDIR",
+     "BASH_FUNC_ls%%"],
+)  # fmt: skip
+def test_what_a_shell_runs_at_once_is_refused(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, name: str, form: list[str]
+) -> None:
+    need("mksquashfs")
+    image = image_that_sets(tmp_path, **{name: "() { echo evil; }"})
+    code, out, err = call(capfd, *form, image)
+    assert code == 4
+    assert "evil" not in out
+    assert name in err
+
+
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "SLURM_CONF", "PYTHONSTARTUP", "GIT_SSH_COMMAND"])
+def test_what_every_program_obeys_is_told(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, name: str
+) -> None:
+    need("mksquashfs")
+    code, out, err = call(capfd, image_that_sets(tmp_path, **{name: "/x"}))
+    assert (code, f"export {name}=/x" in out) == (0, True)
+    assert f"note: a view changes `{name}`" in err
+
+
+def test_no_name_makes_a_line_for_the_shell(
+    capfd: pytest.CaptureFixture[str], image: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = image.parent / "x\ntouch executed #"
+    folder.mkdir()
+    image.rename(folder / image.name)
+    monkeypatch.chdir(folder)
+    _, out, _ = call(capfd, image.name)
+    assert [line for line in out.splitlines() if line.startswith("touch")] == []

@@ -225,6 +225,27 @@ def test_metadata_that_cannot_be_used(
     assert "b.squashfs" in text
 
 
+@pytest.mark.parametrize(
+    "member",
+    [
+        "i 644 0 0 f",
+        "i 644 0 0 s",
+        "c 666 0 0 1 5",
+        "b 666 0 0 7 0",
+        "s 777 0 0 /dev/zero",
+        "d 755 0 0",
+    ],
+    ids=["fifo", "socket", "character", "block", "link", "folder"],
+)
+def test_metadata_that_is_no_file_is_not_waited_for(verb: Verb, mounter: Way, member: str) -> None:
+    """The first one to look is a process with rights, where root mounts."""
+    options = ("-p", "meta d 755 0 0", "-p", f"meta/env.json {member}")
+    make_image(mounter.real_folder / "b.squashfs", meta=None, options=options)
+    done = verb("run", "b.squashfs", "--", "true")
+    assert done.returncode == 6
+    assert "b.squashfs" in done.stderr
+
+
 def test_a_link_to_a_system_path_is_no_mount_point(verb: Verb, mounter: Way) -> None:
     (mounter.real_folder / "link").symlink_to("/usr")
     assert _error(verb("run", f"a.squashfs:{mounter.folder}/link", "--", "true"))[0] == 3

@@ -57,6 +57,7 @@ def test_help_imports_the_arguments_of_its_verb_only(command: commandtree.Comman
         "stackproof.cli",
         "stackproof.cli.streams",
         "stackproof.host",
+        "stackproof.harmless",
         "stackproof.host.userlocale",
     }
     assert not among(HEAVY, names)

@@ -11,6 +11,7 @@ import pytest
 from images import env_json, make_image
 from mounting import Way, way
 from stackproof.host import mountjoin
+from stackproof.host.libc import MountFailure
 
 _TIMEOUT_S = 60
 # Starts COUNT processes at once; each says its namespaces, and waits until all have.
@@ -162,3 +163,36 @@ def test_a_damaged_record_is_not_followed(tmp_path: Path, monkeypatch: pytest.Mo
 def test_only_ranks_of_launchers_are_ranks() -> None:
     assert mountjoin.is_rank({"PMIX_RANK": "3"})
     assert not mountjoin.is_rank({"PATH": "/bin"})
+
+
+def test_a_name_that_another_user_took_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    places = [tmp_path / "first", tmp_path / "second"]
+    monkeypatch.setattr(mountjoin, "_PLACES", [str(place) for place in places])
+    name = f"stackproof-join-{os.geteuid()}"
+    for place in places:
+        place.mkdir()
+    (places[0] / name).symlink_to(tmp_path)
+    with mountjoin.Meeting("nothing") as meeting:
+        assert meeting.join() is None
+    assert len(list((places[1] / name).iterdir())) == 1
+    (places[1] / name).chmod(0o777)
+    with pytest.raises(MountFailure):
+        mountjoin.Meeting("nothing")
+
+
+def test_ranks_mount_for_themselves_where_every_name_is_taken(mounter: Way) -> None:
+    script = (
+        "import sys; from stackproof.host import mountexec, mountjoin; "
+        "mountjoin._PLACES = ['/proc/none']; "
+        "sys.exit(mountexec.main(sys.argv[1:]))"
+    )
+    words = [*mounter.python, "-c", script, "--how", mounter.how, "--join", _mounts(mounter), "--"]
+    done = subprocess.run(
+        mounter.argv(*words, f"{mounter.folder}/mount/bin/hello"), capture_output=True, text=True,
+        timeout=_TIMEOUT_S, check=False, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+    )  # fmt: skip
+    assert done.stdout == "hello from the image\n", done.stderr
+    assert "note: every rank mounts for itself" in done.stderr

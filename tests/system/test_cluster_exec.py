@@ -142,6 +142,26 @@ def test_it_works_at_a_terminal(up: ClusterState) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
+def test_another_user_cannot_type_into_the_terminal(up: ClusterState) -> None:
+    """What is typed would be run by the shell of whoever called, with that one's rights."""
+    need("root")
+    script = (
+        "import fcntl, termios\n"
+        "try: print('typed', fcntl.ioctl(0, termios.TIOCSTI, b'x'))\n"
+        "except OSError as error: print('refused', error.errno)"
+    )
+    who = "alice" if up.slurm else "nobody"
+    parent, child = pty.openpty()
+    words = (*EXEC, "--name", up.name, "--as", who, "--", "/usr/bin/python3", "-c", script)
+    done = subprocess.run(
+        ["setsid", "--ctty", "--wait", *words], cwd="/", env=environment(), stdin=child,
+        stdout=subprocess.PIPE, stderr=child, timeout=60, check=False,
+    )  # fmt: skip
+    os.close(parent)
+    os.close(child)
+    assert done.stdout == b"refused 1\n"
+
+
 @pytest.mark.usefixtures("runtime")
 def test_what_is_left_of_a_cluster_can_be_used() -> None:
     state = host_cluster.up(ClusterSpec())

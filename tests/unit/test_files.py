@@ -13,7 +13,7 @@ import pytest
 from need import need, private_namespaces
 from stackproof import limits
 from stackproof.errors import Reason, StackproofError, fail
-from stackproof.host import files
+from stackproof.host import cachekinds, files
 from stackproof.limits import Limit
 
 
@@ -359,3 +359,46 @@ def test_results_are_written_to_empty_folders_alone(tmp_path: Path) -> None:
         with pytest.raises(StackproofError) as caught:
             files.check_empty(wrong)
         assert caught.value.reason is Reason.USAGE
+
+
+def test_a_name_that_somebody_took_is_passed_over(tmp_path):
+    places = [tmp_path / name / "own" for name in ("a", "b", "c")]
+    for place in places:
+        place.parent.mkdir()
+    places[0].symlink_to(tmp_path)
+    assert files.one_private_folder(places, hint="remove it") == places[1]
+    files.remove(places[0])  # what was chosen before stays chosen
+    assert files.one_private_folder(places, hint="remove it") == places[1]
+    for place in places:
+        files.remove(place)
+        place.write_text("taken")
+    with pytest.raises(StackproofError) as caught:
+        files.one_private_folder(places, hint="remove it")
+    assert caught.value.reason is Reason.NOT_PERMITTED
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o707, 0o1777])
+def test_a_cache_that_others_may_write_to_is_not_believed(tmp_path, monkeypatch, mode):
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("STACKPROOF_CACHE", str(cache))
+    assert cachekinds.home("downloads") == cache / "downloads"
+    cache.mkdir()
+    assert cachekinds.locks_of("git") == cache / "git" / "locks"
+    os.chown(cache, -1, 4242) if os.geteuid() == 0 else None
+    cache.chmod(mode)
+    if os.geteuid() and cache.stat().st_gid == os.geteuid() and not mode & 0o002:
+        return  # a group of one's own
+    for look in (cachekinds.home, cachekinds.locks_of):
+        with pytest.raises(StackproofError) as caught:
+            look("locks")
+        assert caught.value.reason is Reason.NOT_PERMITTED
+        assert "STACKPROOF_CACHE" in (caught.value.problems[0].hint or "")
+
+
+def test_a_cache_of_another_user_is_not_believed(tmp_path, monkeypatch):
+    need("root")
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path))
+    os.chown(tmp_path, 4242, 0)
+    with pytest.raises(StackproofError) as caught:
+        cachekinds.home("downloads")
+    assert "another user" in str(caught.value)

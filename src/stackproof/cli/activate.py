@@ -14,21 +14,32 @@ import argparse
 import os
 import sys
 
-from stackproof import activate, mountlist, session
-from stackproof.cli import job_injection, transport
+from stackproof import activate, harmless, mountlist, session
+from stackproof.cli import job_injection, streams, transport
 from stackproof.cli.arguments import choices
 from stackproof.host.imagefile import load_described
 from stackproof.mountlist import MountRequest
 
 TYPE_CHECKING = False  # `typing`, dataclasses and errors take longer to import than all the rest
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from stackproof.errors import Problem, StackproofError
     from stackproof.images.described import Described
 
 
 _PROTOCOL = "stackproof-activate 1"
+# Bash and its like run what these hold, or what they name, without anything of an image started.
+_OF_SHELLS = frozenset({
+    "BASH_ENV", "BASHOPTS", "ENV", "FPATH", "IFS", "PROMPT_COMMAND", "PS0", "PS1", "PS2", "PS3",
+    "PS4", "SHELLOPTS", "ZDOTDIR",
+})  # fmt: skip
+# Programs outside of the image run code for these, or trust whom they name.
+_OF_EVERY_PROGRAM = frozenset({
+    "EDITOR", "GCONV_PATH", "GIT_EXTERNAL_DIFF", "GIT_SSH", "GIT_SSH_COMMAND", "HOME",
+    "JAVA_TOOL_OPTIONS", "LD_AUDIT", "LD_PRELOAD", "LESSOPEN", "NODE_OPTIONS", "PAGER", "PERL5OPT",
+    "PYTHONHOME", "PYTHONSTARTUP", "RUBYOPT", "SLURM_CONF", "SSH_ASKPASS", "SUDO_ASKPASS", "VISUAL",
+})  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
         views = () if args.no_view else activate.choose_views(known, names)
         activate.forced_transport(known, views, args.transport)
         patch = activate.combined(views, environment=before)
+        _judge({*patch.set, *patch.prepend, *patch.append, *patch.unset})
         last = (images[-1], placed[-1].mount_point or "") if injected else (None, "")
         part = job_injection.part_of(args, *last)
         if part:
@@ -74,7 +86,8 @@ def run(args: argparse.Namespace) -> int:
         data = {"mounts": mounts, "set": to_set, "unset": list(to_unset)}
         print(json.dumps({"schema": "stackproof/activation/1", **data}, indent=1))
     else:
-        print(render(mounts, to_set, to_unset))
+        out = sys.stdout if sys.stdout.isatty() else streams.unguarded(sys.stdout)
+        print(render(mounts, to_set, to_unset), file=out)  # to a shell every value as it is
     return 0
 
 
@@ -82,7 +95,7 @@ def render(mounts: str, to_set: Mapping[str, str], to_unset: Sequence[str]) -> s
     """Return the change as text for a POSIX shell."""
     import shlex  # noqa: PLC0415 - not for the plug-in
 
-    lines = [f"# mount: {mounts or 'nothing'}"]
+    lines = [f"# mount: {harmless.line(mounts) or 'nothing'}"]
     lines += [f"unset {name}" for name in to_unset if name.isidentifier()]
     lines += [
         f"export {name}={shlex.quote(value)}"
@@ -167,6 +180,22 @@ def _raise(problems: Sequence[Problem]) -> None:
     """Raise all problems together, if there are any."""
     if problems:
         raise _error()(*problems)
+
+
+def _judge(names: Collection[str]) -> None:
+    """Refuse what has a shell run code at once; say what changes every program."""
+    for name in sorted(names):
+        if name in _OF_SHELLS or name.startswith("BASH_FUNC_"):
+            from stackproof.errors import Reason, fail  # noqa: PLC0415 - see above
+
+            raise fail(
+                Reason.NOT_PERMITTED,
+                f"a view changes `{name}`, by which a shell runs code of the image at once",
+                hint="`stackproof run` uses the image for one command; --no-view leaves views out",
+            )
+        if name in _OF_EVERY_PROGRAM:
+            said = f"note: a view changes `{name}`: every program that you start obeys the image"
+            print(said, file=sys.stderr)
 
 
 def _check_names(to_set: Mapping[str, str]) -> None:

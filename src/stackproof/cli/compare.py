@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from stackproof.cli import streams
 from stackproof.compare import compare
 from stackproof.comparison import (
     DEFAULT_MARGINS,
@@ -136,7 +137,8 @@ def print_verdicts(comparison: Comparison) -> None:
         text = terminal_verdicts(
             comparison, min(shutil.get_terminal_size((WIDTH, 0)).columns, WIDTH)
         )
-        sys.stdout.write(text if os.environ.get("NO_COLOR") else _coloured(text))
+        coloured = text if os.environ.get("NO_COLOR") else _coloured(text)
+        streams.unguarded(sys.stdout).write(coloured)
     else:
         sys.stdout.write(terminal_verdicts(comparison))
 

@@ -8,7 +8,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
-from stackproof import noun
+from stackproof import harmless, noun
 from stackproof.cli import doctor_bundle, doctor_collect
 from stackproof.cli.explain import labelled, text_width
 from stackproof.errors import ExitCode
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         *_paths(collected.paths), *_findings(findings), *_marks(collected.marks),
         *_rest(findings, every=args.all),
     ]  # fmt: skip
-    text = "\n".join(map(_harmless, lines))
+    text = "\n".join(map(harmless.line, lines))
     if args.bundle:
         doctor_bundle.write(args.bundle, collected, data, text)
         print(f"bundle: {args.bundle}", file=sys.stderr)
@@ -171,8 +171,3 @@ def _data(
         ],
         "evidence": noun.to_data(evidence),
     }
-
-
-def _harmless(line: str) -> str:
-    """Return a line without what a terminal would obey: quotes are of others."""
-    return "".join(character if character.isprintable() else "?" for character in line)

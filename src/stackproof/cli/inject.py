@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from stackproof import noun
+from stackproof import harmless, noun
 from stackproof.cli import inject_target
 from stackproof.cli.inject_words import EXIT_CODES, VERDICT_WORDS
 from stackproof.errors import Location, Reason, StackproofError, fail
@@ -283,7 +283,7 @@ def _upgrade(args: argparse.Namespace, question: Question) -> int:
         for one, two in worse:
             was, is_now = VERDICT_WORDS[one.verdict], VERDICT_WORDS[two.verdict]
             head = f"{titles[id(one)]}: {was} with {old}, {is_now} with {new}"
-            print("\n".join(map(_harmless, [head, *_reasons(two.findings)])))
+            print("\n".join(map(harmless.line, [head, *_reasons(two.findings)])))
         both = sum(a.verdict is b.verdict is Verdict.FAILS for a, b in pairs)
         more = f"; {both} fail with both" if both else ""
         print(f"{len(worse)} of {len(pairs)} programs get worse from {old} to {new}{more}")
@@ -313,7 +313,7 @@ def _text(judgement: Judgement, *, place: str, tree_too: bool) -> str:
     lines += _reasons(judgement.findings)
     if tree_too:
         lines += ["", tree.render(judgement.tree)]
-    return "\n".join(map(_harmless, "\n".join(lines).split("\n")))
+    return "\n".join(map(harmless.line, "\n".join(lines).split("\n")))
 
 
 def _family(judgement: Judgement) -> str:
@@ -323,7 +323,7 @@ def _family(judgement: Judgement) -> str:
 
 
 def _reasons(findings: Sequence[Finding]) -> list[str]:
-    return [_harmless(line) for finding in findings for line in _reason(finding)]
+    return [harmless.line(line) for finding in findings for line in _reason(finding)]
 
 
 def _reason(finding: Finding) -> list[str]:
@@ -334,8 +334,3 @@ def _reason(finding: Finding) -> list[str]:
     if finding.remedy:
         lines.append(f"    hint: {finding.remedy}")
     return lines
-
-
-def _harmless(line: str) -> str:
-    """Return a line without what a terminal would obey: names are the files', not ours."""
-    return "".join(character if character.isprintable() else "?" for character in line)

@@ -9,7 +9,7 @@ import re
 import shlex
 from dataclasses import replace
 
-from stackproof import ids, limits, mountlist, mounts, noun
+from stackproof import harmless, ids, limits, mountlist, mounts, noun
 from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.host import files
 from stackproof.host.images import load_image, load_superblock
@@ -130,7 +130,7 @@ def render(
     ]
     title = f"{image.name}: {image.description}" if image.description else image.name
     lines = [title, *(f"  {label:<12} {text}" for label, text in rows if text)]
-    return "\n".join(map(_harmless, lines))
+    return "\n".join(map(harmless.line, lines))
 
 
 def _view_text(image: Image, name: str) -> str:
@@ -140,8 +140,3 @@ def _view_text(image: Image, name: str) -> str:
 
 def _listed(label: str, texts: list[str]) -> list[tuple[str, str]]:
     return [(label if not number else "", text) for number, text in enumerate(texts)]
-
-
-def _harmless(line: str) -> str:
-    """Return a line without what a terminal would obey: the text is the image's, not ours."""
-    return "".join(character if character.isprintable() else "?" for character in line)

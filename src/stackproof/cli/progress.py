@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import time
 
+from stackproof import harmless
+from stackproof.cli import streams
 from stackproof.errors import Problem
 from stackproof.monitor import Event, Monitor
 from stackproof.quantities import duration_text
@@ -52,7 +54,8 @@ class _Lines:
             return  # the live line goes on with the next piece
         elapsed = f"  {self._elapsed()}" if event.what == "progress" else ""
         line = _line(event, elapsed, width=_columns())
-        sys.stderr.write((_CLEAR if _OPEN else "") + line + ("" if running else "\n"))
+        text = (_CLEAR if _OPEN else "") + line + ("" if running else "\n")
+        streams.unguarded(sys.stderr).write(text)
         sys.stderr.flush()
         _OPEN[:] = [True] if running else []
 
@@ -72,7 +75,7 @@ def _line(event: Event, elapsed: str = "", *, width: int | None = None) -> str:
     tail = f"{unchanged}{took}{elapsed}{left}"
     if width is not None and len(head) + len(text) + len(tail) >= width:
         text = text[: max(width - len(head) - len(tail) - 2, 0)] + "…"
-    whole = f"{head}{text}{tail}"
+    whole = harmless.line(f"{head}{text}{tail}")
     return whole if width is None or len(whole) < width else f"{whole[: width - 2]}…"
 
 

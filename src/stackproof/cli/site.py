@@ -13,6 +13,7 @@ from typing import Any
 
 from stackproof import limits, noun
 from stackproof.capture import Capture, read_capture
+from stackproof.cli import streams
 from stackproof.errors import Reason, fail
 from stackproof.host import files, probe, shipped
 from stackproof.site import Site, SourceKind, leaves, parse_site, to_document
@@ -172,7 +173,7 @@ def _print_table(heads: Row, rows: Sequence[Row]) -> None:
         grid = table.Table(*heads, box=box.SIMPLE_HEAD, pad_edge=False)
         for row in rows:
             grid.add_row(*(text.Text(cell, overflow="fold") for cell in row))
-        console.Console().print(grid)
+        console.Console(file=streams.unguarded(sys.stdout)).print(grid)
         return
     for line in _plain(heads, rows):
         print(line)

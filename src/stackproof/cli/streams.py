@@ -7,9 +7,17 @@ JSON as escapes, and names of files that are no text keep their bytes.
 from __future__ import annotations
 
 import codecs
+import functools
 import io
 import os
 import sys
+
+from stackproof import harmless
+
+TYPE_CHECKING = False  # `typing` takes longer to import than `--version` may take
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TextIO
 
 # What is replaced: Python's own choices, and ours. Who asks for another one gets it.
 _REPLACED = frozenset({"strict", "surrogateescape", "stackproof-text"})
@@ -35,11 +43,39 @@ def make_usable() -> None:
     codecs.register_error("stackproof-text", _as_text)
     codecs.register_error("stackproof-json", _as_json)
     _set_errors("stackproof-text")
+    for stream in (sys.stdout, sys.stderr):
+        _guard(stream, harmless.text)
 
 
 def prepare_for_json() -> None:
     """Write what the encoding of standard output lacks as JSON does."""
     _set_errors("stackproof-json")
+    _guard(sys.stdout, harmless.json_text)
+
+
+def unguarded(stream: TextIO) -> TextIO:
+    """Return a stream for what a terminal is to obey; what others wrote is made harmless before."""
+    return _Unguarded(stream)  # type: ignore[return-value]  # has the rest of a stream, too
+
+
+class _Unguarded:
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        if isinstance(self._stream, io.TextIOWrapper):
+            return io.TextIOWrapper.write(self._stream, text)
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+
+def _guard(stream: TextIO, made_harmless: Callable[[str], str]) -> None:
+    """Let nothing through to a stream that a terminal would obey, wherever it is from."""
+    if isinstance(stream, io.TextIOWrapper):
+        plain = functools.partial(io.TextIOWrapper.write, stream)
+        stream.write = lambda text: plain(made_harmless(text))  # type: ignore[method-assign]
 
 
 def _set_errors(name: str) -> None:

@@ -202,7 +202,7 @@ _held: dict[Path, int] = {}
 
 def home(name: str) -> Path:
     """Return the folder of a kind; it need not be there."""
-    return files.cache_home() / _BY_NAME[name].folders[0]
+    return _checked(files.cache_home()) / _BY_NAME[name].folders[0]
 
 
 def get(name: str) -> Kind:
@@ -210,9 +210,14 @@ def get(name: str) -> Kind:
     return _BY_NAME[name]
 
 
+def _checked(cache: Path) -> Path:
+    files.check_cache(cache)
+    return cache
+
+
 def locks_of(name: str) -> Path:
     """Return the folder with the locks of one of `locks`, `git` or `mirrors`."""
-    return files.cache_home() / {"git": "git/locks"}.get(name, name)
+    return _checked(files.cache_home()) / {"git": "git/locks"}.get(name, name)
 
 
 def in_use() -> None:

@@ -13,10 +13,11 @@ import re
 import signal
 import sys
 
+from stackproof import harmless
 from stackproof.cluster import ClusterState, Node
 from stackproof.cluster_slurm import SLURM_CONF, User
 from stackproof.errors import Reason, fail
-from stackproof.host import cluster, cluster_node, files
+from stackproof.host import cluster, cluster_node, files, seccomp
 from stackproof.host.agent import started
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
@@ -159,6 +160,10 @@ def _become(
             _join(descriptors[name])
         os.chdir(cwd)
         if who:
+            # What it typed into the terminal would be read, and run, by the shell of who calls.
+            filtered = seccomp.without_typing(os.uname().machine)
+            if filtered:
+                seccomp.install(filtered)
             os.initgroups(who.name, who.gid)
             os.setgid(who.gid)
             os.setuid(who.uid)
@@ -170,9 +175,10 @@ def _become(
         os.execvpe(argv[0], argv, environment)  # noqa: S606 - what the user asked for, no shell
     except FileNotFoundError:
         code = _NOT_FOUND
-        os.write(2, f"error: `{argv[0]}` is not there\n".encode(errors="replace"))
+        text = f"error: `{harmless.line(argv[0])}` is not there\n"
+        os.write(2, text.encode(errors="replace"))
     except OSError as error:
-        text = f"error: cannot run `{argv[0]}`: {error.strerror}\n"
+        text = f"error: cannot run `{harmless.line(argv[0])}`: {error.strerror}\n"
         os.write(2, text.encode(errors="replace"))
     finally:
         os._exit(code)

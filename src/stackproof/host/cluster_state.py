@@ -25,13 +25,15 @@ STATE_FILE = "state.json"
 _SCRIPT = os.path.basename(os.fsencode(cluster_node.__file__))
 _STOP_S = 10.0
 _LOCK_S = 20.0
+_PLACES = ("/tmp", "/var/tmp")  # noqa: S108 - made for this user alone, and checked
+_HINT = "remove it, or set XDG_RUNTIME_DIR to a folder of your own"
 
 
 def base() -> Path:
     """Return the folder that holds this user's clusters, checked.
 
     `$XDG_RUNTIME_DIR/stackproof` when that is this user's and programs may be started from it,
-    else `/tmp/stackproof-UID`.
+    else `/tmp/stackproof-UID`, or elsewhere where another user has taken that name.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     try:
@@ -45,13 +47,14 @@ def base() -> Path:
         usable = False
     if usable:
         return own_folder(Path(runtime) / "stackproof")
-    return own_folder(Path(f"/tmp/stackproof-{os.geteuid()}"))  # noqa: S108 - checked
+    places = (*_PLACES, os.path.join(os.environ.get("HOME") or "/", ".cache"))
+    own = [Path(place) / f"stackproof-{os.geteuid()}" for place in places]
+    return files.one_private_folder(own, hint=_HINT)
 
 
 def own_folder(path: Path) -> Path:
     """Make a folder that only this user can use; raises `StackproofError` (NOT_PERMITTED)."""
-    hint = "remove it, or set XDG_RUNTIME_DIR to a folder of your own"
-    return files.private_folder(path, hint=hint)
+    return files.private_folder(path, hint=_HINT)
 
 
 def checked_name(name: str) -> str:

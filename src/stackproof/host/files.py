@@ -12,7 +12,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -243,6 +243,44 @@ def private_folder(path: Path, *, hint: str) -> Path:
             Reason.NOT_PERMITTED, f"`{path}` is not a folder that only you can use", hint=hint
         )
     return path
+
+
+def one_private_folder(paths: Sequence[Path], *, hint: str) -> Path:
+    """Return the first of some folders that is this user's own, else the first that can be made.
+
+    In a folder for everybody another user may have taken a name; that keeps nobody from the next.
+    Raises `StackproofError` (NOT_PERMITTED) with the hint where all are taken.
+    """
+    for path in paths:
+        if path.is_dir():
+            with contextlib.suppress(StackproofError):
+                return private_folder(path, hint=hint)
+    for path in paths[:-1]:
+        with contextlib.suppress(StackproofError):
+            return private_folder(path, hint=hint)
+    return private_folder(paths[-1], hint=hint)
+
+
+def check_cache(path: Path) -> None:
+    """Check that nobody else can have put something into the cache, if it is there.
+
+    What lies in it is believed: packages, programs, answers. Raises `StackproofError`
+    (NOT_PERMITTED).
+    """
+    try:
+        found = path.stat()
+    except OSError:  # it will be made, or whoever uses it says why it cannot be
+        return
+    user, group = os.geteuid(), os.getegid()
+    others = 0o002 if found.st_gid == group == user else 0o022  # a group of one's own
+    if found.st_uid in {user, 0} and not found.st_mode & others:
+        return
+    whose = "is another user's" if found.st_uid not in {user, 0} else "can be written to by others"
+    raise fail(
+        Reason.NOT_PERMITTED,
+        f"the cache `{path}` {whose}, so that anything could be in it",
+        hint="set STACKPROOF_CACHE to a folder of your own, or: chmod go-w",
+    )
 
 
 @contextlib.contextmanager

@@ -27,13 +27,14 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import sys
 
 if __name__ == "__main__":  # run by its path, with `-I`: the package is around this file
     _here = os.path.abspath(__file__)
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(_here))))
 
-from stackproof import limits
+from stackproof import harmless, limits
 from stackproof.host import libc, mounthelper, mountjoin, mountways, userlocale
 from stackproof.host.libc import MountFailure
 from stackproof.host.mountpoints import Stage
@@ -109,7 +110,12 @@ def _join_or_mount(
     lines = [
         f"{image.identity()} {item.mount_point}" for item, image in zip(wanted, images, strict=True)
     ]
-    with mountjoin.Meeting("\n".join([way, *lines])) as meeting:
+    try:
+        place_to_meet = mountjoin.Meeting("\n".join([way, *lines]))
+    except MountFailure as failure:  # somebody took every name: ranks do without each other
+        _complain(f"note: every rank mounts for itself: {failure.message}")
+        return _mount_all(wanted, images, way, place, say)
+    with place_to_meet as meeting:
         points = meeting.join()
         if points is None:
             result = _mount_all(wanted, images, way, place, say)
@@ -187,7 +193,11 @@ def _candidates(name: str, environment: Mapping[str, str]) -> Iterable[str]:
 
 def _read_meta(folder: str, image: mountways.OpenImage) -> bytes | None:
     try:
-        with open(f"{folder}/{META}", "rb") as stream:
+        # A FIFO or a device in its place would keep every command waiting, and a link leads out.
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+        descriptor = os.open(f"{folder}/{META}", flags)
+        with open(descriptor, "rb") as stream:
+            _check_meta(descriptor)
             return stream.read(limits.IMAGE_MEMBER.bytes)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -197,6 +207,12 @@ def _read_meta(folder: str, image: mountways.OpenImage) -> bytes | None:
             f"cannot read `{META}` of `{image.path}`: {error.strerror}",
             "the image is damaged: copy or build it again",
         ) from None
+
+
+def _check_meta(descriptor: int) -> None:
+    state = os.fstat(descriptor)
+    if not stat.S_ISREG(state.st_mode) or state.st_size > limits.IMAGE_MEMBER.bytes:
+        raise OSError(errno.EINVAL, "it is no file, or a large one")
 
 
 def _working_folder() -> str:
@@ -270,7 +286,7 @@ def main(words: list[str]) -> int:
 
 
 def _complain(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{harmless.text(text)}\n")
 
 
 if __name__ == "__main__":

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 # Open MPI itself, Intel MPI.
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID")
 
+# Somebody else may have taken the name in one of them.
+_PLACES = ("/tmp", "/dev/shm", "/var/tmp")  # noqa: S108 - made for this user alone, and checked
+
 
 def is_rank(environment: Mapping[str, str]) -> bool:
     """Say whether an MPI launcher has started this process as one of its ranks."""
@@ -173,20 +176,19 @@ def _folder() -> str:
     if given.startswith("/") and _is_private(given, user):
         return given
     # Not the folder of clusters: nodes see that one with what is shared, open to all their users.
-    path = f"/tmp/stackproof-join-{user}"  # noqa: S108 - made for this user alone, and checked
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        pass
-    except OSError as error:
-        raise MountFailure("not-permitted", f"cannot make `{path}`: {error.strerror}") from None
-    if not _is_private(path, user):
-        raise MountFailure(
-            "not-permitted",
-            f"`{path}` does not belong to you alone, so that others could misuse it",
-            "set XDG_RUNTIME_DIR to a folder of yours with mode 0700, or say `--join no`",
-        )
-    return path
+    for place in _PLACES:
+        path = f"{place}/stackproof-join-{user}"
+        try:  # noqa: SIM105 - contextlib takes longer to import
+            os.mkdir(path, 0o700)
+        except OSError:  # it is there, or cannot be
+            pass
+        if _is_private(path, user):
+            return path
+    raise MountFailure(
+        "not-permitted",
+        f"`{path}` does not belong to you alone, so that others could misuse it",
+        "set XDG_RUNTIME_DIR to a folder of yours with mode 0700, or say `--join no`",
+    )
 
 
 def _is_private(path: str, user: int) -> bool:

@@ -8,7 +8,6 @@ build asks for.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import struct
@@ -104,6 +103,8 @@ def install(program: bytes) -> None:
 
     Raises `OSError`.
     """
+    import ctypes  # noqa: PLC0415 - every build would import it
+
     libc = ctypes.CDLL(None, use_errno=True)
     kept = ctypes.create_string_buffer(program, len(program))
     head = struct.pack("@HxxxxxxP", len(program) // 8, ctypes.addressof(kept))

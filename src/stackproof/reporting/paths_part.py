@@ -8,6 +8,7 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from stackproof import harmless
 from stackproof.comparison import Cell, Comparison, Curve, Panel, Validated
 from stackproof.measurement import State
 from stackproof.quantities import size_text, value_text
@@ -317,14 +318,13 @@ def render_paths_csv(comparison: Comparison) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer)
     writer.writerow(PATH_COLUMNS)
-    writer.writerows(_timed_rows(comparison))
+    writer.writerows(map(harmless.cell, row) for row in _timed_rows(comparison))
     for one in comparison.validated:
         place = (one.placement, one.locality, one.nodes, one.ranks, one.program)
         for benchmark in one.benchmarks:
             state = UNTIMED if one.state is State.OK else f"{UNTIMED}: {one.state}"
-            writer.writerow(
-                (*place, benchmark, None, None, one.arm, one.transport, state) + (None,) * 9
-            )
+            row = (*place, benchmark, None, None, one.arm, one.transport, state) + (None,) * 9
+            writer.writerow(map(harmless.cell, row))
     return buffer.getvalue()
 
 

@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from stackproof import harmless
 from stackproof.comparison import (
     TABLE_SIZES,
     Cell,
@@ -358,5 +359,5 @@ def render_csv(comparison: Comparison) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer)
     writer.writerow(CSV_COLUMNS)
-    writer.writerows(csv_rows(comparison))
+    writer.writerows(map(harmless.cell, row) for row in csv_rows(comparison))
     return buffer.getvalue()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
+from stackproof import harmless
 from stackproof.comparison import Comparison
 from stackproof.reporting.tables import (
     LEGEND,
@@ -47,18 +48,14 @@ def terminal_verdicts(comparison: Comparison, width: int = WIDTH) -> str:
                 lines += ["", *_table(heading, rows, table_columns(comparison), width)]
         lines += [*_undecided(comparison, arm, width), ""]
     lines += [*_wrapped(LEGEND, width), *_closing(comparison, width)]
-    return "\n".join(map(harmless, lines)) + "\n"
-
-
-def harmless(line: str) -> str:
-    """Return a line without what a terminal would obey: names and evidence are not ours."""
-    return "".join(character if character.isprintable() else "?" for character in line)
+    return "\n".join(map(harmless.line, lines)) + "\n"
 
 
 def _wrapped(text: str, width: int, indent: str = "", hanging: str = "  ") -> list[str]:
     # What a terminal would obey also breaks lines, so it goes first.
     return textwrap.wrap(
-        harmless(text), max(width, 20), initial_indent=indent, subsequent_indent=indent + hanging,
+        harmless.line(text), max(width, 20), initial_indent=indent,
+        subsequent_indent=indent + hanging,
         break_on_hyphens=False,
     )  # fmt: skip
 

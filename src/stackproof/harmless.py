@@ -1,0 +1,41 @@
+"""Text of others, as it may stand on a terminal or in a log: nothing that a terminal would obey.
+
+Names, quotes and paths come from documents, images and users. A control character in one can clear
+the screen, set a title, or have the terminal type; a mark of direction shows other text than is
+there; a line break makes a line of its own that looks like ours.
+"""
+
+from __future__ import annotations
+
+_KEPT = "\n\t"
+_FORMULAS = frozenset("=+-@\t\r\n")
+_DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)
+_CONTROLS = (*range(0x20), *range(0x7F, 0xA0), *_DIRECTIONS)
+_AS_MARKS = {number: "?" for number in _CONTROLS if chr(number) not in _KEPT}
+_AS_JSON = {number: f"\\u{number:04x}" for number in _AS_MARKS}
+
+
+def text(value: str) -> str:
+    """Return lines without what a terminal would obey; line breaks and tabs stay."""
+    return value.translate(_AS_MARKS)
+
+
+def json_text(value: str) -> str:
+    """Return JSON that says the same and holds nothing that a terminal would obey."""
+    return value.translate(_AS_JSON)
+
+
+def line(value: str) -> str:
+    """Return one line of what can be printed."""
+    return "".join(character if character.isprintable() else "?" for character in value)
+
+
+def cell(value: object) -> object:
+    """Return what may stand in a cell of CSV: no text that a spreadsheet takes for a formula."""
+    begins = isinstance(value, str) and value.lstrip(" ")[:1] in _FORMULAS
+    return f"'{value}" if begins else value
+
+
+def indented(value: str, indent: str) -> str:
+    """Return text that begins in the middle of a line; what follows cannot look like a new one."""
+    return text(value).rstrip("\n").replace("\n", f"\n{indent}")
