@@ -47,6 +47,28 @@ ENVIRONMENT = {
     "STACKPROOF_NO_LOCK": "`tools/bootstrap` only: set to anything, and pip takes what the index "
     "has instead of the versions in `tools/locks`.",
 }
+# What the programs in C take, by names in their sources: bytes, number, of what, depth, seconds.
+NATIVE_LIMITS = (
+    ("`mount.conf`", "core/policy.h", "SP_POLICY_BYTES", "SP_POLICY_ROWS", "rows", "", ""),
+    ("mount lists", "core/mountlist.h", "SP_MAX_LIST_BYTES", "SP_MAX_IMAGES", "images", "", ""),
+    ("SquashFS: the superblock", "core/superblock.h", "SP_SUPERBLOCK_BYTES", "", "", "", ""),
+    ("JSON, whatever of", "core/json.h", "", "", "", "SP_JSON_DEPTH", ""),
+    ("a number in JSON", "core/json.h", "SP_JSON_NUMBER_BYTES", "", "", "", ""),
+    ("plug-in: `meta/env.json`", "spank/meta.h", "META_BYTES", "", "", "", ""),
+    ("plug-in: members of it", "spank/meta.c", "", "MOST_MEMBERS", "members", "", ""),
+    ("plug-in: its memory", "spank/answer.c", "MEMORY_BYTES", "MOST_VIEWS", "views",
+     "", ""),
+    ("plug-in: programs that it asks", "spank/child.c", "COMPLAINT_BYTES", "", "", "", "TIMEOUT_S"),
+    ("hook: a container's state", "hook/container.h", "SP_STATE_BYTES", "", "", "", ""),
+    ("hook: its configuration", "hook/container.h", "SP_CONFIG_BYTES", "", "", "", ""),
+    ("hook: manifests", "hook/manifest.h", "SP_MANIFEST_BYTES", "SP_MANIFEST_ROWS", "rows",
+     "", ""),
+    ("hook: ELF, pieces of a file", "hook/elfread.h", "", "SP_ELF_STEPS", "pieces", "", ""),
+    ("hook: ELF, version nodes", "hook/elfread.c", "", "MOST_NODES", "nodes", "", ""),
+    ("hook: ELF, the dynamic section", "hook/elfread.c", "", "MOST_DYNAMIC", "entries", "", ""),
+    ("hook: ld.so.cache", "hook/ldcache.h", "SP_LDCACHE_BYTES", "", "", "", ""),
+    ("links in a path", "core/walk.c", "", "MOST_LINKS", "links", "", ""),
+)  # fmt: skip
 # Tests and data may name others; these are read by no Python or shell code of ours.
 _IN_C = re.compile(r"STACKPROOF_[A-Z]+_H$")
 
@@ -107,17 +129,12 @@ def exit_codes() -> str:
 
 def input_limits() -> str:
     """Return the page of what each reader takes."""
-    from stackproof.limits import TABLE, Limit  # noqa: PLC0415 - after the page needs it
-
-    def most(one: Limit) -> str:
-        sizes = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
-        unit, size = next(pair for pair in sizes if one.bytes % pair[1] == 0)
-        return f"{one.bytes // size} {unit}" if one.bytes else ""
+    from stackproof.limits import TABLE  # noqa: PLC0415 - after the page needs it
 
     rows = [
         (
             one.reader,
-            most(one),
+            _size(one.bytes),
             f"{one.count:,} {one.of}" if one.count else "",
             str(one.depth or ""),
             f"{one.seconds} s" if one.seconds else "",
@@ -132,6 +149,38 @@ def input_limits() -> str:
         "waited for ever.\nAn empty cell is no limit of that kind: another one of the row ends "
         "it. JSON may be as deep\nas Python's own readers take.\n\n"
         + table(("reader", "bytes", "number", "depth", "time", "in real files"), rows)
+        + "\n## The mount helper, the plug-in for Slurm and the hook\n\n"
+        + table(("reader", "bytes", "number", "depth", "time"), [*map(_native, NATIVE_LIMITS)])
+    )
+
+
+def _size(count: int) -> str:
+    sizes = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
+    unit, size = next(pair for pair in sizes if count % pair[1] == 0)
+    return f"{count // size} {unit}" if count else ""
+
+
+def _native(row: Row) -> Row:
+    """Return a row of the table with the numbers that stand in the source."""
+    reader, file, size, count, what, depth, seconds = row
+    source = (ROOT / "native" / file).read_text()
+
+    def value(name: str) -> int:
+        if not name:
+            return 0
+        found = re.search(rf"\b{name} = (\d+)(?: (<<|\*) (\d+))?(?: \* (\d+))?\s*[,}}\n/]", source)
+        if found is None:
+            raise ValueError(f"{file} says no number for {name}")
+        first, sign, second, third = found.groups()
+        number = int(first) << int(second) if sign == "<<" else int(first) * int(second or 1)
+        return number * int(third or 1)
+
+    return (
+        reader,
+        _size(value(size)),
+        f"{value(count):,} {what}" if count else "",
+        str(value(depth) or ""),
+        f"{value(seconds)} s" if seconds else "",
     )
 
 
