@@ -14,6 +14,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT = 1, 2, 4, 32
 MS_BIND, MS_MOVE, MS_REC, MS_SLAVE = 4096, 8192, 16384, 1 << 19
 READ_ONLY = MS_RDONLY | MS_NOSUID | MS_NODEV
 _MNT_DETACH = 2
+_FUSE_SUPER_MAGIC = 0x65735546  # linux/magic.h
 
 # As in `stackproof.errors`, which is not imported here; what is not in it is 6.
 _EXIT_CODES = {
@@ -63,6 +64,13 @@ def mount(
 def detach(target: str) -> None:
     """Take a mount away as soon as nobody uses it, as umount2(2); raises `OSError`."""
     _check(target, _libc.umount2(os.fsencode(target), _MNT_DETACH))
+
+
+def is_fuse(descriptor: int) -> bool:
+    """Say whether an open file lies on FUSE, by fstatfs(2); raises `OSError`."""
+    state = (ctypes.c_long * 64)()  # larger than struct statfs, whose first member is the kind
+    _check("fstatfs", _libc.fstatfs(descriptor, state))
+    return state[0] & 0xFFFFFFFF == _FUSE_SUPER_MAGIC
 
 
 def default_signal(number: int) -> None:

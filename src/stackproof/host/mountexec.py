@@ -18,7 +18,7 @@ A failure is one line, `error: [reason] message`, perhaps with a line `hint: …
 values of `stackproof.errors.Reason`. Exit codes: 126 and 127 as env(1) for a command that cannot be
 executed or found, 2 for wrong usage, 4 and 6 as the other verbs.
 
-This file and the five it needs (`libc` and `mount*`) import nothing
+This file and those it needs (`libc`, `confine` and `mount*`) import nothing
 else of ours and little of the standard library, because they also run by themselves on nodes and
 before every benchmark launch. docs/explanation/mounting.md has the why.
 """
@@ -92,7 +92,7 @@ def attach(
     folder = _working_folder()
     try:
         images = [mountways.OpenImage(item.image) for item in wanted]
-        way = mountways.choose(how)
+        way = mountways.choose(how, images)
         if join:
             result = _join_or_mount(wanted, images, way, place, say)
         else:

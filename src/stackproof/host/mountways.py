@@ -15,6 +15,7 @@ import struct
 
 from stackproof import limits
 from stackproof.host import libc
+from stackproof.host.confine import confine
 from stackproof.host.libc import MountFailure
 
 TYPE_CHECKING = False  # `typing` takes longer to import than an image to mount
@@ -83,12 +84,20 @@ class OpenImage:
         return state.st_size
 
 
-def choose(how: str) -> str:
+def choose(how: str, images: Sequence[OpenImage] = ()) -> str:
     """Return the way in which this process mounts, `kernel` or `fuse`.
 
-    Raises `MountFailure` (not-permitted).
+    Raises `MountFailure` (not-permitted). The kernel never reads an image from FUSE: it would wait
+    for a user's program, and the whole machine with it.
     """
-    permitted = kernel_permitted()
+    foreign = next((image for image in images if libc.is_fuse(image.descriptor)), None)
+    if foreign and how == "kernel":
+        raise MountFailure(
+            "not-permitted",
+            f"`{foreign.path}` is on a file system of FUSE, from which the kernel mounts nothing",
+            "leave `--how kernel` out to mount with squashfuse, or copy the image",
+        )
+    permitted = kernel_permitted() and not foreign
     if how == "kernel" and not permitted:
         raise MountFailure(
             "not-permitted",
@@ -297,6 +306,7 @@ def _serve(program: str, image: OpenImage, go: int) -> None:
     if os.read(go, 1):  # nothing comes when the caller died first
         os.set_inheritable(image.fuse, True)
         os.set_inheritable(image.descriptor, True)
+        confine(program, image.descriptor)
         archive, mounted = f"/proc/self/fd/{image.descriptor}", f"/dev/fd/{image.fuse}"
         os.execve(program, (program, "-f", archive, mounted), {"PATH": "/usr/bin:/bin"})  # noqa: S606 - argv, no shell
 
