@@ -126,8 +126,9 @@ def test_missing_launches_are_those_of_the_next_block(tmp_path):
 
 
 def test_the_budget_ends_it_and_it_is_said_what_more_time_would_buy(tmp_path):
-    # A simulated launch takes 2.5 s, a block 20 s: 9 of them fit into 190 s.
-    folder = Folder(tmp_path / "r", noise=Noise(launch=0.08, size=0.04), budget_s=190.0)
+    # A simulated launch takes 2.5 s, a block 20 s: 8 of them fit into 170 s beside the first one,
+    # which is only validated.
+    folder = Folder(tmp_path / "r", noise=Noise(launch=0.08, size=0.04), budget_s=170.0)
     assert max(one.block for one in folder.run()) == 8
     text = folder.events[-1].text
     assert text.startswith("the budget of 3 min ends here; ")
@@ -140,8 +141,17 @@ def test_the_budget_ends_it_and_it_is_said_what_more_time_would_buy(tmp_path):
 
 def test_a_job_reads_the_budget_from_the_folder(tmp_path):
     folder = Folder(tmp_path / "r", noise=Noise(launch=0.08, size=0.04))
-    deciding.keep_budget(folder.path, 70.0)
+    deciding.keep_budget(folder.path, 50.0)
     assert max(one.block for one in folder.run()) == 2
+
+
+def test_a_budget_that_is_too_small_still_gives_one_timed_block(tmp_path):
+    """Else there would be nothing to show, and `every point` of none would be decided."""
+    folder = Folder(tmp_path / "r", noise=Noise(launch=0.08, size=0.04), budget_s=1.0)
+    assert {one.block for one in folder.run()} == {0, 1}
+    assert "0 of " in folder.events[-1].text
+    results = dataclasses.replace(folder.experiment, folder=tmp_path / "none")
+    assert deciding._offer(results) == "no launch has a result yet"
 
 
 @pytest.mark.parametrize(

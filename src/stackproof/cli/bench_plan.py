@@ -124,7 +124,7 @@ def _look_words(spec: BenchSpec) -> str:
     *most, last = looks.planned(spec.launches)
     after = f"{', '.join(map(str, most))} and {last}" if most else f"{last}"
     ends = (
-        f", and no launch is begun that would go beyond {duration_text(spec.budget_s)} in all"
+        f", and no block is begun that would go beyond {duration_text(spec.budget_s)} in all"
         if spec.budget_s is not None
         else ""
     )
