@@ -227,11 +227,16 @@ def _forced(program: Program, mpi: Mpi, replacement: Replacement, work: Path) ->
     closure = load_program(view, program.judged, machine=this_machine(), setting=Setting())
     names = demand_of(view, closure).names
     seen = "no main library"
-    for main in replacement.mains:
+    names = tuple(name for name in names if "/" not in name)
+    only_main = tuple(
+        name for name in names if (found := abi.abi_of_name(name)) and found[1] is abi.Part.MAIN
+    )
+    mains = [main.path for main in replacement.mains]
+    tries = dict.fromkeys((main, linked) for linked in (only_main, names) for main in mains)
+    for path, linked in tries:
         with _folder(work) as place:
-            for name in names:
-                if "/" not in name:
-                    (place / name).symlink_to(main.path)
+            for name in linked:
+                (place / name).symlink_to(path)
             inner = inner_folders(replacement)
             paths = [str(place), *replacement.folders, *inner, *program.mpi.needs]
             ranks = {**mpi.own, "LD_LIBRARY_PATH": ":".join(paths)}

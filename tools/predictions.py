@@ -1,7 +1,7 @@
 """Hold predictions of `inject check` against what ranks do, for many programs and MPIs.
 
     .venv/bin/python tools/predictions.py WORK          prints the table, takes about an hour
-    .venv/bin/python tools/predictions.py WORK --page   and writes docs/reference/predictions.md
+    .venv/bin/python tools/predictions.py WORK --page   and writes docs/explanation/predictions.md
 
 MPIs are the developers' wheels, and Debian's packages where apt has them; nothing is installed:
 all of it goes below WORK, and is taken from there the next time. Fortran programs are compiled
@@ -27,7 +27,7 @@ from stackproof.host.run import check, run
 from stackproof.inject import Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "reference" / "predictions.md"
+PAGE = ROOT / "docs" / "explanation" / "predictions.md"
 WHEELS = (
     "mpich==3.4.3", "mpich==4.0.3", "mpich==4.1.3", "mpich==4.2.3", "mpich==4.3.2",
     "mpich==5.0.0", "mpich==5.0.2",
