@@ -361,6 +361,8 @@ def _ssh_keygen(folder: Path) -> str | None:
 
 PROBES: dict[str, Callable[[Path], str | None]] = {
     "root": _root,
+    # Below somebody's private folder it is no program for a user without rights.
+    "python": lambda _: _try(sys.executable, "-c", "pass"),
     "bubblewrap": _bubblewrap,
     "mksquashfs": _mksquashfs,
     "squashfuse": _squashfuse,

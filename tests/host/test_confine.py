@@ -53,6 +53,7 @@ attempt("mode", lambda: os.chmod(sys.argv[2], 0o777))
 
 
 def test_behind_the_walls(tmp_path: Path) -> None:
+    need("python")
     image, secret = tmp_path / "image", tmp_path / "secret"
     image.write_bytes(b"hsqs")
     secret.write_text("s")
@@ -101,6 +102,7 @@ def test_the_calls_are_those_of_the_native_helper(tmp_path: Path) -> None:
 
 
 def test_squashfuse_runs_behind_them(tmp_path: Path) -> None:
+    need("python")
     mounter = way("fuse", tmp_path)
     make_image(tmp_path / "a.squashfs")
     (tmp_path / "mount").mkdir()

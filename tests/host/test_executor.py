@@ -34,7 +34,7 @@ MOUNT = "/user-environment"
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    need("bubblewrap", "mksquashfs")
+    need("bubblewrap", "mksquashfs", "python")
     monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 

@@ -10,6 +10,7 @@ import pytest
 
 from images import env_json, make_image
 from mounting import Way, way
+from need import need
 from stackproof.host import mountjoin
 from stackproof.host.libc import MountFailure
 
@@ -184,6 +185,7 @@ def test_a_name_that_another_user_took_is_passed_over(
 
 
 def test_ranks_mount_for_themselves_where_every_name_is_taken(mounter: Way) -> None:
+    need("python")
     script = (
         "import sys; from stackproof.host import mountexec, mountjoin; "
         "mountjoin._PLACES = ['/proc/none']; "

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from need import need
 from stackproof import executor
 from stackproof.command import Command
 from stackproof.engines.easybuild import tool
@@ -25,6 +26,7 @@ NAME = "easybuild-framework"
 
 @pytest.fixture
 def mark(tmp_path: Path) -> Path:
+    need("python")
     return tmp_path / "executed"
 
 
