@@ -115,7 +115,10 @@ def _joined(frame: Frame, segments: list[Segment]) -> bytes:
 def _release(data: bytes) -> str:
     """Return the release that an MPI names most often, the first of those; empty without."""
     found = [match.group(1) for match in _MPI_RELEASE.finditer(data)]
-    return _text(max(found, key=found.count)) if found else ""
+    years = [
+        release for release in found if release.startswith(b"20")
+    ]  # Intel's; others are zlib's
+    return _text(max(years or found, key=found.count)) if found else ""
 
 
 def _prefix(data: bytes) -> str:
