@@ -39,8 +39,22 @@ class Folder:
         (path / LAUNCHES).mkdir(parents=True)
         (path / "bench.json").write_text(noun.to_json(results))
         self.experiment = deciding.Experiment(
-            spec=bench, plan=self.schedule, baseline="impi", folder=path
+            spec=bench, plan=self.schedule, baseline="impi", folder=path, null="impi again"
         )
+
+    def disturb(self, arm):
+        """Make the inter-node latency of an arm alone noisy, so that it stays undecided."""
+        for name, one in self.made.items():
+            if (one.arm, one.case.placement) == (arm, INTER):
+                factor = 1.15 if one.block % 2 else 0.95
+                series = tuple(
+                    dataclasses.replace(s, values=tuple(v * factor for v in s.values))
+                    if s.benchmark == "latency"
+                    else s
+                    for s in one.output.series
+                )
+                output = dataclasses.replace(one.output, series=series)
+                self.made[name] = dataclasses.replace(one, output=output)
 
     def make(self, launch):
         one = self.made[launch.file_name]
@@ -87,22 +101,30 @@ def test_launches_end_when_everything_is_decided(tmp_path):
 def test_only_what_is_open_is_measured_beside_the_baseline(tmp_path):
     """Only the inter-node latency of mpich is noisy; all else is decided at the first look."""
     folder = Folder(tmp_path / "r")
-    for name, one in folder.made.items():
-        if (one.arm, one.case.placement) == ("mpich", INTER):
-            factor = 1.15 if one.block % 2 else 0.95
-            series = tuple(
-                dataclasses.replace(s, values=tuple(v * factor for v in s.values))
-                if s.benchmark == "latency"
-                else s
-                for s in one.output.series
-            )
-            output = dataclasses.replace(one.output, series=series)
-            folder.made[name] = dataclasses.replace(one, output=output)
+    folder.disturb("mpich")
     made = folder.run()
     later = [one for one in made if one.block > 8]
     assert {(one.arm, one.placement, one.benchmarks) for one in later} == {
         (arm, "inter-node", ("latency",)) for arm in ("impi", "mpich")
     }
+
+
+def test_the_null_arm_is_measured_beside_what_is_open_and_is_no_question_itself(tmp_path):
+    alone, beside = Folder(tmp_path / "alone"), Folder(tmp_path / "beside")
+    alone.disturb("impi again")
+    assert max(one.block for one in alone.run()) == 8
+    assert "every point is decided" in alone.events[-1].text
+    for arm in ("impi again", "mpich"):
+        beside.disturb(arm)
+    later = {(one.arm, one.placement) for one in beside.run() if one.block > 8}
+    assert later == {(arm, "inter-node") for arm in ("impi", "impi again", "mpich")}
+
+
+def test_where_there_is_no_challenger_the_null_arm_is_the_question(tmp_path):
+    folder = Folder(tmp_path / "r")
+    folder.disturb("impi again")
+    folder.experiment = dataclasses.replace(folder.experiment, null=None)
+    assert {one.arm for one in folder.run() if one.block > 8} == {"impi", "impi again"}
 
 
 def test_who_continues_makes_the_same_launches(tmp_path):

@@ -159,7 +159,10 @@ def experiment(
     spec: BenchSpec, arms: Arms, folder: Path, plan: Sequence[Launch]
 ) -> deciding.Experiment:
     """Return what tells which of the launches are to be made."""
-    return deciding.Experiment(spec=spec, plan=plan, baseline=arms.baseline, folder=folder)
+    null = arms.null if spec.challengers else None
+    return deciding.Experiment(
+        spec=spec, plan=plan, baseline=arms.baseline, folder=folder, null=null
+    )
 
 
 def _begin(bench: Bench, results: ResultsSpec, folder: Path, *, missing: bool) -> Record:

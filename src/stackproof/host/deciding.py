@@ -36,12 +36,18 @@ Work = Mapping[tuple[str, str], Mapping[str, frozenset[str]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """What is to be measured: the specification, all of its launches, and where results are."""
+    """What is to be measured: the specification, all of its launches, and where results are.
+
+    `null` is the arm that only shows how much the baseline differs from itself: it is measured
+    beside what is open and is itself no question. None where it is the only arm beside the
+    baseline, and then it is one.
+    """
 
     spec: BenchSpec
     plan: Sequence[Launch]
     baseline: str
     folder: Path
+    null: str | None = None
 
 
 def blocks(experiment: Experiment, monitor: Monitor) -> Iterator[tuple[Launch, ...]]:
@@ -76,8 +82,9 @@ def blocks(experiment: Experiment, monitor: Monitor) -> Iterator[tuple[Launch, .
             seconds.update(found)
             used += max(time.monotonic() - began, math.fsum(found.values()))
         panels = _panels(folder, look)
-        work, last = open_work(panels, look, spec.launches), look
-        monitor(_note(f"after {look} launches per arm {_decided(panels)}"))
+        work, last = open_work(panels, experiment.null, look, spec.launches), look
+        decided = _decided(_cells(panels, experiment.null))
+        monitor(_note(f"after {look} launches per arm {decided}"))
         if not work:
             break
     monitor(_note(_offer(experiment)))
@@ -111,14 +118,22 @@ def _budget(folder: Path, spec: BenchSpec) -> float | None:
     return float(noun.from_json(dict[str, float], path.read_bytes(), file=str(path))["seconds"])
 
 
-def open_work(panels: Sequence[Panel], look: int, most: int) -> Work:
-    """Return what more launches may still decide: points that are open and not out of reach."""
+def open_work(panels: Sequence[Panel], null: str | None, look: int, most: int) -> Work:
+    """Return what more launches may still decide: points that are open and not out of reach.
+
+    The null arm comes along on curves where challengers are undecided, and so is it.
+    """
+    still = {
+        (panel.curve.placement, panel.curve.program, panel.curve.benchmark, judgement.arm)
+        for panel in panels
+        for judgement in panel.judgements
+        if any(_open(cell, look, most) for cell in judgement.cells)
+    }
+    asked = {one[:3] for one in still if one[3] != null}
     found: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for panel in panels:
-        curve = panel.curve
-        for judgement in panel.judgements:
-            if any(_open(cell, look, most) for cell in judgement.cells):
-                found[curve.placement, curve.program][judgement.arm].add(curve.benchmark)
+    for placement, program, benchmark, arm in still:
+        if (placement, program, benchmark) in asked:
+            found[placement, program][arm].add(benchmark)
     return {
         key: {arm: frozenset(names) for arm, names in by_arm.items()}
         for key, by_arm in found.items()
@@ -189,12 +204,18 @@ def _typical(wanted: Sequence[Launch], seconds: Mapping[str, float]) -> float:
     )
 
 
-def _cells(panels: Sequence[Panel]) -> list[Cell]:
-    return [cell for panel in panels for one in panel.judgements for cell in one.cells]
+def _cells(panels: Sequence[Panel], null: str | None) -> list[Cell]:
+    """Return the points of every challenger; those of the null arm are no question."""
+    return [
+        cell
+        for panel in panels
+        for one in panel.judgements
+        if one.arm != null
+        for cell in one.cells
+    ]
 
 
-def _decided(panels: Sequence[Panel]) -> str:
-    cells = _cells(panels)
+def _decided(cells: Sequence[Cell]) -> str:
     done = sum(cell.verdict is not Verdict.INCONCLUSIVE for cell in cells)
     return f"{done} of {len(cells)} points are decided"
 
@@ -208,12 +229,13 @@ def _offer(experiment: Experiment) -> str:
         return "no launch has a result yet"
     made = max((one.block for one in results.measurements), default=0)
     panels = _panels(folder, made)
-    left = [cell for cell in _cells(panels) if cell.verdict is Verdict.INCONCLUSIVE]
+    cells = _cells(panels, experiment.null)
+    left = [cell for cell in cells if cell.verdict is Verdict.INCONCLUSIVE]
     if not left:
-        return "every point is decided" if _cells(panels) else "nothing is judged yet"
+        return "every point is decided" if cells else "nothing is judged yet"
     estimates = [cell.launches_needed or 0 for cell in left]
     needed = sorted(estimate - made for estimate in estimates if estimate > made)
-    block = tuple(_narrowed(experiment, max(made, 1), open_work(panels, 0, 0)))
+    block = tuple(_narrowed(experiment, max(made, 1), open_work(panels, experiment.null, 0, 0)))
     pace = _typical(block, _seconds(folder))
     steps = dict.fromkeys(needed[math.ceil(share * len(needed)) - 1] for share in _SHARES if needed)
     texts = [
@@ -224,7 +246,7 @@ def _offer(experiment: Experiment) -> str:
     beyond = len(left) - len(needed)
     if beyond:
         texts.append(f"no number of launches that makes sense would decide {beyond}")
-    return f"{_decided(panels)}, {len(left)} are open: {'; '.join(texts)}"
+    return f"{_decided(cells)}, {len(left)} are open: {'; '.join(texts)}"
 
 
 def _minutes(seconds: float) -> str:
