@@ -324,6 +324,44 @@ def test_a_fortran_part_that_stays_under_open_mpi(lab, own, new, verdict):
     assert Cause.PARTIAL in causes(found)
 
 
+@pytest.mark.parametrize(
+    ("texts", "release"),
+    [
+        (["\\0004.3.2"], "4.3.2"),
+        (["\\0v5.0.8"], "5.0.8"),
+        (["\\0002021.18.1"], "2021.18.1"),
+        # The first of a series has no third number; the other is of a zlib inside.
+        (["\\0001.2.13", "\\0002021.13"], "2021.13"),
+        (["\\0005.0", "\\000v2021.13"], ""),
+    ],
+)
+def test_the_release_that_an_mpi_names(lab, texts, release):
+    mpich(lab, "new", texts=texts)
+    view = HostView()
+    assert view.traces(view.look(lab.path("new/lib/libmpi.so.12"))).release == release
+
+
+@pytest.mark.parametrize(
+    ("own", "new", "verdict"),
+    [
+        ("4.0.2", "2021.13", Verdict.UNKNOWN),
+        ("2021.19.0", "4.3.2", Verdict.UNKNOWN),
+        ("2021.18.1", "2021.13", Verdict.WORKS),
+        ("4.0.2", "4.3.2", Verdict.WORKS),
+    ],
+)
+def test_descriptors_of_fortran_between_intel_s_mpi_and_others(lab, own, new, verdict):
+    mpich(lab, "old", defines=["mpi_bcast_f08ts_"], texts=[f"\\000{own}"])
+    mpich(lab, "new", defines=["mpi_bcast_f08ts_"], texts=[f"\\000{new}"])
+    program = lab.program(
+        needs=["old/lib/libmpi.so.12"], calls=["MPI_Init", "mpi_bcast_f08ts_"],
+        declarations=USES_MPICH, flags=found_in(lab, "old/lib"),
+    )  # fmt: skip
+    found = judged(lab, program, "new")
+    assert found.verdict is verdict
+    assert (Cause.ABI_UNKNOWN in causes(found)) is (verdict is Verdict.UNKNOWN)
+
+
 def test_one_library_that_is_named_stands_for_itself(lab):
     """Beside `libmpich.so.12` lies an Open MPI, which is not what was named."""
     openmpi(lab, "old")

@@ -43,9 +43,10 @@ _CACHE = re.compile(rb"(/[\w.+/-]{1,200}/ld\.so\.cache)\0")
 _RELEASE = re.compile(rb"release version 2\.(\d{1,3})[.\s]")
 _AFTER_PREFIX = b"\0${exec_prefix}/bin\0"
 _MPI_LIBRARY = b"\0PMPI_Init\0"
-# How MPI_Get_library_version's numbers stand in MPICH and Intel MPI, and, with a `v`, in Open MPI.
+# How MPI_Get_library_version's numbers stand in MPICH and, with a `v`, in Open MPI. Intel MPI's
+# begin with the year, and the first of a series has no third one.
 _MPI_RELEASE = re.compile(
-    rb"(?<=\0)(?:v(?=[1-9]\.))?((?:20[12]\d|[1-9])\.\d{1,2}\.\d{1,2}(?:(?:a|b|rc|p)\d{1,2})?)\0"
+    rb"(?<=\0)(20[12]\d\.\d{1,2}(?:\.\d{1,2})?|v?[1-9]\.\d{1,2}\.\d{1,2}(?:(?:a|b|rc|p)\d{1,2})?)\0"
 )
 
 
@@ -118,7 +119,7 @@ def _release(data: bytes) -> str:
     years = [
         release for release in found if release.startswith(b"20")
     ]  # Intel's; others are zlib's
-    return _text(max(years or found, key=found.count)) if found else ""
+    return _text(max(years or found, key=found.count)).removeprefix("v") if found else ""
 
 
 def _prefix(data: bytes) -> str:

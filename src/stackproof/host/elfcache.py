@@ -21,7 +21,7 @@ import msgspec
 from stackproof import limits
 from stackproof.host import cachekinds
 
-READER = "5"
+READER = "6"
 """To be raised with every change of what the reader returns."""
 _KIND = "elf"
 _MAX_CACHED_BYTES = 1 << 30
