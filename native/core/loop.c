@@ -23,6 +23,8 @@ enum {
     SECTOR_BYTES = 512,
     IDLE_DEVICES = 16, /* that stay: the kernel hands out the lowest, so others are not disturbed */
     NUMBERS = 4096,
+    MOST_DEVICES = 1 << 20, /* as many minor numbers as Linux has */
+    LINE_BYTES = 128,
 };
 
 static int not_permitted(struct sp_error *error, const char *device, int fault)
@@ -112,11 +114,10 @@ static bool another_was_faster(int fault)
     return fault == EBUSY || fault == ENXIO || fault == EINTR;
 }
 
-/* What the machine's loop devices are. */
+/* Devices that are in use. */
 struct survey {
-    unsigned owned;   /* attached for the user */
-    size_t idle;      /* numbers in `idle_numbers` */
-    int idle_numbers[NUMBERS];
+    unsigned used;
+    unsigned owned; /* attached for the user */
 };
 
 /* Returns whether a device has the whole of a file as this library attaches it. */
@@ -150,55 +151,63 @@ static bool look_at(int number, const char *own_name, const struct stat *file,
     return false;
 }
 
-/* Opens the folder of all loop devices. Behind the links of /sys/block each look would be along a path
- * of twice the length. */
-static DIR *open_devices(void)
+/* Returns the number in a device's name, -1 where it is none of a whole loop device. */
+static int number_of(const char *name)
 {
-    DIR *stream = opendir("/sys/devices/virtual/block");
-    if (stream != NULL && faccessat(dirfd(stream), "loop0", F_OK, 0) == 0) {
-        return stream;
+    char *end = NULL;
+    if (strncmp(name, "loop", 4) != 0 || name[4] < '0' || name[4] > '9') {
+        return -1;
     }
-    if (stream != NULL) {
-        (void)closedir(stream);
-    }
-    return opendir("/sys/block");
+    long number = strtol(name + 4, &end, 10);
+    return *end == '\0' && number <= MOST_DEVICES ? (int)number : -1;
 }
 
-/* Looks through all devices; returns whether one has the file. Without sysfs nothing is found. */
+/* Looks at all devices in use, which are those with a size; returns whether one has the file. One
+ * list of the kernel's tells them: each look into /sys would be a path of its own. Without it
+ * nothing is found. */
 static bool look_through(const struct sp_image *image, const struct sp_loop_owner *owner,
                          struct survey *survey, struct sp_loop *loop)
 {
     char own_name[SP_DEVICE_NAME_BYTES];
+    char line[LINE_BYTES];
+    char name[LINE_BYTES];
     struct stat file;
     bool found = false;
-    DIR *stream = open_devices();
     write_name(owner, own_name, sizeof own_name);
-    if (stream == NULL || fstat(image->descriptor, &file) != 0) {
-        if (stream != NULL) {
-            (void)closedir(stream);
-        }
+    if (fstat(image->descriptor, &file) != 0) {
         return false;
     }
-    for (const struct dirent *entry = readdir(stream); entry != NULL && !found;
+    FILE *stream = fopen("/proc/partitions", "re");
+    while (stream != NULL && !found && fgets(line, sizeof line, stream) != NULL) {
+        int number = sscanf(line, "%*u %*u %*u %127s", name) == 1 ? number_of(name) : -1;
+        survey->used += number >= 0;
+        found = number >= 0 && look_at(number, own_name, &file, survey, loop);
+    }
+    if (stream != NULL) {
+        (void)fclose(stream);
+    }
+    return found;
+}
+
+/* Returns how many devices nobody uses, and their numbers. */
+static size_t idle_devices(int *numbers)
+{
+    size_t count = 0;
+    DIR *stream = opendir("/sys/block");
+    if (stream == NULL) {
+        return 0;
+    }
+    for (const struct dirent *entry = readdir(stream); entry != NULL && count < NUMBERS;
          entry = readdir(stream)) {
         char path[sizeof entry->d_name + 32];
-        char *end = NULL;
-        if (strncmp(entry->d_name, "loop", 4) != 0 || entry->d_name[4] == '\0') {
-            continue;
-        }
-        long number = strtol(entry->d_name + 4, &end, 10);
-        if (*end != '\0' || number < 0 || number > 1 << 20) {
-            continue;
-        }
+        int number = number_of(entry->d_name);
         (void)snprintf(path, sizeof path, "%s/loop/backing_file", entry->d_name);
-        if (faccessat(dirfd(stream), path, F_OK, 0) == 0) {
-            found = look_at((int)number, own_name, &file, survey, loop);
-        } else if (survey->idle < NUMBERS) {
-            survey->idle_numbers[survey->idle++] = (int)number;
+        if (number >= 0 && faccessat(dirfd(stream), path, F_OK, 0) != 0) {
+            numbers[count++] = number;
         }
     }
     (void)closedir(stream);
-    return found;
+    return count;
 }
 
 static int compare_numbers(const void *left, const void *right)
@@ -206,15 +215,20 @@ static int compare_numbers(const void *left, const void *right)
     return *(const int *)left - *(const int *)right;
 }
 
-/* Gives devices back that nobody uses; whoever takes one meanwhile keeps it (EBUSY). */
-static void remove_idle(int control, struct survey *survey)
+/* Gives devices back that nobody uses; whoever takes one meanwhile keeps it (EBUSY). As the kernel
+ * hands out the lowest number, there can only be too many where a high one exists. */
+static void remove_idle(int control, unsigned used)
 {
-    if (survey->idle <= IDLE_DEVICES) {
+    char path[SP_DEVICE_NAME_BYTES];
+    int numbers[NUMBERS];
+    (void)snprintf(path, sizeof path, "/sys/block/loop%u", used + IDLE_DEVICES);
+    if (access(path, F_OK) != 0) {
         return;
     }
-    qsort(survey->idle_numbers, survey->idle, sizeof survey->idle_numbers[0], compare_numbers);
-    for (size_t index = survey->idle; index > IDLE_DEVICES; index--) {
-        (void)ioctl(control, LOOP_CTL_REMOVE, survey->idle_numbers[index - 1]);
+    size_t idle = idle_devices(numbers);
+    qsort(numbers, idle, sizeof numbers[0], compare_numbers);
+    for (size_t index = idle; index > IDLE_DEVICES; index--) {
+        (void)ioctl(control, LOOP_CTL_REMOVE, numbers[index - 1]);
     }
 }
 
@@ -248,15 +262,13 @@ static int attach(int control, const struct sp_image *image, const struct loop_i
 static int prepare(int control, const struct sp_image *image, const struct sp_loop_owner *owner,
                    unsigned flags, struct sp_loop *loop, struct sp_error *error)
 {
-    struct survey survey; /* of the numbers, as many are set as there are */
-    survey.owned = 0;
-    survey.idle = 0;
+    struct survey survey = {.used = 0};
     bool found = look_through(image, owner, &survey, loop);
     if (found && (flags & SP_OWN_DEVICE) == 0) {
         return 0;
     }
     sp_loop_release(loop);
-    remove_idle(control, &survey);
+    remove_idle(control, survey.used);
     if (owner != NULL && survey.owned >= owner->most) {
         (void)sp_fail(error, SP_NOT_PERMITTED,
                       "your images hold %u loop devices of this machine; more are not permitted",

@@ -58,6 +58,9 @@ def private(tmp_path: Path) -> Path:
     image = make_image(home / "project" / "secret.squashfs")
     os.chown(home, NOBODY, NOBODY)
     home.chmod(0o700)
+    for folder in (tmp_path, *tmp_path.parents):  # pytest's own are for one user
+        if folder.owner() == "root" and folder.stat().st_mode & 0o077 == 0:
+            folder.chmod(0o711)
     tmp_path.chmod(0o755)
     return image
 
