@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -25,8 +26,9 @@ class Job:
         self.mounter = mounter
         self.folder = mounter.real_folder
         self.lab = Lab(self.folder)
-        (self.folder / "cache").mkdir(mode=0o777)
-        (self.folder / "cache").chmod(0o777)
+        (self.folder / "cache").mkdir(mode=0o755)
+        if mounter.private:  # it runs as nobody, whose own the cache must be
+            os.chown(self.folder / "cache", 65534, 65534)
 
     def __call__(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -283,7 +283,7 @@ def test_disk_full(tmp_path: Path, engine: str, move: str) -> None:
     (tmp_path / "plan.json").write_text(noun.to_json(plan))
     (tmp_path / "tiny").mkdir()
     script = (
-        f"mount -t tmpfs -o size=2m tmpfs {tmp_path}/tiny && "
+        f"mount -t tmpfs -o size=2m,mode=755 tmpfs {tmp_path}/tiny && "
         f'STACKPROOF_CACHE={tmp_path}/tiny exec {sys.executable} -c "$0"'
     )
     argv = [*private_namespaces(), "sh", "-c", script, code]
