@@ -116,7 +116,7 @@ def test_programs_of_an_image_are_asked_inside_it(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(shutil, "which", lambda name: None if name == "pkg-config" else name)
     found = ask("my.squashfs", runner)
     assert found.versions == {"openmpi": "5.0.11"}
-    inside = (sys.executable, "-m", "stackproof", "run", "my.squashfs", "--")
+    inside = (sys.executable, "-P", "-m", "stackproof", "run", "my.squashfs", "--")
     assert (*inside, "mpichversion") in asked
     assert ("scontrol", "show", "config") in asked
     assert not any("pkg-config" in argv for argv in asked)
