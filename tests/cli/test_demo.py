@@ -169,5 +169,5 @@ def test_the_demo_says_how_many_launches_it_makes_and_how_long_they_take() -> No
     assert demo.until_decided
     said = " ".join((ROOT / "README.md").read_text().split())
     assert f"at most {demo.launches} launches each" in said
-    assert demo.budget_s == 240.0
-    assert "four minutes of launches in all" in said
+    assert demo.budget_s == 300.0
+    assert "five minutes of launches in all" in said
