@@ -139,7 +139,7 @@ def parse_duration(text: str) -> float:
 
     Raises `ValueError` for anything else, and for no time at all.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smh]?)", text.strip())
     if not found or not float(found[1]):
         raise ValueError(f"not a time: {text}")
     return float(found[1]) * {"": 60, "s": 1, "m": 60, "h": 3600}[found[2]]

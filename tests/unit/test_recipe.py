@@ -103,3 +103,22 @@ def test_a_range_without_a_size_is_refused(sizes: str, place: str, said: str) ->
         parse_bench(document.parse(text, file="b.yaml"))
     (problem,) = caught.value.problems
     assert (str(problem.where), said in problem.message) == (place, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90.0), ("20m", 1200.0), ("1.5h", 5400.0), ("0.5m", 30.0)]
+)
+def test_a_budget_of_a_specification_is_seconds(text: str, seconds: float) -> None:
+    text = f"baseline: {{name: a, image: a}}\nuntil-decided: true\nbudget: {text}\n"
+    spec = parse_bench(document.parse(text, file="b.yaml"))
+    assert (spec.until_decided, spec.budget_s, spec.launches) == (True, seconds, 40)
+
+
+@pytest.mark.parametrize("text", ["0m", "0.0s", "soon", "5", "5 m", "1e3s", "-5m", "9" * 400 + "h"])
+def test_a_budget_that_is_no_time_is_refused_where_it_stands(text: str) -> None:
+    text = f"baseline: {{name: a, image: a}}\nuntil-decided: true\nbudget: '{text}'\n"
+    with pytest.raises(StackproofError) as caught:
+        parse_bench(document.parse(text, file="b.yaml"))
+    (problem,) = caught.value.problems
+    assert problem.where is not None
+    assert (problem.where.line, "for example 90s" in str(problem)) == (3, True)
