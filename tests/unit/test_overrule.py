@@ -1,10 +1,11 @@
 """What no statistics may overrule."""
 
+import collections
 import dataclasses
 import itertools
+import math
 
 import pytest
-from scipy import stats
 
 from stackproof import overrule
 from stackproof.compare import compare
@@ -85,17 +86,36 @@ def test_a_block_goes_as_a_whole_but_not_for_an_arm_that_never_works():
     } == {10}
 
 
-def test_the_chance_is_that_of_fishers_exact_test():
-    for a, b, m, n in itertools.product(range(6), range(6), (5, 9), (5, 12)):
+@pytest.mark.parametrize(("m", "n"), [(5, 5), (5, 8), (7, 6)])
+def test_the_chance_is_the_share_of_all_ways_to_discard_as_many(m, n):
+    """Found by discarding every subset of the launches: as likely as what was seen, or less."""
+    for a, b in itertools.product(range(6), range(6)):
+        drawn = itertools.combinations(range(m + n), a + b)
+        counts = collections.Counter(sum(one < m for one in subset) for subset in drawn)
+        rare = sum(count for count in counts.values() if count <= counts[a])
         found = overrule.chance(Discards(discarded=a, made=m), Discards(discarded=b, made=n))
-        _, wanted = stats.fisher_exact([[a, m - a], [b, n - b]])
-        assert found == pytest.approx(wanted)
+        assert found == pytest.approx(rare / counts.total())
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "published"),
+    [
+        ((3, 4), (1, 4), 0.4857),  # the lady who tastes tea
+        ((2, 17), (10, 13), 0.0005367),  # twins of convicts: Fisher, JRSS 98 (1935)
+    ],
+)
+def test_the_chance_is_that_of_published_tables(first, second, published):
+    """The examples of R's `fisher.test`, two-sided."""
+    one, other = (Discards(discarded=bad, made=made) for bad, made in (first, second))
+    assert overrule.chance(one, other) == pytest.approx(published, rel=1e-4)
 
 
 def test_rates_that_chance_explains_are_let_through():
     """Seen over all outcomes of two alike arms, no more than 5 % are called different."""
     for rate, made in itertools.product((0.02, 0.1, 0.3), (10, 20)):
-        outcomes = stats.binom(made, rate).pmf(range(made + 1))
+        outcomes = [
+            math.comb(made, k) * rate**k * (1 - rate) ** (made - k) for k in range(made + 1)
+        ]
         wrongly = sum(
             outcomes[i] * outcomes[j]
             for i in range(made + 1)
