@@ -1,6 +1,6 @@
 """How often verdicts are wrong, by simulation: with all launches made, and with looks between.
 
-    python benchmarks/statistics_errors.py [--experiments N] [--kind NAME ...] [--level X ...]
+    python benchmarks/statistics_errors.py [--experiments N] [--kind NAME ...] [--way NAME ...]
 
 An experiment is that of `statistics_power.py`: baseline, null arm and challenger on one curve of 23
 sizes, margin 5 %, on a machine of one kind (`tests/noises.py`) and level of noise. It is judged
@@ -22,7 +22,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -113,17 +113,17 @@ def _wrong_fails(ratios: Floats, null: Floats, count: int, levels: tuple[float, 
     return found
 
 
-def all_ways(kind: str, level: float, experiments: int) -> dict[str, Found]:
-    """Return what every way says of the same experiments, some of them at a time."""
-    parts: dict[str, list[Found]] = {name: [] for name in WAYS}
-    most = max(plan[-1] for plan in WAYS.values())
+def all_ways(kind: str, level: float, experiments: int, ways: Sequence[str]) -> dict[str, Found]:
+    """Return what these ways say of the same experiments, some of them at a time."""
+    parts: dict[str, list[Found]] = {name: [] for name in ways}
+    most = max(WAYS[name][-1] for name in ways)
     whole = simulated(kind, level, most, experiments)
     for at in range(0, experiments, _AT_ONCE):
         count = min(_AT_ONCE, experiments - at)
         arms = tuple(part[at * SIZES : (at + count) * SIZES] for part in whole.arms)
         some = replace(whole, arms=(arms[0], arms[1], arms[2]), experiments=count)
-        for name, plan in WAYS.items():
-            parts[name].append(judged(some, plan))
+        for name in ways:
+            parts[name].append(judged(some, WAYS[name]))
     fields = Found.__dataclass_fields__
     return {
         name: Found(*(np.concatenate([getattr(one, field) for one in found]) for field in fields))
@@ -181,14 +181,15 @@ def main() -> None:
     parser.add_argument("--experiments", type=int, default=1000, help="per line (default 1000)")
     parser.add_argument("--level", type=float, nargs="+", default=[0.03, 0.10, 0.30])
     parser.add_argument("--kind", nargs="+", default=list(KINDS), choices=KINDS)
+    parser.add_argument("--way", nargs="+", default=list(WAYS), choices=WAYS)
     args = parser.parse_args()
     print("| noise | launches | null FAIL | wrong FAIL | PASS at 8 % | PASS at margin | covered |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
-    every: dict[str, list[list[tuple[float, float]]]] = {name: [] for name in WAYS}
+    every: dict[str, list[list[tuple[float, float]]]] = {name: [] for name in args.way}
     for kind in args.kind:
-        levels: dict[str, list[list[tuple[float, float]]]] = {name: [] for name in WAYS}
+        levels: dict[str, list[list[tuple[float, float]]]] = {name: [] for name in args.way}
         for level in args.level:
-            for name, found in all_ways(kind, level, args.experiments).items():
+            for name, found in all_ways(kind, level, args.experiments, args.way).items():
                 numbers = list(told(found))
                 levels[name].append(numbers)
                 print(f"# {kind} {level:.0%} {name}: {text_of(numbers)}", file=sys.stderr)

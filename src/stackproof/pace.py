@@ -76,12 +76,29 @@ class Pace:
     @property
     def left_s(self) -> float:
         """Return about how long the launches take that are not done."""
+        return self._left_of(self.launches)
+
+    def _left_of(self, launches: Iterable[Launch]) -> float:
         factors = _factors(self)
         return sum(
             self.expected[one.order] * factors(one)
-            for one in self.launches
+            for one in launches
             if one.order not in self.taken
         )
+
+    def left_within(self, budget_s: float | None) -> float:
+        """Return about how long what is not done takes at most, with a budget for timed launches.
+
+        The launches of block 0 only check bytes: they are made beside the budget, as `blocks` of
+        `host/deciding.py` does. So is the first timed block where the budget is too small for it.
+        """
+        timed = [one for one in self.launches if one.block > 0]
+        left = self._left_of(timed)
+        if budget_s is not None:
+            used = sum(self.taken.get(one.order, 0.0) for one in timed)
+            first = self._left_of(one for one in timed if one.block == 1)
+            left = min(left, max(budget_s - used, first))
+        return left + self._left_of(one for one in self.launches if one.block == 0)
 
     @property
     def total_s(self) -> float:

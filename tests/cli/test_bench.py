@@ -153,7 +153,8 @@ def test_when_it_is_looked_is_said_before_anything_is_measured() -> None:
     assert note.startswith("after 8, 11, 15, 21, 29 and 40 launches per arm it is looked")
     (note,) = notes(replace(asked("--until-decided", "--launches", "10"), budget_s=1200.0))
     assert note.startswith("after 10 launches per arm")
-    assert note.endswith("no block is begun that would go beyond 20 min in all")
+    assert "no block is begun that would go beyond 20 min of timed launches in all" in note
+    assert note.endswith("beside which come the probes and the launches that only check bytes")
 
 
 def test_a_list_that_misses_a_slow_way_back_is_said_to() -> None:

@@ -87,6 +87,24 @@ def test_at_the_end_nothing_is_left() -> None:
     assert isinstance(pace, Pace)
 
 
+@pytest.mark.parametrize(
+    ("budget_s", "left_s"),
+    [
+        (None, 4 * 3.0 + 40 * 2.0),
+        (1000.0, 4 * 3.0 + 40 * 2.0),
+        (30.0, 4 * 3.0 + 30.0),  # what only checks bytes comes beside the budget
+        (1.0, 4 * 3.0 + 4 * 2.0),  # the first timed block is made all the same
+    ],
+)
+def test_a_budget_is_of_timed_launches(budget_s: float | None, left_s: float) -> None:
+    pace = pace_of(launches(10), lambda one: 2.0 if one.block else 3.0)
+    assert pace.left_within(budget_s) == pytest.approx(left_s)
+    for one in launches(10)[:8]:  # what checks bytes, and the first timed block
+        pace = pace.with_taken(one, 3.0 if one.block == 0 else 2.0)
+    left = 0.0 if budget_s == 1.0 else left_s - 4 * 3.0 - 4 * 2.0
+    assert pace.left_within(budget_s) == pytest.approx(min(left, 36 * 2.0))
+
+
 def test_a_schedule_in_words() -> None:
     assert shape_text(launches(10)) == "44 launches: 2 arms, 2 placements, 1 + 10 blocks"
     assert shape_text(launches()[:1]) == "1 launch: 1 arm, 1 placement, 1 + 0 blocks"

@@ -450,7 +450,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--challenger' 'image of a challenger, without SPEC; may be given several times'
         printf '%s\t%s\n' '--launches' 'launches per arm and placement (default: 10)'
         printf '%s\t%s\n' '--until-decided' 'look at the results while they come in, and make launches only for points that are still open; --launches is then the most per arm (default: 40)'
-        printf '%s\t%s\n' '--budget' 'with --until-decided: stop when launches have taken so long, such as 20m or 1h (default: no limit)'
+        printf '%s\t%s\n' '--budget' 'with --until-decided: stop when the timed launches have taken so long in all, such as 20m or 1h; probes and the launches before them, which only check bytes, are not counted (default: no limit)'
         printf '%s\t%s\n' '--seed' 'seed of the order of launches (default: 20260101)'
         printf '%s\t%s\n' '--placement' 'only this placement; may be given twice'
         printf '%s\t%s\n' '--transport' 'paths that the challengers are forced on, without SPEC; with several, each challenger becomes as many arms; `shm` runs within one node only'

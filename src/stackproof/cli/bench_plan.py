@@ -10,6 +10,7 @@ from stackproof.bench import DEFAULT_SIZES, BenchSpec
 from stackproof.benchmarks import METRICS
 from stackproof.comparison import DEFAULT_MARGINS, RECOMMENDED_LAUNCHES
 from stackproof.host.bench import Bench, pace_in
+from stackproof.host.deciding import budget_of
 from stackproof.pace import Pace, probes_s, shape_text
 from stackproof.quantities import duration_text, percent_text, size_text
 
@@ -54,17 +55,16 @@ def planned(bench: Bench, folder: Path) -> dict[str, Any]:
         "schedule": shape_text(launches),
         "launches": len(launches),
         "launches_left": len(missing),
-        "seconds": _within(spec, pace, round(pace.left_s + probes_s(missing), 1) if missing else 0),
+        "seconds": _at_most(pace, budget_of(folder, spec)),
         "looks": _looks(bench, folder),
         "notes": notes(spec),
     }
 
 
-def _within(spec: BenchSpec, pace: Pace, seconds: float) -> float:
-    """Return how much of the time is spent before the budget ends, if there is one."""
-    if spec.budget_s is None:
-        return seconds
-    return min(seconds, max(spec.budget_s - sum(pace.taken.values()), 0.0))
+def _at_most(pace: Pace, budget_s: float | None) -> float:
+    """Return about how long probes and launches take that are left, seconds."""
+    missing = [one for one in pace.launches if one.order not in pace.taken]
+    return round(pace.left_within(budget_s) + probes_s(missing), 1)
 
 
 def _looks(bench: Bench, folder: Path) -> dict[str, Any] | None:
@@ -74,10 +74,8 @@ def _looks(bench: Bench, folder: Path) -> dict[str, Any] | None:
         return None
     after = looks.planned(spec.launches)
     first = [one for one in bench.launches() if one.block <= after[0]]
-    pace = pace_in(bench, first, folder)
-    missing = [one for one in first if one.order not in pace.taken]
-    seconds = round(pace.left_s + probes_s(missing), 1) if missing else 0.0
-    return {"after": list(after), "seconds_to_first": _within(spec, pace, seconds)}
+    seconds = _at_most(pace_in(bench, first, folder), budget_of(folder, spec))
+    return {"after": list(after), "seconds_to_first": seconds}
 
 
 def _role(bench: Bench, name: str) -> str:
@@ -124,7 +122,8 @@ def _look_words(spec: BenchSpec) -> str:
     *most, last = looks.planned(spec.launches)
     after = f"{', '.join(map(str, most))} and {last}" if most else f"{last}"
     ends = (
-        f", and no block is begun that would go beyond {duration_text(spec.budget_s)} in all"
+        f"; no block is begun that would go beyond {duration_text(spec.budget_s)} of timed "
+        "launches in all, beside which come the probes and the launches that only check bytes"
         if spec.budget_s is not None
         else ""
     )

@@ -25,7 +25,7 @@ from stackproof.measurement import Measurement
 from stackproof.monitor import Event, Monitor
 
 BUDGET = "budget.json"
-"""How many seconds of launches a results folder may hold before it is asked to stop."""
+"""How many seconds of timed launches a results folder may hold before it is asked to stop."""
 
 _HOPELESS = frozenset({Why.NO_PAIRS, Why.NOT_TRUSTED})
 _SHARES = (1 / 3, 2 / 3, 1.0)
@@ -62,7 +62,7 @@ def blocks(experiment: Experiment, monitor: Monitor) -> Iterator[tuple[Launch, .
         yield tuple(plan)
         return
     yield tuple(one for one in plan if one.block == 0)
-    budget, seconds = _budget(folder, spec), _seconds(folder)
+    budget, seconds = budget_of(folder, spec), _seconds(folder)
     # What is only validated decides nothing: on a busy machine it alone may take all the time.
     validated = {_order(one.file_name) for one in plan if one.block == 0}
     used = math.fsum(s for name, s in seconds.items() if _order(name) not in validated)
@@ -111,7 +111,8 @@ def keep_budget(folder: Path, seconds: float | None) -> None:
         files.write(folder / BUDGET, noun.to_json({"seconds": seconds}))
 
 
-def _budget(folder: Path, spec: BenchSpec) -> float | None:
+def budget_of(folder: Path, spec: BenchSpec) -> float | None:
+    """Return how many seconds timed launches may take in all: as specified, else as kept there."""
     if spec.budget_s is not None or not (folder / BUDGET).exists():
         return spec.budget_s
     path = folder / BUDGET

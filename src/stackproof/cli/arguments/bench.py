@@ -28,11 +28,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "still open; --launches is then the most per arm (default: 40)",
     )  # fmt: skip
     parser.add_argument(
-        "--budget",
-        metavar="TIME",
-        help="with --until-decided: stop when launches have taken so long, such as 20m or 1h "
+        "--budget", metavar="TIME",
+        help="with --until-decided: stop when the timed launches have taken so long in all, such "
+        "as 20m or 1h; probes and the launches before them, which only check bytes, are not counted "
         "(default: no limit)",
-    )
+    )  # fmt: skip
     parser.add_argument(
         "--seed", type=int, metavar="N", help="seed of the order of launches (default: 20260101)"
     )
