@@ -6,17 +6,20 @@ import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from stackproof.bench import BenchSpec
 from stackproof.cli import bench
 from stackproof.cli.arguments import bench as arguments
-from stackproof.cli.bench_plan import notes
 from stackproof.comparison import RECOMMENDED_LAUNCHES
 from stackproof.errors import Reason, StackproofError
+from stackproof.host.bench_plan import notes
+from stackproof.host.bench_request import specification
 
 
 @pytest.mark.parametrize(
@@ -66,12 +69,13 @@ def test_a_transport_that_is_not_known_is_refused_with_those_that_are(tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-def asked(*words: str) -> BenchSpec:
+def asked(*words: str, tell: Callable[[str], None] = print) -> BenchSpec:
     parser = argparse.ArgumentParser()
     arguments.configure(parser)
-    return bench.specification(
-        parser.parse_args(["--baseline", "v.squashfs", "--challenger", "o.squashfs", *words])
-    )
+    args = parser.parse_args(["--baseline", "v.squashfs", "--challenger", "o.squashfs", *words])
+    with mock.patch.object(bench, "bench", return_value=0) as made:
+        bench.run(args)
+    return specification(made.call_args.args[0], tell)
 
 
 def test_several_transports_are_as_many_arms_and_shm_stays_within_a_node() -> None:
@@ -120,12 +124,15 @@ def test_numbers_of_ranks_are_placements(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (far.placements[-1], far.validated) == ("2x32", ())
 
 
-def test_more_ranks_than_cpus_are_said_to_be_untimed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_more_ranks_than_cpus_are_said_to_be_untimed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
-    assert asked("--ranks", "4").validated == ("1x4", "2x2")
-    assert "nothing of it is timed" in capsys.readouterr().err
+    told: list[str] = []
+    assert asked("--ranks", "4", tell=told.append).validated == ("1x4", "2x2")
+    (note,) = told
+    assert note.startswith("4 ranks are more than the 2 CPUs here: ")
+    assert note.endswith("nothing of it is timed")
+    assert asked("--ranks", "2", tell=told.append).validated == ()
+    assert len(told) == 1
 
 
 def test_the_short_form_can_be_made_shorter() -> None:
