@@ -9,6 +9,7 @@ import pytest
 from elflab import Lab
 from loaderlab import compare
 from need import need
+from stackproof.inject.tree import tree_of
 from stackproof.loader import Scope, missing_nodes, unbound
 
 
@@ -137,3 +138,23 @@ def test_plugins(lab, kind):
     mine = [e for e in unbound(opened, Scope(opened)) if e.by.number >= known and e.eager]
     nodes = [m for m in missing_nodes(opened) if m.by.number >= known]
     assert real.opened == (not (opened.missing or nodes or mine),)
+
+
+@pytest.mark.parametrize("flag", ["-F", "-f"])
+@pytest.mark.parametrize("there", ["before it", "not yet", "after it", "missing"])
+def test_a_filter_stands_behind_what_it_filters(lab, flag, there):
+    """A library may name others whose functions are to be found before its own."""
+    behind = lab.library("lib/libbehind.so", defines=["wanted"], needs=[])
+    if there == "missing":
+        (lab.folder / "lib/libbehind.so").unlink()
+    own = [f"-Wl,{flag},libbehind.so", f"-Wl,-rpath,{lab.path('lib')}"]
+    front = lab.library("lib/libfront.so", defines=["wanted", "other"], flags=own)
+    needs = {"before it": [behind, front], "after it": [front, behind]}.get(there, [front])
+    flags = [f"-Wl,-rpath,{lab.path('lib')}"]
+    program = lab.program(needs=needs, calls=["wanted", "other"], flags=flags)
+    closure, real = compare(program, calls=["wanted", "other"])
+    if real.started:
+        shown = [line.path for line in tree_of(closure, ()) if not line.again]
+        assert shown.count(lab.path("lib/libbehind.so")) == (there != "missing")
+        by = Path(Scope(closure).provider("wanted").path).name
+        assert by == ("libfront.so" if there == "missing" else "libbehind.so")

@@ -2,13 +2,15 @@
 
 Objects are loaded breadth first, as `_dl_map_object_deps` (glibc, elf/dl-deps.c) does: the program,
 then LD_PRELOAD, then what they need, in the order of their DT_NEEDED entries. An object answers to
-every name it was asked for by, and to its SONAME, so that the first one wins.
+every name it was asked for by, and to its SONAME, so that the first one wins. What a library
+filters (DT_FILTER, DT_AUXILIARY) comes before it.
 """
 
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from stackproof import limits
 from stackproof.elf import ElfFile
@@ -161,18 +163,64 @@ class Closure:
 
     def follow(self, start: int) -> None:
         """Load what the objects from number `start` on need, and so on, breadth first."""
-        number = start
-        while number < len(self.objects):
-            loaded = self.objects[number]
-            for name in (*loaded.elf.filters, *loaded.elf.needed):
-                broken = len(self.unreadable)
-                found = self.load(name, loaded)
-                if found is not None or len(self.unreadable) == broken:
-                    to = None if found is None else found.number
-                    self.edges.append(Edge(by=number, name=name, to=to))
-            for name in loaded.elf.auxiliaries:  # may be missing
-                self.load(name, loaded)
-            number += 1
+        order = list(range(len(self.objects)))
+        done: set[int] = set()
+        place = start
+        while place < len(order):
+            loaded = self.objects[order[place]]
+            if loaded.number in done:
+                place += 1
+                continue
+            done.add(loaded.number)
+            known = len(self.objects)
+            for name in loaded.elf.needed:
+                self._need(name, loaded)
+            order += range(known, len(self.objects))
+            for name in loaded.elf.filters:
+                _put_before(loaded, self._need(name, loaded), order)
+            for name in loaded.elf.auxiliaries:
+                _put_before(loaded, self._need(name, loaded, may_be_missing=True), order)
+        if order != sorted(order):
+            self._renumber(order)
+
+    def _need(self, name: str, by: Loaded, *, may_be_missing: bool = False) -> Loaded | None:
+        broken = len(self.unreadable)
+        found = self.load(name, by)
+        if may_be_missing:  # or be no library: then the loader goes on
+            del self.unreadable[broken:]
+        if found is not None or (len(self.unreadable) == broken and not may_be_missing):
+            to = None if found is None else found.number
+            self.edges.append(Edge(by=by.number, name=name, to=to))
+        return found
+
+    def _renumber(self, order: Sequence[int]) -> None:
+        """Number the objects as they are searched: an order that filters changed."""
+        new = {old: place for place, old in enumerate(order)}
+        self.objects[:] = [self.objects[number] for number in order]
+        for loaded in self.objects:
+            loaded.number = new[loaded.number]
+            loaded.by = None if loaded.by is None else new[loaded.by]
+        self.edges[:] = [
+            replace(edge, by=new[edge.by], to=None if edge.to is None else new[edge.to])
+            for edge in self.edges
+        ]
+        self.unreadable[:] = [replace(one, by=new[one.by]) for one in self.unreadable]
+        self._numbers = {name: new[old] for name, old in self._numbers.items()}
+        self._indexed = 0
+
+
+def _put_before(loaded: Loaded, found: Loaded | None, order: list[int]) -> None:
+    """Put what an object filters before that object, unless it is searched earlier already.
+
+    So does glibc for DT_FILTER and DT_AUXILIARY. Nothing comes before the program itself.
+    """
+    if found is None:
+        return
+    if found.number in order:
+        if order.index(found.number) < order.index(loaded.number):
+            return
+        order.remove(found.number)
+    order.insert(order.index(loaded.number) + (loaded.number == 0), found.number)
 
 
 def load_program(view: FileView, path: str, *, machine: Machine, setting: Setting) -> Closure:
