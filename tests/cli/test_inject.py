@@ -259,3 +259,59 @@ def test_an_image_without_programs_does_not_end_the_others(lab, capsys):
     assert f"nothing in `{empty}` calls MPI" in err
     code, out, err = inject(capsys, "check", empty, app, "--with", lab.path("new"))
     assert (code, err.count("left out")) == (ExitCode.DONE, 1)
+
+
+def test_a_program_is_named_as_a_shell_finds_it(lab, capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", f"{lab.path('programs/bin')}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = inject(capsys, "check", "app", "--with", lab.path("new"))
+    assert code == ExitCode.DONE
+    assert out.startswith(f"{lab.path('programs/bin/app')}: works\n")
+    (tmp_path / "app").mkdir()  # what lies here is meant first
+    assert inject(capsys, "check", "app", "--with", lab.path("new"))[0] == ExitCode.INVALID
+
+
+@pytest.mark.parametrize(
+    ("line", "program", "verdict"),
+    [
+        ("#!/bin/sh", "/bin/sh", "cannot-tell"),
+        ("#! {app} -x", "{app}", "works"),
+        ("#!/usr/bin/env app", "{app}", "works"),
+        ("#!/usr/bin/env -S WORD=1 app -y", "{app}", "works"),
+        ("#!{tmp}/other", "{app}", "works"),
+    ],
+)
+def test_a_script_is_what_runs_it(lab, capsys, monkeypatch, tmp_path, line, program, verdict):
+    monkeypatch.setenv("PATH", f"{lab.path('programs/bin')}:{os.environ['PATH']}")
+    words = {"app": lab.path("programs/bin/app"), "tmp": tmp_path}
+    (tmp_path / "other").write_text(f"#!{words['app']}\n")
+    script = tmp_path / "script"
+    script.write_text(line.format(**words) + "\n")
+    _, out, _ = inject(capsys, "check", script, "--with", lab.path("new"), "--json")
+    (found,) = json.loads(out)["programs"]
+    assert (found["program"], found["verdict"]) == (str(script), verdict)
+    (told,) = [one for one in found["findings"] if one["cause"] == "host"]
+    assert told["provider"] == program.format(**words)
+    assert told["file"] == str(script)
+
+
+def test_a_script_that_runs_itself(lab, capsys, tmp_path):
+    script = tmp_path / "script"
+    script.write_text(f"#!{script}\n")
+    code, _, err = inject(capsys, "check", script, "--with", lab.path("new"))
+    assert code == ExitCode.INVALID
+    assert "without end" in err
+
+
+def test_a_name_makes_no_line_of_its_own(lab, capsys):
+    """Of a program, of a library that it asks for, of a folder."""
+    lab.library("odd/libodd.so", defines=["odd"], soname="libodd\nforged.so")
+    lab.program(
+        "more/bin/app\nforged: works", needs=["old/lib/libmpi.so.12",
+        "odd/libodd.so"], calls=["MPI_Init"], declarations=USES_MPICH,
+    )  # fmt: skip
+    for words in (["more"], ["more/bin/app\nforged: works"], ["more", "--tree"]):
+        places = [lab.path(words[0]), *words[1:]]
+        _, out, _ = inject(capsys, "check", *places, "--with", lab.path("new"))
+        assert "forged" in out
+        assert [line for line in out.splitlines() if line.startswith(("forged", "lib"))] == []

@@ -15,7 +15,7 @@ from stackproof import harmless, noun
 from stackproof.cli import inject_target
 from stackproof.cli.inject_words import EXIT_CODES, VERDICT_WORDS
 from stackproof.errors import Location, Reason, StackproofError, fail
-from stackproof.host import files, injectplace, roots
+from stackproof.host import files, injectplace, roots, scripts
 from stackproof.host.elfview import HostView
 from stackproof.host.injectplace import Place
 from stackproof.inject import (
@@ -159,7 +159,7 @@ def _judge_named(
     found: list[tuple[str, Judgement]] = []
     empty: list[str] = []
     for text in args.programs:
-        place = injectplace.load_place(text, args.root)
+        place = injectplace.load_program(text, args.root)
         view, replacement = _joined(place, other, args.root)
         own = view if isinstance(view, HostView) else place.view(args.root)
         try:
@@ -172,7 +172,10 @@ def _judge_named(
         asked = question if place.manifest else _started(args, place, question)
         asked = inject_target.asked_in(place, args.root, asked)
         view = inject_target.seen_there(view, place, args.root, asked)
-        found += [(text, judge(view, path, replacement, asked)) for path in paths]
+        for path in paths:
+            program = _run_by(own, path, place, args.root)
+            one = judge(view, program, replacement, asked)
+            found.append((text, one if program == path else scripts.of_script(one, path)))
         _tell_skipped(own)
     if not found:
         raise fail(
@@ -187,10 +190,19 @@ def _judge_named(
     return found
 
 
+def _run_by(view: FileView, path: str, place: Place, root: str) -> str:
+    """Return the program that runs a script, else the path itself."""
+    if not isinstance(view, HostView):
+        return path
+    here = root == "/" and not place.image
+    paths = os.environ if here else place.root(root).config.environment
+    return scripts.program_of(view, path, paths.get("PATH", "/usr/bin:/bin").split(":"))
+
+
 def _tell_skipped(view: FileView) -> None:
     """Print which files of a folder could not be looked at."""
     for path in view.skipped if isinstance(view, HostView) else ():
-        shown = path.encode(errors="backslashreplace").decode()
+        shown = harmless.line(path.encode(errors="backslashreplace").decode())
         print(f"note: the name of `{shown}` is not UTF-8, so it is left out", file=sys.stderr)
 
 
@@ -283,7 +295,7 @@ def _upgrade(args: argparse.Namespace, question: Question) -> int:
         for one, two in worse:
             was, is_now = VERDICT_WORDS[one.verdict], VERDICT_WORDS[two.verdict]
             head = f"{titles[id(one)]}: {was} with {old}, {is_now} with {new}"
-            print("\n".join(map(harmless.line, [head, *_reasons(two.findings)])))
+            print("\n".join([harmless.line(head), *_reasons(two.findings)]))
         both = sum(a.verdict is b.verdict is Verdict.FAILS for a, b in pairs)
         more = f"; {both} fail with both" if both else ""
         print(f"{len(worse)} of {len(pairs)} programs get worse from {old} to {new}{more}")
@@ -312,8 +324,8 @@ def _text(judgement: Judgement, *, place: str, tree_too: bool) -> str:
         lines.append(f"  {name}={shlex.quote(value)}")
     lines += _reasons(judgement.findings)
     if tree_too:
-        lines += ["", tree.render(judgement.tree)]
-    return "\n".join(map(harmless.line, "\n".join(lines).split("\n")))
+        lines += ["", *tree.render(judgement.tree)]
+    return "\n".join(map(harmless.line, lines))
 
 
 def _family(judgement: Judgement) -> str:

@@ -119,6 +119,11 @@ class HostView:
         with self._opened(file) as source:
             return glance(source)
 
+    def head(self, file: File, count: int) -> bytes:
+        """Return the first bytes of a file; raises NOT_PERMITTED and its like."""
+        with self._opened(file) as source:
+            return source.read(0, count)
+
     def glances(self, folder: str) -> Iterator[tuple[str, File, Glance]]:
         """Yield the ELF files below a folder with a glance at each; damaged ones are left out.
 

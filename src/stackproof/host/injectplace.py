@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import posixpath
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -79,6 +80,15 @@ def load_place(text: str, root: str = "/") -> Place:
             hint="name a program, a folder, an image or a manifest",
         )
     return Place(path=os.path.abspath(text))
+
+
+def load_program(text: str, root: str = "/") -> Place:
+    """Return the place of programs: what `load_place` does, or a name as a shell finds it."""
+    if root == "/" and "/" not in text and not os.path.lexists(text):
+        found = shutil.which(text)
+        if found is not None:
+            return Place(path=os.path.abspath(found))
+    return load_place(text, root)
 
 
 def _inside(text: str, root: str) -> str:

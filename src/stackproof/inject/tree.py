@@ -78,8 +78,8 @@ def root_of(path: str, roots: Sequence[str]) -> str:
     return folder
 
 
-def render(lines: Sequence[TreeLine]) -> str:
-    """Return the tree as text; letters stand for the roots that the last lines name."""
+def render(lines: Sequence[TreeLine]) -> list[str]:
+    """Return the tree in lines; letters stand for the roots that the last lines name."""
     letters: dict[str, str] = {}
     for line in lines:
         if line.root and line.root not in letters:
@@ -90,8 +90,7 @@ def render(lines: Sequence[TreeLine]) -> str:
         place = "again" if line.again else line.path or "NOT FOUND"
         how = "" if line.again or line.depth == 0 or not line.path else f"   ({_short(line.how)})"
         rows.append(f"{mark} {'  ' * line.depth}{line.name} => {place}{how}")
-    rows += ["", *(f"{letter} = {root}" for root, letter in letters.items())]
-    return "\n".join(rows)
+    return [*rows, "", *(f"{letter} = {root}" for root, letter in letters.items())]
 
 
 def _short(how: str) -> str:

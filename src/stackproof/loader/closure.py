@@ -194,7 +194,7 @@ class Closure:
         return found
 
     def _renumber(self, order: Sequence[int]) -> None:
-        """Number the objects as they are searched: an order that filters changed."""
+        """Give the objects the numbers of their order, which filters changed."""
         new = {old: place for place, old in enumerate(order)}
         self.objects[:] = [self.objects[number] for number in order]
         for loaded in self.objects:
