@@ -4,6 +4,8 @@ import base64
 import csv
 import dataclasses
 import gzip
+import hashlib
+import importlib.resources
 import io
 import json
 import re
@@ -24,6 +26,7 @@ from stackproof.reporting.provenance_part import cpus_text
 from stackproof.site import Source
 from synthetic import SIZES, Plan, fault, simulate
 
+PLOTLY = importlib.resources.files("stackproof.reporting.assets") / "plotly"
 HOSTILE = '<script>alert("x")</script>&\'</td>\u2028'
 
 
@@ -80,7 +83,22 @@ def test_nothing_is_loaded_from_elsewhere(comparison):
 def test_plotly_travels_inside(comparison):
     html = report.render_html(comparison)
     (packed,) = re.findall(r'id="plotly">(.*?)</script>', html)
-    assert gzip.decompress(base64.b64decode(packed)).lstrip().startswith(b"/**\n* plotly.js")
+    inside = gzip.decompress(base64.b64decode(packed))
+    assert inside == (PLOTLY / "plotly-basic.min.js").read_bytes()
+
+
+def test_plotly_is_what_its_page_says():
+    """Name, version and digests, so that anybody can compare the file with the one published."""
+    said = (PLOTLY / "README.md").read_text()
+    (version,) = re.findall(r"^\| version \| (\S+) \|$", said, re.MULTILINE)
+    first = f"/**\n* plotly.js (basic - minified) v{version}\n"
+    assert (PLOTLY / "plotly-basic.min.js").read_text().startswith(first)
+    digests = dict(re.findall(r"^\| SHA-256 of `(\S+)` \| `(\w+)` \|$", said, re.MULTILINE))
+    assert digests == {
+        name: hashlib.sha256((PLOTLY / name).read_bytes()).hexdigest()
+        for name in ("plotly-basic.min.js", "LICENSE")
+    }
+    assert (PLOTLY / "LICENSE").read_text().startswith("MIT License\n")
 
 
 def test_same_comparison_same_bytes(comparison):

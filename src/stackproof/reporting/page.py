@@ -252,9 +252,6 @@ def _asset(name: str) -> str:
 
 @functools.cache
 def _plotly() -> str:
-    """Return plotly.js, compressed and in base64: 2 MB instead of 5."""
-    import plotly.offline  # noqa: PLC0415 - only a report needs it, and it is slow to import
-
-    script: str = plotly.offline.get_plotlyjs()
-    packed = gzip.compress(script.encode(), compresslevel=9, mtime=0)
+    """Return plotly.js, compressed and in base64: 0.5 MB instead of 1.2."""
+    packed = gzip.compress(_asset("plotly/plotly-basic.min.js").encode(), compresslevel=9, mtime=0)
     return base64.b64encode(packed).decode("ascii")
