@@ -430,8 +430,6 @@ _NAMESPACE_DEEPER = {
     "cluster",
     "compare",
     "convert",
-    "doctor_bundle",
-    "doctor_collect",
     "easybuild",
     "image",
     "import_",

@@ -6,33 +6,37 @@ import argparse
 import json
 import shutil
 import sys
-import textwrap
-from collections.abc import Iterator
 
 from stackproof import noun
 from stackproof.errors import ExitCode
 from stackproof.host.knowledge import load_knowledge
-from stackproof.knowledge import CurveRule, Knowledge, Rule, Setting, find, words
+from stackproof.knowledge import find
+from stackproof.reporting.knowledge_text import lines_of, overview
 
 _WIDTH, _NARROWEST, _WIDEST = 96, 40, 160
-_INDENT = 12
 
 
 def run(args: argparse.Namespace) -> int:
     """Print one entry, or the list of all."""
+    return explain(args.name, as_json=args.json)
+
+
+def explain(name: str | None, *, as_json: bool) -> int:
+    """Print what is known under a name, or the list of all that is known."""
     knowledge = load_knowledge()
-    if args.name is None:
-        if args.json:
+    if name is None:
+        if as_json:
             print(json.dumps(noun.to_data(knowledge), indent=1, ensure_ascii=False))
         else:
-            print("\n".join(overview(knowledge)))
+            print("\n".join(overview(knowledge, text_width())))
         return int(ExitCode.DONE)
-    entries = find(knowledge, args.name)
-    if args.json:
+    entries = find(knowledge, name)
+    if as_json:
         found = [noun.to_data(entry) for entry in entries]
         print(json.dumps(found, indent=1, ensure_ascii=False))
     else:
-        print("\n\n".join("\n".join(lines_of(entry)) for entry in entries))
+        width = text_width()
+        print("\n\n".join("\n".join(lines_of(entry, width)) for entry in entries))
     return int(ExitCode.DONE)
 
 
@@ -42,91 +46,3 @@ def text_width() -> int:
         return _WIDTH
     columns = shutil.get_terminal_size((_WIDTH, 24)).columns
     return min(max(columns - 1, _NARROWEST), _WIDEST)
-
-
-def overview(knowledge: Knowledge) -> Iterator[str]:
-    """Yield a line for everything that is known."""
-    yield "Known problems"
-    for rule in knowledge.rules:
-        yield f"  {rule.id}  {rule.severity:<6} {rule.title}"
-    yield "\nRules on curves"
-    for shape in knowledge.curve_rules:
-        yield f"  {shape.id}  {shape.level:<12} {shape.title}"
-    component = ""
-    for setting in knowledge.settings:
-        if setting.component != component:
-            component = setting.component
-            yield f"\nSettings of {component}" if component != "launcher" else "\nLaunchers"
-        yield from textwrap.wrap(
-            ", ".join(setting.names), text_width(), initial_indent="  ", subsequent_indent="    "
-        )
-
-
-def lines_of(entry: Setting | Rule | CurveRule) -> Iterator[str]:
-    """Yield an entry as lines for people."""
-    if isinstance(entry, Setting):
-        yield ", ".join(entry.names)
-        pairs = _setting(entry)
-    elif isinstance(entry, Rule):
-        yield f"{entry.id} {entry.name}: {entry.title}"
-        pairs = _rule(entry)
-    else:
-        yield f"{entry.id} {entry.name}: {entry.title}"
-        pairs = _curve_rule(entry)
-    for label, text in pairs:
-        yield from labelled(label, text)
-    yield from labelled("known by", ", ".join(entry.evidence).replace("-", " "))
-    for number, source in enumerate(entry.sources):
-        label = "sources" if not number else ""
-        yield f"  {label:<{_INDENT - 2}}{source.title}"
-        yield f"{'':<{_INDENT}}{source.url}"
-
-
-def _setting(setting: Setting) -> Iterator[tuple[str, str]]:
-    versions = "any version" if setting.versions == ":" else f"versions {setting.versions}"
-    yield "read by", f"{setting.component}, {versions}"
-    if setting.kind != "variable":
-        yield "kind", setting.kind
-    for default in setting.defaults:
-        there = "" if default.versions == ":" else f" (versions {default.versions})"
-        yield "default", f"{default.value}{there}"
-    yield "when", setting.when
-    if setting.values:
-        yield "values", ", ".join(setting.values)
-    yield "effect", setting.effect
-
-
-def _rule(rule: Rule) -> Iterator[tuple[str, str]]:
-    yield "severity", str(rule.severity)
-    yield "when", words(rule.when)
-    if rule.supported_by is not None:
-        yield "shown by", words(rule.supported_by)
-    yield "cause", rule.cause
-    yield "remedy", rule.remedy
-    for command in rule.commands:
-        yield "", f"$ {command}"
-
-
-def _curve_rule(rule: CurveRule) -> Iterator[tuple[str, str]]:
-    yield "level", str(rule.level)
-    yield "test", rule.test
-    if rule.needs:
-        yield "needs", ", ".join(rule.needs).replace("-", " ")
-    yield "meaning", rule.meaning
-    if rule.remedy:
-        yield "remedy", rule.remedy
-    if rule.related:
-        yield "see", ", ".join(rule.related)
-
-
-def labelled(label: str, text: str) -> list[str]:
-    """Return a text with its label, wrapped; a command (`$ …`) stays on its line."""
-    if text.startswith("$ "):
-        return [f"{'':<{_INDENT}}{text}"]
-    return textwrap.wrap(
-        text,
-        text_width(),
-        initial_indent=f"  {label:<{_INDENT - 2}}",
-        subsequent_indent=" " * _INDENT,
-        break_long_words=False,
-    )

@@ -30,8 +30,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--budget", metavar="TIME",
         help="with --until-decided: stop when the timed launches have taken so long in all, such "
-        "as 20m or 1h; probes and the launches before them, which only check bytes, are not counted "
-        "(default: no limit)",
+        "as 20m or 1h; probes and the launches before them, which only check bytes, are not "
+        "counted (default: no limit)",
     )  # fmt: skip
     parser.add_argument(
         "--seed", type=int, metavar="N", help="seed of the order of launches (default: 20260101)"

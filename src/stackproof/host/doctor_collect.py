@@ -1,12 +1,10 @@
-"""`doctor`: evidence of everything that is named, and of this machine, by looking."""
+"""Evidence for a diagnosis: of everything that is named, and of this machine, by looking."""
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import difflib
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -37,6 +35,28 @@ from stackproof.spelling import of_spelling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorOptions:
+    """What a diagnosis looks at: this machine and this shell, and what is named beside them.
+
+    `image`, `program`, `logs` and `env` are files, `site` a site instead of this machine, `results`
+    a folder of which `arm` is looked at. With `probe` programs are asked too, which takes seconds.
+    `have` is COMPONENT=VERSION and `facts` NAME=VALUE.
+    """
+
+    image: str | None = None
+    view: str | None = None
+    program: str | None = None
+    site: str | None = None
+    results: str | None = None
+    arm: str | None = None
+    logs: tuple[str, ...] = ()
+    env: str | None = None
+    probe: bool = False
+    have: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
     """The evidence, what the curves show, and what it was taken from."""
 
@@ -50,39 +70,44 @@ class Collected:
     results: Results | None = None
 
 
-def collect(args: argparse.Namespace, knowledge: Knowledge) -> Collected:
-    """Return the evidence of everything that was named; what is more certain comes later."""
-    given = said(args, knowledge)
-    results = _results(args.results)
-    capture = None if args.site else probe.take_capture()
-    site = (
-        probe.load_site(args.site) if capture is None else read_capture(capture, name=probe.LOCAL)
-    )
-    job, variables = _job(args, results)
-    mounted = _mounted(variables) if args.site is None else ()
-    chosen = args.image or _with_mpi(mounted)
-    vendor = chosen is None and args.program is None and results is None
-    evidence = symptoms.of_site(site, vendor=vendor and args.site is not None)
-    if args.site is None:
+def collect(options: DoctorOptions, knowledge: Knowledge) -> Collected:
+    """Return the evidence of everything that was named; what is more certain comes later.
+
+    Raises `StackproofError` with what cannot be read, and USAGE for what is not there to be chosen.
+    """
+    given = said(options, knowledge)
+    results = load_results(Path(options.results)) if options.results is not None else None
+    capture = None
+    if options.site is not None:
+        site = probe.load_site(options.site)
+    else:
+        capture = probe.take_capture()
+        site = read_capture(capture, name=probe.LOCAL)
+    job, variables = _job(options, results)
+    mounted = _mounted(variables) if options.site is None else ()
+    chosen = options.image or _with_mpi(mounted)
+    vendor = chosen is None and options.program is None and results is None
+    evidence = symptoms.of_site(site, vendor=vendor and options.site is not None)
+    if options.site is None:
         evidence = merged(evidence, merged(answers.driver(), linkage.machine()))
-    image, bill = _image(chosen, args.view)
+    image, bill = _image(chosen, options.view)
     if image is not None:
         found = symptoms.of_bill(bill, f"bill of materials of {image.name}")
-        evidence = merged(merged(evidence, found), symptoms.of_image(image, args.view))
-    evidence = merged(job, evidence) if args.env is None else evidence
-    evidence = merged(evidence, _loaded(args, (chosen, image), variables, mounted))
-    if args.probe:
-        evidence = merged(evidence, answers.ask(args.image))
+        evidence = merged(merged(evidence, found), symptoms.of_image(image, options.view))
+    evidence = merged(job, evidence) if options.env is None else evidence
+    evidence = merged(evidence, _loaded(options, (chosen, image), variables, mounted))
+    if options.probe:
+        evidence = merged(evidence, answers.ask(options.image))
     if results is not None:
-        evidence = merged(evidence, _measured(results, _arm(results, args.arm), knowledge))
-    if args.env is not None:
+        evidence = merged(evidence, _measured(results, _arm(results, options.arm), knowledge))
+    if options.env is not None:
         evidence = merged(evidence, job)
-    evidence = merged(evidence, _of_variables(args, results, evidence, knowledge))
+    evidence = merged(evidence, _of_variables(options, results, evidence, knowledge))
     taken = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     evidence = merged(merged(evidence, given), Evidence(taken=taken))
     return Collected(
         evidence=merged(evidence, symptoms.implied(evidence)),
-        marks=_marks(results, args.arm, knowledge),
+        marks=_marks(results, options.arm, knowledge),
         paths=pathwords.differences(results) if results is not None else (),
         site=site,
         capture=capture,
@@ -92,15 +117,15 @@ def collect(args: argparse.Namespace, knowledge: Knowledge) -> Collected:
     )
 
 
-def said(args: argparse.Namespace, knowledge: Knowledge) -> Evidence:
-    """Return what the command line says; raises `StackproofError` with every wrong word."""
+def said(options: DoctorOptions, knowledge: Knowledge) -> Evidence:
+    """Return what the user says; raises `StackproofError` with every wrong word."""
     problems: list[Problem] = []
     components = (*knowledge.newest, *sorted(OTHERS))
-    versions = dict(_pairs(args.have, "--have", components, problems))
-    texts = dict(_pairs(args.fact, "--fact", tuple(FACTS), problems))
+    versions = dict(_pairs(options.have, "--have", components, problems))
+    texts = dict(_pairs(options.facts, "--fact", tuple(FACTS), problems))
     if problems:
         raise StackproofError(*problems)
-    logs = {name: text_of(name) for name in args.log}
+    logs = {name: text_of(name) for name in options.logs}
     evidence = Evidence()
     for name, text in logs.items():
         evidence = merged(evidence, printed.of_log(text, name))
@@ -119,15 +144,6 @@ def text_of(path: str) -> str:
     """Return the text of a file that was named; raises `StackproofError` (TOO_LARGE, …)."""
     data = files.read_bounded(path, limits.LOG, hint="give the part that shows the fault")
     return data.decode(errors="replace")
-
-
-def _results(folder: str | None) -> Results | None:
-    if folder is None:
-        return None
-    results = load_results(Path(folder))
-    for problem in results.problems:
-        print(problem.worded("warning"), file=sys.stderr)
-    return results
 
 
 def _arm(results: Results, name: str | None) -> str:
@@ -155,13 +171,13 @@ def _measured(results: Results, arm: str, knowledge: Knowledge) -> Evidence:
 
 
 def _of_variables(
-    args: argparse.Namespace, results: Results | None, evidence: Evidence, knowledge: Knowledge
+    options: DoctorOptions, results: Results | None, evidence: Evidence, knowledge: Knowledge
 ) -> Evidence:
     """Return what is wrong with the names and the values of variables."""
     if evidence.variables is None:
         return Evidence()
     found = of_spelling(evidence.variables, knowledge)
-    if results is not None or args.site is not None or not evidence.variables:
+    if results is not None or options.site is not None or not evidence.variables:
         return found
     # Those of results are held against the nodes that the ranks ran on.
     there = symptoms.of_interfaces(evidence.variables, linkage.interfaces(), "this machine")
@@ -206,53 +222,53 @@ def _image(path: str | None, view: str | None) -> tuple[Image | None, str]:
     return image, read_member(path, fabric.BILL)
 
 
-def _job(args: argparse.Namespace, results: Results | None) -> tuple[Evidence, Mapping[str, str]]:
+def _job(options: DoctorOptions, results: Results | None) -> tuple[Evidence, Mapping[str, str]]:
     """Return the environment of the job as evidence and as it is; nothing where it is not known."""
-    if args.env is not None:
-        variables = symptoms.parse_environment(text_of(args.env))
+    if options.env is not None:
+        variables = symptoms.parse_environment(text_of(options.env))
         if not variables:
             raise fail(
                 Reason.INVALID_VALUE,
-                f"no variable of an environment is in `{args.env}`",
-                where=Location(file=args.env),
-                hint=f"write it in a rank: srun -n1 env > {args.env}",
+                f"no variable of an environment is in `{options.env}`",
+                where=Location(file=options.env),
+                hint=f"write it in a rank: srun -n1 env > {options.env}",
             )
-        return symptoms.of_environment(variables, args.env), variables
-    if results is None and args.site is None:
+        return symptoms.of_environment(variables, options.env), variables
+    if results is None and options.site is None:
         return symptoms.of_environment(os.environ, "this shell"), dict(os.environ)
     return Evidence(), {}
 
 
 def _loaded(
-    args: argparse.Namespace,
+    options: DoctorOptions,
     chosen: tuple[str | None, Image | None],
     variables: Mapping[str, str],
     mounted: linkage.Mounted,
 ) -> Evidence:
     """Return what the image's MPI, or the program, would load here, with all that was mounted."""
     path, image = chosen
-    view = image.views.get(args.view or image.default_view or "") if image is not None else None
+    view = image.views.get(options.view or image.default_view or "") if image is not None else None
     # The environment of a job that had the image mounted has the view's variables already.
     apply = view is not None and path not in {other for other, _ in mounted}
     environment = view.env.apply(variables) if view is not None and apply else dict(variables)
     folders = [word for word in environment.get("LD_LIBRARY_PATH", "").split(":") if word]
     found = Evidence()
-    if args.program is not None:
+    if options.program is not None:
         bound = () if path is None or image is None else ((path, image.mount),)
         rest = tuple(one for one in mounted if one not in bound)
-        found = linkage.of_program(args.program, folders, environment, (*bound, *rest))
+        found = linkage.of_program(options.program, folders, environment, (*bound, *rest))
     elif image is not None and path is not None:
         beside = tuple(one for one in mounted if one[0] != path)
         found = linkage.of_image(path, image, folders, beside)
     # An image says itself which MPI it has; this machine's libraries tell nothing of another's.
     out = {"mpi"} if image is not None else set()
-    out |= {"libraries-missing"} if args.site is not None else set()
+    out |= {"libraries-missing"} if options.site is not None else set()
     gone = MARKER in variables and not mounted  # the job's images are not here
     out |= {"libraries-missing"} if gone else set()
     facts = {name: one for name, one in found.facts.items() if name not in out}
     origins = {name: one for name, one in found.origins.items() if name[5:] not in out}
     evidence = dataclasses.replace(found, facts=facts, origins=origins)
-    slurm = linkage.slurm_pmix() if args.site is None else None
+    slurm = linkage.slurm_pmix() if options.site is None else None
     if slurm is None:
         return evidence
     return merged(evidence, linkages.of_slurm(slurm))

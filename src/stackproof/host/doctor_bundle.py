@@ -1,8 +1,7 @@
-"""`doctor --bundle` and `--replay`: the evidence with what it was taken from, as one archive."""
+"""The evidence of a diagnosis with what it was taken from, as one archive, and back."""
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import os
@@ -11,18 +10,18 @@ from typing import Any
 
 import stackproof
 from stackproof import bundle, limits, noun
-from stackproof.cli.doctor_collect import Collected, said
 from stackproof.comparison import Results
 from stackproof.errors import Location, Reason, fail
 from stackproof.evidence import Evidence, data_without_secrets, merged, redacted
 from stackproof.host import files
+from stackproof.host.doctor_collect import Collected, DoctorOptions, said
 from stackproof.knowledge import Knowledge
 from stackproof.measurement import Measurement, State
 from stackproof.shapes import Mark
 from stackproof.symptoms import implied
 
-_MOST_LAUNCHES = 500
-_MOST_PROBES = 50
+_LAUNCHES_KEPT = 500
+_PROBES_KEPT = 50
 
 
 def write(path: str, collected: Collected, diagnosis: Mapping[str, Any], text: str) -> None:
@@ -58,35 +57,35 @@ def write(path: str, collected: Collected, diagnosis: Mapping[str, Any], text: s
     files.write(path, bundle.pack(members, about))
 
 
-def replay(args: argparse.Namespace, knowledge: Knowledge) -> Collected:
+def replay(file: str, options: DoctorOptions, knowledge: Knowledge) -> Collected:
     """Return the evidence of a bundle, or of the one JSON file that bundles were before.
 
     Raises `StackproofError`: USAGE for what cannot be added to it, and what `bundle.unpack` raises.
     """
     for name in ("image", "site", "results", "env", "probe", "program"):
-        if getattr(args, name):
+        if getattr(options, name):
             raise fail(
                 Reason.USAGE,
                 f"--replay takes all evidence from its file; leave `{name}` out",
                 hint="logs, versions and facts can be added with --log, --have and --fact",
             )
-    content = files.read_bounded(args.replay, limits.BUNDLE, hint="this is no bundle of doctor")
+    content = files.read_bounded(file, limits.BUNDLE, hint="this is no bundle of doctor")
     marks: tuple[Mark, ...] = ()
     if bundle.is_archive(content):
-        texts = bundle.unpack(content, file=args.replay)
-        evidence = _evidence(texts, args.replay)
+        texts = bundle.unpack(content, file=file)
+        evidence = _evidence(texts, file)
         marks = tuple(_marks(texts, knowledge))
     elif not content.lstrip().startswith((b"{", b"[")):
         raise fail(
             Reason.INVALID_VALUE,
-            f"`{args.replay}` is no bundle: it is neither an archive nor JSON",
-            where=Location(file=args.replay),
+            f"`{file}` is no bundle: it is neither an archive nor JSON",
+            where=Location(file=file),
             hint="name a file that `stackproof doctor --bundle FILE` wrote; logs go to --log",
         )
     else:
-        evidence = noun.from_json(Evidence, content, file=args.replay)
+        evidence = noun.from_json(Evidence, content, file=file)
     logs = {name: redacted(text) for name, text in evidence.logs.items()}
-    evidence = merged(dataclasses.replace(evidence, logs=logs), said(args, knowledge))
+    evidence = merged(dataclasses.replace(evidence, logs=logs), said(options, knowledge))
     return Collected(evidence=merged(evidence, implied(evidence)), marks=marks)
 
 
@@ -149,8 +148,8 @@ def _summary(results: Results) -> dict[str, Any]:
     return {
         "spec": noun.to_data(results.spec),
         "launches": len(results.measurements),
-        "first-launches": [_launch(one) for one in results.measurements[:_MOST_LAUNCHES]],
-        "first-probes": [noun.to_data(one) for one in results.paths[:_MOST_PROBES]],
+        "first-launches": [_launch(one) for one in results.measurements[:_LAUNCHES_KEPT]],
+        "first-probes": [noun.to_data(one) for one in results.paths[:_PROBES_KEPT]],
         "unreadable": [problem.message for problem in results.problems],
     }
 
