@@ -195,3 +195,72 @@ def test_wrong_words(job: Job, words: list[str], code: int) -> None:
 
 def test_none_takes_no_injection(job: Job) -> None:
     assert error(job("activate", "none", "--inject", "new")) == 2
+
+
+LAUNCHER = """
+#include <stdio.h>
+#include <unistd.h>
+const char *prte_init(void);
+int main(int count, char **words) {
+    printf("launcher %s\\n", prte_init());
+    fflush(stdout);
+    return count > 3 ? execvp(words[3], words + 3) : 0;
+}
+"""
+USES_OPENMPI = "extern int ompi_mpi_comm_world[]; int *use(void) { return ompi_mpi_comm_world; }\n"
+
+
+def launched(job: Job) -> list[str]:
+    """Make two Open MPI, `mine` and `other`, each with its launcher; return how to inject one."""
+    lab = job.lab
+    for name in ("mine", "other"):
+        own = [f"-Wl,--enable-new-dtags,-rpath,{lab.path(f'{name}/lib')}"]
+        lab.library(f"{name}/lib/libprrte.so.3", defines=["prte_init"])
+        lab.library(
+            f"{name}/lib/libmpi.so.40", defines=["MPI_Init"], data=[("ompi_mpi_comm_world", 8)],
+            needs=[f"{name}/lib/libprrte.so.3"], flags=own,
+        )  # fmt: skip
+        (job.folder / name / "bin").mkdir()
+        lab._gcc(
+            lab._source(LAUNCHER, "c"), lab.path(f"{name}/lib/libprrte.so.3"), *own,
+            lab.path(f"{name}/bin/mpiexec"),
+        )  # fmt: skip
+    lab.program(
+        "ranks", needs=["mine/lib/libmpi.so.40"], calls=["MPI_Init"], declarations=USES_OPENMPI,
+        flags=[f"-Wl,--enable-new-dtags,-rpath,{lab.path('mine/lib')}"],
+    )  # fmt: skip
+    return ["run", "app.squashfs", "--no-view", "--inject", "other", "--"]
+
+
+@pytest.mark.parametrize("how", ["by itself", "kept"])
+def test_a_launcher_stays_itself(job: Job, how: str) -> None:
+    """What its ranks need would make another launcher of it: they alone get it."""
+    start = launched(job)
+    mine, ranks = job.lab.path("mine/bin/mpiexec"), job.lab.path("ranks")
+    if how == "kept":
+        job(*start, mine, "-n", "2", ranks)
+    done = job(*start, mine, "-n", "2", ranks)
+    assert answers(done) == {"other/lib/libmpi.so.40"}
+    assert "launcher mine/lib/libprrte.so.3\n" in done.stdout
+    own = job(*start, "mpiexec", "-n", "2", ranks)  # found first: it is of what is injected
+    assert "launcher other/lib/libprrte.so.3\n" in own.stdout
+    assert answers(own) == {"other/lib/libmpi.so.40"}
+
+
+def test_a_launcher_whose_program_is_not_named_is_refused(job: Job) -> None:
+    start = launched(job)
+    words = (*start, job.lab.path("mine/bin/mpiexec"), "-n", "2", "./script")
+    shutil.copy(job.lab.path("ranks"), job.folder / "app" / "bin" / "ranks")
+    job.image("app", job.folder / "app", json.loads((job.folder / "app/meta/env.json").read_text()))
+    done = job(*words)
+    assert error(done) == 8
+    assert "the variables are for the ranks alone" in done.stderr
+
+
+def test_a_launcher_of_another_mpi_is_refused(job: Job) -> None:
+    """It would start jobs of one rank each."""
+    start = launched(job)
+    start[start.index("other")] = "new"
+    done = job(*start, job.lab.path("mine/bin/mpiexec"), "-n", "2", job.lab.path("app/bin/solver"))
+    assert error(done) == 8
+    assert "`prte` would start N jobs of one rank each" in done.stderr

@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
             points = [request.mount_point or "" for request in placed]
             together = list(zip(known, points, strict=False))
             around = patch.apply(before)
-            patch = patch.then(job_injection.change(args, together, part, around))
+            patch = patch.then(job_injection.change(args, together, part, around).all)
         if args.transport:
             patch = patch.then(transport.change(args, known, part))
         after = session.entered(before, patch)

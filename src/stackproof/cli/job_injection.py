@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from stackproof.environment import Change
     from stackproof.host.jobcase import Part
+    from stackproof.host.jobinjection import JobChange
     from stackproof.images.described import Described
     from stackproof.mountlist import MountRequest
 
@@ -49,7 +49,7 @@ def change(
     *,
     words: Sequence[str] = (),
     mounted: bool = False,
-) -> Change:
+) -> JobChange:
     """Return what an injection sets; `images` come with their mount points.
 
     `environment` has the views in it; `words` and `mounted` are those of `JobCase`. Raises

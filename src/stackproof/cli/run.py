@@ -32,7 +32,8 @@ def run(args: argparse.Namespace) -> int:
         command = _split(args.parser, args)
     except SystemExit as stop:  # argparse has printed help or what is wrong
         return int(stop.code or 0)
-    return become(enter(args, command), command)
+    entered = enter(args, command)
+    return become(entered, entered.words)
 
 
 def _split(parser: argparse.ArgumentParser, args: argparse.Namespace) -> list[str]:
@@ -57,20 +58,25 @@ def _split(parser: argparse.ArgumentParser, args: argparse.Namespace) -> list[st
 
 
 class Entered:
-    """What a command is started with: images, the list of them, a program in front, environment."""
+    """What a command is started with: images, the list of them, a program in front, environment.
 
-    __slots__ = ("environment", "images", "mounts", "start")
+    `words` are those of the command, with what is for its ranks alone.
+    """
+
+    __slots__ = ("environment", "images", "mounts", "start", "words")
 
     def __init__(
         self,
         images: Sequence[Described],
         mounts: str,
         environment: dict[str, str],
+        words: Sequence[str],
         start: Sequence[str] = (),
     ) -> None:
         self.images = images
         self.mounts = mounts
         self.environment = environment
+        self.words = words
         self.start = start
 
 
@@ -137,9 +143,9 @@ def _by_itself(
     say = _say if args.verbose else lambda _: None
     mounted = mountexec.attach(wanted, how=args.how, place=place, say=say, join=join)
     points = [item.mount_point for item in mounted]
-    changed = _environment(args, images, points, asked, mounted=True)
+    changed, words = _environment(args, images, points, asked, mounted=True)
     environment = mountexec.with_marker(mounted, changed)
-    return Entered(images, environment[mountexec.MARKER], environment)
+    return Entered(images, environment[mountexec.MARKER], environment, words)
 
 
 def _by_helper(
@@ -158,11 +164,11 @@ def _by_helper(
     if args.verbose:
         _say(f"mounting by {mountways.WAYS['helper']}, `{program}`")
     places = [(image.path, point) for image, point in zip(images, points, strict=True)]
-    environment = _environment(args, images, points, asked, mounted=False)
+    environment, words = _environment(args, images, points, asked, mounted=False)
     environment = mounthelper.forwarded(environment)
     start = mounthelper.argv(program, places, verbose=args.verbose)
     mounts = ",".join(f"{path}:{point}" for path, point in places)
-    return Entered(images, mounts, environment, start)
+    return Entered(images, mounts, environment, words, start)
 
 
 def _environment(
@@ -172,8 +178,11 @@ def _environment(
     asked: Asked,
     *,
     mounted: bool,
-) -> dict[str, str]:
-    """Return the environment with the views; tell of images that are not at their own place."""
+) -> tuple[dict[str, str], Sequence[str]]:
+    """Return the environment with the views, and the words of the command.
+
+    Tells of images that are not at their own place.
+    """
     own = images[:-1] if asked.injected else images
     views = () if args.no_view else activate.choose_views(own, asked.names)
     activate.forced_transport(own, views, args.transport)
@@ -188,12 +197,14 @@ def _environment(
     if injected:
         placed = list(zip(own, points, strict=False))
         before = change.apply(os.environ)
-        change = change.then(
-            job_injection.change(args, placed, injected, before, words=asked.words, mounted=mounted)
+        job = job_injection.change(
+            args, placed, injected, before, words=asked.words, mounted=mounted
         )
+        change = change.then(job.all)
     if args.transport:
         change = change.then(transport.change(args, own, injected))
-    return session.entered(os.environ, change)
+    environment = session.entered(os.environ, change)
+    return environment, job.command(asked.words, environment) if injected else asked.words
 
 
 def _described(wanted: mountexec.Wanted, meta: bytes | None, size: int, *, bare: bool) -> Described:

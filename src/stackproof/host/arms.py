@@ -233,7 +233,7 @@ def _with_injection(ready: ReadyArm, text: str, programs: tuple[str, ...]) -> Re
             deployment,
             name=ready.arm.name or f"{deployment.name}+{name}",
             mounts=(*deployment.mounts, *mounts),
-            env=deployment.env.then(EnvPatch.of(change)),
+            env=deployment.env.then(EnvPatch.of(change.all)),
             mpi=_mpi_of(described, injected) or deployment.mpi,
         ),
         libfabric=other if other.version or (described and described.mpi) else ready.libfabric,

@@ -287,7 +287,7 @@ def launcher_kind(name: str, known: Mapping[str, str]) -> str:
     if name in known:
         return name
     if os.path.isfile(name):
-        kind = _kind_of_file(os.path.realpath(name))
+        kind = kind_of_file(os.path.realpath(name))
         if kind:
             return kind
     elif "/" in name:
@@ -304,7 +304,8 @@ def launcher_kind(name: str, known: Mapping[str, str]) -> str:
     )
 
 
-def _kind_of_file(path: str) -> str:
+def kind_of_file(path: str) -> str:
+    """Return which launcher a program is, a key of `starting.OFFERS`; empty for none."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:

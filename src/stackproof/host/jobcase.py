@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stackproof.images.described import Described
     from stackproof.mountlist import MountRequest
 
-SCHEMA = "stackproof/job-injection/1"
+SCHEMA = "stackproof/job-injection/2"
 _MAGIC = b"hsqs"
 # What the answer depends on besides files: where the loader looks, and what is put right.
 _DEPENDS = (

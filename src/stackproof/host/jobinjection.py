@@ -26,7 +26,29 @@ if TYPE_CHECKING:
 _UNKNOWN = "injection-unknown"
 
 
-def change(case: JobCase, *, accept_unknown: bool = False) -> Change:
+class JobChange:
+    """What a job sets: `all` for all that it starts, `ranks` for the words `started` alone."""
+
+    __slots__ = ("all", "ranks", "started")
+
+    def __init__(self, all_: Change, ranks: Change, started: Sequence[str]) -> None:
+        self.all = all_
+        self.ranks = ranks
+        self.started = started
+
+    def command(self, words: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+        """Return a command that gives its ranks what is theirs, in an environment that is set."""
+        theirs = self.ranks.apply(environment)
+        names = sorted({*environment, *theirs})
+        gone = [word for name in names if name not in theirs for word in ("-u", name)]
+        told = [f"{n}={theirs[n]}" for n in names if theirs.get(n, "") != environment.get(n, "")]
+        found = []
+        for word in words:
+            found += [*(("env", *gone, *told) if word in self.started else ()), word]
+        return found
+
+
+def change(case: JobCase, *, accept_unknown: bool = False) -> JobChange:
     """Return what must be set for an injection, after it was judged.
 
     Raises `StackproofError` with all reasons: INJECTION_FAILS, INJECTION_UNKNOWN unless that is
@@ -41,7 +63,10 @@ def change(case: JobCase, *, accept_unknown: bool = False) -> Change:
         _keep(target, decided)
         found = _load(target) or _data(decided)
     _refuse(found["problems"], accept_unknown=accept_unknown)
-    fields = found["env"]
+    return JobChange(_change(found["env"]), _change(found["ranks"]), found["started"])
+
+
+def _change(fields: Mapping[str, Any]) -> Change:
     return Change(
         set=fields["set"],
         unset=tuple(fields["unset"]),

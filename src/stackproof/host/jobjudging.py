@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,7 +27,9 @@ from stackproof.inject import (
 )
 from stackproof.inject.forjob import PLUG_IN_FOLDERS, JobInjection
 from stackproof.inject.program import calls_mpi
+from stackproof.loader import File
 
+_LAUNCHERS = re.compile(r"(?:mpi(?:exec|run)|orterun|prterun)\b")
 JUDGED = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 """The variables that the loader reads, and that are judged."""
 
@@ -55,14 +58,22 @@ def examine(case: JobCase, links: str) -> Examined:
     view = HostView() if case.mounted else view_of((*case.parts, case.injected))
     replacement = find_replacement(view, _target(case, view))
     own = _own_view(case.injected)
+    if replacement.mains and not case.injected.described:
+        folder = f"{replacement.home}/bin"
+        if any(view.look(f"{folder}/{name}") for name in ("mpiexec", "mpiexec.hydra")):
+            own = EnvPatch(prepend={"PATH": (folder,)})
     environment = own.apply(case.environment)
+    launcher, kind = _launcher(case.words, environment, view)
     question = Question(
         machine=injectplace.this_machine(),
         setting=injectplace.setting_of(case.environment),
         with_plugins=False,
         releases=injectplace.load_releases,
+        launcher=kind,
+        launcher_file=launcher,
     )
-    named = list(dict.fromkeys(_named(case, view)))
+    words = dict(_named(case, view))
+    named = list(dict.fromkeys(words.values()))
     programs = [*case.programs] or named or _programs(case, view, replacement)
     judged = [judge(view, program, replacement, question) for program in programs]
     if not (case.programs or named):
@@ -70,6 +81,8 @@ def examine(case: JobCase, links: str) -> Examined:
         judged = [one for one in judged if not forjob.broken_before(one)]
     plug_ins = next(_plug_ins(view, replacement), "")
     job = forjob.plan_job(judged, replacement, environment, links=links, plug_ins=plug_ins)
+    if launcher:
+        job = forjob.kept_apart(job, judged, launcher, [*words])
     if not judged:
         problem = Problem(
             reason=Reason.INJECTION_UNKNOWN,
@@ -80,10 +93,6 @@ def examine(case: JobCase, links: str) -> Examined:
         path = {"LD_LIBRARY_PATH": replacement.folders}
         env = EnvPatch(set=job.env.set, unset=job.env.unset, prepend=path)
         job = replace(job, verdict=Verdict.UNKNOWN, problems=(problem,), env=env)
-    if replacement.mains and not case.injected.described:
-        folder = f"{replacement.home}/bin"
-        if any(view.look(f"{folder}/{name}") for name in ("mpiexec", "mpiexec.hydra")):
-            own = EnvPatch(prepend={"PATH": (folder,)})
     return Examined(
         job=replace(job, env=own.then(job.env)),
         judgements=tuple(judged),
@@ -161,19 +170,39 @@ def _programs(case: JobCase, view: HostView, replacement: Replacement) -> list[s
     return found if found or replacement.mains else mains
 
 
-def _named(case: JobCase, view: HostView) -> Iterator[str]:
-    """Yield the words of a command that are programs which call MPI."""
-    folders = case.environment.get("PATH", "").split(":")
+def _named(case: JobCase, view: HostView) -> Iterator[tuple[str, str]]:
+    """Yield the words of a command that are programs which call MPI, with their paths."""
     for word in case.words:
-        if word.startswith("-"):
-            continue
-        places = [os.path.abspath(word)] if "/" in word else [f"{f}/{word}" for f in folders if f]
-        file = next((file for place in places if (file := view.look(place))), None)
+        _, file = _place_of(word, case.environment, view)
         try:
             if file and view.glance(file).mentions_mpi and calls_mpi(view.elf(file)):
-                yield file.path
+                yield word, file.path
         except StackproofError:  # a script, for example
             continue
+
+
+def _launcher(
+    words: Sequence[str], environment: Mapping[str, str], view: HostView
+) -> tuple[str, str]:
+    """Return the first word of a command that is a launcher of MPIs, as a path, and its kind."""
+    for word in words:
+        if _LAUNCHERS.match(os.path.basename(word)):
+            place, file = _place_of(word, environment, view)
+            found = view.resolve(file.path) if file else None
+            kind = injectplace.kind_of_file(found[1]) if found else ""
+            if kind:
+                return place, kind
+    return "", ""
+
+
+def _place_of(word: str, environment: Mapping[str, str], view: HostView) -> tuple[str, File | None]:
+    """Return where a shell finds a word of a command, and the file; None where it is none."""
+    if word.startswith("-"):
+        return "", None
+    folders = environment.get("PATH", "").split(":")
+    places = [os.path.abspath(word)] if "/" in word else [f"{f}/{word}" for f in folders if f]
+    found = ((place, view.look(place)) for place in places)
+    return next(((place, file) for place, file in found if file), ("", None))
 
 
 def _plug_ins(view: HostView, replacement: Replacement) -> Iterator[str]:

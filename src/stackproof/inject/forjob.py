@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from stackproof.command import EnvPatch
 from stackproof.errors import Location, Problem, Reason
@@ -20,6 +20,7 @@ PLUG_IN_FOLDERS = ("libfabric", "mpich/libfabric", "openmpi/libfabric")
 
 _REASONS = {Effect.FAILS: Reason.INJECTION_FAILS, Effect.CANNOT_TELL: Reason.INJECTION_UNKNOWN}
 _OPEN_MPI_HOMES = ("OPAL_PREFIX", "PMIX_PREFIX", "PRTE_PREFIX")
+_OF_RANKS = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", *_OPEN_MPI_HOMES})
 _PROVIDERS = "FI_PROVIDER_PATH"
 _LIBFABRIC = "libfabric.so.1"
 
@@ -29,7 +30,8 @@ class JobInjection:
     """What an injection does for a job, decided once for all its programs.
 
     `links` maps names in the folder of links to what they lead to. `problems` are the reasons
-    against it: INJECTION_FAILS first, then INJECTION_UNKNOWN. `programs` were judged.
+    against it: INJECTION_FAILS first, then INJECTION_UNKNOWN. `programs` were judged. `ranks` is
+    what only the words `started` of the command may get, which a launcher starts.
     """
 
     verdict: Verdict
@@ -37,6 +39,8 @@ class JobInjection:
     env: EnvPatch = field(default_factory=EnvPatch)
     links: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    ranks: EnvPatch = field(default_factory=EnvPatch)
+    started: tuple[str, ...] = ()
 
 
 def plan_job(
@@ -80,6 +84,51 @@ def plan_job(
         links=made,
         problems=tuple(problems),
     )
+
+
+def kept_apart(
+    job: JobInjection, judgements: Sequence[Judgement], launcher: str, started: Sequence[str]
+) -> JobInjection:
+    """Return what a job sets where its launcher may not have what its ranks need.
+
+    `started` are the words of the command that are programs. Nothing changes where the launcher
+    takes nothing of the replacement.
+    """
+    harmed = next(
+        (
+            one
+            for judgement in judgements
+            for one in judgement.findings
+            if one.cause is Cause.LAUNCHER and one.effect is Effect.STEP and one.file == launcher
+        ),
+        None,
+    )
+    if harmed is None:
+        return job
+    if not started:
+        problem = Problem(
+            reason=Reason.INJECTION_FAILS,
+            message=f"{harmed.message}; the command names no program to give them to",
+            hint=f"name its own launcher, or as a command: {harmed.remedy}",
+            where=Location(file=launcher),
+        )
+        return replace(job, verdict=Verdict.FAILS, problems=(problem, *job.problems))
+    ranks, others = _divided(job.env)
+    return replace(job, env=others, ranks=ranks, started=tuple(started))
+
+
+def _divided(env: EnvPatch) -> tuple[EnvPatch, EnvPatch]:
+    """Return the part of a change that a launcher would obey, and the rest."""
+    parts = []
+    for of_ranks in (True, False):
+        lists = [
+            {name: words for name, words in entries.items() if (name in _OF_RANKS) is of_ranks}
+            for entries in (env.prepend, env.append)
+        ]
+        values = {name: v for name, v in env.set.items() if (name in _OF_RANKS) is of_ranks}
+        unset = tuple(name for name in env.unset if (name in _OF_RANKS) is of_ranks)
+        parts.append(EnvPatch(set=values, unset=unset, prepend=lists[0], append=lists[1]))
+    return parts[0], parts[1]
 
 
 def reasons_against(judgements: Sequence[Judgement]) -> Iterator[Problem]:
