@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stackproof import __version__, ids, noun
-from stackproof.bom import render_bom
+from stackproof import __version__, bom, ids, noun
 from stackproof.engines import REGISTRY as ENGINES
 from stackproof.engines import benchmark, wheel
 from stackproof.image import BenchmarkProgram, Image, MpiFacts, View
@@ -68,6 +67,13 @@ def mpi_facts(stack: Stack, lock: Lock) -> MpiFacts:
 def lock_digest(lock: Lock) -> str:
     """Return the id of a lock's content."""
     return ids.content_id(noun.to_data(lock))
+
+
+def render_bom(stack: Stack, lock: Lock) -> str:
+    """Return the bill of materials: each wheel with the licence that its publisher states."""
+    parts = [bom.of_index(artefact) for artefact in lock.artefacts]
+    needs = [part.ref for part in parts]
+    return bom.render(stack, lock, parts, needs=needs, facts=stack.site_facts)
 
 
 def transports_of(stack: Stack, lock: Lock) -> TransportViews:

@@ -4,9 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from stackproof.command import EnvPatch
+
+
+class AnyStack(Protocol):
+    """What the stack of every engine says of itself; the fields are as in `Stack`."""
+
+    @property
+    def name(self) -> str:
+        """Return its name."""
+
+    @property
+    def version(self) -> str:
+        """Return the version that its recipe states."""
+
+    @property
+    def description(self) -> str:
+        """Return a line for people."""
+
+    @property
+    def engine(self) -> str:
+        """Return the name of the engine that obtains it."""
+
+    @property
+    def mount(self) -> str:
+        """Return where its image is mounted."""
+
+    @property
+    def architecture(self) -> str:
+        """Return the machine as `uname -m` names it."""
+
+    @property
+    def default_view(self) -> str | None:
+        """Return the view that counts where none is named."""
+
+    @property
+    def transports(self) -> tuple[str, ...]:
+        """Return the transports that become views."""
+
+    @property
+    def site_facts(self) -> Mapping[str, str]:
+        """Return the facts of the site that mattered."""
+
+    @property
+    def compression(self) -> str:
+        """Return how the image is compressed."""
+
+    @property
+    def compression_level(self) -> int:
+        """Return the level of it."""
+
+
+class AnyLock(Protocol):
+    """What the lock of every engine has: `wants` is the id of what it answers."""
+
+    @property
+    def wants(self) -> str:
+        """Return the id of what was asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

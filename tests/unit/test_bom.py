@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 import uuid
 
-from cyclonedx.model import HashAlgorithm, HashType, Property
+from cyclonedx.model import (
+    ExternalReference,
+    ExternalReferenceType,
+    HashAlgorithm,
+    HashType,
+    Property,
+    XsUri,
+)
 from cyclonedx.model.bom import Bom
-from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.model.component import Component, ComponentScope, ComponentType
 from cyclonedx.model.license import DisjunctiveLicense
 from cyclonedx.output.json import JsonV1Dot6
 from hypothesis import given
 from hypothesis import strategies as st
 from packageurl import PackageURL
 
-from stackproof import ids
-from stackproof.bom import render_bom
+from stackproof import bom, ids
 from stackproof.noun import to_data
 from stackproof.stack import Artefact, Lock, Requirement, Stack
 
@@ -24,24 +30,42 @@ NAME = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,8}[A-Za-z0-9])?", fullmatch=
 VERSION = st.from_regex(
     r"([1-9]!)?[0-9]{1,2}(\.[0-9]{1,2}){0,2}(rc1|\.post2|\+cu12)?", fullmatch=True
 )
+DIGEST = st.sampled_from("0123456789abcdef").map(lambda digit: digit * 64)
 ARTEFACTS = st.lists(
     st.builds(
-        lambda name, version, licence, digit: Artefact(
+        lambda name, version, licence, digest: Artefact(
             name=name,
             version=version,
             filename=f"{name}-{version}-1build-cp311.abi3-manylinux_2_28_x86_64.whl",
-            sha256=digit * 64,
+            sha256=digest,
             licence=licence,
         ),
-        NAME, VERSION, TEXT, st.sampled_from("0123456789abcdef"),
+        NAME, VERSION, TEXT, DIGEST,
     ),
-    min_size=1,
     max_size=4,
     unique_by=lambda one: one.name,
 )  # fmt: skip
+PACKAGES = st.lists(
+    st.builds(
+        lambda name, version, number, **rest: bom.Part(
+            name=name, version=version, ref=f"spack:{name}@{version}/{number}", **rest
+        ),
+        NAME,
+        VERSION,
+        st.integers(0, 10**9),
+        kind=st.sampled_from(["library", "application"]),
+        scope=st.sampled_from(["required", "excluded"]),
+        sha256=st.just("") | DIGEST,
+        licence=TEXT,
+        properties=st.dictionaries(NAME, TEXT, max_size=3),
+    ),
+    min_size=1,
+    max_size=4,
+    unique_by=lambda part: part.ref,
+)
 
 
-def by_the_library(stack: Stack, lock: Lock) -> str:
+def by_the_library(stack: Stack, lock: Lock, parts: list[bom.Part], needs: list[str]) -> str:
     whole = Component(
         name=stack.name,
         version=stack.version,
@@ -50,42 +74,44 @@ def by_the_library(stack: Stack, lock: Lock) -> str:
         bom_ref=f"stack:{stack.name}",
         properties=[
             Property(name=f"stackproof:{key}", value=value)
-            for key, value in sorted(stack.site_facts.items())
+            for key, value in stack.site_facts.items()
         ],
     )
     identity = ids.content_id([to_data(stack), to_data(lock)])
     namespace = uuid.uuid5(uuid.NAMESPACE_URL, "https://cyclonedx.org/stackproof")
-    bom = Bom(serial_number=uuid.uuid5(namespace, identity))
-    bom.metadata.component = whole
-    parts = [
-        Component(
-            name=one.name,
-            version=one.version,
-            type=ComponentType.LIBRARY,
-            bom_ref=f"pypi:{one.name}@{one.version}",
-            purl=PackageURL(
-                type="pypi",
-                name=one.name.lower().replace("_", "-"),
-                version=one.version,
-                qualifiers={"file_name": one.filename},
-            ),
-            hashes=[HashType(alg=HashAlgorithm.SHA_256, content=one.sha256)],
-            licenses=[DisjunctiveLicense(name=one.licence)] if one.licence else None,
-        )
-        for one in lock.artefacts
-    ]
-    bom.components.update(parts)
-    bom.register_dependency(whole, parts)
-    data = json.loads(JsonV1Dot6(bom).output_as_string())
+    whole_bill = Bom(serial_number=uuid.uuid5(namespace, identity))
+    whole_bill.metadata.component = whole
+    made = {part.ref: component(part) for part in parts}
+    whole_bill.components.update(made.values())
+    for part in parts:
+        whole_bill.register_dependency(made[part.ref], [made[ref] for ref in part.needs])
+    whole_bill.register_dependency(whole, [made[ref] for ref in needs])
+    data = json.loads(JsonV1Dot6(whole_bill).output_as_string())
     data["metadata"].pop("timestamp", None)
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
 
 
-@given(artefacts=ARTEFACTS, facts=st.dictionaries(NAME, TEXT, max_size=3), description=TEXT)
-def test_the_same_as_the_library(
-    artefacts: list[Artefact], facts: dict[str, str], description: str
-) -> None:
-    stack = Stack(
+def component(part: bom.Part) -> Component:
+    return Component(
+        name=part.name,
+        version=part.version,
+        type=ComponentType(part.kind),
+        scope=ComponentScope(part.scope) if part.scope else None,
+        bom_ref=part.ref,
+        purl=PackageURL.from_string(part.purl) if part.purl else None,
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=part.sha256)] if part.sha256 else None,
+        licenses=[DisjunctiveLicense(name=part.licence)] if part.licence else None,
+        external_references=[
+            ExternalReference(type=ExternalReferenceType.VCS, url=XsUri(part.clone))
+        ]
+        if part.clone
+        else None,
+        properties=[Property(name=name, value=value) for name, value in part.properties.items()],
+    )
+
+
+def stack_of(facts: dict[str, str], description: str = "") -> Stack:
+    return Stack(
         name="x",
         version="1",
         description=description,
@@ -101,6 +127,40 @@ def test_the_same_as_the_library(
         benchmarks=(),
         site_facts=facts,
     )
+
+
+@given(
+    artefacts=ARTEFACTS,
+    packages=PACKAGES,
+    facts=st.dictionaries(NAME, TEXT, max_size=3),
+    description=TEXT,
+    choices=st.data(),
+)
+def test_the_same_as_the_library(
+    artefacts: list[Artefact],
+    packages: list[bom.Part],
+    facts: dict[str, str],
+    description: str,
+    choices: st.DataObject,
+) -> None:
+    stack = stack_of(facts, description)
     lock = Lock(engine="wheel", wants="w", artefacts=tuple(artefacts))
-    assert json.loads(render_bom(stack, lock)) == json.loads(by_the_library(stack, lock))
-    assert render_bom(stack, lock) == by_the_library(stack, lock)
+    parts = [bom.of_index(one) for one in artefacts] + packages
+    some = st.lists(st.sampled_from([part.ref for part in parts]), min_size=1, max_size=3)
+    needs = choices.draw(some)
+    found = bom.render(stack, lock, parts, needs=needs, facts=facts)
+    assert found == by_the_library(stack, lock, parts, needs)
+
+
+def test_what_is_built_on_what_and_repositories_last() -> None:
+    stack, lock = stack_of({}), Lock(engine="wheel", wants="w", artefacts=())
+    two = bom.Part(name="two", version="1", ref="two")
+    four = bom.Part(name="four", version="1", ref="four", needs=("two", "two"))
+    first = by_the_library(stack, lock, [two, four], ["four"])
+    assert bom.render(stack, lock, [two, four], needs=["four"], facts={}) == first
+    clone = bom.Part(name="a", version="c" * 40, ref="git:a", clone="https://example.org/a.git")
+    bill = json.loads(bom.render(stack, lock, [clone, two, four], needs=["four"], facts={}))
+    assert [part["bom-ref"] for part in bill["components"]] == ["four", "two", "git:a"]
+    assert "git:a" not in {entry["ref"] for entry in bill["dependencies"]}
+    alone = json.loads(by_the_library(stack, lock, [clone], ["git:a"]))["components"]
+    assert bill["components"][-1] == alone[0]

@@ -11,9 +11,9 @@ from easybuilds import lock, plan, stack
 from stackproof import noun
 from stackproof.command import Completed, EnvPatch
 from stackproof.engines.easybuild import events, metadata, tool
-from stackproof.engines.easybuild.bom import render_bom
 from stackproof.engines.easybuild.chain import Chain
 from stackproof.engines.easybuild.lock import make_lock, wants
+from stackproof.engines.easybuild.metadata import render_bom
 from stackproof.engines.easybuild.request import ChainRequest, External
 from stackproof.engines.easybuild.stack import Below, EasyBuildLock, EasyBuildStack
 from stackproof.errors import Reason

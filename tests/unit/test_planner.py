@@ -9,11 +9,10 @@ from itertools import pairwise
 import pytest
 
 from stackproof import document, noun
-from stackproof.bom import render_bom
 from stackproof.engines.wheel import wants
 from stackproof.errors import Reason, StackproofError
 from stackproof.plan import Plan
-from stackproof.planner import Sources, describe, plan
+from stackproof.planner import Sources, describe, plan, render_bom
 from stackproof.recipe import parse_recipe
 from stackproof.resolve import resolve
 from stackproof.stack import Artefact, Lock, Stack

@@ -15,7 +15,7 @@ import spackstacks
 from stackproof import ids
 from stackproof.engines import spack
 from stackproof.engines.spack import overlay
-from stackproof.engines.spack.bom import render_bom
+from stackproof.engines.spack.metadata import render_bom
 from stackproof.engines.spack.packagefile import read_package
 from stackproof.errors import Reason, StackproofError
 from stackproof.host.os_sources import spellings, upstream_version

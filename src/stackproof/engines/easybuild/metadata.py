@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
-from stackproof import __version__, ids, noun
+from stackproof import __version__, bom, ids, noun
 from stackproof.command import EnvPatch
 from stackproof.engines import benchmark
 from stackproof.engines.easybuild import layout
-from stackproof.engines.easybuild.bom import render_bom
 from stackproof.engines.easybuild.chain import Easyconfig
+from stackproof.engines.easybuild.request import External
 from stackproof.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
 from stackproof.image import BenchmarkProgram, Image, MpiFacts, View
 from stackproof.images import metadata
@@ -19,6 +20,8 @@ from stackproof.transports.views import TransportViews, transport_views, with_tr
 
 MODULES_VIEW = "modules"
 """The view that adds the module files to MODULEPATH; every image has it."""
+PROVIDERS = "easybuild:providers"
+"""The property of a bill of materials that holds libfabric's providers, with commas between."""
 
 
 def files(stack: EasyBuildStack, lock: EasyBuildLock) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -37,6 +40,59 @@ def files(stack: EasyBuildStack, lock: EasyBuildLock) -> tuple[dict[str, str], t
         found[f"env/{name}/activate.sh"] = metadata.render_activate_sh(view)
         scripts.append(f"env/{name}/activate.sh")
     return found, tuple(scripts)
+
+
+def render_bom(stack: EasyBuildStack, lock: EasyBuildLock) -> str:
+    """Return the bill of materials.
+
+    Every component of the chain is there with its version, licence, source files and their
+    digests, and what it is built on; so is what the machine brings, and EasyBuild itself, which is
+    of scope `excluded`.
+    """
+    parts = [_part(one) for one in lock.components]
+    parts += _outside(stack)
+    needs = [part.ref for part in parts]
+    parts += [bom.of_index(file, kind="application", scope="excluded") for file in lock.tool]
+    facts = {**stack.site_facts, "optarch": stack.optarch}
+    return bom.render(stack, lock, parts, needs=needs, facts=facts)
+
+
+def _part(one: Easyconfig) -> bom.Part:
+    properties = {"easybuild:module": one.module}
+    if one.providers:
+        properties[PROVIDERS] = ",".join(one.providers)
+    for source in one.sources:
+        where = source.accepted[0].provenance or source.address
+        properties[f"source:{source.filename}"] = where
+    return bom.Part(
+        name=one.component,
+        version=one.version,
+        ref=f"easybuild:{one.module}",
+        scope="required",
+        sha256=one.sources[0].accepted[0].sha256 if len(one.sources) == 1 else "",
+        licence=one.licence,
+        properties=properties,
+        needs=tuple(f"easybuild:{name}" for name in one.needs),
+    )
+
+
+def _outside(stack: EasyBuildStack) -> Iterator[bom.Part]:
+    """Yield what the machine has; of its libfabric the recipe says which providers are in."""
+    request = stack.request
+    given: dict[str, External] = dict(request.externals)
+    if request.gpu_at:
+        given[request.gpu] = request.gpu_at
+    for name, external in given.items():
+        properties = {"easybuild:external": external.prefix, "easybuild:module": external.module}
+        if name == "libfabric":
+            properties[PROVIDERS] = ",".join(request.providers)
+        yield bom.Part(
+            name=name,
+            version=external.version,
+            ref=f"external:{name}@{external.version}",
+            scope="required",
+            properties={key: value for key, value in properties.items() if value},
+        )
 
 
 def transports_of(stack: EasyBuildStack) -> TransportViews:

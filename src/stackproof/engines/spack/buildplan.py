@@ -222,11 +222,9 @@ def _modules_step(stack: SpackStack, inputs: tuple[str, ...]) -> Step:
 def _metadata_step(
     stack: SpackStack, lock: SpackLock, programs: Mapping[str, str], inputs: tuple[str, ...]
 ) -> Step:
-    from stackproof.engines.spack.bom import render_bom  # noqa: PLC0415 - slow, only with a lock
-
     files = configuration.user_files(stack, lock)
     files |= metadata.files(stack, lock, programs)
-    files["meta/bom.cdx.json"] = render_bom(stack, lock)
+    files["meta/bom.cdx.json"] = metadata.render_bom(stack, lock)
     changes = metadata.transports_of(stack, lock).required()
     return Step(
         name="metadata",

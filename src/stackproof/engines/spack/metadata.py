@@ -7,16 +7,17 @@ view changes (stackinator/etc/envvars.py writes them, src/uenv/meta.cpp of uenv2
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stackproof import __version__, ids, noun
+from stackproof import __version__, bom, ids, noun
 from stackproof.engines.spack import locks
 from stackproof.engines.spack.layout import environment_folder
 from stackproof.engines.spack.locks import Node
+from stackproof.engines.spack.overlay import NAMESPACE
 from stackproof.image import MpiFacts
 from stackproof.mpis import REGISTRY as MPIS
-from stackproof.spackstack import GitSource, SpackEnvironment, SpackLock, SpackStack
+from stackproof.spackstack import GitSource, OsSource, SpackEnvironment, SpackLock, SpackStack
 from stackproof.transports.setup import libfabric_of
 from stackproof.transports.views import TransportViews, description, transport_views
 
@@ -95,10 +96,84 @@ def env_json(stack: SpackStack, lock: SpackLock, programs: Mapping[str, str]) ->
     return data
 
 
+def render_bom(stack: SpackStack, lock: SpackLock) -> str:
+    """Return the bill of materials.
+
+    Every package of the lock is a component with its version, Spack hash, variants, target and
+    compiler; what only built others is of scope `excluded`, what the machine brings is marked as
+    external. Licences are not in Spack's lock: `host/spack_worker.py` adds those that the
+    packages state. Spack and the package repositories are there as the commits that were used.
+    """
+    known = locks.everything(lock, stack.mount)
+    roots = tuple(key for c in lock.environments.values() for key in locks.roots(c))
+    parts = (*_packages(stack, known, roots), *_repositories(lock))
+    needs = [_ref(known[key]) for key in roots]
+    return bom.render(stack, lock, parts, needs=needs, facts=stack.site_facts)
+
+
+def _packages(
+    stack: SpackStack, known: Mapping[str, Node], roots: tuple[str, ...]
+) -> Iterator[bom.Part]:
+    running = {node.hash for node in locks.needed(roots, known)}
+    accepted = {(source.name, source.version): source for source in stack.os_sources}
+    for key, node in known.items():
+        own = node.namespace == NAMESPACE
+        source = accepted.get((node.name, node.version)) if own else None
+        needs = (*node.linked, *node.built_with)
+        yield bom.Part(
+            name=node.name,
+            version=node.version,
+            ref=_ref(node),
+            scope="required" if key in running else "excluded",
+            sha256=source.sha256 if source else "",
+            properties={key: value for key, value in _properties(node, source).items() if value},
+            needs=tuple(_ref(known[other]) for other in needs if other in known),
+        )
+
+
+def _ref(node: Node) -> str:
+    return f"spack:{node.name}@{node.version}/{node.hash}"
+
+
+def _properties(node: Node, source: OsSource | None) -> dict[str, str]:
+    """Return what is said of a package; `source` is that of the operating system it is made of."""
+    found = {
+        "spack:hash": node.hash,
+        "spack:namespace": node.namespace,
+        "spack:package-hash": node.package_hash,
+        "spack:target": f"{node.os}-{node.target}",
+        "spack:compiler": node.compiler,
+        "spack:external": node.prefix if node.external else "",
+        **{f"spack:variant:{key}": _text(value) for key, value in node.variants.items()},
+    }
+    if source is not None:
+        found["source:url"] = source.url
+        found["source:os-suite"] = source.suite
+        found["source:os-package"] = f"{source.source} {source.source_version}"
+        found["source:os-dsc-sha256"] = source.dsc
+    return found
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _repositories(lock: SpackLock) -> Iterator[bom.Part]:
+    for clone in lock.clones:
+        yield bom.Part(
+            name=clone.name,
+            version=clone.commit,
+            ref=f"git:{clone.name}@{clone.commit}",
+            kind="application",
+            scope="excluded",
+            clone=clone.url,
+        )
+
+
 def transports_of(stack: SpackStack, lock: SpackLock) -> TransportViews:
     """Return what the views of the recipe's transports change, and which cannot be views."""
-    from stackproof.engines.spack.bom import render_bom  # noqa: PLC0415 - slow, only with a lock
-
     own = (view.name for environment in stack.environments for view in environment.views)
     return transport_views(
         stack.transports,
