@@ -282,7 +282,7 @@ def test_nothing_heavy_is_imported(verb: Verb, mounter: Way, words: list[str]) -
     assert "argparse" in ours
     assert not ours & {
         "asyncio", "contextlib", "dataclasses", "inspect", "jsonschema", "msgspec", "numpy",
-        "pathlib", "rich", "shutil", "subprocess", "tempfile", "typing", "yaml",
+        "pathlib", "shutil", "subprocess", "tempfile", "typing", "yaml",
     }  # fmt: skip
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,6 +60,55 @@ def test_no_line_is_wider_than_a_terminal(capsys: pytest.CaptureFixture[str], si
     """But for the sake of a word that has no room, as an address or a path may have none."""
     for line in call(capsys, "show", site)[1].splitlines():
         assert len(line) <= 100 or max(map(len, line.split())) > 40, line
+
+
+def on_terminal(columns: int, *argv: str, **environment: str) -> str:
+    """Return what a terminal of so many columns is told."""
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns), **environment}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stackproof", "site", *argv],
+        stdout=theirs, stderr=subprocess.DEVNULL, env=env,
+    )  # fmt: skip
+    os.close(theirs)
+    received = b""
+    try:
+        while chunk := os.read(ours, 65536):
+            received += chunk
+    except OSError:
+        pass  # Linux reports the end of a terminal's output as EIO
+    finally:
+        os.close(ours)
+    assert process.wait(timeout=60) == 0
+    return received.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("columns", [40, 60, 100, 200])
+def test_a_table_fits_the_terminal_and_loses_nothing(
+    capsys: pytest.CaptureFixture[str], columns: int
+) -> None:
+    shown = on_terminal(columns, "show", "lumi-c", NO_COLOR="1")
+    facts, _, _ = shown.partition("\n\n")
+    lines = facts.splitlines()[1:]
+    assert max(map(len, lines)) <= columns
+    starts = [lines[0].index(head) for head in ("FACT", "VALUE", "SOURCE")]
+    names, values, sources = (
+        "".join(line[start:end].strip() for line in lines)
+        for start, end in zip(starts, [*starts[1:], None], strict=True)
+    )
+    assert "externals.slingshot-host-software.version" in names
+    assert "HPE Slingshot 200 Gb/s NIC (Cassini)".replace(" ", "") in values.replace(" ", "")
+    wide = call(capsys, "show", "lumi-c")[1].partition("\n\n")[0].split()
+    assert sorted("".join(wide)) == sorted("".join(facts.split()))
+    assert sources.endswith("cug2025")
+
+
+def test_heads_are_bold_on_a_terminal_that_may_show_it() -> None:
+    bold = on_terminal(100, "list", NO_COLOR="")
+    assert bold.startswith("\x1b[1mSITE ")
+    assert bold.count("\x1b") == 2
+    plain = on_terminal(100, "list", NO_COLOR="1")
+    assert plain == bold.replace("\x1b[1m", "").replace("\x1b[0m", "")
 
 
 def test_show_json_is_the_noun(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,7 @@ LEAVES = [command for command in commandtree.load().all() if not command.command
 # Libraries that take longer to import than a command may take, and modules of ours likewise.
 HEAVY = {
     "asyncio", "attr", "cyclonedx", "http", "jinja2", "jsonschema", "msgspec", "numpy", "packaging",
-    "pip", "referencing", "rich", "rpds", "urllib.request", "yaml",
+    "pip", "referencing", "rpds", "urllib.request", "yaml",
 }  # fmt: skip
 
 
@@ -97,7 +97,7 @@ def test_every_command_calls_a_function_that_there_is() -> None:
 # What a recipe for wheels that is right, and has its lock, needs nothing of.
 NOT_FOR_WHEELS = {
     "attr", "cyclonedx", "http", "installer", "jinja2", "jsonschema",
-    "logging", "numpy", "packageurl", "packaging", "pip", "referencing", "rich", "rpds",
+    "logging", "numpy", "packageurl", "packaging", "pip", "referencing", "rpds",
     "tarfile", "urllib.request", "stackproof.benchmarks", "stackproof.cli.easybuild",
     "stackproof.cli.known", "stackproof.cli.spack", "stackproof.easybuild_recipe",
     "stackproof.engines.easybuild.chain", "stackproof.engines.easybuild.stack",

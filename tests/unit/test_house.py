@@ -151,7 +151,7 @@ def test_importing_changes_nothing() -> None:
 _MODULES_WITH_EFFECTS = {
     "subprocess", "socket", "shutil", "tempfile", "urllib.request", "http", "ftplib", "ssl", "ctypes",
     "signal", "fcntl", "mmap", "multiprocessing", "concurrent", "asyncio", "threading", "logging",
-    "glob", "requests", "rich", "getpass", "pwd", "platform", "time",
+    "glob", "requests", "getpass", "pwd", "platform", "time",
 }  # fmt: skip
 _CALLS_WITH_EFFECTS = {"open", "print", "input", "exec", "eval", "breakpoint"}
 _METHODS_WITH_EFFECTS = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
+import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -21,6 +23,7 @@ from stackproof.site import Site, SourceKind, leaves, parse_site, to_document
 Row = tuple[str, ...]
 _WIDTH = 100
 _LEAST = 20
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 def run_probe(args: argparse.Namespace) -> int:
@@ -166,29 +169,42 @@ def _print_yaml(data: dict[str, Any]) -> None:
 
 
 def _print_table(heads: Row, rows: Sequence[Row]) -> None:
-    """Print rows under their heads: a table on a terminal, aligned plain text elsewhere."""
-    if sys.stdout.isatty():
-        from rich import box, console, table, text  # noqa: PLC0415 - slow to import
-
-        grid = table.Table(*heads, box=box.SIMPLE_HEAD, pad_edge=False)
-        for row in rows:
-            grid.add_row(*(text.Text(cell, overflow="fold") for cell in row))
-        console.Console(file=streams.unguarded(sys.stdout)).print(grid)
+    """Print rows under their heads, no wider than the terminal, with bold heads on one."""
+    if not sys.stdout.isatty():
+        for line in _lines(heads, rows):
+            print(line)
         return
-    for line in _plain(heads, rows):
+    first, *others = _lines(heads, rows, shutil.get_terminal_size((_WIDTH, 0)).columns)
+    if os.environ.get("NO_COLOR"):
+        print(first)
+    else:
+        streams.unguarded(sys.stdout).write(f"{_BOLD}{first}{_PLAIN}\n")
+    for line in others:
         print(line)
 
 
-def _plain(heads: Row, rows: Sequence[Row]) -> list[str]:
-    """Return rows under their heads in lines of at most `_WIDTH`; a longer word stays whole."""
+def _lines(heads: Row, rows: Sequence[Row], columns: int | None = None) -> list[str]:
+    """Return rows under their heads, all in lines of as many columns as a terminal has.
+
+    Without a terminal in lines of `_WIDTH`, where a longer word stays whole for who searches it.
+    """
     widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
     most = max(range(len(widths)), key=widths.__getitem__)
-    room = _WIDTH - sum(widths) - 2 * (len(widths) - 1) + widths[most]
-    widths[most] = max(min(widths[most], room), _LEAST)
+    if columns is None:
+        least = [_LEAST if i == most else width for i, width in enumerate(widths)]
+    else:
+        least = [len(head) for head in heads]
+    room = (columns or _WIDTH) - 2 * (len(widths) - 1)
+    while sum(widths) > room:
+        above = [i for i, width in enumerate(widths) if width > least[i]]
+        if not above:
+            break
+        widths[max(above, key=widths.__getitem__)] -= 1
     lines = []
     for row in (heads, *rows):
         cells = [
-            textwrap.wrap(cell, width, break_long_words=False, break_on_hyphens=False) or [""]
+            textwrap.wrap(cell, width, break_long_words=columns is not None, break_on_hyphens=False)
+            or [""]
             for cell, width in zip(row, widths, strict=True)
         ]
         for parts in itertools.zip_longest(*cells, fillvalue=""):
