@@ -12,9 +12,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from stackproof.errors import Problem, Reason, fail
+from stackproof.errors import Problem, Reason, StackproofError, fail
+
+_Value = TypeVar("_Value")
 
 SLURM_CONF = "/etc/slurm/slurm.conf"
 """Where the configuration lies inside a cluster; commands that are elsewhere read `SLURM_CONF`."""
@@ -85,6 +89,33 @@ class SlurmSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmOptions:
+    """What is said of Slurm, in words: `NAME:UID`, `PLUGIN[=ARGUMENTS]`, `KEY=VALUE`.
+
+    `no_images` leaves this package's own plug-in out, `no_pin` lets nodes run on all cores.
+    """
+
+    wanted: bool = True
+    users: tuple[str, ...] = ()
+    spank: tuple[str, ...] = ()
+    no_images: bool = False
+    plugstack: str | None = None
+    cpus: str | None = None
+    no_pin: bool = False
+    settings: tuple[str, ...] = ()
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Return the options that were said and mean nothing without Slurm."""
+        said = {
+            "--user": self.users, "--spank": self.spank, "--no-images": self.no_images,
+            "--plugstack": self.plugstack, "--cpus": self.cpus, "--no-pin": self.no_pin,
+            "--set": self.settings,
+        }  # fmt: skip
+        return tuple(name for name, value in said.items() if value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmFacts:
     """Slurm as it runs on a cluster: its release, what `srun --mpi` takes, daemons that died."""
 
@@ -131,6 +162,51 @@ def parse_spank(text: str) -> SpankPlugin:
             hint="write the whole path of its file, without blanks, as in `/usr/lib/x.so=a b`",
         )
     return SpankPlugin(path=path, arguments=tuple(arguments.split()))
+
+
+def parse_count(text: str, what: str, possible: str) -> int:
+    """Return a number of things; raises `StackproofError` (INVALID_VALUE) for what is none."""
+    if not (text.isascii() and text.isdecimal()):
+        raise fail(
+            Reason.INVALID_VALUE, f"`{text}` is not a number of {what}", hint=f"choose {possible}"
+        )
+    return int(text)
+
+
+def slurm_spec(options: SlurmOptions) -> SlurmSpec | None:
+    """Return what is wanted of Slurm, None without it; raises `StackproofError` for every slip."""
+    if not options.wanted:
+        if options.given:
+            raise fail(Reason.USAGE, f"{', '.join(options.given)} means nothing without --slurm")
+        return None
+    wrong: list[Problem] = []
+    users = _parsed(parse_user, options.users, wrong)
+    spank = _parsed(parse_spank, options.spank, wrong)
+    counts = (options.cpus,) if options.cpus else ()
+    cpus = _parsed(lambda text: parse_count(text, "CPUs", "1 to 256"), counts, wrong)
+    if wrong:
+        raise StackproofError(*wrong)
+    return SlurmSpec(
+        users=users,
+        spank=spank,
+        plugstack=None if options.plugstack is None else os.path.abspath(options.plugstack),
+        cpus=cpus[0] if cpus else SlurmSpec().cpus,
+        pin=not options.no_pin,
+        settings=options.settings,
+    )
+
+
+def _parsed(
+    parse: Callable[[str], _Value], texts: Sequence[str], wrong: list[Problem]
+) -> tuple[_Value, ...]:
+    """Return what words stand for; what is wrong with them is added to `wrong`."""
+    found: list[_Value] = []
+    for text in texts:
+        try:
+            found.append(parse(text))
+        except StackproofError as error:
+            wrong += error.problems
+    return tuple(found)
 
 
 def problems(spec: SlurmSpec) -> tuple[Problem, ...]:

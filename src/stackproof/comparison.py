@@ -8,12 +8,12 @@ is better.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from stackproof.errors import Problem
+from stackproof.errors import Problem, Reason, fail
 from stackproof.measurement import Check, Measurement, State
 from stackproof.messagepath import MessagePaths
 from stackproof.trust import ChainState, Integrity
@@ -145,6 +145,26 @@ class CompareOptions:
     confidence: float = 0.95
     family_error: float = 0.05
     minimum_launches: int | None = None
+
+
+def parse_margins(texts: Sequence[str]) -> dict[str, float]:
+    """Return margins from `KIND=0.05` or `KIND=5%`; raises `StackproofError` (USAGE)."""
+    found: dict[str, float] = {}
+    for text in texts:
+        kind, _, value = text.partition("=")
+        try:
+            margin = float(value.rstrip("%")) / (100 if value.endswith("%") else 1)
+        except ValueError:
+            margin = 0.0
+        if kind not in DEFAULT_MARGINS or not 0 < margin < 1:
+            raise fail(
+                Reason.USAGE,
+                f"`{text}` is not a margin",
+                hint="write KIND=FRACTION with a fraction between 0 and 1, such as "
+                f"`latency=0.10`; kinds are: {', '.join(DEFAULT_MARGINS)}",
+            )
+        found[kind] = margin
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from stackproof.cli import compare as cli
+from stackproof.comparison import parse_margins
 from stackproof.errors import Reason, StackproofError
 from synthetic import SIZES, Noise, Plan, fault, simulate, write_results
 
@@ -79,12 +79,12 @@ def test_margins_can_be_set(worse):
                                   "latency=nan", "speed=0.1", "=0.1", ""])  # fmt: skip
 def test_margins_that_are_none(text):
     with pytest.raises(StackproofError) as caught:
-        cli.parse_margins([text])
+        parse_margins([text])
     assert caught.value.reason is Reason.USAGE
 
 
 def test_margins_that_are():
-    assert cli.parse_margins(["latency=0.2", "rate=7%", "latency=0.3"]) == {
+    assert parse_margins(["latency=0.2", "rate=7%", "latency=0.3"]) == {
         "latency": 0.3,
         "rate": pytest.approx(0.07),
     }

@@ -425,14 +425,10 @@ def test_every_page_can_be_found_from_the_index() -> None:
 
 _NAMESPACE_DEEPER = {
     "build",
-    "cache",
     "check",
-    "cluster",
-    "compare",
     "convert",
     "easybuild",
     "image",
-    "import_",
     "inject",
     "inject_apply",
     "inject_artefact",

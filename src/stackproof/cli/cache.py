@@ -12,18 +12,16 @@ from datetime import UTC, datetime
 
 from stackproof.errors import Reason, fail
 from stackproof.host import cacheentries, cachekinds, files, workspace
-from stackproof.host.cacheentries import Entry
-from stackproof.host.cachekinds import KINDS, MEMORY, Entries, Held
+from stackproof.host.cacheentries import Entry, PruneOptions
+from stackproof.host.cachekinds import KINDS, MEMORY
 from stackproof.quantities import disk_text
 
 _UNITS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
-_ABANDONED_S = 6 * 3600.0
-"""What a command has under a name of its own is left behind when it is as old as this."""
 
 
 def run_ls(args: argparse.Namespace) -> int:
     """Print a row for each kind, or for each entry of the kinds that were named."""
-    _check_kinds(args.kinds)
+    cachekinds.check_names(args.kinds)
     wanted = [kind for kind in KINDS if not args.kinds or kind.name in args.kinds]
     found = cacheentries.entries(wanted)
     if args.json:
@@ -37,61 +35,28 @@ def run_ls(args: argparse.Namespace) -> int:
 
 def run_prune(args: argparse.Namespace) -> int:
     """Delete what was asked for and is not in use; say how much that was."""
-    _check_kinds(args.kind)
-    if args.all and (args.kind or args.older_than):
-        raise fail(Reason.USAGE, "`--all` excludes `--kind` and `--older-than`")
-    age = _age(args.older_than) if args.older_than else 0.0
-    now = time.time()
-    with cachekinds.nobody_uses() as free:
-        found = [
-            entry
-            for kind in KINDS
-            for entry in cacheentries.of_kind(kind, together=not free)
-            if _is_meant(entry, args, now - age)
-        ]
-        gone = [
-            one for one in found if not one.in_use and (args.dry_run or cacheentries.remove(one))
-        ]
+    age_s = _age(args.older_than) if args.older_than else None
+    pruned = cacheentries.prune(
+        PruneOptions(
+            kinds=tuple(args.kind), older_than_s=age_s, every=args.all, dry_run=args.dry_run
+        )
+    )
     if args.json:
-        print(json.dumps([_data(entry) for entry in gone], indent=1))
+        print(json.dumps([_data(entry) for entry in pruned.gone], indent=1))
     else:
         word = "would delete" if args.dry_run else "deleted"
-        for entry in gone:
+        for entry in pruned.gone:
             print(f"{word}  {disk_text(entry.size):>8}  {entry.kind}  {entry.name}")
-        total = sum(entry.size for entry in gone)
-        print(f"{word} {len(gone)} entries, {disk_text(total)}")
-    left = [entry for entry in found if entry not in gone]
-    if left:
-        kinds = ", ".join(dict.fromkeys(entry.kind for entry in left))
+        total = sum(entry.size for entry in pruned.gone)
+        print(f"{word} {len(pruned.gone)} entries, {disk_text(total)}")
+    if pruned.left:
+        kinds = ", ".join(dict.fromkeys(entry.kind for entry in pruned.left))
         print(
-            f"note: {len(left)} entries are in use by a running stackproof and stay: {kinds}",
+            f"note: {len(pruned.left)} entries are in use by a running stackproof and stay: "
+            f"{kinds}",
             file=sys.stderr,
         )
     return 0
-
-
-def _is_meant(entry: Entry, args: argparse.Namespace, before: float) -> bool:
-    kind = cachekinds.get(entry.kind)
-    if kind.entries is Entries.NONE or entry.foreign:
-        return False
-    if entry.left:
-        return entry.used < time.time() - _ABANDONED_S or entry.kind == "builds"
-    if args.kind:
-        chosen = entry.kind in args.kind
-    elif args.all or args.older_than:
-        chosen = kind.held is not Held.UNSEEN
-    else:
-        chosen = entry.kind == MEMORY
-    return chosen and entry.used <= before
-
-
-def _check_kinds(names: Sequence[str]) -> None:
-    known = [kind.name for kind in KINDS]
-    for name in names:
-        if name not in known:
-            raise fail(
-                Reason.USAGE, f"there is no kind `{name}`", hint=f"kinds are: {', '.join(known)}"
-            )
 
 
 def _age(text: str) -> float:

@@ -6,30 +6,39 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from stackproof import cluster, cluster_slurm, noun
+from stackproof import cluster, noun
 from stackproof.cli import progress
+from stackproof.cli.options import read
 from stackproof.cluster import ClusterSpec, ClusterState
-from stackproof.cluster_slurm import SlurmSpec, SpankPlugin
-from stackproof.errors import ExitCode, Problem, Reason, StackproofError, fail
+from stackproof.cluster_slurm import SlurmOptions, parse_count, slurm_spec
+from stackproof.errors import ExitCode, StackproofError
 from stackproof.host import cluster as host_cluster
 from stackproof.host import cluster_exec, cluster_plugin, cluster_power, cluster_state
 from stackproof.host import cluster_slurm as cluster_slurm_host
 
-Value = TypeVar("Value")
-
 
 def run_up(args: argparse.Namespace) -> int:
     """Bring a cluster up and print what it is."""
+    nodes = parse_count(args.nodes, "nodes", f"1 to {cluster.MAX_NODES}")
+    options = read(
+        SlurmOptions,
+        args,
+        wanted=args.slurm,
+        users=tuple(args.user),
+        settings=tuple(args.set),
+    )
+    slurm, note = cluster_plugin.with_own(slurm_spec(options), options)
+    if note:
+        print(f"note: {note}", file=sys.stderr)
     spec = ClusterSpec(
         name=args.name,
-        nodes=_number(args.nodes, "nodes", f"1 to {cluster.MAX_NODES}"),
+        nodes=nodes,
         rate=args.rate,
         delay=args.delay,
         shared=tuple(map(os.path.abspath, args.share)),
-        slurm=_slurm(args),
+        slurm=slurm,
     )
     state = host_cluster.up(spec, progress.monitor(quiet=args.json))
     _show(state, as_json=args.json)
@@ -125,69 +134,6 @@ def run_exec(args: argparse.Namespace) -> int:
     state = host_cluster.reach(args.name)
     who = cluster_exec.user(state, args.who) if args.who else None
     return cluster_exec.execute(state, args.on, command, who=who, cwd=os.getcwd())
-
-
-def _slurm(args: argparse.Namespace) -> SlurmSpec | None:
-    """Return what is wanted of Slurm; every option of it without --slurm is a slip."""
-    given = [
-        f"--{name}" for name in ("user", "spank", "no_images", "plugstack", "cpus", "no_pin", "set")
-        if getattr(args, name)
-    ]  # fmt: skip
-    if not args.slurm:
-        if given:
-            words = ", ".join(name.replace("_", "-") for name in given)
-            raise fail(Reason.USAGE, f"{words} means nothing without --slurm")
-        return None
-    wrong: list[Problem] = []
-    users = _parsed(cluster_slurm.parse_user, args.user, wrong)
-    spank = _parsed(cluster_slurm.parse_spank, args.spank, wrong)
-    counts = [args.cpus] if args.cpus else []
-    cpus = _parsed(lambda text: _number(text, "CPUs", "1 to 256"), counts, wrong)
-    if wrong:
-        raise StackproofError(*wrong)
-    return SlurmSpec(
-        users=users,
-        spank=(*spank, *_own_plugin(args, spank)),
-        plugstack=None if args.plugstack is None else os.path.abspath(args.plugstack),
-        cpus=cpus[0] if cpus else SlurmSpec().cpus,
-        pin=not args.no_pin,
-        settings=tuple(args.set),
-    )
-
-
-def _own_plugin(
-    args: argparse.Namespace, others: tuple[SpankPlugin, ...]
-) -> tuple[SpankPlugin, ...]:
-    """Return the plug-in for `--image`, unless it is there or not wanted; say why it is not had."""
-    named = any(os.path.basename(plugin.path) == cluster_plugin.NAME for plugin in others)
-    if args.no_images or args.plugstack or named:
-        return ()
-    found, why = cluster_plugin.find()
-    if found is None:
-        print(f"note: jobs have no `--image`: {why}", file=sys.stderr)
-        return ()
-    return (found,)
-
-
-def _parsed(
-    parse: Callable[[str], Value], texts: list[str], wrong: list[Problem]
-) -> tuple[Value, ...]:
-    """Return what words stand for; what is wrong with them is added to `wrong`."""
-    found: list[Value] = []
-    for text in texts:
-        try:
-            found.append(parse(text))
-        except StackproofError as error:
-            wrong += error.problems
-    return tuple(found)
-
-
-def _number(text: str, what: str, possible: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise fail(
-            Reason.INVALID_VALUE, f"`{text}` is not a number of {what}", hint=f"choose {possible}"
-        )
-    return int(text)
 
 
 def _show(state: ClusterState, *, as_json: bool) -> None:

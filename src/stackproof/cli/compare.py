@@ -7,17 +7,16 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from stackproof.cli import streams
 from stackproof.compare import compare
 from stackproof.comparison import (
-    DEFAULT_MARGINS,
     CompareOptions,
     Comparison,
     Results,
     Verdict,
+    parse_margins,
 )
 from stackproof.errors import ExitCode, Reason, fail
 from stackproof.host.results import load_results
@@ -38,37 +37,11 @@ _COLOURS = {
 _WORD = re.compile(r"\d+\.\d\d (?:pass|FAIL|slow\?|\?)(?= |$)|(?<=: )(?:PASS|FAIL|INCONCLUSIVE)$")
 
 
-def options_of(args: argparse.Namespace) -> CompareOptions:
-    """Return the options that the command line asks for; raises `StackproofError` (USAGE)."""
-    return CompareOptions(
-        margins=parse_margins(args.margin),
-        minimum_launches=args.minimum_launches,
-    )
-
-
-def parse_margins(texts: Sequence[str]) -> dict[str, float]:
-    """Return margins from `KIND=0.05` or `KIND=5%`; raises `StackproofError` (USAGE)."""
-    found: dict[str, float] = {}
-    for text in texts:
-        kind, _, value = text.partition("=")
-        try:
-            margin = float(value.rstrip("%")) / (100 if value.endswith("%") else 1)
-        except ValueError:
-            margin = 0.0
-        if kind not in DEFAULT_MARGINS or not 0 < margin < 1:
-            raise fail(
-                Reason.USAGE,
-                f"`{text}` is not a margin",
-                hint="write KIND=FRACTION with a fraction between 0 and 1, such as "
-                f"`latency=0.10`; kinds are: {', '.join(DEFAULT_MARGINS)}",
-            )
-        found[kind] = margin
-    return found
-
-
 def run(args: argparse.Namespace) -> int:
     """Judge and print."""
-    options = options_of(args)
+    options = CompareOptions(
+        margins=parse_margins(args.margin), minimum_launches=args.minimum_launches
+    )
     signed_by = args.signed_by
     code = judge(Path(args.results), as_json=args.json, options=options, signed_by=signed_by)
     return required(code) if args.require_pass else code

@@ -6,15 +6,19 @@ import contextlib
 import fcntl
 import os
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackproof.errors import StackproofError
+from stackproof.errors import Reason, StackproofError, fail
 from stackproof.host import cachekinds, files, workspace
 from stackproof.host.cachekinds import KINDS, MEMORY, Entries, Held, Kind
 
 _KEPT_BUILDS = 2
+_ABANDONED_S = 6 * 3600.0
+"""What a command has under a name of its own is left behind when it is as old as this."""
+
 _GONE = ".gone."
 
 
@@ -40,6 +44,24 @@ class Entry:
     foreign: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruneOptions:
+    """What is to be deleted: what nobody needs, and of these kinds, or so old, or `every` entry."""
+
+    kinds: tuple[str, ...] = ()
+    older_than_s: float | None = None
+    every: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """What was deleted, or would be, and what stays because it is in use."""
+
+    gone: tuple[Entry, ...]
+    left: tuple[Entry, ...]
+
+
 def entries(kinds: Sequence[Kind] = KINDS) -> list[Entry]:
     """Return all entries of some kinds, those of one kind in the order of their last use."""
     with cachekinds.nobody_uses() as free:
@@ -57,6 +79,42 @@ def of_kind(kind: Kind, *, together: bool) -> list[Entry]:
         busy = together and kind.held is Held.TOGETHER
         found = [_plain(kind, path, in_use=busy) for path in _paths(kind)]
     return sorted((one for one in found if one), key=lambda one: (one.used, one.name))
+
+
+def prune(options: PruneOptions) -> Pruned:
+    """Delete what is meant and not in use, or only say what that is.
+
+    Raises `StackproofError` (USAGE) for kinds that there are not, and for options that exclude
+    each other.
+    """
+    cachekinds.check_names(options.kinds)
+    if options.every and (options.kinds or options.older_than_s is not None):
+        raise fail(Reason.USAGE, "`--all` excludes `--kind` and `--older-than`")
+    now = time.time()
+    with cachekinds.nobody_uses() as free:
+        meant = [
+            entry
+            for kind in KINDS
+            for entry in of_kind(kind, together=not free)
+            if _is_meant(entry, options, now)
+        ]
+        gone = [one for one in meant if not one.in_use and (options.dry_run or remove(one))]
+    return Pruned(gone=tuple(gone), left=tuple(one for one in meant if one not in gone))
+
+
+def _is_meant(entry: Entry, options: PruneOptions, now: float) -> bool:
+    kind = cachekinds.get(entry.kind)
+    if kind.entries is Entries.NONE or entry.foreign:
+        return False
+    if entry.left:
+        return entry.used < now - _ABANDONED_S or entry.kind == "builds"
+    if options.kinds:
+        chosen = entry.kind in options.kinds
+    elif options.every or options.older_than_s is not None:
+        chosen = kind.held is not Held.UNSEEN
+    else:
+        chosen = entry.kind == MEMORY
+    return chosen and entry.used <= now - (options.older_than_s or 0.0)
 
 
 def unknown() -> list[Path]:

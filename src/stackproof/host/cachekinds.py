@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from stackproof.errors import Reason, fail
 from stackproof.host import files
 
 
@@ -208,6 +209,16 @@ def home(name: str) -> Path:
 def get(name: str) -> Kind:
     """Return a kind by its name."""
     return _BY_NAME[name]
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raise `StackproofError` (USAGE) for a name that no kind has."""
+    known = [kind.name for kind in KINDS]
+    for name in names:
+        if name not in known:
+            raise fail(
+                Reason.USAGE, f"there is no kind `{name}`", hint=f"kinds are: {', '.join(known)}"
+            )
 
 
 def _checked(cache: Path) -> Path:

@@ -11,9 +11,10 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from stackproof.cluster_slurm import SpankPlugin
+from stackproof.cluster_slurm import SlurmOptions, SlurmSpec, SpankPlugin
 from stackproof.command import Command
 from stackproof.errors import StackproofError
 from stackproof.host import cachefolder, cachekinds, cluster_link
@@ -41,6 +42,21 @@ def find() -> tuple[SpankPlugin | None, str]:
     usable = os.access(program, os.X_OK) and not any(letter.isspace() for letter in program)
     arguments = (f"stackproof={program}",) if usable else ()
     return SpankPlugin(path=os.fspath(path), arguments=arguments, copied=True), ""
+
+
+def with_own(spec: SlurmSpec | None, options: SlurmOptions) -> tuple[SlurmSpec | None, str]:
+    """Return what is wanted with the plug-in for `--image`, and a note where it is not had.
+
+    It is left out where it is named already, or not wanted.
+    """
+    if spec is None or options.no_images or spec.plugstack:
+        return spec, ""
+    if any(os.path.basename(plugin.path) == NAME for plugin in spec.spank):
+        return spec, ""
+    own, why = find()
+    if own is None:
+        return spec, f"jobs have no `--image`: {why}"
+    return replace(spec, spank=(*spec.spank, own)), ""
 
 
 def _built() -> tuple[Path | None, str]:

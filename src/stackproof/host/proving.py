@@ -50,7 +50,7 @@ _SIZES = (8, 65536, 1 << 20)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ProveOptions:
     """What is to be proven: a program, the MPIs by what a user named, and where it runs.
 
     `own` None is what the program finds by itself, `wrong` None what is at hand, `cluster` None
@@ -93,7 +93,7 @@ class ReadyArm:
 class Stage:
     """Where arms run: placement, cluster, folder of results, and the program's path there."""
 
-    wanted: Wanted
+    wanted: ProveOptions
     program: str
     placement: Placement
     folder: Path
@@ -108,7 +108,7 @@ class Ready:
     arms: Mapping[str, ReadyArm]
 
 
-def prepare(wanted: Wanted, folder: Path) -> Ready:
+def prepare(wanted: ProveOptions, folder: Path) -> Ready:
     """Read and judge everything, and run nothing.
 
     Raises `StackproofError`: USAGE for a folder that holds something else, and what reading images,
@@ -275,7 +275,7 @@ def _tail(done: Completed) -> str:
     return "\n".join(text.splitlines()[-_TAIL_LINES:])
 
 
-def _placement(wanted: Wanted, state: ClusterState | None) -> Placement:
+def _placement(wanted: ProveOptions, state: ClusterState | None) -> Placement:
     """Return the ranks in turn on all nodes, or all of them here."""
     nodes = [node.name for node in state.nodes] if state else [os.uname().nodename]
     cpus = sorted(os.sched_getaffinity(0))
