@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -66,7 +67,13 @@ static const uint32_t permitted[] = {
 #endif
 };
 
-enum { ROWS = sizeof permitted / sizeof permitted[0], MOST_INSTRUCTIONS = 2 * ROWS + 16 };
+enum {
+    ROWS = sizeof permitted / sizeof permitted[0],
+    /* Each call may end a run of permitted ones and begin another; the checks before them. */
+    MOST_EDGES = 2 * ROWS,
+    MOST_INSTRUCTIONS = 2 * MOST_EDGES + 16,
+    HALVINGS = 8, /* 2^8 > MOST_EDGES */
+};
 
 /* A filter as it is written down. */
 struct filter {
@@ -74,44 +81,117 @@ struct filter {
     unsigned short length;
 };
 
+/* The numbers, ascending, at which being permitted begins and ends in turn. */
+struct edges {
+    uint32_t at[MOST_EDGES];
+    size_t count;
+};
+
 static void add(struct filter *filter, struct sock_filter instruction)
 {
     filter->code[filter->length++] = instruction;
 }
 
-/* Adds: if what was loaded is `value`, end with `action`. */
-static void add_case(struct filter *filter, uint32_t value, uint32_t action)
+static void add_end(struct filter *filter, uint32_t action)
 {
-    add(filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1));
     add(filter, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, action));
+}
+
+static void add_load(struct filter *filter, size_t offset)
+{
+    add(filter, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset));
+}
+
+/* Adds: if what was loaded is `value`, go on, otherwise pass over `others` instructions. */
+static void add_case(struct filter *filter, uint32_t value, uint8_t others)
+{
+    add(filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, others));
+}
+
+static int compare_calls(const void *first, const void *second)
+{
+    uint32_t one = *(const uint32_t *)first;
+    uint32_t other = *(const uint32_t *)second;
+    return (one > other) - (one < other);
+}
+
+static void find_edges(struct edges *edges)
+{
+    uint32_t sorted[ROWS];
+    memcpy(sorted, permitted, sizeof sorted);
+    qsort(sorted, ROWS, sizeof sorted[0], compare_calls);
+    edges->count = 0;
+    for (size_t row = 0; row < ROWS; row++) {
+        if (edges->count == 0 || edges->at[edges->count - 1] != sorted[row]) {
+            edges->at[edges->count++] = sorted[row];
+            edges->at[edges->count++] = sorted[row];
+        }
+        edges->at[edges->count - 1] = sorted[row] + 1;
+    }
+}
+
+/* Adds the search among the edges. Halves and not a row of comparisons: the kernel runs a new
+ * filter once for every system call there is (seccomp_cache_prepare), and the mount waits for it.
+ * The half below a comparison follows it; the one above waits in `above` for its place. */
+static void add_search(struct filter *filter, const struct edges *edges)
+{
+    struct {
+        size_t node, first, end;
+    } above[HALVINGS];
+    size_t waiting = 0;
+    size_t first = 0;
+    size_t end = edges->count;
+    for (;;) {
+        while (first < end) {
+            size_t middle = first + (end - first) / 2;
+            above[waiting].node = filter->length;
+            above[waiting].first = middle + 1;
+            above[waiting++].end = end;
+            add(filter,
+                (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, edges->at[middle], 0, 0));
+            end = middle;
+        }
+        add_end(filter, first % 2 != 0 ? SECCOMP_RET_ALLOW : SECCOMP_RET_ERRNO | EPERM);
+        if (waiting == 0) {
+            return;
+        }
+        size_t node = above[--waiting].node;
+        filter->code[node].jt = (uint8_t)(filter->length - node - 1);
+        first = above[waiting].first;
+        end = above[waiting].end;
+    }
+}
+
+static void write_filter(struct filter *filter)
+{
+    struct edges edges;
+    filter->length = 0;
+    add_load(filter, offsetof(struct seccomp_data, arch));
+    add(filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)ARCHITECTURE, 1,
+                                             0));
+    add_end(filter, SECCOMP_RET_KILL_THREAD);
+    add_load(filter, offsetof(struct seccomp_data, nr));
+#ifdef SYS_clone3 /* its flags lie where a filter cannot look: libc then takes clone */
+    add_case(filter, SYS_clone3, 1);
+    add_end(filter, SECCOMP_RET_ERRNO | ENOSYS);
+#endif
+    /* Threads, and no processes. */
+    add_case(filter, SYS_clone, 4);
+    add_load(filter, offsetof(struct seccomp_data, args[0]));
+    add(filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 0, 1));
+    add_end(filter, SECCOMP_RET_ALLOW);
+    add_end(filter, SECCOMP_RET_ERRNO | EPERM);
+    find_edges(&edges);
+    add_search(filter, &edges);
 }
 
 static int restrict_calls(void)
 {
-    struct filter filter = {.length = 0};
+    struct filter filter;
     if (ARCHITECTURE == 0) {
         return 0;
     }
-    add(&filter, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
-                                              offsetof(struct seccomp_data, arch)));
-    add(&filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)ARCHITECTURE, 1,
-                                              0));
-    add(&filter, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_THREAD));
-    add(&filter, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
-                                              offsetof(struct seccomp_data, nr)));
-    for (size_t row = 0; row < ROWS; row++) {
-        add_case(&filter, permitted[row], SECCOMP_RET_ALLOW);
-    }
-#ifdef SYS_clone3 /* its flags lie where a filter cannot look: libc then takes clone */
-    add_case(&filter, SYS_clone3, SECCOMP_RET_ERRNO | ENOSYS);
-#endif
-    /* Threads, and no processes. */
-    add(&filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 3));
-    add(&filter, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
-                                              offsetof(struct seccomp_data, args[0])));
-    add(&filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 0, 1));
-    add(&filter, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
-    add(&filter, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
+    write_filter(&filter);
     const struct sock_fprog program = {.len = filter.length, .filter = filter.code};
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0) {
         return 0;

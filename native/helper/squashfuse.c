@@ -92,15 +92,14 @@ static _Noreturn void serve(const char *program, int image, int fuse, int compla
         _exit(CANNOT_START);
     }
     close_others(kept, sizeof kept / sizeof kept[0]);
-    /* Nothing comes when the caller died first. */
-    if (recv(go, &byte, 1, 0) != 1 || fcntl(image, F_SETFD, 0) != 0 ||
-        fcntl(fuse, F_SETFD, 0) != 0) {
-        _exit(CANNOT_START);
-    }
     (void)snprintf(archive, sizeof archive, "/proc/self/fd/%d", image);
     (void)snprintf(device, sizeof device, "/dev/fd/%d", fuse);
-    if (confine(program, image) != 0) {
+    if (confine(program, image) != 0) { /* now: the caller mounts meanwhile */
         (void)dprintf(STDERR_FILENO, "cannot confine squashfuse: %s\n", strerror(errno));
+        _exit(CANNOT_START);
+    }
+    /* Nothing comes when the caller died first. `recv` is not permitted any more. */
+    if (read(go, &byte, 1) != 1 || fcntl(image, F_SETFD, 0) != 0 || fcntl(fuse, F_SETFD, 0) != 0) {
         _exit(CANNOT_START);
     }
     (void)execle(program, program, "-f", archive, device, (char *)NULL, environment);
@@ -126,7 +125,8 @@ static int wait_for(pid_t child)
     return 0;
 }
 
-int squashfuse_start(const char *program, int image, int fuse, int complaints)
+int squashfuse_start(const char *program, int image, int fuse, int complaints,
+                     struct squashfuse *started)
 {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -142,13 +142,29 @@ int squashfuse_start(const char *program, int image, int fuse, int complaints)
         }
         _exit(server < 0 ? CANNOT_START : 0);
     }
-    int result = child < 0 ? -1 : wait_for(child);
     int fault = errno;
     (void)close(ends[0]);
-    if (result != 0) {
+    if (child < 0) {
         (void)close(ends[1]);
         errno = fault;
         return -1;
     }
-    return ends[1];
+    *started = (struct squashfuse){.start = ends[1], .starter = child};
+    return 0;
+}
+
+int squashfuse_go(struct squashfuse *started)
+{
+    /* A socket, because a write to a pipe whose reader died would end this process. */
+    (void)send(started->start, "g", 1, MSG_NOSIGNAL);
+    squashfuse_release(started);
+    return wait_for(started->starter);
+}
+
+void squashfuse_release(struct squashfuse *started)
+{
+    if (started->start >= 0) {
+        (void)close(started->start);
+    }
+    started->start = -1;
 }

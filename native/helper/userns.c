@@ -10,12 +10,10 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "mount.h"
-#include "squashfuse.h"
 
 static int no_user_namespaces(struct sp_error *error, int fault)
 {
@@ -80,8 +78,8 @@ static int start_server(const char *program, const struct sp_image *image, struc
     if (server->complaints < 0) {
         return sp_fail(error, SP_MOUNT_FAILED, "cannot start squashfuse: %s", strerror(errno));
     }
-    server->start = squashfuse_start(program, image->descriptor, server->fuse, server->complaints);
-    if (server->start < 0) {
+    if (squashfuse_start(program, image->descriptor, server->fuse, server->complaints,
+                         &server->program) != 0) {
         return sp_fail(error, SP_MOUNT_FAILED, "cannot start squashfuse: %s", strerror(errno));
     }
     return 0;
@@ -103,7 +101,7 @@ int userns_prepare(const struct rights *rights, const struct sp_plan *plan, stru
     }
     for (size_t index = 0; index < plan->count; index++) {
         struct server *server = &servers->all[servers->count++];
-        *server = (struct server){.fuse = -1, .start = -1, .complaints = -1};
+        *server = (struct server){.fuse = -1, .program.start = -1, .complaints = -1};
         if (start_server(program, &plan->steps[index].image, server, error) != 0) {
             return -1;
         }
@@ -176,9 +174,9 @@ int userns_mount(struct sp_step *step, int point, void *context, struct sp_error
     if (mount_fuse(step, server, point) != 0) {
         return sp_fail(error, SP_MOUNT_FAILED, "cannot mount by FUSE: %s", strerror(errno));
     }
-    /* A socket, because a write to a pipe whose reader died would end this process. */
-    (void)send(server->start, "g", 1, MSG_NOSIGNAL);
-    close_one(&server->start);
+    if (squashfuse_go(&server->program) != 0) {
+        return sp_fail(error, SP_MOUNT_FAILED, "cannot start squashfuse: %s", strerror(errno));
+    }
     close_one(&server->fuse); /* squashfuse alone holds it now: if it ends, nobody waits for ever */
     step->root = sp_mount_root(step->mount_point, 0);
     if (step->root >= 0 && first_answer(step->root) == 0) {
@@ -195,7 +193,7 @@ void userns_release(struct servers *servers)
 {
     for (size_t index = 0; index < servers->count; index++) {
         close_one(&servers->all[index].fuse);
-        close_one(&servers->all[index].start);
+        squashfuse_release(&servers->all[index].program);
         close_one(&servers->all[index].complaints);
     }
     servers->count = 0;

@@ -7,11 +7,12 @@
 #include "error.h"
 #include "plan.h"
 #include "rights.h"
+#include "squashfuse.h"
 
-/* What serves one image: the FUSE device, the socket that starts the server, what it complains. */
+/* What serves one image: the FUSE device, the program that waits for it, what that complains. */
 struct server {
     int fuse;
-    int start;
+    struct squashfuse program;
     int complaints;
 };
 

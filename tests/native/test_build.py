@@ -70,7 +70,8 @@ def test_clang_tidy_finds_nothing(request: pytest.FixtureRequest, tmp_path: Path
     assert configured.returncode == 0, configured.stdout
     parts = ["core", "helper", "hook", *(["spank"] if works("slurm-headers") else [])]
     sources = [path for part in parts for path in sorted((NATIVE / part).glob("*.c"))]
-    sources += [NATIVE / "tests" / name for name in ("unit.c", "unit_hook.c", "probe.c")]
+    tests = ("unit.c", "unit_confine.c", "unit_hook.c", "probe.c")
+    sources += [NATIVE / "tests" / name for name in tests]
     known = cache.get("native/clang-tidy", []) if cache else []
     keys = {path: _tidy_key(path) for path in sources}
     # The long ones first, so that no core waits for one at the end.
