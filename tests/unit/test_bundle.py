@@ -161,8 +161,8 @@ def test_a_changed_byte_never_gives_another_content(place: int, change: int) -> 
         (b"BZh9 rest", Reason.UNSUPPORTED),
         (b"\xfd7zXZ\x00 rest", Reason.UNSUPPORTED),
         (b"\x1f\x8b", Reason.INVALID_VALUE),
-        (gzip.compress(b"no archive"), Reason.INVALID_VALUE),
-        (gzip.compress(b""), Reason.INVALID_VALUE),
+        (gzip.compress(b"no archive", mtime=0), Reason.INVALID_VALUE),
+        (gzip.compress(b"", mtime=0), Reason.INVALID_VALUE),
     ],
 )
 def test_what_is_no_bundle_is_refused(data: bytes, reason: Reason) -> None:
