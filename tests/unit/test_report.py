@@ -77,7 +77,7 @@ def test_nothing_is_loaded_from_elsewhere(comparison):
     without_plotly = re.sub(r'(<script type="text/plain" id="plotly">).*?<', r"\1<", html)
     assert len(without_plotly) < len(html)
     assert not re.findall(r"https?://|@import|url\(|fetch\(|XMLHttpRequest", without_plotly)
-    assert "default-src 'none'" in html.replace("&#x27;", "'")
+    assert "default-src 'none'" in html.replace("&#39;", "'")
 
 
 def test_plotly_travels_inside(comparison):
@@ -184,7 +184,7 @@ def test_element():
     made = markup.element(
         "p", "a < b", markup.element("b", 3), None, class_='"', hidden=True, id=None
     )
-    assert made == '<p class="&quot;" hidden>a &lt; b<b>3</b></p>'
+    assert made == '<p class="&#34;" hidden>a &lt; b<b>3</b></p>'
     assert markup.element("br") == "<br>"
 
 

@@ -6,10 +6,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
+from markupsafe import Markup
+
 from stackproof.comparison import Comparison, Launch
 from stackproof.measurement import Check, State
 from stackproof.quantities import percent_text, size_text, value_text
-from stackproof.reporting.markup import DASH, Markup, details, element, joined, table
+from stackproof.reporting.markup import DASH, details, element, joined, table
 from stackproof.reporting.tables import curve_label
 from stackproof.reporting.verdict_part import OVER_LIMIT, limit_text, over_limit
 

@@ -8,12 +8,14 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from stackproof import harmless
 from stackproof.comparison import Cell, Comparison, Curve, Panel, Validated
 from stackproof.measurement import State
 from stackproof.quantities import size_text, value_text
 from stackproof.ranking import arm_text
-from stackproof.reporting.markup import DASH, Markup, details, element, joined, table
+from stackproof.reporting.markup import DASH, details, element, joined, table
 from stackproof.reporting.tables import curve_label
 from stackproof.reporting.verdict_part import unit_text
 

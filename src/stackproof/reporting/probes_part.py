@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
+from markupsafe import Markup
+
 from stackproof.comparison import Comparison
 from stackproof.measurement import RankFacts, State
 from stackproof.messagepath import MessagePaths, Route, Statement, Topic
-from stackproof.reporting.markup import DASH, Markup, details, element, joined, table
+from stackproof.reporting.markup import DASH, details, element, joined, table
 
 _STATE_CLASS = {State.BAD: "fail", State.UNKNOWN: "open", State.OK: "pass"}
 _FEW_PAIRS = 4

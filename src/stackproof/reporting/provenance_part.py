@@ -5,10 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
+from markupsafe import Markup
+
 from stackproof.comparison import NULL_FAMILY_ERROR, Comparison, Launch
 from stackproof.quantities import percent_text
 from stackproof.reporting.evidence_part import plain_value
-from stackproof.reporting.markup import DASH, Markup, details, element, joined, table
+from stackproof.reporting.markup import DASH, details, element, joined, table
 
 
 def provenance_part(comparison: Comparison) -> Markup:

@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from stackproof.case import Locality
 from stackproof.comparison import Comparison, Launch, Panel
 from stackproof.curves import Memory
 from stackproof.knowledge import Level
 from stackproof.quantities import size_text
-from stackproof.reporting.markup import Markup, details, element, joined, table
+from stackproof.reporting.markup import details, element, joined, table
 from stackproof.reporting.tables import curve_label
 from stackproof.shapes import Mark, memory_of
 from stackproof.site import FabricType

@@ -7,10 +7,12 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 
+from markupsafe import Markup
+
 from stackproof.comparison import Cell, Comparison, Curve, Judgement, Panel
 from stackproof.mpis import REGISTRY as MPIS
 from stackproof.quantities import percent_text, size_text
-from stackproof.reporting.markup import Markup, element, joined
+from stackproof.reporting.markup import element, joined
 from stackproof.reporting.tables import curve_label, margins_text, place_label, presence_text
 from stackproof.reporting.verdict_part import badge, cell_class, cell_title, cell_words
 from stackproof.site import FabricType

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from markupsafe import Markup
+
 from stackproof.comparison import (
     ArmVerdict,
     Cell,
@@ -13,7 +15,7 @@ from stackproof.comparison import (
     Verdict,
 )
 from stackproof.quantities import percent_text, size_text, value_text
-from stackproof.reporting.markup import DASH, Markup, details, element, joined, table
+from stackproof.reporting.markup import DASH, details, element, joined, table
 from stackproof.reporting.tables import (
     Row,
     curve_label,
