@@ -351,6 +351,9 @@ def test_a_core_that_others_keep_busy_is_no_fail_of_the_mpi_that_spins_there(roo
     assert found, told
     assert int(found[1]) >= 10
     assert "the verdicts on" in told
+    asked = ("doctor", "--results", "busy", "--arm", "busy", "--json")
+    doctor = json.loads(stackproof(*asked, cwd=room).stdout)
+    assert next(one["rule"] for one in doctor["findings"] if one["answer"] == "fires") == "K83"
     left = subprocess.run(["pgrep", "-f", "busy-loop"], capture_output=True, text=True, check=False)
     assert left.stdout == ""
 
@@ -516,6 +519,97 @@ def test_a_slow_way_back_is_seen_by_both_directions_together(room: Path) -> None
     told = json.loads(stackproof("doctor", "--results", "way-back", "--json", cwd=room).stdout)
     (mark,) = [one for one in told["curves"] if one["rule"] == "S22"]
     assert "MB/s both ways" in mark["seen"]
+
+
+def test_a_second_interface_of_the_nodes_is_theirs_and_slower(room: Path) -> None:
+    """One arm's messages leave by hsn0 of the nodes, which carries less; this machine has none."""
+    name = "test-second"
+    stackproof("cluster", "up", "--nodes", "2", "--name", name, cwd=room)
+    try:
+        for number in (1, 2):
+            lines = (
+                "ip link add link eth0 name hsn0 type macvlan mode bridge && "
+                f"ip address add 10.99.0.{number}/24 dev hsn0 && ip link set hsn0 up && "
+                "tc qdisc replace dev hsn0 root tbf rate 100mbit burst 64k latency 100ms"
+            )
+            node = ("cluster", "exec", "--name", name, "--on", f"node{number}", "--")
+            stackproof(*node, "sh", "-c", lines, cwd=room)
+
+        def over(interface: str) -> dict[str, object]:
+            env = {"FI_TCP_IFACE": interface, "UCX_NET_DEVICES": interface}
+            return {
+                "name": interface, "image": "mpich.squashfs", "env": env,
+                "transports": {"inter-node": "auto"},
+            }  # fmt: skip
+
+        far = {"name": "far", "ranks": [{"node": f"node{n}", "cpu": n - 1} for n in (1, 2)]}
+        spec = write_spec(
+            room, "second",
+            baseline=over("eth0"), challengers=[over("hsn0")],
+            benchmarks=["latency", "bandwidth"], sizes=[8, 1 << 18], placements=[far], window=16,
+            cluster=name, launches=2,
+        )  # fmt: skip
+        stackproof("bench", spec, "-o", "second", "--no-verdict", cwd=room)
+    finally:
+        stackproof("cluster", "down", "--name", name, cwd=room)
+    for path in (room / "second" / "launches").iterdir():
+        launch = json.loads(path.read_text())
+        sent = launch["output"]["ranks"][0]["tx_bytes"]
+        assert (sent["hsn0"] > 1 << 20) is (launch["arm"] == "hsn0"), (sent, launch["env"])
+    words = ("doctor", "--results", "second", "--arm", "hsn0", "--json")
+    told = json.loads(stackproof(*words, cwd=room).stdout)
+    facts = told["evidence"]["facts"]
+    assert facts["interface-missing"] is False, told["evidence"]
+    assert "K66" not in [one["rule"] for one in told["findings"] if one["answer"] == "fires"]
+
+
+def test_an_image_that_is_replaced_is_not_mixed_in(room: Path) -> None:
+    """Each launch mounts the image: no number of the other one stands under the first's digest."""
+    shutil.copy(room / "mpich.squashfs", room / "ours.squashfs")
+    shutil.copy(room / "faulty.squashfs", room / "other.squashfs")
+    spec = write_spec(room, "replaced", baseline={"image": "ours.squashfs"}, launches=4)
+    words = ("bench", spec, "-o", "replaced", "--no-verdict")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stackproof", *words],
+        cwd=room, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    said = []
+    assert process.stderr is not None
+    with process:
+        for line in process.stderr:
+            said.append(line)
+            if line.startswith("ok [2/5]"):
+                (room / "ours.squashfs").rename(room / "aside.squashfs")
+                (room / "other.squashfs").rename(room / "ours.squashfs")
+        assert process.wait(timeout=60) == 6
+    assert "was replaced while it was measured" in "".join(said)
+    launches = room / "replaced" / "launches"
+    made = {path.name: path.stat().st_mtime_ns for path in launches.iterdir()}
+    assert 2 <= len(made) < 5
+    refused = stackproof(*words, cwd=room, ok=(2,))
+    assert "of another specification or of other images" in refused.stderr
+    (room / "aside.squashfs").rename(room / "ours.squashfs")
+    stackproof(*words, cwd=room)
+    after = {path.name: path.stat().st_mtime_ns for path in launches.iterdir()}
+    assert len(after) == 5
+    assert made.items() <= after.items()
+
+
+def test_the_wire_of_a_slow_link_is_named_and_tcp_that_was_asked_for(room: Path) -> None:
+    spec = write_spec(
+        room, "wire",
+        baseline={
+            "name": "base", "image": "mpich.squashfs", "rate": "100mbit",
+            "transports": {"inter-node": "tcp"},
+        },
+        benchmarks=["bandwidth"], sizes=[8, 1 << 16, 1 << 18, 1 << 20], window=4,
+        placements=["inter-node"], launches=2,
+    )  # fmt: skip
+    stackproof("bench", spec, "-o", "wire", "--no-verdict", cwd=room)
+    told = json.loads(stackproof("doctor", "--results", "wire", "--json", cwd=room).stdout)
+    (mark,) = [one for one in told["curves"] if one["rule"] == "S01"]
+    words = "that is what a link of 100 Mbit/s carries, as asked: it was forced on tcp"
+    assert words in mark["seen"]
 
 
 def test_only_one_node_is_left(room: Path) -> None:

@@ -30,7 +30,8 @@ from stackproof.transports import Libfabric
 class ReadyArm:
     """An arm whose images were read: what it mounts, sets and can run.
 
-    `folders` are what its ranks read besides the images.
+    `folders` are what its ranks read besides the images; `stamps` says by path which files the
+    images were when they were read.
     """
 
     arm: Arm
@@ -38,6 +39,7 @@ class ReadyArm:
     deployment: Deployment
     libfabric: Libfabric = field(default_factory=Libfabric)
     folders: tuple[str, ...] = ()
+    stamps: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +86,31 @@ def make_ready(spec: BenchSpec) -> Arms:
         again = replace(ready[names[0]].deployment, name=null)
         ready[null] = replace(ready[names[0]], deployment=again)
     return Arms(by_name=ready, baseline=names[0], null=null, challengers=tuple(names[1:]))
+
+
+def check_unchanged(ready: ReadyArm) -> None:
+    """Raise `StackproofError` (IMAGE_DAMAGED) when an image is another file than the one read.
+
+    Every launch mounts it anew, and numbers of the other one would stand under the name and the
+    digest of the first.
+    """
+    for path, stamp in ready.stamps.items():
+        if _stamp(path) != stamp:
+            raise fail(
+                Reason.IMAGE_DAMAGED,
+                f"`{path}` was replaced while it was measured",
+                where=Location(file=path),
+                hint="put the image back, or measure the other one into another folder",
+            )
+
+
+def _stamp(path: str) -> tuple[int, int, int]:
+    """Return what changes with the file at a path: inode, size, time of change in ns."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return (0, 0, 0)
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _told_apart(arms: Sequence[ReadyArm]) -> list[ReadyArm]:
@@ -139,6 +166,7 @@ def _same_name(name: str) -> Problem:
 def _ready(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
     """Read an arm's images and turn them into a deployment; `programs` are those that it runs."""
     wanted = mountlist.parse(arm.image)[0]
+    stamp = _stamp(wanted.image)  # before its digest is taken
     if os.path.isdir(wanted.image):
         image = load_tree(wanted.image)
     else:
@@ -166,7 +194,10 @@ def _ready(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
     libfabric = fabric.libfabric_of_image(image.path)
     arm = _as_its_view(arm, image)
     ready = ReadyArm(arm=arm, image=image, deployment=deployment, libfabric=libfabric)
-    return _with_injection(ready, arm.inject, programs) if arm.inject else ready
+    ready = _with_injection(ready, arm.inject, programs) if arm.inject else ready
+    mounted = {mount.image for mount in ready.deployment.mounts if os.path.isfile(mount.image)}
+    stamps = {path: stamp if path == image.path else _stamp(path) for path in mounted}
+    return replace(ready, stamps=stamps)
 
 
 def _as_its_view(arm: Arm, image: Image) -> Arm:

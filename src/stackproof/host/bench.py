@@ -475,6 +475,7 @@ def _measure(bench: Bench, launch: Launch) -> tuple[Measurement, Completed]:
     ready = bench.arms.by_name[launch.arm]
     case = replace(_case(bench, launch), fabric=launching.fabric_of(bench.place))
     measurement, done = launching.measure(bench.place, ready, launch, case)
+    ready_arms.check_unchanged(ready)
     measurement = replace(measurement, host_facts={**_machine(), **measurement.host_facts})
     path = bench.paths.get((launch.arm, launch.placement))
     if path is not None:
