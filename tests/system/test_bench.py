@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 
 from need import need
+from pythonpage import programs
+from stackproof.host.results import load_results
 
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTER = "test-bench"
@@ -645,6 +647,24 @@ def test_short_form_needs_no_specification_and_no_cluster(room: Path) -> None:
     assert done.stdout == "short\n"
     stackproof("bench", "-o", "x", cwd=room, ok=(2,))
     stackproof("bench", "absent.yaml", "-o", "x", cwd=room, ok=(3,))
+
+
+def test_a_program_measures_as_the_page_on_python_says(
+    room: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = room / "python"
+    folder.mkdir()
+    for name in ("vendor", "mine"):
+        (folder / f"{name}.squashfs").symlink_to("../mpich.squashfs")
+    monkeypatch.chdir(folder)
+    text = programs()["Measure"]
+    few = text.replace("launches=10", "launches=1")
+    assert few != text
+    exec(compile(few, "measure.py", "exec"), {"__name__": "__main__"})
+    assert "launches in results" in capsys.readouterr().out
+    results = load_results("results")
+    assert {one.arm for one in results.measurements} >= {"vendor", "mine"}
+    assert all(one.usable for one in results.measurements)
 
 
 def test_paths_of_one_mpi_and_more_ranks_than_cpus(room: Path) -> None:
