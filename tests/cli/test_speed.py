@@ -27,7 +27,7 @@ RECIPES = Path(__file__).parents[2] / "recipes"
 LEAVES = [command for command in commandtree.load().all() if not command.commands]
 # Libraries that take longer to import than a command may take, and modules of ours likewise.
 HEAVY = {
-    "asyncio", "attr", "cyclonedx", "http", "jinja2", "jsonschema", "msgspec", "numpy", "packaging",
+    "asyncio", "attr", "http", "jinja2", "jsonschema", "msgspec", "numpy", "packaging",
     "pip", "referencing", "rpds", "urllib.request", "yaml",
 }  # fmt: skip
 
@@ -96,7 +96,7 @@ def test_every_command_calls_a_function_that_there_is() -> None:
 
 # What a recipe for wheels that is right, and has its lock, needs nothing of.
 NOT_FOR_WHEELS = {
-    "attr", "cyclonedx", "http", "installer", "jinja2", "jsonschema",
+    "attr", "http", "installer", "jinja2", "jsonschema",
     "logging", "numpy", "packageurl", "packaging", "pip", "referencing", "rpds",
     "tarfile", "urllib.request", "stackproof.benchmarks", "stackproof.cli.easybuild",
     "stackproof.cli.known", "stackproof.cli.spack", "stackproof.easybuild_recipe",

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import ast
+import importlib.metadata
 import importlib.util
+import itertools
 import json
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import jsonschema
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from stackproof import cli
 
@@ -193,6 +197,75 @@ def test_only_the_rooms_with_effects_have_effects(path: Path) -> None:
     if "importlib.resources" in path.read_text():  # data inside the package never change
         found = [effect for effect in found if not effect.endswith(".read_text")]
     assert found == []
+
+
+# Names of packages that are not those by which they are imported.
+_PACKAGES = {
+    "cyclonedx": "cyclonedx-python-lib", "elftools": "pyelftools", "packageurl": "packageurl-python",
+    "yaml": "pyyaml",
+}  # fmt: skip
+_ASKED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def declared(*extras: str) -> set[str]:
+    """Return the packages that pyproject.toml asks for: always, or with the extras."""
+    lists = [_ASKED["optional-dependencies"][extra] for extra in extras]
+    every = [text for one in lists or [_ASKED["dependencies"]] for text in one]
+    return {canonicalize_name(Requirement(text).name) for text in every}
+
+
+def imported(paths: Iterable[Path]) -> set[str]:
+    """Return the packages that files import, but for Python's own and files of this project."""
+    paths = list(paths)
+    found = set()
+    for node in itertools.chain.from_iterable(ast.walk(tree(path)) for path in paths):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+    found -= {"stackproof", *sys.stdlib_module_names, *(path.stem for path in paths)}
+    return {_PACKAGES.get(word, word) for word in found}
+
+
+def test_what_is_imported_is_declared_and_the_other_way_round() -> None:
+    """Pip is run; what belongs to Spack is there in Spack's own Python, or with the extra."""
+    assert imported(MODULES) - declared("spack") - {"spack"} | {"pip"} == declared()
+
+
+def test_what_tests_and_tools_import_is_declared() -> None:
+    folders = [ROOT / name for name in ("tests", "tools", "benchmarks")]
+    files = [path for folder in folders for path in folder.rglob("*.py")]
+    files = [path for path in files if "documents" not in path.parts]  # Spack's, for Spack
+    assert imported([*files, ROOT / "noxfile.py"]) <= declared() | declared("test", "lint")
+
+
+def installed(names: Iterable[str]) -> set[str]:
+    """Return packages with all that they need, as they are installed here."""
+    found: set[str] = set()
+    left = list(names)
+    while left:
+        word = left.pop()
+        if word not in found:
+            found.add(word)
+            needs = map(Requirement, importlib.metadata.requires(word) or [])
+            here = (one for one in needs if not one.marker or one.marker.evaluate({"extra": ""}))
+            left += [canonicalize_name(one.name) for one in here]
+    return found
+
+
+def test_an_installation_is_small() -> None:
+    """Stackproof with all that it needs has less than 140 MB; numpy and pip are most of it."""
+    sizes = {
+        word: sum(
+            Path(file.locate()).stat().st_size
+            for file in importlib.metadata.files(word) or ()
+            if Path(file.locate()).exists()
+        )
+        for word in installed(declared())
+    }
+    sizes["stackproof"] = sum(p.stat().st_size for p in PACKAGE.rglob("*") if p.is_file())
+    assert sizes["numpy"] > 10_000_000
+    assert sum(sizes.values()) < 140_000_000, sorted(sizes.items(), key=lambda item: -item[1])[:5]
 
 
 _OF_READERS = (
