@@ -118,6 +118,8 @@ NAMED: dict[str, tuple[str, ...]] = {
         "unit/test_files.py::test_a_name_that_somebody_took_is_passed_over",
         "unit/test_files.py::test_a_cache_that_others_may_write_to_is_not_believed",
         "unit/test_files.py::test_a_cache_of_another_user_is_not_believed",
+        "unit/test_files.py::test_what_others_put_in_the_place_of_trees_in_memory_stays",
+        "cli/test_cache.py::test_a_cache_of_another_user_is_neither_shown_nor_deleted",
         "host/test_mountjoin.py::test_a_name_that_another_user_took_is_passed_over",
         "host/test_mountjoin.py::test_ranks_mount_for_themselves_where_every_name_is_taken",
         "host/test_seccomp.py::test_a_filtered_command_cannot_type_into_its_terminal",

@@ -87,13 +87,31 @@ def test_whoever_keeps_something_says_so_in_one_place() -> None:
         for path in SOURCES.rglob("*.py")
         if re.search(r"cache_home\(\)", path.read_text())
     }
-    # A cluster's nodes see the whole cache; errors and sizes name it.
-    assert asking == {
-        "host/cachekinds.py", "host/cacheentries.py", "host/cluster.py", "cli/cache.py",
-        "host/files.py",
-    }  # fmt: skip
+    assert asking == {"host/files.py"}  # whoever takes it by its name alone may believe others
     folders = [folder for kind in KINDS for folder in kind.folders]
     assert len(set(folders)) == len(folders)
+
+
+def test_a_cache_of_another_user_is_neither_shown_nor_deleted(tmp_path: Path) -> None:
+    need("root")
+    theirs = tmp_path / "cache" / "downloads" / "theirs"
+    theirs.mkdir(parents=True)
+    os.chown(tmp_path / "cache", 4242, 4242)
+    mine = tmp_path / "cache-0" / "downloads" / "mine"
+    mine.mkdir(parents=True)
+    for folder in (tmp_path / "cache-0", mine.parent):
+        folder.chmod(0o700)
+    env = {**os.environ, "STACKPROOF_CACHE": str(tmp_path / "cache")}
+    for words in (["ls", "downloads"], ["prune", "--kind", "downloads"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "stackproof", "cache", *words],
+            env=env, capture_output=True, text=True, check=True, timeout=120,
+        )  # fmt: skip
+        assert "mine" in done.stdout
+        assert "theirs" not in done.stdout
+        assert "is another user's" in done.stderr
+    assert theirs.exists()
+    assert not mine.exists()
 
 
 def test_all_that_builds_leave_is_shown(machine: Machine) -> None:

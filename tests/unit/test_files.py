@@ -13,7 +13,7 @@ import pytest
 from need import need, private_namespaces
 from stackproof import limits
 from stackproof.errors import Reason, StackproofError, fail
-from stackproof.host import cachekinds, files
+from stackproof.host import cacheentries, cachekinds, files, workspace
 from stackproof.limits import Limit
 
 
@@ -395,10 +395,58 @@ def test_a_cache_that_others_may_write_to_is_not_believed(tmp_path, monkeypatch,
         assert "STACKPROOF_CACHE" in (caught.value.problems[0].hint or "")
 
 
-def test_a_cache_of_another_user_is_not_believed(tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", ["folder", "link to what is mine", "beside too", "everywhere"])
+def test_a_cache_of_another_user_is_not_believed(tmp_path, monkeypatch, capsys, kind):
+    """Who takes its place keeps nobody from working: another one is used, and that is said."""
     need("root")
-    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path))
-    os.chown(tmp_path, 4242, 0)
-    with pytest.raises(StackproofError) as caught:
-        cachekinds.home("downloads")
-    assert "another user" in str(caught.value)
+    cache, beside, usual = (
+        tmp_path / "cache",
+        tmp_path / "cache-0",
+        tmp_path / "home" / "stackproof",
+    )
+    monkeypatch.setenv("STACKPROOF_CACHE", str(cache))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    if kind == "link to what is mine":
+        (tmp_path / "mine").mkdir()
+        cache.symlink_to(tmp_path / "mine")
+    else:
+        cache.mkdir()
+    taken = [cache, *([beside] if kind in {"beside too", "everywhere"} else [])]
+    taken += [usual] if kind == "everywhere" else []
+    for place in taken:
+        place.mkdir(parents=True, exist_ok=True)
+        os.chown(place, 4242, 4242, follow_symlinks=False)
+    if kind == "everywhere":
+        with pytest.raises(StackproofError) as caught:
+            cachekinds.home("downloads")
+        assert caught.value.reason is Reason.NOT_PERMITTED
+        assert "another user" in str(caught.value)
+        return
+    own = usual if kind == "beside too" else beside
+    assert cachekinds.home("downloads") == own / "downloads"
+    assert cachekinds.locks_of("git") == own / "git" / "locks"
+    assert own.stat().st_mode & 0o777 == 0o700
+    (note,) = capsys.readouterr().err.splitlines()
+    assert note == f"note: the cache `{cache}` is another user's: `{own}` is used in its place"
+
+
+def test_what_others_put_in_the_place_of_trees_in_memory_stays(tmp_path, monkeypatch):
+    """`cache prune` deletes builds in memory: not what a link there leads to, nor others' trees."""
+    monkeypatch.setattr(workspace, "MEMORY", tmp_path)
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "precious" / "work").mkdir(parents=True, mode=0o700)
+    place = tmp_path / f"stackproof-{os.geteuid()}"
+    place.symlink_to(tmp_path / "precious")
+    (memory,) = [kind for kind in cachekinds.KINDS if kind.name == cachekinds.MEMORY]
+    assert cacheentries.of_kind(memory, together=False) == []
+    place.unlink()
+    (place / "work").mkdir(parents=True)
+    place.chmod(0o777)
+    assert cacheentries.of_kind(memory, together=False) == []
+    if os.geteuid() == 0:
+        place.chmod(0o700)
+        os.chown(place, 4242, 4242)
+        assert cacheentries.of_kind(memory, together=False) == []
+        os.chown(place, 0, 0)
+    place.chmod(0o700)
+    assert [one.name for one in cacheentries.of_kind(memory, together=False)] == ["work"]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from stackproof.errors import Reason, fail
-from stackproof.host import cacheentries, cachekinds, files, workspace
+from stackproof.host import cacheentries, cachekinds, workspace
 from stackproof.host.cacheentries import Entry, PruneOptions
 from stackproof.host.cachekinds import KINDS, MEMORY
 from stackproof.quantities import disk_text
@@ -86,7 +86,7 @@ def _print_kinds(found: Sequence[Entry]) -> None:
             )
     _print_table(("KIND", "ENTRIES", "SIZE", "LAST USED", "IN USE", "WHAT"), rows)
     total = sum(entry.size for entry in found)
-    home = files.cache_home()
+    home = cachekinds.cache()
     free = disk_text(workspace.free_bytes(home))
     print(f"total {disk_text(total)}; cache `{home}`, {free} free there", file=sys.stderr)
     if others := cacheentries.unknown():

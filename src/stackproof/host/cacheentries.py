@@ -72,7 +72,7 @@ def entries(kinds: Sequence[Kind] = KINDS) -> list[Entry]:
 def of_kind(kind: Kind, *, together: bool) -> list[Entry]:
     """Return the entries of one kind; `together` says whether some process uses the cache."""
     if kind.name == MEMORY:
-        found = [_memory(path) for path in _children(_memory_folder())]
+        found = [_memory(path) for path in _trees_in_memory()]
     elif kind.held is Held.OWN:
         found = [_build(path) for path in _children(cachekinds.home(kind.name))]
     else:
@@ -119,7 +119,7 @@ def _is_meant(entry: Entry, options: PruneOptions, now: float) -> bool:
 
 def unknown() -> list[Path]:
     """Return what is in the cache and of no kind: another release of stackproof put it there."""
-    home = files.cache_home()
+    home = cachekinds.cache()
     known = {home / folder for kind in KINDS for folder in kind.folders}
     above = {parent for path in known for parent in path.parents}
     found = []
@@ -133,12 +133,16 @@ def unknown() -> list[Path]:
     return sorted(found)
 
 
-def _memory_folder() -> Path:
-    return workspace.MEMORY / f"stackproof-{os.geteuid()}"
+def _trees_in_memory() -> list[Path]:
+    """Return the trees in memory, none where somebody else has taken the name of their folder."""
+    try:
+        return _children(files.own_folder(workspace.memory_name()))
+    except StackproofError:
+        return []
 
 
 def _paths(kind: Kind) -> Iterator[Path]:
-    home = files.cache_home()
+    home = cachekinds.cache()
     for folder in kind.folders:
         if kind.entries is Entries.CHILDREN:
             yield from _children(home / folder)
@@ -161,7 +165,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _plain(kind: Kind, path: Path, *, in_use: bool) -> Entry | None:
-    home = files.cache_home()
+    home = cachekinds.cache()
     top = next(home / one for one in kind.folders if path.is_relative_to(home / one))
     state = _state(path)
     if state is None:

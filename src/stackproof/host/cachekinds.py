@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from stackproof import harmless
 from stackproof.errors import Reason, fail
 from stackproof.host import files
 
@@ -199,11 +201,12 @@ KINDS = (
 
 _BY_NAME = {kind.name: kind for kind in KINDS}
 _held: dict[Path, int] = {}
+_told: set[str] = set()
 
 
 def home(name: str) -> Path:
     """Return the folder of a kind; it need not be there."""
-    return _checked(files.cache_home()) / _BY_NAME[name].folders[0]
+    return cache() / _BY_NAME[name].folders[0]
 
 
 def get(name: str) -> Kind:
@@ -221,14 +224,19 @@ def check_names(names: Sequence[str]) -> None:
             )
 
 
-def _checked(cache: Path) -> Path:
-    files.check_cache(cache)
-    return cache
+def cache() -> Path:
+    """Return the cache that is believed, as `files.own_cache` does; tell once of another one."""
+    found, told = files.own_cache()
+    if told and told not in _told:
+        _told.add(told)
+        # Here, as many a verb becomes the user's command and says nothing after that.
+        sys.stderr.write(f"note: {harmless.line(told)}\n")
+    return found
 
 
 def locks_of(name: str) -> Path:
     """Return the folder with the locks of one of `locks`, `git` or `mirrors`."""
-    return _checked(files.cache_home()) / {"git": "git/locks"}.get(name, name)
+    return cache() / {"git": "git/locks"}.get(name, name)
 
 
 def in_use() -> None:

@@ -23,7 +23,14 @@ from stackproof.cluster import ClusterSpec, ClusterState, Node
 from stackproof.cluster_slurm import MOUNT_POINTS, SPOOL, SlurmFacts
 from stackproof.command import Command
 from stackproof.errors import Problem, Reason, StackproofError, fail
-from stackproof.host import cluster_groups, cluster_link, cluster_node, cluster_slurm, files
+from stackproof.host import (
+    cachekinds,
+    cluster_groups,
+    cluster_link,
+    cluster_node,
+    cluster_slurm,
+    files,
+)
 from stackproof.host.agent import started
 from stackproof.host.cluster_state import (
     STATE_FILE,
@@ -290,7 +297,7 @@ def _shared(spec: ClusterSpec, folder: Path) -> Iterator[tuple[str, str]]:
     That is what was asked for, and what this package itself needs.
     """
     package = Path(cluster_node.__file__).parents[1]
-    wanted: list[os.PathLike[str] | str] = [*spec.shared, folder, package, files.cache_home()]
+    wanted: list[os.PathLike[str] | str] = [*spec.shared, folder, package, cachekinds.cache()]
     if spec.slurm:
         wanted += cluster_slurm.shared(spec.slurm)
     wanted += [sys.prefix, sys.base_prefix, cluster_link.tool("ip"), cluster_link.tool("unshare")]

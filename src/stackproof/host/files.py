@@ -235,6 +235,14 @@ def private_folder(path: Path, *, hint: str) -> Path:
     try:
         with contextlib.suppress(FileExistsError):  # also where it is no folder: see below
             path.mkdir(mode=0o700)
+    except OSError as error:
+        raise translate(error, path) from error
+    return own_folder(path, hint=hint)
+
+
+def own_folder(path: Path, *, hint: str = "remove it") -> Path:
+    """Return a folder that is there and that only this user can use; raises as `private_folder`."""
+    try:
         found = path.lstat()
     except OSError as error:
         raise translate(error, path) from error
@@ -261,26 +269,49 @@ def one_private_folder(paths: Sequence[Path], *, hint: str) -> Path:
     return private_folder(paths[-1], hint=hint)
 
 
-def check_cache(path: Path) -> None:
-    """Check that nobody else can have put something into the cache, if it is there.
+def own_cache() -> tuple[Path, str]:
+    """Return the cache that nobody else can have put something into, and why it is another one.
 
-    What lies in it is believed: packages, programs, answers. Raises `StackproofError`
-    (NOT_PERMITTED).
+    What lies in it is believed: packages, programs, answers. Where another user has the place that
+    is named for it, one beside is this user's own, else the usual one; that is told in words, which
+    are empty else. Raises `StackproofError` (NOT_PERMITTED) for one that others may write to, and
+    where there is no other place.
     """
-    try:
-        found = path.stat()
-    except OSError:  # it will be made, or whoever uses it says why it cannot be
-        return
-    user, group = os.geteuid(), os.getegid()
-    others = 0o002 if found.st_gid == group == user else 0o022  # a group of one's own
-    if found.st_uid in {user, 0} and not found.st_mode & others:
-        return
-    whose = "is another user's" if found.st_uid not in {user, 0} else "can be written to by others"
+    named = cache_home()
+    fault, taken = _fault_of_cache(named)
+    if not fault:
+        return named, ""
+    usual = cache_home({**os.environ, "STACKPROOF_CACHE": ""})
+    for place in (named.with_name(f"{named.name}-{os.geteuid()}"), usual) if taken else ():
+        with contextlib.suppress(OSError):
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if os.access(place, os.W_OK) and not _fault_of_cache(place)[0]:
+                return place, f"the cache `{named}` {fault}: `{place}` is used in its place"
     raise fail(
         Reason.NOT_PERMITTED,
-        f"the cache `{path}` {whose}, so that anything could be in it",
+        f"the cache `{named}` {fault}, so that anything could be in it",
         hint="set STACKPROOF_CACHE to a folder of your own, or: chmod go-w",
     )
+
+
+def _fault_of_cache(path: Path) -> tuple[str, bool]:
+    """Return why a cache is not believed, empty for one that is; and whether another has its name.
+
+    One that is not there yet will be made, or whoever uses it says why it cannot be.
+    """
+    trusted = {os.geteuid(), 0}
+    try:
+        if path.lstat().st_uid not in trusted:  # a link, too: it can lead elsewhere later
+            return "is another user's", True
+        found = path.stat()
+    except OSError:
+        return "", False
+    if found.st_uid not in trusted:
+        return "is another user's", True
+    own_group = found.st_gid == os.getegid() == os.geteuid()
+    if found.st_mode & (0o002 if own_group else 0o022):
+        return "can be written to by others", False
+    return "", False
 
 
 @contextlib.contextmanager

@@ -236,13 +236,19 @@ def origin_of(folder: Path) -> str:
         return ""
 
 
+def memory_name() -> Path:
+    """Return the path of that folder, where anybody may have put something."""
+    return MEMORY / f"stackproof-{os.geteuid()}"
+
+
 def memory_folder() -> Path:
     """Return the folder for build trees in memory: this user's own, and nobody else may look in.
 
     Raises `StackproofError` (NOT_PERMITTED) when somebody else has put something there.
     """
-    own = MEMORY / f"stackproof-{os.geteuid()}"
-    return files.private_folder(own, hint="remove it, or build on disk with --in-memory=no")
+    return files.private_folder(
+        memory_name(), hint="remove it, or build on disk with --in-memory=no"
+    )
 
 
 @contextmanager
