@@ -16,8 +16,8 @@ help:
 # The last line counts the tests, whatever was printed before it.
 test:
 	@tools/bootstrap test
-	@rm -f build/tests.xml
-	@.venv/bin/python -m nox; status=$$?; .venv/bin/python tools/count_tests.py build/tests.xml; exit $$status
+	@rm -f build/tests-*.xml
+	@.venv/bin/python -m nox; status=$$?; .venv/bin/python tools/count_tests.py build/tests-abreast.xml build/tests-in-turn.xml; exit $$status
 
 demo:
 	@tools/bootstrap demo

@@ -3,10 +3,10 @@
 The sessions run in the environment that nox itself was started from: `.venv`, made by
 `tools/bootstrap`, or any other that has the extras `test` and `lint`. `nox -s quick` takes seconds.
 
-Besides those that `nox` runs by itself: `fresh` (README's commands on machines that nobody
-prepared), `lowest` and `newest` (the oldest and the latest of what the package depends on) and
-`renew` (the locks, once a week), `attacks`, `races` and `fuzz` (what somebody hostile tries: by
-itself, for a minute each, for ten minutes each).
+Besides those that `nox` runs by itself: `tests` (some, by name), `fresh` (README's commands on
+machines that nobody prepared), `lowest` and `newest` (the oldest and the latest of what the package
+depends on) and `renew` (the locks, once a week), `attacks`, `races` and `fuzz` (what somebody
+hostile tries: by itself, for a minute each, for ten minutes each).
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ from pathlib import Path
 import nox
 
 nox.options.default_venv_backend = "none"
-nox.options.sessions = ["lint", "types", "layers", "docs", "package", "tests"]
+nox.options.sessions = ["lint", "types", "layers", "docs", "package", "abreast", "in_turn"]
 
 ROOT = Path(__file__).parent
 # What travels in the wheel besides src/ (pyproject.toml, force-include).
 DATA_FOLDERS = ("sites", "recipes", "knowledge")
 # The locks, and what of pyproject.toml is in them besides the package's own dependencies.
 LOCKS = {"test": ("--extra", "test", "--extra", "lint"), "demo": ()}
+# Tests that do not meet, and tests that the machine has one of: mounts, clusters, its two cores.
+ABREAST = ("tests/unit", "tests/contract", "tests/golden", "tests/cli", "tests/browser")
+IN_TURN = ("tests/host", "tests/native", "tests/system")
 # The tests that need nothing of the machine: enough to see whether a library still fits.
 WITHOUT_TOOLS = ("tests/unit", "tests/contract")
 
@@ -64,9 +67,22 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session
+def abreast(session: nox.Session) -> None:
+    """The tests that do not meet, a file on each core, on four at most."""
+    cores = ("-n", "auto", "--maxprocesses", "4", "--dist", "loadfile")
+    python(session, "-m", "pytest", *cores, "--junit-xml=build/tests-abreast.xml", *ABREAST)
+
+
+@nox.session
+def in_turn(session: nox.Session) -> None:
+    """The tests that use the machine, one at a time."""
+    python(session, "-m", "pytest", "--junit-xml=build/tests-in-turn.xml", *IN_TURN)
+
+
+@nox.session
 def tests(session: nox.Session) -> None:
-    """All tests; arguments after `--` go to pytest."""
-    python(session, "-m", "pytest", "--junit-xml=build/tests.xml", *session.posargs)
+    """Tests by name: arguments after `--` go to pytest."""
+    python(session, "-m", "pytest", *session.posargs)
 
 
 @nox.session

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,11 @@ from stackproof.host import cacheentries, git
 # integration the examples are the same every time.
 settings.register_profile("house", deadline=None, database=None, derandomize="CI" in os.environ)
 settings.load_profile("house")
+
+# A shell's background job ignores ctrl-C, and what it starts ignores it too: the tests that
+# interrupt a program would wait for ever. From here on it is as in the foreground.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> str:

@@ -457,7 +457,16 @@ def test_continuous_integration_runs_what_a_person_runs() -> None:
     lines = (ROOT / ".ci" / "run").read_text().splitlines()
     assert "make test || status=$?" in lines
     assert lines[-1] == 'exit "$status"'
-    assert "count_tests.py build/tests.xml build/fresh.xml" in lines[-2]
+    counted = "count_tests.py build/tests-abreast.xml build/tests-in-turn.xml"
+    assert f"{counted} build/fresh.xml" in lines[-2]
+    assert f"{counted};" in (ROOT / "Makefile").read_text()
+
+
+def test_every_test_is_run_by_one_session() -> None:
+    lists = re.findall(r"^(?:ABREAST|IN_TURN) = (\(.*\))$", (ROOT / "noxfile.py").read_text(), re.M)
+    run = [folder for text in lists for folder in ast.literal_eval(text)]
+    found = {path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("tests/**/test_*.py")}
+    assert sorted(run) == sorted(found)
 
 
 def links(text: str) -> Iterator[str]:
