@@ -18,7 +18,7 @@ from stackproof.cli import build_parser
 
 VERBS = Path(__file__).resolve().parents[1] / "src" / "stackproof" / "cli"
 # These make the `Namespace`, or turn any into options; they belong to no verb.
-OF_ALL_VERBS = frozenset({"__init__:_parse", "__init__:_claim_outputs", "options:read"})
+OF_ALL_VERBS = frozenset({"__init__:_parse", "__init__:_claim_outputs", "parsing:read"})
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -61,7 +61,7 @@ class Views:
     def by_package(
         self, images: str, views: str | None, environment: Mapping[str, str]
     ) -> Answer | StackproofError:
-        """Return what the package says: as cli/activate.py does it, without a process."""
+        """Return what the package says: as host/activation.py does it, without a process."""
         now = {**environment, "PATH": self.path(environment)}
         before = session.left(now)
         try:

@@ -516,14 +516,11 @@ _NAMESPACE_DEEPER = {
     "inject_artefact",
     "inject_hook",
     "inject_target",
-    "job_injection",
     "origins",
     "os_sources",
     "plan",
-    "run",
     "spack",
     "stacks",
-    "transport",
 }  # Modules of `cli/` that are not typed behind their first function yet: none may come to them.
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from stackproof.bench import BenchSpec
 from stackproof.bench_options import BenchOptions, refuse_changes
 from stackproof.cli import progress
-from stackproof.cli.options import read
+from stackproof.cli.parsing import read
 from stackproof.errors import Reason, fail
 from stackproof.host import bench_job, signing
 from stackproof.host.bench import prepare

@@ -10,7 +10,7 @@ from typing import Any
 
 from stackproof import cluster, noun
 from stackproof.cli import progress
-from stackproof.cli.options import read
+from stackproof.cli.parsing import read
 from stackproof.cluster import ClusterSpec, ClusterState
 from stackproof.cluster_slurm import SlurmOptions, parse_count, slurm_spec
 from stackproof.errors import ExitCode, StackproofError

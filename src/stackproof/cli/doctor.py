@@ -7,7 +7,7 @@ import json
 import sys
 
 from stackproof.cli.explain import text_width
-from stackproof.cli.options import read
+from stackproof.cli.parsing import read
 from stackproof.diagnosis import Diagnosis, data_of, text_of
 from stackproof.errors import ExitCode
 from stackproof.host import doctor_bundle

@@ -11,7 +11,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from stackproof.cli.options import read
+from stackproof.cli.parsing import read
 from stackproof.errors import ExitCode
 from stackproof.host.import_files import ImportOptions, import_files
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stackproof import noun
 from stackproof.cli import progress
-from stackproof.cli.options import read
+from stackproof.cli.parsing import read
 from stackproof.errors import ExitCode, Reason, fail
 from stackproof.inject import proof
 from stackproof.inject.proof import Answer

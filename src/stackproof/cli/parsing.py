@@ -14,9 +14,11 @@ import os
 TYPE_CHECKING = False  # `typing` takes longer to import than to parse a command line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from typing import Any, NoReturn
+    from typing import Any, NoReturn, TypeVar
 
     from stackproof.errors import StackproofError
+
+    Options = TypeVar("Options")
 
 BEFORE_THE_VERB = ("--debug", "-V", "--version")
 _NUMBERS = {int: "a whole number", float: "a number"}
@@ -203,6 +205,17 @@ def help_of(action: argparse.Action) -> str:
     if action.default in (None, "", argparse.SUPPRESS) or isinstance(action.default, list):
         return text
     return f"{text} (default: %(default)s)"
+
+
+def read(kind: type[Options], args: argparse.Namespace, **others: Any) -> Options:
+    """Return options of a kind with slots: each from the argument of its name, or from `others`."""
+    slots: tuple[str, ...] = kind.__slots__  # type: ignore[attr-defined] # a dataclass has them too
+    found = {name: _frozen(getattr(args, name)) for name in slots if name not in others}
+    return kind(**found, **others)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def add_output(parser: argparse.ArgumentParser, kind: str, *names: str, **options: Any) -> None:

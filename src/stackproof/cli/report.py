@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from stackproof.cli.compare import load_and_compare
-from stackproof.cli.options import read
+from stackproof.cli.parsing import read
 from stackproof.comparison import CompareOptions, parse_margins
 from stackproof.errors import ExitCode
 from stackproof.host.report_files import ReportOptions, claim, write_report

@@ -6,7 +6,10 @@ import argparse
 import os
 import sys
 
-from stackproof.cli.run import become, enter
+from stackproof.activate import MountOptions, MpiOptions
+from stackproof.cli.parsing import read
+from stackproof.cli.run import become, note, view_names
+from stackproof.host.entering import enter
 from stackproof.host.mountexec import MARKER
 
 
@@ -20,7 +23,9 @@ def run(args: argparse.Namespace) -> int:
             f"images are mounted in this session: {os.environ[MARKER]}",
             hint="leave it with `exit`, or start all images at once: IMAGE,IMAGE",
         )
-    entered = enter(args)
+    views = view_names(args.view, no_view=args.no_view)
+    options = read(MountOptions, args, views=views, mpi=read(MpiOptions, args))
+    entered = enter(options, say=note)
     names = ",".join(image.name for image in entered.images)
     shell = os.environ.get("SHELL") or "/bin/sh"
     argv = [shell]

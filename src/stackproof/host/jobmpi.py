@@ -1,30 +1,80 @@
-"""`--transport NAME`: the path that the MPI of an image is made to take.
+"""Which MPI the programs of a job get, and the path that it is made to take, as variables.
 
 What is needed for it is imported when it is asked for: commands of users wait for the rest.
 """
 
 from __future__ import annotations
 
-import sys
-
 TYPE_CHECKING = False  # `typing` takes longer to import than an image to mount
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from stackproof.activate import MpiOptions
     from stackproof.command import EnvPatch
     from stackproof.host.jobcase import Part
+    from stackproof.host.jobinjection import JobChange
     from stackproof.images.described import Described
+    from stackproof.mountlist import MountRequest
     from stackproof.transports import Libfabric
 
 
-def change(
-    args: argparse.Namespace, images: Sequence[Described], injected: Part | None = None
-) -> EnvPatch:
-    """Return the variables that make the one MPI among the images take `args.transport`.
+def requested(options: MpiOptions) -> MountRequest | None:
+    """Return the image that is to be mounted for an injection, None where there is none.
 
-    An MPI that is injected takes the place of theirs, and so does a libfabric. What is not sure is
-    told on stderr. Raises `StackproofError`: UNSUPPORTED, USAGE where there is not exactly one MPI,
+    Raises `StackproofError`: USAGE, UNSUPPORTED, FILE_MISSING, NOT_PERMITTED.
+    """
+    if options.inject is None:
+        if options.accept_unknown:
+            from stackproof.errors import Reason, fail  # noqa: PLC0415 - see above
+
+            raise fail(Reason.USAGE, "`--accept-unknown` is for `--inject`")
+        return None
+    from stackproof.host import jobcase  # noqa: PLC0415 - see above
+
+    return jobcase.image_in(options.inject)
+
+
+def part_of(options: MpiOptions, image: Described | None, point: str) -> Part | None:
+    """Return what is injected: an image and where it is mounted, or the folder; None for none."""
+    if not options.inject:
+        return None
+    from stackproof.host.jobcase import Part  # noqa: PLC0415 - see above
+
+    return Part(image.path, point, image) if image else Part(options.inject, options.inject)
+
+
+def injection(
+    options: MpiOptions,
+    images: Sequence[tuple[Described, str]],
+    injected: Part,
+    environment: Mapping[str, str],
+    *,
+    words: Sequence[str] = (),
+    mounted: bool = False,
+) -> JobChange:
+    """Return what an injection sets; `images` come with their mount points.
+
+    `environment` has the views in it; `words` and `mounted` are those of `JobCase`. Raises
+    `StackproofError` as `jobinjection.change` does.
+    """
+    from stackproof.host import jobinjection  # noqa: PLC0415 - see above
+    from stackproof.host.jobcase import JobCase, Part  # noqa: PLC0415
+
+    parts = [Part(image.path, point, image) for image, point in images]
+    case = JobCase(parts, injected, environment, words=words, mounted=mounted)
+    return jobinjection.change(case, accept_unknown=options.accept_unknown)
+
+
+def transport(
+    options: MpiOptions,
+    images: Sequence[Described],
+    injected: Part | None,
+    say: Callable[[str], None],
+) -> EnvPatch:
+    """Return the variables that make the one MPI among the images take a transport.
+
+    An MPI that is injected takes the place of theirs, and so does a libfabric. `say` hears what is
+    not sure. Raises `StackproofError`: UNSUPPORTED, USAGE where there is not exactly one MPI,
     and what reading the image or the site raises.
     """
     from stackproof import transports  # noqa: PLC0415 - see above
@@ -33,7 +83,7 @@ def change(
     from stackproof.host import fabric  # noqa: PLC0415
     from stackproof.transports import Memory, Setup  # noqa: PLC0415
 
-    transport = transports.get(args.transport)
+    path = transports.get(options.transport or "")
     other = injected.described if injected else None
     with_mpi = [other] if other and other.mpi else [image for image in images if image.mpi]
     if len(with_mpi) != 1 or with_mpi[0].mpi is None:
@@ -44,11 +94,11 @@ def change(
             hint="leave `--transport` out, or name one image that `stackproof build` made",
         )
     mpi = with_mpi[0].mpi
-    kind, nics = _site_fabric(args.site) if args.site else fabric.of_this_machine()
+    kind, nics = _site_fabric(options.site) if options.site else fabric.of_this_machine()
     # Where the ranks will be is not known before the job runs. One node is what every path allows;
     # a job on several nodes that asks for `shm` fails in its MPI, as a forced path should.
     anywhere = Placement(name="job", ranks=(Rank(node="node"),))
-    profile = transport.profile(
+    profile = path.profile(
         Setup(
             family=mpi["family"],
             version=mpi["version"],
@@ -56,18 +106,19 @@ def change(
             libfabric=_libfabric(with_mpi[0], injected),
             fabric=kind,
             nics=nics,
-            memory=Memory(args.memory),
+            memory=Memory(options.memory),
             launcher=mpi["launcher"],
         )
     )
-    if not kind and not args.site and args.transport in transports.NEED_SLINGSHOT:
+    if not kind and not options.site and options.transport in transports.NEED_SLINGSHOT:
         raise fail(
             Reason.UNSUPPORTED,
-            f"the transport `{args.transport}` needs Slingshot-11, and there is no NIC of it here",
+            f"the transport `{options.transport}` needs Slingshot-11, and there is no NIC of it "
+            "here",
             hint="`--site NAME` says on which machine the job will run; here use `tcp` or `shm`",
         )
     for text in profile.notes:
-        print(f"note: {text}", file=sys.stderr)
+        say(text)
     return profile.env
 
 
