@@ -71,24 +71,6 @@ def _dynamic(*entries: tuple[int, int]) -> bytes:
     return _elf(phnum=2) + load + dynamic + table
 
 
-class _Stream:
-    """Bytes as the stream that the reader of tar archives takes."""
-
-    name = "f"
-
-    def __init__(self, content: bytes) -> None:
-        self._stream = io.BytesIO(content)
-
-    def read(self, count: int) -> bytes:
-        return self._stream.read(count)
-
-    def skip(self, count: int) -> None:
-        self._stream.seek(count, io.SEEK_CUR)
-
-    def tell(self) -> int:
-        return self._stream.tell()
-
-
 def _tar(**fields: object) -> bytes:
     entry = tarfile.TarInfo("name")
     for key, value in fields.items():
@@ -97,7 +79,7 @@ def _tar(**fields: object) -> bytes:
 
 
 def _entries(content: bytes) -> Callable[[], object]:
-    return lambda: list(tar.entries(_Stream(content)))
+    return lambda: list(tar.entries(tar.Memory(content, "f")))
 
 
 def _bundle(content: bytes) -> Callable[[], object]:

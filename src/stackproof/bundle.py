@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 
 from stackproof import limits
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.rootfs import tar
 
 SCHEMA = "stackproof/bundle/1"
 INDEX = "bundle.json"
@@ -104,25 +105,32 @@ def _members(data: bytes, where: Location) -> Iterator[tuple[str, bytes, Problem
     """Yield name, content and fault of every member, at most one more than there may be."""
     if len(data) > limits.BUNDLE_EXPANDED.bytes:
         raise _too_large(f"has more than {limits.BUNDLE_EXPANDED.bytes >> 20} MiB", where)
+    stream = tar.Memory(data, where.file or "")
+    for number, entry in enumerate(_entries(stream)):
+        if number >= limits.BUNDLE_EXPANDED.count:
+            raise _too_large(f"has more than {limits.BUNDLE_EXPANDED.count} members", where)
+        fault = _fault(entry)
+        content = stream.read(entry.size) if fault is None else b""
+        if fault is None and len(content) != entry.size:
+            raise _damaged(f"`{entry.name}` stops before its end", where)
+        yield entry.name, content, fault
+
+
+def _entries(stream: tar.Memory) -> Iterator[tar.Entry]:
+    """Yield the entries of the archive; what is wrong with it is wrong with the bundle."""
     try:
-        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
-            for number, entry in enumerate(archive):
-                if number >= limits.BUNDLE_EXPANDED.count:
-                    raise _too_large(f"has more than {limits.BUNDLE_EXPANDED.count} members", where)
-                fault = _fault(entry)
-                stream = archive.extractfile(entry) if fault is None else None
-                content = stream.read() if stream is not None else b""
-                if fault is None and len(content) != entry.size:
-                    raise _damaged(f"`{entry.name}` stops before its end", where)
-                yield entry.name, content, fault
-    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
-        raise _damaged(str(error), where) from None
+        yield from tar.entries(stream)
+    except StackproofError as error:
+        (problem,) = error.problems
+        too_large = problem.reason is Reason.TOO_LARGE
+        reason = problem.reason if too_large else Reason.INVALID_VALUE
+        raise fail(reason, problem.message, where=problem.where, hint=_HINT) from None
 
 
-def _fault(entry: tarfile.TarInfo) -> Problem | None:
+def _fault(entry: tar.Entry) -> Problem | None:
     """Return why a member is refused, None for a plain file of a plain name."""
     shown = ascii(entry.name[:100])
-    if entry.type not in {tarfile.REGTYPE, tarfile.AREGTYPE} or entry.sparse is not None:
+    if entry.kind != "file":
         return Problem(reason=Reason.INVALID_VALUE, message=f"{shown} is not a plain file")
     if not _NAME.fullmatch(entry.name):
         return Problem(

@@ -19,29 +19,10 @@ from stackproof.rootfs import sif as sif_format
 from stackproof.rootfs.tree import Member, Tree
 
 
-class Bytes:
-    """A stream of bytes in memory."""
-
-    def __init__(self, content: bytes) -> None:
-        self.name = "test"
-        self._content, self._at = content, 0
-
-    def read(self, count):
-        part = self._content[self._at : self._at + count]
-        self._at += len(part)
-        return part
-
-    def skip(self, count):
-        self._at += count
-
-    def tell(self):
-        return self._at
-
-
 def members(content: bytes) -> list[Member]:
     return [
         Member(one.name, one.kind, one.link, one.mode, one.size, -1)
-        for one in tar.entries(Bytes(content))
+        for one in tar.entries(tar.Memory(content, "test"))
     ]
 
 
@@ -128,20 +109,20 @@ def test_names_of_every_format(form):
     names = ["short", "d" * 90 + "/" + "e" * 90]
     names += [] if form == tarfile.USTAR_FORMAT else [long + "x" * 100, "ü/ö"]
     content = layer(*(member(name, b"123") for name in names), form=form)
-    found = list(tar.entries(Bytes(content)))
+    found = list(tar.entries(tar.Memory(content, "test")))
     assert [(one.name, one.size) for one in found] == [(name, 3) for name in names]
 
 
 def test_a_size_beyond_octal_digits():
     entry = member("big", size=1 << 40)[0].tobuf(tarfile.GNU_FORMAT)
-    assert next(tar.entries(Bytes(entry))).size == 1 << 40
+    assert next(tar.entries(tar.Memory(entry, "test"))).size == 1 << 40
 
 
 def test_sparse_files_are_refused():
     entry = member("x", b"")[0]
     entry.type = tarfile.GNUTYPE_SPARSE
     with pytest.raises(StackproofError) as caught:
-        list(tar.entries(Bytes(entry.tobuf(tarfile.GNU_FORMAT) + bytes(1024))))
+        list(tar.entries(tar.Memory(entry.tobuf(tarfile.GNU_FORMAT) + bytes(1024), "test")))
     assert caught.value.reason is Reason.UNSUPPORTED
 
 
@@ -149,7 +130,7 @@ def test_a_name_of_gigabytes_costs_nothing():
     entry = tarfile.TarInfo("././@LongLink")
     entry.type, entry.size = tarfile.GNUTYPE_LONGNAME, 5 << 30
     with pytest.raises(StackproofError) as caught:
-        list(tar.entries(Bytes(entry.tobuf(tarfile.GNU_FORMAT))))
+        list(tar.entries(tar.Memory(entry.tobuf(tarfile.GNU_FORMAT), "test")))
     assert caught.value.reason is Reason.TOO_LARGE
 
 

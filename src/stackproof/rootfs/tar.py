@@ -1,5 +1,7 @@
 """A tar archive to its entries, one after another, without ever holding a file's content.
 
+It is the one reader of archives that others made, layers of images and bundles alike.
+
 Formats: ustar and pax (POSIX.1-2017, pax, "ustar Interchange Format") and GNU tar's long names and
 large numbers ("GNU tar: Basic Tar Format"). Sparse files are refused: no tool writes them into a
 layer, and their content cannot be told from their bytes.
@@ -31,6 +33,28 @@ class Stream(Protocol):
 
     def tell(self) -> int:
         """Return how many bytes have been passed."""
+
+
+class Memory:
+    """An archive in memory as such a stream; `name` stands in messages."""
+
+    def __init__(self, content: bytes, name: str) -> None:
+        self.name = name
+        self._content, self._at = content, 0
+
+    def read(self, count: int) -> bytes:
+        """Return the next `count` bytes, fewer at the end only."""
+        part = self._content[self._at : self._at + count]
+        self._at += len(part)
+        return part
+
+    def skip(self, count: int) -> None:
+        """Pass over the next `count` bytes, beyond the end if there are fewer."""
+        self._at += count
+
+    def tell(self) -> int:
+        """Return how many bytes have been passed."""
+        return self._at
 
 
 class Entry(NamedTuple):
@@ -73,7 +97,7 @@ def entries(stream: Stream) -> Iterator[Entry]:
         if not head or head == bytes(BLOCK):
             return
         if len(head) < BLOCK:
-            raise damaged(stream.name, f"it ends within an entry, at byte {stream.tell()}")
+            raise _damaged(stream, f"it ends within an entry, at byte {stream.tell()}")
         _verify(stream, head)
         kind, size = head[156:157], _number(stream, head[124:136])
         if kind in {b"L", b"K", b"x", b"g"}:
@@ -86,7 +110,7 @@ def entries(stream: Stream) -> Iterator[Entry]:
         if kind == b"S" or any(key.startswith("GNU.sparse.") for key in extensions):
             raise fail(
                 Reason.UNSUPPORTED,
-                "the image holds a sparse file",
+                "the archive holds a sparse file",
                 where=Location(file=stream.name),
                 hint="save it with another tool",
             )
@@ -112,9 +136,9 @@ def _entry(
         if len(word) > limits.TAR_NAME.bytes:
             raise fail(
                 Reason.TOO_LARGE,
-                f"the image has a path of {len(word)} characters",
+                f"the archive has a path of {len(word)} characters",
                 where=Location(file=stream.name),
-                hint="no file system takes it: save the image again",
+                hint="no file system takes it: save it again",
             )
     if "size" in extensions:
         size = _pax_size(stream, extensions["size"])
@@ -136,14 +160,14 @@ def _verify(stream: Stream, head: bytes) -> None:
     except ValueError:
         said = -1
     if said != total:
-        raise damaged(stream.name, f"the entry before byte {stream.tell()} has a wrong checksum")
+        raise _damaged(stream, f"the entry before byte {stream.tell()} has a wrong checksum")
 
 
 def _number(stream: Stream, field: bytes) -> int:
     """Return a number: octal digits, or GNU's base 256."""
     if field[0] & 0x80:
         if field[0] & 0x40:
-            raise damaged(stream.name, f"a size before byte {stream.tell()} is negative")
+            raise _damaged(stream, f"a size before byte {stream.tell()} is negative")
         return int.from_bytes(bytes([field[0] & 0x3F]) + field[1:], "big")
     digits = field.split(b"\0", 1)[0].strip()
     try:
@@ -151,7 +175,7 @@ def _number(stream: Stream, field: bytes) -> int:
     except ValueError:
         number = -1
     if number < 0:
-        raise damaged(stream.name, f"a number before byte {stream.tell()} is none")
+        raise _damaged(stream, f"a number before byte {stream.tell()} is none")
     return number
 
 
@@ -159,13 +183,13 @@ def _extension(stream: Stream, size: int) -> bytes:
     if size > limits.TAR_HEADER.bytes:
         raise fail(
             Reason.TOO_LARGE,
-            f"a name or an extended header of the image has {size} bytes",
+            f"a name or an extended header of the archive has {size} bytes",
             where=Location(file=stream.name),
-            hint="check that this is the image you meant",
+            hint="check that this is the file you meant",
         )
     content = stream.read(size)
     if len(content) < size:
-        raise damaged(stream.name, "it ends within a name")
+        raise _damaged(stream, "it ends within a name")
     stream.skip(-size % BLOCK)
     return content
 
@@ -179,10 +203,10 @@ def _pax(stream: Stream, content: bytes) -> dict[str, str]:
         length = int(digits) if digits.isdigit() else 0
         record = content[at : at + length]
         if not space or length <= len(digits) + 1 or len(record) < length or record[-1:] != b"\n":
-            raise damaged(stream.name, "an extended header is no list of records")
+            raise _damaged(stream, "an extended header is no list of records")
         key, equals, value = record[len(digits) + 1 : -1].partition(b"=")
         if not equals:
-            raise damaged(stream.name, "an extended header has a record without `=`")
+            raise _damaged(stream, "an extended header has a record without `=`")
         found[_text(key)] = _text(value)
         at += length
     return found
@@ -190,9 +214,18 @@ def _pax(stream: Stream, content: bytes) -> dict[str, str]:
 
 def _pax_size(stream: Stream, text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 20:
-        raise damaged(stream.name, "an extended header has a size that is no number")
+        raise _damaged(stream, "an extended header has a size that is no number")
     return int(text)
 
 
 def _text(field: bytes) -> str:
     return field.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
+
+
+def _damaged(stream: Stream, message: str) -> StackproofError:
+    return fail(
+        Reason.IMAGE_UNREADABLE,
+        f"the archive is damaged: {message}",
+        where=Location(file=stream.name),
+        hint="copy or save it again",
+    )
