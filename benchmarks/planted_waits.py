@@ -1,6 +1,6 @@
 """Verdicts on waits that were planted for real: 3 %, 8 % and 20 %, on a quiet and a loaded machine.
 
-    python benchmarks/planted_waits.py [--launches 10 20] [--nice 10]
+    python benchmarks/planted_waits.py [--launches 10 20] [--effect 20] [--condition quiet loaded]
 
 Builds MPICH, brings up two nodes made of namespaces, and measures latency within a node and across
 two. All arms run one image with a preload that waits before each send (`tests/csrc/slowsend.c`).
@@ -8,8 +8,11 @@ How long 3, 8 and 20 % are is worked out from some launches before, beside the s
 two loops that compute without end, on both CPUs and with the niceness given. Each point is judged
 with margins of 5 and of 10 %, after fewer launches too, and as `--until-decided` would.
 
-A verdict is wrong when it is FAIL for a wait within the margin, or PASS for one beyond it. Printed
-are all verdicts with their intervals, and how many of them are wrong; the exit code is 1 if any is.
+A wait need not cost what it lasts: a rank that waits does not serve its socket. So what each wait
+does is measured, by more launches of the same run (`--effect`), in the same shuffled blocks and
+seen by no verdict. A verdict is wrong when it is FAIL and the whole interval of the measured effect
+lies within the margin, or PASS and the whole of it lies beyond. Printed are the waits with their
+effects, all verdicts with their intervals, and how many are wrong; the exit code is 1 if any is.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -28,7 +32,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stackproof import looks
+import numpy as np
+
+from stackproof import looks, resampling
 from stackproof.compare import compare
 from stackproof.comparison import Cell, CompareOptions, Results, Verdict
 from stackproof.disturbance import disturbed
@@ -39,8 +45,24 @@ CLUSTER = "planted-waits"
 WAITS = {"equal": 0.0, "plus3": 0.03, "plus8": 0.08, "plus20": 0.20}
 SIZES = {"intra-node": (16384, 262144), "inter-node": (8, 65536)}
 MARGINS = (0.05, 0.10)
+CONDITIONS = ("quiet", "loaded")
 CALIBRATION = 5
 LOOP = "while True: pass"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a wait does to a message, measured: time without it over time with it, and interval."""
+
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def text(self) -> str:
+        """Return by how much longer a message takes, percent."""
+        more = (100 * (1 / ratio - 1) for ratio in (self.ratio, self.high, self.low))
+        return "{:+.1f} % [{:+.1f}, {:+.1f}]".format(*more)
 
 
 @dataclass(frozen=True)
@@ -51,13 +73,15 @@ class Line:
     after: str
     margin: float
     wait: str
+    effect: Effect
     cell: Cell
 
     @property
     def wrong(self) -> bool:
-        """Return whether the verdict contradicts what was planted."""
-        beyond = 1 / (1 + WAITS[self.wait]) < 1 - self.margin
-        return self.cell.verdict is (Verdict.PASS if beyond else Verdict.FAIL)
+        """Return whether the verdict contradicts what the wait does, as sure as that is known."""
+        if self.cell.verdict is Verdict.FAIL:
+            return self.effect.low >= 1 - self.margin
+        return self.cell.verdict is Verdict.PASS and self.effect.high < 1 - self.margin
 
 
 def stackproof(folder: Path, *words: object, codes: tuple[int, ...] = (0,)) -> None:
@@ -139,9 +163,27 @@ def line_of(part: float, times: tuple[float, float], sizes: tuple[int, int]) -> 
     return part * times[0] - slope * sizes[0], 1024 * slope
 
 
+def effects(results: Results, after: int) -> dict[tuple[str, int], Effect]:
+    """Return what each arm's wait does at each size, by the launches after so many blocks."""
+    logs: dict[tuple[str, int], dict[int, float]] = defaultdict(dict)
+    for one in results.measurements:
+        if one.block > after and one.usable:
+            for series in one.output.series:
+                logs[one.arm, series.size][one.block] = math.log(statistics.median(series.values))
+    found = {}
+    for (arm, size), seen in logs.items():
+        base = logs[results.spec.baseline, size]
+        if arm != results.spec.baseline:
+            rows = np.array([[base[block] - seen[block] for block in seen if block in base]])
+            ends = (resampling.centers(rows), *resampling.intervals(rows, 0.025))
+            found[arm, size] = Effect(*(math.exp(float(end[0])) for end in ends))
+    return found
+
+
 def judged(results: Results, condition: str, placement: str, counts: list[int]) -> Iterator[Line]:
     """Yield every point with every margin, after each number of launches and with looks."""
     most = max(counts)
+    measured = effects(results, most)
     ways: dict[str, tuple[int, tuple[int, ...]]] = {str(count): (count, ()) for count in counts}
     ways[f"looks to {most}"] = (most, looks.planned(most))
     for after, (count, plan) in ways.items():
@@ -158,11 +200,15 @@ def judged(results: Results, condition: str, placement: str, counts: list[int]) 
             for judgement in panel.judgements:
                 wait = "equal" if judgement.arm == seen.spec.null else judgement.arm
                 for cell in judgement.cells:
-                    yield Line((condition, placement, cell.size), after, margin, wait, cell)
+                    where = (condition, placement, cell.size)
+                    effect = measured[judgement.arm, cell.size]
+                    yield Line(where, after, margin, wait, effect, cell)
 
 
 def shown(lines: list[Line]) -> None:
     """Print a row for each place, number of launches and margin; the null arm is in `equal`."""
+    for where, wait, text in dict.fromkeys((one.where, one.wait, one.effect.text) for one in lines):
+        print(f"{' '.join(map(str, where))}  {wait}, {WAITS[wait]:.0%} planted: takes {text}")
     rows: dict[tuple[tuple[str, str, int], str, float], dict[str, list[str]]] = {}
     for one in lines:
         cell = one.cell
@@ -180,6 +226,10 @@ def main() -> int:
     """Measure, and print every verdict and how many are wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--launches", type=int, nargs="+", default=[10, 20])
+    parser.add_argument(
+        "--effect", type=int, default=20, help="launches that measure what waits do (default 20)"
+    )
+    parser.add_argument("--condition", nargs="+", default=list(CONDITIONS), choices=CONDITIONS)
     parser.add_argument("--nice", type=int, default=10, help="of the loops (default 10)")
     args = parser.parse_args()
     lines: list[Line] = []
@@ -191,7 +241,7 @@ def main() -> int:
         stackproof(folder, "run", "mpich.squashfs", "--", *compiler, source)
         stackproof(folder, "cluster", "up", "--nodes", 2, "--name", CLUSTER)
         try:
-            for condition in ("quiet", "loaded"):
+            for condition in args.condition:
                 for placement, sizes in SIZES.items():
                     print(f"{condition} {placement}: load {os.getloadavg()[0]:.1f}", flush=True)
                     with load(loaded=condition == "loaded", niceness=args.nice):
@@ -199,7 +249,7 @@ def main() -> int:
                         waits = {one: line_of(part, times, sizes) for one, part in WAITS.items()}
                         made = measure(
                             folder, f"{condition}-{placement}", placement, waits,
-                            launches=max(args.launches),
+                            launches=max(args.launches) + args.effect,
                         )  # fmt: skip
                     results = load_results(made)
                     hurt = len(disturbed(results.measurements))

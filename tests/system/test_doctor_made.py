@@ -75,7 +75,13 @@ class Launch:
 FAULTS: dict[str, tuple[str | None, Launch]] = {
     "good-openmpi": (None, Launch(ok=True)),
     "good-mpich": (None, Launch("mpich", nodes=2, ok=True)),
+    "good-intel-mpi": (None, Launch("intel-mpi", nodes=2, ok=True)),
+    "good-intel-mpi-on-one-node": (None, Launch("intel-mpi", ok=True)),
+    "good-mpich-on-one-node": (None, Launch("mpich", ok=True)),
+    "good-openmpi-on-two-nodes": (None, Launch(nodes=2, ok=True)),
     "good-srun": (None, Launch(pmi="pmix", nodes=2, ok=True)),
+    "good-srun-of-mpich": (None, Launch("mpich", pmi="pmi2", nodes=2, ok=True)),
+    "good-srun-of-intel-mpi": (None, Launch("intel-mpi", pmi="pmi2", nodes=2, ok=True)),
     "singletons-of-mpiexec": ("K25", Launch(starter="mpich")),
     "singletons-of-pmi-2": ("K25", Launch(pmi="pmi2")),
     "singletons-without-pmi": ("K25", Launch(pmi="none", nodes=2)),
