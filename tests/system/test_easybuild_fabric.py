@@ -93,3 +93,15 @@ def test_a_job_with_it_under_its_mpi_raises_no_alarm(fabric_image: Path, tmp_pat
     found = json.loads(stackproof(*asked))
     assert [one["rule"] for one in found["findings"] if one["answer"] == "fires"] == []
     assert found["evidence"]["versions"]["libfabric"] == "2.1.0"
+    # What later releases call the provider; 2.1 has nothing of that name.
+    renamed = "OMPI_MCA_opal_common_ofi_provider_include=lnx"
+    variables.write_text(stackproof(*under, "env", renamed, "env"))
+    argv = (*under, *root, renamed, "timeout", "20", *launch[len(root) :])
+    done = subprocess.run(
+        [sys.executable, "-m", "stackproof", *map(str, argv)], check=False, timeout=120,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    log.write_bytes(done.stdout)
+    found = json.loads(stackproof(*asked))
+    first, *_ = [one["rule"] for one in found["findings"] if one["answer"] == "fires"]
+    assert first == "K02", done.stdout.decode(errors="replace")
