@@ -53,6 +53,7 @@ NAMED: dict[str, tuple[str, ...]] = {
         "host/test_sandbox.py::test_only_what_is_bound_is_visible",
         "host/test_sandbox.py::test_binds_are_read_only_unless_asked",
         "host/test_sandbox.py::test_no_network_unless_asked",
+        "host/test_sandbox.py::test_what_listens_here_is_reached_with_the_network_alone",
         "host/test_sandbox.py::test_other_processes_are_not_visible",
         "host/test_sandbox.py::test_the_environment_is_closed",
         "host/test_sandbox.py::test_variables_of_the_command_do_not_reach_bubblewrap_itself",

@@ -200,7 +200,7 @@ def test_all_that_cannot_be_had_is_said_at_once_and_nothing_written(
 
 
 def test_an_archive_that_is_not_signed_is_refused(
-    add: Run, archive: AptArchive, recipe: Path, tmp_path: Path
+    add: Run, archive: AptArchive, recipe: Path, tmp_path_factory: pytest.TempPathFactory
 ):
     archive.add("libthing", "1.2-3", tarball("configure"))
     archive.publish(signed=False)
@@ -208,7 +208,7 @@ def test_an_archive_that_is_not_signed_is_refused(
     assert code == 5
     assert "not signed" in err
     archive.publish()
-    other = AptArchive(tmp_path / "x")
+    other = AptArchive(tmp_path_factory.mktemp("x"))  # its socket's path must be short
     other.close()
     archive.keyring.write_bytes(other.keyring.read_bytes())
     code, _, err = add("libthing")

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import errno
 import os
+import shlex
+import socket
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -94,6 +97,22 @@ def test_no_network_unless_asked() -> None:
     assert out(boxed(_INTERFACES)) == ["lo"]
     here = sorted(os.listdir("/sys/class/net"))
     assert sorted(out(boxed(_INTERFACES, network=True))) == here
+
+
+@pytest.mark.parametrize("network", [False, True])
+def test_what_listens_here_is_reached_with_the_network_alone(network: bool) -> None:
+    """A port of localhost, and a name of a socket that no file system has."""
+    name = f"\0stackproof-test-{os.getpid()}"
+    with socket.create_server(("127.0.0.1", 0)) as port, socket.socket(socket.AF_UNIX) as named:
+        named.bind(name)
+        named.listen()
+        script = (
+            "import socket\n"
+            f"for family, place in ((2, ('127.0.0.1', {port.getsockname()[1]})), (1, {name!r})):\n"
+            "    print(socket.socket(family).connect_ex(place))\n"
+        )
+        told = out(boxed(f"python3 -c {shlex.quote(script)}", network=network))
+    assert told == (["0", "0"] if network else [str(errno.ECONNREFUSED)] * 2)
 
 
 def test_other_processes_are_not_visible() -> None:
