@@ -1,6 +1,6 @@
 """Results to the paths on which their arms differ, in words: what explains a difference of speed.
 
-That arms take different paths is no fault; that nobody says so is one.
+That arms take different paths, or different interfaces, is no fault; that nobody says so is one.
 """
 
 from __future__ import annotations
@@ -16,9 +16,38 @@ _TIMES = 1.5
 """How many times slower a path must be for its arm to be named with it."""
 
 
+_BYTES = 1 << 20
+_SHARE = 0.1
+"""What carried messages sent so many bytes, and such a part of what the busiest sent."""
+
+
 def differences(results: Results) -> tuple[str, ...]:
-    """Return a line for each placement at which arms took different paths."""
-    return tuple(_lines(results))
+    """Return a line for each placement at which arms took different paths or interfaces."""
+    return (*_lines(results), *_over(results))
+
+
+def _over(results: Results) -> Iterator[str]:
+    """Yield where arms on the same path sent over different interfaces of the nodes."""
+    sent: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for one in results.measurements:
+        if _counts(one) and one.case.placement.timed:
+            key = (one.case.placement.name, one.case.transport)
+            for rank in one.output.ranks:
+                sent[key][one.arm] |= _carried(rank.tx_bytes)
+    for (placement, _), by_arm in sent.items():
+        groups: dict[str, list[str]] = defaultdict(list)
+        for arm, names in by_arm.items():
+            if names:  # of few bytes nothing can be said
+                groups[", ".join(sorted(names))].append(arm)
+        if len(groups) > 1:
+            words = "; ".join(f"{', '.join(arms)} over {names}" for names, arms in groups.items())
+            yield f"{placement}: the same path over different interfaces of the nodes: {words}."
+
+
+def _carried(sent: Mapping[str, int]) -> set[str]:
+    """Return the interfaces that carried messages; what stays on a node is no matter of them."""
+    least = max(_BYTES, _SHARE * max(sent.values(), default=0))
+    return {name for name, count in sent.items() if name != "lo" and count >= least}
 
 
 def _lines(results: Results) -> Iterator[str]:

@@ -209,6 +209,18 @@ def test_arms_on_different_paths_are_said_to_be_and_why_one_is_slow() -> None:
     assert pathwords.differences(alone) == ()
 
 
+def test_arms_over_different_interfaces_are_said_to_be() -> None:
+    """Nobody asked for it: one of two arms on a path sends over another interface."""
+    apart = changed(DEMO, "mpich", tx_bytes={"lo": 10**9, "eth0": 10**5, "hsn0": 10**9})
+    alone = dataclasses.replace(
+        apart, measurements=tuple(m for m in apart.measurements if m.case.transport == "tcp")
+    )
+    said = " ".join(pathwords.differences(alone))
+    assert "the same path over different interfaces of the nodes: " in said
+    assert "mpich over hsn0" in said
+    assert "mpich over eth0" not in said
+
+
 # --- what nodes tell ------------------------------------------------------------------------
 
 

@@ -573,6 +573,9 @@ def test_a_second_interface_of_the_nodes_is_theirs_and_slower(room: Path) -> Non
     told = json.loads(stackproof(*words, cwd=room).stdout)
     facts = told["evidence"]["facts"]
     assert facts["interface-missing"] is False, told["evidence"]
+    said = " ".join(stackproof("doctor", "--results", "second", cwd=room).stdout.split())
+    assert "different interfaces of the nodes: " in said
+    assert "hsn0 over eth0, hsn0" in said  # it is a second address on the wire of eth0
     assert "K66" not in [one["rule"] for one in told["findings"] if one["answer"] == "fires"]
 
 

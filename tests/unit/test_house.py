@@ -463,8 +463,9 @@ def test_continuous_integration_runs_what_a_person_runs() -> None:
 
 
 def test_every_test_is_run_by_one_session() -> None:
-    lists = re.findall(r"^(?:ABREAST|IN_TURN) = (\(.*\))$", (ROOT / "noxfile.py").read_text(), re.M)
-    run = [folder for text in lists for folder in ast.literal_eval(text)]
+    text = (ROOT / "noxfile.py").read_text()
+    lists = re.findall(r"^(?:ABREAST|IN_TURN) = (\(.*\))$", text, re.MULTILINE)
+    run = [folder for words in lists for folder in ast.literal_eval(words)]
     found = {path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("tests/**/test_*.py")}
     assert sorted(run) == sorted(found)
 
