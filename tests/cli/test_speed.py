@@ -18,7 +18,7 @@ from stackproof.benchmarks import METRICS
 from stackproof.cli import commandtree
 from stackproof.cli.arguments import choices
 from stackproof.cluster_slurm import SlurmSpec
-from stackproof.host import cachekinds
+from stackproof.host import cachekinds, injecthook, injectlevels
 from stackproof.inject import containing, starting
 from stackproof.loader import machine
 from stackproof.schedulers import REGISTRY
@@ -78,6 +78,8 @@ def test_help_imports_the_arguments_of_its_verb_only(command: commandtree.Comman
         (choices.NAMESPACES, starting.NAMESPACES),
         (choices.CONTAINER_FORMS, (*containing.FORMS, *containing.HOOKS)),
         (choices.LEVELS, machine.LEVELS),
+        ((choices.HOOK,), (injecthook.HOOK,)),
+        ((choices.ARTEFACT_FOLDER,), (injectlevels.ARTEFACT_FOLDER,)),
         ((choices.MOST_NODES,), (clusters.MAX_NODES,)),
         ((choices.NODE_CPUS,), (SlurmSpec().cpus,)),
     ],

@@ -3,92 +3,62 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from stackproof import harmless, noun
-from stackproof.cli import inject_target
 from stackproof.cli.inject_words import EXIT_CODES, VERDICT_WORDS
-from stackproof.errors import Location, Reason, StackproofError, fail
-from stackproof.host import files, injectplace, roots, scripts
-from stackproof.host.elfview import HostView
-from stackproof.host.injectplace import Place
-from stackproof.inject import (
-    Finding,
-    Judgement,
-    Question,
-    Replacement,
-    Verdict,
-    find_replacement,
-    judge,
-    starting,
-    tree,
-    worst,
-)
-from stackproof.inject.manifest import MergedView, describe
-from stackproof.loader import FileView, Machine, Setting
+from stackproof.cli.parsing import read
+from stackproof.host import files, injectcheck, injectplace, roots
+from stackproof.host.injectcheck import CheckOptions, ProgramOptions
+from stackproof.inject import Finding, Judgement, Question, Verdict, tree, worst
 
 
 def run_check(args: argparse.Namespace) -> int:
     """Print a judgement for every program; the exit code is that of the worst one."""
-    launcher = injectplace.launcher_kind(args.launcher, starting.OFFERS) if args.launcher else ""
-    question = Question(
-        machine=_machine(args),
-        setting=_setting(args),
-        launcher=launcher,
-        launcher_file=os.path.abspath(args.launcher) if os.path.isfile(args.launcher) else "",
-        namespaces=args.namespaces,
-        releases=injectplace.load_releases,
-    )
-    question = inject_target.asked_of(args, question)
-    args.programs = args.programs or [_command(args.root)]
+    of = read(ProgramOptions, args)
+    question = injectcheck.question_of(of, read(CheckOptions, args))
+    of = injectcheck.with_command(of)
     if args.upgrade:
-        return _upgrade(args, question)
+        return _upgrade(of, args.upgrade, question, as_json=args.json)
     if injectplace.is_artefact(args.replacement):
         from stackproof.cli import inject_artefact  # noqa: PLC0415 - few are artefacts
+        from stackproof.host import injectlevels  # noqa: PLC0415
 
-        return inject_artefact.run_levels(args, question, _reasons)
-    named = _judge_named(args, args.replacement, question)
-    judgements = [judgement for _, judgement in named]
-    verdict = worst(tuple(judgement.verdict for judgement in judgements))
+        ranked = injectlevels.ranked(args.replacement, args.shs, of, question)
+        return inject_artefact.show_levels(ranked, _reasons, as_json=args.json)
+    named = injectcheck.judge_named(of, args.replacement, question, _note)
     if args.json:
-        data = {"verdict": verdict, "programs": [noun.to_data(one) for one in judgements]}
+        verdict = worst(tuple(judgement.verdict for _, judgement in named))
+        data = {"verdict": verdict, "programs": [noun.to_data(one) for _, one in named]}
         print(json.dumps(data, indent=1, ensure_ascii=False))
-    else:
-        tree_too = args.tree or len(judgements) == 1
-        for place, one in named:
-            print(
-                _text(one, place=place, tree_too=tree_too),
-                end="\n\n" if one is not judgements[-1] else "\n",
-            )
-        print(_how_to_mount(args, judgements), end="")
-        if len(judgements) > 1:
-            print(f"\n{_summary(judgements)}")
-    return int(EXIT_CODES[verdict])
+        return int(EXIT_CODES[verdict])
+    return _show(named, of.root, args.replacement, trees=args.tree)
+
+
+def _show(
+    named: Sequence[tuple[str, Judgement]], root: str, replacement: str, *, trees: bool
+) -> int:
+    """Print judgements for people and return the exit code."""
+    judgements = [judgement for _, judgement in named]
+    tree_too = trees or len(judgements) == 1
+    for place, one in named:
+        print(
+            _text(one, place=place, tree_too=tree_too),
+            end="\n\n" if one is not judgements[-1] else "\n",
+        )
+    print(_how_to_mount(named, root, replacement), end="")
+    if len(judgements) > 1:
+        print(f"\n{_summary(judgements)}")
+    return int(EXIT_CODES[worst(tuple(judgement.verdict for judgement in judgements))])
 
 
 def run_manifest(args: argparse.Namespace) -> int:
     """Write the manifest of a place."""
-    place = injectplace.load_place(args.place, args.root)
-    if place.manifest is not None:
-        raise fail(Reason.USAGE, f"`{args.place}` is a manifest already")
-    view = place.view(args.root)
-    programs: tuple[str, ...] = ()
-    try:
-        programs = injectplace.programs_of(place, view)
-    except StackproofError as error:
-        if error.reason is not Reason.NO_MPI:
-            raise
-    path = place.prefix or place.path
-    if place.image:
-        with contextlib.suppress(StackproofError):  # it has no MPI, or several
-            path = injectplace.mpi_of(place, view)
-    manifest = describe(view, path, programs, machine=_machine(args), setting=_setting(args))
+    manifest = injectcheck.manifest_of(args.place, read(ProgramOptions, args, programs=()))
     text = noun.to_json(manifest, indent=None)
     if args.output:
         files.write(args.output, text)
@@ -104,20 +74,10 @@ def run_manifest(args: argparse.Namespace) -> int:
 
 def run_container(args: argparse.Namespace) -> int:
     """Write the definition that puts a replacement into a container."""
-    from stackproof.cli import inject_apply, inject_hook  # noqa: PLC0415 - not for `check`
-    from stackproof.inject.containing import FORMS, HOOKS, plan_containing  # noqa: PLC0415
+    from stackproof.host import injecthook  # noqa: PLC0415 - not for `check`
 
-    question = Question(
-        machine=_machine(args),
-        setting=_setting(args),
-        releases=injectplace.load_releases,
-    )
-    if args.form in HOOKS or injectplace.is_artefact(args.replacement):
-        return inject_hook.run_hook(args, question)
-    prefix = injectplace.load_prefix(args.replacement)
-    judgements = _judge_all(args, args.replacement, question)
-    inject_apply.refuse(args, judgements)
-    text = FORMS[args.form](plan_containing(judgements, {prefix.path: prefix.path}))
+    of = read(ProgramOptions, args)
+    text = injecthook.definition(of, read(injecthook.ContainerOptions, args), _say)
     if args.output:
         files.write(args.output, text)
     else:
@@ -125,101 +85,20 @@ def run_container(args: argparse.Namespace) -> int:
     return 0
 
 
-def _machine(args: argparse.Namespace) -> Machine:
-    here = injectplace.this_machine()
-    return Machine(architecture=here.architecture, level=args.isa or here.level)
-
-
-def _setting(args: argparse.Namespace, image: Mapping[str, str] | None = None) -> Setting:
-    """Return how programs are started: by an image's variables, or those of the command line."""
-    told = {**(image or {}), **_environment(args.env)}
-    if args.library_path:
-        told["LD_LIBRARY_PATH"] = args.library_path
-    audit = tuple(filter(None, told.get("LD_AUDIT", "").split(":")))
-    return replace(injectplace.setting_of(told), audit=audit)
-
-
-def _judge_all(args: argparse.Namespace, wanted: str, question: Question) -> list[Judgement]:
-    """Return the judgements of all programs that some places hold, as `_judge_named` does."""
-    return [judgement for _, judgement in _judge_named(args, wanted, question)]
-
-
-def _judge_named(
-    args: argparse.Namespace, wanted: str, question: Question
-) -> list[tuple[str, Judgement]]:
-    """Return the judgements of all programs that some places hold, with the place as it was named.
-
-    The processor is that of the manifest of the replacement, unless it is told. Of several places
-    one that holds no program is told and left out. Raises `StackproofError` (NO_MPI) where none
-    does.
-    """
-    other = injectplace.load_place(wanted)
-    if other.manifest is not None and args.isa is None:
-        question = replace(question, machine=other.manifest.machine)
-    found: list[tuple[str, Judgement]] = []
-    empty: list[str] = []
-    for text in args.programs:
-        place = injectplace.load_program(text, args.root)
-        view, replacement = _joined(place, other, args.root)
-        own = view if isinstance(view, HostView) else place.view(args.root)
-        try:
-            paths = injectplace.programs_of(place, own)
-        except StackproofError as error:
-            if error.reason is not Reason.NO_MPI:
-                raise
-            empty.append(text)
-            continue
-        asked = question if place.manifest else _started(args, place, question)
-        asked = inject_target.asked_in(place, args.root, asked)
-        view = inject_target.seen_there(view, place, args.root, asked)
-        for path in paths:
-            program = _run_by(own, path, place, args.root)
-            one = judge(view, program, replacement, asked)
-            found.append((text, one if program == path else scripts.of_script(one, path)))
-        _tell_skipped(own)
-    if not found:
-        raise fail(
-            Reason.NO_MPI,
-            f"nothing in {', '.join(f'`{text}`' for text in empty)} calls MPI",
-            where=Location(file=empty[0]),
-            hint="name a program, or a folder or an image that holds some",
-        )
-    for text in empty:
-        print(f"note: nothing in `{text}` calls MPI, so it is left out", file=sys.stderr)
-    args.programs = [text for text in args.programs if text not in empty]
-    return found
-
-
-def _run_by(view: FileView, path: str, place: Place, root: str) -> str:
-    """Return the program that runs a script, else the path itself."""
-    if not isinstance(view, HostView):
-        return path
-    here = root == "/" and not place.image
-    paths = os.environ if here else place.root(root).config.environment
-    return scripts.program_of(view, path, paths.get("PATH", "/usr/bin:/bin").split(":"))
-
-
-def _tell_skipped(view: FileView) -> None:
-    """Print which files of a folder could not be looked at."""
-    for path in view.skipped if isinstance(view, HostView) else ():
-        shown = harmless.line(path.encode(errors="backslashreplace").decode())
-        print(f"note: the name of `{shown}` is not UTF-8, so it is left out", file=sys.stderr)
-
-
-def _how_to_mount(args: argparse.Namespace, judgements: Sequence[Judgement]) -> str:
+def _how_to_mount(named: Sequence[tuple[str, Judgement]], root: str, replacement: str) -> str:
     """Return what must be mounted for the judgements to hold, empty where all is in place."""
-    if all(one.verdict is Verdict.FAILS for one in judgements) or args.root != "/":
+    if all(one.verdict is Verdict.FAILS for _, one in named) or root != "/":
         return ""
-    image = _is_squashed(args.replacement)
-    own = next((text for text in args.programs if _is_squashed(text)), "")
+    image = _is_squashed(replacement)
+    own = next((text for text, _ in named if _is_squashed(text)), "")
     if own:
-        start = f"stackproof run {own} --inject {args.replacement}"
+        start = f"stackproof run {own} --inject {replacement}"
     elif image:
-        start = f"stackproof run {args.replacement}"
+        start = f"stackproof run {replacement}"
     else:
         return ""
     both = bool(own) and image
-    what = "both images are" if both else f"`{args.replacement if image else own}` is"
+    what = "both images are" if both else f"`{replacement if image else own}` is"
     return f"\nthis holds where {what} mounted: {start} -- COMMAND\n"
 
 
@@ -227,64 +106,21 @@ def _is_squashed(text: str) -> bool:
     return roots.is_squashfs(text.partition(":")[0])
 
 
-def _command(root: str) -> str:
-    """Return the program that a container's image starts; raises `StackproofError` (USAGE)."""
-    words = roots.load_root(root).config.command
-    if not words:
-        raise fail(
-            Reason.USAGE,
-            "no program was named" if root == "/" else f"`{root}` has no command of its own",
-            hint="name programs: stackproof inject check PROGRAM … --with PREFIX",
-        )
-    return words[0]
-
-
-def _started(args: argparse.Namespace, place: Place, question: Question) -> Question:
-    """Return the question with the variables that a container's image sets for its programs."""
-    return replace(question, setting=_setting(args, place.root(args.root).config.environment))
-
-
-def _environment(words: Sequence[str]) -> dict[str, str]:
-    """Return variables from NAME=VALUE; raises `StackproofError` (USAGE) for what is none."""
-    wrong = next((word for word in words if "=" not in word), None)
-    if wrong is not None:
-        raise fail(Reason.USAGE, f"`{wrong}` is no NAME=VALUE")
-    return dict(word.split("=", 1) for word in words)
-
-
-def _joined(place: Place, other: Place, root: str) -> tuple[FileView, Replacement]:
-    """Return the view that has both a program and what is to be injected."""
-    target = other.prefix or other.path
-    if place.manifest is None and other.manifest is None and not other.image:
-        clash = sorted(place.binds.keys() & other.binds.keys())
-        if clash and place.binds[clash[0]] != other.binds[clash[0]]:
-            raise fail(
-                Reason.MOUNT_POINT_CLASH,
-                f"both images are for `{clash[0]}`",
-                hint="name another mount point for one of them: IMAGE:/another/place",
-            )
-        more = dict(other.binds)
-        if (root != "/" or place.image) and not other.binds:
-            more[other.path] = other.path
-        view = place.view(root, more)
-        return view, find_replacement(view, target)
-    above = other.view("/")
-    prefix = find_replacement(above, injectplace.mpi_of(other, above)).prefix
-    merged = MergedView(place.view(root), above, prefix)
-    return merged, find_replacement(merged, prefix if other.image else target)
-
-
-def _upgrade(args: argparse.Namespace, question: Question) -> int:
+def _upgrade(
+    of: ProgramOptions, releases: Sequence[str], question: Question, *, as_json: bool
+) -> int:
     """Print which programs get worse; the exit code says whether any fails that did not."""
-    old, new = args.upgrade
-    named = _judge_named(args, old, question)
+    old, new = releases
+    named = injectcheck.judge_named(of, old, question, _note)
     before = [judgement for _, judgement in named]
-    after = _judge_all(args, new, question)
+    places = {place for place, _ in named}
+    same = replace(of, programs=tuple(text for text in of.programs if text in places))
+    after = [judgement for _, judgement in injectcheck.judge_named(same, new, question, _note)]
     titles = {id(judgement): _title(place, judgement) for place, judgement in named}
     order = list(EXIT_CODES)
     pairs = list(zip(before, after, strict=True))
     worse = [pair for pair in pairs if order.index(pair[1].verdict) > order.index(pair[0].verdict)]
-    if args.json:
+    if as_json:
         data = {
             "verdict": worst(tuple(pair[1].verdict for pair in worse)),
             "worse": [{"old": noun.to_data(a), "new": noun.to_data(b)} for a, b in worse],
@@ -346,3 +182,11 @@ def _reason(finding: Finding) -> list[str]:
     if finding.remedy:
         lines.append(f"    hint: {finding.remedy}")
     return lines
+
+
+def _note(text: str) -> None:
+    _say(f"note: {text}")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)

@@ -9,69 +9,28 @@ import shlex
 from collections.abc import Callable, Sequence
 
 from stackproof import noun
-from stackproof.cli import inject_apply
-from stackproof.cli.arguments import choices
 from stackproof.cli.inject_words import EXIT_CODES, VERDICT_WORDS
-from stackproof.errors import Reason, fail
-from stackproof.host import artefacting, files, injectplace
-from stackproof.host.artefacting import Held, Made
-from stackproof.inject import Finding, Question, worst
-from stackproof.inject.artefact import Wish
-from stackproof.inject.compact import Compact
-from stackproof.inject.levels import Level, rank, safest
-from stackproof.inject.variants import (
-    Artefact,
-    Variant,
-    check_name,
-    check_release,
-    choose_variant,
-)
+from stackproof.cli.parsing import read
+from stackproof.host import injectlevels
+from stackproof.host.artefacting import Made
+from stackproof.host.injectlevels import ArtefactOptions, Ranked
+from stackproof.inject import Finding, worst
+from stackproof.inject.levels import Level, safest
 
 
 def run_artefact(args: argparse.Namespace) -> int:
     """Make an artefact, and print what is in it."""
+    artefact, made = injectlevels.make(read(ArtefactOptions, args))
     output = os.path.abspath(args.output.rstrip("/"))
-    stem = os.path.basename(output).removesuffix(".squashfs")
-    name = check_name(args.name or stem, "an artefact")
-    releases = [check_release(text) for text in args.shs]
-    if len(set(releases)) != len(releases) or len(releases) not in {0, len(args.prefixes)}:
-        raise fail(Reason.USAGE, "name one `--shs` for every prefix, and each of them once")
-    if not releases and len(args.prefixes) > 1:
-        raise fail(Reason.USAGE, "several prefixes are variants: name a `--shs` for each")
-    place = _place(args.place or f"{choices.ARTEFACT_FOLDER}/{name}")
-    machine = inject_apply.machine_of(args)
-    folder = artefacting.staging(output)
-    made: list[Made] = []
-    try:
-        for number, text in enumerate(args.prefixes):
-            shs = releases[number] if releases else ""
-            below = f"shs-{shs}" if shs else "default"
-            wish = Wish(name=name, place=f"{place}/{below}", tag="0" * 8, machine=machine, shs=shs)
-            source = injectplace.load_place(text)
-            made.append(artefacting.make_variant(source, wish, os.path.join(folder, below)))
-        artefact = Artefact(name=name, place=place, variants=tuple(one.variant for one in made))
-        artefacting.publish(artefact, folder, output)
-    finally:
-        files.remove(folder)
     if args.json:
-        data = {"output": output, "place": place, "variants": [noun.to_data(one) for one in made]}
+        variants = [noun.to_data(one) for one in made]
+        data = {"output": output, "place": artefact.place, "variants": variants}
         print(json.dumps(data, indent=1, ensure_ascii=False))
         return 0
-    print(f"made {output}, for {place} in containers")
+    print(f"made {output}, for {artefact.place} in containers")
     for one in made:
         print("\n".join(_said(one)))
     return 0
-
-
-def _place(text: str) -> str:
-    normal = os.path.normpath(text)
-    if not normal.startswith("/") or normal == "/" or set(normal) & set(" \t:,"):
-        raise fail(
-            Reason.USAGE,
-            f"`{text}` cannot be the place of an artefact",
-            hint="an absolute path without spaces, `:` and `,`, for example /opt/stackproof/net",
-        )
-    return normal
 
 
 def _said(made: Made) -> list[str]:
@@ -89,44 +48,25 @@ def _said(made: Made) -> list[str]:
     return lines
 
 
-def chosen(held: Held, shs: str) -> Variant:
-    """Return the variant for a release, or for this machine; raises `StackproofError` (USAGE)."""
-    return choose_variant(held.artefact, shs, artefacting.own_libcxi())
-
-
-def run_levels(
-    args: argparse.Namespace, question: Question, reasons: Callable[[Sequence[Finding]], list[str]]
+def show_levels(
+    found: Ranked, reasons: Callable[[Sequence[Finding]], list[str]], *, as_json: bool
 ) -> int:
     """Print at which levels programs work with an artefact, the safest one first.
 
     The exit code is that of the best level of the program for which that is the worst.
     """
-    held = artefacting.load(args.replacement)
-    variant = chosen(held, args.shs)
-    compact = held.compacts[variant.folder]
-    ranked = {}
-    for text in args.programs:
-        place = injectplace.load_place(text, args.root)
-        if place.manifest is not None:
-            raise fail(
-                Reason.UNSUPPORTED,
-                f"`{text}` is a manifest, which does not say what is in folders of artefacts",
-                hint="check the program itself",
-            )
-        more = dict(held.place.binds) or ({held.place.path: held.place.path})
-        view = place.view(args.root, more if args.root != "/" or held.place.binds else None)
-        for path in injectplace.programs_of(place, view):
-            folder = held.folder(variant)
-            ranked[path] = rank(view, path, folder, variant, compact, question)
-    if args.json:
-        programs = {path: [noun.to_data(one) for one in found] for path, found in ranked.items()}
-        data = {"variant": variant.folder, "programs": programs}
+    if as_json:
+        programs = {
+            path: [noun.to_data(one) for one in levels] for path, levels in found.programs.items()
+        }
+        data = {"variant": found.variant.folder, "programs": programs}
         print(json.dumps(data, indent=1, ensure_ascii=False))
     else:
-        print(f"{held.artefact.name}, variant {variant.folder}")
-        for path, found in ranked.items():
-            print("\n".join(_levels(path, found, reasons)))
-    return int(EXIT_CODES[worst(tuple(found[0].verdict for found in ranked.values()))])
+        print(f"{found.artefact.name}, variant {found.variant.folder}")
+        for path, levels in found.programs.items():
+            print("\n".join(_levels(path, levels, reasons)))
+    best = tuple(levels[0].verdict for levels in found.programs.values())
+    return int(EXIT_CODES[worst(best)])
 
 
 def _levels(
@@ -140,18 +80,3 @@ def _levels(
         lines += [f"  {name}={shlex.quote(value)}" for name, value in values]
         lines += reasons(level.findings)
     return lines
-
-
-def level_of(compact: Compact, wanted: str) -> str:
-    """Return the level that a hook injects at: the wanted one, or the highest that there is.
-
-    Raises `StackproofError` (USAGE) for one that the artefact has not.
-    """
-    have = tuple(dict.fromkeys(one.level for one in compact.replaces))
-    if wanted and wanted not in have:
-        raise fail(
-            Reason.USAGE,
-            f"`{compact.name}` has no level `{wanted}`",
-            hint=f"it has: {', '.join(have)}",
-        )
-    return wanted or next(name for name in ("mpi", "libfabric", "libcxi") if name in have)

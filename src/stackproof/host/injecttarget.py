@@ -1,8 +1,7 @@
-"""`--target` of `stackproof inject check`: the facts of a machine that cannot be reached."""
+"""The facts of a machine that cannot be reached, for what is asked about an injection there."""
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import replace
 
 from stackproof.host import injectplace
@@ -35,15 +34,15 @@ def load_target(name: str) -> Target:
     )
 
 
-def asked_of(args: argparse.Namespace, question: Question) -> Question:
-    """Return the question for the machine that the arguments name."""
-    if args.target is None:
+def asked_of(name: str | None, isa: str | None, question: Question) -> Question:
+    """Return the question for a machine; `isa` wins over what is known of its processors."""
+    if name is None:
         return question
-    target = load_target(args.target)
+    target = load_target(name)
     here = question.machine
-    level = args.isa or target.level or here.level
-    if args.isa:
-        target = replace(target, level=args.isa)
+    level = isa or target.level or here.level
+    if isa:
+        target = replace(target, level=isa)
     # One launcher with one way needs no word; of several only the user knows which.
     starts = [name for name in target.starts if name in starting.OFFERS]
     launcher = question.launcher or (starts[0] if len(starts) == 1 else "")

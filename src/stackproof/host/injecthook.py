@@ -1,18 +1,16 @@
-"""`stackproof inject container --with ARTEFACT`: binds, devices and hooks for an artefact."""
+"""Replacements for programs in containers: binds, devices and hooks, as definitions."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import posixpath
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stackproof.cli import inject_apply, inject_artefact
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.host import artefacting, files, injectplace
-from stackproof.host.artefacting import Held
+from stackproof.host import artefacting, injectlevels, injectplace
+from stackproof.host.injectapply import refuse
+from stackproof.host.injectcheck import CheckOptions, ProgramOptions, judge_named, question_of
 from stackproof.inject import Cause, Judgement, Question, find_replacement, judge
 from stackproof.inject.artefact import folders_of, soname_of
 from stackproof.inject.compact import Compact
@@ -25,11 +23,31 @@ from stackproof.inject.containing import (
 )
 from stackproof.loader import Closure, FileView, load_program
 
+HOOK = "/usr/libexec/stackproof/stackproof-oci-hook"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerOptions:
+    """What is put into a container, in which form, and what a hook does with it.
+
+    `shs` and `level` choose from an artefact; `hook`, `on_mismatch` and `log` are for hooks alone.
+    """
+
+    replacement: str
+    form: str
+    accept_unknown: bool = False
+    shs: str = ""
+    level: str = ""
+    hook: str = HOOK
+    on_mismatch: str = "fail"
+    log: str = ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """The variant that is to be injected: its folder on this machine, and at which level."""
+    """The variant of an artefact that is to be injected: its folder here, and at which level."""
 
+    name: str
     folder: str
     compact: Compact
     level: str
@@ -40,71 +58,94 @@ class _Asked:
         return tuple(one.name for one in self.compact.replaces if one.level == self.level)
 
 
-def run_hook(args: argparse.Namespace, question: Question) -> int:
-    """Write the definition that puts an artefact into containers."""
-    if not injectplace.is_artefact(args.replacement):
+def definition(of: ProgramOptions, options: ContainerOptions, say: Callable[[str], None]) -> str:
+    """Return the definition that puts a replacement under programs of a container.
+
+    `say` hears lines: notes, and with what containers must be started. Raises `StackproofError`:
+    INJECTION_FAILS, INJECTION_UNKNOWN, USAGE, UNSUPPORTED, and what reading programs raises.
+    """
+    question = question_of(of, CheckOptions())
+    if options.form in HOOKS or injectplace.is_artefact(options.replacement):
+        return _of_artefact(of, options, question, say)
+    prefix = injectplace.load_prefix(options.replacement)
+    named = judge_named(of, options.replacement, question, lambda text: say(f"note: {text}"))
+    judgements = [judgement for _, judgement in named]
+    refuse(judgements, accept_unknown=options.accept_unknown)
+    return FORMS[options.form](plan_containing(judgements, {prefix.path: prefix.path}))
+
+
+def _of_artefact(
+    of: ProgramOptions,
+    options: ContainerOptions,
+    question: Question,
+    say: Callable[[str], None],
+) -> str:
+    if not injectplace.is_artefact(options.replacement):
         raise fail(
             Reason.USAGE,
-            f"`{args.replacement}` is no artefact, which is what a hook decides by",
-            hint=f"make one: stackproof inject artefact {args.replacement} -o DIR",
+            f"`{options.replacement}` is no artefact, which is what a hook decides by",
+            hint=f"make one: stackproof inject artefact {options.replacement} -o DIR",
         )
-    held = artefacting.load(args.replacement)
+    held = artefacting.load(options.replacement)
     if held.place.binds:
         raise fail(
             Reason.UNSUPPORTED,
-            f"`{args.replacement}` is not mounted",
-            where=Location(file=args.replacement),
+            f"`{options.replacement}` is not mounted",
+            where=Location(file=options.replacement),
             hint="mount it where containers are started, and name that folder",
         )
-    variant = inject_artefact.chosen(held, args.shs)
+    variant = injectlevels.chosen(held, options.shs)
     compact = held.compacts[variant.folder]
-    level = inject_artefact.level_of(compact, args.level)
-    asked = _Asked(folder=held.folder(variant), compact=compact, level=level)
-    text = (
-        _hook(args, held, asked, question) if args.form in HOOKS else _bind(args, asked, question)
+    level = injectlevels.level_of(compact, options.level)
+    asked = _Asked(
+        name=held.artefact.name, folder=held.folder(variant), compact=compact, level=level
     )
-    if args.output:
-        files.write(args.output, text)
-    else:
-        print(text, end="")
-    return 0
+    if options.form in HOOKS:
+        return _hook(of, options, asked, question, say)
+    return _bind(of, options, asked, question)
 
 
-def _programs(args: argparse.Namespace) -> list[str]:
+def _programs(of: ProgramOptions) -> list[str]:
     found: list[str] = []
-    for text in args.programs:
-        place = injectplace.load_place(text, args.root)
-        found += injectplace.programs_of(place, place.view(args.root))
+    for text in of.programs:
+        place = injectplace.load_place(text, of.root)
+        found += injectplace.programs_of(place, place.view(of.root))
     return found
 
 
-def _view(args: argparse.Namespace, more: Mapping[str, str]) -> FileView:
-    return injectplace.load_place(args.programs[0], args.root).view(args.root, more)
+def _view(of: ProgramOptions, more: Mapping[str, str]) -> FileView:
+    return injectplace.load_place(of.programs[0], of.root).view(of.root, more)
 
 
-def _bind(args: argparse.Namespace, asked: _Asked, question: Question) -> str:
+def _bind(of: ProgramOptions, options: ContainerOptions, asked: _Asked, question: Question) -> str:
     """Return the definition with a bind of the artefact, and variables."""
     place = asked.compact.place
-    view = _view(args, {place: asked.folder})
+    view = _view(of, {place: asked.folder})
     found = find_replacement(view, posixpath.join(place, asked.level))
     judgements = []
     told = asked.compact.environment.get(asked.level, {})
-    for path in _programs(args):
+    for path in _programs(of):
         one = judge(view, path, replace(found, prefix=place), question)
         judgements.append(replace(one, environment={**one.environment, **told}))
-    inject_apply.refuse(args, judgements)
-    return FORMS[args.form](plan_containing(judgements, {place: asked.folder}))
+    refuse(judgements, accept_unknown=options.accept_unknown)
+    return FORMS[options.form](plan_containing(judgements, {place: asked.folder}))
 
 
-def _hook(args: argparse.Namespace, held: Held, asked: _Asked, question: Question) -> str:
-    """Return the hook's definition, and say what containers must be started with."""
-    own = _view(args, {})
+def _hook(
+    of: ProgramOptions,
+    options: ContainerOptions,
+    asked: _Asked,
+    question: Question,
+    say: Callable[[str], None],
+) -> str:
+    """Return the hook's definition; `say` hears what containers must be started with."""
+    own = _view(of, {})
     closures = [
         load_program(own, path, machine=question.machine, setting=question.setting)
-        for path in _programs(args)
+        for path in _programs(of)
     ]
     covered = _covered(closures, asked)
-    view = _view(args, {asked.compact.place: asked.folder, **covered})
+    view = _view(of, {asked.compact.place: asked.folder, **covered})
     judgements = []
     for closure in closures:
         program = closure.program.path
@@ -112,22 +153,22 @@ def _hook(args: argparse.Namespace, held: Held, asked: _Asked, question: Questio
         if not paths:
             raise _nothing(program, asked)
         judgements.append(_judged(view, own, program, asked, question))
-    inject_apply.refuse(args, judgements)
+    refuse(judgements, accept_unknown=options.accept_unknown)
     hook = Hook(
-        program=args.hook,
-        name=held.artefact.name,
+        program=options.hook,
+        name=asked.name,
         artefact=os.path.abspath(asked.folder),
         level=asked.level,
-        on_mismatch=args.on_mismatch,
-        log=args.log,
+        on_mismatch=options.on_mismatch,
+        log=options.log,
         folders=folders_of(closures, asked.names),
         askers=_askers(closures, asked.names),
         unused=_unused(closures, asked.compact.parts),
     )
     told = asked.compact.environment.get(asked.level, {})
     words = [f"--annotation={ANNOTATION}={hook.name}", *(f"--env={k}={v}" for k, v in told.items())]
-    print(f"for containers that are started with: {' '.join(words)}", file=sys.stderr)
-    return HOOKS[args.form](hook)
+    say(f"for containers that are started with: {' '.join(words)}")
+    return HOOKS[options.form](hook)
 
 
 def _covered(closures: Sequence[Closure], asked: _Asked) -> dict[str, str]:
