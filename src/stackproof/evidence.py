@@ -131,7 +131,7 @@ FACTS: Mapping[str, FactKind] = {
 """Every fact that a rule may ask for."""
 
 _SECRET = re.compile(
-    r"token|secret|passw|credential|cookie|auth|private|api_?key|\bkey\b", re.IGNORECASE
+    r"token|secret|passw|cred|cookie|auth|private|(?:api|(?<![a-z]))key(?![a-z])", re.IGNORECASE
 )
 _SECRETIVE = r"\w*(?:token|secret|passw(?:or)?d|credential|cookie|api[_-]?key|authorization)\w*"
 _SECRET_KEY = re.compile(_SECRETIVE, re.IGNORECASE)

@@ -173,6 +173,7 @@ def test_a_bundle_gives_the_same_answers_and_holds_no_secret(
     archive = tmp_path / "bundle.tar.gz"
     first = told(capsys, "--have", "libfabric=2.3.1", "--log", log, "--bundle", archive)
     assert b"hunter2" not in gzip.decompress(archive.read_bytes())
+    assert archive.stat().st_mode & 0o777 == 0o600
     monkeypatch.delenv(LNX)
     second = told(capsys, "--replay", archive)
     assert second["findings"] == first["findings"]

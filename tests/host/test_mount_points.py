@@ -11,6 +11,7 @@ from images import env_json
 from mounting import Way, mounted, put_folder, put_image, reason_of, run_words, way
 from need import need
 from stackproof.errors import Reason
+from stackproof.host import mountways
 
 
 @pytest.fixture(params=["kernel", "fuse"])
@@ -152,3 +153,18 @@ def test_a_mount_point_needs_no_metadata_but_run_does(mounter: Way) -> None:
     image, mount = put_image(mounter, meta=None), put_folder(mounter)
     assert mounted(mounter, f"{image}:{mount}", f"{mount}/bin/hello").returncode == 0
     assert env_json()["mount"] != mount
+
+
+@pytest.mark.parametrize("path", ["", ".", "bin", ":bin:"])
+def test_no_program_of_the_working_folder_parses_an_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """A PATH with relative entries leads to whatever somebody put where the command is started."""
+    for folder in (tmp_path, tmp_path / "bin"):
+        folder.mkdir(exist_ok=True)
+        (folder / "squashfuse_ll").write_text("#!/bin/sh\n")
+        (folder / "squashfuse_ll").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    assert mountways.find_squashfuse(f"{tmp_path}/bin") == f"{tmp_path}/bin/squashfuse_ll"
+    found = mountways.find_squashfuse(path)
+    assert found is None or found.startswith(("/usr/", "/bin/"))

@@ -145,8 +145,10 @@ def test_variables_with_secrets_are_not_kept() -> None:
     given = {
         "FI_PROVIDER": "cxi", "OMPI_MCA_pml": "cm", "HOME": "/root", "GITHUB_TOKEN": "x",
         "SLINGSHOT_AUTH_KEY": "x", "PMIX_SECURITY_CREDENTIAL": "y", "SLURM_JOB_USER": "anna",
+        "FI_CRED": "x", "SLURM_MPI_KEY": "x", "PMIX_KEY_FILE": "x", "MPIR_CVAR_KEYVALS": "4",
     }  # fmt: skip
-    assert relevant(given) == {"FI_PROVIDER": "cxi", "OMPI_MCA_pml": "cm"}
+    kept = {"FI_PROVIDER": "cxi", "OMPI_MCA_pml": "cm", "MPIR_CVAR_KEYVALS": "4"}
+    assert relevant(given) == kept
 
 
 def test_what_comes_later_counts() -> None:

@@ -54,7 +54,8 @@ def write(path: str, collected: Collected, diagnosis: Mapping[str, Any], text: s
         members[name] = json.dumps(clean, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     members["diagnosis.txt"] = redacted(text)
     about = {"stackproof": stackproof.__version__, "taken": collected.evidence.taken}
-    files.write(path, bundle.pack(members, about))
+    # Names and settings of a user are theirs to pass on.
+    files.write(path, bundle.pack(members, about), mode=0o600)
 
 
 def replay(file: str, options: DoctorOptions, knowledge: Knowledge) -> Collected:

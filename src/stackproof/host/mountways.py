@@ -245,8 +245,12 @@ def prepare_fuse(images: Sequence[OpenImage], say: Callable[[str], None]) -> Non
 
 
 def find_squashfuse(path: str) -> str | None:
-    """Return the squashfuse program to use, the low-level one if there is a choice."""
-    folders = [*path.split(":"), "/usr/local/bin", "/usr/bin"]
+    """Return the squashfuse program to use, the low-level one if there is a choice.
+
+    A relative entry of the path is passed over: the folder that a command is started in may be
+    somebody else's.
+    """
+    folders = [f for f in path.split(":") if f.startswith("/")] + ["/usr/local/bin", "/usr/bin"]
     names = [f"{folder}/{name}" for name in ("squashfuse_ll", "squashfuse") for folder in folders]
     return next((name for name in names if os.path.isfile(name) and os.access(name, os.X_OK)), None)
 
