@@ -30,8 +30,8 @@ from typing import Any
 
 import yaml
 
-from stackproof.cli.plan import clones_as_named
 from stackproof.engines import spack
+from stackproof.engines.spack.engine import clones_as_named
 from stackproof.errors import StackproofError
 from stackproof.host.stackinator import load
 from stackproof.spackstack import SpackEnvironment, SpackStack, SpackView

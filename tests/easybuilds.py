@@ -11,16 +11,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from stackproof.command import EnvPatch
+from stackproof.engines.easybuild import tool
 from stackproof.engines.easybuild.buildplan import build_plan
 from stackproof.engines.easybuild.chain import Easyconfig
-from stackproof.engines.easybuild.components import Digest, SourceFile
 from stackproof.engines.easybuild.request import ChainRequest
 from stackproof.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
-from stackproof.host import files, lmod
+from stackproof.host import easybuild_progress, files, lmod
 from stackproof.host.workspace import BuildSetup, download_path
 from stackproof.ids import digest
 from stackproof.plan import Plan
-from stackproof.stack import Artefact, StackView
+from stackproof.stack import Artefact, Digest, SourceFile, StackView
 from tinysources import LIBRARY, PROGRAM, archive
 
 MOUNT = "/user-environment"
@@ -120,6 +120,8 @@ def plan(wanted: EasyBuildStack, locked: EasyBuildLock) -> Plan:
 def setup() -> BuildSetup:
     """Return what a build has of this machine."""
     return BuildSetup(
+        fetch_command=tool.fetch_command,
+        install=easybuild_progress.install,
         environment=EnvPatch(set={"LMOD_CMD": str(lmod.find()), "EASYBUILD_PARALLEL": "2"}),
         kept=files.cache_home() / "easybuild" / "components",
     )

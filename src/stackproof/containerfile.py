@@ -19,35 +19,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from stackproof.command import Command, EnvPatch
-from stackproof.engines import FETCH_COMMANDS
-from stackproof.engines.easybuild.components import SourceFile
-from stackproof.errors import Reason, fail
+from stackproof.engines import Container
+from stackproof.errors import Reason, StackproofError, fail
 from stackproof.plan import BUILD, DOWNLOADS, PYTHON, TOOLS, Clone, Plan, Step
-from stackproof.stack import Artefact
-
-INSTALLER = Artefact(
-    name="installer",
-    version="1.1.0",
-    filename="installer-1.1.0-py3-none-any.whl",
-    sha256="f55f5728ff61d3dd54dbc5a397cf3f7307cb64b180c20b72afbebf01c9e2c8a0",
-)
-"""What unpacks wheels: the library that the wheel engine's worker imports."""
-TOOL_PACKAGES = {
-    "easybuild": (
-        "bzip2", "ca-certificates", "curl", "file", "g++", "gcc", "git", "gzip", "libc6-dev",
-        "lmod", "make", "patch", "python3", "python3-pip", "tar", "xz-utils",
-    ),
-    "wheel": ("ca-certificates", "gcc", "libc6-dev", "python3", "python3-pip"),
-    "spack": (
-        "bzip2", "ca-certificates", "file", "g++", "gcc", "gfortran", "git", "gzip", "libc6-dev",
-        "make", "patch", "python3", "tar", "unzip", "xz-utils", "zstd",
-    ),
-}  # fmt: skip
-"""Packages of Debian and Ubuntu that an engine needs; Spack's are those that it asks for
-(https://spack.readthedocs.io/en/latest/getting_started.html, System Prerequisites), EasyBuild's
-those of https://docs.easybuild.io/installation/ (Requirements); a chain may run more programs."""
-LMOD = "/usr/share/lmod/lmod/libexec/lmod"
-"""Where the package `lmod` of Debian and Ubuntu has the program that EasyBuild calls."""
+from stackproof.stack import Artefact, SourceFile
 
 _PINNED = re.compile(
     r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?::[0-9]+)?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*"
@@ -68,26 +43,30 @@ _ENCODED_LINE = 76
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What a Containerfile is to have besides the plan's tree.
+    """What a Containerfile is to have besides the plan's tree and what the engine needs.
 
     `base` and `builder` are image names with their digests; `packages` and `builder_packages`
     those of the base's archive. `environment` is set in the container, where it is known before
     the build; otherwise `activate` is a script that the entry point reads (path in the container).
-    `labels` go by their keys. `outside` are folders that the stage of tools must have already,
-    `sources` says where those files of a plan are from that no package index has.
+    `labels` go by their keys.
     """
 
     base: str
     builder: str
     architecture: str
-    engine: str
     packages: tuple[str, ...] = ()
     builder_packages: tuple[str, ...] = ()
     environment: EnvPatch = field(default_factory=EnvPatch)
     activate: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
-    outside: tuple[str, ...] = ()
-    sources: tuple[SourceFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """Bytes that a Containerfile carries: our programs by name, and files of the plan by digest."""
+
+    programs: Mapping[str, str] = field(default_factory=dict)
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def check_base(text: str) -> str:
@@ -114,26 +93,25 @@ def check_package(text: str) -> str:
     )
 
 
-def render(plan: Plan, wish: Wish, *, tools: Mapping[str, str], blobs: Mapping[str, bytes]) -> str:
+def render(plan: Plan, wish: Wish, needs: Container, files: Files) -> str:
     """Return the Containerfile that makes a plan's tree and leaves its tools behind.
 
-    `tools` are the programs of ours that a build runs, by name; `blobs` the files that the plan
-    knows by digest. Raises `StackproofError` (INVALID_VALUE) for what such a file cannot say.
+    Raises `StackproofError` (INVALID_VALUE) for what such a file cannot say.
     """
     lines = [
         f"# {_comment(plan.name)}: written by `stackproof image containerfile`; plan {plan.id}",
         f"FROM {check_base(wish.builder)} AS builder",
         f'RUN test "$(uname -m)" = {shlex.quote(wish.architecture)}',
-        *_packages((*TOOL_PACKAGES[wish.engine], *wish.builder_packages)),
-        *(f"RUN test -d {_word(path)}" for path in wish.outside),
-        *_tools(wish.engine, tools),
+        *_packages((*needs.builder_packages, *wish.builder_packages)),
+        *(f"RUN test -d {_word(path)}" for path in needs.outside),
     ]
-    fetch = partial(_fetch, engine=wish.engine, sources={one.filename: one for one in wish.sources})
+    fetch = partial(_fetch, needs=needs, sources={one.filename: one for one in needs.sources})
+    lines += _tools(needs, files.programs, fetch)
     for step in plan.steps:
         if step.name != "image":
             lines += ["", f"# {_comment(step.description or step.name)}"]
-            lines += _step(step, plan.mount, blobs, fetch)
-    lines += ["", f"FROM {check_base(wish.base)}", *_packages(wish.packages)]
+            lines += _step(step, plan.mount, files.blobs, fetch)
+    lines += ["", f"FROM {check_base(wish.base)}", *_packages((*needs.packages, *wish.packages))]
     place = _place(plan.mount)
     lines.append(f"COPY --from=builder {place} {place}")
     lines += _environment(wish.environment)
@@ -145,15 +123,17 @@ def render(plan: Plan, wish: Wish, *, tools: Mapping[str, str], blobs: Mapping[s
     return "\n".join(lines) + "\n"
 
 
-def _tools(engine: str, tools: Mapping[str, str]) -> Iterator[str]:
+def _tools(
+    needs: Container, programs: Mapping[str, str], fetch: Callable[[Artefact], Iterator[str]]
+) -> Iterator[str]:
     yield f"RUN mkdir -p {TOOLS} {DOWNLOADS}"
-    if engine == "wheel":
-        yield from _fetch(INSTALLER, engine, {})
-        yield _run([f"python3 -m zipfile -e {DOWNLOADS}/{INSTALLER.filename} {TOOLS}"])
-    texts = {f"{TOOLS}/{name}": text.encode() for name, text in tools.items()}
+    for wheel in needs.unpacked:
+        yield from fetch(wheel)
+        yield _run([f"python3 -m zipfile -e {DOWNLOADS}/{wheel.filename} {TOOLS}"])
+    texts = {f"{TOOLS}/{name}": text.encode() for name, text in programs.items()}
     yield from _written(texts, frozenset())
-    if engine == "easybuild":
-        yield f"ENV LMOD_CMD={_quoted(LMOD)}"
+    for name, value in needs.variables.items():
+        yield f"ENV {_variable(name)}={_quoted(value)}"
 
 
 def _step(
@@ -195,15 +175,19 @@ def _clone(clone: Clone) -> str:
     )
 
 
-def _fetch(artefact: Artefact, engine: str, sources: Mapping[str, SourceFile]) -> Iterator[str]:
+def _fetch(
+    artefact: Artefact, needs: Container, sources: Mapping[str, SourceFile]
+) -> Iterator[str]:
     """Yield what brings a locked file and checks its digest."""
     place = f"{DOWNLOADS}/{artefact.filename}"
     source = sources.get(artefact.filename)
-    if source is None and engine == "easybuild":
-        line = _distribution(artefact)
-    elif source is None:
-        argv = FETCH_COMMANDS[engine](artefact, DOWNLOADS).argv
-        line = " ".join(_word(word.replace(PYTHON, "python3")) for word in argv)
+    if source is None:
+        if needs.download is None:
+            raise _nowhere(artefact.filename)
+        line = " | ".join(
+            " ".join(_word(word.replace(PYTHON, "python3")) for word in argv)
+            for argv in needs.download(artefact)
+        )
     elif source.commit:
         # As `host.git.archive` packs: the mode of files is not left to the user's settings.
         stem = posixpath.splitext(source.filename)[0]
@@ -220,25 +204,13 @@ def _fetch(artefact: Artefact, engine: str, sources: Mapping[str, SourceFile]) -
     yield _run([line, f"echo {_word(f'{artefact.sha256}  {place}')} | sha256sum -c -"])
 
 
-def _distribution(artefact: Artefact) -> str:
-    """Return the command that downloads a source distribution: pip opens it, after its digest."""
-    wanted = f"{artefact.name}=={artefact.version} --hash=sha256:{artefact.sha256}"
-    pip = "python3 -m pip download --quiet --no-deps --no-input --disable-pip-version-check"
-    options = f"--retries=1 --timeout=20 --no-binary=:all: --dest {DOWNLOADS}"
-    return f"echo {_word(wanted)} | {pip} {options} --require-hashes --requirement /dev/stdin"
-
-
 def _download(source: SourceFile, place: str) -> str:
     """Return the command that downloads a file; raises `StackproofError` (FILE_MISSING)."""
     get = f"curl -fsSL -o {_word(place)}"
     if source.address:
         return f"{get} {_word(source.address)}"
     if source.os_package is None:
-        raise fail(
-            Reason.FILE_MISSING,
-            f"it is not known where `{source.filename}` is to be had, so no container can fetch it",
-            hint="take another source for it: `sources:` of the recipe",
-        )
+        raise _nowhere(source.filename)
     # From the archives that the base knows, whose pools have the files of every suite, cut by the
     # first letters of names (https://wiki.debian.org/DebianRepository/Format).
     name = source.os_package.name
@@ -246,6 +218,14 @@ def _download(source: SourceFile, place: str) -> str:
     known = r"$(apt-get update --print-uris | sed -n 's,^.\(.*/\)dists/.*,\1,p' | sort -u)"
     path = _word(f"pool/main/{cut}/{name}/{source.filename}")
     return f'for one in {known}; do {get} "$one"{path} && break; done'
+
+
+def _nowhere(name: str) -> StackproofError:
+    return fail(
+        Reason.FILE_MISSING,
+        f"it is not known where `{name}` is to be had, so no container can fetch it",
+        hint="take another source for it: `sources:` of the recipe",
+    )
 
 
 def _surroundings(command: Command) -> Iterator[str]:

@@ -9,23 +9,22 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from stackproof import noun
 from stackproof.command import Command, Completed
-from stackproof.engines import FETCH_COMMANDS
-from stackproof.engines import REGISTRY as ENGINES
+from stackproof.engines import pip
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.host import cachefolder, cachekinds, downloads, files, inside, workspace
 from stackproof.host.index import index_command, with_python
 from stackproof.host.run import Runner, check, failure, run
-from stackproof.host.workspace import BuildSetup, Workspace
+from stackproof.host.workspace import BuildSetup, Installing, Workspace
 from stackproof.monitor import Event, Monitor
 from stackproof.plan import IMAGE_FILE, Plan, Step
-from stackproof.stack import Artefact, Lock, Stack
+from stackproof.stack import Artefact
 
 FINISHED = "finished"
 """The file in a build folder that lists the ids of the steps its image is made of."""
@@ -51,32 +50,25 @@ class Built:
         return self.path.parent.parent
 
 
-def lock_stack(stack: Stack, *, runner: Runner = run) -> Lock:
-    """Ask the engine for the exact files of a stack; needs the package index."""
-    engine = ENGINES[stack.engine]
-    return engine.read_lock(stack, runner(index_command(engine.lock_command(stack))))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
     """A plan that is being run."""
 
     plan: Plan
-    engine: str
     monitor: Monitor
     setup: BuildSetup
     space: Workspace
     trees: dict[str, Path] = field(default_factory=dict)
 
 
-def execute(plan: Plan, engine: str, monitor: Monitor, *, setup: BuildSetup | None = None) -> Built:
+def execute(plan: Plan, monitor: Monitor, *, setup: BuildSetup | None = None) -> Built:
     """Run the steps of a plan that are not done yet and return the image.
 
     Raises `StackproofError`: BUILD_FAILED with log and replay script, DIGEST_MISMATCH, DISK_FULL,
     TOOL_MISSING, NO_NETWORK. Nothing half-written is taken for finished: a step counts once its
     mark is there, and its outputs are removed before it runs again, unless it resumes.
     """
-    with _working(plan, engine, monitor, setup or BuildSetup()) as work:
+    with _working(plan, monitor, setup or BuildSetup()) as work:
         image = work.space.out / IMAGE_FILE
         ran = _finish(work, image)
         if not inside.is_file(image, work.space.out):
@@ -96,7 +88,6 @@ def execute(plan: Plan, engine: str, monitor: Monitor, *, setup: BuildSetup | No
 
 def perform(
     plan: Plan,
-    engine: str,
     monitor: Monitor,
     *,
     setup: BuildSetup | None = None,
@@ -106,7 +97,7 @@ def perform(
 
     Files of `read` that were not made are left out. Raises what `execute` raises.
     """
-    with _working(plan, engine, monitor, setup or BuildSetup()) as work:
+    with _working(plan, monitor, setup or BuildSetup()) as work:
         _clear(work.space)
         _run_steps(work)
         build = work.space.build
@@ -125,33 +116,30 @@ def _clear(space: Workspace) -> None:
 
 
 @contextmanager
-def _working(plan: Plan, engine: str, monitor: Monitor, setup: BuildSetup) -> Iterator[_Work]:
+def _working(plan: Plan, monitor: Monitor, setup: BuildSetup) -> Iterator[_Work]:
     home = workspace.home(plan)
     cachekinds.in_use()
-    with workspace.exclusive(home, monitor):
+    with setup.explained(plan), workspace.exclusive(home, monitor):
         space = workspace.workspace(plan, setup)
         try:
-            yield _Work(plan=plan, engine=engine, monitor=monitor, setup=setup, space=space)
+            yield _Work(plan=plan, monitor=monitor, setup=setup, space=space)
         except StackproofError as error:
             if error.reason is not Reason.DISK_FULL:
                 raise
-            full = _explain_full(error, space, engine)
+            full = _explain_full(error, space, movable=setup.movable)
             if space.in_memory:
                 files.remove(space.tree)
             raise full from error
 
 
-def _explain_full(error: StackproofError, space: Workspace, engine: str) -> StackproofError:
-    """Return what a build that ran out of space tells its user: where, and what to do.
-
-    Wheels are put together in the cache, and nothing but the cache can lie elsewhere.
-    """
+def _explain_full(error: StackproofError, space: Workspace, *, movable: bool) -> StackproofError:
+    """Return what a build that ran out of space tells its user: where, and what to do."""
     free = workspace.free_bytes(space.tree) / 1e9
     place = "memory (`/dev/shm`)" if space.in_memory else f"`{space.tree}`"
     other = (
-        "set STACKPROOF_CACHE to a folder on a larger file system"
-        if engine == "wheel"
-        else "name a folder on a larger file system with --build-dir"
+        "name a folder on a larger file system with --build-dir"
+        if movable
+        else "set STACKPROOF_CACHE to a folder on a larger file system"
     )
     advice = (
         "build on disk with --in-memory=no, or give /dev/shm more space; packages that were "
@@ -270,15 +258,19 @@ def _clone(work: _Work) -> None:
             if clone.folder not in work.trees:
                 from stackproof.host import git  # noqa: PLC0415 - few plans have clones
 
-                work.trees[clone.folder] = git.tree(clone.url, clone.commit, work.monitor)
+                work.trees[clone.folder] = git.tree(
+                    clone.url, clone.commit, work.monitor, prepare=work.setup.prepare
+                )
 
 
 def _run_step(step: Step, work: _Work) -> None:
     for artefact in step.fetch:
-        fetch(artefact, work.engine, work.monitor)
+        if work.setup.fetch_command is None:
+            raise TypeError(f"nothing is said to download {artefact.filename}")
+        fetch(artefact, work.setup.fetch_command, work.monitor)
     workspace.prepare(step, work.space, work.setup)
     box = workspace.sandbox(step, work.plan, work.space, work.setup, work.trees)
-    given = workspace.environment(step, work.setup, spack=bool(work.trees))
+    given = workspace.environment(step, work.setup)
     for number, command in enumerate(step.commands, 1):
         env = given.then(work.setup.environment).then(command.env)
         ready = with_python(replace(command, sandbox=box, env=env))
@@ -290,38 +282,21 @@ def _run_command(step: Step, command: Command, log: Path, work: _Work) -> None:
     """Run one command of a step; what it was is kept for `stackproof shell`."""
     kept = work.space.home / LAST_COMMAND
     files.write(kept, noun.to_json(command))
-    if not step.reports:
+    if not (step.reports and work.setup.install):
         check(command, log=log)
         return
-    _run_reporting(step, command, log, work)
+    mount = work.plan.mount
+    installing = Installing(step=step, command=command, log=log, space=work.space, mount=mount)
+    work.setup.install(installing, work.monitor)
 
 
-def _run_reporting(step: Step, command: Command, log: Path, work: _Work) -> None:
-    """Run a command of a source build, and say how far it is."""
-    from stackproof.engines.easybuild.layout import INSTALL  # noqa: PLC0415 - only such builds
-    from stackproof.host import (  # noqa: PLC0415 - as above
-        easybuild_progress,
-        spack_nodes,
-        spack_progress,
-    )
-
-    if step.reports == INSTALL:
-        easybuild_progress.install(command, step, log, work.space, work.monitor)
-        return
-    reader = spack_progress.Reader(step.name, work.monitor)
-    workers = work.setup.workers
-    if workers:
-        tree = work.space.tree
-        done = spack_nodes.install(command, workers, tree, work.monitor, log=log, watch=reader)
-    else:
-        done = run(command, log=log, watch=reader)
-    if done.returncode in command.ok and not done.timed_out:
-        spack_progress.check_signatures(done, log, work.monitor)
-        return
-    raise spack_progress.failure(command, done, log, work.space, work.plan.mount)
-
-
-def fetch(artefact: Artefact, engine: str, monitor: Monitor, *, runner: Runner = run) -> Path:
+def fetch(
+    artefact: Artefact,
+    fetch_command: Callable[[Artefact, str], Command],
+    monitor: Monitor,
+    *,
+    runner: Runner = run,
+) -> Path:
     """Return a locked file in the cache, downloaded if need be; its digest is always checked.
 
     Raises `StackproofError` (DIGEST_MISMATCH) for a file that is not the locked one: it is
@@ -340,7 +315,7 @@ def fetch(artefact: Artefact, engine: str, monitor: Monitor, *, runner: Runner =
         raise files.translate(error, target) from error
     try:
         with downloads.downloading(artefact.filename, monitor) as download:
-            command = index_command(FETCH_COMMANDS[engine](artefact, str(folder)))
+            command = index_command(fetch_command(artefact, str(folder)))
             done = downloads.run_watched(command, folder, runner, download.at)
             if done.returncode != 0:
                 raise _fetch_failure(command, artefact, done)
@@ -369,13 +344,11 @@ def _fetch_failure(command: Command, artefact: Artefact, done: Completed) -> Sta
         found = [line.split()[-1] for line in text.splitlines() if line.strip().startswith("Got ")]
         return _wrong_digest(artefact, found[-1] if found else "another")
     if "No matching distribution found" in text:
-        from stackproof.engines.wheel import nowhere  # noqa: PLC0415 - for this failure alone
-
         return fail(
             Reason.NO_NETWORK,
             f"`{artefact.filename}` cannot be downloaded: pip finds none where it looks",
             detail=text.strip(),
-            hint=nowhere(text) or "set pip's index, or PIP_FIND_LINKS to a folder that has it",
+            hint=pip.nowhere(text) or "set pip's index, or PIP_FIND_LINKS to a folder that has it",
         )
     return failure(command, done, log=None)
 

@@ -1,57 +1,114 @@
-"""Stack and lock to plan: every step of the build, as data."""
+"""Stack and lock of wheels to plan: every step of the build, as data."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-
-from stackproof import __version__, bom, ids, noun
-from stackproof.engines import REGISTRY as ENGINES
-from stackproof.engines import benchmark, wheel
-from stackproof.image import BenchmarkProgram, Image, MpiFacts, View
-from stackproof.images import metadata, squashfs
+from stackproof import bom
+from stackproof.engines import (
+    OCI,
+    OWN,
+    Container,
+    Findings,
+    Rows,
+    Sources,
+    Where,
+    benchmark,
+    licences,
+    tail,
+    wheel,
+)
+from stackproof.image import Image, MpiFacts, View
 from stackproof.mpis import REGISTRY as MPIS
-from stackproof.plan import Plan, Step
-from stackproof.stack import Lock, Stack
+from stackproof.plan import DOWNLOADS, Plan
+from stackproof.stack import Artefact, Lock, Stack
 from stackproof.transports.setup import libfabric_of
-from stackproof.transports.views import TransportViews, transport_views, with_transports
+from stackproof.transports.views import TransportViews, transport_views
 
 NATIVE = benchmark.NATIVE
+INSTALLER = Artefact(
+    name="installer",
+    version="1.1.0",
+    filename="installer-1.1.0-py3-none-any.whl",
+    sha256="f55f5728ff61d3dd54dbc5a397cf3f7307cb64b180c20b72afbebf01c9e2c8a0",
+)
+"""What unpacks wheels in a container: the library that the wheel engine's worker imports."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
-    """Texts that go into an image: the recipe as written and the benchmark's C sources by name."""
+class WheelEngine:
+    """The MPI developers' own wheels."""
 
-    recipe_name: str
-    recipe: str
-    csrc: Mapping[str, str]
+    def stale(self, stack: Stack, lock: Lock) -> str:
+        """See `Engine`."""
+        return "" if lock.wants == wheel.wants(stack) else "versions or packages have changed"
+
+    def problems(self, stack: Stack, lock: Lock | None, where: Where) -> Findings:
+        """See `Engine`."""
+        if lock is None:
+            return Findings(problems=wheel.problems(stack))
+        views = transports_of(stack, lock).placed(where("transports"))
+        return Findings(problems=(*wheel.problems(stack), *views.problems), notes=views.notes)
+
+    def plan(self, stack: Stack, lock: Lock | None, sources: Sources) -> Plan:
+        """See `Engine`; what makes a lock is no step but a question to the package index."""
+        if lock is None:
+            raise TypeError("the plan of wheels needs a lock")
+        return plan(stack, lock, sources)
+
+    def rows(self, stack: Stack, lock: Lock | None) -> Rows:
+        """See `Engine`."""
+        views = describe(stack, lock).views if lock else ()
+        return (
+            ("stack", f"{stack.name} {stack.version}  {stack.description}"),
+            ("engine", stack.engine),
+            ("machine", f"{stack.architecture}, {stack.site_facts.get('compiler', '')}"),
+            ("mount", stack.mount),
+            ("views", ", ".join(views)),
+            *(
+                ("file", f"{one.filename}  sha256 {one.sha256}")
+                for one in (lock.artefacts if lock else ())
+            ),
+        )
+
+    def container(self, stack: Stack, lock: Lock) -> Container:
+        """See `Engine`."""
+        views = describe(stack, lock).views
+        mpi = mpi_facts(stack, lock)
+        family = MPIS[mpi.family]
+        return Container(
+            views=tuple(views),
+            environments={
+                "": family.environment(mpi.prefix),
+                **{name: view.env for name, view in views.items()},
+            },
+            labels={
+                f"{OCI}.licenses": licences(one.licence for one in lock.artefacts),
+                f"{OWN}.mpi": f"{mpi.family} {mpi.version}",
+                f"{OWN}.mpi.abi": family.abi,
+                f"{OWN}.mpi.prefix": mpi.prefix,
+            },
+            programs=("wheel_worker.py",),
+            builder_packages=("ca-certificates", "gcc", "libc6-dev", "python3", "python3-pip"),
+            unpacked=(INSTALLER,),
+            download=lambda artefact: (wheel.fetch_command(artefact, DOWNLOADS).argv,),
+        )
+
+
+ENGINE = WheelEngine()
 
 
 def plan(stack: Stack, lock: Lock, sources: Sources) -> Plan:
     """Return the plan that builds the image of a locked stack."""
-    steps = list(ENGINES[stack.engine].steps(stack, lock, ()))
+    image = describe(stack, lock)
     facts = mpi_facts(stack, lock)
-    if NATIVE in stack.benchmarks:
-        step = benchmark.compile_step(
-            mount=stack.mount,
-            facts=facts,
-            csrc=sources.csrc,
-            env=MPIS[facts.family].environment(facts.prefix),
-            inputs=(steps[-1].id,),
-        )
-        steps.append(step)
-    steps.append(_metadata_step(stack, lock, sources, (steps[-1].id,)))
-    steps.append(
-        squashfs.pack_step(
-            mount=stack.mount,
-            compression=stack.compression,
-            level=stack.compression_level,
-            inputs=(steps[-1].id,),
-        )
+    native = facts if NATIVE in stack.benchmarks else None
+    needs = MPIS[facts.family].environment(facts.prefix)
+    install = wheel.install_step(stack, lock)
+    rest = (
+        *tail.compiled(stack, native, sources.csrc, needs),
+        tail.metadata_step(image, stack, lock, bill=render_bom(stack, lock), recipe=sources.recipe),
+        tail.packed(stack),
     )
-    return Plan(name=stack.name, mount=stack.mount, steps=tuple(steps))
+    steps = (install, *tail.in_turn(rest, install.id))
+    return Plan(name=stack.name, mount=stack.mount, steps=steps)
 
 
 def mpi_facts(stack: Stack, lock: Lock) -> MpiFacts:
@@ -62,11 +119,6 @@ def mpi_facts(stack: Stack, lock: Lock) -> MpiFacts:
         prefix=f"{stack.mount}/{wheel.prefix_name(stack, lock)}",
         launcher=MPIS[stack.mpi_family].launcher,
     )
-
-
-def lock_digest(lock: Lock) -> str:
-    """Return the id of a lock's content."""
-    return ids.content_id(noun.to_data(lock))
 
 
 def render_bom(stack: Stack, lock: Lock) -> str:
@@ -104,60 +156,9 @@ def describe(stack: Stack, lock: Lock) -> Image:
         )
         for view in stack.views
     }
-    return Image(
-        path="",
-        name=stack.name,
-        mount=stack.mount,
-        size=0,
-        description=stack.description,
-        default_view=stack.default_view,
-        views=with_transports(views, stack.default_view, stack.mount, changes),
-        transports=tuple(changes),
-        mpi=facts,
-        benchmarks=tuple(
-            BenchmarkProgram(name=name, path=_program_path(name, stack, facts))
-            for name in stack.benchmarks
-        ),
-        stack_id=ids.content_id(noun.to_data(stack)),
-        lock_digest=lock_digest(lock),
-    )
+    programs = {name: _program_path(name, stack, facts) for name in stack.benchmarks}
+    return tail.described(stack, lock, facts, programs, views, changes)
 
 
 def _program_path(name: str, stack: Stack, facts: MpiFacts) -> str:
     return benchmark.program_path(stack.mount) if name == NATIVE else f"{facts.prefix}/bin/{name}"
-
-
-def _metadata_step(stack: Stack, lock: Lock, sources: Sources, inputs: tuple[str, ...]) -> Step:
-    image = describe(stack, lock)
-    files: dict[str, str] = {
-        "meta/env.json": metadata.render_env_json(image),
-        "meta/configure.json": _configure_json(stack),
-        "meta/stack.json": noun.to_json(stack),
-        "meta/lock.json": noun.to_json(lock),
-        "meta/bom.cdx.json": render_bom(stack, lock),
-        f"meta/recipe/{sources.recipe_name}": sources.recipe,
-    }
-    scripts = []
-    for name, view in image.views.items():
-        files[f"env/{name}/env.json"] = metadata.render_view_env_json(view)
-        files[f"env/{name}/activate.sh"] = metadata.render_activate_sh(view)
-        scripts.append(f"env/{name}/activate.sh")
-    return Step(
-        name="metadata",
-        description="write metadata, views, lock and bill of materials",
-        inputs=inputs,
-        files=files,
-        executable=tuple(scripts),
-        outputs=("meta", "env"),
-    )
-
-
-def _configure_json(stack: Stack) -> str:
-    """Return `meta/configure.json` of the uenv contract, without the times that would spoil it."""
-    data = {
-        "mount": stack.mount,
-        "stackproof": {"version": __version__},
-        "engine": stack.engine,
-        "host": {"machine": stack.architecture, **stack.site_facts},
-    }
-    return json.dumps(data, indent=1, sort_keys=True) + "\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stackproof.engines import REGISTRY as ENGINES
+from stackproof.engines import wheel
 from stackproof.errors import Problem, Reason, StackproofError
 from stackproof.mpis import REGISTRY as MPIS
 from stackproof.recipe import Recipe
@@ -44,7 +44,7 @@ def resolve(recipe: Recipe, facts: Mapping[str, str]) -> Stack:
         compression_level=recipe.image.level,
         site_facts={key: value for key, value in facts.items() if key != "architecture"},
     )
-    found = [*ENGINES[engine].problems(stack), *_benchmark_problems(recipe)]
+    found = [*wheel.problems(stack), *_benchmark_problems(recipe)]
     if found:
         raise StackproofError(*found)
     return stack

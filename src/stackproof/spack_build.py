@@ -8,16 +8,26 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from stackproof import executor, ids
-from stackproof.command import Bind
+from stackproof.command import Bind, EnvPatch
 from stackproof.engines import spack
+from stackproof.engines.spack.engine import repositories
 from stackproof.engines.spack.workers import Workers
 from stackproof.errors import Reason, StackproofError, fail
-from stackproof.executor import Built
-from stackproof.host import cachekinds, files, git, workspace
-from stackproof.host.workspace import BuildSetup
+from stackproof.host import (
+    cachekinds,
+    files,
+    git,
+    spack_nodes,
+    spack_packages,
+    spack_progress,
+    workspace,
+)
+from stackproof.host.run import run
+from stackproof.host.workspace import BuildSetup, Installing
 from stackproof.ids import short
 from stackproof.monitor import Event, Monitor
 from stackproof.plan import Plan
@@ -57,7 +67,6 @@ class Request:
     stack: SpackStack
     blobs: Mapping[str, Path] = field(default_factory=dict)
     caches: Caches = field(default_factory=Caches)
-    csrc: Mapping[str, str] = field(default_factory=dict)
     origin: str = ""
     place: Place = field(default_factory=Place)
 
@@ -77,7 +86,7 @@ def make_lock(request: Request, monitor: Monitor) -> SpackLock:
     found: dict[str, bytes] = {}
     while len(found) < len(wanted):
         plan = spack.lock_plan(stack, clones, found)
-        made = executor.perform(plan, "spack", monitor, setup=setup, read=wanted)
+        made = executor.perform(plan, monitor, setup=setup, read=wanted)
         if set(made) <= set(found):
             break  # Spack left no further lock file: reading them says which one is missing
         found |= made
@@ -95,13 +104,10 @@ def _need_solver(caches: Caches) -> None:
     )
 
 
-def build(request: Request, lock: SpackLock, monitor: Monitor) -> Built:
-    """Build the image of a locked stack; raises what `executor.execute` raises."""
-    plan = build_plan(request, lock)
-    setup = _setup(request, lock.clones)
+def setup(request: Request, lock: SpackLock, monitor: Monitor) -> BuildSetup:
+    """Return what the build of a locked stack has of this machine; raises as `tree_folder`."""
     tree = tree_folder(request.place, _bytes_needed(lock), monitor)
-    with _source_problems(plan, "fetch"):
-        return executor.execute(plan, "spack", monitor, setup=replace(setup, tree=tree))
+    return replace(_setup(request, lock.clones), tree=tree)
 
 
 def fill_mirror(request: Request, lock: SpackLock, folder: Path, monitor: Monitor) -> None:
@@ -113,12 +119,11 @@ def fill_mirror(request: Request, lock: SpackLock, folder: Path, monitor: Monito
     mirror = Bind(source=str(folder), target=spack.MIRROR, writable=True)
     setup = replace(setup, binds=(*setup.binds, mirror))
     plan = spack.mirror_plan(request.stack, lock)
-    with _source_problems(plan, "mirror"):
-        executor.perform(plan, "spack", monitor, setup=setup)
+    executor.perform(plan, monitor, setup=setup)
 
 
 @contextmanager
-def _source_problems(plan: Plan, step: str) -> Iterator[None]:
+def _source_problems(plan: Plan) -> Iterator[None]:
     """Say of sources that a step could not get why, and what to do, instead of Spack's words."""
     try:
         yield
@@ -126,9 +131,9 @@ def _source_problems(plan: Plan, step: str) -> Iterator[None]:
         shown = error.problems[0].detail or ""
         if error.reason is not Reason.BUILD_FAILED or "etch" not in shown:
             raise
-        logs = sorted(
-            (workspace.home(plan) / "logs").glob(f"{step}-*.log"), key=lambda p: p.stat().st_mtime
-        )
+        folder = workspace.home(plan) / "logs"
+        found = (*folder.glob("fetch-*.log"), *folder.glob("mirror-*.log"))
+        logs = sorted(found, key=lambda path: path.stat().st_mtime)
         problems = (
             spack.source_problems(logs[-1].read_text(errors="replace", encoding="utf-8"))
             if logs
@@ -139,20 +144,13 @@ def _source_problems(plan: Plan, step: str) -> Iterator[None]:
         raise StackproofError(*problems) from error
 
 
-def build_plan(request: Request, lock: SpackLock) -> Plan:
-    """Return the plan of a locked stack with this machine's caches."""
-    return spack.build_plan(request.stack, lock, request.caches, csrc=request.csrc)
-
-
 def resolve_clones(stack: SpackStack, monitor: Monitor) -> tuple[LockedClone, ...]:
     """Return Spack and its package repositories at the commits that they have now.
 
     Raises `StackproofError` (UNKNOWN_VERSION, NO_NETWORK, FILE_MISSING).
     """
-    wanted = [("spack", stack.spack, "spack")]
-    wanted += [(r.name, r.source, f"repos/{r.name}") for r in stack.package_repositories]
     found = []
-    for name, source, folder in wanted:
+    for name, source, folder in repositories(stack):
         commit = git.resolve(source.url, source.commit)
         monitor(Event(what="note", name="commit", text=f"{name} is at {short(commit)}"))
         ref = source.commit or "HEAD"
@@ -255,10 +253,13 @@ def _setup(request: Request, clones: tuple[LockedClone, ...]) -> BuildSetup:
         blobs=request.blobs,
         build_files=settings.build_files,
         binds=settings.binds,
-        environment=settings.environment,
+        # The Python that runs this has the solver, so that Spack needs no bootstrap.
+        environment=EnvPatch(set={"SPACK_PYTHON": sys.executable}).then(settings.environment),
         network=settings.network,
         passed=request.place.passed,
-        workers=request.place.workers,
+        install=partial(_install, request.place.workers),
+        prepare=spack_packages.compiled,
+        explained=_source_problems,
         origin=request.origin,
         indices=workspace.Indices(
             folder=_INDICES,
@@ -266,3 +267,17 @@ def _setup(request: Request, clones: tuple[LockedClone, ...]) -> BuildSetup:
             names=("builtin", *names),
         ),
     )
+
+
+def _install(workers: Workers | None, job: Installing, monitor: Monitor) -> None:
+    """Run `spack install` here or on the nodes of a job, and say how far it is."""
+    reader = spack_progress.Reader(job.step.name, monitor)
+    command, log = job.command, job.log
+    if workers:
+        tree = job.space.tree
+        done = spack_nodes.install(command, workers, tree, monitor, log=log, watch=reader)
+    else:
+        done = run(command, log=log, watch=reader)
+    if done.returncode not in command.ok or done.timed_out:
+        raise spack_progress.failure(command, done, log, job.space, job.mount)
+    spack_progress.check_signatures(done, log, monitor)

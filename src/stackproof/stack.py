@@ -139,6 +139,41 @@ class Artefact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Digest:
+    """A digest that a source file may have, and who says so (a public address or package)."""
+
+    sha256: str
+    provenance: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OsPackage:
+    """A source package of an operating system: `libfabric` 2.1.0-1.1 of suite `trixie`."""
+
+    name: str
+    version: str
+    suite: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFile:
+    """One source file of a build, which must be there as `filename`.
+
+    `accepted` are the digests it may have. It comes from `address` (the whole address of the
+    file), or is the upstream tarball of an operating system's source package, or, when `commit`
+    is given, holds that commit of the repository at `address` as
+    `git archive --format=tar --prefix=STEM/ COMMIT` writes it, where STEM is `filename` without
+    `.tar`: what identifies it then is the commit, and the digest is that of these bytes.
+    """
+
+    filename: str
+    accepted: tuple[Digest, ...] = ()
+    address: str = ""
+    commit: str = ""
+    os_package: OsPackage | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
     """The engine's solution for a stack, kept beside the recipe as `<recipe>.lock.json`.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from need import need
-from stackproof.cli import stacks
+from stackproof.cli import locking
 from stackproof.cli.loaded import Loaded
 from stackproof.errors import Reason, StackproofError
 from stackproof.host import shipped
@@ -132,9 +132,7 @@ def test_a_lock_that_cannot_be_written_says_where_it_belongs(
     stack = Stack.__new__(Stack)  # of which only the recipe's place is asked
     loaded = Loaded(path=recipe if by_name else Path("/sys/a.yaml"), stack=stack, by_name=by_name)
     with pytest.raises(StackproofError) as caught:
-        stacks.write_lock(
-            loaded, load_noun(Lock, recipe.with_name("mpich.lock.json")), null_monitor
-        )
+        locking.write(loaded, load_noun(Lock, recipe.with_name("mpich.lock.json")), null_monitor)
     assert caught.value.reason is Reason.NOT_PERMITTED
     assert said in (caught.value.problems[0].hint or "")
 

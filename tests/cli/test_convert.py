@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import yaml
 
 from stackproof import cli
 from stackproof.cli import stacks
+from stackproof.cli.builders import RecipeOptions
 from stackproof.spack_recipe import differences, without_words
 from stackproof.stackinator.reader import DOCUMENTS as RECIPE_FILES
 
@@ -61,11 +61,12 @@ def facts(**of: dict[str, str]) -> list[str]:
 
 
 def load(path: Path, site: Path, given: dict[str, str]):
-    arguments = argparse.Namespace(
-        recipe=str(path), site=str(site), mirror=None, choose=[], matrix=False,
-        fact=[f"{key}={value}" for key, value in given.items()],
-    )  # fmt: skip
-    return stacks.load_recipe(arguments).spack
+    arguments = RecipeOptions(
+        recipe=str(path),
+        site=str(site),
+        fact=tuple(f"{key}={value}" for key, value in given.items()),
+    )
+    return stacks.load_recipe(arguments).stack
 
 
 def same(folder: Path, file: Path, site: Path, given: dict[str, str]) -> tuple[str, ...]:

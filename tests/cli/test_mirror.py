@@ -16,7 +16,8 @@ import spackstacks
 from aptarchive import AptArchive, tarball
 from need import need
 from stackproof import cli, ids, spack_build
-from stackproof.cli import os_sources
+from stackproof.cli import os_sources, stacks
+from stackproof.cli.builders import RecipeOptions
 from stackproof.engines import spack as engine
 from stackproof.engines.spack import overlay
 from stackproof.host import accepted_sources, source_mirror
@@ -255,7 +256,7 @@ def test_a_recipe_for_wheels_needs_no_sources(stackproof: Run, tmp_path: Path):
     for words in (("create", "m", "wheel.yaml"), ("add-os-sources", "wheel.yaml", "x")):
         code, _, err = stackproof("mirror", *words)
         assert code == 3
-        assert "is not for Spack" in err
+        assert "wheels" in err
     assert not (tmp_path / "m").exists()
 
 
@@ -294,9 +295,7 @@ def test_a_digest_that_the_archive_states_no_more_is_a_problem(
 def test_what_a_lock_does_without_is_noted(add: Run, archive: AptArchive, recipe: Path):
     archive.add("libthing", "1.2-3", tarball("configure"))
     assert add("libthing")[0] == 0
-    parser = cli.build_parser("check")
-    args = parser.parse_args(["check", str(recipe), "--site", str(FJORD)])
-    [loaded] = os_sources.stacks.load_recipes(args)
+    [loaded] = stacks.load_recipes(RecipeOptions(recipe=str(recipe), site=str(FJORD)))
     lock = SpackLock(wants="", clones=(), environments={})
     problems, [note] = os_sources.accepted_problems(loaded, lock)
     assert problems == ()
@@ -321,9 +320,8 @@ def test_a_mirror_is_not_made_of_something_else(
 
 def write_lock(recipe: Path, namespace: str = "builtin") -> None:
     """Write a lock that answers the recipe: libthing 1.2 and other 2.0, gcc of the machine."""
-    args = cli.build_parser("check").parse_args(["check", str(recipe), "--site", str(FJORD)])
-    [loaded] = os_sources.stacks.load_recipes(args)
-    clones = spack_build.resolve_clones(loaded.spack, null_monitor)
+    [loaded] = stacks.load_recipes(RecipeOptions(recipe=str(recipe), site=str(FJORD)))
+    clones = spack_build.resolve_clones(loaded.stack, null_monitor)
     outside = {"external": {"path": "/usr", "module": None, "extra_attributes": {}}}
     content = spackstacks.content(
         ("libthing",),
@@ -331,8 +329,8 @@ def write_lock(recipe: Path, namespace: str = "builtin") -> None:
         spackstacks.node("other", "2.0", ("gcc", "build")),
         spackstacks.node("gcc", "13.2.0", **outside),
     )
-    every = {path.removesuffix("/spack.lock"): content for path in engine.lock_files(loaded.spack)}
-    lock = SpackLock(wants=engine.wants(loaded.spack), clones=clones, environments=every)
+    every = {path.removesuffix("/spack.lock"): content for path in engine.lock_files(loaded.stack)}
+    lock = SpackLock(wants=engine.wants(loaded.stack), clones=clones, environments=every)
     loaded.lock_path.write_text(to_json(lock))
 
 

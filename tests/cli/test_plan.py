@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from pathlib import Path
@@ -13,6 +12,7 @@ from archspec import cpu
 from spackstacks import content, node
 from stackproof import cli
 from stackproof.cli import stacks
+from stackproof.cli.builders import RecipeOptions
 from stackproof.engines.spack import wants
 from stackproof.noun import to_json
 from stackproof.spackstack import LockedClone, SpackLock
@@ -149,10 +149,8 @@ def test_a_lock_of_another_recipe_is_said_and_not_used(stackproof, tmp_path):
 
 def test_with_a_lock_there_is_every_step_of_the_build(stackproof, tmp_path):
     (tmp_path / "pinned.yaml").write_text(RECIPE)
-    arguments = argparse.Namespace(
-        recipe="pinned.yaml", site=str(FJORD), mirror=None, fact=[], choose=[], matrix=False
-    )
-    wanted = wants(stacks.load_recipe(arguments).spack)
+    arguments = RecipeOptions(recipe="pinned.yaml", site=str(FJORD))
+    wanted = wants(stacks.load_recipe(arguments).stack)
     gcc = node("gcc", "13.2.0", variants={"languages": ["c", "c++", "fortran"]})
     solved = {
         "compilers/gcc": content(("gcc",), gcc),

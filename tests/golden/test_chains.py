@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from stackproof import cli
-from stackproof.cli import known, stacks
+from stackproof.cli import known, locking, parsing, stacks
 from stackproof.cli.arguments import stacks as arguments
+from stackproof.cli.builders import RecipeOptions
 from stackproof.cli.loaded import Loaded
-from stackproof.cli.spack import valid_lock
+from stackproof.cli.spack import BUILDER
 from stackproof.engines import spack
 from stackproof.engines.spack import locks
 from stackproof.host import shipped
@@ -94,12 +95,12 @@ EVERY = pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: chain.lock)
 def loaded(chain: Chain) -> Loaded:
     parser = argparse.ArgumentParser()
     arguments.add_arguments(parser)
-    return stacks.load_recipe(parser.parse_args(chain.words))
+    return stacks.load_recipe(parsing.read(RecipeOptions, parser.parse_args(chain.words)))
 
 
 @cache
 def lock_of(chain: Chain) -> SpackLock:
-    lock = valid_lock(loaded(chain))
+    lock: SpackLock | None = locking.find(BUILDER, loaded(chain))[0]
     assert lock is not None, f"{chain.lock} does not answer its recipe"
     return lock
 
@@ -108,7 +109,7 @@ def lock_of(chain: Chain) -> SpackLock:
 def nodes(chain: Chain) -> dict[str, locks.Node]:
     """Return the packages of a chain by name; one of each is what `unify` promises."""
     found: dict[str, locks.Node] = {}
-    for node in locks.everything(lock_of(chain), loaded(chain).spack.mount).values():
+    for node in locks.everything(lock_of(chain), loaded(chain).stack.mount).values():
         found.setdefault(node.name, node)
     return found
 
@@ -121,7 +122,7 @@ def test_every_lock_is_looked_at() -> None:
 @EVERY
 def test_lock_answers_the_recipe(chain: Chain) -> None:
     assert loaded(chain).lock_path == FOLDER / chain.lock
-    assert valid_lock(loaded(chain)) is not None
+    assert locking.find(BUILDER, loaded(chain))[0] is not None
 
 
 @EVERY
@@ -175,12 +176,12 @@ def test_host_software_is_one_release_at_a_commit(chain: Chain) -> None:
 @EVERY
 def test_nothing_is_outside_but_what_the_site_has(chain: Chain) -> None:
     """The C library comes with the machine's compiler: Spack finds it by asking that."""
-    stated = set(loaded(chain).spack.packages)
+    stated = set(loaded(chain).stack.packages)
     outside = {node.name for node in nodes(chain).values() if node.external}
     assert outside <= {*stated, "glibc"}
     assert "gcc" in outside
     for name in outside - {"glibc"}:
-        externals = loaded(chain).spack.packages[name]["externals"]
+        externals = loaded(chain).stack.packages[name]["externals"]
         assert nodes(chain)[name].prefix in {external["prefix"] for external in externals}
 
 
@@ -223,11 +224,11 @@ def _newer_libcxi(environments: dict[str, Any]) -> dict[str, Any]:
 @EVERY
 def test_locked_build_is_planned(chain: Chain) -> None:
     csrc = shipped.benchmark_sources()
-    plan = spack.build_plan(loaded(chain).spack, lock_of(chain), Caches(), csrc=csrc)
+    plan = spack.build_plan(loaded(chain).stack, lock_of(chain), Caches(), csrc=csrc)
     assert [one.name for one in plan.steps][-1] == "image"
     assert [one.name for one in plan.steps if one.network] == ["fetch"]
     assert plan.id == spack.build_plan(
-        loaded(chain).spack, lock_of(chain), Caches(), csrc=csrc
+        loaded(chain).stack, lock_of(chain), Caches(), csrc=csrc
     ).id  # fmt: skip
 
 
@@ -257,7 +258,7 @@ def test_recipes_travel_with_the_program() -> None:
 
 
 def _by_hash(chain: Chain) -> dict[str, locks.Node]:
-    return locks.everything(lock_of(chain), loaded(chain).spack.mount)
+    return locks.everything(lock_of(chain), loaded(chain).stack.mount)
 
 
 def _root(chain: Chain) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,16 +18,19 @@ import easybuilds
 from easybuildchains import REQUESTS
 from spackstacks import clones, lock_files, stack
 from stackproof import containerfile, document
+from stackproof.cli import builders
 from stackproof.command import EnvPatch
-from stackproof.containerfile import Wish
-from stackproof.engines import spack
+from stackproof.containerfile import Files, Wish
+from stackproof.engines import Container, Sources, spack
+from stackproof.engines.easybuild import engine as easybuild_engine
 from stackproof.engines.easybuild import tool
 from stackproof.engines.easybuild.chain import chain
 from stackproof.engines.easybuild.lock import make_lock
+from stackproof.engines.spack import engine as spack_engine
 from stackproof.engines.wheel import wants
 from stackproof.host import easybuild_catalogue
 from stackproof.plan import Plan
-from stackproof.planner import Sources, describe, plan
+from stackproof.planner import ENGINE, plan
 from stackproof.recipe import parse_recipe
 from stackproof.resolve import resolve
 from stackproof.spackstack import Caches
@@ -41,7 +45,7 @@ views: {default: {description: all}}
 """
 
 
-def wheel() -> tuple[Plan, EnvPatch]:
+def wheel() -> tuple[Plan, EnvPatch, Container]:
     facts = {"architecture": "x86_64", "compiler": "gcc 12.2.0"}
     made = resolve(parse_recipe(document.parse(RECIPE, file="r.yaml")), facts)
     artefacts = (
@@ -54,22 +58,22 @@ def wheel() -> tuple[Plan, EnvPatch]:
         ),
     )
     lock = Lock(engine="wheel", wants=wants(made), artefacts=artefacts)
-    sources = Sources(recipe_name="r.yaml", recipe=RECIPE, csrc={"main.c": "int x;\n"})
-    view = describe(made, lock).views["default"]
-    return plan(made, lock, sources), view.env
+    sources = Sources(recipe={"r.yaml": RECIPE}, csrc={"main.c": "int x;\n"})
+    needs = ENGINE.container(made, lock)
+    return plan(made, lock, sources), needs.environments["default"], needs
 
 
 def of_wheel() -> str:
-    made, environment = wheel()
+    made, environment, needs = wheel()
     wish = Wish(
         base=BASE,
         builder=BASE,
         architecture="x86_64",
-        engine="wheel",
         environment=environment,
         labels={"org.opencontainers.image.title": "small", "note": 'a "quote", $HOME and \\'},
     )
-    return containerfile.render(made, wish, tools={"wheel_worker.py": "pass\n"}, blobs={})
+    files = Files(programs={"wheel_worker.py": "pass\n"})
+    return containerfile.render(made, wish, needs, files)
 
 
 def of_spack() -> str:
@@ -81,13 +85,13 @@ def of_spack() -> str:
         base=BASE,
         builder=BASE.replace("-slim", ""),
         architecture="aarch64",
-        engine="spack",
         packages=("libnl-3-200",),
         builder_packages=("libnl-3-dev",),
         activate="/user-environment/env/default/activate.sh",
     )
     blobs = dict.fromkeys(digests, b"text\n")
-    return containerfile.render(made, wish, tools={"spack_worker.py": "pass\n"}, blobs=blobs)
+    files = Files(programs={"spack_worker.py": "pass\n"}, blobs=blobs)
+    return containerfile.render(made, wish, spack_engine.ENGINE.container(wanted, lock), files)
 
 
 def of_easybuild() -> str:
@@ -101,21 +105,25 @@ def of_easybuild() -> str:
         base=BASE,
         builder=BASE.replace("-slim", ""),
         architecture="x86_64",
-        engine="easybuild",
         packages=("libcurl4",),
         builder_packages=("libcurl4-openssl-dev",),
-        outside=("/usr/local/cuda", "/opt/it's"),
-        sources=tuple(sources),
     )
     tools = {"easybuild_worker.py": "pass\n", "easybuild_hooks.py": "pass\n"}
-    return containerfile.render(easybuilds.plan(wanted, lock), wish, tools=tools, blobs={})
+    needs = replace(
+        easybuild_engine.ENGINE.container(wanted, lock),
+        packages=(),
+        builder_packages=easybuild_engine._PACKAGES,
+        outside=("/usr/local/cuda", "/opt/it's"),
+    )
+    made = easybuilds.plan(wanted, lock)
+    return containerfile.render(made, wish, needs, Files(programs=tools))
 
 
 MAKERS = {"easybuild": of_easybuild, "spack": of_spack, "wheel": of_wheel}
 
 
 def test_every_engine_is_here() -> None:
-    assert set(MAKERS) == set(containerfile.TOOL_PACKAGES)
+    assert set(MAKERS) == set(builders.REGISTRY)
 
 
 @pytest.mark.parametrize(("name", "make"), MAKERS.items())
@@ -129,7 +137,7 @@ def test_containerfile(name: str, make: Callable[[], str]) -> None:
 
 
 def test_a_container_is_the_tree_of_the_plan_and_no_image_file() -> None:
-    made, _ = wheel()
+    made, *_ = wheel()
     assert made.steps[-1].name == "image"
     text = of_wheel()
     assert "mksquashfs" not in text

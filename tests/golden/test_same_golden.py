@@ -6,7 +6,6 @@ STACKPROOF_WRITE_GOLDEN=1 python -m pytest tests/golden/test_same_golden.py
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import os
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from stackinators import CLUSTERS, DOCUMENTS
 from stackproof.cli import stacks
+from stackproof.cli.builders import RecipeOptions
 from stackproof.noun import to_json
 from stackproof.spack_recipe import without_words
 from stackproof.spackstack import SpackEnvironment, SpackStack
@@ -28,11 +28,10 @@ OWN_FILES = frozenset({*RECIPE_FILES, "own.yaml"})
 
 def load(path: Path, generation: int, *choose: str) -> SpackStack:
     site = DOCUMENTS / "clusters" / CLUSTERS[generation]
-    arguments = argparse.Namespace(
-        recipe=str(path), site=str(site), mirror=None, choose=list(choose), matrix=False,
-        fact=["architecture=aarch64"],
+    arguments = RecipeOptions(
+        recipe=str(path), site=str(site), choose=choose, fact=("architecture=aarch64",)
     )  # fmt: skip
-    return stacks.load_recipe(arguments).spack
+    return stacks.load_recipe(arguments).stack
 
 
 def folder(generation: int) -> SpackStack:

@@ -12,12 +12,12 @@ import pytest
 
 from stackproof.cli import progress
 from stackproof.command import Command, Completed
-from stackproof.engines.easybuild.components import Digest, SourceFile
+from stackproof.engines import wheel
 from stackproof.executor import fetch
 from stackproof.host.easybuild_sources import Sources
 from stackproof.host.run import Runner
 from stackproof.monitor import Event, null_monitor
-from stackproof.stack import Artefact
+from stackproof.stack import Artefact, Digest, SourceFile
 
 PART, PARTS = b"x" * 100_000, 4
 WHOLE = PART * PARTS
@@ -63,7 +63,7 @@ def check_told(events: list[Event], name: str, suffix: str) -> None:
 
 def test_bytes_that_pip_has_are_told_while_they_come() -> None:
     events: list[Event] = []
-    path = fetch(WHEEL, "wheel", events.append, runner=slow_pip())
+    path = fetch(WHEEL, wheel.fetch_command, events.append, runner=slow_pip())
     check_told(events, NAME, "")
     assert path.read_bytes() == WHOLE
     assert not [one for one in path.parent.iterdir() if one != path]
@@ -73,12 +73,12 @@ def test_in_a_log_a_file_has_one_line_and_none_when_it_failed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(Exception, match="pip"):
-        fetch(WHEEL, "wheel", progress.monitor(), runner=slow_pip(0.1, code=1))
+        fetch(WHEEL, wheel.fetch_command, progress.monitor(), runner=slow_pip(0.1, code=1))
     assert capsys.readouterr().err == ""
-    fetch(WHEEL, "wheel", progress.monitor(), runner=slow_pip(0.1))
+    fetch(WHEEL, wheel.fetch_command, progress.monitor(), runner=slow_pip(0.1))
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"ok download  {NAME}  400.0 kB  0.")
-    fetch(WHEEL, "wheel", progress.monitor(), runner=slow_pip(0.1))
+    fetch(WHEEL, wheel.fetch_command, progress.monitor(), runner=slow_pip(0.1))
     assert capsys.readouterr().err == ""  # it is there
 
 

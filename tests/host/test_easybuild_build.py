@@ -44,11 +44,11 @@ def test_a_chain_with_modules_is_built_and_nothing_is_done_twice(
     put()
     events: list[Event] = []
     made = plan(stack(), lock(tool))
-    built = execute(made, "easybuild", events.append, setup=setup())
+    built = execute(made, events.append, setup=setup())
     steps = [event.text for event in events if event.what == "progress"]
     assert "two/1.0: build" in steps
     assert "four/1.0: sanitycheck" in steps
-    assert (execute(made, "easybuild", null_monitor, setup=setup()).ran, built.ran) == (0, 7)
+    assert (execute(made, null_monitor, setup=setup()).ran, built.ran) == (0, 7)
 
     tree = unpack(built.path, tmp_path / "tree")
     assert (tree / "software/two/1.0/lib/libtwo.so").is_file()
@@ -63,7 +63,7 @@ def test_a_chain_with_modules_is_built_and_nothing_is_done_twice(
     # Another view, another image, and the components serve as they are.
     other = stack(description="the same with other words")
     events.clear()
-    again = execute(plan(other, lock(tool)), "easybuild", events.append, setup=setup())
+    again = execute(plan(other, lock(tool)), events.append, setup=setup())
     assert again.sha256 != built.sha256
     unchanged = {event.name for event in events if event.what == "skipped"}
     assert unchanged == {"two-1.0", "four-1.0", "modules"}
@@ -74,14 +74,14 @@ def test_the_same_bytes_elsewhere(
 ) -> None:
     """Another cache, another time; the network is never there while it builds."""
     put()
-    first = execute(plan(stack(), lock(tool)), "easybuild", null_monitor, setup=setup())
+    first = execute(plan(stack(), lock(tool)), null_monitor, setup=setup())
     old = Path(files.cache_home())
     monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "other"))
     put()
     for file in tool:
         target = download_path(file.sha256, file.filename)
         files.copy(old / target.relative_to(tmp_path / "other"), target)
-    second = execute(plan(stack(), lock(tool)), "easybuild", null_monitor, setup=setup())
+    second = execute(plan(stack(), lock(tool)), null_monitor, setup=setup())
     assert first.path != second.path
     assert first.sha256 == second.sha256
 
@@ -92,7 +92,7 @@ def test_a_component_that_fails_shows_the_compilers_words_and_keeps_the_rest(
     put(BROKEN)
     made = plan(stack(name="broken"), lock(tool, BROKEN))
     with pytest.raises(StackproofError) as caught:
-        execute(made, "easybuild", null_monitor, setup=setup())
+        execute(made, null_monitor, setup=setup())
     problem = caught.value.problems[0]
     assert problem.reason is Reason.BUILD_FAILED
     assert "step `build` of `two-1.0`" in problem.message
@@ -109,14 +109,14 @@ def test_a_missing_module_and_a_wrong_checksum_are_told_by_their_exit_codes(
     two, four = whole.components
     alone = replace(whole, components=(replace(four, needs=()),))
     with pytest.raises(StackproofError) as caught:
-        execute(plan(stack(name="alone"), _as_libfabric(alone)), "easybuild", null_monitor,
+        execute(plan(stack(name="alone"), _as_libfabric(alone)), null_monitor,
                 setup=setup())  # fmt: skip
     assert "two/1.0" in caught.value.problems[0].message
     assert caught.value.reason is Reason.BUILD_FAILED
 
     wrong = replace(two, text=two.text.replace(two.sources[0].accepted[0].sha256, "0" * 64))
     with pytest.raises(StackproofError) as caught:
-        execute(plan(stack(name="wrong"), replace(whole, components=(wrong, four))), "easybuild",
+        execute(plan(stack(name="wrong"), replace(whole, components=(wrong, four))),
                 null_monitor, setup=setup())  # fmt: skip
     assert caught.value.reason is Reason.DIGEST_MISMATCH
 
@@ -134,12 +134,12 @@ def test_on_top_of_software_that_is_there(tool: tuple[Artefact, ...], tmp_path: 
     base = tmp_path / "base"
     alone = replace(lock(tool), components=(two,))
     made = plan(stack(name="base", mount=str(base)), alone)
-    unpack(execute(made, "easybuild", null_monitor, setup=setup()).path, base)
+    unpack(execute(made, null_monitor, setup=setup()).path, base)
 
     below = Below(path=str(base), modules=(str(base / "modules/lua/all"),))
     upper = replace(lock(tool), components=(replace(four, component="libfabric", needs=()),))
     ready = replace(setup(), binds=(Bind(source=str(base), target=str(base)),))
-    image = execute(plan(stack(name="upper", below=below), upper), "easybuild", null_monitor,
+    image = execute(plan(stack(name="upper", below=below), upper), null_monitor,
                     setup=ready).path  # fmt: skip
     tree = unpack(image, tmp_path / "tree")
     assert [path.name for path in (tree / "software").iterdir()] == ["four"]

@@ -13,6 +13,7 @@ import pytest
 
 from easybuildchains import REQUESTS
 from need import need
+from stackproof.engines.easybuild import tool
 from stackproof.engines.easybuild.chain import chain
 from stackproof.engines.easybuild.easyconfig import SYSTEM, Template, render
 from stackproof.engines.easybuild.tool import VERSION
@@ -43,7 +44,7 @@ def easybuild(tmp_path_factory: pytest.TempPathFactory) -> str:
     need("easybuild")
     folder = tmp_path_factory.mktemp("easybuild")
     for file in Sources((), null_monitor).tool(VERSION):
-        packed = fetch(file, "easybuild", null_monitor)
+        packed = fetch(file, tool.fetch_command, null_monitor)
         subprocess.run(["tar", "-xf", packed, "-C", folder], check=True)
     return ":".join(str(path) for path in sorted(folder.iterdir()))
 

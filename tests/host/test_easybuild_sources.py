@@ -15,7 +15,6 @@ import pytest
 
 from aptarchive import AptArchive
 from need import need
-from stackproof.engines.easybuild.components import Digest, OsPackage, SourceFile
 from stackproof.engines.easybuild.lock import pinned
 from stackproof.errors import Reason, StackproofError
 from stackproof.host import files, os_sources
@@ -23,6 +22,7 @@ from stackproof.host.easybuild_sources import Sources, choose_all, mirror_folder
 from stackproof.host.workspace import download_path
 from stackproof.ids import digest
 from stackproof.monitor import null_monitor
+from stackproof.stack import Digest, OsPackage, SourceFile
 
 GOOD, OTHER = b"what the project publishes", b"what the system packed again"
 

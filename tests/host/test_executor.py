@@ -18,6 +18,7 @@ import pytest
 from need import need, private_namespaces
 from stackproof import noun
 from stackproof.command import Bind, Command, Completed
+from stackproof.engines import wheel
 from stackproof.engines.easybuild.layout import INSTALL as EASYBUILD
 from stackproof.errors import Reason, StackproofError
 from stackproof.executor import Built, deliver, execute, fetch
@@ -58,12 +59,12 @@ def listing(image: Path) -> str:
 
 
 def test_build_and_unchanged_build() -> None:
-    built = execute(small_plan(), "wheel", null_monitor)
+    built = execute(small_plan(), null_monitor)
     assert built.ran == 3
     assert "squashfs-root/made/file" in listing(built.path)
     assert "-rwxr-xr-x root/root" in listing(built.path)
     seen: list[Event] = []
-    again = execute(small_plan(), "wheel", seen.append)
+    again = execute(small_plan(), seen.append)
     assert (again.ran, again.sha256) == (0, built.sha256)
     assert {event.what for event in seen} == {"skipped"}
 
@@ -90,11 +91,11 @@ def test_results_that_are_kept_serve_other_builds_and_damaged_ones_are_made_agai
         return Plan(name="kept", mount=MOUNT, steps=(made, words, pack))
 
     setup = BuildSetup(kept=tmp_path / "kept")
-    assert execute(plan_of("{}"), "easybuild", null_monitor, setup=setup).ran == 3
-    assert execute(plan_of("[]"), "easybuild", null_monitor, setup=setup).ran == 2
+    assert execute(plan_of("{}"), null_monitor, setup=setup).ran == 3
+    assert execute(plan_of("[]"), null_monitor, setup=setup).ran == 2
     (kept,) = (tmp_path / "kept").iterdir()
     kept.write_bytes(kept.read_bytes()[:700])
-    built = execute(plan_of('{"x": 1}'), "easybuild", null_monitor, setup=setup)
+    built = execute(plan_of('{"x": 1}'), null_monitor, setup=setup)
     assert built.ran == 3
     assert "squashfs-root/made" in listing(built.path)
 
@@ -102,12 +103,12 @@ def test_results_that_are_kept_serve_other_builds_and_damaged_ones_are_made_agai
 def test_same_digest_in_another_cache_with_another_umask_and_on_another_day(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = execute(small_plan(), "wheel", null_monitor)
+    first = execute(small_plan(), null_monitor)
     time.sleep(1.1)  # SquashFS times have whole seconds
     monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "other"))
     old = os.umask(0o077)
     try:
-        second = execute(small_plan(), "wheel", null_monitor)
+        second = execute(small_plan(), null_monitor)
     finally:
         os.umask(old)
     assert second.path != first.path
@@ -116,7 +117,7 @@ def test_same_digest_in_another_cache_with_another_umask_and_on_another_day(
 
 def test_the_sandbox_shows_no_build_path_and_no_network() -> None:
     shell = "ls / > $0/made/root; ls /proc/net 2>&1 | head -1 > /dev/null; cat /proc/net/dev > $0/made/net"
-    built = execute(small_plan("closed", shell), "wheel", null_monitor)
+    built = execute(small_plan("closed", shell), null_monitor)
     store = built.path.parents[1] / "store" / "made"
     assert "home" not in (store / "root").read_text().split()
     assert [
@@ -127,7 +128,7 @@ def test_the_sandbox_shows_no_build_path_and_no_network() -> None:
 def test_a_failing_step_says_why_and_leaves_no_image(tmp_path: Path) -> None:
     plan = small_plan("bad", "echo the reason >&2; exit 3")
     with pytest.raises(StackproofError) as caught:
-        execute(plan, "wheel", null_monitor)
+        execute(plan, null_monitor)
     problem = caught.value.problems[0]
     assert problem.reason is Reason.BUILD_FAILED
     assert problem.detail is not None
@@ -143,9 +144,7 @@ def test_interrupted_build_continues_with_the_same_digest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kill a build in the middle of a step, as hard as can be, at several moments."""
-    reference = execute(
-        small_plan("cut", "sleep 0.6; echo x > $0/made/file"), "wheel", null_monitor
-    )
+    reference = execute(small_plan("cut", "sleep 0.6; echo x > $0/made/file"), null_monitor)
     for number, (delay, sig) in enumerate(
         [(0.4, signal.SIGKILL), (0.7, signal.SIGINT), (0.2, signal.SIGTERM)]
     ):
@@ -157,7 +156,7 @@ def test_interrupted_build_continues_with_the_same_digest(
             from stackproof.plan import Plan
             plan = noun.from_json(Plan, open({str(tmp_path / "plan.json")!r}).read())
             print("ready", flush=True)
-            execute(plan, "wheel", null_monitor)
+            execute(plan, null_monitor)
         """)  # fmt: skip
         (tmp_path / "plan.json").write_text(
             noun.to_json(small_plan("cut", "sleep 0.6; echo x > $0/made/file"))
@@ -173,9 +172,7 @@ def test_interrupted_build_continues_with_the_same_digest(
         process.wait(timeout=20)
         process.stdout.close()
         monkeypatch.setenv("STACKPROOF_CACHE", str(cache))
-        built = execute(
-            small_plan("cut", "sleep 0.6; echo x > $0/made/file"), "wheel", null_monitor
-        )
+        built = execute(small_plan("cut", "sleep 0.6; echo x > $0/made/file"), null_monitor)
         assert built.sha256 == reference.sha256
 
 
@@ -183,7 +180,7 @@ def test_two_builds_at_once_make_one_image() -> None:
     results: list[Built] = []
     plan = small_plan("twice", "sleep 0.5; echo x > $0/made/file")
     threads = [
-        threading.Thread(target=lambda: results.append(execute(plan, "wheel", null_monitor)))
+        threading.Thread(target=lambda: results.append(execute(plan, null_monitor)))
         for _ in range(2)
     ]
     for thread in threads:
@@ -195,13 +192,13 @@ def test_two_builds_at_once_make_one_image() -> None:
 
 
 def test_a_removed_image_is_made_again() -> None:
-    built = execute(small_plan(), "wheel", null_monitor)
+    built = execute(small_plan(), null_monitor)
     built.path.unlink()
-    assert execute(small_plan(), "wheel", null_monitor).sha256 == built.sha256
+    assert execute(small_plan(), null_monitor).sha256 == built.sha256
 
 
 def test_deliver_is_whole_or_not_at_all(tmp_path: Path) -> None:
-    built = execute(small_plan(), "wheel", null_monitor)
+    built = execute(small_plan(), null_monitor)
     target = tmp_path / "x.squashfs"
     assert deliver(built, target)
     assert not deliver(built, target)
@@ -232,38 +229,42 @@ def pip_that_brings(
 
 def test_a_file_with_another_digest_is_refused_and_removed(cache: Path) -> None:
     with pytest.raises(StackproofError) as caught:
-        fetch(wheel_file(b"good"), "wheel", null_monitor, runner=pip_that_brings(b"evil"))
+        fetch(
+            wheel_file(b"good"), wheel.fetch_command, null_monitor, runner=pip_that_brings(b"evil")
+        )
     assert caught.value.reason is Reason.DIGEST_MISMATCH
     assert not [p for p in cache.rglob("*") if p.is_file()]
 
 
 def test_a_file_that_was_tampered_with_in_the_cache_is_fetched_anew() -> None:
-    path = fetch(wheel_file(b"good"), "wheel", null_monitor, runner=pip_that_brings(b"good"))
+    path = fetch(
+        wheel_file(b"good"), wheel.fetch_command, null_monitor, runner=pip_that_brings(b"good")
+    )
     path.write_bytes(b"evil")
-    again = fetch(wheel_file(b"good"), "wheel", null_monitor, runner=pip_that_brings(b"good"))
+    again = fetch(
+        wheel_file(b"good"), wheel.fetch_command, null_monitor, runner=pip_that_brings(b"good")
+    )
     assert again.read_bytes() == b"good"
 
 
 def test_a_cached_file_needs_no_network() -> None:
-    fetch(wheel_file(b"good"), "wheel", null_monitor, runner=pip_that_brings(b"good"))
+    fetch(wheel_file(b"good"), wheel.fetch_command, null_monitor, runner=pip_that_brings(b"good"))
     offline = pip_that_brings(b"", code=1, stderr=b"Retrying (Retry(total=0))")
-    assert fetch(wheel_file(b"good"), "wheel", null_monitor, runner=offline).exists()
+    assert fetch(wheel_file(b"good"), wheel.fetch_command, null_monitor, runner=offline).exists()
     with pytest.raises(StackproofError) as caught:
-        fetch(wheel_file(b"more"), "wheel", null_monitor, runner=offline)
+        fetch(wheel_file(b"more"), wheel.fetch_command, null_monitor, runner=offline)
     assert caught.value.reason is Reason.NO_NETWORK
 
 
 def test_another_file_name_is_refused() -> None:
     runner = pip_that_brings(b"good", "x-1-py3-none-manylinux1_x86_64.whl")
     with pytest.raises(StackproofError) as caught:
-        fetch(wheel_file(b"good"), "wheel", null_monitor, runner=runner)
+        fetch(wheel_file(b"good"), wheel.fetch_command, null_monitor, runner=runner)
     assert caught.value.reason is Reason.DIGEST_MISMATCH
 
 
-@pytest.mark.parametrize(
-    ("engine", "move"), [("wheel", "STACKPROOF_CACHE"), ("easybuild", "--build-dir")]
-)
-def test_disk_full(tmp_path: Path, engine: str, move: str) -> None:
+@pytest.mark.parametrize(("movable", "move"), [(False, "STACKPROOF_CACHE"), (True, "--build-dir")])
+def test_disk_full(tmp_path: Path, movable: bool, move: str) -> None:
     """A cache on a file system that is too small: a clear reason, and what moves such a build."""
     need("root")
     code = textwrap.dedent(f"""
@@ -271,11 +272,12 @@ def test_disk_full(tmp_path: Path, engine: str, move: str) -> None:
         from stackproof import noun
         from stackproof.errors import StackproofError
         from stackproof.executor import execute
+        from stackproof.host.workspace import BuildSetup
         from stackproof.monitor import null_monitor
         from stackproof.plan import Plan
         plan = noun.from_json(Plan, open({str(tmp_path / "plan.json")!r}).read())
         try:
-            execute(plan, {engine!r}, null_monitor)
+            execute(plan, null_monitor, setup=BuildSetup(movable={movable}))
         except StackproofError as error:
             print(error.reason.value, error.problems[0].hint.split(" or ")[-1])
     """)
@@ -313,9 +315,7 @@ def test_a_link_that_a_step_made_is_not_followed(tmp_path: Path, what: str) -> N
     later = noun.from_data(Step, {"name": "later", "inputs": [hostile.id], **given})
     pack = pack_step(mount=MOUNT, compression="zstd", level=3, inputs=(later.id,))
     with pytest.raises(StackproofError) as caught:
-        execute(
-            Plan(name="links", mount=MOUNT, steps=(hostile, later, pack)), "wheel", null_monitor
-        )
+        execute(Plan(name="links", mount=MOUNT, steps=(hostile, later, pack)), null_monitor)
     assert "a link in it leads elsewhere" in str(caught.value)
     assert [path.name for path in home.iterdir()] == ["kept"]
 
@@ -341,7 +341,7 @@ def test_an_image_that_is_a_link_is_not_delivered(tmp_path: Path) -> None:
     link = Command(argv=("ln", "-s", "-f", f"{tmp_path}/secret", "/build/out/image.squashfs"))
     image = dataclasses.replace(last, commands=(*last.commands, link))
     with pytest.raises(StackproofError) as caught:
-        execute(dataclasses.replace(plan, steps=(*plan.steps[:-1], image)), "wheel", null_monitor)
+        execute(dataclasses.replace(plan, steps=(*plan.steps[:-1], image)), null_monitor)
     assert "is no file" in str(caught.value)
 
 
@@ -365,7 +365,7 @@ def test_nothing_is_mounted_where_a_step_put_a_link(tmp_path: Path) -> None:
 def test_nobody_else_reaches_the_programs_that_a_step_makes() -> None:
     """One with the setuid bit would run with the rights of whoever builds."""
     plan = small_plan(shell="cp /bin/true $0/made/a; chmod 4755 $0/made/a")
-    execute(plan, "wheel", null_monitor)
+    execute(plan, null_monitor)
     space = workspace(plan, BuildSetup())
     assert (space.store / "made" / "a").stat().st_mode & 0o4000
     assert space.home.stat().st_mode & 0o077 == 0

@@ -61,14 +61,14 @@ def locked(sha256: str) -> Artefact:
 
 def test_one_that_is_not_the_locked_one_is_refused_unopened(distribution: Path, mark: Path) -> None:
     with pytest.raises(StackproofError) as caught:
-        executor.fetch(locked("0" * 64), "easybuild", null_monitor)
+        executor.fetch(locked("0" * 64), tool.fetch_command, null_monitor)
     assert caught.value.reason is Reason.DIGEST_MISMATCH
     assert files.sha256(distribution) in (caught.value.problems[0].detail or "")
     assert not mark.exists()
 
 
 def test_the_locked_one_comes_and_nothing_of_it_runs(distribution: Path, mark: Path) -> None:
-    got = executor.fetch(locked(files.sha256(distribution)), "easybuild", null_monitor)
+    got = executor.fetch(locked(files.sha256(distribution)), tool.fetch_command, null_monitor)
     assert got.read_bytes() == distribution.read_bytes()
     assert not mark.exists()
 

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from stackproof import containerfile
 from stackproof.command import Command, EnvPatch
-from stackproof.containerfile import Wish
-from stackproof.engines.easybuild.components import OsPackage, SourceFile
+from stackproof.containerfile import Files, Wish
+from stackproof.engines import Container
 from stackproof.errors import Reason, StackproofError
 from stackproof.host import git
 from stackproof.plan import Copy, Plan, Step
-from stackproof.stack import Artefact
+from stackproof.stack import Artefact, OsPackage, SourceFile
 
 BASE = "registry.example.org/debian:bookworm-slim@sha256:" + "ab" * 32
 HOSTILE = {
@@ -42,14 +42,17 @@ HOSTILE = {
 
 def wish(**changes: object) -> Wish:
     given: dict[str, object] = {
-        "base": BASE, "builder": BASE, "architecture": "x86_64", "engine": "wheel", **changes,
+        "base": BASE, "builder": BASE, "architecture": "x86_64", **changes,
     }  # fmt: skip
     return Wish(**given)  # type: ignore[arg-type]
 
 
 def render(step: Step, mount: str = "/user-environment", **changes: object) -> str:
     made = Plan(name="n\nRUN bad", mount=mount, steps=(step,))
-    return containerfile.render(made, wish(**changes), tools={}, blobs={"d": b"\xff\x00\xfe"})
+    needs = {"download": lambda file: (("pip", "download", file.filename),)}
+    needs |= {key: changes.pop(key) for key in ("sources", "outside", "download") if key in changes}
+    files = Files(blobs={"d": b"\xff\x00\xfe"})
+    return containerfile.render(made, wish(**changes), Container(**needs), files)
 
 
 def instructions(text: str) -> list[str]:
@@ -172,6 +175,13 @@ def test_what_cannot_be_said_is_refused() -> None:
         assert caught.value.reason is Reason.INVALID_VALUE
 
 
+def test_a_file_that_nothing_downloads_is_refused() -> None:
+    wheel = Artefact(name="m", version="1", filename="m-1-py3-none-any.whl", sha256="d" * 64)
+    with pytest.raises(StackproofError) as caught:
+        render(Step(name="s", fetch=(wheel,)), download=None)
+    assert caught.value.reason is Reason.FILE_MISSING
+
+
 def test_downloads_and_clones_are_checked() -> None:
     from stackproof.plan import Clone  # noqa: PLC0415 - one test
 
@@ -186,7 +196,7 @@ def test_downloads_and_clones_are_checked() -> None:
 def fetched(source: SourceFile, sha256: str = "d" * 64) -> list[str]:
     """Return the instructions that bring a source file of a component."""
     file = Artefact(name="n", version="1", filename=source.filename, sha256=sha256)
-    text = render(Step(name="s", fetch=(file,)), engine="easybuild", sources=(source,))
+    text = render(Step(name="s", fetch=(file,)), sources=(source,))
     return [line[4:] for line in instructions(text) if source.filename[:3] in line]
 
 

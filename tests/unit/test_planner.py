@@ -9,16 +9,17 @@ from itertools import pairwise
 import pytest
 
 from stackproof import document, noun
+from stackproof.engines import Sources
 from stackproof.engines.wheel import wants
 from stackproof.errors import Reason, StackproofError
 from stackproof.plan import Plan
-from stackproof.planner import Sources, describe, plan, render_bom
+from stackproof.planner import describe, plan, render_bom
 from stackproof.recipe import parse_recipe
 from stackproof.resolve import resolve
 from stackproof.stack import Artefact, Lock, Stack
 
 FACTS = {"architecture": "x86_64", "compiler": "gcc 12.2.0 (Debian 12.2.0-14)"}
-SOURCES = Sources(recipe_name="r.yaml", recipe="name: x\n", csrc={"main.c": "int x;", "a.h": ""})
+SOURCES = Sources(recipe={"r.yaml": "name: x\n"}, csrc={"main.c": "int x;", "a.h": ""})
 
 
 def stack_of(text: str) -> Stack:

@@ -39,7 +39,7 @@ def entry(name: str, version: str) -> dict[str, object]:
 
 def test_lock_names_files_and_never_the_index() -> None:
     report = json.dumps({"install": [entry("mpich", "5.0.2")]}).encode()
-    lock = wheel.ENGINE.read_lock(stack(), done(report))
+    lock = wheel.read_lock(stack(), done(report))
     assert lock.artefacts[0].filename == "mpich-5.0.2-py3-none-any.whl"
     assert lock.artefacts[0].sha256 == "ab" * 32
     assert "index.invalid" not in repr(lock)
@@ -50,7 +50,7 @@ def test_the_mpi_comes_first_in_the_lock() -> None:
     intel = stack("intel-mpi", "2021.18.1")
     report = json.dumps({"install": [entry("aaa", "1"), entry("impi-devel", "2021.18.1"),
                                      entry("impi_rt", "2021.18.1")]}).encode()  # fmt: skip
-    lock = wheel.ENGINE.read_lock(intel, done(report))
+    lock = wheel.read_lock(intel, done(report))
     assert [a.name for a in lock.artefacts] == ["impi_rt", "impi-devel", "aaa"]
     assert wheel.mpi_version(intel, lock) == "2021.18.1"
 
@@ -80,7 +80,7 @@ NOTHING = (
 )
 def test_pip_failures(stderr: bytes, reason: Reason, quoted: str) -> None:
     with pytest.raises(StackproofError) as caught:
-        wheel.ENGINE.read_lock(stack(), done(stderr=stderr, code=1))
+        wheel.read_lock(stack(), done(stderr=stderr, code=1))
     assert caught.value.reason is reason
     assert quoted in str(caught.value)
 
@@ -88,7 +88,7 @@ def test_pip_failures(stderr: bytes, reason: Reason, quoted: str) -> None:
 @pytest.mark.parametrize("report", [b"", b"[]", b"{}", b'{"install": [{}]}', b"\xff"])
 def test_unreadable_report(report: bytes) -> None:
     with pytest.raises(StackproofError) as caught:
-        wheel.ENGINE.read_lock(stack(), done(report))
+        wheel.read_lock(stack(), done(report))
     assert caught.value.reason is Reason.GARBAGE_OUTPUT
 
 
@@ -101,22 +101,20 @@ def test_wants_covers_what_was_asked_and_nothing_else() -> None:
 
 
 def test_problems() -> None:
-    assert not wheel.ENGINE.problems(stack())
-    assert [p.reason for p in wheel.ENGINE.problems(stack("cray-mpich", "8.1.29"))] == [
-        Reason.UNSUPPORTED
-    ]
-    assert wheel.ENGINE.problems(stack(architecture="riscv64"))
+    assert not wheel.problems(stack())
+    assert [p.reason for p in wheel.problems(stack("cray-mpich", "8.1.29"))] == [Reason.UNSUPPORTED]
+    assert wheel.problems(stack(architecture="riscv64"))
 
 
 def test_only_the_mpi_is_asked_for_without_dependencies() -> None:
-    assert "--no-deps" in wheel.ENGINE.lock_command(stack()).argv
-    assert "--no-deps" not in wheel.ENGINE.lock_command(stack(packages=("mpi4py",))).argv
+    assert "--no-deps" in wheel.lock_command(stack()).argv
+    assert "--no-deps" not in wheel.lock_command(stack(packages=("mpi4py",))).argv
 
 
 def test_fetch_asks_for_the_locked_tags() -> None:
     lock = Lock(engine="wheel", wants="", artefacts=())
     assert not lock.artefacts
-    argv = wheel.ENGINE.fetch_command(
+    argv = wheel.fetch_command(
         wheel.Artefact(
             name="mpi4py", version="4.1.0", sha256="0" * 64,
             filename="mpi4py-4.1.0-cp312-cp312-manylinux_2_17_x86_64.whl",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stackproof import noun
-from stackproof.cli import progress, stacks
+from stackproof import ids, noun
+from stackproof.cli import builders, locking, parsing, progress, stacks
+from stackproof.cli.builders import BuildOptions, RecipeOptions
 from stackproof.cli.loaded import Loaded
 from stackproof.errors import (
     ExitCode,
@@ -22,11 +22,20 @@ from stackproof.errors import (
 )
 from stackproof.executor import Built, deliver, execute
 from stackproof.host import cacheentries, files, outputs, toolchain
-from stackproof.host.workspace import BuildSetup
 from stackproof.monitor import Event, Monitor
 
-Builder = Callable[[Loaded, argparse.Namespace, Monitor], tuple[Built | None, str]]
-"""What builds a recipe of one engine: the image, if one is to be made, and the lock's digest."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is to be built, where and how; `output` is the image, `stop_after` may be `lock`."""
+
+    recipe: RecipeOptions
+    build: BuildOptions
+    output: str | None
+    update: bool
+    locked: bool
+    stop_after: str | None
+    json: bool
 
 
 def run(args: argparse.Namespace) -> int:
@@ -34,8 +43,14 @@ def run(args: argparse.Namespace) -> int:
 
     With `--matrix` every combination is built, those after a failed one too.
     """
-    every = stacks.load_recipes(args)
-    if args.output and len(every) > 1:
+    recipe = parsing.read(RecipeOptions, args)
+    build = parsing.read(BuildOptions, args)
+    return _build(parsing.read(Asked, args, recipe=recipe, build=build))
+
+
+def _build(asked: Asked) -> int:
+    every = stacks.load_recipes(asked.recipe)
+    if asked.output and len(every) > 1:
         raise fail(Reason.USAGE, "`--output` names one image, and `--matrix` makes several")
     monitor = progress.monitor()
     problems: list[Problem] = []
@@ -43,14 +58,14 @@ def run(args: argparse.Namespace) -> int:
     for loaded in every:
         progress.print_notes(*loaded.notes)
         try:
-            results.append(_one(loaded, args, monitor))
+            results.append(_one(loaded, asked, monitor))
         except StackproofError as error:
             if len(every) == 1:
                 raise
-            print(f"{_target(loaded, args)}: failed", file=sys.stderr)
+            print(f"{_target(loaded, asked)}: failed", file=sys.stderr)
             problems += error.problems
             results.append(_Result(data=problems_data(error.reason.exit_code, error.problems)))
-    if args.json:
+    if asked.json:
         data = [result.data for result in results]
         print(noun.to_json(data[0] if len(every) == 1 else data), end="")
     for problem in problems:
@@ -65,22 +80,16 @@ class _Result:
     data: dict[str, object]
 
 
-def _one(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> _Result:
-    target = _target(loaded, args)
-    if not args.stop_after:
+def _one(loaded: Loaded, asked: Asked, monitor: Monitor) -> _Result:
+    target = _target(loaded, asked)
+    if not asked.stop_after:
         _check_target(target)
         _check_machine(loaded.stack.architecture)
-    if args.build_dir and loaded.stack.engine == "wheel":
-        raise fail(
-            Reason.USAGE,
-            "`--build-dir` is for builds from source, and this recipe is of wheels",
-            hint="they are put together in the cache: set STACKPROOF_CACHE to move it",
-        )
-    if not loaded.for_spack and args.on != "local":
-        raise fail(Reason.USAGE, f"`--on {args.on}` is for recipes with `engine: spack`")
-    built, lock = _builder(loaded)(loaded, args, monitor)
+    given = {"build-dir": asked.build.build_dir, "on": asked.build.on != "local"}
+    builders.refuse(builders.of(loaded), *(name for name, value in given.items() if value))
+    built, lock = _made(loaded, asked, monitor)
     if built is None:
-        if not args.json:
+        if not asked.json:
             print(loaded.lock_path)
         return _Result(data={"lock_file": str(loaded.lock_path), "lock": lock})
     place = Path(outputs.claim(target, "image", inputs=[loaded.lock_path]))
@@ -89,7 +98,7 @@ def _one(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> _Result:
     for entry in cacheentries.give_up_superseded(built.home):
         text = f"{entry.name}, which newer builds of this recipe took the place of"
         monitor(Event(what="note", name="removed", text=text))
-    if not args.json:
+    if not asked.json:
         if not built.ran and not written:
             print(f"{target}: nothing to do, the image is up to date", file=sys.stderr)
         print(f"{target}  {built.size / 1e6:.1f} MB  sha256 {built.sha256}")
@@ -106,36 +115,30 @@ def _one(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> _Result:
     )
 
 
-def _builder(loaded: Loaded) -> Builder:
-    if loaded.for_spack:
-        from stackproof.cli import spack  # noqa: PLC0415 - only for Spack stacks
-
-        return spack.build
-    if loaded.for_easybuild:
-        from stackproof.cli import easybuild  # noqa: PLC0415 - only for such stacks
-
-        return easybuild.build
-    return _build_wheel
-
-
-def _build_wheel(
-    loaded: Loaded, args: argparse.Namespace, monitor: Monitor
-) -> tuple[Built | None, str]:
-    from stackproof.cli import wheel  # noqa: PLC0415 - only for wheels
-    from stackproof.planner import lock_digest, plan  # noqa: PLC0415 - as above
-
-    lock = wheel.ensure_lock(loaded, monitor, update=args.update, locked=args.locked)
-    if args.stop_after:
-        return None, lock_digest(lock)
-    made = plan(loaded.wheel, lock, loaded.sources)
-    setup = BuildSetup(origin=loaded.origin)
-    return execute(made, loaded.stack.engine, monitor, setup=setup), lock_digest(lock)
+def _made(loaded: Loaded, asked: Asked, monitor: Monitor) -> tuple[Built | None, str]:
+    """Return the image, none where only the lock is asked for, and the digest of the lock."""
+    builder = builders.of(loaded)
+    engine = builder.engine
+    before = None if asked.update else locking.find(builder, loaded)[0]
+    builders.refuse_wrong(engine.problems(loaded.stack, before, loaded.where))
+    builders.refuse_wrong(builder.check(loaded, before, whole=False))
+    lock = locking.ensure(
+        builder, loaded, asked.build, monitor, update=asked.update, locked=asked.locked
+    )
+    digest = ids.content_id(noun.to_data(lock))
+    found = builders.refuse_wrong(builder.check(loaded, lock, whole=False))
+    progress.print_notes(*found.notes)
+    if asked.stop_after:
+        return None, digest
+    made = engine.plan(loaded.stack, lock, loaded.sources)
+    setup = builder.setup(loaded, lock, made, asked.build, monitor)
+    return execute(made, monitor, setup=replace(setup, origin=loaded.origin)), digest
 
 
-def _target(loaded: Loaded, args: argparse.Namespace) -> Path:
-    if args.output:
-        return Path(args.output)
-    middle = f".{loaded.variant}" if loaded.variant and args.matrix else ""
+def _target(loaded: Loaded, asked: Asked) -> Path:
+    if asked.output:
+        return Path(asked.output)
+    middle = f".{loaded.variant}" if loaded.variant and asked.recipe.matrix else ""
     return Path(f"{loaded.stack.name}{middle}.squashfs")
 
 

@@ -6,11 +6,12 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackproof.cli import stacks
+from stackproof.cli import parsing, stacks
+from stackproof.cli.builders import RecipeOptions
 from stackproof.convert import Variant, convert, lines_that_count, render
 from stackproof.document import Document
 from stackproof.errors import Problem, Reason, StackproofError, fail
@@ -35,10 +36,25 @@ class _Source:
     documents: Mapping[str, Document]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertOptions:
+    """Which folders become one recipe, each on its site; `force` overwrites `output`."""
+
+    recipes: tuple[str, ...]
+    output: str | None
+    site: tuple[str, ...]
+    fact: tuple[str, ...]
+    force: bool
+
+
 def run(args: argparse.Namespace) -> int:
     """Write the recipe, after finding out that it means the same as every DIR."""
-    target = _target(args)
-    sources = _sources(args)
+    return _convert(parsing.read(ConvertOptions, args))
+
+
+def _convert(asked: ConvertOptions) -> int:
+    target = _target(asked)
+    sources = _sources(asked)
     base = target.parent.resolve()
     variants = [_variant(source, base) for source in sources]
     text = _heading(sources) + render(convert(variants))
@@ -57,9 +73,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _target(args: argparse.Namespace) -> Path:
-    paths = [Path(path).resolve() for path in args.recipes]
-    for given, path in zip(args.recipes, paths, strict=True):
+def _target(asked: ConvertOptions) -> Path:
+    paths = [Path(path).resolve() for path in asked.recipes]
+    for given, path in zip(asked.recipes, paths, strict=True):
         if not path.is_dir():
             raise fail(
                 Reason.FILE_MISSING,
@@ -67,10 +83,10 @@ def _target(args: argparse.Namespace) -> Path:
                 hint="name folders of Stackinator recipes, with config.yaml, compilers.yaml and "
                 "environments.yaml",
             )
-    if args.output:
-        target = Path(args.output)
+    if asked.output:
+        target = Path(asked.output)
     elif len(paths) == 1:
-        target = Path(args.recipes[0]).parent / f"{paths[0].name}.yaml"
+        target = Path(asked.recipes[0]).parent / f"{paths[0].name}.yaml"
     else:
         around = Path(os.path.commonpath([path.parent for path in paths]))
         target = around / f"{around.name}.yaml"
@@ -89,28 +105,28 @@ def _target(args: argparse.Namespace) -> Path:
             f"`{target}` would lie in `{inside[0]}` and become part of that recipe",
             hint="choose a FILE beside or above the folder with -o",
         )
-    if target.exists() and not args.force:
+    if target.exists() and not asked.force:
         raise fail(Reason.USAGE, f"`{target}` exists", hint="choose another FILE, or use --force")
     return target
 
 
-def _sources(args: argparse.Namespace) -> list[_Source]:
+def _sources(asked: ConvertOptions) -> list[_Source]:
     """Return the recipes, each on its site; all problems of all of them at once."""
-    _check_facts(args)
-    sites: list[str | None] = list(args.site) or [None]
+    _check_facts(asked)
+    sites: list[str | None] = list(asked.site) or [None]
     if len(sites) == 1:
-        sites *= len(args.recipes)
-    if len(sites) != len(args.recipes):
+        sites *= len(asked.recipes)
+    if len(sites) != len(asked.recipes):
         raise fail(
             Reason.USAGE,
-            f"{len(args.recipes)} recipes, and {len(sites)} sites",
+            f"{len(asked.recipes)} recipes, and {len(sites)} sites",
             hint="give --site once for all recipes, or once for each in their order",
         )
     problems: list[Problem] = []
     found = []
-    for path, site in zip(args.recipes, sites, strict=True):
+    for path, site in zip(asked.recipes, sites, strict=True):
         try:
-            found.append(_source(Path(path), site, args.fact))
+            found.append(_source(Path(path), site, asked.fact))
         except StackproofError as error:
             problems += error.problems
     if problems:
@@ -118,10 +134,10 @@ def _sources(args: argparse.Namespace) -> list[_Source]:
     return found
 
 
-def _check_facts(args: argparse.Namespace) -> None:
+def _check_facts(asked: ConvertOptions) -> None:
     """Refuse facts of a recipe that is not there."""
-    names = [Path(path).resolve().name for path in args.recipes]
-    for word in args.fact:
+    names = [Path(path).resolve().name for path in asked.recipes]
+    for word in asked.fact:
         name, mark, _ = word.partition("=")[0].rpartition(":")
         if mark and name not in names:
             raise fail(
@@ -131,12 +147,12 @@ def _check_facts(args: argparse.Namespace) -> None:
             )
 
 
-def _source(path: Path, site: str | None, words: list[str]) -> _Source:
+def _source(path: Path, site: str | None, words: Sequence[str]) -> _Source:
     name = path.resolve().name
     own = [word.removeprefix(f"{name}:") for word in words if word.startswith(f"{name}:")]
     shared = [word for word in words if ":" not in word.partition("=")[0]]
     facts = stacks.given_facts([*shared, *own])
-    loaded = stacks.load_recipe(_arguments(path, site, facts))
+    loaded = stacks.load_recipe(_recipe(path, site, facts))
     tree = folders.read_tree(str(path), root=None, wanted=lambda found: found in DOCUMENTS)
     folder = Folder(path=str(path), files=tree.files, texts=tree.texts)
     findings = Findings()
@@ -146,17 +162,15 @@ def _source(path: Path, site: str | None, words: list[str]) -> _Source:
         path=path,
         site=site,
         facts=facts,
-        stack=loaded.spack,
+        stack=loaded.stack,
         folder=folder,
         documents={name: document for name, document in documents.items() if document},
     )
 
 
-def _arguments(path: Path, site: str | None, facts: Mapping[str, str]) -> argparse.Namespace:
-    return argparse.Namespace(
-        recipe=str(path), site=site, mirror=None, choose=[], matrix=False,
-        fact=[f"{name}={value}" for name, value in facts.items()],
-    )  # fmt: skip
+def _recipe(path: Path, site: str | None, facts: Mapping[str, str]) -> RecipeOptions:
+    words = tuple(f"{name}={value}" for name, value in facts.items())
+    return RecipeOptions(recipe=str(path), site=site, fact=words)
 
 
 def _variant(source: _Source, base: Path) -> Variant:
@@ -182,8 +196,8 @@ def _write_proven(text: str, target: Path, sources: list[_Source]) -> None:
     try:
         files.write(temporary, text)
         for source in sources:
-            arguments = _arguments(Path(temporary), source.site, source.facts)
-            stack = stacks.load_recipe(arguments).spack
+            meant = _recipe(Path(temporary), source.site, source.facts)
+            stack = stacks.load_recipe(meant).stack
             own = frozenset({*DOCUMENTS, Path(temporary).name})
             found = differences(without_words(source.stack, own), without_words(stack, own))
             if found:

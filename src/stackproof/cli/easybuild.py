@@ -1,31 +1,31 @@
-"""What the verbs on EasyBuild stacks share: chain, lock beside the recipe, machine, build."""
+"""The builder of EasyBuild stacks: chain, source files, machine, and where a build works."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 
-from stackproof import executor, ids, spack_build
+from stackproof import executor, spack_build
 from stackproof.cli import stacks
+from stackproof.cli.builders import BuildOptions, Reading, Solving
 from stackproof.cli.loaded import Loaded
 from stackproof.command import Bind, EnvPatch
-from stackproof.engines.easybuild.buildplan import build_plan
+from stackproof.easybuild_recipe import parse_easybuild_recipe
+from stackproof.engines import Findings
+from stackproof.engines.easybuild import tool
 from stackproof.engines.easybuild.chain import Chain, chain
-from stackproof.engines.easybuild.lock import make_lock, wants
-from stackproof.engines.easybuild.metadata import transports_of
+from stackproof.engines.easybuild.engine import ENGINE, outside
+from stackproof.engines.easybuild.lock import make_lock
 from stackproof.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
-from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.executor import Built
+from stackproof.errors import Problem, Reason, StackproofError
 from stackproof.host import (
     cachekinds,
-    documents,
     easybuild_catalogue,
+    easybuild_progress,
     files,
     lmod,
-    shipped,
     source_mirror,
 )
 from stackproof.host.easybuild_sources import (
@@ -37,7 +37,6 @@ from stackproof.host.easybuild_sources import (
 from stackproof.host.sandbox import package_hint
 from stackproof.host.workspace import BuildSetup, available_cores
 from stackproof.monitor import Event, Monitor
-from stackproof.noun import to_data
 from stackproof.plan import Plan
 
 # How much memory a build tree may want, in bytes: generous, since a build that runs out of memory
@@ -48,32 +47,110 @@ _BYTES_PER_COMPONENT = 500_000_000
 _TOOLS = ("gcc", "make")
 
 
-def chain_of(loaded: Loaded) -> Chain:
+class EasyBuildBuilder:
+    """See `Builder`."""
+
+    engine = ENGINE
+    lock_kind = EasyBuildLock
+    solving = Solving.FILES
+    refused: Mapping[str, Problem] = {
+        "on": Problem(
+            reason=Reason.USAGE, message="`--on slurm` is for recipes with `engine: spack`"
+        )
+    }
+
+    def load(self, reading: Reading) -> Loaded:
+        """See `Builder`."""
+        composed = reading.composed
+        if composed is None:
+            raise TypeError(f"{reading.path} is a folder")
+        mirror_folders(reading.options.mirror)  # says what is wrong with it, before all else
+        facts = stacks.build_facts(reading.options.site, reading.facts)
+        return Loaded(
+            path=reading.path,
+            document=composed.document,
+            composed=composed,
+            stack=parse_easybuild_recipe(composed.document, facts),
+            notes=stacks.undecided(composed),
+            variant=stacks.variant(composed, facts),
+        )
+
+    def check(self, loaded: Loaded, lock: EasyBuildLock | None, *, whole: bool) -> Findings:
+        """See `Builder`.
+
+        What this machine lacks is a note: the recipe is valid, and may be built elsewhere.
+        """
+        if not whole:
+            return Findings(notes=_known(lock.notes if lock else ()))
+        try:
+            found = _chain_of(loaded)
+        except StackproofError as error:
+            return Findings(problems=error.problems)
+        lacking = (
+            Problem(reason=p.reason, message=f"not here: {p.message}", hint=p.hint)
+            for p in machine_problems(loaded.stack, found.tools, found.headers)
+        )
+        return Findings(notes=(*lacking, *_known(found.notes)))
+
+    def solve(self, loaded: Loaded, options: BuildOptions, monitor: Monitor) -> EasyBuildLock:
+        """See `Builder`: the mirror is a folder that may hold source files."""
+        stack: EasyBuildStack = loaded.stack
+        monitor(Event(what="started", name="resolve", text="components, files and digests"))
+        found = _chain_of(loaded)
+        places = Sources(mirror_folders(options.mirror), monitor)
+        digests = choose_all(places, (file for one in found.easyconfigs for file in one.sources))
+        lock = make_lock(stack, found, places.tool(stack.easybuild), digests)
+        listed = ", ".join(one.module for one in lock.components)
+        monitor(Event(what="done", name="resolve", text=listed))
+        return lock
+
+    def setup(
+        self,
+        loaded: Loaded,
+        lock: EasyBuildLock,
+        plan: Plan,
+        options: BuildOptions,
+        monitor: Monitor,
+    ) -> BuildSetup:
+        """See `Builder`."""
+        if executor.is_finished(plan):  # nothing has to be there for what is done already
+            return BuildSetup()
+        lacking = machine_problems(loaded.stack, lock.tools, lock.headers)
+        if lacking:
+            raise StackproofError(*lacking)
+        _obtain(lock, Sources(mirror_folders(options.mirror), monitor))
+        return _setup(loaded.stack, lock, options, monitor)
+
+    def fill_mirror(
+        self,
+        loaded: Loaded,
+        lock: EasyBuildLock,
+        options: BuildOptions,
+        folder: Path,
+        monitor: Monitor,
+    ) -> frozenset[Path]:
+        """See `Builder`; raises `StackproofError`: NO_NETWORK for what cannot be had."""
+        del loaded
+        found = _obtain(lock, Sources((folder, *mirror_folders(options.mirror)), monitor))
+        own = tuple(executor.fetch(file, tool.fetch_command, monitor) for file in lock.tool)
+        for path in (*found, *own):
+            target = folder / source_mirror.EASYBUILD / path.name
+            if not (target.is_file() and files.sha256(target) == files.sha256(path)):
+                files.copy(path, target)
+        return frozenset()
+
+
+BUILDER = EasyBuildBuilder()
+
+
+def _chain_of(loaded: Loaded) -> Chain:
     """Return the easyconfigs that a recipe means; raises `StackproofError` with all problems."""
     where = loaded.document.where if loaded.document else None
-    return chain(loaded.easybuild.request, easybuild_catalogue.load(), where)
+    return chain(loaded.stack.request, easybuild_catalogue.load(), where)
 
 
-def problems(loaded: Loaded) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
-    """Return why a stack cannot be built, and what should be known about it.
-
-    What this machine lacks is a note: the recipe is valid, and may be built elsewhere.
-    """
-    stack = loaded.easybuild
-    try:
-        found = chain_of(loaded)
-    except StackproofError as error:
-        return error.problems, ()
-    where = loaded.document.where("transports") if loaded.document else None
-    views = transports_of(stack).placed(where)
-    notes = [
-        Problem(reason=p.reason, message=f"not here: {p.message}", hint=p.hint)
-        for p in machine_problems(stack, found.tools, found.headers)
-    ]
-    _, stale = find_lock(loaded)
-    notes += stale
-    notes += [Problem(reason=Reason.UNSUPPORTED, message=text) for text in found.notes]
-    return views.problems, (*notes, *views.notes)
+def _known(texts: tuple[str, ...]) -> tuple[Problem, ...]:
+    return tuple(Problem(reason=Reason.UNSUPPORTED, message=text) for text in texts)
 
 
 def machine_problems(
@@ -125,87 +202,6 @@ def _include_folders(stack: EasyBuildStack) -> tuple[str, ...]:
     return ("/usr/include", f"/usr/include/{stack.architecture}-linux-gnu")
 
 
-def find_lock(loaded: Loaded) -> tuple[EasyBuildLock | None, tuple[Problem, ...]]:
-    """Return the lock beside the recipe when it answers it, and a note when one does not."""
-    lock = documents.load_noun(EasyBuildLock, loaded.lock_path)
-    if lock is None or lock.wants == wants(loaded.easybuild):
-        return lock, ()
-    note = Problem(
-        reason=Reason.LOCK_MISMATCH,
-        message="the lock does not answer the recipe: versions, providers or sources have changed",
-        hint="run `stackproof build --update --stop-after lock` and look at what changed",
-        where=Location(file=str(loaded.lock_path)),
-    )
-    return None, (note,)
-
-
-def solve(loaded: Loaded, mirror: str | None, monitor: Monitor) -> EasyBuildLock:
-    """Return a new lock of a recipe; `mirror` is a folder that may hold source files.
-
-    Raises `StackproofError` with all problems.
-    """
-    stack = loaded.easybuild
-    monitor(Event(what="started", name="resolve", text="components, files and digests"))
-    found = chain_of(loaded)
-    places = Sources(mirror_folders(mirror), monitor)
-    digests = choose_all(places, (file for one in found.easyconfigs for file in one.sources))
-    lock = make_lock(stack, found, places.tool(stack.easybuild), digests)
-    listed = ", ".join(one.module for one in lock.components)
-    monitor(Event(what="done", name="resolve", text=listed))
-    return lock
-
-
-def ensure_lock(
-    loaded: Loaded, mirror: str | None, monitor: Monitor, *, update: bool, locked: bool
-) -> EasyBuildLock:
-    """Return a lock that answers the recipe, made and written beside it when there is none.
-
-    Raises `StackproofError` (LOCK_MISMATCH) with `locked` when one would have to be made.
-    """
-    lock = None if update else find_lock(loaded)[0]
-    if lock is not None:
-        return lock
-    if locked:
-        raise fail(
-            Reason.LOCK_MISMATCH,
-            f"`{loaded.lock_path}` does not answer this recipe, and --locked forbids to make a "
-            "new one",
-            hint="run `stackproof build --update --stop-after lock` and look at what changed",
-        )
-    lock = solve(loaded, mirror, monitor)
-    stacks.write_lock(loaded, lock, monitor)
-    return lock
-
-
-def plan(loaded: Loaded, lock: EasyBuildLock) -> Plan:
-    """Return the plan of a locked stack."""
-    recipe = {loaded.path.name: loaded.path.read_text(encoding="utf-8")}
-    return build_plan(loaded.easybuild, lock, recipe=recipe, csrc=shipped.benchmark_sources())
-
-
-def build(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> tuple[Built | None, str]:
-    """Build the image of a recipe, and return it with the digest of its lock.
-
-    With `--stop-after lock` no image is made.
-    """
-    lock = ensure_lock(loaded, args.mirror, monitor, update=args.update, locked=args.locked)
-    digest = ids.content_id(to_data(lock))
-    for text in lock.notes:
-        monitor(Event(what="note", name="known", text=text))
-    if args.stop_after:
-        return None, digest
-    made = plan(loaded, lock)
-    if executor.is_finished(made):  # nothing has to be there for what is done already
-        return executor.execute(made, "easybuild", monitor), digest
-    stack = loaded.easybuild
-    lacking = machine_problems(stack, lock.tools, lock.headers)
-    if lacking:
-        raise StackproofError(*lacking)
-    _obtain(lock, Sources(mirror_folders(args.mirror), monitor))
-    setup = replace(_setup(stack, lock, args, monitor), origin=loaded.origin)
-    return executor.execute(made, "easybuild", monitor, setup=setup), digest
-
-
 def _obtain(lock: EasyBuildLock, places: Sources) -> tuple[Path, ...]:
     """Return the source files of a lock in the cache; with EasyBuild's own where they are at hand.
 
@@ -216,34 +212,12 @@ def _obtain(lock: EasyBuildLock, places: Sources) -> tuple[Path, ...]:
     return obtain_all(places, (file for one in lock.components for file in one.sources))
 
 
-def fill_mirror(loaded: Loaded, mirror: str | None, folder: Path, monitor: Monitor) -> None:
-    """Bring everything that a recipe is built from into a folder, which `--mirror` then names.
-
-    Raises `StackproofError`: NO_NETWORK for what cannot be had, with all problems.
-    """
-    lock = ensure_lock(loaded, mirror, monitor, update=False, locked=False)
-    found = _obtain(lock, Sources((folder, *mirror_folders(mirror)), monitor))
-    tool = tuple(executor.fetch(file, "easybuild", monitor) for file in lock.tool)
-    for path in (*found, *tool):
-        target = folder / source_mirror.EASYBUILD / path.name
-        if not (target.is_file() and files.sha256(target) == files.sha256(path)):
-            files.copy(path, target)
-
-
-def outside(stack: EasyBuildStack) -> tuple[str, ...]:
-    """Return the folders of the machine that a stack is built on, besides the system's compiler."""
-    found = [one.prefix for one in stack.request.externals.values()]
-    found += [stack.request.gpu_at.prefix] if stack.request.gpu_at else []
-    found += [stack.below.path, *stack.below.modules] if stack.below else []
-    return tuple(dict.fromkeys(found))
-
-
 def _setup(
-    stack: EasyBuildStack, lock: EasyBuildLock, args: argparse.Namespace, monitor: Monitor
+    stack: EasyBuildStack, lock: EasyBuildLock, options: BuildOptions, monitor: Monitor
 ) -> BuildSetup:
     program = lmod.find()
-    folder = args.build_dir and Path(args.build_dir).resolve()
-    place = spack_build.Place(in_memory=args.in_memory, folder=folder or None, jobs=args.jobs)
+    folder = options.build_dir and Path(options.build_dir).resolve()
+    place = spack_build.Place(in_memory=options.in_memory, folder=folder or None, jobs=options.jobs)
     needed = _BYTES_AT_LEAST + _BYTES_PER_COMPONENT * len(lock.components)
     return BuildSetup(
         binds=(
@@ -257,9 +231,11 @@ def _setup(
         environment=EnvPatch(
             set={
                 "LMOD_CMD": str(program),
-                "EASYBUILD_PARALLEL": str(args.jobs or available_cores()),
+                "EASYBUILD_PARALLEL": str(options.jobs or available_cores()),
             }
         ),
         tree=spack_build.tree_folder(place, needed, monitor),
         kept=cachekinds.home("components"),
+        fetch_command=tool.fetch_command,
+        install=easybuild_progress.install,
     )

@@ -29,7 +29,7 @@ def conflict_problems(
     """
     known = conflicts.parse_conflicts(documents.load(str(shipped.find("knowledge", FILE))))
     accepted = _accepted(loaded)
-    found = conflicts.find(loaded.spack, lock, known)
+    found = conflicts.find(loaded.stack, lock, known)
     problems, notes = conflicts.split(found, accepted, _places(loaded))
     if loaded.document is None:
         return (), (*problems, *notes)
@@ -41,8 +41,8 @@ def shadow_notes(loaded: Loaded, lock: SpackLock | None) -> Iterator[Problem]:
 
     What the cloned repositories hold is known where this machine has them, as after a lock.
     """
-    own = _own_packages(loaded.spack)
-    for name, names in _other_packages(loaded.spack, lock) if own else ():
+    own = _own_packages(loaded.stack)
+    for name, names in _other_packages(loaded.stack, lock) if own else ():
         hidden = shadowed(own, names)
         if hidden:
             yield Problem(
@@ -130,7 +130,7 @@ def _places(loaded: Loaded) -> dict[str, Location]:
         document = found[ENVIRONMENTS]
     start = ("environments",) if loaded.document is not None else ()
     places = {}
-    for environment in loaded.spack.environments:
+    for environment in loaded.stack.environments:
         body = document.data
         for part in (*start, environment.name):
             body = body[part]

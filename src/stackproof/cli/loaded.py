@@ -5,38 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from stackproof.document import Document
-from stackproof.errors import Problem
+from stackproof.engines import Sources
+from stackproof.errors import Location, Problem
 from stackproof.host import shipped
-from stackproof.stack import Stack
 
 if TYPE_CHECKING:  # what one kind of recipe needs is imported where it is read
     from stackproof.composition import Composed
-    from stackproof.engines.easybuild.stack import EasyBuildStack
-    from stackproof.planner import Sources
-    from stackproof.recipe import Recipe
-    from stackproof.spackstack import Caches, SpackStack
+    from stackproof.spackstack import Caches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """A recipe that is valid, and the stack it means on this machine or site.
 
-    `path` is the recipe's file or its folder (Stackinator's formats). `document` is what a file
-    means with all that it inherits, `composed` where each of its values is from, `recipe` what it
-    asks of the wheel engine. `blobs` says where the bytes of a Spack stack's files lie on this
+    `path` is the recipe's file or its folder (Stackinator's formats), `stack` the noun of its
+    engine (`stack.AnyStack`). `document` is what a file means with all that it inherits, `composed`
+    where each of its values is from. `blobs` says where the bytes of the stack's files lie on this
     machine, by digest; `given_caches` are the user's. `notes` are problems that keep nobody from
     going on. `variant` tells the locks of one recipe for several targets apart, and `site` those of
     sites that are alike in all that conditions ask for and differ in what they have for Spack.
     `by_name` is a shipped recipe that was asked for by its name: nothing is written where it lies.
+    `with_site` is one that takes values from the site's own configuration.
     """
 
     path: Path
-    stack: Stack | SpackStack | EasyBuildStack
+    stack: Any
     document: Document | None = None
-    recipe: Recipe | None = None
     composed: Composed | None = None
     blobs: Mapping[str, Path] = field(default_factory=dict)
     given_caches: Caches | None = None
@@ -44,6 +41,7 @@ class Loaded:
     variant: str = ""
     site: str = ""
     by_name: bool = False
+    with_site: bool = False
 
     @property
     def lock_path(self) -> Path:
@@ -79,49 +77,15 @@ class Loaded:
         return self.new_lock_path.with_name(f"{stem}.os-sources.json")
 
     @property
-    def for_spack(self) -> bool:
-        """Return whether Spack builds the stack; asked of its name, since its nouns load slowly."""
-        return self.stack.engine == "spack"
-
-    @property
-    def for_easybuild(self) -> bool:
-        """Return whether EasyBuild builds the stack; asked of its name too."""
-        return self.stack.engine == "easybuild"
-
-    @property
-    def caches(self) -> Caches:
-        """Return the user's caches for Spack, empty where none are given."""
-        from stackproof.spackstack import Caches  # noqa: PLC0415 - only for Spack stacks
-
-        return self.given_caches or Caches()
-
-    @property
-    def wheel(self) -> Stack:
-        """Return the stack of the wheel engine; calling it for another one is a bug."""
-        if not isinstance(self.stack, Stack):
-            raise TypeError(f"{self.path} is not for the wheel engine")
-        return self.stack
-
-    @property
-    def spack(self) -> SpackStack:
-        """Return the stack of the Spack engine; calling it for another one is a bug."""
-        if not self.for_spack:
-            raise TypeError(f"{self.path} is not for the Spack engine")
-        return cast("SpackStack", self.stack)
-
-    @property
-    def easybuild(self) -> EasyBuildStack:
-        """Return the stack of the EasyBuild engine; calling it for another one is a bug."""
-        if not self.for_easybuild:
-            raise TypeError(f"{self.path} is not for the EasyBuild engine")
-        return cast("EasyBuildStack", self.stack)
-
-    @property
     def sources(self) -> Sources:
-        """Return the texts that go into the image."""
-        from stackproof.planner import Sources  # noqa: PLC0415
-
-        csrc = shipped.benchmark_sources()
+        """Return the texts that go into the image; a folder's are part of the stack itself."""
+        texts = (self.path,) if self.path.is_file() else ()
         return Sources(
-            recipe_name=self.path.name, recipe=self.path.read_text(encoding="utf-8"), csrc=csrc
+            recipe={path.name: path.read_text(encoding="utf-8") for path in texts},
+            csrc=shipped.benchmark_sources(),
+            caches=self.given_caches,
         )
+
+    def where(self, key: str) -> Location | None:
+        """Return where in the recipe a key stands, None for a folder."""
+        return self.document.where(key) if self.document else None

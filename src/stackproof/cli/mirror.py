@@ -7,16 +7,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackproof import noun, spack_build
-from stackproof.cli import easybuild, progress, spack, stacks
-from stackproof.cli.loaded import Loaded
-from stackproof.engines.spack import problems
-from stackproof.errors import Reason, StackproofError, fail
+from stackproof import noun
+from stackproof.cli import builders, locking, parsing, progress, stacks
+from stackproof.cli.builders import BuildOptions, RecipeOptions
 from stackproof.host import git, source_mirror
 from stackproof.host.source_mirror import Contents
-from stackproof.monitor import Event, Monitor
-from stackproof.spack_build import Request
-from stackproof.spackstack import SpackLock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,59 +23,42 @@ class _Made:
     clones: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorOptions:
+    """The folder that is filled, and for which recipes; `json` prints data."""
+
+    recipe: RecipeOptions
+    folder: str
+    json: bool
+
+
 def run_create(args: argparse.Namespace) -> int:
     """Fill a mirror; what is in it already is not fetched again, so that it can be continued."""
-    every = [_with_sources(loaded) for loaded in stacks.load_recipes(args)]
-    folder = source_mirror.prepare(Path(args.folder))
+    return _create(parsing.read(MirrorOptions, args, recipe=parsing.read(RecipeOptions, args)))
+
+
+def _create(asked: MirrorOptions) -> int:
+    every = stacks.load_recipes(asked.recipe)
+    for loaded in every:
+        builder = builders.of(loaded)
+        builders.refuse(builder, "mirror create")
+        builders.refuse_wrong(builder.engine.problems(loaded.stack, None, loaded.where))
+    folder = source_mirror.prepare(Path(asked.folder))
     monitor = progress.monitor()
+    build = BuildOptions(mirror=asked.recipe.mirror)
     with source_mirror.exclusive(folder, monitor):
         before = source_mirror.contents(folder)
-        clones = set()
+        clones: set[Path] = set()
         for loaded in every:
-            if loaded.for_easybuild:
-                easybuild.fill_mirror(loaded, args.mirror, folder, monitor)
-                continue
-            stack = loaded.spack
-            caches = spack_build.own_caches(stack, loaded.caches)
-            request = Request(stack=stack, blobs=loaded.blobs, caches=caches)
-            lock = spack.ensure_lock(loaded, request, monitor, update=False, locked=False)
-            clones |= _export(lock, folder, monitor)
-            spack_build.fill_mirror(request, lock, folder, monitor)
+            builder = builders.of(loaded)
+            lock = locking.ensure(builder, loaded, build, monitor)
+            clones |= builder.fill_mirror(loaded, lock, build, folder, monitor)
         made = _Made(before=before, after=source_mirror.contents(folder), clones=len(clones))
-    if args.json:
+    if asked.json:
         print(noun.to_json(_data(folder, made)), end="")
     else:
         _print(folder, made)
     return 0
-
-
-def _with_sources(loaded: Loaded) -> Loaded:
-    """Return a loaded recipe that is built from source; raises `StackproofError` for others."""
-    if loaded.for_easybuild:
-        return loaded
-    if not loaded.for_spack:
-        raise fail(
-            Reason.UNSUPPORTED,
-            f"`{loaded.path}` is not for Spack or EasyBuild: a mirror holds sources",
-            hint="for wheels, `pip download` fills a folder for PIP_FIND_LINKS",
-        )
-    found = problems(loaded.spack)
-    if found:
-        raise StackproofError(*found)
-    return loaded
-
-
-def _export(lock: SpackLock, folder: Path, monitor: Monitor) -> set[Path]:
-    """Put Spack and the package repositories of a lock into a mirror."""
-    found = set()
-    for clone in lock.clones:
-        target = git.export(clone.url, clone.commit, clone.ref, folder / source_mirror.GIT, monitor)
-        if target is None:
-            text = f"{clone.url} is a path of this machine: take it along yourself"
-            monitor(Event(what="note", name="clone", text=text))
-        else:
-            found.add(target)
-    return found
 
 
 def _print(folder: Path, made: _Made) -> None:

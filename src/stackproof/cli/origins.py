@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator
 
 from stackproof import noun
 from stackproof.cli import stacks
+from stackproof.cli.builders import RecipeOptions
 from stackproof.cli.loaded import Loaded
 from stackproof.composition import Node
 from stackproof.explain import Setting, explain, recipe_tree, with_facts, with_site
@@ -15,14 +15,13 @@ from stackproof.host import recipes, stackinator
 from stackproof.stackinator.reader import DOCUMENTS
 
 
-def show(loaded: Loaded, args: argparse.Namespace) -> int:
-    """Print every value under `args.explain`, with its place and history.
+def show(loaded: Loaded, options: RecipeOptions, key: str, *, as_json: bool) -> int:
+    """Print every value under a key, with its place and history.
 
     Raises `StackproofError` (USAGE) for a key that is neither set nor has a default.
     """
-    spack = loaded.for_spack
-    settings = explain(_tree(loaded, args), args.explain, spack=spack)
-    if args.json:
+    settings = explain(_tree(loaded, options), key, spack=loaded.with_site)
+    if as_json:
         print(noun.to_json([noun.to_data(setting) for setting in settings]), end="")
     else:
         for setting in settings:
@@ -30,18 +29,18 @@ def show(loaded: Loaded, args: argparse.Namespace) -> int:
     return 0
 
 
-def _tree(loaded: Loaded, args: argparse.Namespace) -> Node:
+def _tree(loaded: Loaded, options: RecipeOptions) -> Node:
     root = (
         loaded.composed.root
         if loaded.composed is not None
         else recipe_tree(stackinator.load_documents(str(loaded.path), DOCUMENTS))
     )
-    if not loaded.for_spack:
+    if not loaded.with_site:
         return root
-    site = recipes.load_site_documents(args.site)
-    given = stacks.given_facts(args.fact)
-    root = with_site(root, site, args.site or "this machine")
-    return with_facts(root, stacks.known_facts(args.site), given, site)
+    site = recipes.load_site_documents(options.site)
+    given = stacks.given_facts(options.fact)
+    root = with_site(root, site, options.site or "this machine")
+    return with_facts(root, stacks.known_facts(options.site), given, site)
 
 
 def _lines(setting: Setting) -> Iterator[str]:

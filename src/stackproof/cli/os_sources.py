@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackproof import noun, spack_build
-from stackproof.cli import progress, spack, stacks
+from stackproof.cli import builders, locking, parsing, progress, stacks
+from stackproof.cli.builders import RecipeOptions
 from stackproof.cli.loaded import Loaded
 from stackproof.engines.spack import locks, overlay
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
@@ -18,7 +19,7 @@ from stackproof.host import accepted_sources, os_sources, source_mirror
 from stackproof.host.os_sources import Archive, SourcePackage
 from stackproof.host.spack_packages import Packages
 from stackproof.monitor import Monitor
-from stackproof.spackstack import OsSource, OsSources, SpackLock
+from stackproof.spackstack import Caches, OsSource, OsSources, SpackLock
 
 _LISTED = 6
 # What becomes a line of apt's list of archives.
@@ -39,9 +40,26 @@ class _Found:
     accepted: OsSource | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """Packages whose sources are accepted, from which archive; `to` is a mirror."""
+
+    recipe: RecipeOptions
+    packages: tuple[str, ...]
+    to: str | None
+    archive: str | None
+    suite: str | None
+    keyring: str | None
+    json: bool
+
+
 def run(args: argparse.Namespace) -> int:
     """Accept sources; nothing is written when a package that was named cannot be had."""
-    loaded = stacks.load_recipe(args)
+    return _accept(parsing.read(SourceOptions, args, recipe=parsing.read(RecipeOptions, args)))
+
+
+def _accept(asked: SourceOptions) -> int:
+    loaded = stacks.load_recipe(asked.recipe)
     if loaded.stack.engine != "spack":
         raise fail(
             Reason.UNSUPPORTED,
@@ -49,19 +67,19 @@ def run(args: argparse.Namespace) -> int:
             hint="wheels need no sources; a recipe with `engine: easybuild` says itself from where "
             "they are: `sources: [debian-trixie]`",
         )
-    lock = spack.valid_lock(loaded)
-    if not args.packages and lock is None:
+    lock, _ = locking.find(builders.of(loaded), loaded)
+    if not asked.packages and lock is None:
         raise fail(
             Reason.LOCK_MISMATCH,
             "without a lock it is not known which packages are needed",
             hint="name packages, or make the lock: stackproof build --stop-after lock",
         )
-    archive = _archive(args)
+    archive = _archive(asked)
     monitor = progress.monitor()
     archive.update(monitor)
-    search = _Search(loaded, lock, archive, _target(loaded, args.to), monitor)
-    if args.packages:
-        found = search.named(args.packages)
+    search = _Search(loaded, lock, archive, _target(loaded, asked.to), monitor)
+    if asked.packages:
+        found = search.named(asked.packages)
         left_out: list[Problem] = []
     else:
         assert lock is not None  # noqa: S101 - refused above
@@ -70,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     new = {one.name: one.accepted for one in found if one.accepted is not None}
     kept = {source.name: source for source in before}
     accepted_sources.save(loaded.os_sources_path, tuple({**kept, **new}.values()))
-    if args.json:
+    if asked.json:
         print(noun.to_json(_data(loaded, found, left_out)), end="")
     else:
         _print(loaded, found, left_out, changed={**kept, **new} != kept)
@@ -86,10 +104,10 @@ def accepted_problems(
     machine. To be known are sources that a lock does without.
     """
     where = Location(file=str(loaded.os_sources_path))
-    nodes = locks.everything(lock, loaded.spack.mount).values() if lock else ()
+    nodes = locks.everything(lock, loaded.stack.mount).values() if lock else ()
     used = {(n.name, n.version) for n in nodes if n.namespace == overlay.NAMESPACE}
     problems, notes = [], []
-    for source in loaded.spack.os_sources:
+    for source in loaded.stack.os_sources:
         named = f"{source.name} {source.version}"
         there = os_sources.indexed(source)
         if there is not None and there != source.sha256:
@@ -116,9 +134,9 @@ def accepted_problems(
     return tuple(problems), tuple(notes)
 
 
-def _archive(args: argparse.Namespace) -> Archive:
+def _archive(asked: SourceOptions) -> Archive:
     """Return the archive that is meant: what is not said is this system's."""
-    given = {"url": args.archive, "suite": args.suite, "keyring": args.keyring}
+    given = {"url": asked.archive, "suite": asked.suite, "keyring": asked.keyring}
     said = {key: value for key, value in given.items() if value}
     for key, value in said.items():
         if not _FORMS[key].fullmatch(value):
@@ -140,7 +158,7 @@ def _archive(args: argparse.Namespace) -> Archive:
 def _target(loaded: Loaded, folder: str | None) -> Path:
     if folder:
         return source_mirror.prepare(Path(folder))
-    cache = spack_build.own_caches(loaded.spack, loaded.caches).source_cache
+    cache = spack_build.own_caches(loaded.stack, loaded.given_caches or Caches()).source_cache
     return Path(str(cache))
 
 
@@ -155,13 +173,13 @@ class _Search:
         target: Path,
         monitor: Monitor,
     ) -> None:
-        clones = lock.clones if lock else spack_build.resolve_clones(loaded.spack, monitor)
-        self._stack = loaded.spack
-        self._packages = Packages(loaded.spack, loaded.blobs, clones, monitor)
+        clones = lock.clones if lock else spack_build.resolve_clones(loaded.stack, monitor)
+        self._stack = loaded.stack
+        self._packages = Packages(loaded.stack, loaded.blobs, clones, monitor)
         self._archive = archive
         self._target = target
 
-    def named(self, words: list[str]) -> list[_Found]:
+    def named(self, words: tuple[str, ...]) -> list[_Found]:
         """Return what was found for packages of the command line; raises all problems at once."""
         found: list[_Found] = []
         problems: list[Problem] = []

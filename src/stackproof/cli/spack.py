@@ -1,101 +1,146 @@
-"""What the verbs on Spack stacks share: the lock beside the recipe, and where a build works."""
+"""The builder of Spack stacks: recipe and what belongs to it, lock, and where a build works."""
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackproof import ids
 from stackproof.cli import progress, stacks
+from stackproof.cli.builders import BuildOptions, Reading, Solving
 from stackproof.cli.loaded import Loaded
-from stackproof.engines import spack
+from stackproof.engines import Findings
 from stackproof.engines.spack import locks, workers
+from stackproof.engines.spack.engine import ENGINE
 from stackproof.engines.spack.workers import Workers
-from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.host import documents, shipped
-from stackproof.monitor import Monitor
-from stackproof.noun import to_data
-from stackproof.spackstack import SpackLock
+from stackproof.errors import Problem, Reason, StackproofError, fail
+from stackproof.host import git, source_mirror
+from stackproof.monitor import Event, Monitor
+from stackproof.plan import Plan
+from stackproof.spackstack import Caches, SpackLock, SpackStack
 
 if TYPE_CHECKING:  # `check` and `plan` build nothing
-    from stackproof.executor import Built
+    from stackproof.composition import Composed
+    from stackproof.host.workspace import BuildSetup
     from stackproof.spack_build import Request
+    from stackproof.stackinator.cluster import ClusterConfig
 
 
-def request(loaded: Loaded, args: argparse.Namespace) -> Request:
+class SpackBuilder:
+    """See `Builder`."""
+
+    engine = ENGINE
+    lock_kind = SpackLock
+    solving = Solving.STEPS
+    refused: Mapping[str, Problem] = {}
+
+    def load(self, reading: Reading) -> Loaded:
+        """See `Builder`; sources of the operating system that were accepted are part of it."""
+        from stackproof.host import accepted_sources  # noqa: PLC0415 - of its only use
+
+        composed = reading.composed
+        loaded = _folder(reading) if composed is None else _file(reading, composed)
+        stack, blobs = accepted_sources.accept(loaded.stack, loaded.blobs, loaded.os_sources_path)
+        return replace(loaded, stack=stack, blobs=blobs)
+
+    def check(self, loaded: Loaded, lock: SpackLock | None, *, whole: bool) -> Findings:
+        """See `Builder`: versions known not to work together are refused before hours of work."""
+        from stackproof.cli import known, os_sources  # noqa: PLC0415 - slow
+
+        problems, notes = known.conflict_problems(loaded, lock)
+        hidden = tuple(known.shadow_notes(loaded, lock))
+        if not whole:
+            return Findings(problems=problems, notes=(*notes, *hidden))
+        changed, unused = os_sources.accepted_problems(loaded, lock)
+        return Findings(problems=(*problems, *changed), notes=(*notes, *unused, *hidden))
+
+    def solve(self, loaded: Loaded, options: BuildOptions, monitor: Monitor) -> SpackLock:
+        """See `Builder`."""
+        from stackproof import spack_build  # noqa: PLC0415 - slow, and only for builds
+
+        return spack_build.make_lock(request(loaded, options), monitor)
+
+    def setup(
+        self, loaded: Loaded, lock: SpackLock, plan: Plan, options: BuildOptions, monitor: Monitor
+    ) -> BuildSetup:
+        """See `Builder`."""
+        from stackproof import spack_build  # noqa: PLC0415 - slow, and only for builds
+        from stackproof.host import spackoffer  # noqa: PLC0415 - as above
+
+        del plan
+        progress.print_notes(*system_notes(lock, spackoffer.operating_system()))
+        return spack_build.setup(request(loaded, options), lock, monitor)
+
+    def fill_mirror(
+        self, loaded: Loaded, lock: SpackLock, options: BuildOptions, folder: Path, monitor: Monitor
+    ) -> frozenset[Path]:
+        """See `Builder`."""
+        from stackproof import spack_build  # noqa: PLC0415 - slow, and only for builds
+
+        clones = _export(lock, folder, monitor)
+        spack_build.fill_mirror(request(loaded, options), lock, folder, monitor)
+        return frozenset(clones)
+
+
+BUILDER = SpackBuilder()
+
+
+def request(loaded: Loaded, options: BuildOptions) -> Request:
     """Return what is to be built, with this machine's own caches."""
     from stackproof import spack_build  # noqa: PLC0415 - slow, and only for builds
 
-    folder = args.build_dir and Path(args.build_dir).resolve()
-    if folder and args.in_memory == "yes":
+    folder = options.build_dir and Path(options.build_dir).resolve()
+    if folder and options.in_memory == "yes":
         raise fail(Reason.USAGE, "`--build-dir` and `--in-memory=yes` exclude each other")
-    shared = workers_of(args)
-    if shared and args.in_memory == "yes":
+    shared = workers_of(options)
+    if shared and options.in_memory == "yes":
         raise fail(
             Reason.USAGE,
             "`--on slurm` and `--in-memory=yes` exclude each other: nodes share no memory",
             hint="leave it out, or name a folder that all nodes share with --build-dir",
         )
-    stack = loaded.spack
+    stack: SpackStack = loaded.stack
     return spack_build.Request(
         stack=stack,
         blobs=loaded.blobs,
-        caches=spack_build.own_caches(stack, loaded.caches),
-        csrc=shipped.benchmark_sources(),
+        caches=spack_build.own_caches(stack, loaded.given_caches or Caches()),
         origin=loaded.origin,
         place=spack_build.Place(
-            in_memory=args.in_memory,
+            in_memory=options.in_memory,
             folder=folder or None,
-            jobs=args.jobs,
-            passed=tuple(args.pass_env),
+            jobs=options.jobs,
+            passed=options.pass_env,
             workers=shared,
         ),
     )
 
 
-def workers_of(args: argparse.Namespace) -> Workers | None:
+def workers_of(options: BuildOptions) -> Workers | None:
     """Return where packages are installed if it is not here.
 
     Raises `StackproofError` (USAGE) for options of a job without one, and for wrong ones.
     """
-    if args.on == "local":
-        given = {"nodes": args.nodes, "cluster": args.cluster, "srun-option": args.srun_option}
+    if options.on == "local":
+        given = {
+            "nodes": options.nodes,
+            "cluster": options.cluster,
+            "srun-option": options.srun_option,
+        }
         lost = [f"--{name}" for name, value in given.items() if value]
         if lost:
             raise fail(
                 Reason.USAGE, f"no job is asked for with {', '.join(lost)}", hint="say `--on slurm`"
             )
         return None
-    options = dict(text.partition("=")[::2] for text in args.srun_option)
-    found = Workers(nodes=args.nodes or 1, options=options, cluster=args.cluster, jobs=args.jobs)
+    named = dict(text.partition("=")[::2] for text in options.srun_option)
+    found = Workers(
+        nodes=options.nodes or 1, options=named, cluster=options.cluster, jobs=options.jobs
+    )
     wrong = workers.problems(found)
     if wrong:
         raise StackproofError(*wrong)
     return found
-
-
-def valid_lock(loaded: Loaded) -> SpackLock | None:
-    """Return the lock beside the recipe when it answers what the recipe asks; None otherwise.
-
-    Raises `StackproofError` when the lock file is there and is not a lock of Spack's.
-    """
-    lock = documents.load_noun(SpackLock, loaded.lock_path)
-    return lock if lock is not None and lock.wants == spack.wants(loaded.spack) else None
-
-
-def find_lock(loaded: Loaded) -> tuple[SpackLock | None, tuple[Problem, ...]]:
-    """Return the lock as `valid_lock` does, and a note of what differs in one that is stale."""
-    lock = documents.load_noun(SpackLock, loaded.lock_path)
-    if lock is None or lock.wants == spack.wants(loaded.spack):
-        return lock, ()
-    note = Problem(
-        reason=Reason.LOCK_MISMATCH,
-        message=f"the lock does not answer the recipe: {_differences(loaded, lock)}",
-        hint="run `stackproof build --update --stop-after lock` and look at what changed",
-        where=Location(file=str(loaded.lock_path)),
-    )
-    return None, (note,)
 
 
 def system_notes(lock: SpackLock, here: str) -> tuple[Problem, ...]:
@@ -115,69 +160,76 @@ def system_notes(lock: SpackLock, here: str) -> tuple[Problem, ...]:
     return (note,)
 
 
-def _differences(loaded: Loaded, lock: SpackLock) -> str:
-    from stackproof.lock_differences import lock_differences  # noqa: PLC0415 - only for stale ones
-
-    return "; ".join(lock_differences(loaded.spack, lock))
-
-
-def ensure_lock(
-    loaded: Loaded, wanted: Request, monitor: Monitor, *, update: bool, locked: bool
-) -> SpackLock:
-    """Return a lock that answers the recipe, made and written beside it when there is none.
-
-    Raises `StackproofError` (LOCK_MISMATCH) with `locked` when one would have to be made.
-    """
-    lock = None if update else valid_lock(loaded)
-    if lock is not None:
-        return lock
-    if locked:
-        _, stale = find_lock(loaded)
-        raise fail(
-            Reason.LOCK_MISMATCH,
-            f"`{loaded.lock_path}`: "
-            + (stale[0].message if stale else "it does not exist")
-            + ", and --locked forbids to make a new one",
-            hint="run `stackproof build --update --stop-after lock` and look at what changed",
-        )
-    from stackproof import spack_build  # noqa: PLC0415 - slow, and only for builds
-
-    lock = spack_build.make_lock(wanted, monitor)
-    stacks.write_lock(loaded, lock, monitor)
-    return lock
+def _export(lock: SpackLock, folder: Path, monitor: Monitor) -> set[Path]:
+    """Put Spack and the package repositories of a lock into a mirror."""
+    found = set()
+    for clone in lock.clones:
+        target = git.export(clone.url, clone.commit, clone.ref, folder / source_mirror.GIT, monitor)
+        if target is None:
+            text = f"{clone.url} is a path of this machine: take it along yourself"
+            monitor(Event(what="note", name="clone", text=text))
+        else:
+            found.add(target)
+    return found
 
 
-def build(loaded: Loaded, args: argparse.Namespace, monitor: Monitor) -> tuple[Built | None, str]:
-    """Build the image of a Spack stack; returns None for it where only the lock is asked for.
+def _folder(reading: Reading) -> Loaded:
+    """Return the stack of a Stackinator recipe's folder."""
+    from stackproof.host import stackinator  # noqa: PLC0415 - not for other recipes
 
-    With the lock's digest. Raises `StackproofError` for what is known not to work.
-    """
-    from stackproof import spack_build  # noqa: PLC0415 - slow, and only for builds
-    from stackproof.cli import known  # noqa: PLC0415 - as above
-    from stackproof.host import spackoffer  # noqa: PLC0415 - as above
+    options, facts = reading.options, reading.facts
+    site: str | ClusterConfig | None = options.site
+    architecture = facts.get("architecture")
+    blobs: Mapping[str, Path] = {}
+    name = ""
+    if options.site is not None:
+        place = stacks.place(options.site, 1)
+        name = place.facts["site"]
+        site = place.folder or place.cluster  # a folder is read as the recipe's version has it
+        blobs = {} if place.folder else place.blobs
+        architecture = architecture or place.facts.get("architecture")
+    found = stackinator.load(
+        str(reading.path), site=site, mirrors=options.mirror, architecture=architecture
+    )
+    return Loaded(
+        path=reading.path,
+        stack=found.stack,
+        blobs={**blobs, **found.blobs},
+        given_caches=found.caches,
+        notes=found.notes,
+        site=name,
+        with_site=True,
+    )
 
-    found = spack.problems(loaded.spack)
+
+def _file(reading: Reading, composed: Composed) -> Loaded:
+    """Return the stack of one combination of a recipe file."""
+    from stackproof import spack_recipe  # noqa: PLC0415 - slow
+    from stackproof.host import recipes, stackinator, toolchain  # noqa: PLC0415
+
+    chain, options = reading.chain, reading.options
+    found = spack_recipe.problems(composed, chain)
     if found:
         raise StackproofError(*found)
-    wanted = request(loaded, args)
-    _refuse_known(loaded, None if args.update else valid_lock(loaded))
-    lock = ensure_lock(loaded, wanted, monitor, update=args.update, locked=args.locked)
-    digest = ids.content_id(to_data(lock))
-    progress.print_notes(*_refuse_known(loaded, lock), *known.shadow_notes(loaded, lock))
-    if args.stop_after:
-        return None, digest
-    progress.print_notes(*system_notes(lock, spackoffer.operating_system()))
-    return spack_build.build(wanted, lock, monitor), digest
-
-
-def _refuse_known(loaded: Loaded, lock: SpackLock | None) -> tuple[Problem, ...]:
-    """Refuse versions that are known not to work together, before hours go into building them.
-
-    Returns what is only to be known. Raises `StackproofError` as `check` does.
-    """
-    from stackproof.cli import known  # noqa: PLC0415 - slow, and only for builds
-
-    conflicts, notes = known.conflict_problems(loaded, lock)
-    if conflicts:
-        raise StackproofError(*conflicts)
-    return notes
+    place = stacks.place(options.site, spack_recipe.generation_of(composed.document.data))
+    facts = {"architecture": toolchain.architecture(), **place.facts, **reading.facts}
+    if spack_recipe.asks_for_microarchitecture(composed.document) and options.site is None:
+        facts = {**toolchain.processor_facts(facts["architecture"]), **facts}
+    folder, blobs = recipes.load_files(composed, chain)
+    stack, findings = spack_recipe.read(composed, folder, place.cluster, facts)
+    findings.raise_problems()
+    caches, more = (
+        stackinator.load_caches(options.mirror, stack.mount) if options.mirror else (None, ())
+    )
+    return Loaded(
+        path=reading.path,
+        document=composed.document,
+        composed=composed,
+        stack=stack,
+        blobs={**place.blobs, **blobs},
+        given_caches=caches,
+        notes=(*stacks.undecided(composed), *findings.notes, *more),
+        variant=stacks.variant(composed, facts),
+        with_site=True,
+        site=place.facts["site"] if options.site and "site" not in composed.tested else "",
+    )

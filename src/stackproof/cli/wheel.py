@@ -1,57 +1,147 @@
-"""What the verbs on stacks of wheels share: the lock beside the recipe."""
+"""The builder of wheels: the package index asked for a lock, and the recipe for them read."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 from stackproof.cli import stacks
+from stackproof.cli.builders import BuildOptions, Reading, Solving
 from stackproof.cli.loaded import Loaded
+from stackproof.document import Document
+from stackproof.engines import Findings, wheel
 from stackproof.errors import Problem, Reason, StackproofError
-from stackproof.host import documents
+from stackproof.host.index import index_command
+from stackproof.host.run import run
+from stackproof.host.workspace import BuildSetup
 from stackproof.monitor import Event, Monitor
-from stackproof.stack import Lock
+from stackproof.mpis import REGISTRY as MPIS
+from stackproof.plan import Plan
+from stackproof.planner import ENGINE
+from stackproof.recipe import parse_recipe
+from stackproof.resolve import resolve
+from stackproof.stack import Lock, Stack
 
 
-def valid_lock(loaded: Loaded) -> Lock | None:
-    """Return the lock beside the recipe when it answers what the recipe asks; None otherwise.
+class WheelBuilder:
+    """See `Builder`."""
 
-    Raises `StackproofError` when the lock file is there and is not a lock.
-    """
-    from stackproof.engines import wheel  # noqa: PLC0415 - not for Spack stacks
+    engine = ENGINE
+    lock_kind = Lock
+    solving = Solving.QUESTION
+    refused: Mapping[str, Problem] = {
+        "mirror": Problem(
+            reason=Reason.USAGE,
+            message="`--mirror` is for builds from source, and this recipe is of wheels",
+            hint="a folder of wheels is named by PIP_FIND_LINKS, with PIP_NO_INDEX=1",
+        ),
+        "build-dir": Problem(
+            reason=Reason.USAGE,
+            message="`--build-dir` is for builds from source, and this recipe is of wheels",
+            hint="they are put together in the cache: set STACKPROOF_CACHE to move it",
+        ),
+        "on": Problem(
+            reason=Reason.USAGE, message="`--on slurm` is for recipes with `engine: spack`"
+        ),
+        "mirror create": Problem(
+            reason=Reason.UNSUPPORTED,
+            message="a mirror holds sources, and this recipe is of wheels",
+            hint="`pip download` fills a folder for PIP_FIND_LINKS",
+        ),
+    }
 
-    lock = documents.load_noun(Lock, loaded.lock_path)
-    return lock if lock is not None and lock.wants == wheel.wants(loaded.wheel) else None
-
-
-def make_lock(loaded: Loaded, monitor: Monitor) -> Lock:
-    """Resolve the recipe to exact files with the package index."""
-    from stackproof.executor import lock_stack  # noqa: PLC0415 - not for Spack stacks
-
-    monitor(Event(what="started", name="resolve", text="exact versions and digests"))
-    try:
-        lock = lock_stack(loaded.wheel)
-    except StackproofError as error:
-        raise (stacks.placed(error, loaded.document) if loaded.document else error) from None
-    found = ", ".join(f"{a.name} {a.version}" for a in lock.artefacts)
-    monitor(Event(what="done", name="resolve", text=found))
-    return lock
-
-
-def ensure_lock(loaded: Loaded, monitor: Monitor, *, update: bool, locked: bool) -> Lock:
-    """Return a lock that answers the recipe, made and written beside it when there is none.
-
-    Raises `StackproofError` (LOCK_MISMATCH) with `locked` when one would have to be made.
-    """
-    lock = None if update else valid_lock(loaded)
-    if lock is not None:
-        return lock
-    if locked:
-        raise StackproofError(
-            Problem(
-                reason=Reason.LOCK_MISMATCH,
-                message=f"`{loaded.lock_path}` does not answer this recipe, and --locked forbids "
-                "to make a new one",
-                hint="run `stackproof build --update` and look at what changed",
-            )
+    def load(self, reading: Reading) -> Loaded:
+        """See `Builder`."""
+        composed = reading.composed
+        if composed is None:
+            raise TypeError(f"{reading.path} is a folder")
+        document = composed.document
+        recipe = parse_recipe(document)
+        facts = stacks.build_facts(reading.options.site, reading.facts)
+        try:
+            stack = resolve(recipe, facts)
+        except StackproofError as error:
+            raise _placed(error, document) from None
+        return Loaded(
+            path=reading.path,
+            document=document,
+            composed=composed,
+            stack=stack,
+            notes=_wheels_on_slingshot(reading.options.site, stack, document),
+            variant=stacks.variant(composed, facts),
         )
-    lock = make_lock(loaded, monitor)
-    stacks.write_lock(loaded, lock, monitor)
-    return lock
+
+    def check(self, loaded: Loaded, lock: Any | None, *, whole: bool) -> Findings:
+        """See `Builder`; any machine will do."""
+        del loaded, lock, whole
+        return Findings()
+
+    def solve(self, loaded: Loaded, options: BuildOptions, monitor: Monitor) -> Lock:
+        """See `Builder`: exact files, by the package index."""
+        del options
+        monitor(Event(what="started", name="resolve", text="exact versions and digests"))
+        stack: Stack = loaded.stack
+        try:
+            lock = wheel.read_lock(stack, run(index_command(wheel.lock_command(stack))))
+        except StackproofError as error:
+            raise (_placed(error, loaded.document) if loaded.document else error) from None
+        found = ", ".join(f"{a.name} {a.version}" for a in lock.artefacts)
+        monitor(Event(what="done", name="resolve", text=found))
+        return lock
+
+    def setup(
+        self, loaded: Loaded, lock: Any, plan: Plan, options: BuildOptions, monitor: Monitor
+    ) -> BuildSetup:
+        """See `Builder`."""
+        del loaded, lock, plan, options, monitor
+        return BuildSetup(fetch_command=wheel.fetch_command, movable=False)
+
+    def fill_mirror(
+        self, loaded: Loaded, lock: Any, options: BuildOptions, folder: Path, monitor: Monitor
+    ) -> frozenset[Path]:
+        """See `Builder`: `refused` has why there is none."""
+        del loaded, lock, options, folder, monitor
+        raise StackproofError(self.refused["mirror create"])
+
+
+BUILDER = WheelBuilder()
+
+
+def _wheels_on_slingshot(site: str | None, stack: Stack, document: Document) -> tuple[Problem, ...]:
+    """Return a note where the nodes are joined by Slingshot, whose NIC no wheel can use."""
+    from stackproof.host import fabric  # noqa: PLC0415 - only for wheels
+    from stackproof.transports.setup import SLINGSHOT  # noqa: PLC0415
+
+    if site is None:
+        kind, place = fabric.of_this_machine()[0], "this machine"
+    else:
+        from stackproof.host.probe import load_site  # noqa: PLC0415 - only with --site
+
+        kind, place = load_site(site).fabric.type or "", f"`{site}`"
+    if kind != SLINGSHOT:
+        return ()
+    title = MPIS[stack.mpi_family].title
+    note = Problem(
+        reason=Reason.UNSUPPORTED,
+        message=f"{title} of the developers' wheels has no cxi: between nodes of {place}, which "
+        "Slingshot-11 joins, messages would take TCP",
+        hint="build it from source on a libfabric that has cxi (`engine: easybuild` with "
+        "`slingshot:`, or the chains for Spack), or put one under it with --inject",
+        where=document.where("mpi"),
+    )
+    return (note,)
+
+
+def _placed(error: StackproofError, document: Document) -> StackproofError:
+    """Give problems of a resolution the place in the recipe that they are about."""
+    keys = {Reason.UNKNOWN_VERSION: ("mpi", "version"), Reason.UNSUPPORTED: ("mpi", "family")}
+    return StackproofError(
+        *(
+            replace(p, where=document.where(*keys[p.reason]))
+            if p.where is None and p.reason in keys
+            else p
+            for p in error.problems
+        )
+    )

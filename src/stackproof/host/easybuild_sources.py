@@ -16,7 +16,6 @@ from pathlib import Path
 
 from stackproof import limits
 from stackproof.engines.easybuild import tool
-from stackproof.engines.easybuild.components import SourceFile
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.host import cachekinds, files, git, os_sources, source_mirror
 from stackproof.host.downloads import Download, downloading, run_watched
@@ -25,7 +24,7 @@ from stackproof.host.os_sources import Archive
 from stackproof.host.run import Runner, run
 from stackproof.host.workspace import download_path
 from stackproof.monitor import Event, Monitor
-from stackproof.stack import Artefact
+from stackproof.stack import Artefact, SourceFile
 
 _TIMEOUT_S = 60.0
 _CHUNK = 1 << 20

@@ -18,9 +18,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,8 +111,17 @@ def resolve(url: str, ref: str | None, *, runner: Runner = run) -> str:
     raise _no_such_ref(source, ref or "HEAD", found)
 
 
-def tree(url: str, commit: str, monitor: Monitor, *, runner: Runner = run) -> Path:
+def tree(
+    url: str,
+    commit: str,
+    monitor: Monitor,
+    *,
+    prepare: Callable[[Path], object] | None = None,
+    runner: Runner = run,
+) -> Path:
     """Return the folder with the files of a commit; fetched and unpacked at most once.
+
+    `prepare` does what is wanted with the folder before anybody else sees it.
 
     Raises `StackproofError`: UNKNOWN_VERSION when the repository lacks the commit, NO_NETWORK,
     DISK_FULL. Two at once: the second waits. What is in the cache needs no repository.
@@ -132,7 +140,7 @@ def tree(url: str, commit: str, monitor: Monitor, *, runner: Runner = run) -> Pa
         source = find(url)
         monitor(Event(what="note", name="clone", text=f"{url} at {short(commit)}"))
         _fetch(source, commit, objects, runner)
-        _unpack(objects, commit, target, runner)
+        _unpack(objects, commit, target, prepare, runner)
     return target
 
 
@@ -341,7 +349,13 @@ def _fetch(source: Repository, commit: str, objects: Path, runner: Runner) -> No
     raise _unreachable(source, done)
 
 
-def _unpack(objects: Path, commit: str, target: Path, runner: Runner) -> None:
+def _unpack(
+    objects: Path,
+    commit: str,
+    target: Path,
+    prepare: Callable[[Path], object] | None,
+    runner: Runner,
+) -> None:
     """Write the files of a commit, all at once or not at all."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -355,8 +369,8 @@ def _unpack(objects: Path, commit: str, target: Path, runner: Runner) -> None:
             _checked((*where, "checkout", "--quiet", "--force", commit, "--", "."), runner, index)
             stamp = _checked((*where, "show", "-s", "--format=%ct", commit), runner)
             _set_times(work, int(stamp.stdout.decode().split()[0]))
-            if (work / "lib" / "spack").is_dir():
-                _compile(work / "lib" / "spack", runner)
+            if prepare is not None:
+                prepare(work)
             os.replace(work, target)
     except OSError as error:
         raise files.translate(error, target) from error
@@ -366,19 +380,6 @@ def _set_times(folder: Path, seconds: int) -> None:
     for inner, _, names in os.walk(folder):
         for name in names:
             os.utime(os.path.join(inner, name), (seconds, seconds), follow_symlinks=False)
-
-
-def _compile(folder: Path, runner: Runner) -> None:
-    """Compile Spack's own modules: nothing can be written beside them in the sandbox.
-
-    A module that this Python cannot compile (test inputs) is left as it is.
-    """
-    runner(
-        Command(
-            argv=(sys.executable, "-I", "-S", "-m", "compileall", "-q", "-j", "0", str(folder)),
-            timeout_s=_TIMEOUT_S,
-        )
-    )
 
 
 def _git(

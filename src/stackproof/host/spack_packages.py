@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from stackproof.command import Command
 from stackproof.engines.spack import configuration, overlay
 from stackproof.engines.spack.packagefile import PackageFacts, read_package
 from stackproof.errors import Reason, fail
 from stackproof.host import files, git
+from stackproof.host.run import run
 from stackproof.monitor import Monitor
 from stackproof.spackstack import LockedClone, SpackStack
 
 # Where Spack before 1.0 has its packages, in its own clone.
 _OLD_PATH = "var/spack/repos/builtin"
 _CLOSE = 3
+_TIMEOUT_S = 1800.0
+
+
+def compiled(tree: Path) -> None:
+    """Compile Spack's own modules in its clone: nothing can be written beside them in the sandbox.
+
+    A module that this Python cannot compile (test inputs) is left as it is.
+    """
+    folder = tree / "lib" / "spack"
+    if folder.is_dir():
+        words = ("-I", "-S", "-m", "compileall", "-q", "-j", "0", str(folder))
+        run(Command(argv=(sys.executable, *words), timeout_s=_TIMEOUT_S))
 
 
 class Packages:
@@ -78,7 +93,9 @@ class Packages:
         if name not in self._trees:
             clone = self._clones[name]
             path = {r.name: r.path for r in self._stack.package_repositories}.get(name, _OLD_PATH)
-            self._trees[name] = git.tree(clone.url, clone.commit, self._monitor) / path
+            self._trees[name] = (
+                git.tree(clone.url, clone.commit, self._monitor, prepare=compiled) / path
+            )
         return self._trees[name]
 
     def _names(self) -> list[str]:

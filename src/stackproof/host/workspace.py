@@ -21,24 +21,20 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from stackproof import ids
-from stackproof.command import Bind, EnvPatch, Sandbox
+from stackproof.command import Bind, Command, EnvPatch, Sandbox
 from stackproof.errors import Location, Reason, fail
 from stackproof.host import cachekinds, files, inside, visible
 from stackproof.ids import short
 from stackproof.monitor import Event, Monitor
 from stackproof.plan import BUILD, DOWNLOADS, OUT, Plan, Step
-
-if TYPE_CHECKING:  # only builds of Spack have workers
-    from stackproof.engines.spack.workers import Workers
+from stackproof.stack import Artefact
 
 _NETWORK_VARIABLES = (
     *(f"{name}_proxy" for name in ("http", "https", "ftp", "all", "no")),
@@ -106,8 +102,9 @@ class BuildSetup:
     a cache that is not a folder. `passed` are variables of the user that steps with the network
     get as well. `kept` is a folder in which results of steps that report are kept for other builds.
     `origin` names what is built, so that later builds of the same take the place of this one.
-    With `workers` packages are installed on the nodes of a job, and the tree and the
-    caches must be in folders that all of them share.
+    `fetch_command` is what downloads a locked file into a folder, `install` what runs a command of
+    a step that reports, `prepare` what is made of a cloned repository once. `explained` is around
+    the whole build and may tell an error better. Without `movable` the tree lies in the cache only.
     """
 
     blobs: Mapping[str, Path] = field(default_factory=dict)
@@ -118,9 +115,13 @@ class BuildSetup:
     network: bool = False
     passed: tuple[str, ...] = ()
     indices: Indices | None = None
-    workers: Workers | None = None
     kept: Path | None = None
     origin: str = ""
+    movable: bool = True
+    fetch_command: Callable[[Artefact, str], Command] | None = None
+    install: Callable[[Installing, Monitor], None] | None = None
+    prepare: Callable[[Path], object] | None = None
+    explained: Callable[[Plan], AbstractContextManager[None]] = lambda _: nullcontext()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +172,17 @@ class Workspace:
                 found = outside / path[len(seen) :].lstrip("/")
                 return found if inside.is_file(found, outside) else None
         return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installing:
+    """A command of a step that reports: where its output is kept, and the build it is part of."""
+
+    step: Step
+    command: Command
+    log: Path
+    space: Workspace
+    mount: str
 
 
 def builds_home() -> Path:
@@ -415,15 +427,13 @@ def download_path(sha256: str, filename: str) -> Path:
     return cachekinds.home("downloads") / sha256 / filename
 
 
-def environment(step: Step, setup: BuildSetup, *, spack: bool) -> EnvPatch:
+def environment(step: Step, setup: BuildSetup) -> EnvPatch:
     """Return what a step's commands have in their environment before their own settings."""
     names = (*_NETWORK_VARIABLES, *setup.passed) if _online(step, setup) else ()
     given = {name: os.environ[name] for name in names if name in os.environ}
     given["HOME"] = HOME
     if step.reports:
         given["PYTHONUNBUFFERED"] = "1"  # else its progress would come in blocks, late
-    if spack:
-        given["SPACK_PYTHON"] = sys.executable  # has the solver, so that Spack needs no bootstrap
     return EnvPatch(set=given)
 
 

@@ -11,7 +11,7 @@ _REPRODUCIBLE = ("-all-root", "-no-xattrs", "-mkfs-time", "0", "-all-time", "0")
 _WITH_LEVEL = ("zstd", "gzip")
 
 
-def pack_step(*, mount: str, compression: str, level: int, inputs: tuple[str, ...]) -> Step:
+def pack_step(*, mount: str, compression: str, level: int, inputs: tuple[str, ...] = ()) -> Step:
     """Return the step that packs the store into `plan.IMAGE_FILE`."""
     return Step(
         name="image",

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stackproof import ids
-from stackproof.command import Command, EnvPatch
-from stackproof.engines import benchmark
+from stackproof.command import Command
+from stackproof.engines import tail
 from stackproof.engines.easybuild import layout, metadata
 from stackproof.engines.easybuild.chain import Easyconfig
 from stackproof.engines.easybuild.stack import EasyBuildLock, EasyBuildStack, files_of
-from stackproof.images import squashfs
 from stackproof.plan import DOWNLOADS, Plan, Step
 
 
@@ -38,25 +37,16 @@ def build_plan(
         made[component.module] = step.id
     steps.append(_modules_step(stack, lock, tuple(step.id for step in steps)))
     steps.append(_tidy_step(stack, (steps[-1].id,)))
-    facts = metadata.mpi_facts(stack, lock)
-    if facts and benchmark.NATIVE in stack.benchmarks:
-        step = benchmark.compile_step(
-            mount=stack.mount,
-            facts=facts,
-            csrc=csrc,
-            env=EnvPatch(),
-            inputs=(steps[-1].id,),
-        )
-        steps.append(step)
-    steps.append(_metadata_step(stack, lock, recipe, (steps[-1].id,)))
-    steps.append(
-        squashfs.pack_step(
-            mount=stack.mount,
-            compression=stack.compression,
-            level=stack.compression_level,
-            inputs=(steps[-1].id,),
-        )
+    image = metadata.describe(stack, lock)
+    native = image.mpi if image.benchmarks else None
+    bill = metadata.render_bom(stack, lock)
+    tools = {"easybuild": stack.easybuild}
+    rest = (
+        *tail.compiled(stack, native, csrc),
+        tail.metadata_step(image, stack, lock, bill=bill, recipe=recipe, tools=tools),
+        tail.packed(stack),
     )
+    steps += tail.in_turn(rest, steps[-1].id)
     return Plan(name=stack.name, mount=stack.mount, steps=tuple(steps))
 
 
@@ -133,23 +123,6 @@ def _tidy_step(stack: EasyBuildStack, inputs: tuple[str, ...]) -> Step:
         description="take out logs, reports and locks of the build",
         inputs=inputs,
         commands=(layout.worker("tidy", *(f"{stack.mount}/{folder}" for folder in folders)),),
-    )
-
-
-def _metadata_step(
-    stack: EasyBuildStack,
-    lock: EasyBuildLock,
-    recipe: Mapping[str, str],
-    inputs: tuple[str, ...],
-) -> Step:
-    files, scripts = metadata.files(stack, lock)
-    return Step(
-        name="metadata",
-        description="write metadata, views, lock and bill of materials",
-        inputs=inputs,
-        files={**files, **{f"meta/recipe/{name}": text for name, text in recipe.items()}},
-        executable=scripts,
-        outputs=("meta", "env"),
     )
 
 

@@ -18,12 +18,12 @@ from stackproof.engines.easybuild.components import (
     Catalogue,
     Need,
     Option,
-    SourceFile,
 )
 from stackproof.engines.easybuild.easyconfig import EXTERNAL_MODULE, SYSTEM, Template, render
 from stackproof.engines.easybuild.request import ChainRequest, Gpu, Toolchain
 from stackproof.engines.easybuild.selection import CXI, Part, Selection, select
 from stackproof.errors import Location, StackproofError
+from stackproof.stack import SourceFile
 
 _PLACE = re.compile(r"\{([a-z0-9-]+)\}")
 _SUFFIXES = {Gpu.CUDA: "CUDA", Gpu.ROCM: "ROCm"}

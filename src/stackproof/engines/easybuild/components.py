@@ -15,46 +15,12 @@ from stackproof import document as documents
 from stackproof.document import Document
 from stackproof.errors import Problem, Reason, StackproofError
 from stackproof.specs import ANY, PackageSpec, Versions, versions
+from stackproof.stack import Digest, OsPackage, SourceFile
 
 PREFIX = "prefix"
 PROVIDERS = "providers"
 _ROOT = re.compile(r"\{([a-z0-9-]+)\}")
 _VERSION = re.compile(r"[0-9][0-9A-Za-z]*(?:[.-][0-9A-Za-z]+)*")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Digest:
-    """A digest that a source file may have, and who says so (a public address or package)."""
-
-    sha256: str
-    provenance: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OsPackage:
-    """A source package of an operating system: `libfabric` 2.1.0-1.1 of suite `trixie`."""
-
-    name: str
-    version: str
-    suite: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFile:
-    """One file that EasyBuild must find under `filename` below its source path.
-
-    `accepted` are the digests it may have. It comes from `address` (the whole address of the
-    file), or is the upstream tarball of an operating system's source package, or, when `commit`
-    is given, holds that commit of the repository at `address` as
-    `git archive --format=tar --prefix=STEM/ COMMIT` writes it, where STEM is `filename` without
-    `.tar`: what identifies it then is the commit, and the digest is that of these bytes.
-    """
-
-    filename: str
-    accepted: tuple[Digest, ...] = ()
-    address: str = ""
-    commit: str = ""
-    os_package: OsPackage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

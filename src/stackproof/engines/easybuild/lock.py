@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from stackproof import ids
 from stackproof.engines.easybuild.chain import Chain
-from stackproof.engines.easybuild.components import Digest, SourceFile
 from stackproof.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
 from stackproof.noun import to_data
-from stackproof.stack import Artefact
+from stackproof.stack import Artefact, Digest, SourceFile
 
 
 def wants(stack: EasyBuildStack) -> str:

@@ -2,44 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
-from stackproof import __version__, bom, ids, noun
+from stackproof import bom
 from stackproof.command import EnvPatch
-from stackproof.engines import benchmark
+from stackproof.engines import benchmark, tail
 from stackproof.engines.easybuild import layout
 from stackproof.engines.easybuild.chain import Easyconfig
 from stackproof.engines.easybuild.request import External
 from stackproof.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
-from stackproof.image import BenchmarkProgram, Image, MpiFacts, View
-from stackproof.images import metadata
+from stackproof.image import Image, MpiFacts, View
 from stackproof.mpis import REGISTRY as MPIS
 from stackproof.transports.setup import Libfabric
-from stackproof.transports.views import TransportViews, transport_views, with_transports
+from stackproof.transports.views import TransportViews, transport_views
 
 MODULES_VIEW = "modules"
 """The view that adds the module files to MODULEPATH; every image has it."""
 PROVIDERS = "easybuild:providers"
 """The property of a bill of materials that holds libfabric's providers, with commas between."""
-
-
-def files(stack: EasyBuildStack, lock: EasyBuildLock) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the metadata by path below the store, and which of the files are scripts."""
-    image = describe(stack, lock)
-    found = {
-        "meta/env.json": metadata.render_env_json(image),
-        "meta/configure.json": _configure_json(stack),
-        "meta/stack.json": noun.to_json(stack),
-        "meta/lock.json": noun.to_json(lock),
-        "meta/bom.cdx.json": render_bom(stack, lock),
-    }
-    scripts = []
-    for name, view in image.views.items():
-        found[f"env/{name}/env.json"] = metadata.render_view_env_json(view)
-        found[f"env/{name}/activate.sh"] = metadata.render_activate_sh(view)
-        scripts.append(f"env/{name}/activate.sh")
-    return found, tuple(scripts)
 
 
 def render_bom(stack: EasyBuildStack, lock: EasyBuildLock) -> str:
@@ -138,23 +118,8 @@ def describe(stack: EasyBuildStack, lock: EasyBuildLock) -> Image:
         env=EnvPatch(prepend={"MODULEPATH": (f"{stack.mount}/{layout.TCL_MODULES}/all",)}),
     )
     native = benchmark.NATIVE if facts and benchmark.NATIVE in stack.benchmarks else None
-    programs = (
-        (BenchmarkProgram(name=native, path=benchmark.program_path(stack.mount)),) if native else ()
-    )
-    return Image(
-        path="",
-        name=stack.name,
-        mount=stack.mount,
-        size=0,
-        description=stack.description,
-        default_view=stack.default_view,
-        views=with_transports(views, stack.default_view, stack.mount, changes),
-        transports=tuple(changes),
-        mpi=facts,
-        benchmarks=programs,
-        stack_id=ids.content_id(noun.to_data(stack)),
-        lock_digest=ids.content_id(noun.to_data(lock)),
-    )
+    programs = {native: benchmark.program_path(stack.mount)} if native else {}
+    return tail.described(stack, lock, facts, programs, views, changes)
 
 
 def mpi_facts(stack: EasyBuildStack, lock: EasyBuildLock) -> MpiFacts | None:
@@ -202,15 +167,3 @@ def _environment(stack: EasyBuildStack, lock: EasyBuildLock) -> EnvPatch:
             )
         }
     )
-
-
-def _configure_json(stack: EasyBuildStack) -> str:
-    """Return `meta/configure.json` of the uenv contract, without the times that would spoil it."""
-    data = {
-        "mount": stack.mount,
-        "stackproof": {"version": __version__},
-        "engine": stack.engine,
-        "easybuild": stack.easybuild,
-        "host": {"machine": stack.architecture, **stack.site_facts},
-    }
-    return json.dumps(data, indent=1, sort_keys=True) + "\n"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from stackproof.command import Command, Completed
+from stackproof.engines import pip
 from stackproof.errors import Reason, StackproofError, fail
 from stackproof.plan import PYTHON
 from stackproof.stack import Artefact
@@ -24,7 +25,6 @@ _DIGESTS: Mapping[tuple[str, str], str] = {
         "ec76f56bfb6398ecb863dfc456a15aacc8da8c1ebf21e560a1410d8210825386",
 }  # fmt: skip
 _VERSIONS = re.compile(r"\(from versions: ([^)]*)\)")
-_OFFLINE_SIGNS = ("Retrying (Retry(", "Failed to establish", "NewConnectionError", "NameResolution")
 
 
 def artefact(name: str, version: str, filename: str = "", sha256: str = "") -> Artefact:
@@ -67,7 +67,7 @@ def explain(version: str, done: Completed) -> StackproofError:
             hint=f"published versions: {', '.join(reversed(versions[-8:]))}",
         )
     tail = "\n".join(text.rstrip().splitlines()[-6:])
-    if named or any(sign in text for sign in _OFFLINE_SIGNS):
+    if named or any(sign in text for sign in pip.OFFLINE):
         return fail(
             Reason.NO_NETWORK,
             f"EasyBuild {version} cannot be downloaded: the package index does not answer",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from stackproof import ids
-from stackproof.command import Command, EnvPatch
-from stackproof.engines import benchmark
+from stackproof.command import Command
+from stackproof.engines import benchmark, tail
 from stackproof.engines.spack import configuration, environments, locks, metadata, views
 from stackproof.engines.spack.layout import (
     EPOCH,
@@ -17,7 +17,6 @@ from stackproof.engines.spack.layout import (
     tool,
 )
 from stackproof.engines.spack.lockplan import no_packages_found, setup_step
-from stackproof.images import squashfs
 from stackproof.plan import BUILD, PYTHON, Plan, Step
 from stackproof.spackstack import Caches, Mirror, SpackLock, SpackStack
 
@@ -58,50 +57,32 @@ def _image_steps(
     stack: SpackStack, lock: SpackLock, csrc: Mapping[str, str], last: str
 ) -> list[Step]:
     """Return the steps from the first hook to the image, each with the one before as its input."""
-    steps: list[Step] = []
-
-    def inputs() -> tuple[str, ...]:
-        return (steps[-1].id if steps else last,)
-
-    if stack.pre_install is not None:
-        steps.append(_hook_step(_PRE_HOOK, stack.pre_install, stack, inputs()))
-    steps.append(_fetch_step(stack, lock, inputs()))
-    for folder in locks.folders(stack):
-        steps.append(_install_step(folder, inputs()))  # noqa: PERF401 - each needs the one before
-    if stack.cleanup != "none":
-        steps.append(_cleanup_step(stack, inputs()))
-    steps.append(_views_step(stack, lock, inputs()))
-    if stack.modules is not None:
-        steps.append(_modules_step(stack, inputs()))
     facts = metadata.mpi_facts(stack, lock)
     programs = {benchmark.NATIVE: benchmark.program_path(stack.mount)} if facts and csrc else {}
-    if facts and csrc:
+    steps = (
+        *_hook(_PRE_HOOK, stack.pre_install, stack),
+        _fetch_step(stack, lock),
+        *map(_install_step, locks.folders(stack)),
+        *([_cleanup_step(stack)] if stack.cleanup != "none" else []),
+        _views_step(stack, lock),
+        *([_modules_step(stack)] if stack.modules is not None else []),
         # Spack's wrappers name the real compiler and need no variables.
-        step = benchmark.compile_step(
-            mount=stack.mount, facts=facts, csrc=csrc, env=EnvPatch(), inputs=inputs()
-        )
-        steps.append(step)
-    steps.append(_metadata_step(stack, lock, programs, inputs()))
-    if stack.post_install is not None:
-        steps.append(_hook_step(_POST_HOOK, stack.post_install, stack, inputs()))
-    steps.append(_tidy_step(stack, inputs()))
-    steps.append(
-        squashfs.pack_step(
-            mount=stack.mount,
-            compression=stack.compression,
-            level=stack.compression_level,
-            inputs=inputs(),
-        )
+        *tail.compiled(stack, facts if csrc else None, csrc),
+        _metadata_step(stack, lock, programs),
+        *_hook(_POST_HOOK, stack.post_install, stack),
+        _tidy_step(stack),
+        tail.packed(stack),
     )
-    return steps
+    return list(tail.in_turn(steps, last))
 
 
-def _hook_step(name: str, text: str, stack: SpackStack, inputs: tuple[str, ...]) -> Step:
-    """Return the step that runs a hook; it may fetch, and it stays in the image."""
-    return Step(
+def _hook(name: str, text: str | None, stack: SpackStack) -> Iterator[Step]:
+    """Yield the step that runs a hook, if there is one; it may fetch, and it stays in the image."""
+    if text is None:
+        return
+    yield Step(
         name=name,
         description=f"run the recipe's {name.removesuffix('-hook')} hook",
-        inputs=inputs,
         files={name: text},
         executable=(name,),
         commands=(tool(f"{stack.mount}/{name}", cwd=f"{BUILD}/environments"),),
@@ -109,7 +90,7 @@ def _hook_step(name: str, text: str, stack: SpackStack, inputs: tuple[str, ...])
     )
 
 
-def _fetch_step(stack: SpackStack, lock: SpackLock, inputs: tuple[str, ...]) -> Step:
+def _fetch_step(stack: SpackStack, lock: SpackLock) -> Step:
     """Return the step that gets every source, so that what builds needs no network."""
     calls = [
         spack("fetch", "--missing", environment=folder)
@@ -119,7 +100,6 @@ def _fetch_step(stack: SpackStack, lock: SpackLock, inputs: tuple[str, ...]) -> 
     return Step(
         name="fetch",
         description="get the sources of everything that is not installed yet",
-        inputs=inputs,
         build_files=solution_files(stack, lock),
         # Also first: Spack takes a file that a failed try left, whatever is in it.
         commands=(spack("clean", "--stage"), *calls, spack("clean", "--stage")),
@@ -147,12 +127,11 @@ def builds(lock: SpackLock, folder: str, mount: str) -> bool:
     return any(not node.external for node in known.values())
 
 
-def _install_step(folder: str, inputs: tuple[str, ...]) -> Step:
+def _install_step(folder: str) -> Step:
     kind, _, name = folder.partition("/")
     return Step(
         name=f"install-{name}" if kind == "environments" else f"install-compiler-{name}",
         description=f"build the packages of {folder}",
-        inputs=inputs,
         commands=(spack("install", "--only-concrete", "--show-log-on-error", environment=folder),),
         resumes=True,
         reports=INSTALL,
@@ -164,7 +143,7 @@ def _installed(steps: list[Step]) -> tuple[str, ...]:
     return tuple(step.id for step in steps if step.reports == INSTALL)[-1:]
 
 
-def _cleanup_step(stack: SpackStack, inputs: tuple[str, ...]) -> Step:
+def _cleanup_step(stack: SpackStack) -> Step:
     """Return the step that removes what no environment needs to run, or to build against it.
 
     Compilers that an environment names stay, as it links them into its views.
@@ -176,12 +155,11 @@ def _cleanup_step(stack: SpackStack, inputs: tuple[str, ...]) -> Step:
     return Step(
         name="cleanup",
         description=f"remove packages that are not needed ({stack.cleanup})",
-        inputs=inputs,
         commands=(spack("gc", "--yes-to-all", *kept, *where),),
     )
 
 
-def _views_step(stack: SpackStack, lock: SpackLock, inputs: tuple[str, ...]) -> Step:
+def _views_step(stack: SpackStack, lock: SpackLock) -> Step:
     """Return the step that makes the views' trees and writes what they change in an environment."""
     build_files = {views.FILE: views.job(stack, lock)}
     commands: list[Command] = []
@@ -198,18 +176,16 @@ def _views_step(stack: SpackStack, lock: SpackLock, inputs: tuple[str, ...]) -> 
     return Step(
         name="views",
         description="make the views and find out what they change",
-        inputs=inputs,
         build_files=build_files,
         commands=tuple(commands),
         outputs=("env",),
     )
 
 
-def _modules_step(stack: SpackStack, inputs: tuple[str, ...]) -> Step:
+def _modules_step(stack: SpackStack) -> Step:
     return Step(
         name="modules",
         description="write module files",
-        inputs=inputs,
         build_files=configuration.module_files(stack),
         commands=tuple(
             spack("module", kind, "refresh", "--delete-tree", "--yes-to-all", scope=MODULES)
@@ -219,9 +195,7 @@ def _modules_step(stack: SpackStack, inputs: tuple[str, ...]) -> Step:
     )
 
 
-def _metadata_step(
-    stack: SpackStack, lock: SpackLock, programs: Mapping[str, str], inputs: tuple[str, ...]
-) -> Step:
+def _metadata_step(stack: SpackStack, lock: SpackLock, programs: Mapping[str, str]) -> Step:
     files = configuration.user_files(stack, lock)
     files |= metadata.files(stack, lock, programs)
     files["meta/bom.cdx.json"] = metadata.render_bom(stack, lock)
@@ -229,7 +203,6 @@ def _metadata_step(
     return Step(
         name="metadata",
         description="write metadata, configuration for users, lock and bill of materials",
-        inputs=inputs,
         files=files,
         commands=(
             spack("python", WORKER, "licences", stack.mount),
@@ -239,12 +212,11 @@ def _metadata_step(
     )
 
 
-def _tidy_step(stack: SpackStack, inputs: tuple[str, ...]) -> Step:
+def _tidy_step(stack: SpackStack) -> Step:
     """Return the step that takes out what differs between two builds of one lock."""
     return Step(
         name="tidy",
         description="take out caches of Python, build times and logs; let everybody read",
-        inputs=inputs,
         commands=(
             tool(PYTHON, "-I", "-S", WORKER, "tidy", stack.mount, str(EPOCH)),
             tool("chmod", "-R", "a+rX", stack.mount),

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stackproof import __version__, bom, ids, noun
+from stackproof.engines import tail
 from stackproof.engines.spack import locks
 from stackproof.engines.spack.layout import environment_folder
 from stackproof.engines.spack.locks import Node
@@ -88,7 +89,7 @@ def env_json(stack: SpackStack, lock: SpackLock, programs: Mapping[str, str]) ->
         data["mpi"] = noun.to_data(facts)
     data["stackproof"] = {
         "stack": ids.content_id(noun.to_data(stack)),
-        "lock": lock_digest(lock),
+        "lock": tail.lock_digest(lock),
         "benchmarks": dict(programs),
     }
     if changes:
@@ -211,11 +212,6 @@ def configure_json(stack: SpackStack, lock: SpackLock) -> dict[str, Any]:
             },
         },
     }
-
-
-def lock_digest(lock: SpackLock) -> str:
-    """Return the id of a lock's content."""
-    return ids.content_id(noun.to_data(lock))
 
 
 def mpi_facts(stack: SpackStack, lock: SpackLock) -> MpiFacts | None:
