@@ -1,0 +1,167 @@
+"""An engine from outside the package: one folder and one registry line, and every verb has it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from need import need
+from stackproof import cli
+from stackproof.cli import builders
+
+ENGINE = """
+from dataclasses import dataclass, field
+from typing import ClassVar
+from stackproof.cli.builders import Solving
+from stackproof.cli.loaded import Loaded
+from stackproof.engines import Container, Findings, tail
+from stackproof.errors import Problem, Reason
+from stackproof.host.workspace import BuildSetup
+from stackproof.plan import Plan, Step
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToyStack:
+    SCHEMA: ClassVar[str] = "toy/stack/1"
+    name: str
+    text: str
+    version: str = "1"
+    description: str = "a toy"
+    engine: str = "toy"
+    mount: str = "/user-environment"
+    architecture: str
+    default_view: str | None = None
+    transports: tuple[str, ...] = ()
+    site_facts: dict[str, str] = field(default_factory=dict)
+    compression: str = "zstd"
+    compression_level: int = 3
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToyLock:
+    SCHEMA: ClassVar[str] = "toy/lock/1"
+    wants: str
+
+class Toy:
+    lock_kind = ToyLock
+    solving = Solving.FILES
+    refused = {"on": Problem(reason=Reason.USAGE, message="toys need no nodes")}
+
+    @property
+    def engine(self):
+        return self
+
+    def stale(self, stack, lock):
+        return "" if lock.wants == stack.text else "another text"
+
+    def problems(self, stack, lock, where):
+        bad = Problem(reason=Reason.INVALID_VALUE, message="no toy", where=where("text"))
+        return Findings(problems=(bad,) if stack.text == "bad" else ())
+
+    def plan(self, stack, lock, sources):
+        first = Step(name="toy", files={"toy.txt": lock.wants})
+        return Plan(
+            name=stack.name, mount=stack.mount,
+            steps=(first, *tail.in_turn([tail.packed(stack)], first.id)),
+        )
+
+    def rows(self, stack, lock):
+        return (("toy", stack.text),)
+
+    def container(self, stack, lock):
+        return Container(labels={"toy": stack.text})
+
+    def load(self, reading):
+        document = reading.composed.document
+        stack = ToyStack(name=document.data["name"], text=document.data["text"], architecture=ARCH)
+        return Loaded(path=reading.path, document=document, composed=reading.composed, stack=stack)
+
+    def check(self, loaded, lock, *, whole):
+        return Findings()
+
+    def solve(self, loaded, options, monitor):
+        return ToyLock(wants=loaded.stack.text)
+
+    def setup(self, loaded, lock, plan, options, monitor):
+        return BuildSetup()
+
+    def fill_mirror(self, loaded, lock, options, folder, monitor):
+        (folder / "toy.src").write_text(lock.wants)
+        return frozenset()
+
+import os
+ARCH = os.uname().machine
+BUILDER = Toy()
+"""
+BASE = "registry.example.org/debian@sha256:" + "ab" * 32
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "toyengine").mkdir()
+    (tmp_path / "toyengine" / "__init__.py").write_text(ENGINE)
+    (tmp_path / "toy.yaml").write_text("engine: toy\nname: toy\ntext: hello\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "toyengine", raising=False)
+    monkeypatch.setitem(builders.REGISTRY, "toy", "toyengine")
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(list(words))
+    return int(str(stopped.value.code))
+
+
+def test_every_verb_on_recipes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("check", "toy.yaml") == 0
+    assert run("plan", "toy.yaml") == 0
+    assert "toy          hello" in capsys.readouterr().out
+    assert run("image", "containerfile", "toy.yaml", "--base", BASE) == 3
+    assert "--stop-after lock" in capsys.readouterr().err
+    assert run("build", "--locked", "--stop-after", "lock", "toy.yaml") == 3
+    assert run("build", "--stop-after", "lock", "toy.yaml") == 0
+    assert json.loads((folder / "toy.lock.json").read_text())["wants"] == "hello"
+    assert run("build", "--on", "slurm", "--stop-after", "lock", "toy.yaml") == 2
+    capsys.readouterr()
+    assert run("image", "containerfile", "toy.yaml", "--base", BASE) == 0
+    assert 'LABEL toy="hello"' in capsys.readouterr().out
+    assert run("mirror", "create", "mirror", "toy.yaml") == 0
+    assert (folder / "mirror" / "toy.src").read_text() == "hello"
+    (folder / "toy.yaml").write_text("engine: toy\nname: toy\ntext: bad\n")
+    capsys.readouterr()
+    assert run("check", "toy.yaml") == 3
+    said = capsys.readouterr().err
+    assert "toy.yaml:3" in said
+    assert "another text" in said
+    assert run("build", "--stop-after", "lock", "toy.yaml") == 3
+
+
+def test_an_image(folder: Path) -> None:
+    need("bubblewrap", "mksquashfs", "python")
+    assert run("build", "toy.yaml") == 0
+    assert (folder / "toy.squashfs").stat().st_size > 0
+
+
+@pytest.mark.parametrize("name", builders.REGISTRY)
+def test_what_every_builder_has(name: str) -> None:
+    builder = builders.find(name)
+    methods = {"stale", "problems", "plan", "rows", "container"}
+    assert methods <= set(dir(builder.engine))
+    assert {"load", "check", "solve", "setup", "fill_mirror"} <= set(dir(builder))
+    assert builder.lock_kind.SCHEMA.startswith("stackproof/")
+    assert set(builder.refused) <= {"mirror", "build-dir", "on", "mirror create"}
+
+
+def test_no_verb_looks_at_the_kind_of_a_stack() -> None:
+    package = Path(cli.__file__).parent
+    found = [
+        path.name
+        for path in package.glob("*.py")
+        for line in path.read_text().splitlines()
+        if "isinstance(" in line and "stack" in line.lower() and "StackproofError" not in line
+    ]
+    assert found == []
