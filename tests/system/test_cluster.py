@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +31,7 @@ from stackproof import cluster
 from stackproof.cluster import ClusterSpec, ClusterState
 from stackproof.errors import Reason, StackproofError
 from stackproof.host import cluster as host_cluster
-from stackproof.host import cluster_power
+from stackproof.host import cluster_node, cluster_power
 
 pytestmark = pytest.mark.usefixtures("runtime")
 
@@ -235,6 +237,33 @@ def test_a_node_that_died_is_seen_and_replaced() -> None:
     fresh = host_cluster.up(ClusterSpec(rate="1gbit"))
     assert fresh.faults == ()
     assert fresh.head.pid != state.head.pid
+
+
+def test_a_node_that_dies_as_the_cluster_comes_up_takes_nobody_along(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All nodes were ready, and the head learns last that the cluster stays."""
+    real = cluster_node.send
+
+    def kill_first(link: socket.socket, message: dict[str, Any]) -> None:
+        if "stay" in message:
+            seen = host_cluster.status()
+            assert seen is not None
+            os.kill(seen.nodes[1].pid, signal.SIGKILL)
+            assert wait_until(lambda: bool(host_cluster.status().faults))  # type: ignore[union-attr]
+        real(link, message)
+
+    def settled() -> bool:
+        output = f"/proc/{state.head.pid}/fd/1"
+        return not os.path.exists(f"/proc/{state.head.pid}") or os.readlink(output) == os.devnull
+
+    monkeypatch.setattr(cluster_node, "send", kill_first)
+    state = host_cluster.up(ClusterSpec())
+    assert wait_until(settled)
+    assert told(state, "node1", "hostname") == "node1"
+    seen = host_cluster.status()
+    assert seen is not None
+    assert [node.alive for node in (seen.head, *seen.nodes)] == [True, True, False]
 
 
 def test_a_broken_cluster_goes_down() -> None:

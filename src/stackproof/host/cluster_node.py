@@ -13,7 +13,8 @@ A cluster comes up by messages on sockets that keep their limits (SOCK_SEQPACKET
 the sender's pid as the receiver sees it, so nobody has to search for pids:
 
     up   -> head    the settings (JSON)
-    head -> node    the node's settings; again an empty object when its network is there
+    head -> node    the node's settings; an empty object when its network is there; the end of the
+                    stream when it is to stay
     any  -> up      {"name": …} once it exists, {"error": …} if something fails
     node -> head    {"name": …} at first, {"ready": …} in the end
     head -> up      {"ready": {node: pid as the head sees it}, "notes": […]}
@@ -343,8 +344,7 @@ def run_head(link: socket.socket) -> NoReturn:
     if not receive(link):
         sys.exit(1)
     for node in links.values():
-        send(node, {"stay": True})
-        node.close()
+        node.close()  # what a node waits for; a message to one that has died would be an error
     keep_house(link)
 
 
@@ -383,7 +383,7 @@ def run_node(link: socket.socket, report: socket.socket) -> NoReturn:
     receive(link)
     ip_batch(settings["ip"], settings["network"])
     send(link, {"ready": notes})
-    receive(link)
+    receive(link)  # until its end
     report.close()
     keep_house(link)
 
