@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import attacks
+import everybody
 from need import as_unprivileged, need
 
 TESTS = Path(__file__).parents[1]
@@ -63,17 +64,22 @@ def test_there_are_attacks_on_everything_that_has_rights_or_reads() -> None:
 def test_attacks_on_what_a_user_runs_as_a_user() -> None:
     """The suite runs as root where it can; here what needs no root runs as a user without rights."""
     need("root", "unprivileged-user")
-    argv = [sys.executable, "-m", "pytest", "-q", "-m", "attack", "-p", "no:cacheprovider"]
     rooms = ("host/", "unit/")
     files = [file for file in _files() if file.startswith(rooms) and "_inputs" not in file]
     with tempfile.TemporaryDirectory() as folder:  # all folders above one of pytest's are root's
-        os.chmod(folder, 0o777)
+        home, private = Path(folder, "home"), Path(folder, "python")
+        for part, mode in ((Path(folder), 0o755), (home, 0o777), (private, 0o755)):
+            part.mkdir(exist_ok=True)
+            part.chmod(mode)
+        python, _ = everybody.python(private)
+        argv = [python, "-m", "pytest", "-q", "-m", "attack", "-p", "no:cacheprovider"]
         done = subprocess.run(
-            as_unprivileged([*argv, *(str(TESTS / file) for file in files)]),
+            # By env(1): the first program after setpriv(1) may still be found with root's rights.
+            as_unprivileged(["env", *argv, *(str(TESTS / file) for file in files)]),
             cwd=TESTS.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             check=False, env={
-                **os.environ, "HOME": folder, "TMPDIR": folder, "PYTHONDONTWRITEBYTECODE": "1",
-                "STACKPROOF_MUST_WORK": "",
+                **os.environ, "HOME": str(home), "TMPDIR": str(home),
+                "PYTHONDONTWRITEBYTECODE": "1", "STACKPROOF_MUST_WORK": "",
             },
         )  # fmt: skip
     passed = re.search(r"(\d+) passed", done.stdout)
