@@ -23,7 +23,7 @@ from stackproof.images import described, header
 from stackproof.inject import compact
 from stackproof.loader import ldcache
 from stackproof.rootfs import description, sif, tar
-from stackproof.rootfs.tree import Member, Tree
+from stackproof.rootfs.tree import Member, RootTree
 
 _MIB = 1 << 20
 _DEEP = "[" * 100_000
@@ -79,7 +79,7 @@ def _tar(**fields: object) -> bytes:
 
 
 def _entries(content: bytes) -> Callable[[], object]:
-    return lambda: list(tar.entries(tar.Memory(content, "f")))
+    return lambda: list(tar.entries(tar.MemoryStream(content, "f")))
 
 
 def _bundle(content: bytes) -> Callable[[], object]:
@@ -96,7 +96,7 @@ def _members(count: int) -> bytes:
 
 def _looping() -> None:
     """Look for a path in a tree of links that lead into each other."""
-    tree = Tree("f")
+    tree = RootTree("f")
     links = [
         Member(
             name=f"l{n}",

@@ -18,7 +18,7 @@ import numpy as np
 from stackproof import noun
 from stackproof.benchmarks import METRICS
 from stackproof.case import Case, Placement, Rank
-from stackproof.comparison import Arm, Results, ResultsSpec
+from stackproof.comparison import ComparedArm, Results, ResultsSpec
 from stackproof.measurement import Check, Measurement, Output, RankFacts, Series, State
 
 SIZES = tuple(1 << n for n in range(23))
@@ -73,10 +73,10 @@ def simulate(plan: Plan, seed: int = 1) -> Results:
 
 
 def specification(plan: Plan) -> ResultsSpec:
-    def arm(name: str) -> Arm:
+    def arm(name: str) -> ComparedArm:
         family = "impi" if name.startswith("impi") else name
         digest = f"{sum(family.encode()):064x}"
-        return Arm(
+        return ComparedArm(
             image=f"/data/images/{family}.squashfs",
             image_sha256=digest,
             lock_digest=digest[::-1],

@@ -105,7 +105,7 @@ def _members(data: bytes, where: Location) -> Iterator[tuple[str, bytes, Problem
     """Yield name, content and fault of every member, at most one more than there may be."""
     if len(data) > limits.BUNDLE_EXPANDED.bytes:
         raise _too_large(f"has more than {limits.BUNDLE_EXPANDED.bytes >> 20} MiB", where)
-    stream = tar.Memory(data, where.file or "")
+    stream = tar.MemoryStream(data, where.file or "")
     for number, entry in enumerate(_entries(stream)):
         if number >= limits.BUNDLE_EXPANDED.count:
             raise _too_large(f"has more than {limits.BUNDLE_EXPANDED.count} members", where)
@@ -116,7 +116,7 @@ def _members(data: bytes, where: Location) -> Iterator[tuple[str, bytes, Problem
         yield entry.name, content, fault
 
 
-def _entries(stream: tar.Memory) -> Iterator[tar.Entry]:
+def _entries(stream: tar.MemoryStream) -> Iterator[tar.Entry]:
     """Yield the entries of the archive; what is wrong with it is wrong with the bundle."""
     try:
         yield from tar.entries(stream)

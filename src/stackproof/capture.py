@@ -57,7 +57,7 @@ COMMANDS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class CommandOutput:
     """What a command printed (both streams, standard output first) and its exit code."""
 
     text: str
@@ -78,7 +78,7 @@ class Capture:
     note: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
     folders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    commands: Mapping[str, Answer] = field(default_factory=dict)
+    commands: Mapping[str, CommandOutput] = field(default_factory=dict)
     programs: Mapping[str, str] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
     opened: Mapping[str, bool] = field(default_factory=dict)

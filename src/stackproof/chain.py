@@ -39,7 +39,7 @@ _KEPT_OF_ARM = ("image_sha256", "lock_digest", "mpi", "view", "transport", "env"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ResultsPlan:
     """What was planned: `asked` is the digest of spec.json, `promised` the words of bench.json."""
 
     SCHEMA: ClassVar[str] = "stackproof/plan-of-results/1"
@@ -49,7 +49,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ChainLink:
     """A line of a chain: the record's number, its file, the digest of its bytes."""
 
     number: int
@@ -58,7 +58,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class LaunchFile:
     """A launch file as it is now; `aside` says that it lies among those that were set aside."""
 
     file: str
@@ -77,24 +77,24 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chain:
+class DigestChain:
     """The chain of a results folder as it was found.
 
     `plan` is None and `entries` are empty where there is none. `asked` is the digest of spec.json
     as it is now. `unreadable` names launch files that cannot be read.
     """
 
-    plan: Plan | None = None
+    plan: ResultsPlan | None = None
     plan_sha256: str = ""
     asked: str = ""
-    entries: Mapping[int, tuple[Entry, ...]] = field(default_factory=dict)
-    records: tuple[Record, ...] = ()
+    entries: Mapping[int, tuple[ChainLink, ...]] = field(default_factory=dict)
+    records: tuple[LaunchFile, ...] = ()
     unreadable: tuple[str, ...] = ()
     signature: Signature | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class SignedStatement:
     """What is signed: digests of the plan, of bench.json, of the probes, and of every chain's end.
 
     `heads` maps an allocation to the number of its records and the digest of the last one.
@@ -119,7 +119,7 @@ def promised(spec: ResultsSpec) -> dict[str, Any]:
     return cast("dict[str, Any]", kept)
 
 
-def state_of(chain: Chain, spec: ResultsSpec) -> ChainState:
+def state_of(chain: DigestChain, spec: ResultsSpec) -> ChainState:
     """Return whether the chain of results holds; there is none in old and imported ones."""
     links = [one for one in chain.records if one.measurement.link is not None]
     if chain.plan is None and not chain.entries and not links:
@@ -144,7 +144,7 @@ def state_of(chain: Chain, spec: ResultsSpec) -> ChainState:
     )
 
 
-def _signed(chain: Chain) -> str:
+def _signed(chain: DigestChain) -> str:
     return chain.signature.text if chain.signature and chain.signature.holds else ""
 
 
@@ -152,12 +152,12 @@ def _doubt(kind: DoubtKind, text: str) -> Doubt:
     return Doubt(kind=kind, text=text)
 
 
-def _signature_doubts(chain: Chain) -> Iterator[Doubt]:
+def _signature_doubts(chain: DigestChain) -> Iterator[Doubt]:
     if chain.signature is not None and not chain.signature.holds:
         yield _doubt(DoubtKind.SIGNATURE, chain.signature.text)
 
 
-def _plan_doubts(chain: Chain, spec: ResultsSpec) -> Iterator[Doubt]:
+def _plan_doubts(chain: DigestChain, spec: ResultsSpec) -> Iterator[Doubt]:
     """Yield where what is said to have been planned is not what was."""
     if chain.plan is None:
         yield _doubt(DoubtKind.CHAIN, "what was planned (chain/plan.json) is missing")
@@ -201,9 +201,9 @@ def _shown(value: object) -> str:
 # --- records --------------------------------------------------------------------------------
 
 
-def _record_doubts(chain: Chain) -> Iterator[Doubt]:
+def _record_doubts(chain: DigestChain) -> Iterator[Doubt]:
     """Yield every record that is missing, edited, doubled, put in or moved."""
-    by_digest: dict[str, Record] = {}
+    by_digest: dict[str, LaunchFile] = {}
     at_place = {(e.sha256, e.file) for entries in chain.entries.values() for e in entries}
     for one in sorted(chain.records, key=lambda one: (one.sha256, one.file) in at_place):
         by_digest[one.sha256] = one  # of two copies the one at its place
@@ -235,13 +235,13 @@ def _record_doubts(chain: Chain) -> Iterator[Doubt]:
     yield from _strangers(chain, planned)
 
 
-def _numbers(number: int, entries: tuple[Entry, ...]) -> Iterator[Doubt]:
+def _numbers(number: int, entries: tuple[ChainLink, ...]) -> Iterator[Doubt]:
     if [one.number for one in entries] != list(range(1, len(entries) + 1)):
         yield _doubt(DoubtKind.CHAIN, f"lines of chain/{number}.jsonl are missing or moved")
 
 
 def _absent(
-    entry: Entry, there: Record | None, planned: set[str], unreadable: tuple[str, ...]
+    entry: ChainLink, there: LaunchFile | None, planned: set[str], unreadable: tuple[str, ...]
 ) -> Doubt:
     if there is None and entry.file not in unreadable:
         return _doubt(DoubtKind.MISSING, f"launch {entry.number} ({entry.file}) is missing")
@@ -251,7 +251,7 @@ def _absent(
     return _doubt(DoubtKind.EDITED, f"{_name(entry, there)} was edited: it is not what was written")
 
 
-def _name(entry: Entry, record: Record | None) -> str:
+def _name(entry: ChainLink, record: LaunchFile | None) -> str:
     if record is None:
         return f"launch {entry.number} ({entry.file})"
     one = record.measurement
@@ -260,7 +260,7 @@ def _name(entry: Entry, record: Record | None) -> str:
 
 
 def _followers(
-    chain: Chain, entries: tuple[Entry, ...], by_digest: Mapping[str, Record]
+    chain: DigestChain, entries: tuple[ChainLink, ...], by_digest: Mapping[str, LaunchFile]
 ) -> Iterator[Doubt]:
     """Yield the records that follow another one than the chain says."""
     previous = chain.plan_sha256
@@ -276,7 +276,7 @@ def _followers(
         previous = entry.sha256
 
 
-def _strangers(chain: Chain, planned: set[str]) -> Iterator[Doubt]:
+def _strangers(chain: DigestChain, planned: set[str]) -> Iterator[Doubt]:
     """Yield the records that no line of a chain names."""
     heads = {
         number: entries[-1].sha256 if entries else chain.plan_sha256
@@ -298,7 +298,7 @@ def _strangers(chain: Chain, planned: set[str]) -> Iterator[Doubt]:
         yield _doubt(DoubtKind.ADDED, f"`{one.file}` is no launch of the chain: it was put in")
 
 
-def next_link(chain: int, plan_sha256: str, entries: tuple[Entry, ...]) -> Link:
+def next_link(chain: int, plan_sha256: str, entries: tuple[ChainLink, ...]) -> Link:
     """Return the place of the next record."""
     last = entries[-1] if entries else None
     return Link(

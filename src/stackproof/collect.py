@@ -28,7 +28,7 @@ Table = dict[tuple[str, str, str], dict[str, dict[int, dict[int, float]]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class CollectedResults:
     """Usable observations and everything that is not among them.
 
     `paths` is the transport of each arm at each placement with each program.
@@ -42,7 +42,7 @@ class Collected:
     warm_up: int
 
 
-def collect(results: Results) -> Collected:
+def collect(results: Results) -> CollectedResults:
     """Return what of the results may be compared; launches are taken in the order they ran in."""
     table: Table = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
     placements: dict[str, Placement] = {}
@@ -71,7 +71,9 @@ def collect(results: Results) -> Collected:
         else:
             discarded += _enter(measurement, table)
     discarded += _whole_blocks(results.measurements, table, paths)
-    return Collected(table, placements, paths, tuple(discarded), _last_of_each(validated), warm_up)
+    return CollectedResults(
+        table, placements, paths, tuple(discarded), _last_of_each(validated), warm_up
+    )
 
 
 def _path(

@@ -12,15 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from stackproof import integrity, overrule
 from stackproof.benchmarks import METRICS
-from stackproof.collect import Collected, collect
+from stackproof.collect import CollectedResults, collect
 from stackproof.comparison import (
     DEFAULT_MARGINS,
+    ArmLaunch,
     ArmVerdict,
     CompareOptions,
     Comparison,
     Curve,
     Judgement,
-    Launch,
     Note,
     Panel,
     RankPlace,
@@ -100,7 +100,7 @@ def panels_of(results: Results) -> tuple[Panel, ...]:
 
 
 def _borne_out(
-    collected: Collected, results: Results, rules: Rules, hurt: Sequence[Disturbed]
+    collected: CollectedResults, results: Results, rules: Rules, hurt: Sequence[Disturbed]
 ) -> tuple[Panel, ...]:
     """Return every curve with the verdicts that launches without disturbance bear out."""
     panels = _judged(collected, collected.table, results, rules)
@@ -155,7 +155,7 @@ def _rules(results: Results, options: CompareOptions) -> Rules:
     )
 
 
-def _no_results(results: Results, collected: Collected) -> StackproofError:
+def _no_results(results: Results, collected: CollectedResults) -> StackproofError:
     lines = [
         f"{entry.arm or entry.what}, block {entry.block}: {entry.reason}: {entry.evidence}"
         for entry in collected.discarded[:20]
@@ -172,14 +172,16 @@ def _no_results(results: Results, collected: Collected) -> StackproofError:
 # --- panels ---------------------------------------------------------------------------------
 
 
-def _panel_order(key: tuple[str, str, str], collected: Collected) -> tuple[int, str, str, int]:
+def _panel_order(
+    key: tuple[str, str, str], collected: CollectedResults
+) -> tuple[int, str, str, int]:
     placement, program, benchmark = key
     ranks = len(collected.placements[placement].ranks)
     return (ranks, placement, program, list(METRICS).index(benchmark))
 
 
 def _judged(
-    collected: Collected, table: Table, results: Results, rules: Rules
+    collected: CollectedResults, table: Table, results: Results, rules: Rules
 ) -> tuple[Panel, ...]:
     """Return every curve with what its looks decided, or with what all its launches do."""
     plan = results.spec.looks
@@ -209,7 +211,7 @@ def _without(table: Table, hurt: Sequence[Disturbed]) -> Table:
 
 
 def _panels(
-    collected: Collected, table: Table, results: Results, rules: Rules
+    collected: CollectedResults, table: Table, results: Results, rules: Rules
 ) -> tuple[Panel, ...]:
     """Return every curve on which the baseline was run, judged on the observations of `table`.
 
@@ -240,7 +242,7 @@ def _panels(
     )
 
 
-def _curve(key: tuple[str, str, str], collected: Collected) -> Curve:
+def _curve(key: tuple[str, str, str], collected: CollectedResults) -> Curve:
     name, program, benchmark = key
     metric, placement = METRICS[benchmark], collected.placements[name]
     return Curve(
@@ -259,7 +261,7 @@ def _curve(key: tuple[str, str, str], collected: Collected) -> Curve:
 
 
 def _panel(
-    found: tuple[Curve, Collected, Mapping[str, Observations]],
+    found: tuple[Curve, CollectedResults, Mapping[str, Observations]],
     null: Judgement | None,
     results: Results,
     rules: Rules,
@@ -305,14 +307,14 @@ def _limit(results: Results, placement: str, benchmark: str) -> tuple[float | No
 # --- evidence -------------------------------------------------------------------------------
 
 
-def _launches(measurements: Iterable[Measurement]) -> tuple[Launch, ...]:
+def _launches(measurements: Iterable[Measurement]) -> tuple[ArmLaunch, ...]:
     groups: dict[tuple[str, str, str], list[Measurement]] = defaultdict(list)
     for m in sorted(measurements, key=lambda m: (m.order, m.started)):
         groups[m.case.placement.name, m.case.program, m.arm].append(m)
     return tuple(_launch(group) for _, group in sorted(groups.items()))
 
 
-def _launch(group: Sequence[Measurement]) -> Launch:
+def _launch(group: Sequence[Measurement]) -> ArmLaunch:
     first = next((m for m in group if m.usable), group[0])
     checks: dict[Check, None] = {}
     for measurement in group:
@@ -321,7 +323,7 @@ def _launch(group: Sequence[Measurement]) -> Launch:
         RankPlace(rank=rank.rank, host=rank.host, cpu=rank.cpu, cpus=rank.cpus)
         for rank in first.output.ranks
     )
-    return Launch(
+    return ArmLaunch(
         arm=first.arm,
         placement=first.case.placement.name,
         program=first.case.program,
@@ -363,7 +365,7 @@ def _absent(arm: str, panels: Sequence[Panel], results: Results) -> list[str]:
     return found
 
 
-def _alone(baseline: str, collected: Collected, panels: Sequence[Panel]) -> list[str]:
+def _alone(baseline: str, collected: CollectedResults, panels: Sequence[Panel]) -> list[str]:
     """Return the placements at which others were measured and the baseline was not."""
     shown = {panel.curve.placement for panel in panels}
     arms: dict[str, dict[str, None]] = {}
@@ -379,7 +381,7 @@ def _alone(baseline: str, collected: Collected, panels: Sequence[Panel]) -> list
 
 def _notes(
     results: Results,
-    collected: Collected,
+    collected: CollectedResults,
     panels: Sequence[Panel],
     verdicts: Sequence[ArmVerdict],
     rules: Rules,

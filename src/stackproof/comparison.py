@@ -66,7 +66,7 @@ class Why(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
+class ComparedArm:
     """What was compared: an image with its recipe and lock, as the specification recorded it.
 
     `transport`, `env` and `rate` are what the specification asked of this arm alone.
@@ -105,7 +105,7 @@ class ResultsSpec:
     minimum_launches: int = RECOMMENDED_LAUNCHES
     seed: int = 0
     created: str = ""
-    arms: Mapping[str, Arm] = field(default_factory=dict)
+    arms: Mapping[str, ComparedArm] = field(default_factory=dict)
     looks: tuple[int, ...] = ()
     host: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -398,7 +398,7 @@ class RankPlace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class ArmLaunch:
     """How one arm was launched at one placement: the first usable launch stands for all.
 
     `checks` are those of all launches, each different evidence once.
@@ -441,7 +441,7 @@ class Comparison:
     verdicts: tuple[ArmVerdict, ...]
     panels: tuple[Panel, ...]
     discarded: tuple[Discarded, ...]
-    launches: tuple[Launch, ...]
+    launches: tuple[ArmLaunch, ...]
     notes: tuple[Note, ...]
     spec: ResultsSpec
     margins: Mapping[str, float]

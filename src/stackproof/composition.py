@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stackproof import document as documents
-from stackproof.conditions import Condition, Verdict, is_conditional, read_condition
+from stackproof.conditions import Condition, Truth, is_conditional, read_condition
 from stackproof.document import Document
 from stackproof.errors import Location, Problem, Reason, StackproofError
 
@@ -55,7 +55,7 @@ class Decision:
 
     where: Location
     condition: Condition
-    verdict: Verdict
+    verdict: Truth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,7 +346,7 @@ class _Reader:
         self.decisions.append(
             Decision(where=document.where(*path), condition=condition, verdict=verdict)
         )
-        return condition, verdict is Verdict.HOLDS
+        return condition, verdict is Truth.HOLDS
 
 
 def _join(why: str, more: str) -> str:

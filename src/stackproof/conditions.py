@@ -65,7 +65,7 @@ FACTS: Mapping[str, Fact] = {
 """Every fact of a site that a condition may ask for; `matrix.AXIS` is one besides."""
 
 
-class Verdict(StrEnum):
+class Truth(StrEnum):
     """Whether a condition holds on a site."""
 
     HOLDS = "holds"
@@ -85,14 +85,14 @@ class Condition:
         """Return the facts that it asks for."""
         return (*self.wants, *(name for name in self.unwanted if name not in self.wants))
 
-    def verdict(self, facts: Mapping[str, str]) -> Verdict:
+    def verdict(self, facts: Mapping[str, str]) -> Truth:
         """Return whether it holds where `facts` are known."""
         both = [_all_hold(self.wants, facts)]
         if self.unwanted:
             both.append({True: False, False: True, None: None}[_all_hold(self.unwanted, facts)])
         if False in both:
-            return Verdict.DOES_NOT_HOLD
-        return Verdict.UNKNOWN if None in both else Verdict.HOLDS
+            return Truth.DOES_NOT_HOLD
+        return Truth.UNKNOWN if None in both else Truth.HOLDS
 
     def __str__(self) -> str:
         parts = []

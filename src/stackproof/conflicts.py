@@ -27,14 +27,14 @@ _MPIS = frozenset(
 )
 
 
-class Severity(StrEnum):
+class ConflictSeverity(StrEnum):
     """Whether a conflict makes a stack useless, or only worse."""
 
     ERROR = "error"
     WARNING = "warning"
 
 
-class Answer(StrEnum):
+class ConflictAnswer(StrEnum):
     """Whether a stack has a conflict."""
 
     THERE = "there"
@@ -47,7 +47,7 @@ class Conflict:
     """Packages that do not work together; `sources` are public addresses."""
 
     id: str
-    severity: Severity
+    severity: ConflictSeverity
     packages: tuple[PackageSpec, ...]
     reason: str
     remedy: str
@@ -55,12 +55,12 @@ class Conflict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class ConflictFinding:
     """The answer for one conflict in one environment."""
 
     conflict: Conflict
     environment: str
-    answer: Answer
+    answer: ConflictAnswer
     versions: tuple[str, ...] = ()
 
 
@@ -75,7 +75,7 @@ def parse_conflicts(document: Document) -> tuple[Conflict, ...]:
     return tuple(
         Conflict(
             id=entry["id"],
-            severity=Severity(entry["severity"]),
+            severity=ConflictSeverity(entry["severity"]),
             packages=tuple(_package(package) for package in entry["packages"]),
             reason=entry["reason"],
             remedy=entry["remedy"],
@@ -142,9 +142,9 @@ class _Package:
 
 def find(
     stack: SpackStack, lock: SpackLock | None, conflicts: Sequence[Conflict]
-) -> tuple[Finding, ...]:
+) -> tuple[ConflictFinding, ...]:
     """Return every conflict that is there or cannot be told, for each environment."""
-    found: dict[tuple[str, str], Finding] = {}
+    found: dict[tuple[str, str], ConflictFinding] = {}
     for environment in stack.environments:
         folder = f"environments/{environment.name}"
         content = lock.environments.get(folder) if lock else None
@@ -158,8 +158,8 @@ def find(
                 if not _concerns(conflict, known, environment.mpi):
                     continue
                 answer = _answer(conflict, known, exact=content is not None)
-                if answer is not Answer.NOT_THERE:
-                    finding = Finding(
+                if answer is not ConflictAnswer.NOT_THERE:
+                    finding = ConflictFinding(
                         conflict=conflict,
                         environment=environment.name,
                         answer=answer,
@@ -259,42 +259,46 @@ def _concerns(conflict: Conflict, known: Mapping[str, _Package], mpi: str | None
     return bool(names & there) and not absent
 
 
-def _answer(conflict: Conflict, known: Mapping[str, _Package], *, exact: bool) -> Answer:
+def _answer(conflict: Conflict, known: Mapping[str, _Package], *, exact: bool) -> ConflictAnswer:
     """Return whether all packages of a conflict are there in the way that it names."""
     answers = []
     for wanted in conflict.packages:
         package = known.get(wanted.name)
         if package is None:
             # Not named: with a lock it is not there; before, it may come as a dependency.
-            answers.append(Answer.NOT_THERE if exact else Answer.CANNOT_TELL)
+            answers.append(ConflictAnswer.NOT_THERE if exact else ConflictAnswer.CANNOT_TELL)
             continue
         answers.append(_versions_answer(wanted, package))
         answers += [
             _variant_answer(name, values, package) for name, values in wanted.variants.items()
         ]
         if not package.there:
-            answers.append(Answer.CANNOT_TELL)
-    if Answer.NOT_THERE in answers:
-        return Answer.NOT_THERE
-    return Answer.CANNOT_TELL if Answer.CANNOT_TELL in answers else Answer.THERE
+            answers.append(ConflictAnswer.CANNOT_TELL)
+    if ConflictAnswer.NOT_THERE in answers:
+        return ConflictAnswer.NOT_THERE
+    return (
+        ConflictAnswer.CANNOT_TELL
+        if ConflictAnswer.CANNOT_TELL in answers
+        else ConflictAnswer.THERE
+    )
 
 
-def _versions_answer(wanted: PackageSpec, package: _Package) -> Answer:
+def _versions_answer(wanted: PackageSpec, package: _Package) -> ConflictAnswer:
     if any(not mine.versions.meets(wanted.versions) for mine in package.constraints):
-        return Answer.NOT_THERE
+        return ConflictAnswer.NOT_THERE
     if any(mine.versions.within(wanted.versions) for mine in package.constraints):
-        return Answer.THERE
-    return Answer.CANNOT_TELL
+        return ConflictAnswer.THERE
+    return ConflictAnswer.CANNOT_TELL
 
 
-def _variant_answer(name: str, values: frozenset[str], package: _Package) -> Answer:
+def _variant_answer(name: str, values: frozenset[str], package: _Package) -> ConflictAnswer:
     named = [mine.variants[name] for mine in package.constraints if name in mine.variants]
     given = frozenset().union(*named)
     if values <= given:
-        return Answer.THERE
+        return ConflictAnswer.THERE
     if package.exact or (given & {"true", "false"}):
-        return Answer.NOT_THERE
-    return Answer.CANNOT_TELL
+        return ConflictAnswer.NOT_THERE
+    return ConflictAnswer.CANNOT_TELL
 
 
 def _named(conflict: Conflict, known: Mapping[str, _Package]) -> tuple[str, ...]:
@@ -319,7 +323,7 @@ def _text(asked: Versions) -> str:
     return "" if words in ([":"], [""]) else ",".join(words)
 
 
-def as_problem(finding: Finding, where: Location | None) -> Problem:
+def as_problem(finding: ConflictFinding, where: Location | None) -> Problem:
     """Return what a user is told of a conflict that is there."""
     conflict = finding.conflict
     return Problem(
@@ -332,7 +336,7 @@ def as_problem(finding: Finding, where: Location | None) -> Problem:
 
 
 def split(
-    findings: Sequence[Finding], accepted: Sequence[str], where: Mapping[str, Location]
+    findings: Sequence[ConflictFinding], accepted: Sequence[str], where: Mapping[str, Location]
 ) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
     """Return problems and notes: what is there and not accepted, and the rest.
 
@@ -343,12 +347,12 @@ def split(
     notes: list[Problem] = []
     open_ones: dict[str, list[str]] = {}
     for finding in findings:
-        if finding.answer is Answer.CANNOT_TELL:
-            if finding.conflict.severity is Severity.ERROR and _close(finding):
+        if finding.answer is ConflictAnswer.CANNOT_TELL:
+            if finding.conflict.severity is ConflictSeverity.ERROR and _close(finding):
                 open_ones.setdefault(finding.environment, []).append(finding.conflict.id)
             continue
         problem = as_problem(finding, where.get(finding.environment))
-        refused = finding.conflict.severity is Severity.ERROR
+        refused = finding.conflict.severity is ConflictSeverity.ERROR
         if finding.conflict.id not in accepted:
             (problems if refused else notes).append(problem)
         elif refused:
@@ -366,6 +370,6 @@ def split(
     return tuple(problems), tuple(notes)
 
 
-def _close(finding: Finding) -> bool:
+def _close(finding: ConflictFinding) -> bool:
     """Return whether the stack names a package of the conflict with a version."""
     return any("@" in name for name in finding.versions)

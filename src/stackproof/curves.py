@@ -22,7 +22,7 @@ from stackproof.errors import Location, Problem, Reason, StackproofError
 from stackproof.site import Source
 
 
-class Memory(StrEnum):
+class BufferPlace(StrEnum):
     """Where the message buffers of a benchmark lie."""
 
     HOST = "host"
@@ -67,7 +67,7 @@ class ReferenceCurve:
     locality: Locality
     mpi: str
     transport: str
-    memory: Memory
+    memory: BufferPlace
     benchmark: str
     method: str
     unit: str
@@ -80,7 +80,7 @@ class ReferenceCurve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class TableValue:
     """One value of a table; `value` is the number that `printed` means."""
 
     row: str
@@ -100,7 +100,7 @@ class ReferenceTable:
     title: str
     machine: str
     source: Source
-    cells: tuple[Cell, ...]
+    cells: tuple[TableValue, ...]
     note: str | None = None
 
 
@@ -149,7 +149,7 @@ def parse_tables(index: Document, files: Mapping[str, str]) -> tuple[ReferenceTa
             message = f"`{entry['id']}` has no values"
             found.append(_fault(index, ("tables", place, "id"), message))
         cells = tuple(
-            Cell(
+            TableValue(
                 row=row["row"],
                 column=row["column"],
                 value=_number(row["value"]),
@@ -195,7 +195,7 @@ def _curve(
 ) -> ReferenceCurve:
     kept = {key.replace("-", "_"): value for key, value in entry.items() if key != "file"}
     kept["locality"] = Locality(entry["locality"])
-    kept["memory"] = Memory(entry["memory"])
+    kept["memory"] = BufferPlace(entry["memory"])
     kept["role"] = Role(entry.get("role", Role.REFERENCE))
     kept["source"] = _source(index, entry["source"])
     return ReferenceCurve(points=points, **kept)

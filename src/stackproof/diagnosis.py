@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from stackproof import harmless, noun
 from stackproof.evidence import Evidence
-from stackproof.knowledge import Level
+from stackproof.knowledge import CurveLevel
 from stackproof.quantities import size_text
 from stackproof.reporting.knowledge_text import labelled
 from stackproof.rules import Answer, RuleFinding
@@ -116,7 +116,7 @@ def _marks(marks: Sequence[Mark], width: int) -> Iterator[str]:
         return
     yield ""
     yield "What the curves show:"
-    order = list(Level)
+    order = list(CurveLevel)
     groups: dict[str, list[Mark]] = {}
     for mark in sorted(marks, key=lambda mark: order.index(mark.rule.level)):
         groups.setdefault(mark.rule.id, []).append(mark)

@@ -101,7 +101,7 @@ _FACTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class ValueOrigin:
     """A value with where it was set; `why` is empty where it just stands there.
 
     `where` is None for what no file says. `before` is what it took the place of, the nearest first.
@@ -111,7 +111,7 @@ class Setting:
     value: Any
     where: Location | None
     why: str
-    before: tuple[Setting, ...] = ()
+    before: tuple[ValueOrigin, ...] = ()
 
 
 def recipe_tree(documents: Mapping[str, Document]) -> Node:
@@ -220,7 +220,7 @@ def _place_of_fact(name: str, site: Mapping[str, Document]) -> Location:
     return Location(file="this machine")
 
 
-def explain(root: Node, key: str, *, spack: bool = True) -> tuple[Setting, ...]:
+def explain(root: Node, key: str, *, spack: bool = True) -> tuple[ValueOrigin, ...]:
     """Return every value under a key (`environments.gcc-env.network`) and where it was set.
 
     Names may hold dots themselves. Without `spack` it is a recipe for wheels. Raises
@@ -267,7 +267,7 @@ def _lost(node: Node, older: Node) -> Node:
 
 def _default(
     node: Node, path: tuple[str, ...], words: tuple[str, ...], defaults: _Defaults
-) -> tuple[Setting, ...]:
+) -> tuple[ValueOrigin, ...]:
     """Return what counts where nothing is set; `path` leads to `node`, `words` on from there."""
     whole, depth = (*path, *words), len(path)
     found = []
@@ -277,7 +277,7 @@ def _default(
         named = "*" not in pattern[depth : max(len(whole), len(pattern) - 1)]
         if begins and named and len(pattern) >= len(whole):
             key = ".".join((*whole, *pattern[len(whole) :]))
-            found.append(Setting(key=key, value=value, where=None, why="the default"))
+            found.append(ValueOrigin(key=key, value=value, where=None, why="the default"))
     if found:
         return tuple(found)
     raise fail(
@@ -303,7 +303,7 @@ def _what_there_is(node: Node, path: tuple[str, ...], words: tuple[str, ...]) ->
     return f"{guess}{f'`{start}`' if path else 'the recipe'} has: {', '.join(there)}"
 
 
-def _settings(node: Node, key: str) -> Iterator[Setting]:
+def _settings(node: Node, key: str) -> Iterator[ValueOrigin]:
     """Yield the values under a node; a list is one value unless its items are from many places."""
     if isinstance(node.value, dict):
         if not node.value:
@@ -319,7 +319,7 @@ def _settings(node: Node, key: str) -> Iterator[Setting]:
         yield _setting(node, key)
 
 
-def _gone(node: Node, key: str) -> Iterator[Setting]:
+def _gone(node: Node, key: str) -> Iterator[ValueOrigin]:
     """Yield what an entry had before another one took its place as a whole."""
     if node.before is not None and isinstance(node.before.value, dict):
         for name, older in node.before.value.items():
@@ -342,13 +342,13 @@ def _mixed(node: Node) -> bool:
     )
 
 
-def _setting(node: Node, key: str) -> Setting:
+def _setting(node: Node, key: str) -> ValueOrigin:
     history = []
     older = node.before
     while older is not None:
-        history.append(Setting(key=key, value=plain(older), where=older.where, why=_why(older)))
+        history.append(ValueOrigin(key=key, value=plain(older), where=older.where, why=_why(older)))
         older = older.before
-    return Setting(
+    return ValueOrigin(
         key=key, value=plain(node), where=node.where, why=_why(node), before=tuple(history)
     )
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 from stackproof import likeness
 from stackproof.benchmarks import METRICS, imb_tables, osu
-from stackproof.benchmarks.tables import Row, Table
+from stackproof.benchmarks.tables import PrintedTable, TableRow
 from stackproof.case import Case, Locality, Placement
-from stackproof.comparison import Arm, Results, ResultsSpec
-from stackproof.curves import Memory
+from stackproof.comparison import ComparedArm, Results, ResultsSpec
+from stackproof.curves import BufferPlace
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.launchers import messages
 from stackproof.likeness import Whereabouts
@@ -37,7 +37,7 @@ class OutputFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
+class ImportSetup:
     """What files do not say: where ranks were, where buffers lay, what the link can carry.
 
     `limit` is in MB/s in one direction, None when it is not known; `fabric` is a value of
@@ -48,7 +48,7 @@ class Setup:
 
     name: str
     locality: Locality
-    memory: Memory
+    memory: BufferPlace
     baseline: str = ""
     transport: str = "auto"
     ranks: int | None = None
@@ -78,7 +78,7 @@ class Imported:
     notes: tuple[str, ...]
 
 
-def import_outputs(files: Sequence[OutputFile], setup: Setup) -> Imported:
+def import_outputs(files: Sequence[OutputFile], setup: ImportSetup) -> Imported:
     """Return the measurements that files hold: each table is one launch.
 
     The n-th table of a benchmark in an arm belongs to block n. Raises `StackproofError`
@@ -105,7 +105,7 @@ def import_outputs(files: Sequence[OutputFile], setup: Setup) -> Imported:
             if not metrics:
                 notes.append(f"{_place(file, table)}: no benchmark here measures this")
                 continue
-            if table.accelerator and setup.memory is Memory.HOST:
+            if table.accelerator and setup.memory is BufferPlace.HOST:
                 notes.append(
                     f"{_place(file, table)}: the title says {table.accelerator}; if its buffers "
                     "were on the device, import it apart with `--memory device`"
@@ -145,7 +145,7 @@ def _check_notes(place: str, made: Measurement) -> list[str]:
     ]
 
 
-def _impossible(setup: Setup) -> list[Problem]:
+def _impossible(setup: ImportSetup) -> list[Problem]:
     """Return why ranks cannot have been placed as the user says."""
     nodes, message, hint = setup.nodes, "", ""
     inside = setup.locality is Locality.INTRA
@@ -176,13 +176,13 @@ def _require(
         )
 
 
-def _tables(file: OutputFile) -> tuple[tuple[Table, ...], str]:
+def _tables(file: OutputFile) -> tuple[tuple[PrintedTable, ...], str]:
     """Return the tables of a file in their order, and what a crash left of words."""
     found = (*osu.read(file.text).tables, *imb_tables.read(file.text).tables)
     return tuple(sorted(found, key=lambda table: table.line)), messages.crashed(file.text) or ""
 
 
-def _metrics(table: Table) -> tuple[tuple[str, str], ...]:
+def _metrics(table: PrintedTable) -> tuple[tuple[str, str], ...]:
     if table.program == imb_tables.PROGRAM:
         return imb_tables.metrics_of(table)
     found = osu.metric_of(table)
@@ -198,12 +198,16 @@ def _nothing(file: OutputFile) -> Problem:
     )
 
 
-def _place(file: OutputFile, table: Table) -> str:
+def _place(file: OutputFile, table: PrintedTable) -> str:
     return f"{file.name}:{table.line}: {table.title}"
 
 
 def _measurement(
-    file: OutputFile, table: Table, setup: Setup, place: tuple[int, Placement], crash: str
+    file: OutputFile,
+    table: PrintedTable,
+    setup: ImportSetup,
+    place: tuple[int, Placement],
+    crash: str,
 ) -> Measurement:
     block, placement = place
     series = tuple(
@@ -256,7 +260,9 @@ def _measurement(
     )
 
 
-def _checks(table: Table, setup: Setup, placement: Placement, crash: str) -> tuple[Check, ...]:
+def _checks(
+    table: PrintedTable, setup: ImportSetup, placement: Placement, crash: str
+) -> tuple[Check, ...]:
     said = f"as the user says: {setup.locality}, {len(placement.ranks)} ranks"
     return (
         _output_check(table, crash),
@@ -270,7 +276,7 @@ def _checks(table: Table, setup: Setup, placement: Placement, crash: str) -> tup
     )
 
 
-def _output_check(table: Table, crash: str) -> Check:
+def _output_check(table: PrintedTable, crash: str) -> Check:
     if table.reason:
         return Check(name="output", state=State.BAD, reason=table.reason, evidence=table.evidence)
     if table.faults:
@@ -284,7 +290,7 @@ def _output_check(table: Table, crash: str) -> Check:
     return Check(name="output", state=State.OK, evidence=f"{len(table.rows)} rows")
 
 
-def _validation_check(rows: Sequence[Row]) -> Check:
+def _validation_check(rows: Sequence[TableRow]) -> Check:
     answers = {row.printed.get("Validation") for row in rows}
     if answers == {"Pass"}:
         return Check(name="validation", state=State.OK, evidence="every row says Pass")
@@ -318,7 +324,7 @@ def _ordered(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
 
 
 def _spec(
-    files: Sequence[OutputFile], setup: Setup, placements: Sequence[Placement]
+    files: Sequence[OutputFile], setup: ImportSetup, placements: Sequence[Placement]
 ) -> ResultsSpec:
     arms = tuple(dict.fromkeys(file.arm for file in files))
     baseline = setup.baseline or arms[0]
@@ -335,7 +341,7 @@ def _spec(
         name=setup.name,
         baseline=baseline,
         challengers=tuple(arm for arm in arms if arm != baseline),
-        arms={arm: Arm(transport=paths, env=setup.env) for arm in arms},
+        arms={arm: ComparedArm(transport=paths, env=setup.env) for arm in arms},
         limits=dict.fromkeys(names, limit) if setup.limit is not None else {},
         host={"fabric": setup.fabric} if setup.fabric else {},
         created=setup.created,
@@ -389,7 +395,7 @@ def _arms_of(results: Results) -> tuple[str, ...]:
     return (results.spec.baseline, *results.spec.challengers)
 
 
-def _joined(before: Arm | None, more: Arm | None) -> Arm:
+def _joined(before: ComparedArm | None, more: ComparedArm | None) -> ComparedArm:
     """Return an arm with the paths of both imports."""
     known = [arm for arm in (before, more) if arm is not None]
     paths = dict.fromkeys(

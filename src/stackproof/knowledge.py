@@ -35,7 +35,7 @@ class Severity(StrEnum):
     SLOW = "slow"
 
 
-class Level(StrEnum):
+class CurveLevel(StrEnum):
     """What a rule on curves says of a machine, faults first."""
 
     FAULT = "fault"
@@ -105,7 +105,7 @@ class CurveRule:
 
     id: str
     name: str
-    level: Level
+    level: CurveLevel
     title: str
     test: str
     thresholds: Mapping[str, float]
@@ -269,7 +269,7 @@ def _curve_rule(entry: Mapping[str, Any], sources: Mapping[str, PublicSource]) -
     return CurveRule(
         id=entry["id"],
         name=entry["name"],
-        level=Level(entry["level"]),
+        level=CurveLevel(entry["level"]),
         title=entry["title"],
         test=entry["test"],
         thresholds=dict(entry["thresholds"]),

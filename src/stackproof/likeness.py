@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from stackproof.benchmarks import imb_tables, osu
-from stackproof.benchmarks.tables import Table
+from stackproof.benchmarks.tables import PrintedTable
 from stackproof.case import Locality, Placement, Rank
-from stackproof.curves import Memory
+from stackproof.curves import BufferPlace
 from stackproof.errors import Location, Problem, Reason
 from stackproof.measurement import Measurement
 
@@ -41,12 +41,12 @@ class Whereabouts:
     """
 
     locality: Locality
-    memory: Memory
+    memory: BufferPlace
     ranks: int | None = None
     nodes: int | None = None
 
 
-def metric_of(table: Table) -> str:
+def metric_of(table: PrintedTable) -> str:
     """Return the first metric of a table, empty when nothing here measures it."""
     if table.program == imb_tables.PROGRAM:
         return next((name for name, _ in imb_tables.metrics_of(table)), "")
@@ -54,7 +54,7 @@ def metric_of(table: Table) -> str:
     return "" if found is None else found[0]
 
 
-def ranks_of(table: Table, said: int | None) -> int | None:
+def ranks_of(table: PrintedTable, said: int | None) -> int | None:
     """Return how many processes took part in a table; None where nobody says it."""
     if "processes" in table.facts:
         return int(table.facts["processes"])
@@ -63,7 +63,7 @@ def ranks_of(table: Table, said: int | None) -> int | None:
     return 2 if metric_of(table) in _PAIRS else said
 
 
-def placement_of(table: Table, where: Whereabouts) -> Placement | None:
+def placement_of(table: PrintedTable, where: Whereabouts) -> Placement | None:
     """Return where the ranks of a table were, on nodes that have no names of their own.
 
     More than 2 ranks are another placement, by nodes and ranks on each, so that numbers of ranks
@@ -79,7 +79,7 @@ def placement_of(table: Table, where: Whereabouts) -> Placement | None:
     if ranks % nodes:
         return None
     name = where.locality.value if ranks == 2 else f"{nodes}x{ranks // nodes}"
-    if where.memory is Memory.DEVICE:
+    if where.memory is BufferPlace.DEVICE:
         name += "-device"
     each = ranks // nodes
     return Placement(
@@ -87,7 +87,7 @@ def placement_of(table: Table, where: Whereabouts) -> Placement | None:
     )
 
 
-def contradictions(name: str, table: Table, where: Whereabouts) -> Iterator[Problem]:
+def contradictions(name: str, table: PrintedTable, where: Whereabouts) -> Iterator[Problem]:
     """Yield where the heading of a table in the file `name` contradicts what the user says."""
     found = (*_of_memory(table, where), *_of_ranks(table, where), *_of_nodes(table, where))
     for message, hint in found:
@@ -99,9 +99,9 @@ def contradictions(name: str, table: Table, where: Whereabouts) -> Iterator[Prob
         )
 
 
-def _of_memory(table: Table, where: Whereabouts) -> Iterator[tuple[str, str]]:
+def _of_memory(table: PrintedTable, where: Whereabouts) -> Iterator[tuple[str, str]]:
     hint = "give --memory as in the run, and files of other runs apart"
-    device = where.memory is Memory.DEVICE
+    device = where.memory is BufferPlace.DEVICE
     buffers = {table.facts.get("send-buffer"), table.facts.get("receive-buffer")} - {None}
     if "managed" in buffers or "MANAGED" in table.accelerator:
         yield (
@@ -121,7 +121,7 @@ def _of_memory(table: Table, where: Whereabouts) -> Iterator[tuple[str, str]]:
         yield "the heading says that buffers are on the host", hint
 
 
-def _of_ranks(table: Table, where: Whereabouts) -> Iterator[tuple[str, str]]:
+def _of_ranks(table: PrintedTable, where: Whereabouts) -> Iterator[tuple[str, str]]:
     if not metric_of(table):
         return
     ranks, said = ranks_of(table, where.ranks), where.ranks
@@ -145,7 +145,7 @@ def _of_ranks(table: Table, where: Whereabouts) -> Iterator[tuple[str, str]]:
         )
 
 
-def _of_nodes(table: Table, where: Whereabouts) -> Iterator[tuple[str, str]]:
+def _of_nodes(table: PrintedTable, where: Whereabouts) -> Iterator[tuple[str, str]]:
     """Yield why the ranks of a table cannot have been on so many nodes."""
     ranks = ranks_of(table, where.ranks)
     if not metric_of(table) or ranks is None or where.locality is Locality.INTRA:

@@ -112,7 +112,7 @@ class WrongBytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interface:
+class NodeInterface:
     """A network interface of a node; `mbit` is the rate that its driver states, 0 for none."""
 
     up: bool
@@ -143,7 +143,7 @@ class RankFacts:
     shared: tuple[str, ...] = ()
     tx_bytes: Mapping[str, int] = field(default_factory=dict)
     disturbance: Disturbance | None = None
-    interfaces: Mapping[str, Interface] = field(default_factory=dict)
+    interfaces: Mapping[str, NodeInterface] = field(default_factory=dict)
     parts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from stackproof.case import Locality
-from stackproof.curves import Memory
+from stackproof.curves import BufferPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class ShapeCurve:
     benchmark: str
     placement: str
     locality: Locality
-    memory: Memory
+    memory: BufferPlace
     values: Mapping[int, float]
     launches: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     ranks: int = 2

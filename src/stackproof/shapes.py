@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from stackproof.case import Locality
 from stackproof.comparison import Comparison
-from stackproof.curves import Memory, ReferenceCurve
+from stackproof.curves import BufferPlace, ReferenceCurve
 from stackproof.knowledge import CurveRule, Knowledge
 from stackproof.quantities import percent_text, size_text, value_text
 from stackproof.shapecurve import ShapeCurve
@@ -131,9 +131,9 @@ def is_slingshot(host: Mapping[str, object]) -> bool | None:
     return False if "namespaces" in str(host.get("cluster", "")) else None
 
 
-def memory_of(facts: Mapping[str, str]) -> Memory:
+def memory_of(facts: Mapping[str, str]) -> BufferPlace:
     """Return where buffers lay, by the facts of a launch; host where nobody says otherwise."""
-    return Memory.DEVICE if facts.get("memory") == Memory.DEVICE else Memory.HOST
+    return BufferPlace.DEVICE if facts.get("memory") == BufferPlace.DEVICE else BufferPlace.HOST
 
 
 # --- one curve ------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ def _is(
     curve: ShapeCurve,
     benchmarks: Sequence[str],
     locality: Locality | None = None,
-    memory: Memory | None = None,
+    memory: BufferPlace | None = None,
 ) -> bool:
     return (
         curve.benchmark in benchmarks
@@ -243,7 +243,7 @@ def _sag(curve: ShapeCurve, numbers: Numbers) -> Found:
 
 
 def _device_bounce(curve: ShapeCurve, numbers: Numbers) -> Found:
-    if not _is(curve, (*_BANDWIDTHS, "latency"), Locality.INTER, Memory.DEVICE):
+    if not _is(curve, (*_BANDWIDTHS, "latency"), Locality.INTER, BufferPlace.DEVICE):
         return
     if not {128, 256} <= set(curve.sizes):
         return
@@ -254,7 +254,7 @@ def _device_bounce(curve: ShapeCurve, numbers: Numbers) -> Found:
 
 
 def _device_eager_copy(curve: ShapeCurve, numbers: Numbers) -> Found:
-    if not _is(curve, _BANDWIDTHS, Locality.INTER, Memory.DEVICE):
+    if not _is(curve, _BANDWIDTHS, Locality.INTER, BufferPlace.DEVICE):
         return
     for size, double, growth in curve.doublings():
         if not 2048 <= size <= 16384 or growth < numbers["growth"]:
@@ -278,7 +278,7 @@ def _format_step(curve: ShapeCurve, numbers: Numbers) -> Found:
 
 
 def _below_single_copy(curve: ShapeCurve, numbers: Numbers) -> Found:
-    if not _is(curve, ("bandwidth",), Locality.INTRA, Memory.HOST):
+    if not _is(curve, ("bandwidth",), Locality.INTRA, BufferPlace.HOST):
         return
     growths = {size: growth for size, _, growth in curve.doublings()}
     for size in growths:
@@ -291,7 +291,7 @@ def _below_single_copy(curve: ShapeCurve, numbers: Numbers) -> Found:
 
 
 def _cache_roll_off(curve: ShapeCurve, numbers: Numbers) -> Found:
-    if not _is(curve, ("bandwidth",), Locality.INTRA, Memory.HOST):
+    if not _is(curve, ("bandwidth",), Locality.INTRA, BufferPlace.HOST):
         return
     peak = max(curve.sizes, key=lambda size: curve.values[size])
     if peak <= numbers["size"] and curve.last <= numbers["below"] * curve.best:
@@ -300,7 +300,7 @@ def _cache_roll_off(curve: ShapeCurve, numbers: Numbers) -> Found:
 
 
 def _device_fixed_cost(curve: ShapeCurve, numbers: Numbers) -> Found:
-    if not _is(curve, ("bandwidth",), Locality.INTRA, Memory.DEVICE):
+    if not _is(curve, ("bandwidth",), Locality.INTRA, BufferPlace.DEVICE):
         return
     rates = [curve.rate(size) for size in curve.sizes if 8 <= size <= 65536]
     if len(rates) < 3 or curve.sizes[-1] < 65536:
@@ -310,7 +310,7 @@ def _device_fixed_cost(curve: ShapeCurve, numbers: Numbers) -> Found:
 
 
 def _device_below_link(curve: ShapeCurve, numbers: Numbers) -> Found:
-    wanted = _is(curve, ("bandwidth",), Locality.INTRA, Memory.DEVICE)
+    wanted = _is(curve, ("bandwidth",), Locality.INTRA, BufferPlace.DEVICE)
     if wanted and curve.gpu_link is not None and 4 << 20 in curve.values:
         part = curve.values[4 << 20] / curve.gpu_link
         if part < numbers["below"]:
@@ -318,7 +318,7 @@ def _device_below_link(curve: ShapeCurve, numbers: Numbers) -> Found:
 
 
 def _low_message_rate(curve: ShapeCurve, numbers: Numbers) -> Found:
-    wanted = _is(curve, ("bandwidth",), Locality.INTER, Memory.HOST)
+    wanted = _is(curve, ("bandwidth",), Locality.INTER, BufferPlace.HOST)
     if wanted and curve.windowed and 8 in curve.values and curve.rate(8) < numbers["rate"]:
         yield 8, f"{value_text(curve.rate(8))} messages a second"
 

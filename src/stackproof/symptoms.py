@@ -13,7 +13,7 @@ from stackproof import mpis, printed
 from stackproof.benchmarks import METRICS
 from stackproof.case import Locality
 from stackproof.comparison import Results
-from stackproof.curves import Memory
+from stackproof.curves import BufferPlace
 from stackproof.errors import Reason
 from stackproof.evidence import Evidence, FactValue, merged, relevant
 from stackproof.image import Image
@@ -425,15 +425,15 @@ def _lnx_over_cxi(results: Results, curves: Sequence[ShapeCurve]) -> float | Non
 
 
 def _device_over_host(curves: Sequence[ShapeCurve], arm: str) -> float | None:
-    values: dict[Memory, float] = {
+    values: dict[BufferPlace, float] = {
         curve.memory: curve.values[_LARGE]
         for curve in curves
         if (curve.arm, curve.benchmark, curve.locality) == (arm, "bandwidth", Locality.INTER)
         and _LARGE in curve.values
     }
-    if len(values) < len(Memory):
+    if len(values) < len(BufferPlace):
         return None
-    return values[Memory.DEVICE] / values[Memory.HOST]
+    return values[BufferPlace.DEVICE] / values[BufferPlace.HOST]
 
 
 def marks_of(results: Results, knowledge: Knowledge) -> tuple[Mark, ...]:

@@ -15,7 +15,7 @@ from stackproof import cli, noun, pathwords
 from stackproof.comparison import Results, ResultsSpec
 from stackproof.evidence import merged
 from stackproof.host.knowledge import load_knowledge
-from stackproof.knowledge import Level
+from stackproof.knowledge import CurveLevel
 from stackproof.measurement import Disturbance, Measurement
 from stackproof.rules import Answer, diagnose
 from stackproof.spelling import of_spelling, one_slip
@@ -195,7 +195,7 @@ def rules_of(results: Results, arm: str) -> list[str]:
 def test_results_of_the_demo_raise_no_alarm(arm: str) -> None:
     assert rules_of(DEMO, arm) == []
     marks = [mark for mark in marks_of(DEMO, KNOWLEDGE) if mark.arm == arm]
-    assert [mark.rule.id for mark in marks if mark.rule.level is Level.FAULT] == []
+    assert [mark.rule.id for mark in marks if mark.rule.level is CurveLevel.FAULT] == []
 
 
 def test_arms_on_different_paths_are_said_to_be_and_why_one_is_slow() -> None:

@@ -69,7 +69,7 @@ def test_help_imports_the_arguments_of_its_verb_only(command: commandtree.Comman
     [
         (choices.PLACEMENTS, case.Locality),
         (choices.CACHE_KINDS, [kind.name for kind in cachekinds.KINDS]),
-        (choices.BUFFERS, curves.Memory),
+        (choices.BUFFERS, curves.BufferPlace),
         (choices.SCHEDULERS, REGISTRY),
         (choices.TRANSPORTS, transports.REGISTRY),
         (choices.BENCHMARKS, METRICS),

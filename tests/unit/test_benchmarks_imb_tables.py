@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackproof.benchmarks import imb_tables
-from stackproof.benchmarks.tables import Table
+from stackproof.benchmarks.tables import PrintedTable
 from stackproof.errors import Reason
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "benchmarks"
@@ -31,7 +31,7 @@ PING = section(
 )
 
 
-def only(text: str) -> Table:
+def only(text: str) -> PrintedTable:
     (table,) = imb_tables.read(text).tables
     return table
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from stackproof.benchmarks import METRICS, native, noise
 from stackproof.case import Case, Placement, Rank
-from stackproof.measurement import Disturbance, Interface, Output, Series
+from stackproof.measurement import Disturbance, NodeInterface, Output, Series
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "benchmarks"
 BENCH = native.BENCHMARK
@@ -480,6 +480,6 @@ def test_what_version_2_tells_beside_the_values() -> None:
     first, second = output.ranks
     assert first.disturbance is not None
     assert first.disturbance.other_load == 0.5
-    assert first.interfaces == {"eth0": Interface(up=True, mbit=1000, addresses=("10.0.0.1",))}
+    assert first.interfaces == {"eth0": NodeInterface(up=True, mbit=1000, addresses=("10.0.0.1",))}
     assert first.parts == {"latency 8": {"eth0": 1234}}
     assert (second.disturbance, second.interfaces, second.parts) == (None, {}, {})

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackproof.benchmarks import osu
-from stackproof.benchmarks.tables import Table
+from stackproof.benchmarks.tables import PrintedTable
 from stackproof.errors import Reason
 from stackproof.host.curves import load_curves
 
@@ -49,12 +49,12 @@ def written(
     return "\n".join(lines) + "\n"
 
 
-def only(text: str) -> Table:
+def only(text: str) -> PrintedTable:
     (table,) = osu.read(text).tables
     return table
 
 
-def rows_of(table: Table) -> list[tuple[int, str]]:
+def rows_of(table: PrintedTable) -> list[tuple[int, str]]:
     column = osu.metric_of(table)
     assert column is not None
     return [(row.size, row.printed[column[1]]) for row in table.rows]

@@ -7,7 +7,7 @@ import pytest
 from experiments import FAST, SLOW_SMALL, cells, experiment, with_spec
 from stackproof import noun
 from stackproof.compare import compare
-from stackproof.comparison import Arm, Comparison, Results, ResultsSpec, Why
+from stackproof.comparison import ComparedArm, Comparison, Results, ResultsSpec, Why
 from synthetic import INTRA, SIZES, Noise
 
 
@@ -25,7 +25,7 @@ def test_the_same_image_twice_is_called_out():
     slower = {**arms, "mpich": dataclasses.replace(arms["impi"], rate="1gbit")}
     texts = [n.text for n in compare(with_spec(results, arms=slower), FAST).notes]
     assert not any("same image" in text for text in texts)
-    unknown = {name: Arm() for name in arms}
+    unknown = {name: ComparedArm() for name in arms}
     texts = [n.text for n in compare(with_spec(results, arms=unknown), FAST).notes]
     assert not any("same image" in text for text in texts)
 

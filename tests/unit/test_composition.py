@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackproof.composition import compose, expand, has_conditions, matrix, parts, suffix, tree
-from stackproof.conditions import Verdict
+from stackproof.conditions import Truth
 from stackproof.document import Document, parse
 from stackproof.errors import Reason, StackproofError
 
@@ -81,7 +81,7 @@ def test_conditional_items():
 def test_decisions_and_the_facts_that_were_asked_for():
     text = "when:\n- if: {gpu: cuda}\n  then: {a: 1}\n- if: {fabric: none}\n  then: {a: 2}\n"
     composed = compose(chain(text), {"gpu": "cuda"}, {})
-    assert [d.verdict for d in composed.decisions] == [Verdict.HOLDS, Verdict.UNKNOWN]
+    assert [d.verdict for d in composed.decisions] == [Truth.HOLDS, Truth.UNKNOWN]
     assert composed.tested == ("gpu", "fabric")
     assert [d.where.line for d in composed.decisions] == [2, 4]
 

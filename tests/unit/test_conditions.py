@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.conditions import FACTS, Condition, Verdict, is_conditional, read_condition
+from stackproof.conditions import FACTS, Condition, Truth, is_conditional, read_condition
 from stackproof.document import parse
 from stackproof.errors import Reason
 
-HOLDS, NOT, UNKNOWN = Verdict.HOLDS, Verdict.DOES_NOT_HOLD, Verdict.UNKNOWN
+HOLDS, NOT, UNKNOWN = Truth.HOLDS, Truth.DOES_NOT_HOLD, Truth.UNKNOWN
 
 
 def condition(text: str, axes: tuple[str, ...] = ()):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spackstacks import clones, content, digest, environment, node, stack
-from stackproof.conflicts import Answer, Severity, find, parse_conflicts, split
+from stackproof.conflicts import ConflictAnswer, ConflictSeverity, find, parse_conflicts, split
 from stackproof.document import parse
 from stackproof.errors import Location, Reason, StackproofError
 from stackproof.spackstack import SpackLock
@@ -18,7 +18,11 @@ from stackproof.specs import Range
 FILE = Path(__file__).parents[2] / "knowledge" / "conflicts.yaml"
 KNOWN = parse_conflicts(parse(FILE.read_text(), file=FILE.name))
 BY_ID = {conflict.id: conflict for conflict in KNOWN}
-THERE, NOT_THERE, CANNOT_TELL = Answer.THERE, Answer.NOT_THERE, Answer.CANNOT_TELL
+THERE, NOT_THERE, CANNOT_TELL = (
+    ConflictAnswer.THERE,
+    ConflictAnswer.NOT_THERE,
+    ConflictAnswer.CANNOT_TELL,
+)
 
 SMALL = """\
 sources:
@@ -33,7 +37,7 @@ conflicts:
 """
 
 
-def answer(conflict: str, *specs: str, packages=None, lock=None, **changes) -> Answer:
+def answer(conflict: str, *specs: str, packages=None, lock=None, **changes) -> ConflictAnswer:
     """Return whether a stack of these specs has a conflict of the list."""
     asked = stack(
         environments=(environment(specs=specs, variants=changes.pop("variants", ()), **changes),),
@@ -362,7 +366,7 @@ def test_a_package_without_a_version_gives_no_note():
 
 
 def test_severity_decides():
-    warning = replace(BY_ID["libfabric-lnx-gdrcopy"], severity=Severity.WARNING)
+    warning = replace(BY_ID["libfabric-lnx-gdrcopy"], severity=ConflictSeverity.WARNING)
     asked = stack(
         environments=(environment(specs=("libfabric@2.1.0 fabrics=lnx +gdrcopy",)),), packages={}
     )

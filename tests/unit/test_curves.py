@@ -10,7 +10,7 @@ from stackproof import document, noun
 from stackproof.benchmarks import METRICS
 from stackproof.case import Locality
 from stackproof.curves import (
-    Memory,
+    BufferPlace,
     ReferenceCurve,
     ReferenceTable,
     Role,
@@ -112,7 +112,7 @@ def test_ping_pong_is_not_taken_for_a_window() -> None:
 
 
 def test_device_memory_is_told_from_host_memory() -> None:
-    devices = [curve.id for curve in CURVES.values() if curve.memory is Memory.DEVICE]
+    devices = [curve.id for curve in CURVES.values() if curve.memory is BufferPlace.DEVICE]
     assert all("-device-" in name for name in devices)
     assert len(devices) == 13
 

@@ -7,7 +7,7 @@ import pytest
 from stackproof.composition import compose
 from stackproof.document import Document, parse
 from stackproof.errors import Reason, StackproofError
-from stackproof.explain import Setting, explain, recipe_tree, with_facts, with_site
+from stackproof.explain import ValueOrigin, explain, recipe_tree, with_facts, with_site
 
 BASE = """\
 name: base
@@ -56,7 +56,7 @@ def site() -> dict[str, Document]:
     return {"site": parse(SITE, file="fjord.yaml")}
 
 
-def one(node, key: str) -> Setting:
+def one(node, key: str) -> ValueOrigin:
     (setting,) = explain(node, key)
     return setting
 
@@ -127,7 +127,7 @@ def test_defaults(key, value):
 
 
 def test_a_default_has_no_place():
-    assert one(root(), "mount") == Setting(
+    assert one(root(), "mount") == ValueOrigin(
         key="mount", value="/user-environment", where=None, why="the default"
     )
 

@@ -12,15 +12,15 @@ import pytest
 from stackproof.case import Locality
 from stackproof.compare import compare
 from stackproof.comparison import Results, Verdict
-from stackproof.curves import Memory, ReferenceCurve
+from stackproof.curves import BufferPlace, ReferenceCurve
 from stackproof.errors import Reason, StackproofError
 from stackproof.host.curves import load_curves
-from stackproof.importing import Imported, OutputFile, Setup, add, import_outputs
+from stackproof.importing import Imported, ImportSetup, OutputFile, add, import_outputs
 from stackproof.measurement import State
 from stackproof.report import render_html, render_markdown, render_paths_csv
 from synthetic import Plan, simulate
 
-SETUP = Setup(name="theirs", locality=Locality.INTER, memory=Memory.HOST)
+SETUP = ImportSetup(name="theirs", locality=Locality.INTER, memory=BufferPlace.HOST)
 HEAD = "# OSU MPI Bandwidth Test v7.5\n# Datatype: MPI_CHAR.\n# Size      Bandwidth (MB/s)\n"
 
 
@@ -28,13 +28,13 @@ def rows(factor: float, upto: int = 23, mark: str = "") -> str:
     return "".join(f"{2**k:<10}{factor * 2**k:>20.2f}{mark}\n" for k in range(upto))
 
 
-def imported(*files: tuple[str, str], setup: Setup = SETUP) -> Imported:
+def imported(*files: tuple[str, str], setup: ImportSetup = SETUP) -> Imported:
     return import_outputs(
         [OutputFile(arm=arm, name=f"{arm}.txt", text=text) for arm, text in files], setup
     )
 
 
-def refused(*files: tuple[str, str], setup: Setup = SETUP) -> StackproofError:
+def refused(*files: tuple[str, str], setup: ImportSetup = SETUP) -> StackproofError:
     with pytest.raises(StackproofError) as caught:
         imported(*files, setup=setup)
     return caught.value
@@ -70,7 +70,7 @@ def test_one_arm_alone_has_a_report_without_a_verdict() -> None:
 
 
 def test_device_memory_is_another_placement() -> None:
-    setup = Setup(name="x", locality=Locality.INTRA, memory=Memory.DEVICE)
+    setup = ImportSetup(name="x", locality=Locality.INTRA, memory=BufferPlace.DEVICE)
     text = HEAD.replace("MPI Bandwidth", "MPI-CUDA Bandwidth") + rows(2.0)
     (one,) = imported(("a", text), setup=setup).results.measurements
     assert (one.case.placement.name, one.host_facts["memory"]) == ("intra-node-device", "device")
@@ -116,18 +116,18 @@ def test_validated_rows_say_so() -> None:
 
 
 def test_a_baseline_must_be_an_arm() -> None:
-    setup = Setup(name="x", locality=Locality.INTER, memory=Memory.HOST, baseline="none")
+    setup = ImportSetup(name="x", locality=Locality.INTER, memory=BufferPlace.HOST, baseline="none")
     assert refused(("a", HEAD + rows(2.0)), setup=setup).reason is Reason.USAGE
 
 
 # --- several paths --------------------------------------------------------------------------
 
 
-def on(transport: str, locality: Locality = Locality.INTER, **more: object) -> Setup:
+def on(transport: str, locality: Locality = Locality.INTER, **more: object) -> ImportSetup:
     return dataclasses.replace(SETUP, transport=transport, locality=locality, **more)  # type: ignore[arg-type]
 
 
-def joined(*parts: tuple[str, str, Setup]) -> Results:
+def joined(*parts: tuple[str, str, ImportSetup]) -> Results:
     """Return the results of several imports, each (arm, text, setup)."""
     first, *rest = (imported((arm, text), setup=setup).results for arm, text, setup in parts)
     for more in rest:
@@ -241,7 +241,7 @@ def as_osu(curve: ReferenceCurve) -> str:
         "bibandwidth": ("Bi-Directional Bandwidth", "Bandwidth (MB/s)"),
         "latency": ("Latency", "Avg Latency(us)"),
     }[curve.benchmark]
-    kind = "MPI-CUDA" if curve.memory is Memory.DEVICE else "MPI"
+    kind = "MPI-CUDA" if curve.memory is BufferPlace.DEVICE else "MPI"
     head = f"# OSU {kind} {title} Test v7.5\n# Datatype: MPI_CHAR.\n# Size  {column}\n"
     return head + "".join(f"{p.size:<10}{p.printed:>20}\n" for p in curve.points)
 

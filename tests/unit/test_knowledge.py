@@ -10,7 +10,7 @@ import yaml
 from stackproof import document as documents
 from stackproof.errors import Reason, StackproofError
 from stackproof.host.knowledge import load_knowledge
-from stackproof.knowledge import KnowledgeFiles, Level, Severity, find, parse_knowledge, words
+from stackproof.knowledge import CurveLevel, KnowledgeFiles, Severity, find, parse_knowledge, words
 
 KNOWLEDGE = load_knowledge()
 SOURCES = {
@@ -111,7 +111,7 @@ def test_a_small_knowledge_is_read() -> None:
     assert knowledge.settings[0].versions == ":"
     assert knowledge.rules[0].severity is Severity.SLOW
     assert knowledge.rules[0].sources[0].url == "https://example.org/news"
-    assert knowledge.curve_rules[0].level is Level.FAULT
+    assert knowledge.curve_rules[0].level is CurveLevel.FAULT
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ import pytest
 
 from stackproof.benchmarks import noise, osu
 from stackproof.case import Locality
-from stackproof.curves import Memory
+from stackproof.curves import BufferPlace
 from stackproof.errors import Reason, StackproofError
-from stackproof.importing import Imported, OutputFile, Setup, add, import_outputs
+from stackproof.importing import Imported, ImportSetup, OutputFile, add, import_outputs
 
-INTRA = Setup(name="x", locality=Locality.INTRA, memory=Memory.HOST)
+INTRA = ImportSetup(name="x", locality=Locality.INTRA, memory=BufferPlace.HOST)
 INTER = dataclasses.replace(INTRA, locality=Locality.INTER)
-DEVICE = dataclasses.replace(INTER, memory=Memory.DEVICE)
+DEVICE = dataclasses.replace(INTER, memory=BufferPlace.DEVICE)
 RATE = "# OSU MPI Multiple Bandwidth / Message Rate Test v7.4\n"
 BANDWIDTH = "# OSU MPI-CUDA Bandwidth Test v7.3\n"
 ALLREDUCE = "# OSU MPI Allreduce Latency Test v7.4\n"
@@ -37,12 +37,12 @@ def buffers(send: str, receive: str) -> str:
     return f"# Send Buffer on {send} ({send[0]}) and Receive Buffer on {receive} ({receive[0]})\n"
 
 
-def imported(setup: Setup, **files: str) -> Imported:
+def imported(setup: ImportSetup, **files: str) -> Imported:
     found = [OutputFile(arm=arm.rstrip("_"), name=f"{arm}.txt", text=files[arm]) for arm in files]
     return import_outputs(found, setup)
 
 
-def refused(setup: Setup, **files: str) -> str:
+def refused(setup: ImportSetup, **files: str) -> str:
     with pytest.raises(StackproofError) as caught:
         imported(setup, **files)
     assert caught.value.reason is Reason.INVALID_VALUE
@@ -81,7 +81,9 @@ def test_pairs_and_windows_of_arms_are_never_compared_unlike() -> None:
         ("DEVICE", "DEVICE", INTER, "on the device"),
     ],
 )
-def test_buffers_that_are_elsewhere(send: str, receive: str, setup: Setup, words: str) -> None:
+def test_buffers_that_are_elsewhere(
+    send: str, receive: str, setup: ImportSetup, words: str
+) -> None:
     assert words in refused(setup, a=table(BANDWIDTH, heading=buffers(send, receive)))
 
 

@@ -16,8 +16,8 @@ from reportsamples import FAST, Page, comparison_of, unsure, with_cells
 from stackproof import noun, report
 from stackproof.case import Locality, Placement, Rank
 from stackproof.compare import compare
-from stackproof.comparison import Arm, Comparison, Verdict, Why
-from stackproof.curves import CurvePoint, Memory, ReferenceCurve
+from stackproof.comparison import ComparedArm, Comparison, Verdict, Why
+from stackproof.curves import BufferPlace, CurvePoint, ReferenceCurve
 from stackproof.errors import Reason, StackproofError
 from stackproof.measurement import RankFacts, State
 from stackproof.messagepath import MessagePaths, Route, Statement, Topic
@@ -45,7 +45,7 @@ def reference(**changes):
         "locality": Locality.INTER,
         "mpi": "MPICH",
         "transport": "cxi",
-        "memory": Memory.HOST,
+        "memory": BufferPlace.HOST,
         "benchmark": "latency",
         "method": "ping-pong",
         "unit": "us",
@@ -141,7 +141,11 @@ def test_hostile_names_stay_text(render):
         results.spec,
         name=HOSTILE,
         challengers=(HOSTILE,),
-        arms={HOSTILE: Arm(image=HOSTILE, recipe=HOSTILE, lock=HOSTILE, mpi={HOSTILE: HOSTILE})},
+        arms={
+            HOSTILE: ComparedArm(
+                image=HOSTILE, recipe=HOSTILE, lock=HOSTILE, mpi={HOSTILE: HOSTILE}
+            )
+        },
         host={HOSTILE: HOSTILE},
         versions={HOSTILE: {"deep": HOSTILE}},
         limits={"inter-node": {"MB/s": 10, "source": HOSTILE}},

@@ -12,11 +12,11 @@ import pytest
 from stackproof.case import Locality
 from stackproof.compare import compare
 from stackproof.comparison import Comparison
-from stackproof.curves import Memory
+from stackproof.curves import BufferPlace
 from stackproof.host.curves import load_curves
 from stackproof.host.knowledge import load_knowledge
-from stackproof.importing import OutputFile, Setup, import_outputs
-from stackproof.knowledge import Level
+from stackproof.importing import ImportSetup, OutputFile, import_outputs
+from stackproof.knowledge import CurveLevel
 from stackproof.report import render_html, render_markdown
 from stackproof.reporting.shapes_part import lines_of
 from stackproof.shapes import curves_of, look
@@ -30,10 +30,10 @@ def comparison(
     curve_id: str, *, env: dict[str, str] | None = None, fabric: str = "slingshot-11"
 ) -> Comparison:
     curve = next(curve for curve in load_curves() if curve.id == curve_id)
-    tag = "-CUDA" if curve.memory is Memory.DEVICE else ""
+    tag = "-CUDA" if curve.memory is BufferPlace.DEVICE else ""
     lines = [f"# OSU MPI{tag} Bandwidth Test v7.5", "# Size  Bandwidth (MB/s)"]
     lines += [f"{point.size:<10}{point.printed:>20}" for point in curve.points]
-    setup = Setup(
+    setup = ImportSetup(
         name="r", locality=curve.locality, memory=curve.memory, limit=25000.0, fabric=fabric,
         env=env or {},
     )  # fmt: skip
@@ -66,7 +66,7 @@ def test_what_holds_on_many_curves_has_one_row_and_is_no_fault() -> None:
     made = compare(results)
     marks = [mark for mark in look(curves_of(made), KNOWLEDGE) if mark.rule.id == "S18"]
     assert len(marks) > 10
-    assert {mark.rule.level for mark in marks} == {Level.NOISE}
+    assert {mark.rule.level for mark in marks} == {CurveLevel.NOISE}
     html = render_html(made, marks=marks)
     (table,) = re.findall(
         r"<caption>Rules that hold on a curve</caption>.*?</table>", html, re.DOTALL
@@ -143,5 +143,5 @@ def test_a_benchmark_without_sizes_has_no_lines() -> None:
 def test_locality_is_that_of_the_placement() -> None:
     (curve,) = curves_of(comparison(BOUNCE))
     assert (curve.locality, curve.memory, curve.slingshot) == (
-        Locality.INTER, Memory.DEVICE, True,
+        Locality.INTER, BufferPlace.DEVICE, True,
     )  # fmt: skip

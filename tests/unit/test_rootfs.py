@@ -16,24 +16,24 @@ from rootfslab import config, layer, member, oci_files, sif
 from stackproof.errors import Reason, StackproofError
 from stackproof.rootfs import description, tar
 from stackproof.rootfs import sif as sif_format
-from stackproof.rootfs.tree import Member, Tree
+from stackproof.rootfs.tree import Member, RootTree
 
 
 def members(content: bytes) -> list[Member]:
     return [
         Member(one.name, one.kind, one.link, one.mode, one.size, -1)
-        for one in tar.entries(tar.Memory(content, "test"))
+        for one in tar.entries(tar.MemoryStream(content, "test"))
     ]
 
 
-def tree_of(*layers: bytes) -> Tree:
-    tree = Tree("test")
+def tree_of(*layers: bytes) -> RootTree:
+    tree = RootTree("test")
     for content in layers:
         tree.add_layer(members(content))
     return tree
 
 
-def paths(tree: Tree) -> list[str]:
+def paths(tree: RootTree) -> list[str]:
     return [path for path, _ in tree.files("/")]
 
 
@@ -109,20 +109,20 @@ def test_names_of_every_format(form):
     names = ["short", "d" * 90 + "/" + "e" * 90]
     names += [] if form == tarfile.USTAR_FORMAT else [long + "x" * 100, "ü/ö"]
     content = layer(*(member(name, b"123") for name in names), form=form)
-    found = list(tar.entries(tar.Memory(content, "test")))
+    found = list(tar.entries(tar.MemoryStream(content, "test")))
     assert [(one.name, one.size) for one in found] == [(name, 3) for name in names]
 
 
 def test_a_size_beyond_octal_digits():
     entry = member("big", size=1 << 40)[0].tobuf(tarfile.GNU_FORMAT)
-    assert next(tar.entries(tar.Memory(entry, "test"))).size == 1 << 40
+    assert next(tar.entries(tar.MemoryStream(entry, "test"))).size == 1 << 40
 
 
 def test_sparse_files_are_refused():
     entry = member("x", b"")[0]
     entry.type = tarfile.GNUTYPE_SPARSE
     with pytest.raises(StackproofError) as caught:
-        list(tar.entries(tar.Memory(entry.tobuf(tarfile.GNU_FORMAT) + bytes(1024), "test")))
+        list(tar.entries(tar.MemoryStream(entry.tobuf(tarfile.GNU_FORMAT) + bytes(1024), "test")))
     assert caught.value.reason is Reason.UNSUPPORTED
 
 
@@ -130,7 +130,7 @@ def test_a_name_of_gigabytes_costs_nothing():
     entry = tarfile.TarInfo("././@LongLink")
     entry.type, entry.size = tarfile.GNUTYPE_LONGNAME, 5 << 30
     with pytest.raises(StackproofError) as caught:
-        list(tar.entries(tar.Memory(entry.tobuf(tarfile.GNU_FORMAT), "test")))
+        list(tar.entries(tar.MemoryStream(entry.tobuf(tarfile.GNU_FORMAT), "test")))
     assert caught.value.reason is Reason.TOO_LARGE
 
 
@@ -246,7 +246,7 @@ def test_indexes_that_are_none(content):
 
 def test_tags():
     blobs = tuple(
-        description.Blob(digest=f"sha256:{n}", tag=tag, architecture=machine)
+        description.BlobReference(digest=f"sha256:{n}", tag=tag, architecture=machine)
         for n, (tag, machine) in enumerate(
             [("one", "x86_64"), ("one", "aarch64"), ("registry/two:v2", "x86_64")]
         )

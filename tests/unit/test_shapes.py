@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stackproof.case import Locality
-from stackproof.curves import Memory
+from stackproof.curves import BufferPlace
 from stackproof.host.curves import load_curves
 from stackproof.host.knowledge import load_knowledge
 from stackproof.shapecurve import ShapeCurve
@@ -67,7 +67,7 @@ EXPECTED = {
 def curve(values: dict[int, float], **given: Any) -> ShapeCurve:
     plain: dict[str, Any] = {
         "arm": "a", "benchmark": "bandwidth", "placement": "p", "locality": Locality.INTER,
-        "memory": Memory.HOST, "link": LINK, "slingshot": True,
+        "memory": BufferPlace.HOST, "link": LINK, "slingshot": True,
     }  # fmt: skip
     return ShapeCurve(values=values, **{**plain, **given})
 
@@ -166,7 +166,7 @@ def test_a_sag() -> None:
 
 def test_gpus_below_their_link() -> None:
     values = rising(best=80000.0)
-    device = {"locality": Locality.INTRA, "memory": Memory.DEVICE}
+    device = {"locality": Locality.INTRA, "memory": BufferPlace.DEVICE}
     assert ids(curve(values, gpu_link=150000.0, **device)) == ["S12"]
     assert ids(curve(values, gpu_link=100000.0, **device)) == []
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackproof import capture, noun
-from stackproof.capture import Answer, Capture, parse_pmi_kinds, read_capture
+from stackproof.capture import Capture, CommandOutput, parse_pmi_kinds, read_capture
 from stackproof.document import parse
 from stackproof.site import FabricType, SourceKind, leaves, parse_site, to_document
 
@@ -137,7 +137,7 @@ def test_processor_name_without_lscpu() -> None:
 
 
 def test_a_failed_command_is_no_answer() -> None:
-    commands = {"uname -m": Answer(text="x86_64\n", returncode=1)}
+    commands = {"uname -m": CommandOutput(text="x86_64\n", returncode=1)}
     assert leaves(read_capture(Capture(taken=TAKEN, commands=commands))) == {}
 
 
@@ -179,7 +179,7 @@ TEXT = st.one_of(
     st.dictionaries(st.sampled_from(capture.FOLDERS), st.lists(NAMES).map(tuple)),
     st.dictionaries(
         st.sampled_from((*capture.COMMANDS, capture.SIBLING_READ)),
-        st.builds(Answer, text=TEXT, returncode=st.integers(-15, 255)),
+        st.builds(CommandOutput, text=TEXT, returncode=st.integers(-15, 255)),
     ),
 )
 def test_odd_text_never_fails(files: dict, folders: dict, commands: dict) -> None:

@@ -11,12 +11,12 @@ import pytest
 
 from stackproof.case import Locality
 from stackproof.command import EnvPatch
-from stackproof.curves import Memory
+from stackproof.curves import BufferPlace
 from stackproof.errors import Reason
 from stackproof.evidence import LONGEST_LINE, LONGEST_LOG, Evidence, merged, redacted
 from stackproof.host.knowledge import load_knowledge
 from stackproof.image import Image, MpiFacts, View
-from stackproof.importing import OutputFile, Setup, import_outputs
+from stackproof.importing import ImportSetup, OutputFile, import_outputs
 from stackproof.measurement import Check, State
 from stackproof.rules import Answer, diagnose, evaluate
 from stackproof.site import External, Fabric, FabricType, Partition, Site, VendorMpi
@@ -52,8 +52,8 @@ def results(
     tag = "-CUDA" if device else ""
     text = f"# OSU MPI{tag} Bandwidth Test v7.5\n# Datatype: MPI_CHAR.\n# Size  Bandwidth (MB/s)\n"
     text += "".join(f"{2**k:<10}{factor * 2.0**k:>20.2f}\n" for k in range(23))
-    setup = Setup(
-        name="r", locality=Locality.INTER, memory=Memory.DEVICE if device else Memory.HOST,
+    setup = ImportSetup(
+        name="r", locality=Locality.INTER, memory=BufferPlace.DEVICE if device else BufferPlace.HOST,
         transport=transport, limit=25000.0, fabric="slingshot-11",
     )  # fmt: skip
     return import_outputs([OutputFile(arm="a", name="f", text=text * launches)], setup).results
@@ -280,7 +280,7 @@ def test_curves_are_medians_over_launches() -> None:
     (one,) = curves_of(results(launches=3))
     assert one.values[8] == 8.0
     assert one.launches[8] == (8.0, 8.0, 8.0)
-    assert (one.link, one.slingshot, one.memory) == (25000.0, True, Memory.HOST)
+    assert (one.link, one.slingshot, one.memory) == (25000.0, True, BufferPlace.HOST)
     (single,) = curves_of(results())
     assert single.launches[8] == (8.0,)
 

@@ -11,9 +11,9 @@ from enum import StrEnum
 from typing import Protocol
 
 from stackproof.abi.fortran import is_fortran_call
-from stackproof.abi.mpich import Mpich
-from stackproof.abi.openmpi import OpenMpi
-from stackproof.abi.openmpi6 import OpenMpi6
+from stackproof.abi.mpich import MpichAbi
+from stackproof.abi.openmpi import OpenMpiAbi
+from stackproof.abi.openmpi6 import OpenMpi6Abi
 from stackproof.abi.parts import Part
 from stackproof.abi.standard import StandardAbi
 from stackproof.elf import ElfFile
@@ -53,7 +53,7 @@ class AbiFamily(Protocol):
 
 
 _OWN_START = frozenset({"PMPI_Init", "PMPI_Init_thread"})
-_MEMBERS: tuple[AbiFamily, ...] = (StandardAbi(), OpenMpi6(), OpenMpi(), Mpich())
+_MEMBERS: tuple[AbiFamily, ...] = (StandardAbi(), OpenMpi6Abi(), OpenMpiAbi(), MpichAbi())
 FAMILIES: dict[str, AbiFamily] = {family.name: family for family in _MEMBERS}
 
 
@@ -79,8 +79,8 @@ def abi_of_name(name: str) -> tuple[Abi, Part] | None:
     """Return which ABI and which part of an MPI the name of a library promises, None if none."""
     for abi, parts in (
         (Abi.STANDARD, StandardAbi.PARTS),
-        (Abi.MPICH, Mpich.PARTS),
-        (Abi.OPENMPI, OpenMpi.PARTS),
+        (Abi.MPICH, MpichAbi.PARTS),
+        (Abi.OPENMPI, OpenMpiAbi.PARTS),
     ):
         for part, pattern in parts.items():
             if pattern.fullmatch(name):

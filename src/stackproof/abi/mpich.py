@@ -30,7 +30,7 @@ _VENDOR = r"(?:_(?:cray|gnu|intel|amd|aocc|nvidia|pgi)(?:_\d+)?)?"
 _WITNESSES = 2
 
 
-class Mpich:
+class MpichAbi:
     """The MPICH family."""
 
     name = "mpich"

@@ -14,7 +14,7 @@ _HANDLE = re.compile(r"ompi_(?:mpi|request|message|win|group|op|file|f08)_\w+")
 _WORLD = "ompi_mpi_comm_world"
 
 
-class OpenMpi:
+class OpenMpiAbi:
     """Open MPI with libopen-pal below libmpi."""
 
     name = "openmpi"

@@ -5,14 +5,14 @@ Programs are those of Open MPI 4 and 5, so that only the library side is differe
 
 from __future__ import annotations
 
-from stackproof.abi.openmpi import OpenMpi
+from stackproof.abi.openmpi import OpenMpiAbi
 from stackproof.elf import ElfFile
 from stackproof.elf.traces import Traces
 
 _BELOW = "libopen_mpi.so"
 
 
-class OpenMpi6:
+class OpenMpi6Abi:
     """Open MPI with libopen_mpi below libmpi and libmpi_abi."""
 
     name = "openmpi6"
@@ -26,4 +26,4 @@ class OpenMpi6:
 
     def used_by(self, elf: ElfFile, traces: Traces) -> str:
         """Return what shows a program of Open MPI."""
-        return OpenMpi().used_by(elf, traces)
+        return OpenMpiAbi().used_by(elf, traces)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 
 from stackproof.benchmarks import imb, noise, tables
-from stackproof.benchmarks.tables import Draft, Reading, Row, Table
+from stackproof.benchmarks.tables import Draft, PrintedTable, Reading, TableRow
 
 PROGRAM = "IMB-MPI1"
 
@@ -48,7 +48,7 @@ _FIRST_DECIMAL = 2018
 _BANDWIDTH = "Mbytes/sec"
 
 
-def metrics_of(table: Table) -> tuple[tuple[str, str], ...]:
+def metrics_of(table: PrintedTable) -> tuple[tuple[str, str], ...]:
     """Return the metrics of a table, each with the column that has it.
 
     Of more than two processes no bandwidth and no message rate is taken: the program adds up all
@@ -81,7 +81,7 @@ class _Reader:
     """Reads line by line; `_draft` is the table whose title was seen."""
 
     def __init__(self) -> None:
-        self.tables: list[Table] = []
+        self.tables: list[PrintedTable] = []
         self.garbage = noise.Garbage()
         self._draft: Draft | None = None
         self._version = ""
@@ -146,7 +146,7 @@ class _Reader:
             return True
         values = {name: tables.number(word) for name, word in printed.items()}
         draft.add(
-            Row(
+            TableRow(
                 size=int(printed.get("#bytes", "0")),
                 values=values,
                 printed=printed,

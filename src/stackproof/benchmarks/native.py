@@ -20,7 +20,7 @@ from stackproof.benchmarks.metrics import METRICS
 from stackproof.case import Case
 from stackproof.measurement import (
     Disturbance,
-    Interface,
+    NodeInterface,
     Output,
     RankFacts,
     Series,
@@ -451,7 +451,7 @@ def _facts(record: _Rank) -> RankFacts:
         tx_bytes=_sent(record.net),
         disturbance=_disturbance(record.disturbance),
         interfaces={
-            name: Interface(up=one.up, mbit=one.mbit, addresses=one.addresses)
+            name: NodeInterface(up=one.up, mbit=one.mbit, addresses=one.addresses)
             for name, one in record.interfaces.items()
         },
         parts=record.parts,

@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass
 
 from stackproof.benchmarks import noise, tables
-from stackproof.benchmarks.tables import Draft, Reading, Row, Table
+from stackproof.benchmarks.tables import Draft, PrintedTable, Reading, TableRow
 from stackproof.errors import Reason
 
 PROGRAM = "OSU"
@@ -70,7 +70,7 @@ DEFAULT_LARGEST = {"latency": 4 << 20, "bandwidth": 4 << 20, "bibandwidth": 4 <<
 """Where a run without `-m` ends, in bytes; collectives end at 1 MiB."""
 
 
-def metric_of(table: Table) -> tuple[str, str] | None:
+def metric_of(table: PrintedTable) -> tuple[str, str] | None:
     """Return the metric of a table and the column that has it, None when it is none of ours."""
     found = _METRICS.get(table.title)
     if found is None:
@@ -79,7 +79,7 @@ def metric_of(table: Table) -> tuple[str, str] | None:
     return None if column is None else (found[0], column)
 
 
-def may_be_cut(table: Table) -> str:
+def may_be_cut(table: PrintedTable) -> str:
     """Return why a table may have been cut, empty when it was not."""
     found = metric_of(table)
     if not table.rows or found is None or found[0] == "barrier":
@@ -111,7 +111,7 @@ class _Reader:
     """Reads line by line; `_draft` is the table whose title was seen."""
 
     def __init__(self) -> None:
-        self.tables: list[Table] = []
+        self.tables: list[PrintedTable] = []
         self.garbage = noise.Garbage()
         self._draft: Draft | None = None
         self._alone = 0
@@ -200,7 +200,7 @@ class _Reader:
             printed = {f"{key}(ms)": init[key] for key in ("min", "max", "avg")}
             draft.facts["processes"] = init["nprocs"]
             values = {key: float(word) for key, word in printed.items()}
-            draft.add(Row(size=0, values=values, printed=printed, line=line.number), line.text)
+            draft.add(TableRow(size=0, values=values, printed=printed, line=line.number), line.text)
             return True
         sized = draft.columns[:1] == (_SIZE,)
         if not draft.columns or not words or (not words[0].isdigit() and sized):
@@ -225,7 +225,9 @@ class _Reader:
             if name not in {_SIZE, "Validation"}
         }
         size = int(printed[_SIZE]) if sized else 0
-        draft.add(Row(size=size, values=values_of, printed=printed, line=line.number), line.text)
+        draft.add(
+            TableRow(size=size, values=values_of, printed=printed, line=line.number), line.text
+        )
         return True
 
     def leave(self, *, ended: bool) -> None:

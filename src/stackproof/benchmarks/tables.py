@@ -21,7 +21,7 @@ _GROUPED = re.compile(r"\d{1,3}(?:[.,]\d{3})+(?:[.,]\d+)?|\d+,\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class TableRow:
     """One line of a table: `values` by column, None for `inf`, `nan` and words.
 
     `size` is in bytes, 0 in a table without sizes; `line` counts from 1.
@@ -44,7 +44,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class PrintedTable:
     """What stands below one title.
 
     `program` is `OSU` or `IMB-MPI1`, `version` empty where it is not said; `facts` is what the
@@ -57,7 +57,7 @@ class Table:
     version: str
     title: str
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     line: int
     facts: Mapping[str, str] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
@@ -71,7 +71,7 @@ class Table:
 class Reading:
     """All tables of a text, and the lines that belong to none."""
 
-    tables: tuple[Table, ...] = ()
+    tables: tuple[PrintedTable, ...] = ()
     garbage: tuple[str, ...] = ()
 
 
@@ -87,7 +87,7 @@ class Draft:
     accelerator: str = ""
     columns: tuple[str, ...] = ()
     facts: dict[str, str] = field(default_factory=dict)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[TableRow] = field(default_factory=list)
     raw: list[str] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     reason: str = ""
@@ -104,7 +104,7 @@ class Draft:
         """Leave one line out."""
         self.faults.append(Fault(line=number, text=text.strip()[: noise.MAX_LENGTH], why=why))
 
-    def add(self, row: Row, text: str) -> None:
+    def add(self, row: TableRow, text: str) -> None:
         """Take a row at its place: sizes double from row to row, none stands twice."""
         before = [one.size for one in self.rows if one.group == row.group]
         if before and self.any_sizes and row.size == before[-1]:
@@ -130,7 +130,7 @@ class Draft:
         self.rows.append(row)
         self.raw.append(text)
 
-    def finish(self, *, ended: bool) -> Table:
+    def finish(self, *, ended: bool) -> PrintedTable:
         """Return the table; rows of another width than the others are left out."""
         odd = odd_widths(self.raw)
         for index in odd:
@@ -138,7 +138,7 @@ class Draft:
         rows = [row for index, row in enumerate(self.rows) if index not in odd]
         if not rows:
             self.refuse(Reason.NO_RESULTS, "the table has no row that can be read")
-        return Table(
+        return PrintedTable(
             program=self.program,
             version=self.version,
             title=self.title,

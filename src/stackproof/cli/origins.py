@@ -10,7 +10,7 @@ from stackproof.cli import stacks
 from stackproof.cli.builders import RecipeOptions
 from stackproof.cli.loaded import Loaded
 from stackproof.composition import Node
-from stackproof.explain import Setting, explain, recipe_tree, with_facts, with_site
+from stackproof.explain import ValueOrigin, explain, recipe_tree, with_facts, with_site
 from stackproof.host import recipes, stackinator
 from stackproof.stackinator.reader import DOCUMENTS
 
@@ -43,7 +43,7 @@ def _tree(loaded: Loaded, options: RecipeOptions) -> Node:
     return with_facts(root, stacks.known_facts(options.site), given, site)
 
 
-def _lines(setting: Setting) -> Iterator[str]:
+def _lines(setting: ValueOrigin) -> Iterator[str]:
     yield f"{setting.key}: {_shown(setting)}"
     yield f"    {_place(setting)}"
     for older in setting.before:
@@ -51,13 +51,13 @@ def _lines(setting: Setting) -> Iterator[str]:
         yield f"        {_place(older)}"
 
 
-def _shown(setting: Setting) -> str:
+def _shown(setting: ValueOrigin) -> str:
     """Return a value on one line; a default is words, everything else is what YAML would hold."""
     if setting.where is None:
         return str(setting.value)
     return json.dumps(setting.value, ensure_ascii=False)
 
 
-def _place(setting: Setting) -> str:
+def _place(setting: ValueOrigin) -> str:
     place = str(setting.where) if setting.where else "set nowhere"
     return f"{place}  {setting.why}".rstrip()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from stackproof.cli import builders
 from stackproof.cli.builders import Reading, RecipeOptions
 from stackproof.cli.loaded import Loaded
-from stackproof.conditions import Verdict
+from stackproof.conditions import Truth
 from stackproof.document import Document
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.host import shipped, toolchain
@@ -176,7 +176,7 @@ def undecided(composed: Composed) -> tuple[Problem, ...]:
     """Return a note for each fact that the site does not state and conditions ask for."""
     places: dict[str, list[Location]] = {}
     for decision in composed.decisions:
-        if decision.verdict is Verdict.UNKNOWN:
+        if decision.verdict is Truth.UNKNOWN:
             for name in decision.condition.facts:
                 if name not in composed.facts:
                     places.setdefault(name, []).append(decision.where)

@@ -6,7 +6,7 @@ symbols there are in an object that exports none, and the full symbol table).
 
 from stackproof.elf.model import (
     HIDDEN,
-    Copy,
+    CopiedVariable,
     ElfFile,
     Glance,
     Import,
@@ -20,7 +20,7 @@ __all__ = [
     "HIDDEN",
     "MAGIC",
     "BytesSource",
-    "Copy",
+    "CopiedVariable",
     "ElfFile",
     "Glance",
     "Import",

@@ -32,7 +32,7 @@ def damaged(name: str, message: str) -> StackproofError:
     )
 
 
-class Segment(NamedTuple):
+class ElfSegment(NamedTuple):
     """A program header; offset and sizes in bytes."""
 
     kind: int
@@ -57,7 +57,7 @@ class Frame:
     section_offset: int
     section_size: int
     section_count: int
-    segments: tuple[Segment, ...]
+    segments: tuple[ElfSegment, ...]
     dynamic: dict[int, list[int]] = field(default_factory=dict)
     strings: bytes = b""
 
@@ -162,7 +162,7 @@ def open_frame(source: Source) -> Frame:
     return frame
 
 
-def _segments(frame: Frame, offset: int, size: int, count: int) -> tuple[Segment, ...]:
+def _segments(frame: Frame, offset: int, size: int, count: int) -> tuple[ElfSegment, ...]:
     layout = "IIIIIIII" if frame.bits == 32 else "IIQQQQQQ"
     wanted = struct.calcsize(f"={layout}")
     if count and size != wanted:
@@ -177,7 +177,7 @@ def _segments(frame: Frame, offset: int, size: int, count: int) -> tuple[Segment
         else:
             kind, flags, start, address, _, file_size, memory_size, _ = fields
         found.append(
-            Segment(
+            ElfSegment(
                 kind=kind,
                 flags=flags,
                 offset=start,

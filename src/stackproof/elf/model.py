@@ -65,7 +65,7 @@ class VersionDefinition(NamedTuple):
     base: bool
 
 
-class Copy(NamedTuple):
+class CopiedVariable(NamedTuple):
     """A variable of a library that the program keeps a copy of, with its size in bytes."""
 
     name: str
@@ -108,7 +108,7 @@ class ElfFile:
     exports: Mapping[str, int] = field(default_factory=dict)
     more_exports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     objects: Mapping[str, int] = field(default_factory=dict)
-    copies: tuple[Copy, ...] = ()
+    copies: tuple[CopiedVariable, ...] = ()
     version_needs: tuple[VersionNeed, ...] = ()
     version_definitions: tuple[VersionDefinition, ...] = ()
     version_table: bool = False

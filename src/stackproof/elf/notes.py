@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stackproof import limits
-from stackproof.elf.layout import PT_GNU_PROPERTY, PT_NOTE, Frame, Segment
+from stackproof.elf.layout import PT_GNU_PROPERTY, PT_NOTE, ElfSegment, Frame
 
 _GNU_BUILD_ID, _GNU_PROPERTY = 3, 5
 # x86-64 psABI, "Program Property": GNU_PROPERTY_X86_ISA_1_NEEDED; bit n demands level n + 1.
@@ -41,7 +41,7 @@ def _notes(frame: Frame, kind: int) -> Iterator[tuple[bytes, int, bytes]]:
             yield from _of_segment(frame, segment)
 
 
-def _of_segment(frame: Frame, segment: Segment) -> Iterator[tuple[bytes, int, bytes]]:
+def _of_segment(frame: Frame, segment: ElfSegment) -> Iterator[tuple[bytes, int, bytes]]:
     """Yield the notes of a segment as (owner, type, content); a cut one ends the list."""
     content = frame.source.read(segment.offset, min(segment.file_size, limits.ELF_NOTES.bytes))
     # Notes are padded to 4 bytes; those with properties, of 64-bit files, to 8.

@@ -22,7 +22,7 @@ from stackproof.elf.layout import (
     damaged,
     too_large,
 )
-from stackproof.elf.model import HIDDEN, Copy, Import
+from stackproof.elf.model import HIDDEN, CopiedVariable, Import
 
 _LOCAL, _WEAK = 0, 2
 _ABSOLUTE = 0xFFF1
@@ -43,7 +43,7 @@ class Symbols:
     exports: dict[str, int] = field(default_factory=dict)
     more: dict[str, tuple[int, ...]] = field(default_factory=dict)
     objects: dict[str, int] = field(default_factory=dict)
-    copies: list[Copy] = field(default_factory=list)
+    copies: list[CopiedVariable] = field(default_factory=list)
 
 
 def dynamic_symbols(frame: Frame) -> Symbols:
@@ -84,7 +84,7 @@ def dynamic_symbols(frame: Frame) -> Symbols:
         if kind == _OBJECT:
             objects[name] = size
             if number in copied:
-                found.copies.append(Copy(name, size))
+                found.copies.append(CopiedVariable(name, size))
     return found
 
 

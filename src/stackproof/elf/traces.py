@@ -17,8 +17,8 @@ from stackproof.elf.layout import (
     PF_W,
     PF_X,
     PT_LOAD,
+    ElfSegment,
     Frame,
-    Segment,
     open_frame,
     too_large,
 )
@@ -108,7 +108,7 @@ def _content(frame: Frame) -> tuple[bytes, bytes]:
     return b"" if _MPI_LIBRARY in frame.strings else _joined(frame, code), data
 
 
-def _joined(frame: Frame, segments: list[Segment]) -> bytes:
+def _joined(frame: Frame, segments: list[ElfSegment]) -> bytes:
     parts = [frame.bytes_at(segment.offset, segment.file_size) for segment in segments]
     return parts[0] if len(parts) == 1 else b"\0".join(parts)
 

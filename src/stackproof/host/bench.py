@@ -30,7 +30,7 @@ from stackproof.bench import BenchSpec
 from stackproof.case import Case, Placement
 from stackproof.cluster import parse_rate
 from stackproof.command import Completed
-from stackproof.comparison import Arm as ResultArm
+from stackproof.comparison import ComparedArm as ResultArm
 from stackproof.comparison import ResultsSpec
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.host import arms as ready_arms

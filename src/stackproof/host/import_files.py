@@ -11,11 +11,11 @@ from pathlib import Path
 import stackproof
 from stackproof import limits, noun
 from stackproof.case import Locality
-from stackproof.curves import Memory
+from stackproof.curves import BufferPlace
 from stackproof.errors import Location, Reason, fail
 from stackproof.host import files, probe
 from stackproof.host.results import LAUNCHES, SPECIFICATION, load_results
-from stackproof.importing import Imported, OutputFile, Setup, add, import_outputs
+from stackproof.importing import Imported, ImportSetup, OutputFile, add, import_outputs
 
 _RANKS_AT_MOST = 1 << 20
 """More than any machine of today has cores for; each rank is written down."""
@@ -69,7 +69,7 @@ def import_files(options: ImportOptions, *, command: tuple[str, ...] = ()) -> Im
     return imported
 
 
-def _setup(options: ImportOptions, command: tuple[str, ...]) -> Setup:
+def _setup(options: ImportOptions, command: tuple[str, ...]) -> ImportSetup:
     """Return how the files were measured; the limit of the link counts between nodes alone."""
     if options.ranks is not None and not 2 <= options.ranks <= _RANKS_AT_MOST:
         raise fail(
@@ -80,10 +80,10 @@ def _setup(options: ImportOptions, command: tuple[str, ...]) -> Setup:
     site = probe.load_site(options.site) if options.site else None
     locality = Locality(options.placement)
     between = site if locality is not Locality.INTRA else None
-    return Setup(
+    return ImportSetup(
         name=options.name,
         locality=locality,
-        memory=Memory(options.memory),
+        memory=BufferPlace(options.memory),
         baseline="" if options.add else options.baseline or "",
         transport=options.transport,
         ranks=options.ranks,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackproof import limits, noun
-from stackproof.chain import Chain, Entry, Plan, Record, next_link, promised
+from stackproof.chain import ChainLink, DigestChain, LaunchFile, ResultsPlan, next_link, promised
 from stackproof.comparison import ResultsSpec
 from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.host import files
@@ -33,7 +33,7 @@ class Ledger:
     folder: Path
     chain: int
     plan_sha256: str
-    entries: tuple[Entry, ...]
+    entries: tuple[ChainLink, ...]
 
     def write(self, path: Path, measurement: Measurement) -> None:
         """Write a launch as the next record, and then the line for it.
@@ -43,9 +43,9 @@ class Ledger:
         link = next_link(self.chain, self.plan_sha256, self.entries)
         content = noun.to_json(replace(measurement, link=link)).encode()
         files.write(path, content)
-        self._append(Entry(number=link.number, file=path.name, sha256=digest(content)))
+        self._append(ChainLink(number=link.number, file=path.name, sha256=digest(content)))
 
-    def _append(self, entry: Entry) -> None:
+    def _append(self, entry: ChainLink) -> None:
         self.entries = (*self.entries, entry)
         path = _lines(self.folder, self.chain)
         try:
@@ -57,17 +57,19 @@ class Ledger:
         except OSError as error:
             raise files.translate(error, path) from error
 
-    def repair(self, records: Sequence[Record]) -> None:
+    def repair(self, records: Sequence[LaunchFile]) -> None:
         """Make the line for a record that was written and never acknowledged."""
         link = next_link(self.chain, self.plan_sha256, self.entries)
         lines = {(one.file, one.sha256) for one in self.entries}
         for one in records:
             if one.measurement.link == link and (one.file, one.sha256) not in lines:
-                self._append(Entry(number=link.number, file=one.file, sha256=one.sha256))
+                self._append(ChainLink(number=link.number, file=one.file, sha256=one.sha256))
                 return
 
 
-def begin(folder: Path, spec: ResultsSpec, chain: int, records: Sequence[Record]) -> Ledger | None:
+def begin(
+    folder: Path, spec: ResultsSpec, chain: int, records: Sequence[LaunchFile]
+) -> Ledger | None:
     """Open the chain of an allocation; what was planned is written down before the first record.
 
     Returns None for a folder whose launches were begun without a chain: a chain of some of them
@@ -78,7 +80,7 @@ def begin(folder: Path, spec: ResultsSpec, chain: int, records: Sequence[Record]
         if any(one.measurement.link is None for one in records):
             return None
         asked = files.sha256(folder / ASKED) if (folder / ASKED).exists() else ""
-        _write_once(path, noun.to_json(Plan(asked=asked, promised=promised(spec))).encode())
+        _write_once(path, noun.to_json(ResultsPlan(asked=asked, promised=promised(spec))).encode())
     content = _content(path)
     lines = _lines(folder, chain)
     entries, whole = _entries(lines) if lines.exists() else ((), True)
@@ -103,19 +105,19 @@ def _write_once(path: Path, content: bytes) -> None:
         temporary.unlink()
 
 
-def read(folder: Path, records: Sequence[Record], unreadable: tuple[str, ...]) -> Chain:
+def read(folder: Path, records: Sequence[LaunchFile], unreadable: tuple[str, ...]) -> DigestChain:
     """Return the chain of a results folder as it is; what cannot be read of it is not there."""
     where = folder / FOLDER
     plan, plan_sha256 = None, ""
     try:
         content = _content(where / PLAN)
         plan_sha256 = digest(content)
-        plan = noun.from_json(Plan, content, file=os.fspath(where / PLAN))
+        plan = noun.from_json(ResultsPlan, content, file=os.fspath(where / PLAN))
     except StackproofError:
         pass  # told by the chain as missing
     numbers = [path for path in sorted(where.glob("*.jsonl")) if path.stem.isdecimal()]
     asked = folder / ASKED
-    return Chain(
+    return DigestChain(
         plan=plan,
         plan_sha256=plan_sha256,
         asked=files.sha256(asked) if asked.is_file() else "",
@@ -125,13 +127,13 @@ def read(folder: Path, records: Sequence[Record], unreadable: tuple[str, ...]) -
     )
 
 
-def _entries(path: Path) -> tuple[tuple[Entry, ...], bool]:
+def _entries(path: Path) -> tuple[tuple[ChainLink, ...], bool]:
     """Return the lines of a chain, and whether each of them could be read."""
-    found: list[Entry] = []
+    found: list[ChainLink] = []
     text = _content(path)
     for line in text.splitlines():
         try:
-            found.append(noun.from_json(Entry, line, file=os.fspath(path)))
+            found.append(noun.from_json(ChainLink, line, file=os.fspath(path)))
         except StackproofError:
             return tuple(found), False
     return tuple(found), text.endswith(b"\n") or not text

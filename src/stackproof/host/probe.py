@@ -13,7 +13,7 @@ from pathlib import Path
 from stackproof import capture as captures
 from stackproof import document as documents
 from stackproof import limits
-from stackproof.capture import Answer, Capture, read_capture
+from stackproof.capture import Capture, CommandOutput, read_capture
 from stackproof.command import Command
 from stackproof.errors import StackproofError
 from stackproof.host import files, run, shipped
@@ -93,7 +93,7 @@ def _text(path: str) -> str | None:
         return None  # not there, or the driver has no answer (an interface that is down)
 
 
-def _ask(argv: tuple[str, ...], runner: Runner) -> Answer | None:
+def _ask(argv: tuple[str, ...], runner: Runner) -> CommandOutput | None:
     """Return what a program says; None when it is not there or does not answer in time."""
     try:
         done = runner(Command(argv=argv, timeout_s=_TIMEOUT_S))
@@ -102,7 +102,7 @@ def _ask(argv: tuple[str, ...], runner: Runner) -> Answer | None:
     if done.timed_out:
         return None
     text = (done.stdout + done.stderr)[: limits.PROBED.bytes].decode(errors="replace")
-    return Answer(text=text, returncode=done.returncode)
+    return CommandOutput(text=text, returncode=done.returncode)
 
 
 def _size(path: str) -> int | None:

@@ -20,8 +20,8 @@ from stackproof.benchmarks import REGISTRY as BENCHMARKS
 from stackproof.case import Case
 from stackproof.command import Completed
 from stackproof.comparison import DEFAULT_MARGINS, Comparison, Results, ResultsSpec
-from stackproof.comparison import Arm as ResultArm
-from stackproof.curves import Memory
+from stackproof.comparison import ComparedArm as ResultArm
+from stackproof.curves import BufferPlace
 from stackproof.errors import Reason, StackproofError
 from stackproof.host import files, launching
 from stackproof.host.proving import Ready, ReadyArm, Stage, case_of, launch, words_of
@@ -92,7 +92,9 @@ def _launched(stage: Stage, arm: ReadyArm) -> Completed:
 def _has_tables(stage: Stage, done: Completed) -> bool:
     text = done.stdout.decode(errors="replace")
     one = OutputFile(arm=OWN, name="output", text=text)
-    setup = importing.Setup(name="", locality=stage.placement.locality, memory=Memory.HOST)
+    setup = importing.ImportSetup(
+        name="", locality=stage.placement.locality, memory=BufferPlace.HOST
+    )
     try:
         importing.import_outputs([one], setup)
     except StackproofError as error:
@@ -125,10 +127,10 @@ def _measurement(case: Case, name: str, block: int, order: int, done: Completed)
 
 def _imported(ready: Ready, outputs: list[OutputFile]) -> Results:
     stage = ready.stage
-    setup = importing.Setup(
+    setup = importing.ImportSetup(
         name="injection",
         locality=stage.placement.locality,
-        memory=Memory.HOST,
+        memory=BufferPlace.HOST,
         baseline=OWN,
         ranks=len(stage.placement.ranks),
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stackproof import chain as chains
 from stackproof import limits, noun
-from stackproof.chain import Record
+from stackproof.chain import LaunchFile
 from stackproof.comparison import Results, ResultsSpec
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.host import files, ledger, signing
@@ -74,16 +74,16 @@ def load_results(folder: os.PathLike[str] | str, *, signed_by: str | None = None
     )
 
 
-def load_records(folder: Path) -> tuple[Record, ...]:
+def load_records(folder: Path) -> tuple[LaunchFile, ...]:
     """Return the launches of a folder that may not be whole yet, without what cannot be read."""
     return _records(folder / LAUNCHES)[0]
 
 
 def _records(
     folder: Path, *, aside: bool = False
-) -> tuple[tuple[Record, ...], tuple[str, ...], list[Problem]]:
+) -> tuple[tuple[LaunchFile, ...], tuple[str, ...], list[Problem]]:
     """Return the launches of a folder, the names of files that are none, and why."""
-    records: list[Record] = []
+    records: list[LaunchFile] = []
     unreadable: list[str] = []
     problems: list[Problem] = []
     for file in sorted(folder.glob("*.json")):
@@ -95,7 +95,9 @@ def _records(
             unreadable.append(file.name)
         else:
             sha256 = digest(content)
-            records.append(Record(file=file.name, sha256=sha256, measurement=launch, aside=aside))
+            records.append(
+                LaunchFile(file=file.name, sha256=sha256, measurement=launch, aside=aside)
+            )
     return tuple(records), tuple(unreadable), problems
 
 

@@ -24,7 +24,7 @@ from stackproof.host.rootview import TreeView
 from stackproof.images import header
 from stackproof.rootfs import sif, tar
 from stackproof.rootfs.description import LAYOUT, ImageConfig
-from stackproof.rootfs.tree import Tree
+from stackproof.rootfs.tree import RootTree
 
 _SCHEMES = ("oci", "oci-archive", "docker-archive", "rootfs", "sif")
 _MAX_CACHED_BYTES = 32 << 30
@@ -47,7 +47,7 @@ class Root:
 
     name: str
     folder: str = ""
-    tree: Tree | None = None
+    tree: RootTree | None = None
     contents: tuple[Content, ...] = ()
     config: ImageConfig = field(default_factory=ImageConfig)
 
@@ -174,7 +174,7 @@ def _other_kind(text: str, kind: str) -> StackproofError:
 
 
 def _of_layers(text: str, config: ImageConfig, blobs: tuple[Blob, ...]) -> Root:
-    tree = Tree(text)
+    tree = RootTree(text)
     contents = []
     for blob in blobs:
         layer, content = layers.load_layer(blob)

@@ -13,7 +13,7 @@ from stackproof.host.elfcache import ElfCache
 from stackproof.host.elfview import FileSource, HostView, is_utf8
 from stackproof.host.layers import Content
 from stackproof.loader import File
-from stackproof.rootfs.tree import Node, Tree
+from stackproof.rootfs.tree import RootTree, TreeNode
 
 _SET_ID = 0o6000
 
@@ -23,7 +23,7 @@ class TreeView(HostView):
 
     def __init__(
         self,
-        tree: Tree,
+        tree: RootTree,
         contents: tuple[Content, ...],
         binds: Mapping[str, str] | None = None,
         kept: ElfCache | None = None,
@@ -82,7 +82,7 @@ class TreeView(HostView):
                 else:
                     self.skipped.append(path)
 
-    def _is_elf(self, node: Node) -> bool:
+    def _is_elf(self, node: TreeNode) -> bool:
         descriptor = self._contents[node.layer].descriptor
         return os.pread(descriptor, len(MAGIC), node.offset) == MAGIC
 

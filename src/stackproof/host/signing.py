@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 from stackproof import limits, noun
-from stackproof.chain import NAMESPACE, Signature, Statement
+from stackproof.chain import NAMESPACE, Signature, SignedStatement
 from stackproof.command import Command, Completed
 from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.host import files, ledger
@@ -91,7 +91,7 @@ def signature(folder: Path, signed_by: str | None) -> Signature | None:
         return Signature(holds=False, text="nobody signed these results", asked=True)
     content = _read(path)
     try:
-        said = noun.from_json(Statement, content, file=os.fspath(path))
+        said = noun.from_json(SignedStatement, content, file=os.fspath(path))
     except StackproofError:
         return Signature(holds=False, text="the signed statement cannot be read")
     if said != _statement(folder):
@@ -151,14 +151,14 @@ def _read(path: Path) -> bytes:
     return files.read_bounded(path, limits.RESULTS)
 
 
-def _statement(folder: Path) -> Statement | None:
+def _statement(folder: Path) -> SignedStatement | None:
     """Return the digests of everything that counts in a results folder, None without a chain."""
     where = folder / ledger.FOLDER
     chain = ledger.read(folder, (), ())
     if chain.plan is None:
         return None
     probes = sorted((folder / "probes").glob("*.json"))
-    return Statement(
+    return SignedStatement(
         plan=chain.plan_sha256,
         specification=digest(_read(folder / "bench.json")),
         heads={

@@ -9,14 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from stackproof.probes.cray_mpich import CrayMpich
-from stackproof.probes.intel_mpi import IntelMpi
-from stackproof.probes.mpich import Mpich
-from stackproof.probes.openmpi import OpenMpi
-from stackproof.probes.words import Carrier, Line, Pair, Rule, Words, read
+from stackproof.probes.cray_mpich import CrayMpichLog
+from stackproof.probes.intel_mpi import IntelMpiLog
+from stackproof.probes.mpich import MpichLog
+from stackproof.probes.openmpi import OpenMpiLog
+from stackproof.probes.words import Carrier, Line, LineRule, Pair, Words, read
 
 __all__ = [
-    "REGISTRY", "Carrier", "Line", "Pair", "Probe", "Rule", "Words", "read", "settings_of",
+    "REGISTRY",
+    "Carrier",
+    "Line",
+    "LineRule",
+    "Pair",
+    "Probe",
+    "Words",
+    "read",
+    "settings_of",
 ]  # fmt: skip
 
 
@@ -32,7 +40,7 @@ class Probe(Protocol):
         """Return the variables that make it talk; they change no path."""
 
     @property
-    def rules(self) -> Iterable[Rule]:
+    def rules(self) -> Iterable[LineRule]:
         """Return how its words, and those of the libraries below it, are read."""
 
     def carrier(self, words: Words, pair: Pair) -> Carrier | None:
@@ -40,7 +48,7 @@ class Probe(Protocol):
 
 
 REGISTRY: dict[str, Probe] = {
-    probe.name: probe for probe in (OpenMpi(), Mpich(), IntelMpi(), CrayMpich())
+    probe.name: probe for probe in (OpenMpiLog(), MpichLog(), IntelMpiLog(), CrayMpichLog())
 }
 
 

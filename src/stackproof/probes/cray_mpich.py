@@ -9,7 +9,7 @@ from stackproof.probes.words import Carrier, Pair, Words, provided
 _SETTINGS = {"MPICH_OFI_VERBOSE": "1", "MPICH_VERSION_DISPLAY": "1", **libfabric.SETTINGS}
 
 
-class CrayMpich:
+class CrayMpichLog:
     """Cray MPICH 8; its own memory carries messages inside a node (intro_mpi(3))."""
 
     name = "cray-mpich"

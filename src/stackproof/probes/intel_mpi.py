@@ -9,7 +9,7 @@ from stackproof.probes.words import Carrier, Pair, Words, by_provider, rule
 _SETTINGS = {"I_MPI_DEBUG": "10", **libfabric.SETTINGS}
 
 
-class IntelMpi:
+class IntelMpiLog:
     """Intel MPI 2021; I_MPI_DEBUG is described in its developer reference."""
 
     name = "intel-mpi"

@@ -12,7 +12,7 @@ _YES = frozenset({"1", "yes", "true", "on"})
 _SETTINGS = {"MPIR_CVAR_DEBUG_SUMMARY": "1", **libfabric.SETTINGS, **ucx.SETTINGS}
 
 
-class Mpich:
+class MpichLog:
     """MPICH 4 and 5 with the device ch4; ch3 of MPICH 3 says nothing."""
 
     name = "mpich"

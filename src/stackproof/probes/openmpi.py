@@ -17,7 +17,7 @@ _SETTINGS = {
 }
 
 
-class OpenMpi:
+class OpenMpiLog:
     """Open MPI 4.1 and 5; names of the variables as `ompi_info --all` has them."""
 
     name = "openmpi"

@@ -25,7 +25,7 @@ Line = tuple[int | None, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class LineRule:
     """What a line means: its topic, and the value where the words have none of their own."""
 
     topic: Topic
@@ -33,12 +33,12 @@ class Rule:
     value: str = "{value}"
 
 
-def rule(topic: Topic, pattern: str, value: str = "{value}") -> Rule:
+def rule(topic: Topic, pattern: str, value: str = "{value}") -> LineRule:
     """Return a rule; `value` may use groups of the pattern."""
-    return Rule(topic, re.compile(pattern), value)
+    return LineRule(topic, re.compile(pattern), value)
 
 
-def read(rules: Iterable[Rule], lines: Iterable[Line]) -> tuple[Statement, ...]:
+def read(rules: Iterable[LineRule], lines: Iterable[Line]) -> tuple[Statement, ...]:
     """Return what the lines state, each statement once, in order; never raises."""
     known = tuple(rules)
     found: dict[tuple[object, ...], Statement] = {}
@@ -55,7 +55,7 @@ def read(rules: Iterable[Rule], lines: Iterable[Line]) -> tuple[Statement, ...]:
     return tuple(found.values())
 
 
-def _statement(one: Rule, match: re.Match[str], rank: int | None, line: str) -> Statement:
+def _statement(one: LineRule, match: re.Match[str], rank: int | None, line: str) -> Statement:
     groups = {name: text or "" for name, text in match.groupdict().items()}
     return Statement(
         topic=one.topic,

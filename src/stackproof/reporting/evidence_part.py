@@ -8,7 +8,7 @@ from statistics import median
 
 from markupsafe import Markup
 
-from stackproof.comparison import Comparison, Launch
+from stackproof.comparison import ArmLaunch, Comparison
 from stackproof.measurement import Check, State
 from stackproof.quantities import percent_text, size_text, value_text
 from stackproof.reporting.markup import DASH, details, element, joined, table
@@ -230,7 +230,7 @@ def _settings(comparison: Comparison) -> Iterable[tuple[str, Mapping[str, str]]]
     yield from _launch_settings(comparison.launches)
 
 
-def _launch_settings(launches: Iterable[Launch]) -> Iterable[tuple[str, Mapping[str, str]]]:
+def _launch_settings(launches: Iterable[ArmLaunch]) -> Iterable[tuple[str, Mapping[str, str]]]:
     """Yield what the launches set and saw; once where it is the same at all placements."""
     found: dict[str, dict[tuple[str, str], dict[str, str]]] = {}
     for launch in launches:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from markupsafe import Markup
 
-from stackproof.comparison import NULL_FAMILY_ERROR, Comparison, Launch
+from stackproof.comparison import NULL_FAMILY_ERROR, ArmLaunch, Comparison
 from stackproof.quantities import percent_text
 from stackproof.reporting.evidence_part import plain_value
 from stackproof.reporting.markup import DASH, details, element, joined, table
@@ -62,7 +62,7 @@ def _arm(comparison: Comparison, name: str) -> Markup:
     )
 
 
-def _command(launch: Launch) -> Markup:
+def _command(launch: ArmLaunch) -> Markup:
     env = "".join(f"{key}={shlex.quote(value)} \\\n" for key, value in sorted(launch.env.items()))
     facts = ", ".join(f"{key} {value:g}" for key, value in sorted(launch.clock.items()))
     return element(

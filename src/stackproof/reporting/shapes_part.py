@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from stackproof.case import Locality
-from stackproof.comparison import Comparison, Launch, Panel
-from stackproof.curves import Memory
-from stackproof.knowledge import Level
+from stackproof.comparison import ArmLaunch, Comparison, Panel
+from stackproof.curves import BufferPlace
+from stackproof.knowledge import CurveLevel
 from stackproof.quantities import size_text
 from stackproof.reporting.markup import details, element, joined, table
 from stackproof.reporting.tables import curve_label
@@ -22,8 +22,13 @@ COMMAND_BYTES = 192
 """What a command of the Slingshot-11 NIC carries itself (shs-cassini-headers)."""
 
 _GET_MIN = ("FI_CXI_RDZV_GET_MIN", 2049)
-_STATES = {Level.FAULT: "fail", Level.NOISE: "open", Level.INFORMATION: "", Level.HEALTHY: "pass"}
-_DRAWN = frozenset({Level.FAULT, Level.NOISE})
+_STATES = {
+    CurveLevel.FAULT: "fail",
+    CurveLevel.NOISE: "open",
+    CurveLevel.INFORMATION: "",
+    CurveLevel.HEALTHY: "pass",
+}
+_DRAWN = frozenset({CurveLevel.FAULT, CurveLevel.NOISE})
 _FEW_PLACES = 3
 
 
@@ -33,21 +38,23 @@ class _Threshold:
 
     title: str
     locality: Locality
-    memory: Memory | None = None
+    memory: BufferPlace | None = None
 
 
 _THRESHOLDS: Mapping[str, _Threshold] = {
     "FI_CXI_RDZV_THRESHOLD": _Threshold("eager limit of cxi", Locality.INTER),
     "FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD": _Threshold(
-        "copies of the CPU", Locality.INTER, Memory.DEVICE
+        "copies of the CPU", Locality.INTER, BufferPlace.DEVICE
     ),
     "MPIR_CVAR_CH4_OFI_EAGER_THRESHOLD": _Threshold("eager limit of MPICH", Locality.INTER),
-    "MPIR_CVAR_CH4_IPC_XPMEM_P2P_THRESHOLD": _Threshold("XPMEM", Locality.INTRA, Memory.HOST),
-    "MPIR_CVAR_CH4_IPC_CMA_P2P_THRESHOLD": _Threshold("CMA", Locality.INTRA, Memory.HOST),
-    "MPIR_CVAR_CH4_IPC_GPU_P2P_THRESHOLD": _Threshold("GPU to GPU", Locality.INTRA, Memory.DEVICE),
-    "MPICH_SMP_SINGLE_COPY_SIZE": _Threshold("single copy", Locality.INTRA, Memory.HOST),
-    "MPICH_GPU_IPC_THRESHOLD": _Threshold("GPU to GPU", Locality.INTRA, Memory.DEVICE),
-    "FI_SHM_MAX_GDRCOPY_SIZE": _Threshold("GDRCopy", Locality.INTRA, Memory.DEVICE),
+    "MPIR_CVAR_CH4_IPC_XPMEM_P2P_THRESHOLD": _Threshold("XPMEM", Locality.INTRA, BufferPlace.HOST),
+    "MPIR_CVAR_CH4_IPC_CMA_P2P_THRESHOLD": _Threshold("CMA", Locality.INTRA, BufferPlace.HOST),
+    "MPIR_CVAR_CH4_IPC_GPU_P2P_THRESHOLD": _Threshold(
+        "GPU to GPU", Locality.INTRA, BufferPlace.DEVICE
+    ),
+    "MPICH_SMP_SINGLE_COPY_SIZE": _Threshold("single copy", Locality.INTRA, BufferPlace.HOST),
+    "MPICH_GPU_IPC_THRESHOLD": _Threshold("GPU to GPU", Locality.INTRA, BufferPlace.DEVICE),
+    "FI_SHM_MAX_GDRCOPY_SIZE": _Threshold("GDRCopy", Locality.INTRA, BufferPlace.DEVICE),
 }
 
 
@@ -70,7 +77,7 @@ def lines_of(comparison: Comparison, panel: Panel) -> list[tuple[int, str]]:
     return sorted(found)
 
 
-def _set_by(launch: Launch, locality: str) -> Iterator[tuple[int, str]]:
+def _set_by(launch: ArmLaunch, locality: str) -> Iterator[tuple[int, str]]:
     memory = memory_of(launch.host_facts)
     for name, threshold in _THRESHOLDS.items():
         value = launch.env.get(name, "")
@@ -92,7 +99,7 @@ def marks_on(panel: Panel, marks: Sequence[Mark]) -> list[dict[str, str | int]]:
     What is noise, and is seen on many curves, is shown by their bands already.
     """
     curve = panel.curve
-    often = Counter(mark.rule.id for mark in marks if mark.rule.level is Level.NOISE)
+    often = Counter(mark.rule.id for mark in marks if mark.rule.level is CurveLevel.NOISE)
     return [
         {"arm": mark.arm, "size": mark.size, "rule": mark.rule.id, "title": mark.rule.title}
         for mark in marks
@@ -107,7 +114,7 @@ def shapes_part(comparison: Comparison, marks: Sequence[Mark]) -> Markup | None:
     """Return every rule that holds on a curve, faults first; None when none does."""
     if not marks:
         return None
-    order = list(Level)
+    order = list(CurveLevel)
     labels = {panel.curve.key: curve_label(comparison, panel.curve) for panel in comparison.panels}
     groups: dict[str, list[Mark]] = {}
     for mark in sorted(marks, key=lambda mark: order.index(mark.rule.level)):
@@ -163,7 +170,7 @@ def markdown_lines(marks: Sequence[Mark]) -> Iterator[str]:
     """Yield a line for each rule that is a fault, with the places at which it holds."""
     groups: dict[str, list[Mark]] = {}
     for mark in marks:
-        if mark.rule.level is Level.FAULT:
+        if mark.rule.level is CurveLevel.FAULT:
             groups.setdefault(mark.rule.id, []).append(mark)
     for found in groups.values():
         rule = found[0].rule

@@ -28,7 +28,7 @@ ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64", "ris
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Blob:
+class BlobReference:
     """A part of an image by its digest (`sha256:…`), with its size in bytes where that is said."""
 
     digest: str
@@ -59,13 +59,13 @@ class Archived:
     tags: tuple[str, ...] = ()
 
 
-def parse_index(content: bytes, *, file: str) -> tuple[Blob, ...]:
+def parse_index(content: bytes, *, file: str) -> tuple[BlobReference, ...]:
     """Return the images, or further indexes, of `index.json`."""
     data = _mapping(_json(content, file), file)
     return tuple(_blob(entry, file) for entry in _list(data.get("manifests"), file))
 
 
-def parse_manifest(content: bytes, *, file: str) -> tuple[Blob, tuple[Blob, ...]]:
+def parse_manifest(content: bytes, *, file: str) -> tuple[BlobReference, tuple[BlobReference, ...]]:
     """Return the configuration and the layers of an image manifest, the lowest layer first."""
     data = _mapping(_json(content, file), file)
     layers = _list(data.get("layers"), file)
@@ -114,7 +114,9 @@ def parse_config(content: bytes, *, file: str) -> ImageConfig:
     )
 
 
-def chosen(blobs: tuple[Blob, ...], tag: str, architecture: str, *, file: str) -> Blob:
+def chosen(
+    blobs: tuple[BlobReference, ...], tag: str, architecture: str, *, file: str
+) -> BlobReference:
     """Return the image with a tag, or the only one; of several builds that for an architecture.
 
     Raises `StackproofError` (INVALID_VALUE) when none or several are left.
@@ -186,12 +188,12 @@ def _digest(value: Any, file: str) -> str:
     return text
 
 
-def _blob(value: Any, file: str) -> Blob:
+def _blob(value: Any, file: str) -> BlobReference:
     data = _mapping(value, file)
     size = data.get("size")
     platform = _mapping(data.get("platform") or {}, file)
     notes = _mapping(data.get("annotations") or {}, file)
-    return Blob(
+    return BlobReference(
         digest=_digest(data.get("digest"), file),
         size=size if isinstance(size, int) and size >= 0 else None,
         tag=_text(notes.get(_FULL_NAME) or notes.get(_TAG) or "", file),

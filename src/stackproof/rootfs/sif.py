@@ -24,7 +24,7 @@ _PRIMARY, _OVERLAY = 2, 4
 _ARCHITECTURES = {"02": "x86_64", "04": "aarch64", "06": "ppc64", "11": "s390x"}
 
 
-class Partition(NamedTuple):
+class SifPartition(NamedTuple):
     """A file system in a SIF file: its format, where it begins and how long it is, in bytes."""
 
     format: str
@@ -35,7 +35,7 @@ class Partition(NamedTuple):
     architecture: str
 
 
-class Table(NamedTuple):
+class DescriptorTable(NamedTuple):
     """Where the descriptors of a SIF file are."""
 
     offset: int
@@ -47,7 +47,7 @@ def looks_like_sif(head: bytes) -> bool:
     return head[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] == MAGIC
 
 
-def parse_header(head: bytes, *, file_size: int, file: str) -> Table:
+def parse_header(head: bytes, *, file_size: int, file: str) -> DescriptorTable:
     """Return where the descriptors are; raises `StackproofError` (IMAGE_UNREADABLE, TOO_LARGE)."""
     if len(head) < HEADER_BYTES or not looks_like_sif(head):
         raise damaged(file, "it is no SIF file, or ends within its header")
@@ -64,10 +64,10 @@ def parse_header(head: bytes, *, file_size: int, file: str) -> Table:
         raise damaged(file, f"it has {total} descriptors")
     if offset < HEADER_BYTES or room < 0 or offset + total * DESCRIPTOR_BYTES > file_size:
         raise damaged(file, "its descriptors are outside of it")
-    return Table(offset, total)
+    return DescriptorTable(offset, total)
 
 
-def parse_partitions(content: bytes, *, file_size: int, file: str) -> tuple[Partition, ...]:
+def parse_partitions(content: bytes, *, file_size: int, file: str) -> tuple[SifPartition, ...]:
     """Return the file systems that descriptors tell of; raises `StackproofError`."""
     found = []
     for at in range(0, len(content) - DESCRIPTOR_BYTES + 1, DESCRIPTOR_BYTES):
@@ -80,7 +80,7 @@ def parse_partitions(content: bytes, *, file_size: int, file: str) -> tuple[Part
         form, role = struct.unpack_from("<ii", extra)
         architecture = extra[8:11].split(b"\0", 1)[0].decode("ascii", "replace")
         found.append(
-            Partition(
+            SifPartition(
                 format=_FORMATS.get(form, f"kind {form}"),
                 offset=offset,
                 size=size,
@@ -92,7 +92,7 @@ def parse_partitions(content: bytes, *, file_size: int, file: str) -> tuple[Part
     return tuple(found)
 
 
-def root_partition(partitions: tuple[Partition, ...], *, file: str) -> Partition:
+def root_partition(partitions: tuple[SifPartition, ...], *, file: str) -> SifPartition:
     """Return the root's partition; raises `StackproofError` (UNSUPPORTED, IMAGE_UNREADABLE)."""
     primary = [partition for partition in partitions if partition.primary]
     if len(primary) != 1:

@@ -35,7 +35,7 @@ class Stream(Protocol):
         """Return how many bytes have been passed."""
 
 
-class Memory:
+class MemoryStream:
     """An archive in memory as such a stream; `name` stands in messages."""
 
     def __init__(self, content: bytes, name: str) -> None:

@@ -28,7 +28,7 @@ class Member(NamedTuple):
     offset: int
 
 
-class Node:
+class TreeNode:
     """A place of the tree; a hard link is the same node under two names."""
 
     __slots__ = ("children", "kind", "layer", "link", "mode", "offset", "size")
@@ -40,14 +40,14 @@ class Node:
         self.size = member.size
         self.offset = member.offset
         self.layer = layer
-        self.children: dict[str, Node] = {}
+        self.children: dict[str, TreeNode] = {}
 
 
-def _folder(layer: int) -> Node:
-    return Node(Member("", "folder", "", 0o755, 0, -1), layer)
+def _folder(layer: int) -> TreeNode:
+    return TreeNode(Member("", "folder", "", 0o755, 0, -1), layer)
 
 
-class Tree:
+class RootTree:
     """The root of an image, made of its layers, the lowest first."""
 
     def __init__(self, name: str) -> None:
@@ -98,7 +98,7 @@ class Tree:
                 raise damaged(self.name, f"`{_shown(member.name)}` is a hard link to nothing")
             parent.children[words[-1]] = target
             return
-        parent.children[words[-1]] = Node(member, self._layer)
+        parent.children[words[-1]] = TreeNode(member, self._layer)
         self._counted()
 
     def _counted(self) -> None:
@@ -111,7 +111,7 @@ class Tree:
                 hint="check that this is the image you meant",
             )
 
-    def _made(self, words: tuple[str, ...]) -> Node:
+    def _made(self, words: tuple[str, ...]) -> TreeNode:
         """Return the folder at a path, made where it is missing; links are followed inside."""
         node = self.root
         for number, word in enumerate(words):
@@ -152,7 +152,7 @@ class Tree:
             todo += [part for part in reversed(node.link.split("/")) if part not in {"", "."}]
         return None
 
-    def find(self, path: str, *, follow: bool = True) -> Node | None:
+    def find(self, path: str, *, follow: bool = True) -> TreeNode | None:
         """Return the node at a path, links followed, the last one only with `follow`."""
         folder, name = posixpath.split(path)
         base = self.resolved(path if follow or not name else folder)
@@ -160,15 +160,15 @@ class Tree:
             return None
         return self.at(base if follow or not name else posixpath.join(base, name))
 
-    def at(self, path: str) -> Node | None:
+    def at(self, path: str) -> TreeNode | None:
         """Return the node at a path that has no links."""
-        node: Node | None = self.root
+        node: TreeNode | None = self.root
         for word in path.split("/"):
             if word and node is not None:
                 node = node.children.get(word)
         return node
 
-    def files(self, path: str) -> Iterator[tuple[str, Node]]:
+    def files(self, path: str) -> Iterator[tuple[str, TreeNode]]:
         """Yield paths and nodes of the files below a folder, links not followed, in order."""
         start = self.at(path)
         todo = [(path.rstrip("/"), start)] if start is not None else []

@@ -31,7 +31,7 @@ _BOTH_WAYS = frozenset({"latency", "bibandwidth"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class TimedPart:
     """What is timed of one benchmark and size: the least that it moved, and `sent` as below."""
 
     name: str
@@ -59,7 +59,7 @@ class Traffic:
 
     payload: int
     sent: Mapping[str, Mapping[str, int]]
-    parts: tuple[Part, ...] = ()
+    parts: tuple[TimedPart, ...] = ()
     seconds: float = 0.0
 
     def on(self, *interfaces: str) -> int:
@@ -76,9 +76,9 @@ class Traffic:
         )
 
     @property
-    def whole(self) -> tuple[Part, ...]:
+    def whole(self) -> tuple[TimedPart, ...]:
         """Return the parts, or all of the launch as one where parts were not counted."""
-        return self.parts or (Part(name="the launch", payload=self.payload, sent=self.sent),)
+        return self.parts or (TimedPart(name="the launch", payload=self.payload, sent=self.sent),)
 
     def carried_everywhere(self) -> bool:
         """Return whether in every part the interfaces sent all that was moved."""
@@ -115,13 +115,13 @@ def counted(output: Output, case: Case) -> Traffic:
     )
 
 
-def _parts(output: Output, case: Case) -> Iterator[Part]:
+def _parts(output: Output, case: Case) -> Iterator[TimedPart]:
     nodes = {rank.host: rank.parts for rank in output.ranks if rank.parts}
     for series in output.series:
         name, payload = f"{series.benchmark} {series.size}", _moved(series, case)
         if payload >= NOISE and nodes and all(name in parts for parts in nodes.values()):
             sent = {node: parts[name] for node, parts in nodes.items()}
-            yield Part(name=name, payload=payload, sent=sent)
+            yield TimedPart(name=name, payload=payload, sent=sent)
 
 
 def _moved(series: Series, case: Case) -> int:
