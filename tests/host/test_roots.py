@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from eessilab import EVERY, USES_MPICH, Eessi, inject
+from images import make_image
 from need import need
 from rootfslab import (
     archive,
@@ -186,6 +187,37 @@ def test_sif(lab, capsys, tmp_path, form):
     assert (code, programs[0]["program"]) == (ExitCode.DONE, "/srv/bin/app")
     libraries = programs[0]["environment"]["LD_LIBRARY_PATH"].split(":")
     assert libraries == [f"{lab.path('host')}/lib", "/srv/lib", "/.singularity.d/libs"]
+
+
+def _unsquashfs(tmp_path, monkeypatch, script):
+    """Put a shell script in the place of unsquashfs."""
+    program = tmp_path / "programs" / "unsquashfs"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+
+
+def test_an_image_with_devices_is_unpacked_without_the_right_to_make_them(tmp_path, monkeypatch):
+    """By a user, or by root in a container."""
+    need("mksquashfs")
+    image = make_image(tmp_path / "a.squashfs")
+    if os.geteuid() == 0:
+        less = "setpriv --bounding-set=-mknod --inh-caps=-mknod"
+        _unsquashfs(tmp_path, monkeypatch, f'exec {less} {shutil.which("unsquashfs")} "$@"')
+    folder = roots.load_root(str(image)).folder
+    assert sorted(os.listdir(folder)) == ["bin", "inner", "meta"]
+
+
+def test_an_image_of_which_a_file_cannot_be_made_is_an_error(tmp_path, monkeypatch):
+    need("mksquashfs")
+    image = make_image(tmp_path / "a.squashfs")
+    said = "create_inode: failed to create symlink, because the disk says no"
+    _unsquashfs(tmp_path, monkeypatch, f"echo '{said}' >&2; exit 2")
+    with pytest.raises(StackproofError) as caught:
+        roots.load_root(str(image))
+    assert caught.value.reason is Reason.IMAGE_UNREADABLE
+    assert caught.value.problems[0].detail == said
 
 
 def test_links_that_lead_out_stay_in(lab, tmp_path):
