@@ -222,8 +222,8 @@ static size_t idle_devices(int *numbers)
          entry = readdir(stream)) {
         char path[sizeof entry->d_name + 32];
         int number = number_of(entry->d_name);
-        (void)snprintf(path, sizeof path, "%s/loop/backing_file", entry->d_name);
-        if (number >= 0 && faccessat(dirfd(stream), path, F_OK, 0) != 0) {
+        (void)snprintf(path, sizeof path, "/sys/block/%s/loop/backing_file", entry->d_name);
+        if (number >= 0 && access(path, F_OK) != 0) {
             numbers[count++] = number;
         }
     }

@@ -8,6 +8,15 @@
 
 enum { NUMBERS = 1024, X32 = 0x40000000 };
 
+/* Returns what a filter sees at an offset of its data. */
+static uint32_t datum(uint32_t offset, uint32_t number, uint32_t flags)
+{
+    if (offset == offsetof(struct seccomp_data, arch)) {
+        return (uint32_t)ARCHITECTURE;
+    }
+    return offset == offsetof(struct seccomp_data, nr) ? number : flags;
+}
+
 /* Runs a filter for the number of a system call; `flags` is its first argument. */
 static uint32_t run(const struct filter *filter, uint32_t number, uint32_t flags)
 {
@@ -16,9 +25,7 @@ static uint32_t run(const struct filter *filter, uint32_t number, uint32_t flags
         const struct sock_filter *step = &filter->code[at];
         switch (step->code) {
         case BPF_LD | BPF_W | BPF_ABS:
-            loaded = step->k == offsetof(struct seccomp_data, arch) ? (uint32_t)ARCHITECTURE
-                     : step->k == offsetof(struct seccomp_data, nr) ? number
-                                                                    : flags;
+            loaded = datum(step->k, number, flags);
             break;
         case BPF_JMP | BPF_JEQ | BPF_K:
             at += loaded == step->k ? step->jt : step->jf;

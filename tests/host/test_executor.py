@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
+import sysconfig
 import textwrap
 import threading
 import time
@@ -116,10 +118,24 @@ def test_same_digest_in_another_cache_with_another_umask_and_on_another_day(
 
 
 def test_the_sandbox_shows_no_build_path_and_no_network() -> None:
-    shell = "ls / > $0/made/root; ls /proc/net 2>&1 | head -1 > /dev/null; cat /proc/net/dev > $0/made/net"
+    """Of the folders that this Python lies in, as a user's home may be, nothing else is seen."""
+    found = {
+        sys.prefix, sys.base_prefix, sysconfig.get_config_var("LIBDIR"),
+        os.path.dirname(os.path.dirname(os.path.realpath(sys.executable))),
+    }  # fmt: skip
+    own = {Path(path) for path in found if path and not f"{path}/".startswith("/usr/")}
+    above = {Path("/"), *(folder for path in own for folder in path.parents)}
+    shell = (
+        f"find {shlex.join(map(str, above))} -mindepth 1 -maxdepth 1 > $0/made/seen; "
+        "cat /proc/net/dev > $0/made/net"
+    )
     built = execute(small_plan("closed", shell), null_monitor)
     store = built.path.parents[1] / "store" / "made"
-    assert "home" not in (store / "root").read_text().split()
+    seen = {Path(line) for line in (store / "seen").read_text().splitlines()}
+    system = "bin sbin lib lib64 usr etc dev proc tmp build user-environment".split()
+    assert Path("/usr") in seen
+    others = {path for path in seen if not own & {path, *path.parents}}
+    assert others - above - {Path("/", name) for name in system} == set()
     assert [
         line.split(":")[0].strip() for line in (store / "net").read_text().splitlines()[2:]
     ] == ["lo"]
