@@ -132,7 +132,19 @@ def test_the_sandbox_shows_no_build_path_and_no_network() -> None:
     built = execute(small_plan("closed", shell), null_monitor)
     store = built.path.parents[1] / "store" / "made"
     seen = {Path(line) for line in (store / "seen").read_text().splitlines()}
-    system = "bin sbin lib lib64 usr etc dev proc tmp build user-environment".split()
+    system = [
+        "bin",
+        "sbin",
+        "lib",
+        "lib64",
+        "usr",
+        "etc",
+        "dev",
+        "proc",
+        "tmp",
+        "build",
+        "user-environment",
+    ]
     assert Path("/usr") in seen
     others = {path for path in seen if not own & {path, *path.parents}}
     assert others - above - {Path("/", name) for name in system} == set()

@@ -325,7 +325,8 @@ def test_purged(administered: Machine) -> None:
 def test_rpmlint_finds_nothing(rpms: dict[str, Path]) -> None:
     need("rpmlint")
     done = _must(["rpmlint", "--config", _RPMLINT, _SPEC, *rpms.values()])
-    assert "4 packages and 1 specfiles checked; 0 errors, 0 warnings" in done.stdout
+    # One more where the distribution has rpm make a package of symbols for debuggers.
+    assert f"{len(rpms)} packages and 1 specfiles checked; 0 errors, 0 warnings" in done.stdout
 
 
 def test_each_filter_of_rpmlint_has_a_reason() -> None:
@@ -340,7 +341,8 @@ def test_the_packages_for_rpm(rpms: dict[str, Path], tmp_path: Path) -> None:
     assert {name for name in rpms if "debug" not in name} == {
         "stackproof-completion", "stackproof-mount", "stackproof-oci-hook", "stackproof-spank",
     }  # fmt: skip
-    query = ["rpm", "--query"]
+    # Newer releases open the machine's database even for a file, and a user cannot where it is new.
+    query = ["rpm", "--query", "--dbpath", tmp_path / "database"]
     said = _must([*query, "--requires", "--package", rpms["stackproof-spank"]]).stdout
     needed = [line for line in said.splitlines() if line.startswith("slurm")]
     assert len(needed) == 2
