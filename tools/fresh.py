@@ -7,6 +7,8 @@ words choose those that have them all; `short` is the one that continuous integr
 every case wrote is in build/fresh/CASE.log, what came of it in build/fresh.xml.
 
 Needs root and debootstrap (`--install` gets it by apt), and what is committed is what is tried.
+FRESH_MIRROR_UBUNTU=URL and FRESH_KEYS_UBUNTU=FILE let a Debian make Ubuntu's (..._DEBIAN: the
+other way round).
 """
 
 from __future__ import annotations
@@ -179,7 +181,7 @@ def junit(outcomes: Sequence[Outcome]) -> str:
 
 
 def install() -> None:
-    """Get debootstrap and the keys of what this machine's distribution has no mirror of."""
+    """Get debootstrap where it is missing."""
     if shutil.which("debootstrap") is None:
         subprocess.run(["apt-get", "-qq", "update"], check=True)  # noqa: S607 - root's own PATH
         subprocess.run(

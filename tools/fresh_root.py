@@ -26,6 +26,9 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Whose mirror has a suite, and where its keys are.
 DISTRIBUTIONS = {"bookworm": "debian", "trixie": "debian", "noble": "ubuntu"}
 _KEYS = "/usr/share/keyrings/{}-archive-keyring.gpg"
+# What debootstrap goes by for a suite that is newer than itself: all its later names are links.
+_SCRIPTS = "/usr/share/debootstrap/scripts"
+_SCRIPT = {"debian": "sid", "ubuntu": "gutsy"}
 _INCLUDED = "git,make,python3,ca-certificates"
 _CERTIFICATES = "usr/local/share/ca-certificates"
 # How a user gets to an index, of what pip's variables say; the rest is for this machine alone.
@@ -121,6 +124,18 @@ def mirror_of(suite: str) -> str:
     raise NotHere("this machine's apt has no package index (`apt-get update` makes it)")
 
 
+def keys_of(distribution: str) -> str:
+    """Return the file of keys that a distribution's packages are signed with; raises `NotHere`."""
+    variable = f"FRESH_KEYS_{distribution.upper()}"
+    keys = os.environ.get(variable) or _KEYS.format(distribution)
+    if not os.path.exists(keys):
+        raise NotHere(
+            f"`{keys}` is not there: Debian 13 and Ubuntu have it in {distribution}-keyring, "
+            f"{distribution}-archive-keyring; {variable}=FILE names another one"
+        )
+    return keys
+
+
 def make_base(suite: str, folder: Path, log: Path) -> Path:
     """Return a minimal root folder of a suite, made by debootstrap unless it is there already.
 
@@ -134,15 +149,14 @@ def make_base(suite: str, folder: Path, log: Path) -> Path:
     if shutil.which("debootstrap", path=PATH) is None:
         raise NotHere("`debootstrap` is not there: apt-get install debootstrap, or give --install")
     distribution, part = DISTRIBUTIONS[suite], folder / f"{suite}-part"
-    keys = _KEYS.format(distribution)
-    if not os.path.exists(keys):
-        raise NotHere(f"`{keys}` is not there: apt-get install {distribution}-archive-keyring")
+    keys, mirror = keys_of(distribution), mirror_of(suite)
     if part.exists():
         shutil.rmtree(part)
     components = "main,universe" if distribution == "ubuntu" else "main"
     argv = [
         "debootstrap", "--variant=minbase", f"--include={_INCLUDED}", f"--keyring={keys}",
-        f"--components={components}", suite, os.fspath(part), mirror_of(suite),
+        f"--components={components}", suite, os.fspath(part), mirror,
+        *([] if os.path.exists(f"{_SCRIPTS}/{suite}") else [_SCRIPT[distribution]]),
     ]  # fmt: skip
     with log.open("ab") as stream:
         subprocess.run(  # noqa: S603 - words of this file

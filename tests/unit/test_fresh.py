@@ -76,6 +76,33 @@ def test_a_case_that_this_machine_cannot_make_is_said(
     assert case.name in fresh.table([outcome])
 
 
+def test_another_distributions_root_takes_a_mirror_and_keys(
+    fresh: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    root = importlib.import_module("fresh_root")
+    keys, argv = tmp_path / "keys.gpg", []
+
+    def run(words: list[str], **_: object) -> None:
+        argv.extend(words)
+        (tmp_path / "noble-part").mkdir()
+
+    monkeypatch.setattr(root.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(root.shutil, "which", lambda *_args, **_named: "debootstrap")
+    monkeypatch.setattr(root.subprocess, "run", run)
+    monkeypatch.setattr(root, "_SCRIPTS", str(tmp_path))
+    monkeypatch.setenv("FRESH_MIRROR_UBUNTU", "http://mirror.example/ubuntu")
+    monkeypatch.setenv("FRESH_KEYS_UBUNTU", str(keys))
+    with pytest.raises(root.NotHere, match="FRESH_KEYS_UBUNTU=FILE"):
+        root.make_base("noble", tmp_path, tmp_path / "log")
+    keys.touch()
+    assert root.make_base("noble", tmp_path, tmp_path / "log") == tmp_path / "noble-base"
+    assert f"--keyring={keys}" in argv
+    # Debootstrap is older than the suite here: it is told what to go by.
+    assert argv[-4:] == [
+        "noble", str(tmp_path / "noble-part"), "http://mirror.example/ubuntu", "gutsy",
+    ]  # fmt: skip
+
+
 def outcomes(fresh: ModuleType) -> list[Any]:
     states = ("passed", "failed", "not here")
     return [
