@@ -143,6 +143,18 @@ def test_an_input_is_never_the_output(
         assert own.read_bytes() == SAMPLES[kind]
 
 
+@pytest.mark.parametrize(("name", "option", "kind"), OUTPUTS)
+def test_no_command_makes_the_folder_of_a_file(
+    capsys: pytest.CaptureFixture[str], mine: Path, name: str, option: str, kind: str
+) -> None:
+    """A folder that is not there is one of a slip of the hand, whatever was to be written."""
+    target = mine.with_name("no-folder") / "out"
+    code, err = run(capsys, *name.split(), *MORE[name], option, str(target))
+    assert (code, kind in outputs.KINDS) == (3, True)
+    assert f"the folder `{target.parent}` does not exist [file-missing]" in err
+    assert not target.parent.exists()
+
+
 def _bundle() -> bytes:
     return bundle.pack({"a.txt": "x"}, {"stackproof": "0"})
 

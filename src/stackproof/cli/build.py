@@ -153,10 +153,6 @@ def _check_target(target: Path) -> None:
         raise fail(Reason.USAGE, f"`{target}` is a folder", hint="name a file with -o")
     outputs.claim(_record_of(Path(outputs.claim(target, "image"))), "digest")
     parent = target.parent
-    if not parent.is_dir():
-        raise fail(
-            Reason.FILE_MISSING, f"the folder `{parent}` does not exist", hint="make it first"
-        )
     if not os.access(parent, os.W_OK):
         raise fail(
             Reason.NOT_PERMITTED,

@@ -50,15 +50,21 @@ def claim(
 ) -> str:
     """Return where to write a file of a kind: the path, or what it leads to when it is a link.
 
-    Raises `StackproofError` (NOT_REPLACED) when it is one of the inputs, no plain file, or a file
-    of another kind. Files that cannot be read are of another kind.
+    Raises `StackproofError`: NOT_REPLACED when it is one of the inputs, no plain file, or a file of
+    another kind; FILE_MISSING when its folder is not there. Files that cannot be read are of another
+    kind.
     """
     given = os.fspath(path)
     real = os.path.realpath(given) if os.path.islink(given) else given
     try:
         found = os.stat(real)
     except OSError:  # it is not there; or what makes it so is said where it is written
-        return real
+        parent = os.path.dirname(real) or "."
+        if os.path.lexists(parent):
+            return real
+        raise fail(
+            Reason.FILE_MISSING, f"the folder `{parent}` does not exist", hint="make it first"
+        ) from None
     title, begin = KINDS[kind]
     why = ""
     if stat.S_ISDIR(found.st_mode):
