@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fresh_root import CHECKOUT, DISTRIBUTIONS, NotHere, Root, Setting, make_base
+from fresh_root import CHECKOUT, DISTRIBUTIONS, NotHere, Root, Setting, make_base, needed_by
 
 LOGS = CHECKOUT / "build" / "fresh"
 JUNIT = CHECKOUT / "build" / "fresh.xml"
@@ -125,7 +125,7 @@ def run_case(case: Case, folder: Path, *, keep: bool) -> Outcome:
         with log.open("ab") as stream:
             done = root.run(
                 ["bash", "-c", COMMANDS[case.command]], stream.fileno(), folder=root.checkout,
-                timeout_s=limit_s,
+                env=needed_by(case.suite), timeout_s=limit_s,
             )  # fmt: skip
         note = f"{_minutes(time.monotonic() - ready)} in the root; {last_line(log)}"
         state = "failed" if done.returncode else "passed"

@@ -124,6 +124,16 @@ def mirror_of(suite: str) -> str:
     raise NotHere("this machine's apt has no package index (`apt-get update` makes it)")
 
 
+def needed_by(suite: str) -> dict[str, str]:
+    """Return the variables that README names for a distribution: where Debian's sources are.
+
+    Raises `NotHere`.
+    """
+    if DISTRIBUTIONS[suite] == "debian":
+        return {}
+    return {"STACKPROOF_DEBIAN_ARCHIVE": mirror_of("bookworm")}
+
+
 def keys_of(distribution: str) -> str:
     """Return the file of keys that a distribution's packages are signed with; raises `NotHere`."""
     variable = f"FRESH_KEYS_{distribution.upper()}"
@@ -185,7 +195,12 @@ class Root:
         return f"{above}/{'my stack proof' if self.setting.blank else 'stackproof'}"
 
     def prepare(self, base: Path, log: Path) -> None:
-        """Copy the base, let it reach the network, make the user, and clone the checkout."""
+        """Copy the base, let it reach the network, make the user, and clone the checkout.
+
+        A root of the same name that an earlier run left goes first.
+        """
+        if self.path.exists():
+            self.remove()
         subprocess.run(["cp", "-a", "--reflink=auto", base, self.path], check=True)  # noqa: S603, S607 - words and paths of this file
         self._connect()
         (self.path / "usr/local/bin/prepare").write_text(_PREPARE)
@@ -270,7 +285,15 @@ class Root:
         ]
 
     def remove(self) -> None:
-        """Remove the root folder; nothing is mounted in it outside the commands' namespaces."""
+        """Remove the root folder; raises `NotHere` where something is mounted in it.
+
+        What its commands mount is in their own namespaces, and goes with them.
+        """
+        below = os.fspath(self.path.resolve())
+        for line in Path("/proc/self/mountinfo").read_text().splitlines():
+            mount = line.split()[4].replace("\\040", " ")
+            if mount == below or mount.startswith(f"{below}/"):
+                raise NotHere(f"`{mount}` is mounted, so `{below}` is not deleted")
         shutil.rmtree(self.path)
 
 

@@ -28,6 +28,9 @@ ENVIRONMENT = {
     "NO_COLOR": "Set to anything: no colour in the terminal.",
     "STACKPROOF_CACHE": "Folder for downloads and builds. Left out: `$XDG_CACHE_HOME/stackproof`, "
     "then `~/.cache/stackproof`. Everything in it can be made again.",
+    "STACKPROOF_DEBIAN_ARCHIVE": "Address of an archive of Debian (`http://HOST/debian`), for "
+    "recipes whose sources are Debian's (`sources: [debian-trixie]`) on other systems. Files from "
+    "there are taken by their digests, as all sources are.",
     "STACKPROOF_FWD_": "In front of a name: `stackproof-mount` gives the variable to its command, "
     "as for `LD_LIBRARY_PATH`, which the C library takes from a program with rights.",
     "STACKPROOF_MOUNT_HELPER": "The `stackproof-mount` that `run` and `start` use, in the place of "

@@ -211,13 +211,9 @@ def _download(source: SourceFile, place: str) -> str:
         return f"{get} {_word(source.address)}"
     if source.os_package is None:
         raise _nowhere(source.filename)
-    # From the archives that the base knows, whose pools have the files of every suite, cut by the
-    # first letters of names (https://wiki.debian.org/DebianRepository/Format).
-    name = source.os_package.name
-    cut = name[: 4 if name.startswith("lib") else 1]
+    # From the archives that the base knows, whose pools have the files of every suite.
     known = r"$(apt-get update --print-uris | sed -n 's,^.\(.*/\)dists/.*,\1,p' | sort -u)"
-    path = _word(f"pool/main/{cut}/{name}/{source.filename}")
-    return f'for one in {known}; do {get} "$one"{path} && break; done'
+    return f'for one in {known}; do {get} "$one"{_word(source.pool)} && break; done'
 
 
 def _nowhere(name: str) -> StackproofError:

@@ -172,6 +172,19 @@ class SourceFile:
     commit: str = ""
     os_package: OsPackage | None = None
 
+    @property
+    def pool(self) -> str:
+        """Return the path of an operating system's source file in its archive; empty for others.
+
+        Pools hold the files of every suite, cut by the first letters of names
+        (https://wiki.debian.org/DebianRepository/Format).
+        """
+        if self.os_package is None:
+            return ""
+        name = self.os_package.name
+        cut = name[: 4 if name.startswith("lib") else 1]
+        return f"pool/main/{cut}/{name}/{self.filename}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:

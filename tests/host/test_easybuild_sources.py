@@ -18,7 +18,13 @@ from need import need
 from stackproof.engines.easybuild.lock import pinned
 from stackproof.errors import Reason, StackproofError
 from stackproof.host import files, os_sources
-from stackproof.host.easybuild_sources import Sources, choose_all, mirror_folders, obtain_all
+from stackproof.host.easybuild_sources import (
+    ARCHIVE,
+    Sources,
+    choose_all,
+    mirror_folders,
+    obtain_all,
+)  # fmt: skip
 from stackproof.host.workspace import download_path
 from stackproof.ids import digest
 from stackproof.monitor import null_monitor
@@ -166,6 +172,30 @@ def test_a_system_that_is_not_debian(tmp_path: Path, monkeypatch: pytest.MonkeyP
     problem = caught.value.problems[0]
     assert problem.reason is Reason.TOOL_MISSING
     assert "--mirror DIR" in (problem.hint or "")
+    assert f"{ARCHIVE}=URL" in (problem.hint or "")
+
+
+def test_an_archive_of_debian_that_is_named_needs_no_apt(
+    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any system takes Debian's sources from it, and nothing but what was accepted."""
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    monkeypatch.setenv(ARCHIVE, f"{address}/debian/")
+    package = OsPackage(name="libtwo", version="1.0-1", suite="trixie")
+    wanted = source(os_package=package, filename="libtwo_1.0.orig.tar.gz")
+    pool = tmp_path / "web" / "debian" / "pool" / "main" / "libt" / "libtwo"
+    pool.mkdir(parents=True)
+    (pool / wanted.filename).write_bytes(OTHER)
+    with pytest.raises(StackproofError) as caught:
+        looking().obtain(pinned(wanted, digest(GOOD)))
+    assert caught.value.reason is Reason.DIGEST_MISMATCH
+    assert looking().obtain(pinned(wanted, digest(OTHER))).read_bytes() == OTHER
+    (pool / wanted.filename).unlink()
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "other"))
+    with pytest.raises(StackproofError) as caught:
+        looking().obtain(pinned(wanted, digest(OTHER)))
+    assert caught.value.reason is Reason.NO_NETWORK
+    assert f"{address}/debian/pool/main/libt" in caught.value.problems[0].message
 
 
 def test_a_commit_is_packed_the_same_way_every_time(

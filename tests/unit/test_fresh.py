@@ -103,6 +103,26 @@ def test_another_distributions_root_takes_a_mirror_and_keys(
     ]  # fmt: skip
 
 
+def test_what_an_earlier_run_left_goes_unless_something_is_mounted_there(
+    fresh: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = importlib.import_module("fresh_root")
+    root = made.Root(path=tmp_path / "a case", setting=made.Setting())
+    (root.path / "etc").mkdir(parents=True)
+    read = Path.read_text
+    line = f"36 35 98:0 / {tmp_path}/a\\040case/sys rw - sysfs sysfs rw\n"
+
+    def mounts(path: Path) -> str:
+        return line if path == Path("/proc/self/mountinfo") else read(path)
+
+    monkeypatch.setattr(Path, "read_text", mounts)
+    with pytest.raises(made.NotHere, match="sys` is mounted"):
+        root.remove()
+    line = line.replace("a\\040case", "another")
+    root.remove()
+    assert not root.path.exists()
+
+
 def outcomes(fresh: ModuleType) -> list[Any]:
     states = ("passed", "failed", "not here")
     return [

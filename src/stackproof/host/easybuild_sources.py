@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ from stackproof.host.workspace import download_path
 from stackproof.monitor import Event, Monitor
 from stackproof.stack import Artefact, SourceFile
 
+# The address of an archive of Debian, where this system's own is of another distribution.
+ARCHIVE = "STACKPROOF_DEBIAN_ARCHIVE"
 _TIMEOUT_S = 60.0
 _CHUNK = 1 << 20
 
@@ -71,6 +74,9 @@ class Sources:
             files.copy(found, target)
         elif source.commit:
             self._pack(source)
+        elif source.os_package is not None and os.environ.get(ARCHIVE):
+            address = f"{os.environ[ARCHIVE].rstrip('/')}/{source.pool}"
+            self._download(replace(source, address=address), target)
         elif source.os_package is not None:
             files.copy(self._from_system(source), target)
         elif source.address:
@@ -151,7 +157,8 @@ class Sources:
                 f"`{source.filename}` is of a source package of Debian {package.suite}, and apt "
                 "knows no archive of Debian here",
                 detail=_accepted(source),
-                hint=f"on Debian run `apt-get update` once as root; elsewhere {_advice(source)}",
+                hint="on Debian run `apt-get update` once as root; elsewhere name an archive of "
+                f"Debian (http://HOST/debian) by {ARCHIVE}=URL, or {_advice(source)}",
             )
         archive = replace(own, suite=package.suite)
         try:
@@ -185,6 +192,8 @@ class Sources:
             try:
                 _fetch(source.address, got, download)
             except (OSError, ValueError) as error:
+                if isinstance(error, urllib.error.HTTPError):
+                    error.close()  # it is the answer as well
                 raise fail(
                     Reason.NO_NETWORK,
                     f"`{source.address}` cannot be downloaded: {error}",

@@ -51,8 +51,7 @@ def claim(
     """Return where to write a file of a kind: the path, or what it leads to when it is a link.
 
     Raises `StackproofError`: NOT_REPLACED when it is one of the inputs, no plain file, or a file of
-    another kind; FILE_MISSING when its folder is not there. Files that cannot be read are of another
-    kind.
+    another kind, as files are that cannot be read; FILE_MISSING when its folder is not there.
     """
     given = os.fspath(path)
     real = os.path.realpath(given) if os.path.islink(given) else given
