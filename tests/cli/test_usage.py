@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -12,9 +13,12 @@ import pytest
 
 import stackproof
 from stackproof import cli, document
+from stackproof.case import Placement, Rank
 from stackproof.cli import commandtree
 from stackproof.cli.examples import EXAMPLES
-from stackproof.errors import ExitCode, Reason, did_you_mean
+from stackproof.errors import ExitCode, Reason, StackproofError, did_you_mean
+from stackproof.transports import Setup
+from stackproof.transports.cxi import need_cxi
 
 TREE = commandtree.load()
 COMMANDS = {" ".join(command.words): command for command in TREE.all()}
@@ -80,6 +84,21 @@ def test_in_words(capsys: pytest.CaptureFixture[str], argv: list[str], message: 
     code, _, err = run(capsys, *argv)
     assert code == ExitCode.USAGE
     assert message in err.splitlines()[0]
+
+
+def test_a_hint_that_every_verb_gives_says_which_have_its_option() -> None:
+    """`bench` and others, whose nodes are there, have no `--site`."""
+    two = Placement(name="two", ranks=(Rank(node="a"), Rank(node="b")))
+    setup = Setup(family="openmpi", version="5.0.8", placement=two, fabric="ethernet")
+    with pytest.raises(StackproofError) as caught:
+        need_cxi("cxi", setup)
+    hint = caught.value.problems[0].hint or ""
+    verbs, named = hint.partition(" have `--site")[::2]
+    assert named
+    found = re.findall("`(\\w+)`", verbs.partition("this one")[2])
+    assert found == ["run", "start", "activate"]
+    for verb in found:
+        assert any("--site" in option.names for option in COMMANDS[verb].options)
 
 
 @pytest.mark.parametrize("argv", [["help"], ["--help"], ["-h"]])

@@ -13,12 +13,13 @@ import pytest
 from elflab import Lab
 from images import MOUNT, env_json
 from need import need
-from stackproof import limits
+from stackproof import cli, limits
 from stackproof.errors import Reason, StackproofError
 from stackproof.evidence import merged
 from stackproof.host import linkage
 from stackproof.host.images import load_image
 from stackproof.host.imageview import ImageView
+from stackproof.host.mountexec import MARKER
 from stackproof.linkage import of_slurm, release_of
 from stackproof.symptoms import implied
 
@@ -208,6 +209,28 @@ def test_a_program_tells_which_functions_it_calls(stack: Stack) -> None:
     found = linkage.of_program(program, (f"{stack.folder}/tree/mpi/lib",), {})
     assert found.facts["uses"] == ("probe", "alltoall", "non-blocking-collective")
     assert found.partial == ("fact uses",)
+
+
+def test_images_that_a_job_had_mounted_are_where_it_had_them(
+    stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once the job is over nothing is mounted; its environment says what was."""
+    program = stack.lab.program("bin/uses", needs=("lib/libmpi.so.40",), calls=("MPI_Init",))
+    image = stack.image()
+
+    def facts(*lines: str) -> dict[str, object]:
+        env = stack.folder / "job.env"
+        env.write_text("\n".join((f"LD_LIBRARY_PATH={PREFIX}/lib", *lines, "")))
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["doctor", "--program", program, "--env", str(env), "--json"])
+        data = json.loads(capsys.readouterr().out)
+        assert ended.value.code == 0
+        found: dict[str, object] = data["evidence"]["facts"]
+        return found
+
+    assert facts(f"{MARKER}={image}:{MOUNT}")["libraries-missing"] is False
+    assert facts()["libraries-missing"] is True
+    assert "libraries-missing" not in facts(f"{MARKER}={image}.gone:{MOUNT}")
 
 
 def test_releases_are_constants_and_two_that_differ_tell_nothing() -> None:

@@ -90,7 +90,8 @@ def need_cxi(transport: str, setup: Setup) -> None:
         raise fail(
             Reason.UNSUPPORTED,
             f"the transport `{transport}` needs Slingshot-11; here it is {setup.fabric}",
-            hint="use `tcp`, or `shm` inside a node; `--site NAME` says which machine is meant",
+            hint="use `tcp`, or `shm` inside a node; for another machine than this one `run`, "
+            "`start` and `activate` have `--site NAME`",
         )
     if "cxi" in setup.libfabric.lacks:
         raise fail(
