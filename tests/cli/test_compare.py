@@ -3,12 +3,12 @@
 import csv
 import json
 import os
-import pty
 import subprocess
 import sys
 
 import pytest
 
+import terminals
 from stackproof.comparison import parse_margins
 from stackproof.errors import Reason, StackproofError
 from synthetic import SIZES, Noise, Plan, fault, simulate, write_results
@@ -126,24 +126,12 @@ def test_no_such_folder(tmp_path):
 
 def on_terminal(*argv, **environment):
     """Run with a terminal as standard output and return what it received."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
+    code, text = terminals.shown(
         [sys.executable, "-m", "stackproof", *map(os.fspath, argv)],
-        stdout=theirs, stderr=subprocess.DEVNULL,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "100", "OMP_NUM_THREADS": "1",
-             **environment},
-    )  # fmt: skip
-    os.close(theirs)
-    received = b""
-    try:
-        while chunk := os.read(ours, 65536):
-            received += chunk
-    except OSError:
-        pass  # Linux reports the end of a terminal's output as EIO
-    finally:
-        os.close(ours)
-    assert process.wait(timeout=60) == 8
-    return received.decode()
+        {**os.environ, "TERM": "xterm", "COLUMNS": "100", "OMP_NUM_THREADS": "1", **environment},
+    )
+    assert code == 8
+    return text
 
 
 def test_colour_on_a_terminal_only_adds_to_the_words(worse):

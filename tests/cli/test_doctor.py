@@ -387,13 +387,6 @@ def test_what_cannot_be_told_is_listed_by_rule(capsys: pytest.CaptureFixture[str
     assert "would tell: what the job printed" in text
 
 
-def test_a_run_takes_little_time(capsys: pytest.CaptureFixture[str]) -> None:
-    before = time.process_time()
-    assert run("doctor", "--site", "lumi-g") == 0
-    assert time.process_time() - before < 2
-    assert capsys.readouterr().out
-
-
 def test_programs_are_asked_when_that_is_wanted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

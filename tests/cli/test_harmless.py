@@ -6,13 +6,13 @@ import csv
 import io
 import json
 import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import terminals
 from stackproof import harmless
 from stackproof.errors import Location, Problem, Reason
 
@@ -90,16 +90,9 @@ def test_names_of_others_in_what_verbs_say(folder: Path, verb: str, json_too: bo
 
 
 def test_a_terminal_gets_our_own_signs_only(folder: Path) -> None:
-    parent, child = pty.openpty()
     argv = [sys.executable, "-m", "stackproof", "check", str(folder / "recipe.yaml")]
-    done = subprocess.run(
-        argv, env={**environment(folder), "TERM": "xterm"}, stdin=child, stdout=child,
-        stderr=child, timeout=120, check=False,
-    )  # fmt: skip
-    os.close(child)
-    said = os.read(parent, 1 << 16).decode(errors="surrogateescape").replace("\r\n", "\n")
-    os.close(parent)
-    assert done.returncode == 3
+    code, said = terminals.shown(argv, {**environment(folder), "TERM": "xterm"}, errors=True)
+    assert code == 3
     assert "PWN" in said
     assert [character for character in said if character in OBEYED] == []
 

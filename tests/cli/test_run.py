@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pty
 import subprocess
@@ -13,6 +12,7 @@ import pytest
 
 from images import MOUNT, env_json, make_image
 from mounting import Way, way
+from terminals import read_until
 
 _TIMEOUT_S = 60
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -304,7 +304,6 @@ def test_start_within_start_is_refused(verb: Verb, mounter: Way) -> None:
 
 def test_the_prompt_of_bash_names_the_image(verb: Verb, mounter: Way) -> None:
     (mounter.real_folder / ".bashrc").write_text("PS1='mine> '\n")
-    head, tail = pty.openpty()
     argv = mounter.argv(*mounter.stackproof, "start", "a.squashfs")
     environment = {
         **_ENVIRONMENT,
@@ -312,13 +311,14 @@ def test_the_prompt_of_bash_names_the_image(verb: Verb, mounter: Way) -> None:
         "TERM": "dumb",
         "HOME": str(mounter.folder),
     }
+    head, tail = pty.openpty()
     with subprocess.Popen(
         argv, stdin=tail, stdout=tail, stderr=tail, env=environment, start_new_session=True
     ) as process:
         os.close(tail)
-        seen = _read_until(head, b"mine> ")
+        seen = read_until(head, b"mine> ")
         os.write(head, b"ls /proc/$$/fd | wc -w; hello; exit 9\n")
-        seen += _read_until(head, None)
+        seen += read_until(head)
         assert process.wait(_TIMEOUT_S) == 9
     os.close(head)
     text = seen.decode()
@@ -326,14 +326,3 @@ def test_the_prompt_of_bash_names_the_image(verb: Verb, mounter: Way) -> None:
     assert "hello from the image" in text
     assert f"a.squashfs:{MOUNT}" in text
     assert "\r\n4\r\n" in text, "the start-up file must be closed"
-
-
-def _read_until(descriptor: int, end: bytes | None) -> bytes:
-    seen = b""
-    with contextlib.suppress(OSError):  # EIO: the other side has gone
-        while end is None or end not in seen:
-            data = os.read(descriptor, 4096)
-            if not data:
-                break
-            seen += data
-    return seen

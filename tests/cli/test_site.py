@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import terminals
 from stackproof import noun
 from stackproof.capture import Capture
 from stackproof.cli import main
@@ -64,23 +63,10 @@ def test_no_line_is_wider_than_a_terminal(capsys: pytest.CaptureFixture[str], si
 
 def on_terminal(columns: int, *argv: str, **environment: str) -> str:
     """Return what a terminal of so many columns is told."""
-    ours, theirs = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns), **environment}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "stackproof", "site", *argv],
-        stdout=theirs, stderr=subprocess.DEVNULL, env=env,
-    )  # fmt: skip
-    os.close(theirs)
-    received = b""
-    try:
-        while chunk := os.read(ours, 65536):
-            received += chunk
-    except OSError:
-        pass  # Linux reports the end of a terminal's output as EIO
-    finally:
-        os.close(ours)
-    assert process.wait(timeout=60) == 0
-    return received.decode().replace("\r\n", "\n")
+    code, text = terminals.shown([sys.executable, "-m", "stackproof", "site", *argv], env)
+    assert code == 0
+    return text
 
 
 @pytest.mark.parametrize("columns", [40, 60, 100, 200])

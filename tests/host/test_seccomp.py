@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +11,7 @@ import pytest
 
 from need import need
 from stackproof.host import seccomp
+from terminals import terminal
 
 _TYPE = """
 import fcntl, os, sys, termios
@@ -35,13 +34,11 @@ print(*answers, file=sys.stderr)
 
 
 def typed(how: str) -> list[int]:
-    parent, child = pty.openpty()
-    done = subprocess.run(
-        [sys.executable, "-c", _TYPE, how], stdin=child, stdout=child, stderr=subprocess.PIPE,
-        timeout=60, check=False,
-    )  # fmt: skip
-    os.close(parent)
-    os.close(child)
+    with terminal() as (_, child):
+        done = subprocess.run(
+            [sys.executable, "-c", _TYPE, how], stdin=child, stdout=child, stderr=subprocess.PIPE,
+            timeout=60, check=False,
+        )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     return [int(word) for word in done.stderr.split()]
 

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 import everybody
+from benchroom import bench_folder, room
 from mpitrees import Trees
 from need import need
 from stackproof.host import cluster as host_cluster
+
+__all__ = ["bench_folder", "room"]  # fixtures, for the tests of bench
 
 
 @pytest.fixture

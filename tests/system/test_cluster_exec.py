@@ -20,6 +20,7 @@ from stackproof.cluster_slurm import SlurmSpec, parse_user
 from stackproof.errors import ExitCode
 from stackproof.host import cluster as host_cluster
 from stackproof.host import cluster_power
+from terminals import read_until, terminal
 
 EXEC = (sys.executable, "-m", "stackproof", "cluster", "exec")
 
@@ -125,18 +126,11 @@ def test_it_works_at_a_terminal(up: ClusterState) -> None:
     pid, descriptor = pty.fork()
     if pid == 0:
         os.execve(EXEC[0], [*EXEC, "--name", up.name, "--", "sh", "-c", script], environment())
-    said = b""
-    while b"terminal" not in said:
-        said += os.read(descriptor, 1024)
+    said = read_until(descriptor, b"terminal")
     time.sleep(0.1)
     os.write(descriptor, b"\x03")
-    try:
-        while more := os.read(descriptor, 1024):
-            said += more
-    except OSError:  # how a terminal says that nobody is left
-        pass
-    finally:
-        os.close(descriptor)
+    said += read_until(descriptor)
+    os.close(descriptor)
     assert said.count(b"int\r\n") == 1
     assert said.endswith(b"end\r\n")
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
@@ -151,14 +145,12 @@ def test_another_user_cannot_type_into_the_terminal(up: ClusterState) -> None:
         "except OSError as error: print('refused', error.errno)"
     )
     who = "alice" if up.slurm else "nobody"
-    parent, child = pty.openpty()
     words = (*EXEC, "--name", up.name, "--as", who, "--", "/usr/bin/python3", "-c", script)
-    done = subprocess.run(
-        ["setsid", "--ctty", "--wait", *words], cwd="/", env=environment(), stdin=child,
-        stdout=subprocess.PIPE, stderr=child, timeout=60, check=False,
-    )  # fmt: skip
-    os.close(parent)
-    os.close(child)
+    with terminal() as (_, child):
+        done = subprocess.run(
+            ["setsid", "--ctty", "--wait", *words], cwd="/", env=environment(), stdin=child,
+            stdout=subprocess.PIPE, stderr=child, timeout=60, check=False,
+        )  # fmt: skip
     assert done.stdout == b"refused 1\n"
 
 

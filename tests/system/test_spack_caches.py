@@ -74,7 +74,7 @@ sourcemirror: {given: {url: MIRROR}}
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     need("spack", "bubblewrap", "mksquashfs", "gcc")
     if shutil.which("gpg") is None:
-        pytest.skip("gpg is not installed")
+        pytest.skip("no gpg, which signs a cache, here")
     folder = tmp_path_factory.mktemp("caches")
     _, recipe = tinysources.write_recipes(folder, tinysources.fill(folder / "mirror"))
     compiler = next(spackoffer.find_compilers())

@@ -16,6 +16,7 @@ from stackproof.command import Command, Completed
 from stackproof.errors import Reason, fail
 from stackproof.evidence import Evidence
 from stackproof.host.answers import ask
+from stackproof.noun import from_json, to_json
 
 SAID = {
     "fi_info --version": "fi_info: 2.1.0\nlibfabric: 2.1.0\nlibfabric api: 2.1\n",
@@ -96,7 +97,8 @@ def test_nvidias_driver_tells_its_version(text: str) -> None:
 
 @given(st.sampled_from(sorted(SAID)), st.text(), st.integers(0, 255))
 def test_any_answer_is_read_without_an_error(name: str, text: str, code: int) -> None:
-    told(name, text, code)
+    evidence = told(name, text, code)
+    assert from_json(Evidence, to_json(evidence)) == evidence
 
 
 def test_programs_of_an_image_are_asked_inside_it(monkeypatch: pytest.MonkeyPatch) -> None:

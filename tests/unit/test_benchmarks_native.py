@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import zlib
 from collections.abc import Iterable
 from dataclasses import replace
@@ -349,15 +348,14 @@ def test_a_cpu_list_that_is_none_is_unknown(cpus: str) -> None:
     assert output.ranks[0].cpus == ()
 
 
+@pytest.mark.timeout(120)  # where the cost is the square of the length it takes hours
 def test_much_garbage_costs_little_memory_and_time() -> None:
-    began = time.monotonic()
     output = BENCH.parse(b"x" * 1000 + b"\n" + b"noise\n" * 100_000, CASE)
     assert len(output.garbage) == noise.MAX_LINES + 1
     assert "99801" in output.garbage[-1]
     assert max(map(len, output.garbage)) <= noise.MAX_LENGTH + 1
     hostile = b'{"kind":"' * 200_000 + b',"crc":"00000000"}'
     assert BENCH.parse(hostile, CASE).series == ()
-    assert time.monotonic() - began < 20  # quadratic work would take minutes
 
 
 def test_argv() -> None:

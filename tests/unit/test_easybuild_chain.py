@@ -319,8 +319,9 @@ def test_a_version_that_cannot_be_compared_is_a_note() -> None:
 
 
 def test_a_conflict_of_other_providers_is_none() -> None:
-    made(SMALL, mpi=("mpich", "4.2.1"))
-    made(CXI, libfabric="2.5.0", shs="14.0.0")
+    mpich = one(made(SMALL, mpi=("mpich", "4.2.1")), "mpich")
+    libfabric = one(made(CXI, libfabric="2.5.0", shs="14.0.0"), "libfabric")
+    assert (mpich.version, libfabric.version) == ("4.2.1", "2.5.0")
 
 
 TEXTS = st.text(max_size=12) | st.sampled_from(["system", "13.0.0", "2.1.0", "/usr", "shm", "osu"])

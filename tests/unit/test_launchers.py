@@ -1,5 +1,4 @@
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -209,12 +208,11 @@ def test_ranks_that_fail_at_the_same_time_talk_across_each_other():
     assert "/nothing" in messages.no_program(text.removeprefix("taskset: taskset: "))
 
 
+@pytest.mark.timeout(120)  # where the cost is the square of the length it takes hours
 @pytest.mark.parametrize(
     "piece", ["Executable: ", " ", "exited on ", "Unable to run bstrap_proxy on "]
 )
 def test_one_very_long_line_is_read_in_no_time(piece):
     text = piece * (1_000_000 // len(piece))
-    begun = time.process_time()
     for read in (messages.no_program, messages.crashed, messages.not_started, messages.unreachable):
-        read(text)
-    assert time.process_time() - begun < 5
+        assert len(read(text)) <= messages._LONGEST_LINE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 from stackproof.evidence import Evidence, merged, redacted
 from stackproof.host.knowledge import load_knowledge
+from stackproof.noun import from_json, to_json
 from stackproof.printed import of_log
 from stackproof.rules import Answer, diagnose
 from stackproof.symptoms import implied, of_environment
@@ -90,17 +90,19 @@ def test_how_a_job_ended_is_read_from_the_launchers_words(text: str, ended: str 
     assert of_log(text, "x").facts.get("ended") == ended
 
 
+@pytest.mark.timeout(120)  # where the cost is the square of the length it takes hours
 @pytest.mark.parametrize("word", ["Executable: ", '{"kind":"', "Process name: [ ", "\n", "12 1.5 "])
 def test_a_hostile_log_costs_no_more_than_a_long_one(word: str) -> None:
-    before = time.process_time()
-    of_log(word * ((1 << 20) // len(word)), "x")
-    assert time.process_time() - before < 10
+    evidence = of_log(word * ((1 << 20) // len(word)), "x")
+    assert "wrong-bytes" not in evidence.facts
 
 
 @given(st.text())
 def test_any_text_is_read_without_an_error(text: str) -> None:
-    of_log(text, "x")
-    of_log(f'{{"kind":"start","run":{text!r}}}\n{{"kind":"end","run":"a","ok":1}}', "x")
+    wrapped = f'{{"kind":"start","run":{text!r}}}\n{{"kind":"end","run":"a","ok":1}}'
+    for log in (text, wrapped):
+        evidence = of_log(log, "x")
+        assert from_json(Evidence, to_json(evidence)) == evidence
 
 
 @given(st.integers(0, 5), st.integers(0, 400))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
 from typing import Any
 
 import pytest
@@ -325,10 +324,12 @@ def test_logs_keep_no_secrets_and_are_cut() -> None:
     assert len(redacted("x" * LONGEST_LOG)) == LONGEST_LINE
 
 
+@pytest.mark.timeout(240)  # where the cost is the square of the length it takes hours
 def test_a_hostile_log_costs_no_more_than_a_long_one() -> None:
     hostile = redacted("BAR " * LONGEST_LOG + "\n" + ("BAR " * 240 + "\n") * 900)
     evidence = Evidence(logs={"x": hostile})
-    before = time.process_time()
-    for rule in KNOWLEDGE.rules:
-        evaluate(rule.when, evidence, KNOWLEDGE.newest)
-    assert time.process_time() - before < 20
+    fired = [
+        rule.id for rule in KNOWLEDGE.rules
+        if evaluate(rule.when, evidence, KNOWLEDGE.newest) is Answer.YES
+    ]  # fmt: skip
+    assert fired == []
