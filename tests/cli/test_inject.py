@@ -278,12 +278,21 @@ def test_a_program_is_named_as_a_shell_finds_it(lab, capsys, monkeypatch, tmp_pa
         ("#! {app} -x", "{app}", "works"),
         ("#!/usr/bin/env app", "{app}", "works"),
         ("#!/usr/bin/env -S WORD=1 app -y", "{app}", "works"),
+        ("#!/usr/bin/env -S -u WORD app", "{app}", "works"),
+        ("#!/usr/bin/env -vS -iuWORD -- app", "{app}", "works"),
+        ("#!/usr/bin/env -Sapp -u WORD", "{app}", "works"),
+        ("#!/usr/bin/env --split-string=--unset=WORD app", "{app}", "works"),
+        ("#!/usr/bin/env -S --unset WORD -a name app", "{app}", "works"),
+        ("#!/usr/bin/env -S -C {folder} bin/app", "{app}", "works"),
+        ("#!/usr/bin/env -S PATH={folder}/bin app", "{app}", "works"),
+        ("#!/usr/bin/env -S -u app", "/usr/bin/env", "cannot-tell"),
         ("#!{tmp}/other", "{app}", "works"),
     ],
 )
 def test_a_script_is_what_runs_it(lab, capsys, monkeypatch, tmp_path, line, program, verdict):
     monkeypatch.setenv("PATH", f"{lab.path('programs/bin')}:{os.environ['PATH']}")
-    words = {"app": lab.path("programs/bin/app"), "tmp": tmp_path}
+    folder = lab.path("programs")
+    words = {"app": lab.path("programs/bin/app"), "tmp": tmp_path, "folder": folder}
     (tmp_path / "other").write_text(f"#!{words['app']}\n")
     script = tmp_path / "script"
     script.write_text(line.format(**words) + "\n")

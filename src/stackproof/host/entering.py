@@ -49,9 +49,8 @@ def enter(
 ) -> Entered:
     """Mount the images for this process, or have them mounted by the helper that it becomes.
 
-    `words` are those of the command, whose programs an injection is judged for; `say`
-    hears what users should know. Raises
-    `StackproofError`; this process is then good for nothing but to end.
+    `words` are those of the command, whose programs an injection is judged for; `say` hears what
+    users should know. Raises `StackproofError`; this process is then good for nothing but to end.
     """
     if options.how == "helper" and options.join == "yes":
         raise _wrong(

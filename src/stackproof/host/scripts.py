@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from stackproof.errors import Location, Reason, fail
@@ -13,6 +13,9 @@ from stackproof.inject.model import verdict_of
 
 # The kernel reads so much of a file, and goes so deep (fs/exec.c, include/uapi/linux/binfmts.h).
 _FIRST_LINE, _DEEPEST = 256, 5
+# Options of env(1) that take a value (GNU coreutils 9.7, src/env.c).
+_LONG = {"--unset": "u", "--chdir": "C", "--argv0": "a", "--split-string": "S"}
+_WITH_VALUE = frozenset(_LONG.values())
 # What is only said because the program itself calls no MPI.
 _OF_NO_USER = {Cause.NO_MPI, Cause.STATIC, Cause.HOST}
 
@@ -43,11 +46,39 @@ def program_of(view: HostView, path: str, folders: Sequence[str]) -> str:
 
 def _told(view: HostView, words: Sequence[str], folders: Sequence[str]) -> str:
     """Return the program that env(1) is told to start, empty where it is told or finds none."""
-    name = next((w for w in words if not w.startswith("-") and "=" not in w), "")
-    if not name or "/" in name:
-        return name
-    places = (posixpath.join("/", folder, name) for folder in folders if folder)
+    options, left = _options_of_env(words)
+    while left and "=" in left[0]:
+        variable, _, value = left.pop(0).partition("=")
+        folders = value.split(":") if variable == "PATH" else folders
+    name = left[0] if left else ""
+    if "/" in name:
+        return posixpath.join("/", options.get("C", ""), name)
+    places = (posixpath.join("/", folder, name) for folder in folders if folder and name)
     return next((place for place in places if view.look(place) is not None), "")
+
+
+def _options_of_env(words: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
+    """Return the values of env(1)'s options by their letters, and the words after all options.
+
+    What `-S` splits has been split: its words are as any other.
+    """
+    found: dict[str, str] = {}
+    left = list(words)
+    while left and left[0].startswith("-"):
+        word = left.pop(0)
+        if word == "--":
+            break
+        if word.startswith("--"):
+            name, _, value = word.partition("=")
+            letter = _LONG.get(name, "")
+        else:
+            at = next((n for n, one in enumerate(word) if one in _WITH_VALUE), len(word))
+            letter, value = word[at : at + 1], word[at + 1 :]
+        if letter == "S":
+            left = [value, *left] if value else left
+        elif letter:
+            found[letter] = value or (left.pop(0) if left else "")
+    return found, left
 
 
 def of_script(judgement: Judgement, path: str) -> Judgement:
