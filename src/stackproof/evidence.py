@@ -146,6 +146,12 @@ _SECRET_SHAPES = re.compile(
     re.DOTALL,
 )
 _PASSWORD_IN_ADDRESS = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/@:]+:[^\s/@]+@", re.IGNORECASE)
+# What ssh is told: the file of a key, or of a certificate, after `-i` or an option's name.
+_KEY_FILE = re.compile(
+    r"((?<![\w-])-i(?:[ \t=]*|[\"'],?[ \t]*)(?=[\"']?(?:[~/$]|(?<!i)[\w.-]*/|(?<!i)id_))"
+    r"|(?i:(?:identity|certificate)file)[ \t=]+)"
+    r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']+)"
+)
 _LEFT_OUT = "(left out)"
 _KEPT = re.compile(
     r"^(?:FI_|OMPI_|PMIX_|PRTE_|OPAL_|MPIR?_|MPICH_|I_MPI_|UCX_|HYDRA_|PALS_|SLINGSHOT_|CXI_|NCCL_"
@@ -180,6 +186,7 @@ def shortened(text: str) -> str:
 def without_secrets(text: str) -> str:
     """Return a text without values that look like secrets, by their names or by their form."""
     text = _SECRET_SHAPES.sub(_LEFT_OUT, text)
+    text = _KEY_FILE.sub(rf"\1{_LEFT_OUT}", text)
     text = _PASSWORD_IN_ADDRESS.sub(rf"\1{_LEFT_OUT}@", text)
     return _ASSIGNED_SECRET.sub(rf"\1{_LEFT_OUT}", text)
 
@@ -208,11 +215,10 @@ def data_without_secrets(value: Any) -> Any:
 
 
 def _is_option(word: object) -> bool:
-    return (
-        isinstance(word, str)
-        and word.startswith("-")
-        and bool(_SECRET_KEY.fullmatch(word.strip("-")))
-    )
+    """Return whether a word asks for a secret, or for the file of a key, in the next one."""
+    if not isinstance(word, str) or not word.startswith("-"):
+        return False
+    return word == "-i" or bool(_SECRET_KEY.fullmatch(word.strip("-")))
 
 
 def merged(first: Evidence, second: Evidence) -> Evidence:

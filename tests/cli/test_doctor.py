@@ -180,6 +180,17 @@ def test_a_bundle_gives_the_same_answers_and_holds_no_secret(
     assert {"K01", "K47"} <= set(fired(second))
 
 
+def test_a_bundle_does_not_say_where_a_key_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OMPI_MCA_plm_rsh_args", "-i /home/user/.ssh/hunter2")
+    archive = tmp_path / "bundle.tar.gz"
+    told(capsys, "--bundle", archive)
+    content = gzip.decompress(archive.read_bytes())
+    assert b"OMPI_MCA_plm_rsh_args" in content
+    assert b"hunter2" not in content
+
+
 def test_a_bundle_holds_what_a_supporter_asks_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

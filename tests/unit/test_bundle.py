@@ -211,6 +211,12 @@ def test_an_index_that_does_not_fit_is_refused(index: object, reason: Reason) ->
         "X-Api-Key: hunter2", "my_secret='hunter2 and more'", "aws AKIAHUNTER2HUNTER2HU",
         "-----BEGIN RSA PRIVATE KEY-----\nhunter2\nhunter2\n-----END RSA PRIVATE KEY-----",
         "-----BEGIN PRIVATE KEY-----\nhunter2\ncut off",
+        "OMPI_MCA_plm_rsh_args=-i /home/user/.ssh/hunter2", "ssh -i ~/.ssh/hunter2 node1",
+        'plm_ssh_args="-p 22 -i /home/user/.ssh/hunter2"', "ssh -i$HOME/.ssh/hunter2 node1",
+        "ssh -i '/home/user/my keys/hunter2' node1", "ssh -i id_hunter2 node1",
+        "argv: ['ssh', '-i', '/home/user/my keys/hunter2']", "ssh -i keys/hunter2 node1",
+        "ssh -oIdentityFile=/home/user/.ssh/hunter2 node1", "IdentityFile ~/.ssh/hunter2",
+        "ssh -o CertificateFile='/home/user/my keys/hunter2' node1",
     ],
 )  # fmt: skip
 def test_secrets_are_left_out_of_texts(text: str) -> None:
@@ -219,13 +225,15 @@ def test_secrets_are_left_out_of_texts(text: str) -> None:
 
 
 def test_what_is_no_secret_stays() -> None:
-    text = "tokens per second 12\nssh://host/x\nMPI_Init failed\nmtl:ofi:provider: lnx\n"
+    text = "tokens per second 12\nping -i lo\ncc -include a/b.h -I/usr/x\nssh://host/x\nMPI_Init failed\nmtl:ofi:provider: lnx\n"
     assert redacted(text) == text
 
 
 def test_secrets_are_left_out_of_data_whatever_holds_them() -> None:
     data = {
         "argv": ["run", "--password", "hunter2", "-x"],
+        "agent": ["ssh", "-i", "/home/user/.ssh/hunter2"],
+        "variables": {"OMPI_MCA_plm_rsh_args": "-4 -i /home/user/.ssh/hunter2 -C"},
         "env": {"WANDB_API_KEY": "hunter2", "FI_PROVIDER": "cxi"},
         "deep": [{"text": "TOKEN=hunter2"}],
         "token": {"kept": 1},
@@ -236,3 +244,4 @@ def test_secrets_are_left_out_of_data_whatever_holds_them() -> None:
     assert found["env"]["FI_PROVIDER"] == "cxi"
     assert (found["argv"][0], found["argv"][3], found["number"]) == ("run", "-x", 3)
     assert found["token"] == {"kept": 1}
+    assert found["variables"]["OMPI_MCA_plm_rsh_args"] == "-4 -i (left out) -C"
