@@ -79,31 +79,6 @@ class ReferenceCurve:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableValue:
-    """One value of a table; `value` is the number that `printed` means."""
-
-    row: str
-    column: str
-    value: float
-    printed: str
-    unit: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReferenceTable:
-    """A published table that is not a curve over message sizes."""
-
-    SCHEMA: ClassVar[str] = "stackproof/reference-table/1"
-
-    id: str
-    title: str
-    machine: str
-    source: Source
-    cells: tuple[TableValue, ...]
-    note: str | None = None
-
-
 def parse_curves(index: Document, files: Mapping[str, str]) -> tuple[ReferenceCurve, ...]:
     """Return the curves that an index describes; `files` maps CSV names to their text.
 
@@ -112,7 +87,7 @@ def parse_curves(index: Document, files: Mapping[str, str]) -> tuple[ReferenceCu
     check_index(index)
     found: list[Problem] = []
     columns = {"curve": str, "size": int, "value": float, "repetitions": int}
-    rows = _rows(index, files, "curves", columns, found)
+    rows = _rows(index, files, columns, found)
     curves = []
     for place, entry in enumerate(index.data.get("curves", [])):
         given = rows.get((entry["file"], entry["id"]), [])
@@ -136,58 +111,26 @@ def parse_curves(index: Document, files: Mapping[str, str]) -> tuple[ReferenceCu
     return tuple(curves)
 
 
-def parse_tables(index: Document, files: Mapping[str, str]) -> tuple[ReferenceTable, ...]:
-    """Return the tables that an index describes; raises like `parse_curves`."""
-    check_index(index)
-    found: list[Problem] = []
-    columns = {"table": str, "row": str, "column": str, "value": _number, "unit": str}
-    rows = _rows(index, files, "tables", columns, found)
-    tables = []
-    for place, entry in enumerate(index.data.get("tables", [])):
-        given = rows.get((entry["file"], entry["id"]), [])
-        if not given:
-            message = f"`{entry['id']}` has no values"
-            found.append(_fault(index, ("tables", place, "id"), message))
-        cells = tuple(
-            TableValue(
-                row=row["row"],
-                column=row["column"],
-                value=_number(row["value"]),
-                printed=row["value"],
-                unit=row["unit"],
-            )
-            for row in given
-        )
-        source = _source(index, entry["source"])
-        kept = {key: entry.get(key) for key in ("id", "title", "machine", "note")}
-        tables.append(ReferenceTable(source=source, cells=cells, **kept))
-    if found:
-        raise StackproofError(*found)
-    return tuple(tables)
-
-
 def check_index(index: Document) -> None:
     """Raise `StackproofError` with everything that is wrong with an index by itself."""
     found = [*documents.problems(index, "reference-curves")]
     if not found:
-        for section in ("curves", "tables"):
-            seen: set[str] = set()
-            for place, entry in enumerate(index.data.get(section, [])):
-                if entry["id"] in seen:
-                    message = f"the id `{entry['id']}` stands here twice"
-                    found.append(_fault(index, (section, place, "id"), message))
-                seen.add(entry["id"])
-                if entry["source"] not in index.data["sources"]:
-                    message = f"`{entry['source']}` is not one of the `sources`"
-                    found.append(_fault(index, (section, place, "source"), message))
+        seen: set[str] = set()
+        for place, entry in enumerate(index.data.get("curves", [])):
+            if entry["id"] in seen:
+                message = f"the id `{entry['id']}` stands here twice"
+                found.append(_fault(index, ("curves", place, "id"), message))
+            seen.add(entry["id"])
+            if entry["source"] not in index.data["sources"]:
+                message = f"`{entry['source']}` is not one of the `sources`"
+                found.append(_fault(index, ("curves", place, "source"), message))
     if found:
         raise StackproofError(*found)
 
 
 def file_names(index: Document) -> tuple[str, ...]:
     """Return the names of the CSV files that a checked index refers to."""
-    entries = [*index.data.get("curves", []), *index.data.get("tables", [])]
-    return tuple(dict.fromkeys(entry["file"] for entry in entries))
+    return tuple(dict.fromkeys(entry["file"] for entry in index.data.get("curves", [])))
 
 
 def _curve(
@@ -206,20 +149,16 @@ def _source(index: Document, name: str) -> Source:
 
 
 def _rows(
-    index: Document,
-    files: Mapping[str, str],
-    section: str,
-    columns: Mapping[str, Any],
-    found: list[Problem],
+    index: Document, files: Mapping[str, str], columns: Mapping[str, Any], found: list[Problem]
 ) -> dict[tuple[str, str], list[dict[str, str]]]:
-    """Return the rows of a section's files by file and id; add what is wrong to `found`."""
-    entries: Sequence[Mapping[str, Any]] = index.data.get(section, [])
+    """Return the rows of all files by file and id; add what is wrong to `found`."""
+    entries: Sequence[Mapping[str, Any]] = index.data.get("curves", [])
     known = {(entry["file"], entry["id"]) for entry in entries}
     rows: dict[tuple[str, str], list[dict[str, str]]] = {}
     for name in dict.fromkeys(entry["file"] for entry in entries):
         if name not in files:
             place = next(i for i, entry in enumerate(entries) if entry["file"] == name)
-            found.append(_fault(index, (section, place, "file"), f"`{name}` is not there"))
+            found.append(_fault(index, ("curves", place, "file"), f"`{name}` is not there"))
             continue
         for line, row in _read(name, files[name], columns, found):
             identifier = (name, row[next(iter(columns))])
@@ -259,11 +198,6 @@ def _fits(kind: Any, text: str | None) -> bool:
         return bool(0 <= kind(text) < float("inf"))
     except ValueError:
         return False
-
-
-def _number(text: str) -> float:
-    """Return the number of a text that may have commas between thousands."""
-    return float(text.replace(",", ""))
 
 
 def _fault(index: Document, path: tuple[str | int, ...], message: str) -> Problem:

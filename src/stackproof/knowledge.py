@@ -126,10 +126,6 @@ class Knowledge:
     curve_rules: tuple[CurveRule, ...] = ()
     newest: Mapping[str, str] = field(default_factory=dict)
 
-    def curve_rule(self, identifier: str) -> CurveRule:
-        """Return a rule on curves by its id; raises `KeyError`."""
-        return next(rule for rule in self.curve_rules if rule.id == identifier)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnowledgeFiles:

@@ -100,11 +100,6 @@ class Pace:
             left = min(left, max(budget_s - used, first))
         return left + self._left_of(one for one in self.launches if one.block == 0)
 
-    @property
-    def total_s(self) -> float:
-        """Return about how long all launches take, those that are done as they were."""
-        return self.left_s + sum(self.taken.values())
-
 
 def pace_of(
     launches: Sequence[Launch],

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from stackproof.case import Locality
 from stackproof.comparison import Comparison
-from stackproof.curves import BufferPlace, ReferenceCurve
+from stackproof.curves import BufferPlace
 from stackproof.knowledge import CurveRule, Knowledge
 from stackproof.quantities import percent_text, size_text, value_text
 from stackproof.shapecurve import ShapeCurve
@@ -71,22 +71,6 @@ def _mark(rule: CurveRule, curve: ShapeCurve, size: int | None, seen: str) -> Ma
         size=size,
         seen=seen,
         program=curve.program,
-    )
-
-
-def from_reference(curve: ReferenceCurve, link: float | None) -> ShapeCurve:
-    """Return a published curve to be looked at; all of them are of Slingshot-11 machines."""
-    return ShapeCurve(
-        arm=curve.id,
-        benchmark=curve.benchmark,
-        placement=curve.locality.value,
-        locality=curve.locality,
-        memory=curve.memory,
-        values={point.size: point.value for point in curve.points},
-        ranks=curve.ranks,
-        link=link,
-        slingshot=True,
-        windowed=curve.method == "window",
     )
 
 

@@ -99,11 +99,6 @@ class PartFindings(Findings):
         super().note(_reworded(message), where=where, hint=hint and _reworded(hint))
 
 
-def asks_for_spack(data: Any) -> bool:
-    """Return whether a composed document is a recipe for the Spack engine."""
-    return isinstance(data, dict) and data.get("engine") == "spack"
-
-
 def generation_of(data: Mapping[str, Any]) -> int:
     """Return the generation that a recipe says, the default where it says none or a wrong one."""
     value = data.get("generation", DEFAULT_GENERATION)

@@ -12,14 +12,12 @@ from stackproof.case import Locality
 from stackproof.curves import (
     BufferPlace,
     ReferenceCurve,
-    ReferenceTable,
     Role,
     parse_curves,
-    parse_tables,
 )
 from stackproof.errors import StackproofError
 from stackproof.host import shipped
-from stackproof.host.curves import load_curves, load_tables
+from stackproof.host.curves import load_curves
 from stackproof.site import parse_site
 
 CURVES = {curve.id: curve for curve in load_curves()}
@@ -117,15 +115,6 @@ def test_device_memory_is_told_from_host_memory() -> None:
     assert len(devices) == 13
 
 
-def test_tables() -> None:
-    tables = {table.id: table for table in load_tables()}
-    assert [len(table.cells) for table in tables.values()] == [6, 6, 12]
-    cells = {(c.row, c.column): c for c in tables["alps-sph-exa-copies"].cells}
-    assert (cells["16", "H2D"].value, cells["16", "H2D"].printed) == (30849.0, "30,849")
-    for table in tables.values():
-        assert noun.from_json(ReferenceTable, noun.to_json(table)) == table
-
-
 def test_limits_are_valid_and_agree_with_the_curves_and_the_sites() -> None:
     path = shipped.find("knowledge", "limits.yaml")
     limits = document.parse(path.read_bytes(), file=str(path))
@@ -160,11 +149,8 @@ curves:
   - {id: c, title: C, machine: adastra, nodes: 2, ranks: 2, locality: inter-node, mpi: M,
      transport: T, memory: host, benchmark: latency, method: ping-pong, unit: us, tool: t,
      tool-version: "1", source: a, file: c.csv}
-tables:
-  - {id: t, title: T, machine: M, source: a, file: t.csv}
 """
 VALUES = "curve,size,value\nc,1,2.0\nc,2,2.10\n"
-CELLS = 'table,row,column,value,unit\nt,r,c,"1,000",MB\n'
 
 
 def curves(index: str = INDEX, values: str = VALUES) -> tuple[ReferenceCurve, ...]:
@@ -177,8 +163,6 @@ def test_an_index_is_read() -> None:
         (1, 2.0, "2.0"),
         (2, 2.1, "2.10"),
     ]
-    (table,) = parse_tables(document.parse(INDEX, file="index.yaml"), {"t.csv": CELLS})
-    assert table.cells[0].value == 1000
 
 
 @pytest.mark.parametrize(
@@ -231,9 +215,7 @@ def test_broken_index(old: str, new: str, reason: str) -> None:
 
 
 def test_an_id_stands_once() -> None:
-    twice = INDEX.replace(
-        "curves:\n", "curves:\n" + INDEX.split("curves:\n")[1].split("tables:", maxsplit=1)[0]
-    )
+    twice = INDEX.replace("curves:\n", "curves:\n" + INDEX.split("curves:\n")[1])
     with pytest.raises(StackproofError) as caught:
         curves(twice)
     assert "twice" in str(caught.value)
@@ -248,7 +230,6 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
         load_curves(tmp_path)
     assert caught.value.reason == "file-missing"
     (tmp_path / "c.csv").write_bytes(b"\xff\xfe")
-    (tmp_path / "t.csv").write_text(CELLS)
     with pytest.raises(StackproofError) as caught:
         load_curves(tmp_path)
     assert caught.value.reason == "invalid-value"

@@ -8,14 +8,32 @@ from typing import Any
 import pytest
 
 from stackproof.case import Locality
-from stackproof.curves import BufferPlace
+from stackproof.curves import BufferPlace, ReferenceCurve
 from stackproof.host.curves import load_curves
 from stackproof.host.knowledge import load_knowledge
 from stackproof.shapecurve import ShapeCurve
-from stackproof.shapes import RULES, from_reference, look
+from stackproof.shapes import RULES, look
 
 KNOWLEDGE = load_knowledge(settings=False)
 LINK = 25000.0  # MB/s in one direction of the NIC that all these machines have
+
+
+def from_reference(curve: ReferenceCurve, link: float) -> ShapeCurve:
+    """Return a published curve to be looked at; all of them are of Slingshot-11 machines."""
+    return ShapeCurve(
+        arm=curve.id,
+        benchmark=curve.benchmark,
+        placement=curve.locality.value,
+        locality=curve.locality,
+        memory=curve.memory,
+        values={point.size: point.value for point in curve.points},
+        ranks=curve.ranks,
+        link=link,
+        slingshot=True,
+        windowed=curve.method == "window",
+    )
+
+
 PUBLISHED = [from_reference(curve, LINK) for curve in load_curves()]
 WITHOUT_CXI = "alps-gh200-openmpi-without-cxi-inter"
 MPICH = "alps-gh200-mpich-4-3-1"

@@ -6,14 +6,7 @@ from pathlib import Path
 
 from stackproof import document as documents
 from stackproof import limits
-from stackproof.curves import (
-    ReferenceCurve,
-    ReferenceTable,
-    check_index,
-    file_names,
-    parse_curves,
-    parse_tables,
-)
+from stackproof.curves import ReferenceCurve, check_index, file_names, parse_curves
 from stackproof.document import Document
 from stackproof.host import files, shipped
 
@@ -24,11 +17,6 @@ def load_curves(folder: Path | None = None) -> tuple[ReferenceCurve, ...]:
     Raises `StackproofError` (FILE_MISSING, or what `curves.parse_curves` raises).
     """
     return parse_curves(*_load(folder))
-
-
-def load_tables(folder: Path | None = None) -> tuple[ReferenceTable, ...]:
-    """Return the reference tables of a folder; raises like `load_curves`."""
-    return parse_tables(*_load(folder))
 
 
 def _load(folder: Path | None) -> tuple[Document, dict[str, str]]:

@@ -69,11 +69,6 @@ def cell_title(curve: Curve, cell: Cell) -> str:
     return f"{size}{cell_words(cell)}{ratio}{f'; {why}' if why else ''}"
 
 
-def verdict_class(verdict: Verdict) -> str:
-    """Return the style class of a verdict."""
-    return _CLASSES[verdict]
-
-
 def badge(verdict: Verdict) -> Markup:
     """Return a verdict as a word with its mark."""
     mark = element("span", MARKS[verdict], aria_hidden="true")
