@@ -135,6 +135,21 @@ def test_a_state_of_another_version_is_no_cluster(runtime: Path) -> None:
     assert not folder.exists()
 
 
+def test_clusters_are_listed_and_what_is_left_of_one_too(
+    runtime: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code("list") == ExitCode.DONE
+    assert capsys.readouterr() == ("", "note: there is no cluster\n")
+    (runtime / "stackproof" / "gone").mkdir(parents=True)
+    (runtime / "stackproof").chmod(0o700)
+    assert exit_code("list") == ExitCode.DONE
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split() == ["CLUSTER", "NODES", "RATE", "SLURM", "STATE"]
+    assert row.split(maxsplit=4) == ["gone", "-", "-", "-", "not up: `cluster down` removes it"]
+    assert exit_code("list", "--json") == ExitCode.DONE
+    assert json.loads(capsys.readouterr().out) == [{"name": "gone", "up": False}]
+
+
 # ------------------------------------------------------------------------------ with Slurm
 
 

@@ -52,6 +52,11 @@ def test_worse_ends_with_8(worse):
     assert done.stdout.endswith("verdict: FAIL\n")
 
 
+def test_no_line_of_a_comparison_is_wider_than_a_page(worse):
+    lines = stackproof("compare", worse).stdout.splitlines()
+    assert max(map(len, lines)) <= 100
+
+
 def test_undecided_ends_with_9_and_is_not_good_enough_where_a_pass_is_required(
     same, worse, tmp_path
 ):

@@ -308,6 +308,17 @@ def test_an_image_is_looked_into_without_running_it(
     assert "default" in capsys.readouterr().err
 
 
+def test_of_an_mpi_that_is_known_no_other_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    need("mksquashfs")
+    data = told(capsys, make_image(tmp_path / "tiny.squashfs"))
+    wanted = {word for one in data["findings"] for word in one["would-tell"]}
+    assert wanted  # there are problems that nobody can tell from an image alone
+    others = ("openmpi", "intel-mpi", "mvapich", "cray-mpich", "OMPI_", "I_MPI_")
+    assert [text for text in sorted(wanted) for word in others if word in text] == []
+
+
 def test_a_program_is_looked_at_without_running_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import signal
@@ -59,6 +60,20 @@ def test_folder_environment_input_and_exit_code_are_kept(up: ClusterState, tmp_p
     assert done.stdout.splitlines() == [str(tmp_path), "head", "red blue", "given"]
     assert done.stderr == "error\n"
     assert done.returncode == 7
+
+
+def test_it_is_listed(up: ClusterState) -> None:
+    def listed(*words: str) -> str:
+        return subprocess.run(
+            [*EXEC[:-1], "list", *words], env=environment(), check=True, capture_output=True,
+            text=True, timeout=60,
+        ).stdout  # fmt: skip
+
+    (row,) = (line.split() for line in listed().splitlines() if line.startswith(f"{up.name} "))
+    slurm = up.slurm.version if up.slurm else "-"
+    assert row == [up.name, str(len(up.nodes)), "unlimited", slurm, "up"]
+    (one,) = (one for one in json.loads(listed("--json")) if one["name"] == up.name)
+    assert (one["up"], one["nodes"], one["folder"]) == (True, len(up.nodes), up.folder)
 
 
 def test_a_node_can_be_named(up: ClusterState) -> None:
