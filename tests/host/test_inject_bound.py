@@ -6,6 +6,7 @@ Every case is compiled, and where a program can be run the prediction is held ag
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from stackproof.elf.traces import DISPUTED
 from stackproof.host.elfview import HostView, this_machine
 from stackproof.inject import Cause, Effect, Question, Verdict, find_replacement, judge
 from stackproof.inject.manifest import Manifest, ManifestView, describe
-from stackproof.loader import Setting
+from stackproof.loader import Setting, load_program
 
 MPICH = ["MPI_Init", "PMPI_Init", "MPI_Recv", "MPII_Win_get_attr"]
 WORLD = [("ompi_mpi_comm_world", 8)]
@@ -71,6 +72,17 @@ def links_made(lab, judgement):
     }
 
 
+def root_of(lab):
+    """Make the folder `root` a place where programs of this machine start; return its path."""
+    root = lab.path("root")
+    program = lab.program("any", calls=[])
+    closure = load_program(HostView(), program, machine=this_machine(), setting=Setting())
+    for path in (closure.program.elf.interpreter, *(one.path for one in closure.objects[1:])):
+        os.makedirs(root + os.path.dirname(path), exist_ok=True)
+        shutil.copy(os.path.realpath(path), root + path)
+    return root
+
+
 def test_a_fortran_library_that_asks_for_the_main_one(lab):
     """Only the Fortran library names `libmpich.so.12`: it stays, and the MPI below is replaced."""
     mpich(lab, "old", "libmpich.so.12")
@@ -90,6 +102,30 @@ def test_a_fortran_library_that_asks_for_the_main_one(lab):
     assert run(program).answers["via_MPI_Init"] == "old/lib/libmpich.so.12"
     real = run(program, env=links_made(lab, found))
     assert real.answers["via_MPI_Init"] == "new/lib/libmpi.so.12"
+    openmpi(lab, "else")
+    other = judged(lab, program, "else")
+    assert (other.verdict, Cause.NOT_INJECTED in causes(other)) == (Verdict.FAILS, True)
+    real = run(program, env={"LD_LIBRARY_PATH": lab.path("else/lib")})
+    assert real.answers["via_MPI_Init"] == "old/lib/libmpich.so.12"
+
+
+def test_what_the_machine_preloads_for_all(lab):
+    """`/etc/ld.so.preload` comes before every variable: the MPI that it names stays."""
+    root = root_of(lab)
+    for name in ("root/own", "root/new"):
+        mpich(lab, name)
+    lab.program(
+        "root/bin/app", needs=["root/own/lib/libmpi.so.12"], calls=["MPI_Init"],
+        declarations=USES_MPICH, flags=["-Wl,--enable-new-dtags,-rpath,/own/lib"],
+    )  # fmt: skip
+    view, question = HostView(root), Question(machine=this_machine())
+    found = judge(view, "/bin/app", find_replacement(view, "/new"), question)
+    assert found.verdict is Verdict.WORKS
+    os.mkdir(f"{root}/etc")
+    Path(root, "etc", "ld.so.preload").write_text("/own/lib/libmpi.so.12\n")
+    view = HostView(root)
+    found = judge(view, "/bin/app", find_replacement(view, "/new"), question)
+    assert (found.verdict, causes(found, Effect.FAILS)) == (Verdict.FAILS, {Cause.TWO_COPIES})
 
 
 def test_a_library_that_is_asked_for_by_its_path(lab):
@@ -108,7 +144,10 @@ def test_a_library_that_is_asked_for_by_its_path(lab):
     assert run(program, env=env).answers["MPI_Init"] == "old/lib/libmpi.so.12"
 
 
-STANDARD = ["MPI_Init", "PMPI_Init", "MPI_Abi_get_version", "MPI_File_seek", "MPI_Recv"]
+STANDARD = [
+    "MPI_Init", "PMPI_Init", "MPI_Abi_get_version", "MPI_File_seek", "MPI_Recv",
+    "MPI_Comm_set_errhandler", "MPI_Session_init", "MPI_Comm_get_attr",
+]  # fmt: skip
 
 
 def standard(lab, folder, release):
@@ -122,6 +161,11 @@ def standard(lab, folder, release):
         ("2021.19.0", "5.0.2", "MPI_File_seek(401)", Verdict.FAILS),
         ("2021.19.0", "2021.18.1", "MPI_File_seek(401)", Verdict.WORKS),
         ("5.0.1", "5.0.2", "MPI_File_seek(401)", Verdict.WORKS),
+        ("5.0.2", "2021.18.1", "MPI_Comm_set_errhandler(0x143)", Verdict.FAILS),
+        ("2021.18.1", "5.0.2", "MPI_Session_init(0x142)", Verdict.FAILS),
+        ("2021.19.0", "5.0.2", "MPI_Comm_get_attr(506)", Verdict.FAILS),
+        ("2021.19.0", "2021.18.1", "MPI_Comm_get_attr(506)", Verdict.WORKS),
+        ("5.0.2", "2021.18.1", "MPI_Comm_get_attr(401)", Verdict.WORKS),
         ("5.0.2", "2021.18.1", "MPI_Recv(401)", Verdict.WORKS),
         ("5.0.2", "2021.18.1", "MPI_File_seek(7)", Verdict.WORKS),
         ("5.0.2", "6.1.0", "MPI_File_seek(401)", Verdict.UNKNOWN),
@@ -289,6 +333,18 @@ def test_a_debuggers_name_is_no_evidence(lab):
         declarations=USES_OPENMPI, flags=found_in(lab, "old/lib"),
     )  # fmt: skip
     assert judged(lab, program, "new").verdict is Verdict.WORKS
+    tool = lab.library(
+        "tool/libtool.so", imports=["MPIR_being_debugged"], needs=["old/lib/libmpi.so.40"]
+    )
+    program = lab.program(
+        needs=["old/lib/libmpi.so.40", tool], calls=["MPI_Init", "via_MPIR_being_debugged"],
+        declarations=USES_OPENMPI, flags=found_in(lab, "old/lib", "tool"),
+    )  # fmt: skip
+    assert judged(lab, program, "old").verdict is Verdict.WORKS
+    found = judged(lab, program, "new")
+    assert found.verdict is Verdict.WORKS
+    real = run(program, env=dict(found.environment))
+    assert real.answers["via_MPIR_being_debugged"] == "new/lib/libmpi.so.40"
 
 
 def test_a_second_mpi_that_is_only_loaded(lab):
@@ -304,19 +360,20 @@ def test_a_second_mpi_that_is_only_loaded(lab):
     assert run(program, env=dict(found.environment)).answers["MPI_Init"] == "new/lib/libmpi.so.40"
 
 
+@pytest.mark.parametrize("part", ["libmpi_mpifh.so.40", "libmpi_cxx.so.40"])
 @pytest.mark.parametrize(
     ("own", "new", "verdict"),
     [("4.1.4", "4.1.8", Verdict.WORKS), ("4.0.7", "4.1.8", Verdict.UNKNOWN)],
 )
-def test_a_fortran_part_that_stays_under_open_mpi(lab, own, new, verdict):
+def test_a_part_that_stays_under_open_mpi(lab, part, own, new, verdict):
     openmpi(lab, "old", texts=[f"\\0v{own}"])
     openmpi(lab, "new", texts=[f"\\0v{new}"])
     lab.library(
-        "old/lib/libmpi_mpifh.so.40", defines=["mpi_init_"], needs=["old/lib/libmpi.so.40"],
+        f"old/lib/{part}", defines=["mpi_init_"], needs=["old/lib/libmpi.so.40"],
         imports=["MPI_Init"], flags=found_in(lab, "old/lib"),
     )  # fmt: skip
     program = lab.program(
-        needs=["old/lib/libmpi_mpifh.so.40", "old/lib/libmpi.so.40"],
+        needs=[f"old/lib/{part}", "old/lib/libmpi.so.40"],
         calls=["mpi_init_", "MPI_Init"], declarations=USES_OPENMPI, flags=found_in(lab, "old/lib"),
     )  # fmt: skip
     found = judged(lab, program, "new")
@@ -374,6 +431,58 @@ def test_one_library_that_is_named_stands_for_itself(lab):
     assert judged(lab, program, "all").verdict is Verdict.WORKS
     found = judged(lab, program, "all/lib/libmpich.so.12")
     assert (found.verdict, Cause.OTHER_ABI in causes(found)) == (Verdict.FAILS, True)
+
+
+def test_a_prefix_whose_libraries_are_links_to_a_folder_of_the_system(lab):
+    """Debian's own prefix of Open MPI; its plug-ins lie beside its `lib`."""
+    folder = "usr/lib/x86_64-linux-gnu"
+    root = root_of(lab)
+    openmpi(lab, "root/old")
+    library = Path(openmpi(lab, "root/made"))
+    for place in (lab.path(f"root/{folder}/openmpi/lib"), lab.path("root/bin")):
+        os.makedirs(place, exist_ok=True)
+    library.rename(lab.path(f"root/{folder}/libmpi.so.40.30.4"))
+    for link, target in (
+        (f"{folder}/libmpi.so.40", "libmpi.so.40.30.4"),
+        (f"{folder}/openmpi/lib/libmpi.so.40", "../../libmpi.so.40.30.4"),
+        (f"{folder}/openmpi/lib/libmpi.so", "../../libmpi.so.40.30.4"),
+    ):
+        os.symlink(target, lab.path(f"root/{link}"))
+    lab.program(
+        "root/bin/app", needs=["root/old/lib/libmpi.so.40"], calls=["MPI_Init"],
+        declarations=USES_OPENMPI, flags=["-Wl,--enable-new-dtags,-rpath,/old/lib"],
+    )  # fmt: skip
+    view = HostView(root)
+    replacement = find_replacement(view, f"/{folder}/openmpi")
+    found = judge(view, "/bin/app", replacement, Question(machine=this_machine()))
+    assert found.verdict is Verdict.WORKS
+    assert found.environment["LD_LIBRARY_PATH"] == f"/{folder}/openmpi/lib"
+
+
+def test_a_link_to_a_part_in_a_folder_of_the_system(lab):
+    """Debian's MPICH under a program of Intel's MPI: other names, and real names with numbers."""
+    folder, root = "usr/lib/x86_64-linux-gnu", root_of(lab)
+    for name in ("libmpi.so.12", "libmpifort.so.12"):
+        parts = ["root/old/lib/libmpi.so.12"] if "fort" in name else []
+        defines = ["mpi_init_"] if parts else MPICH
+        lab.library(f"root/old/lib/{name}", defines=defines, needs=parts)
+    for name in ("libmpich.so.12", "libmpichfort.so.12"):
+        parts = [f"root/{folder}/libmpich.so.12"] if "fort" in name else []
+        defines = ["mpi_init_"] if parts else MPICH
+        made = Path(lab.library(f"root/{folder}/{name}", defines=defines, needs=parts))
+        made.rename(f"{made}.2.2")
+        made.symlink_to(f"{name}.2.2")
+    lab.program(
+        "root/bin/app", needs=["root/old/lib/libmpifort.so.12", "root/old/lib/libmpi.so.12"],
+        calls=["mpi_init_", "MPI_Init"], declarations=USES_MPICH,
+        flags=["-Wl,--enable-new-dtags,-rpath,/old/lib"],
+    )  # fmt: skip
+    view = HostView(root)
+    for place in ("/usr", f"/{folder}/libmpich.so.12"):
+        replacement = find_replacement(view, place)
+        found = judge(view, "/bin/app", replacement, Question(machine=this_machine()))
+        assert (found.verdict, causes(found, Effect.STEP)) == (Verdict.STEPS, {Cause.ALIAS})
+        assert len(found.way.links) == 2
 
 
 @pytest.mark.parametrize("name", ["a:b", "a;b", "a$LIB", "a${ORIGIN}b"])

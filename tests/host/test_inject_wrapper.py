@@ -11,6 +11,7 @@ from eessilab import EVERY, USES_MPICH, Eessi, inject
 from elflab import run
 from need import need
 from stackproof.errors import ExitCode
+from stackproof.host import injecting
 
 
 @pytest.fixture
@@ -61,6 +62,55 @@ def test_a_wrapper_for_a_dt_rpath(eessi, capsys, tmp_path):
     assert inject(capsys, *words)[0] == ExitCode.DONE
     outcome = run(str(place / "bin" / "app"))
     assert outcome.answers["MPI_Init"] == "host/lib/libmpi.so.12", outcome.error
+
+
+@pytest.mark.parametrize("name", ["a:b", "a;b", "a$LIB"])
+def test_no_wrapper_for_a_prefix_that_no_list_can_name(eessi, capsys, tmp_path, name):
+    eessi.mpi(name, inner=False)
+    app = eessi.program(
+        "plain/bin/app", needs=["eessi/lib/libmpi.so.12"], calls=["MPI_Init"],
+        declarations=USES_MPICH, flags=[f"-Wl,--enable-new-dtags,-rpath,{eessi.path('eessi/lib')}"],
+    )  # fmt: skip
+    place = tmp_path / "wrapped"
+    words = ("apply", app, "--with", eessi.path(name), "--wrapper", place)
+    assert inject(capsys, *words)[0] == ExitCode.WORSE
+    assert not os.path.lexists(place)
+
+
+def test_no_wrapper_for_a_program_with_capabilities(eessi, capsys, tmp_path):
+    """A script's variables would be dropped, and a copy would lose what the program may."""
+    eessi.mpi("flat", inner=False)
+    app = eessi.program(
+        "plain/bin/app", needs=["eessi/lib/libmpi.so.12"], calls=["MPI_Init"],
+        declarations=USES_MPICH, flags=[f"-Wl,--enable-new-dtags,-rpath,{eessi.path('eessi/lib')}"],
+    )  # fmt: skip
+    # struct vfs_cap_data: version 2, effective, cap_ipc_lock (linux/capability.h).
+    content = (0x02000001).to_bytes(4, "little") + (1 << 14).to_bytes(4, "little") + bytes(12)
+    try:
+        os.setxattr(app, "security.capability", content)
+    except OSError:
+        pytest.skip("only root may give capabilities, and some file systems have none")
+    place = tmp_path / "wrapped"
+    words = ("apply", app, "--with", eessi.path("flat"), "--wrapper", place)
+    code, _, err = inject(capsys, *words)
+    assert code == ExitCode.INVALID, err
+    assert "more rights than its user" in err
+    assert not os.path.lexists(place)
+
+
+def test_what_the_loader_takes_of_a_wrapper_is_looked_at(eessi, capsys, tmp_path, monkeypatch):
+    """The script's variable is lost: the loader takes the MPI of before, and nothing is left."""
+    app = eessi.program(
+        "plain/bin/app", needs=["eessi/lib/libmpi.so.12"], calls=["MPI_Init"],
+        declarations=USES_MPICH, flags=[f"-Wl,--enable-new-dtags,-rpath,{eessi.path('eessi/lib')}"],
+    )  # fmt: skip
+    trace = injecting.trace
+    monkeypatch.setattr(injecting, "trace", lambda *words: trace(*words[:2], {}))
+    place = tmp_path / "wrapped"
+    code, _, err = inject(capsys, "apply", app, "--with", eessi.path("host"), "--wrapper", place)
+    assert code == ExitCode.WORSE
+    assert "eessi/lib/libmpi.so.12" in err
+    assert not os.path.lexists(place)
 
 
 def test_a_wrapper_takes_nobodys_folder(eessi, capsys, tmp_path):

@@ -16,6 +16,7 @@ from stackproof.host.injecting import Injection
 from stackproof.inject import Cause, Effect, Judgement, Question, Verdict, find_replacement, judge
 from stackproof.inject.overrides import Filling, family_folder, plan_filling, variant_name
 from stackproof.inject.program import Demand, demand_of
+from stackproof.inject.replacement import Replacement
 from stackproof.inject.wrapping import Wrapping, plan_wrapping
 from stackproof.loader import Closure, Setting, load_program
 from stackproof.loader.closure import usual_interpreter
@@ -290,13 +291,35 @@ def _wrapped(options: ApplyOptions, scripts: str) -> Done:
             staged = injecting.commit(folder, record)
         finally:
             files.remove(folder)
-        injecting.with_rollback(staged, lambda: _verify_wrapped(programs, wrappings, place))
+        wanted = [_injected(one, replacement) for one in judgements]
+        injecting.with_rollback(staged, lambda: _verify_wrapped(programs, wrappings, wanted, place))
     return done
 
 
+def _injected(judgement: Judgement, replacement: Replacement) -> frozenset[str]:
+    """Return the real paths of the replacement's files that a program was said to load."""
+    links = judgement.way.links
+    paths = (links.get(line.path, line.path) for line in judgement.tree)
+    return frozenset(os.path.realpath(path) for path in paths if replacement.owns(path))
+
+
 def _verify_wrapped(
-    programs: Sequence[_Program], wrappings: Sequence[Wrapping], place: str
+    programs: Sequence[_Program],
+    wrappings: Sequence[Wrapping],
+    wanted: Sequence[frozenset[str]],
+    place: str,
 ) -> None:
-    for one, wrapping in zip(programs, wrappings, strict=True):
+    """Raise `StackproofError` unless the loader takes what was said to be taken."""
+    for one, wrapping, files_wanted in zip(programs, wrappings, wanted, strict=True):
         program = os.path.join(place, wrapping.copy) if wrapping.copy else one.path
-        injecting.trace(one.interpreter, program, wrapping.environment)
+        found = injecting.trace(one.interpreter, program, wrapping.environment)
+        taken = {os.path.realpath(path) for path in found.values()}
+        lost = sorted(files_wanted - taken)
+        if lost:
+            raise fail(
+                Reason.INJECTION_FAILS,
+                f"the loader does not take `{lost[0]}`, but {', '.join(sorted(taken))}",
+                where=Location(file=program),
+                hint="an environment variable or a file of the loader is in the way; nothing "
+                "was made",
+            )

@@ -37,6 +37,7 @@ _TRACE_TIMEOUT_S = 60.0
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _BACK = "what was there before is in place again"
 _TRACED = re.compile(r"\s*(\S+) => (.+?)(?: \(0x[0-9a-f]+\))?$")
+_TRACED_PATH = re.compile(r"\s*(/.+) \(0x[0-9a-f]+\)$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,6 +328,7 @@ def trace(
 ) -> dict[str, str]:
     """Return the file that a program's own loader takes for each name, without running it.
 
+    What is asked for by its path, as a preload is, has the path for its name.
     Raises `StackproofError` (INJECTION_FAILS) when the loader ends with an error or misses a file,
     TOOL_MISSING when there is no such loader.
     """
@@ -339,6 +341,8 @@ def trace(
     for line in text.splitlines():
         if match := _TRACED.fullmatch(line):
             found[match.group(1)] = match.group(2)
+        elif match := _TRACED_PATH.fullmatch(line):
+            found[match.group(1)] = match.group(1)
     lost = [name for name, path in found.items() if path == "not found"]
     if lost:
         raise fail(
