@@ -492,6 +492,19 @@ def test_every_test_is_run_by_one_session() -> None:
     assert sorted(run) == sorted(found)
 
 
+def test_no_archive_is_unpacked_by_what_the_oldest_python_lacks() -> None:
+    """Python 3.11.2, which Debian 12 has, knows no `filter` of tarfile."""
+    calls = [
+        f"{name(path)}:{node.lineno}"
+        for path in (*PROGRAMS, *TEST_FILES)
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "attr", "") in {"extract", "extractall"}
+        and any(one.arg == "filter" for one in node.keywords)
+    ]
+    assert calls == []
+
+
 def links(text: str) -> Iterator[str]:
     without_code = re.sub(r"(`+).+?\1", "", text)
     for target in re.findall(r"\]\(([^)\s]+)\)", without_code):
