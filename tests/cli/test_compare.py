@@ -150,6 +150,7 @@ def test_colour_on_a_terminal_only_adds_to_the_words(worse):
 
 def test_report_writes_three_files(worse, tmp_path):
     output = tmp_path / "deep" / "report.html"
+    output.parent.mkdir()
     done = stackproof("report", worse, "-o", output)
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(path.name for path in output.parent.iterdir()) == [
