@@ -109,6 +109,36 @@ def test_a_fortran_library_that_asks_for_the_main_one(lab):
     assert real.answers["via_MPI_Init"] == "old/lib/libmpich.so.12"
 
 
+@pytest.mark.parametrize(
+    ("calls", "lacks", "verdict"),
+    [
+        ("mpi_init_", "MPI_Session_init", Verdict.STEPS),
+        ("mpi_init_", "PMPIX_Delete_error_class", Verdict.STEPS),
+        ("mpi_session_init_", "MPI_Session_init", Verdict.UNKNOWN),
+        ("mpi_init_", "MPI_File_f2c", Verdict.UNKNOWN),
+        ("mpi_bcast_f08ts_", "MPI_Session_init", Verdict.UNKNOWN),
+        ("mpi_init_", "MPIR_Inside", Verdict.UNKNOWN),
+    ],
+)
+def test_a_fortran_library_that_stays_and_calls_what_the_new_mpi_lacks(lab, calls, lacks, verdict):
+    """It is never called for what the program does not ask of it, and each asks for its like."""
+    mpich(lab, "old", "libmpich.so.12", defines=[lacks])
+    procedures = ["mpi_init_", "mpi_session_init_", "mpi_bcast_f08ts_"]
+    lab.library(
+        "old/lib/libmpichfort.so.12", defines=procedures, needs=["old/lib/libmpich.so.12"],
+        imports=["MPI_Init", lacks], flags=found_in(lab, "old/lib"),
+    )  # fmt: skip
+    program = lab.program(
+        needs=["old/lib/libmpichfort.so.12"], calls=[calls, "via_MPI_Init"],
+        declarations="extern int mpipriv1_[4]; int mpipriv1_[4];\n", flags=found_in(lab, "old/lib"),
+    )  # fmt: skip
+    mpich(lab, "new")
+    found = judged(lab, program, "new")
+    assert (found.verdict, Cause.SYMBOL_MISSING in causes(found)) == (verdict, True)
+    real = run(program, env=links_made(lab, found))
+    assert real.answers["via_MPI_Init"] == "new/lib/libmpi.so.12"
+
+
 def test_what_the_machine_preloads_for_all(lab):
     """`/etc/ld.so.preload` comes before every variable: the MPI that it names stays."""
     root = root_of(lab)

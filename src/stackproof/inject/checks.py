@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from stackproof import abi
-from stackproof.abi import Part
+from stackproof.abi import Part, fortran
 from stackproof.abi.fortran import MPICH_BLOCKS, OPENMPI_BLOCKS
 from stackproof.errors import StackproofError
 from stackproof.inject.model import Cause, Effect, Finding
@@ -230,13 +230,15 @@ def symbol_findings(case: Case) -> Iterator[Finding]:
         # A part of an MPI that stays may never be asked for what needs the missing ones.
         called = path in users and (of_mpi or not before)
         fails = eager or (called and not asks)
-        unsure = asks or not before
+        idle = not eager and of_mpi and not before and _is_idle(case, path, names)
+        unsure = asks or not (before or idle)
         yield Finding(
             cause=Cause.SYMBOL_MISSING,
             effect=Effect.FAILS if fails else Effect.CANNOT_TELL if unsure else Effect.NOTE,
             message=_words(names, version)
             + (" when it starts" if eager else " when it first calls it")
-            + ("; it asks for the version of the MPI, and may not call it" if asks else ""),
+            + ("; it asks for the version of the MPI, and may not call it" if asks else "")
+            + ("; the program calls no procedure that does" if idle else ""),
             file=path,
             symbols=tuple(names),
             version=version,
@@ -244,6 +246,19 @@ def symbol_findings(case: Case) -> Iterator[Finding]:
             remedy=_remedy_for_symbol(case, names),
             before=before,
         )
+
+
+def _is_idle(case: Case, path: str, functions: list[str]) -> bool:
+    """Return whether nothing that is loaded makes a Fortran part, which stays, call functions."""
+    part = next(loaded for loaded in case.after.objects if loaded.path == path)
+    if case.demand.is_module or case.main is None or case.main.family.abi != "mpich":
+        return False
+    if case.is_injected(part) or part_of(_soname(part)) is not Part.FORTRAN:
+        return False
+    asked = (
+        entry.name for one in case.after.objects for entry in one.elf.imports if one is not part
+    )
+    return not fortran.may_call([name for name in asked if name in part.elf.exports], functions)
 
 
 def _asks_for_the_version(user: Loaded) -> bool:
