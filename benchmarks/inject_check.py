@@ -31,7 +31,9 @@ from elftools.elf.sections import SymbolTableSection
 from stackproof.elf import BytesSource, read
 from stackproof.host.elfcache import ElfCache
 from stackproof.host.elfview import HostView, this_machine
-from stackproof.inject import Judgement, Question, find_replacement, judge
+from stackproof.inject.judge import Question, judge
+from stackproof.inject.model import Judgement
+from stackproof.inject.replacement import find_replacement
 
 
 def spent(work: Callable[[], object]) -> float:

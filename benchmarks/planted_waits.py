@@ -36,9 +36,10 @@ import numpy as np
 
 from stackproof import looks, resampling
 from stackproof.compare import compare
-from stackproof.comparison import Cell, CompareOptions, Results, Verdict
+from stackproof.comparison import Cell, CompareOptions, Verdict
 from stackproof.disturbance import disturbed
 from stackproof.host.results import load_results
+from stackproof.resultsmodel import Results
 
 ROOT = Path(__file__).resolve().parents[1]
 CLUSTER = "planted-waits"

@@ -23,9 +23,10 @@ from stackproof.command import Command, EnvPatch
 from stackproof.host import injectplace
 from stackproof.host.elfview import HostView, this_machine
 from stackproof.host.run import check, run
-from stackproof.inject import Judgement, Question, Verdict, find_replacement, judge
+from stackproof.inject.judge import Question, judge
+from stackproof.inject.model import Judgement, Verdict
 from stackproof.inject.program import demand_of
-from stackproof.inject.replacement import Replacement
+from stackproof.inject.replacement import Replacement, find_replacement
 from stackproof.inject.ways import ALIASES, inner_folders
 from stackproof.loader import Setting, load_program
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from prediction_cells import RANKS, Cell, Mpi, Program, cell, key_of, programs, runs_natively
 from stackproof.command import Command
 from stackproof.host.run import check, run
-from stackproof.inject import Verdict
+from stackproof.inject.model import Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "explanation" / "predictions.md"

@@ -11,7 +11,7 @@ from typing import Any
 
 from stackproof import transports
 from stackproof.bench import Arm, BenchSpec, parse_duration, parse_sizes
-from stackproof.benchmarks import METRICS
+from stackproof.benchmarks.metrics import METRICS
 from stackproof.case import Locality
 from stackproof.comparison import MOST_LAUNCHES
 from stackproof.document import schema

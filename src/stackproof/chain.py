@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
 from stackproof import noun
-from stackproof.comparison import ResultsSpec
 from stackproof.ids import canonical_json
 from stackproof.measurement import Link, Measurement
+from stackproof.resultsmodel import ResultsSpec
 from stackproof.trust import ChainState, Doubt, DoubtKind
 
 NAMESPACE = "stackproof-results"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from stackproof import mpis, transports
-from stackproof.benchmarks import METRICS
+from stackproof.benchmarks.metrics import METRICS
 from stackproof.case import Case
 from stackproof.command import Completed
 from stackproof.errors import Problem, Reason

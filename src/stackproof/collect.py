@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from math import isfinite
 
 from stackproof import checks
-from stackproof.benchmarks import METRICS
+from stackproof.benchmarks.metrics import METRICS
 from stackproof.case import Placement
-from stackproof.comparison import Discarded, Results, Validated
+from stackproof.comparison import Discarded, Validated
 from stackproof.errors import Problem, Reason
 from stackproof.measurement import Measurement, State
 from stackproof.quantities import size_text
+from stackproof.resultsmodel import Results
 
 _REASONS = frozenset(Reason)
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from stackproof import integrity, overrule
-from stackproof.benchmarks import METRICS
+from stackproof.benchmarks.metrics import METRICS
 from stackproof.collect import CollectedResults, collect
 from stackproof.comparison import (
     DEFAULT_MARGINS,
@@ -24,22 +24,15 @@ from stackproof.comparison import (
     Note,
     Panel,
     RankPlace,
-    Results,
     Verdict,
     Why,
 )
 from stackproof.disturbance import Disturbed, disturbed, untold, withheld
 from stackproof.errors import Problem, Reason, StackproofError, fail
-from stackproof.judging import (
-    FEWEST_BLOCKS,
-    Observations,
-    Rules,
-    family_p_values,
-    judge,
-    points_of,
-)
+from stackproof.judging import FEWEST_BLOCKS, Observations, Rules, family_p_values, judge, points_of
 from stackproof.measurement import Check, Measurement, State
 from stackproof.ranking import rank
+from stackproof.resultsmodel import Results
 from stackproof.sequential import Table, replayed, rules_of_looks
 from stackproof.trust import Integrity
 from stackproof.verdicts import overall, verdict_on

@@ -12,15 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stackproof import likeness
-from stackproof.benchmarks import METRICS, imb_tables, osu
+from stackproof.benchmarks import imb_tables, osu
+from stackproof.benchmarks.metrics import METRICS
 from stackproof.benchmarks.tables import PrintedTable, TableRow
 from stackproof.case import Case, Locality, Placement
-from stackproof.comparison import ComparedArm, Results, ResultsSpec
 from stackproof.curves import BufferPlace
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.launchers import messages
 from stackproof.likeness import Whereabouts
 from stackproof.measurement import Check, Measurement, Output, Series, State
+from stackproof.resultsmodel import ComparedArm, Results, ResultsSpec
 
 """Bytes of one file; outputs of benchmarks are a thousand times smaller."""
 

@@ -12,18 +12,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from stackproof.comparison import (
-    DEFAULT_MARGINS,
-    ArmVerdict,
-    Cell,
-    Comparison,
-    Results,
-    Verdict,
-    Why,
-)
+from stackproof.comparison import DEFAULT_MARGINS, ArmVerdict, Cell, Comparison, Verdict, Why
 from stackproof.evidence import relevant
 from stackproof.measurement import Measurement
 from stackproof.quantities import percent_text
+from stackproof.resultsmodel import Results
 from stackproof.trust import Doubt, DoubtKind, Integrity
 
 _FEWEST_VALUES = 8

@@ -15,8 +15,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from stackproof.bench import DEFAULT_SIZES, BenchSpec
-from stackproof.benchmarks import METRICS
 from stackproof.benchmarks import REGISTRY as PROGRAMS
+from stackproof.benchmarks.metrics import METRICS
 from stackproof.case import Case, Locality, Placement, Rank
 from stackproof.errors import Problem, Reason, StackproofError, fail
 

@@ -12,9 +12,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
 
-from stackproof.comparison import ArmVerdict, ResultsSpec, Verdict
+from stackproof.comparison import ArmVerdict, Verdict
 from stackproof.errors import Reason
 from stackproof.measurement import Measurement, State
+from stackproof.resultsmodel import ResultsSpec
 
 CHANCE = 0.05
 """How likely rates may differ as much by chance, over all challengers, before nothing is judged."""

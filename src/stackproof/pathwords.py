@@ -9,8 +9,8 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from stackproof.comparison import Results
 from stackproof.measurement import Measurement
+from stackproof.resultsmodel import Results
 
 _TIMES = 1.5
 """How many times slower a path must be for its arm to be named with it."""

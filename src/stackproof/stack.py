@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from stackproof.command import EnvPatch
+from stackproof.requirement import Requirement
 
 
 class AnyStack(Protocol):
@@ -63,17 +64,6 @@ class AnyLock(Protocol):
     @property
     def wants(self) -> str:
         """Return the id of what was asked for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requirement:
-    """One distribution the engine must obtain: `specifier` is a PEP 440 set, `==5.0.11`."""
-
-    name: str
-    specifier: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.name}{self.specifier}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

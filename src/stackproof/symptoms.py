@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stackproof import mpis, printed
-from stackproof.benchmarks import METRICS
+from stackproof.benchmarks.metrics import METRICS
 from stackproof.case import Locality
-from stackproof.comparison import Results
 from stackproof.curves import BufferPlace
 from stackproof.errors import Reason
 from stackproof.evidence import Evidence, FactValue, merged, relevant
 from stackproof.image import Image
 from stackproof.knowledge import Knowledge
 from stackproof.measurement import Measurement, State
+from stackproof.resultsmodel import Results
 from stackproof.shapecurve import ShapeCurve
 from stackproof.shapes import Mark, is_slingshot, look, memory_of
 from stackproof.site import FabricType, Site

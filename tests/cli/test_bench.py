@@ -16,10 +16,10 @@ import pytest
 from stackproof.bench import BenchSpec
 from stackproof.cli import bench
 from stackproof.cli.arguments import bench as arguments
-from stackproof.comparison import RECOMMENDED_LAUNCHES
 from stackproof.errors import Reason, StackproofError
 from stackproof.host.bench_plan import notes
 from stackproof.host.bench_request import specification
+from stackproof.resultsmodel import RECOMMENDED_LAUNCHES
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ import pytest
 
 from need import need
 from stackproof import cli, noun
-from stackproof.comparison import Results
 from stackproof.host import ledger, signing
 from stackproof.host.results import load_records
 from stackproof.integrity import look
 from stackproof.measurement import Measurement
+from stackproof.resultsmodel import Results
 from synthetic import INTER, INTRA, Noise, Plan, simulate
 
 PLAN = Plan(

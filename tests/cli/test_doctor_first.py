@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from stackproof import cli, noun, pathwords
-from stackproof.comparison import Results, ResultsSpec
 from stackproof.evidence import merged
 from stackproof.host.knowledge import load_knowledge
 from stackproof.knowledge import CurveLevel
 from stackproof.measurement import Disturbance, Measurement
+from stackproof.resultsmodel import Results, ResultsSpec
 from stackproof.rules import Answer, diagnose
 from stackproof.spelling import of_spelling, one_slip
 from stackproof.symptoms import implied, marks_of, of_nodes, of_results

@@ -14,7 +14,7 @@ from elflab import Lab
 from need import need
 from stackproof import case, cli, comparison, curves, transports
 from stackproof import cluster as clusters
-from stackproof.benchmarks import METRICS
+from stackproof.benchmarks.metrics import METRICS
 from stackproof.cli import commandtree
 from stackproof.cli.arguments import choices
 from stackproof.cluster_slurm import SlurmSpec

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackproof import benchmarks
-from stackproof.benchmarks import METRICS, Benchmark
+from stackproof.benchmarks import Benchmark
+from stackproof.benchmarks.metrics import METRICS
 from stackproof.case import Case, Placement, Rank
 from stackproof.measurement import Output
 from stackproof.noun import from_data, to_data

@@ -19,9 +19,12 @@ from stackproof import abi, noun
 from stackproof.abi import constants
 from stackproof.elf.traces import DISPUTED
 from stackproof.host.elfview import HostView, this_machine
-from stackproof.inject import Cause, Effect, Question, Verdict, find_replacement, judge
+from stackproof.inject.judge import Question, judge
 from stackproof.inject.manifest import Manifest, ManifestView, describe
 from stackproof.loader import Setting, load_program
+from stackproof.inject.model import Cause, Effect, Verdict
+from stackproof.inject.replacement import find_replacement
+from stackproof.loader import Setting
 
 MPICH = ["MPI_Init", "PMPI_Init", "MPI_Recv", "MPII_Win_get_attr"]
 WORLD = [("ompi_mpi_comm_world", 8)]

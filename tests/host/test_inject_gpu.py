@@ -7,7 +7,9 @@ import pytest
 from elflab import Lab, run
 from need import need
 from stackproof.host.elfview import HostView, this_machine
-from stackproof.inject import Cause, Effect, Question, Verdict, find_replacement, judge
+from stackproof.inject.judge import Question, judge
+from stackproof.inject.model import Cause, Effect, Verdict
+from stackproof.inject.replacement import find_replacement
 from stackproof.loader import Setting
 
 EVERY = ["MPI_Init", "MPI_Recv", "MPII_Win_get_attr"]

@@ -11,7 +11,10 @@ from need import need
 from stackproof.errors import Reason, StackproofError
 from stackproof.host import injectplace
 from stackproof.host.elfview import HostView, this_machine
-from stackproof.inject import Cause, Effect, Question, Verdict, find_replacement, judge, starting
+from stackproof.inject import starting
+from stackproof.inject.judge import Question, judge
+from stackproof.inject.model import Cause, Effect, Verdict
+from stackproof.inject.replacement import find_replacement
 
 USES_OPENMPI = "extern int ompi_mpi_comm_world[]; int *use(void) { return ompi_mpi_comm_world; }\n"
 

@@ -12,8 +12,10 @@ from need import need
 from stackproof import noun
 from stackproof.host import injectplace
 from stackproof.host.elfview import HostView, this_machine
-from stackproof.inject import Cause, Question, Verdict, find_replacement, judge
+from stackproof.inject.judge import Question, judge
 from stackproof.inject.manifest import Manifest, ManifestView, MergedView, describe
+from stackproof.inject.model import Cause, Verdict
+from stackproof.inject.replacement import find_replacement
 from stackproof.loader import Machine, Setting
 
 MPICH = ["MPI_Init", "MPI_Send", "MPI_Finalize"]

@@ -17,11 +17,7 @@ from elflab import Lab
 from loaderlab import compare, predicted
 from need import as_unprivileged, need
 from stackproof.host.elfview import this_machine
-from stackproof.loader import (
-    Scope,
-    missing_nodes,
-    unbound,
-)
+from stackproof.loader import Scope, missing_nodes, unbound
 from stackproof.loader.ldcache import parse
 
 

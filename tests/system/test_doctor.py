@@ -10,12 +10,12 @@ from mpitrees import PROGRAM, Tree, Trees
 from stackproof import benchmarks, checks, launchers
 from stackproof.case import Case, Placement, Rank
 from stackproof.command import Command, EnvPatch
-from stackproof.comparison import Results, ResultsSpec
 from stackproof.evidence import Evidence, merged
 from stackproof.host.knowledge import load_knowledge
 from stackproof.host.run import run
 from stackproof.launchers import LaunchRequest
 from stackproof.measurement import Measurement
+from stackproof.resultsmodel import Results, ResultsSpec
 from stackproof.rules import Answer, diagnose
 from stackproof.symptoms import of_results
 

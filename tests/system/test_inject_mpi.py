@@ -10,7 +10,10 @@ from mpitrees import FAMILIES, Trees
 from need import need
 from stackproof.host import injectplace
 from stackproof.host.elfview import HostView, this_machine
-from stackproof.inject import Cause, Judgement, Question, Verdict, find_replacement, judge, starting
+from stackproof.inject import starting
+from stackproof.inject.judge import Question, judge
+from stackproof.inject.model import Cause, Judgement, Verdict
+from stackproof.inject.replacement import find_replacement
 
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",

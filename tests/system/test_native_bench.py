@@ -16,7 +16,8 @@ import pytest
 
 from need import need
 from stackproof import mpis
-from stackproof.benchmarks import METRICS, imb, native
+from stackproof.benchmarks import imb, native
+from stackproof.benchmarks.metrics import METRICS
 from stackproof.case import Case, Placement, Rank
 from stackproof.host.files import cache_home
 from stackproof.measurement import Output

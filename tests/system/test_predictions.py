@@ -10,7 +10,7 @@ import pytest
 
 from mpitrees import Trees
 from need import need
-from stackproof.inject import Verdict
+from stackproof.inject.model import Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = {

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.benchmarks import METRICS, imb
+from stackproof.benchmarks import imb
+from stackproof.benchmarks.metrics import METRICS
 from stackproof.case import Case, Placement, Rank
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "benchmarks"

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.benchmarks import METRICS, native, noise
+from stackproof.benchmarks import native, noise
+from stackproof.benchmarks.metrics import METRICS
 from stackproof.case import Case, Placement, Rank
 from stackproof.measurement import Disturbance, NodeInterface, Output, Series
 

@@ -7,7 +7,8 @@ import pytest
 from experiments import FAST, SLOW_SMALL, cells, experiment, with_spec
 from stackproof import noun
 from stackproof.compare import compare
-from stackproof.comparison import ComparedArm, Comparison, Results, ResultsSpec, Why
+from stackproof.comparison import Comparison, Why
+from stackproof.resultsmodel import ComparedArm, Results, ResultsSpec
 from synthetic import INTRA, SIZES, Noise
 
 

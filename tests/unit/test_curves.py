@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stackproof import document, noun
-from stackproof.benchmarks import METRICS
+from stackproof.benchmarks.metrics import METRICS
 from stackproof.case import Locality
 from stackproof.curves import (
     BufferPlace,

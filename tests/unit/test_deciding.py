@@ -9,7 +9,7 @@ from stackproof import jobs, noun
 from stackproof.bench import Arm, BenchSpec
 from stackproof.comparison import Cell, Verdict, Why
 from stackproof.host import deciding
-from stackproof.host.results import LAUNCHES
+from stackproof.resultsmodel import LAUNCHES
 from synthetic import INTER, Noise, Plan, simulate
 
 ARMS = {

@@ -11,13 +11,14 @@ import pytest
 
 from stackproof.case import Locality
 from stackproof.compare import compare
-from stackproof.comparison import Results, Verdict
+from stackproof.comparison import Verdict
 from stackproof.curves import BufferPlace, ReferenceCurve
 from stackproof.errors import Reason, StackproofError
 from stackproof.host.curves import load_curves
 from stackproof.importing import Imported, ImportSetup, OutputFile, add, import_outputs
 from stackproof.measurement import State
 from stackproof.report import render_html, render_markdown, render_paths_csv
+from stackproof.resultsmodel import Results
 from synthetic import Plan, simulate
 
 SETUP = ImportSetup(name="theirs", locality=Locality.INTER, memory=BufferPlace.HOST)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from stackproof import abi
 from stackproof.elf import ElfFile
 from stackproof.errors import Reason
-from stackproof.inject import Cause, Effect, Finding, Judgement, Replacement, Verdict, Way
 from stackproof.inject.forjob import broken_before, plan_job
-from stackproof.inject.replacement import Main
+from stackproof.inject.model import Cause, Effect, Finding, Judgement, Verdict, Way
+from stackproof.inject.replacement import Main, Replacement
 from stackproof.inject.ways import ALIASES
 from stackproof.loader import File
 

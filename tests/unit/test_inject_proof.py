@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from stackproof import noun
-from stackproof.inject import Verdict, proof
+from stackproof.inject import proof
+from stackproof.inject.model import Verdict
 from stackproof.inject.proof import (
     INJECTED,
     OWN,

@@ -7,8 +7,7 @@ import pytest
 from stackproof import document
 from stackproof.errors import Reason, StackproofError
 from stackproof.host.injectplace import load_releases
-from stackproof.inject import nothing_known, parse_releases
-from stackproof.inject.releases import number_of
+from stackproof.inject.releases import nothing_known, number_of, parse_releases
 
 GOOD = """
 sources:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from stackproof.errors import Reason, StackproofError
-from stackproof.inject import Judgement, Verdict, Way
+from stackproof.inject.model import Judgement, Verdict, Way
 from stackproof.inject.overrides import variant_name
 from stackproof.inject.ways import ALIASES
 from stackproof.inject.wrapping import plan_wrapping

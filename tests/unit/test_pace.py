@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackproof.bench import DEFAULT_SIZES
-from stackproof.benchmarks import METRICS
+from stackproof.benchmarks.metrics import METRICS
 from stackproof.case import Case, Placement, Rank
 from stackproof.jobs import Launch
 from stackproof.pace import Pace, pace_of, seconds_of, shape_text

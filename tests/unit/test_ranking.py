@@ -16,13 +16,12 @@ from stackproof.comparison import (
     Curve,
     Judgement,
     Panel,
-    Results,
-    ResultsSpec,
     Verdict,
 )
 from stackproof.errors import Reason, StackproofError
 from stackproof.measurement import Check, Measurement, State
 from stackproof.ranking import rank, several_paths
+from stackproof.resultsmodel import Results, ResultsSpec
 from synthetic import INTER, INTRA, Noise, Plan, simulate
 
 SIZES = (8, 1024, 65536)

@@ -16,13 +16,14 @@ from reportsamples import FAST, Page, comparison_of, unsure, with_cells
 from stackproof import noun, report
 from stackproof.case import Locality, Placement, Rank
 from stackproof.compare import compare
-from stackproof.comparison import ComparedArm, Comparison, Verdict, Why
+from stackproof.comparison import Comparison, Verdict, Why
 from stackproof.curves import BufferPlace, CurvePoint, ReferenceCurve
 from stackproof.errors import Reason, StackproofError
 from stackproof.measurement import RankFacts, State
 from stackproof.messagepath import MessagePaths, Route, Statement, Topic
 from stackproof.reporting import markup, tables
 from stackproof.reporting.provenance_part import cpus_text
+from stackproof.resultsmodel import ComparedArm
 from stackproof.site import Source
 from synthetic import SIZES, Plan, fault, simulate
 

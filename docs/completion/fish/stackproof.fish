@@ -649,8 +649,8 @@ function __stackproof_say
         printf '%s\t%s\n' 'container' 'write what puts another MPI into a container, for programs in it'
         printf '%s\t%s\n' 'apply' 'put another MPI under programs: into EESSIs override folder, or by start scripts'
         printf '%s\t%s\n' 'artefact' 'make an artefact of libfabric, libcxi, xpmem or an MPI, to be injected anywhere'
-        printf '%s\t%s\n' 'prove' 'run a program with its own MPI, with another one and with a wrong one, and compare'
         printf '%s\t%s\n' 'undo' 'put back what was there before the last `inject apply`'
+        printf '%s\t%s\n' 'prove' 'run a program with its own MPI, with another one and with a wrong one, and compare'
     case 'options:inject'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
@@ -811,6 +811,12 @@ function __stackproof_say
         __stackproof_kinds x86-64-v1 x86-64-v2 x86-64-v3 x86-64-v4
     case 'arguments:inject/artefact'
         __stackproof_kinds @file
+    case 'commands:inject/undo'
+    case 'options:inject/undo'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+    case 'arguments:inject/undo'
+        __stackproof_kinds @file
     case 'commands:inject/prove'
     case 'options:inject/prove'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -851,12 +857,6 @@ function __stackproof_say
     case 'value:inject/prove:-o' 'value:inject/prove:--output'
         __stackproof_kinds @dir
     case 'arguments:inject/prove'
-        __stackproof_kinds @file
-    case 'commands:inject/undo'
-    case 'options:inject/undo'
-        printf '%s\t%s\n' '-h' 'show this help message and exit'
-        printf '%s\t%s\n' '--help' 'show this help message and exit'
-    case 'arguments:inject/undo'
         __stackproof_kinds @file
     case 'commands:image'
         printf '%s\t%s\n' 'ls' 'list images: name, MPI, size, date and digest'

@@ -1,7 +1,7 @@
 """Benchmark programs: how each is called and how its output is read.
 
-A member returns argv and parses bytes; it never runs anything. `METRICS` is what every member's
-results are expressed in, so that programs can be compared with each other.
+A member returns argv and parses bytes; it never runs anything. `benchmarks.metrics` has what every
+member's results are expressed in, so that programs can be compared with each other.
 """
 
 from __future__ import annotations
@@ -9,11 +9,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from stackproof.benchmarks import imb, native
-from stackproof.benchmarks.metrics import METRICS, Metric
 from stackproof.case import Case
 from stackproof.measurement import Output
-
-__all__ = ["METRICS", "REGISTRY", "Benchmark", "Metric"]
 
 
 class Benchmark(Protocol):

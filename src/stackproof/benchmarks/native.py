@@ -18,14 +18,7 @@ import msgspec
 from stackproof.benchmarks import noise
 from stackproof.benchmarks.metrics import METRICS
 from stackproof.case import Case
-from stackproof.measurement import (
-    Disturbance,
-    NodeInterface,
-    Output,
-    RankFacts,
-    Series,
-    WrongBytes,
-)
+from stackproof.measurement import Disturbance, NodeInterface, Output, RankFacts, Series, WrongBytes
 
 EXIT_USAGE = 2
 """Exit code of the program for a bad option."""

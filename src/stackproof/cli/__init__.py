@@ -52,6 +52,9 @@ VERBS: dict[str, tuple[str, str]] = {
     "completion": ("completion", "print what completes command lines in a shell"),
 }
 
+# verb -> modules below stackproof.cli.arguments that add actions to it: rooms above the verb's own.
+_FURTHER_ACTIONS: dict[str, tuple[str, ...]] = {"inject": ("inject_prove",)}
+
 # Verbs whose words may be those of another program.
 _BECOME_OTHERS = frozenset({"run", "start", "shell"})
 
@@ -80,7 +83,9 @@ def build_parser(verb: str | None = None, *, alone: bool = False) -> Parser:
             continue
         sub = subparsers.add_parser(name, help=text, description=text)
         if verb in {name, "*"}:
-            importlib.import_module(f"stackproof.cli.arguments.{module}").configure(sub)
+            actions = importlib.import_module(f"stackproof.cli.arguments.{module}").configure(sub)
+            for further in _FURTHER_ACTIONS.get(name, ()):
+                importlib.import_module(f"stackproof.cli.arguments.{further}").add_to(actions)
     return parser
 
 

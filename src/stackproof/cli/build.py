@@ -12,14 +12,7 @@ from stackproof import ids, noun
 from stackproof.cli import builders, locking, parsing, progress, stacks
 from stackproof.cli.builders import BuildOptions, RecipeOptions
 from stackproof.cli.loaded import Loaded
-from stackproof.errors import (
-    ExitCode,
-    Problem,
-    Reason,
-    StackproofError,
-    fail,
-    problems_data,
-)
+from stackproof.errors import ExitCode, Problem, Reason, StackproofError, fail, problems_data
 from stackproof.executor import Built, deliver, execute
 from stackproof.host import cacheentries, files, outputs, toolchain
 from stackproof.monitor import Event, Monitor

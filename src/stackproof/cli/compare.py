@@ -11,17 +11,12 @@ from pathlib import Path
 
 from stackproof.cli import streams
 from stackproof.compare import compare
-from stackproof.comparison import (
-    CompareOptions,
-    Comparison,
-    Results,
-    Verdict,
-    parse_margins,
-)
+from stackproof.comparison import CompareOptions, Comparison, Verdict, parse_margins
 from stackproof.errors import ExitCode, Reason, fail
 from stackproof.host.results import load_results
 from stackproof.report import render_json, terminal_verdicts
 from stackproof.reporting.terminal import WIDTH
+from stackproof.resultsmodel import Results
 
 _CODES = {
     Verdict.PASS: ExitCode.DONE,

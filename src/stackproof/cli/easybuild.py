@@ -28,12 +28,7 @@ from stackproof.host import (
     lmod,
     source_mirror,
 )
-from stackproof.host.easybuild_sources import (
-    Sources,
-    choose_all,
-    mirror_folders,
-    obtain_all,
-)
+from stackproof.host.easybuild_sources import Sources, choose_all, mirror_folders, obtain_all
 from stackproof.host.sandbox import package_hint
 from stackproof.host.workspace import BuildSetup, available_cores
 from stackproof.monitor import Event, Monitor

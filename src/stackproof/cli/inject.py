@@ -14,7 +14,9 @@ from stackproof.cli.inject_words import EXIT_CODES, VERDICT_WORDS
 from stackproof.cli.parsing import read
 from stackproof.host import files, injectcheck, injectplace, roots
 from stackproof.host.injectcheck import CheckOptions, ProgramOptions
-from stackproof.inject import Finding, Judgement, Question, Verdict, tree, worst
+from stackproof.inject import tree
+from stackproof.inject.judge import Question
+from stackproof.inject.model import Finding, Judgement, Verdict, worst
 
 
 def run_check(args: argparse.Namespace) -> int:

@@ -14,8 +14,8 @@ from stackproof.cli.parsing import read
 from stackproof.host import injectlevels
 from stackproof.host.artefacting import Made
 from stackproof.host.injectlevels import ArtefactOptions, Ranked
-from stackproof.inject import Finding, worst
 from stackproof.inject.levels import Level, safest
+from stackproof.inject.model import Finding, worst
 
 
 def run_artefact(args: argparse.Namespace) -> int:

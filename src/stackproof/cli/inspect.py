@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 def _other_kind(path: str, error: StackproofError) -> StackproofError | None:
     """Return what is said of a file or folder of another kind of ours; None where it is none."""
     from stackproof.host import injectplace, roots  # noqa: PLC0415 - slow, and for failures alone
-    from stackproof.host.results import SPECIFICATION  # noqa: PLC0415
+    from stackproof.resultsmodel import SPECIFICATION  # noqa: PLC0415
 
     if error.reason not in _OTHER_KINDS:
         return None

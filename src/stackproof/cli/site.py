@@ -10,13 +10,11 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from stackproof import limits, noun
 from stackproof.capture import Capture, read_capture
 from stackproof.cli import streams
-from stackproof.errors import Reason, fail
 from stackproof.host import files, probe, shipped
 from stackproof.site import Site, SourceKind, leaves, parse_site, to_document
 
@@ -70,44 +68,6 @@ def run_check(args: argparse.Namespace) -> int:
         file=sys.stderr,
     )
     return 0
-
-
-def run_spack_config(args: argparse.Namespace) -> int:
-    """Write or print a cluster configuration for Spack stacks, and say what is missing in it."""
-    import yaml  # noqa: PLC0415 - only for this action
-
-    from stackproof.host import spackoffer  # noqa: PLC0415
-    from stackproof.stackinator import defaults  # noqa: PLC0415
-
-    facts, left_out = spackoffer.facts_of(probe.load_site(args.site or probe.LOCAL))
-    cluster = defaults.default_cluster_config(facts)
-    heads = defaults.comments(facts)
-    texts = {
-        name: "".join(f"# {line}\n" for line in heads[name])
-        + yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
-        for name, data in defaults.cluster_documents(cluster).items()
-    }
-    if args.output is None:
-        print("".join(f"--- # {name}\n{text}" for name, text in texts.items()), end="")
-    else:
-        _write_new(Path(args.output), texts)
-    for line in left_out:
-        print(f"note: left out: {line}", file=sys.stderr)
-    return 0
-
-
-def _write_new(folder: Path, texts: dict[str, str]) -> None:
-    """Write files that are not there yet; with one that is, none is written."""
-    taken = [name for name in texts if (folder / name).exists()]
-    if taken:
-        raise fail(
-            Reason.USAGE,
-            f"`{folder}` has {', '.join(taken)} already",
-            hint="name another folder, or remove them",
-        )
-    for name, text in texts.items():
-        files.write(folder / name, text)
-    print(f"{folder}: {', '.join(texts)}", file=sys.stderr)
 
 
 def _read_capture(file: str) -> Capture:

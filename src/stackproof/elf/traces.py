@@ -13,15 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stackproof import limits
-from stackproof.elf.layout import (
-    PF_W,
-    PF_X,
-    PT_LOAD,
-    ElfSegment,
-    Frame,
-    open_frame,
-    too_large,
-)
+from stackproof.elf.layout import PF_W, PF_X, PT_LOAD, ElfSegment, Frame, open_frame, too_large
 from stackproof.elf.source import Source
 
 _X86_64, _AARCH64 = 62, 183

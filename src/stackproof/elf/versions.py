@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from stackproof import limits
-from stackproof.elf.layout import (
-    DT_VERDEF,
-    DT_VERDEFNUM,
-    DT_VERNEED,
-    DT_VERNEEDNUM,
-    Frame,
-    damaged,
-)
+from stackproof.elf.layout import DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM, Frame, damaged
 from stackproof.elf.model import HIDDEN, VersionDefinition, VersionNeed
 
 _BASE, _WEAK = 1, 2

@@ -21,7 +21,7 @@ from stackproof.host.imagetree import load_tree, read_tree_member
 from stackproof.host.jobcase import JobCase, Part
 from stackproof.image import Image, ImageMount, MpiFacts
 from stackproof.images.described import Described
-from stackproof.inject import find_replacement
+from stackproof.inject.replacement import find_replacement
 from stackproof.mpis import REGISTRY as MPIS
 from stackproof.transports import Libfabric
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from stackproof import limits, noun
 from stackproof.case import Placement
 from stackproof.host import files
-from stackproof.host.results import LAUNCHES, SET_ASIDE
 from stackproof.jobs import Launch
 from stackproof.measurement import Measurement
+from stackproof.resultsmodel import LAUNCHES, SET_ASIDE
 
 _LONGEST_CUT = dt.timedelta(hours=1)
 """A block that was cut longer ago is made anew: its launches belong to one time."""

@@ -30,8 +30,6 @@ from stackproof.bench import BenchSpec
 from stackproof.case import Case, Placement
 from stackproof.cluster import parse_rate
 from stackproof.command import Completed
-from stackproof.comparison import ComparedArm as ResultArm
-from stackproof.comparison import ResultsSpec
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.host import arms as ready_arms
 from stackproof.host import cluster as clusters
@@ -41,13 +39,15 @@ from stackproof.host.arms import Arms, ReadyArm
 from stackproof.host.aside import free_name, set_aside
 from stackproof.host.ledger import Ledger
 from stackproof.host.place import Place
-from stackproof.host.results import LAUNCHES, SET_ASIDE, SPECIFICATION, load_records
+from stackproof.host.results import load_records
 from stackproof.host.run import transcript
 from stackproof.jobs import Launch
 from stackproof.measurement import Measurement
 from stackproof.messagepath import MessagePaths
 from stackproof.monitor import Event, Monitor
 from stackproof.pace import Pace, pace_of, probes_s, seconds_of, shape_text
+from stackproof.resultsmodel import LAUNCHES, SET_ASIDE, SPECIFICATION, ResultsSpec
+from stackproof.resultsmodel import ComparedArm as ResultArm
 
 ASKED = "spec.json"
 """What a results folder was begun for."""

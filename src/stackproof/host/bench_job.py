@@ -33,10 +33,10 @@ from stackproof.host import cluster as clusters
 from stackproof.host import deciding, documents, files, launching, scheduler
 from stackproof.host import place as places
 from stackproof.host.arms import Arms
-from stackproof.host.results import LAUNCHES
 from stackproof.host.scheduler import Door
 from stackproof.jobs import Launch
 from stackproof.monitor import Event, Monitor
+from stackproof.resultsmodel import LAUNCHES
 from stackproof.schedulers import Job, JobEnd, JobRequest, JobState, JobStatus, Scheduler
 from stackproof.schedulers import get as get_scheduler
 

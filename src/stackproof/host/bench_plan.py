@@ -7,12 +7,13 @@ from typing import Any
 
 from stackproof import jobs, looks
 from stackproof.bench import DEFAULT_SIZES, BenchSpec
-from stackproof.benchmarks import METRICS
-from stackproof.comparison import DEFAULT_MARGINS, RECOMMENDED_LAUNCHES
+from stackproof.benchmarks.metrics import METRICS
+from stackproof.comparison import DEFAULT_MARGINS
 from stackproof.host.bench import Bench, pace_in
 from stackproof.host.deciding import budget_of
 from stackproof.pace import Pace, probes_s, shape_text
 from stackproof.quantities import duration_text, percent_text, size_text
+from stackproof.resultsmodel import RECOMMENDED_LAUNCHES
 
 
 def planned(bench: Bench, folder: Path) -> dict[str, Any]:

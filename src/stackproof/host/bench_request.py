@@ -16,8 +16,8 @@ from stackproof.errors import Reason, fail
 from stackproof.host import bench_job
 from stackproof.host.bench import Bench, prepare, run_bench
 from stackproof.host.documents import load
-from stackproof.host.results import LAUNCHES
 from stackproof.monitor import Monitor
+from stackproof.resultsmodel import LAUNCHES
 from stackproof.schedulers import REGISTRY
 
 

@@ -16,13 +16,14 @@ from pathlib import Path
 
 from stackproof import limits, looks, noun
 from stackproof.bench import BenchSpec
-from stackproof.comparison import Cell, Panel, Results, Verdict, Why
+from stackproof.comparison import Cell, Panel, Verdict, Why
 from stackproof.errors import StackproofError
 from stackproof.host import files
-from stackproof.host.results import LAUNCHES, load_results
+from stackproof.host.results import load_results
 from stackproof.jobs import Launch
 from stackproof.measurement import Measurement
 from stackproof.monitor import Event, Monitor
+from stackproof.resultsmodel import LAUNCHES, Results
 
 BUDGET = "budget.json"
 """How many seconds of timed launches a results folder may hold before it is asked to stop."""

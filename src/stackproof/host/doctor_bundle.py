@@ -10,13 +10,13 @@ from typing import Any
 
 import stackproof
 from stackproof import bundle, limits, noun
-from stackproof.comparison import Results
 from stackproof.errors import Location, Reason, fail
 from stackproof.evidence import Evidence, data_without_secrets, merged, redacted
 from stackproof.host import files
 from stackproof.host.doctor_collect import Collected, DoctorOptions, said
 from stackproof.knowledge import Knowledge
 from stackproof.measurement import Measurement, State
+from stackproof.resultsmodel import Results
 from stackproof.shapes import Mark
 from stackproof.symptoms import implied
 

@@ -13,15 +13,7 @@ from pathlib import Path
 from stackproof import limits, pathcheck, pathwords, printed, symptoms
 from stackproof import linkage as linkages
 from stackproof.capture import Capture, read_capture
-from stackproof.comparison import Results
-from stackproof.errors import (
-    Location,
-    Problem,
-    Reason,
-    StackproofError,
-    did_you_mean,
-    fail,
-)
+from stackproof.errors import Location, Problem, Reason, StackproofError, did_you_mean, fail
 from stackproof.evidence import FACTS, Evidence, FactValue, merged, redacted
 from stackproof.host import answers, fabric, files, linkage, probe
 from stackproof.host.images import load_image, read_member
@@ -29,6 +21,7 @@ from stackproof.host.mountexec import MARKER
 from stackproof.host.results import load_results
 from stackproof.image import Image
 from stackproof.knowledge import OTHERS, Knowledge
+from stackproof.resultsmodel import Results
 from stackproof.shapes import Mark
 from stackproof.site import Site
 from stackproof.spelling import of_spelling

@@ -14,8 +14,9 @@ from stackproof.case import Locality
 from stackproof.curves import BufferPlace
 from stackproof.errors import Location, Reason, fail
 from stackproof.host import files, probe
-from stackproof.host.results import LAUNCHES, SPECIFICATION, load_results
+from stackproof.host.results import load_results
 from stackproof.importing import Imported, ImportSetup, OutputFile, add, import_outputs
+from stackproof.resultsmodel import LAUNCHES, SPECIFICATION
 
 _RANKS_AT_MOST = 1 << 20
 """More than any machine of today has cores for; each rank is written down."""

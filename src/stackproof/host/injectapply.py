@@ -13,10 +13,12 @@ from stackproof.host import files, injecting, injectplace
 from stackproof.host.elfview import HostView
 from stackproof.host.injectcheck import machine_of
 from stackproof.host.injecting import Injection
-from stackproof.inject import Cause, Effect, Judgement, Question, Verdict, find_replacement, judge
+from stackproof.inject.judge import Question, judge
+from stackproof.inject.model import Cause, Effect, Judgement, Verdict
 from stackproof.inject.overrides import Filling, family_folder, plan_filling, variant_name
 from stackproof.inject.program import Demand, demand_of
 from stackproof.inject.replacement import Replacement
+from stackproof.inject.replacement import find_replacement
 from stackproof.inject.wrapping import Wrapping, plan_wrapping
 from stackproof.loader import Closure, Setting, load_program
 from stackproof.loader.closure import usual_interpreter

@@ -12,8 +12,11 @@ from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.host import injectplace, injecttarget, roots, scripts
 from stackproof.host.elfview import HostView
 from stackproof.host.injectplace import Place
-from stackproof.inject import Judgement, Question, Replacement, find_replacement, judge, starting
+from stackproof.inject import starting
+from stackproof.inject.judge import Question, judge
 from stackproof.inject.manifest import Manifest, MergedView, describe
+from stackproof.inject.model import Judgement
+from stackproof.inject.replacement import Replacement, find_replacement
 from stackproof.loader import FileView, Machine, Setting
 
 

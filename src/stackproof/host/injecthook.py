@@ -11,16 +11,12 @@ from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.host import artefacting, injectlevels, injectplace
 from stackproof.host.injectapply import refuse
 from stackproof.host.injectcheck import CheckOptions, ProgramOptions, judge_named, question_of
-from stackproof.inject import Cause, Judgement, Question, find_replacement, judge
 from stackproof.inject.artefact import folders_of, soname_of
 from stackproof.inject.compact import Compact
-from stackproof.inject.containing import (
-    ANNOTATION,
-    FORMS,
-    HOOKS,
-    Hook,
-    plan_containing,
-)
+from stackproof.inject.containing import ANNOTATION, FORMS, HOOKS, Hook, plan_containing
+from stackproof.inject.judge import Question, judge
+from stackproof.inject.model import Cause, Judgement
+from stackproof.inject.replacement import find_replacement
 from stackproof.loader import Closure, FileView, load_program
 
 HOOK = "/usr/libexec/stackproof/stackproof-oci-hook"

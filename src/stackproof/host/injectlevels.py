@@ -9,17 +9,11 @@ from stackproof.errors import Reason, fail
 from stackproof.host import artefacting, files, injectplace
 from stackproof.host.artefacting import Held, Made
 from stackproof.host.injectcheck import ProgramOptions, machine_of
-from stackproof.inject import Question
 from stackproof.inject.artefact import Wish
 from stackproof.inject.compact import Compact
+from stackproof.inject.judge import Question
 from stackproof.inject.levels import Level, rank
-from stackproof.inject.variants import (
-    Artefact,
-    Variant,
-    check_name,
-    check_release,
-    choose_variant,
-)
+from stackproof.inject.variants import Artefact, Variant, check_name, check_release, choose_variant
 
 ARTEFACT_FOLDER = "/opt/stackproof"
 

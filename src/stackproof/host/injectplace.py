@@ -16,9 +16,9 @@ from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.host import elfview, files, imagefile, images, layers, roots, shipped
 from stackproof.host.elfview import FileSource, HostView
 from stackproof.host.roots import Root
-from stackproof.inject import Releases, parse_releases
 from stackproof.inject.manifest import Manifest, ManifestView
 from stackproof.inject.program import calls_mpi
+from stackproof.inject.releases import Releases, parse_releases
 from stackproof.loader import FileView, Setting
 
 ARTEFACT = "meta/artefact.json"

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from stackproof.host import injectplace
 from stackproof.host.injectplace import Place
-from stackproof.inject import Question, starting
+from stackproof.inject import starting
+from stackproof.inject.judge import Question
 from stackproof.inject.manifest import ManifestView
 from stackproof.inject.target import Target, TargetView, target_of_site
 from stackproof.loader import FileView, Machine

@@ -16,17 +16,12 @@ from stackproof.host.imagetree import relocated
 from stackproof.host.injectplace import Place
 from stackproof.host.jobcase import JobCase, Part
 from stackproof.images import metadata
-from stackproof.inject import (
-    Judgement,
-    Question,
-    Replacement,
-    Verdict,
-    find_replacement,
-    forjob,
-    judge,
-)
+from stackproof.inject import forjob
 from stackproof.inject.forjob import PLUG_IN_FOLDERS, JobInjection
+from stackproof.inject.judge import Question, judge
+from stackproof.inject.model import Judgement, Verdict
 from stackproof.inject.program import calls_mpi
+from stackproof.inject.replacement import Replacement, find_replacement
 from stackproof.loader import File
 
 _LAUNCHERS = re.compile(r"(?:mpi(?:exec|run)|orterun|prterun)\b")

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from stackproof import limits, noun
 from stackproof.chain import ChainLink, DigestChain, LaunchFile, ResultsPlan, next_link, promised
-from stackproof.comparison import ResultsSpec
 from stackproof.errors import Location, Reason, StackproofError, fail
 from stackproof.host import files
 from stackproof.ids import digest
 from stackproof.measurement import Measurement
+from stackproof.resultsmodel import ResultsSpec
 
 FOLDER = "chain"
 PLAN = "plan.json"

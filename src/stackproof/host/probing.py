@@ -22,13 +22,13 @@ from stackproof.errors import Problem, Reason, StackproofError
 from stackproof.host import files, launching
 from stackproof.host.arms import Arms, ReadyArm
 from stackproof.host.place import Place
-from stackproof.host.results import PROBES
 from stackproof.host.run import transcript
 from stackproof.jobs import Launch
 from stackproof.launchers import labels
 from stackproof.messagepath import MessagePaths, Statement
 from stackproof.monitor import Event, Monitor
 from stackproof.pathcheck import Probed
+from stackproof.resultsmodel import PROBES
 
 _PROGRAM = "stackproof-bench"
 """The program that tells most of its ranks; another one where an arm does not have it."""

@@ -33,8 +33,10 @@ from stackproof.host.jobcase import JobCase
 from stackproof.host.jobjudging import JUDGED
 from stackproof.host.provingmpi import Provided
 from stackproof.host.run import run, transcript
-from stackproof.inject import Effect, Judgement, Replacement, Verdict, proof
+from stackproof.inject import proof
+from stackproof.inject.model import Effect, Judgement, Verdict
 from stackproof.inject.proof import INJECTED, OWN, WRONG, ArmProof, Prediction, Witnessed
+from stackproof.inject.replacement import Replacement
 from stackproof.inject.tree import tree_of
 from stackproof.inject.ways import inner_folders
 from stackproof.launchers import REGISTRY as LAUNCHERS

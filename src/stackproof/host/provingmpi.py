@@ -16,8 +16,9 @@ from stackproof.host.imagetree import relocated
 from stackproof.host.jobcase import Part
 from stackproof.image import MpiFacts
 from stackproof.images import metadata
-from stackproof.inject import find_replacement, starting
+from stackproof.inject import starting
 from stackproof.inject.program import Demand, demand_of
+from stackproof.inject.replacement import find_replacement
 from stackproof.inject.ways import inner_folders
 from stackproof.loader import Closure, Setting, load_program
 

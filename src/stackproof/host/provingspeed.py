@@ -19,17 +19,17 @@ from stackproof import compare, importing, noun
 from stackproof.benchmarks import REGISTRY as BENCHMARKS
 from stackproof.case import Case
 from stackproof.command import Completed
-from stackproof.comparison import DEFAULT_MARGINS, Comparison, Results, ResultsSpec
-from stackproof.comparison import ComparedArm as ResultArm
+from stackproof.comparison import DEFAULT_MARGINS, Comparison
 from stackproof.curves import BufferPlace
 from stackproof.errors import Reason, StackproofError
 from stackproof.host import files, launching
 from stackproof.host.proving import Ready, ReadyArm, Stage, case_of, launch, words_of
-from stackproof.host.results import LAUNCHES, SPECIFICATION
 from stackproof.importing import OutputFile
 from stackproof.inject.proof import INJECTED, OWN, Speed
 from stackproof.measurement import Check, Measurement, State
 from stackproof.monitor import Event, Monitor
+from stackproof.resultsmodel import LAUNCHES, SPECIFICATION, Results, ResultsSpec
+from stackproof.resultsmodel import ComparedArm as ResultArm
 
 FEWEST = 5
 """Launches of each arm below which no interval is computed."""

@@ -12,18 +12,12 @@ from pathlib import Path
 from stackproof import chain as chains
 from stackproof import limits, noun
 from stackproof.chain import LaunchFile
-from stackproof.comparison import Results, ResultsSpec
 from stackproof.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.host import files, ledger, signing
 from stackproof.ids import digest
 from stackproof.measurement import Measurement
 from stackproof.messagepath import MessagePaths
-
-SPECIFICATION = "bench.json"
-LAUNCHES = "launches"
-PROBES = "probes"
-SET_ASIDE = "set-aside"
-"""No launch writes as much; a larger file is not one of ours, and is not read into memory."""
+from stackproof.resultsmodel import LAUNCHES, PROBES, SET_ASIDE, SPECIFICATION, Results, ResultsSpec
 
 
 def load_results(folder: os.PathLike[str] | str, *, signed_by: str | None = None) -> Results:

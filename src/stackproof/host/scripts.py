@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from stackproof.errors import Location, Reason, fail
 from stackproof.host.elfview import HostView
-from stackproof.inject import Cause, Effect, Finding, Judgement
-from stackproof.inject.model import verdict_of
+from stackproof.inject.model import Cause, Effect, Finding, Judgement, verdict_of
 
 # The kernel reads so much of a file, and goes so deep (fs/exec.c, include/uapi/linux/binfmts.h).
 _FIRST_LINE, _DEEPEST = 256, 5

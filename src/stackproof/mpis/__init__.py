@@ -15,7 +15,7 @@ from stackproof.mpis.cray_mpich import CrayMpich
 from stackproof.mpis.intel_mpi import IntelMpi
 from stackproof.mpis.mpich import Mpich
 from stackproof.mpis.openmpi import OpenMpi
-from stackproof.stack import Requirement
+from stackproof.requirement import Requirement
 
 
 class MpiFamily(Protocol):

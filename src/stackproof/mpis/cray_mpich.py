@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from stackproof.command import EnvPatch
-from stackproof.stack import Requirement
+from stackproof.requirement import Requirement
 
 _VERSION = re.compile(r"MPI VERSION\s*:\s*CRAY MPICH version (\d[\w.]*)")
 

@@ -6,7 +6,7 @@ import re
 
 from stackproof.command import EnvPatch
 from stackproof.mpis import versions
-from stackproof.stack import Requirement
+from stackproof.requirement import Requirement
 
 # The newest whose wheels can be installed alone: 2021.19.0 requires a distribution `libfabric`
 # of version 2.6 or later (metadata of impi-rt 2021.19.0), which no package index offers.

@@ -6,7 +6,7 @@ import re
 
 from stackproof.command import EnvPatch
 from stackproof.mpis import versions
-from stackproof.stack import Requirement
+from stackproof.requirement import Requirement
 
 _VERSION = re.compile(r"Open MPI v(\d[\w.]*)")
 

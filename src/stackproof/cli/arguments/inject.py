@@ -9,7 +9,6 @@ from stackproof.cli.arguments import (
     inject_apply,
     inject_artefact,
     inject_hook,
-    inject_prove,
     inject_target,
 )
 from stackproof.cli.parsing import add_output
@@ -20,8 +19,10 @@ _PLACE = (
 )
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's actions and their arguments."""
+def configure(
+    parser: argparse.ArgumentParser,
+) -> argparse._SubParsersAction[argparse.ArgumentParser]:
+    """Add the verb's actions and their arguments; return what further actions are added to."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
     text = "say whether programs work with another MPI (or libfabric), and how"
     check = actions.add_parser("check", help=text, description=text)
@@ -45,10 +46,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     text = "make an artefact of libfabric, libcxi, xpmem or an MPI, to be injected anywhere"
     artefact = actions.add_parser("artefact", help=text, description=text)
     inject_artefact.configure_artefact(artefact)
-    inject_prove.add_to(actions)
     text = "put back what was there before the last `inject apply`"
     undo = actions.add_parser("undo", help=text, description=text)
     inject_apply.configure_undo(undo)
+    return actions
 
 
 def _configure_check(check: argparse.ArgumentParser) -> None:

@@ -48,4 +48,4 @@ def configure(parser: argparse.ArgumentParser) -> None:
     config.add_argument(
         "--site", metavar="NAME|FILE", help="a shipped site's name or a site file; default: here"
     )
-    config.set_defaults(run="site:run_spack_config")
+    config.set_defaults(run="site_spack_config:run")

@@ -12,13 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stackproof.engines.easybuild.components import (
-    PREFIX,
-    PROVIDERS,
-    Catalogue,
-    Need,
-    Option,
-)
+from stackproof.engines.easybuild.components import PREFIX, PROVIDERS, Catalogue, Need, Option
 from stackproof.engines.easybuild.easyconfig import EXTERNAL_MODULE, SYSTEM, Template, render
 from stackproof.engines.easybuild.request import ChainRequest, Gpu, Toolchain
 from stackproof.engines.easybuild.selection import CXI, Part, Selection, select

@@ -8,14 +8,7 @@ from stackproof import ids
 from stackproof.command import Command
 from stackproof.engines import benchmark, tail
 from stackproof.engines.spack import configuration, environments, locks, metadata, views
-from stackproof.engines.spack.layout import (
-    EPOCH,
-    MODULES,
-    WORKER,
-    environment_folder,
-    spack,
-    tool,
-)
+from stackproof.engines.spack.layout import EPOCH, MODULES, WORKER, environment_folder, spack, tool
 from stackproof.engines.spack.lockplan import no_packages_found, setup_step
 from stackproof.plan import BUILD, PYTHON, Plan, Step
 from stackproof.spackstack import Caches, Mirror, SpackLock, SpackStack
