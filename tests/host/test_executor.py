@@ -22,12 +22,12 @@ from stackproof import noun
 from stackproof.command import Bind, Command, Completed
 from stackproof.engines import wheel
 from stackproof.engines.easybuild.layout import INSTALL as EASYBUILD
+from stackproof.engines.tail import pack_step
 from stackproof.errors import Reason, StackproofError
 from stackproof.executor import Built, deliver, execute, fetch
 from stackproof.host import files, visible
 from stackproof.host import workspace as rooms
 from stackproof.host.workspace import BuildSetup, workspace
-from stackproof.images.squashfs import pack_step
 from stackproof.monitor import Event, null_monitor
 from stackproof.plan import Plan, Step
 from stackproof.stack import Artefact

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from stackproof import __version__, ids, noun
-from stackproof.command import EnvPatch
+from stackproof.command import Command, EnvPatch
 from stackproof.engines import benchmark
 from stackproof.image import BenchmarkProgram, Image, MpiFacts, View
 from stackproof.images import metadata, squashfs
-from stackproof.plan import Step
+from stackproof.plan import IMAGE_FILE, OUT, Step
 from stackproof.stack import AnyLock, AnyStack
 from stackproof.transports.views import with_transports
 
@@ -38,7 +38,7 @@ def compiled(
 
 def packed(stack: AnyStack) -> Step:
     """Return the step that makes the image file."""
-    return squashfs.pack_step(
+    return pack_step(
         mount=stack.mount, compression=stack.compression, level=stack.compression_level
     )
 
@@ -117,4 +117,20 @@ def metadata_step(
         files=files,
         executable=tuple(scripts),
         outputs=("meta", "env"),
+    )
+
+
+def pack_step(*, mount: str, compression: str, level: int, inputs: tuple[str, ...] = ()) -> Step:
+    """Return the step that packs the store into `plan.IMAGE_FILE`."""
+    return Step(
+        name="image",
+        description=f"pack the store into a SquashFS image ({compression})",
+        inputs=inputs,
+        commands=(
+            Command(
+                argv=squashfs.pack_argv(
+                    mount, f"{OUT}/{IMAGE_FILE}", compression=compression, level=level
+                )
+            ),
+        ),
     )

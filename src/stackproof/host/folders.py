@@ -18,6 +18,7 @@ from pathlib import Path
 from stackproof import limits
 from stackproof.errors import Location, Problem, Reason, StackproofError
 from stackproof.host import files
+from stackproof.host.recipechain import allowed_root
 from stackproof.spackstack import FileEntry
 
 _SKIPPED = frozenset({".git"})
@@ -34,22 +35,6 @@ class Tree:
     files: dict[str, FileEntry] = field(default_factory=dict)
     texts: dict[str, bytes] = field(default_factory=dict)
     blobs: dict[str, Path] = field(default_factory=dict)
-
-
-def allowed_root(folder: str) -> str:
-    """Return the folder that links may not leave: the git checkout around it, or itself.
-
-    A checkout that is somebody's home or the whole machine does not count: it says nothing of what
-    belongs together.
-    """
-    real = os.path.realpath(folder)
-    excluded = {"/", os.path.realpath(os.path.expanduser("~"))}
-    around = real
-    while around not in excluded and around != os.path.dirname(around):
-        if os.path.lexists(os.path.join(around, ".git")):
-            return around
-        around = os.path.dirname(around)
-    return real
 
 
 def read_tree(folder: str, *, root: str | None, wanted: Callable[[str], bool]) -> Tree:

@@ -60,17 +60,31 @@ def _refused(message: str, where: Location | None) -> StackproofError:
     return StackproofError(problem)
 
 
+def allowed_root(folder: str) -> str:
+    """Return the folder that links may not leave: the git checkout around it, or itself.
+
+    A checkout that is somebody's home or the whole machine does not count: it says nothing of what
+    belongs together.
+    """
+    real = os.path.realpath(folder)
+    excluded = {"/", os.path.realpath(os.path.expanduser("~"))}
+    around = real
+    while around not in excluded and around != os.path.dirname(around):
+        if os.path.lexists(os.path.join(around, ".git")):
+            return around
+        around = os.path.dirname(around)
+    return real
+
+
 def beside(document: Document, path: str, root: str, where: Location) -> str:
     """Return a path that a document names, relative to its file; it may not leave `root`.
 
     Raises `StackproofError` (INVALID_VALUE) at `where`.
     """
-    from stackproof.host import folders  # noqa: PLC0415 - only where a recipe names something
-
     fault = path_fault(path)
     full = os.path.join(os.path.dirname(document.file), path)
     if fault is None:
-        allowed = folders.allowed_root(root)
+        allowed = allowed_root(root)
         real = os.path.realpath(full)
         if not (real == allowed or real.startswith(allowed.rstrip("/") + "/")):
             fault = "a link leads out of the recipe's folder"
