@@ -19,9 +19,10 @@ from stackproof.engines import (
 from stackproof.image import Image, MpiFacts, View
 from stackproof.mpis import REGISTRY as MPIS
 from stackproof.plan import DOWNLOADS, Plan
-from stackproof.stack import Artefact, Lock, Stack
+from stackproof.stack import Artefact
 from stackproof.transports.setup import libfabric_of
 from stackproof.transports.views import TransportViews, transport_views
+from stackproof.wheelstack import Lock, Stack
 
 NATIVE = benchmark.NATIVE
 INSTALLER = Artefact(

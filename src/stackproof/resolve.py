@@ -8,7 +8,8 @@ from stackproof.engines import wheel
 from stackproof.errors import Problem, Reason, StackproofError
 from stackproof.mpis import REGISTRY as MPIS
 from stackproof.recipe import Recipe
-from stackproof.stack import Stack, StackView
+from stackproof.stack import StackView
+from stackproof.wheelstack import Stack
 
 # Programs that come with one MPI's own packages.
 _COMES_WITH = {"IMB-MPI1": "intel-mpi"}

@@ -1,17 +1,16 @@
-"""The stack and lock nouns: a recipe resolved on a site, and the exact files it is made of."""
+"""What stacks and locks of every engine have, and the files that they are made of."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from stackproof.command import EnvPatch
-from stackproof.requirement import Requirement
 
 
 class AnyStack(Protocol):
-    """What the stack of every engine says of itself; the fields are as in `Stack`."""
+    """What the stack of every engine says of itself; the fields are as in the wheel engine's `Stack`."""
 
     @property
     def name(self) -> str:
@@ -89,35 +88,6 @@ class StackView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stack:
-    """A recipe resolved on a site; still without file digests (those are in the lock).
-
-    `mpi_family` is a name in `stackproof.mpis`; `site_facts` are the only facts of the site that
-    mattered, so that an unrelated edit of the site changes no id; `architecture` is the machine
-    name as `uname -m` gives it.
-    """
-
-    SCHEMA: ClassVar[str] = "stackproof/stack/1"
-
-    name: str
-    version: str
-    description: str
-    engine: str
-    mpi_family: str
-    requirements: tuple[Requirement, ...]
-    mount: str
-    architecture: str
-    views: tuple[StackView, ...]
-    default_view: str | None
-    transports: tuple[str, ...]
-    benchmarks: tuple[str, ...]
-    packages: tuple[str, ...] = ()
-    compression: str = "zstd"
-    compression_level: int = 6
-    site_facts: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Artefact:
     """One file of the lock: what the package index serves under this name has this digest."""
 
@@ -174,18 +144,3 @@ class SourceFile:
         name = self.os_package.name
         cut = name[: 4 if name.startswith("lib") else 1]
         return f"pool/main/{cut}/{name}/{self.filename}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lock:
-    """The engine's solution for a stack, kept beside the recipe as `<recipe>.lock.json`.
-
-    `wants` is the id of what was asked for (engine, requirements, architecture): a lock whose
-    `wants` differs from the stack's belongs to an older recipe.
-    """
-
-    SCHEMA: ClassVar[str] = "stackproof/lock/1"
-
-    engine: str
-    wants: str
-    artefacts: tuple[Artefact, ...]

@@ -18,7 +18,7 @@ from stackproof.errors import Reason, StackproofError
 from stackproof.host import shipped
 from stackproof.host.documents import load_noun
 from stackproof.monitor import null_monitor
-from stackproof.stack import Lock, Stack
+from stackproof.wheelstack import Lock, Stack
 
 MPICH = "name: small\nmpi: {family: mpich, version: '5.0.2'}\n"
 

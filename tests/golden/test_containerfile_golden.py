@@ -34,7 +34,8 @@ from stackproof.planner import ENGINE, plan
 from stackproof.recipe import parse_recipe
 from stackproof.resolve import resolve
 from stackproof.spackstack import Caches
-from stackproof.stack import Artefact, Lock
+from stackproof.stack import Artefact
+from stackproof.wheelstack import Lock
 
 FOLDER = Path(__file__).with_name("containerfile")
 BASE = "registry.example.org/debian:bookworm-slim@sha256:" + "ab" * 32

@@ -18,13 +18,13 @@ from need import need
 from stackproof.engines.easybuild.lock import pinned
 from stackproof.errors import Reason, StackproofError
 from stackproof.host import files, os_sources
-from stackproof.host.easybuild_sources import (
+from stackproof.host.easybuild_sources import (  # fmt: skip
     ARCHIVE,
     Sources,
     choose_all,
     mirror_folders,
     obtain_all,
-)  # fmt: skip
+)
 from stackproof.host.workspace import download_path
 from stackproof.ids import digest
 from stackproof.monitor import null_monitor

@@ -24,7 +24,8 @@ from packageurl import PackageURL
 from stackproof import bom, ids
 from stackproof.noun import to_data
 from stackproof.requirement import Requirement
-from stackproof.stack import Artefact, Lock, Stack
+from stackproof.stack import Artefact
+from stackproof.wheelstack import Lock, Stack
 
 TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF, exclude_categories=["Cc"]))
 NAME = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,8}[A-Za-z0-9])?", fullmatch=True)

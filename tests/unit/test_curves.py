@@ -9,12 +9,7 @@ import pytest
 from stackproof import document, noun
 from stackproof.benchmarks.metrics import METRICS
 from stackproof.case import Locality
-from stackproof.curves import (
-    BufferPlace,
-    ReferenceCurve,
-    Role,
-    parse_curves,
-)
+from stackproof.curves import BufferPlace, ReferenceCurve, Role, parse_curves
 from stackproof.errors import StackproofError
 from stackproof.host import shipped
 from stackproof.host.curves import load_curves

@@ -16,7 +16,8 @@ from stackproof.plan import Plan
 from stackproof.planner import describe, plan, render_bom
 from stackproof.recipe import parse_recipe
 from stackproof.resolve import resolve
-from stackproof.stack import Artefact, Lock, Stack
+from stackproof.stack import Artefact
+from stackproof.wheelstack import Lock, Stack
 
 FACTS = {"architecture": "x86_64", "compiler": "gcc 12.2.0 (Debian 12.2.0-14)"}
 SOURCES = Sources(recipe={"r.yaml": "name: x\n"}, csrc={"main.c": "int x;", "a.h": ""})

@@ -22,9 +22,10 @@ from stackproof.images import metadata
 from stackproof.planner import describe, transports_of
 from stackproof.recipe import parse_recipe
 from stackproof.resolve import resolve
-from stackproof.stack import Artefact, Lock, Stack
+from stackproof.stack import Artefact
 from stackproof.transports import Libfabric
 from stackproof.transports.views import TransportViews, transport_views, with_transports
+from stackproof.wheelstack import Lock, Stack
 
 OPENMPI = MpiFacts(family="openmpi", version="5.0.8", prefix="/m/openmpi", launcher="prte")
 MPICH = MpiFacts(family="mpich", version="5.0.2", prefix="/m/mpich", launcher="hydra")

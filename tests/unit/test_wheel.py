@@ -10,7 +10,7 @@ from stackproof.command import Completed
 from stackproof.engines import wheel
 from stackproof.errors import Reason, StackproofError
 from stackproof.mpis import REGISTRY as MPIS
-from stackproof.stack import Lock, Stack
+from stackproof.wheelstack import Lock, Stack
 
 
 def stack(family: str = "mpich", version: str | None = "5.0.2", **more: object) -> Stack:

@@ -22,7 +22,7 @@ from stackproof.plan import Plan
 from stackproof.planner import ENGINE
 from stackproof.recipe import parse_recipe
 from stackproof.resolve import resolve
-from stackproof.stack import Lock, Stack
+from stackproof.wheelstack import Lock, Stack
 
 
 class WheelBuilder:

@@ -18,7 +18,8 @@ from stackproof.engines import pip
 from stackproof.errors import Problem, Reason, StackproofError, fail
 from stackproof.mpis import REGISTRY as MPIS
 from stackproof.plan import DOWNLOADS, PYTHON, TOOLS, Step
-from stackproof.stack import Artefact, Lock, Stack
+from stackproof.stack import Artefact
+from stackproof.wheelstack import Lock, Stack
 
 # pip's platform tags for a machine, newest first (PEP 600 and the older names it maps): wheels
 # for glibc 2.28 or older, which is what the MPI wheels and the systems of the field have.
