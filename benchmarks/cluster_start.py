@@ -17,10 +17,10 @@ import tempfile
 import time
 from collections.abc import Callable
 
-from stackproof import cluster
-from stackproof.cluster import ClusterSpec
-from stackproof.cluster_slurm import SlurmSpec
-from stackproof.host import cluster as host_cluster
+from stackproof.cluster import model as cluster
+from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster.model import ClusterSpec
+from stackproof.cluster.slurm import SlurmSpec
 
 SIZES = (2, 4, 8)
 

@@ -28,12 +28,12 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
 from elftools.elf.sections import SymbolTableSection
 
-from stackproof.elf import BytesSource, read
-from stackproof.host.elfcache import ElfCache
-from stackproof.host.elfview import HostView, this_machine
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Judgement
 from stackproof.inject.replacement import find_replacement
+from stackproof.linking.effects.cache import ElfCache
+from stackproof.linking.effects.view import HostView, this_machine
+from stackproof.linking.elf import BytesSource, read
 
 
 def spent(work: Callable[[], object]) -> float:

@@ -27,7 +27,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stackproof.host import mountexec, mountways
+from stackproof.mount.effects import methods as mountways
+from stackproof.mount.effects import mount_exec
 from turns import in_turns, show
 
 MOUNT = "/user-environment"
@@ -74,7 +75,7 @@ def programs(image: Path, tree: Path, args: argparse.Namespace) -> dict[str, lis
     for way in ways:
         run = [sys.executable, "-m", "stackproof", "run", mounts, "--no-view", "--how", way]
         found[f"stackproof run ({way})"] = [*run, "--", "true"]
-        script = [sys.executable, "-I", "-S", mountexec.__file__, "--how", way]
+        script = [sys.executable, "-I", "-S", mount_exec.__file__, "--how", way]
         found[f"mountexec ({way})"] = [*script, mounts, "--", "true"]
     for name, helper in (("", args.helper or "stackproof-mount"), (BEFORE, args.before or "")):
         for way in ("root", "setuid", "userns") if shutil.which(helper) else ():

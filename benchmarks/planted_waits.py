@@ -34,12 +34,12 @@ from typing import Any
 
 import numpy as np
 
-from stackproof import looks, resampling
-from stackproof.compare import compare
-from stackproof.comparison import Cell, CompareOptions, Verdict
-from stackproof.disturbance import disturbed
-from stackproof.host.results import load_results
-from stackproof.resultsmodel import Results
+from stackproof.compare import looks, resampling
+from stackproof.compare.compare import compare
+from stackproof.compare.disturbance import disturbed
+from stackproof.compare.effects.results import load_results
+from stackproof.compare.model import Cell, CompareOptions, Verdict
+from stackproof.results.model import Results
 
 ROOT = Path(__file__).resolve().parents[1]
 CLUSTER = "planted-waits"

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 
-from stackproof.host import mountexec
+from stackproof.mount.effects import mount_exec
 from turns import in_turns, show
 
 
@@ -34,7 +34,7 @@ def main() -> None:
         "python -c pass": [sys.executable, "-c", "pass"],
         "stackproof run IMAGE -- true": [*module, "run", image, "--", "true"],
         "mountexec IMAGE:MOUNT -- true": [
-            sys.executable, "-I", "-S", mountexec.__file__, f"{image}:{mount}", "--", "true",
+            sys.executable, "-I", "-S", mount_exec.__file__, f"{image}:{mount}", "--", "true",
         ],
     }  # fmt: skip
     if shutil.which("bwrap"):

@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 
 from mount_cost import MOUNT, make_tree, mount_point
-from stackproof.host import mountexec
+from stackproof.mount.effects import mount_exec
 from turns import milliseconds, show
 
 CLUSTER = "slurm-step"
@@ -32,7 +32,7 @@ def measure(image: str, nodes: int, count: int, plugins: list[str]) -> None:
     """Time the steps; runs on the login node."""
     srun = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}"]
     mounts = f"{image}:{MOUNT}"
-    script = [sys.executable, "-I", "-S", mountexec.__file__, mounts, "--", "true"]
+    script = [sys.executable, "-I", "-S", mount_exec.__file__, mounts, "--", "true"]
     new, *old = plugins
     programs = {
         "srun true": (new, [*srun, "true"]),

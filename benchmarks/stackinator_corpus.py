@@ -30,11 +30,11 @@ from typing import Any
 
 import yaml
 
-from stackproof.engines import spack
-from stackproof.engines.spack.engine import clones_as_named
-from stackproof.errors import StackproofError
-from stackproof.host.stackinator import load
-from stackproof.spackstack import SpackEnvironment, SpackStack, SpackView
+from stackproof.build.engines import spack
+from stackproof.build.engines.spack.effects.stackinator import load
+from stackproof.build.engines.spack.engine import clones_as_named
+from stackproof.build.engines.spack.stack import SpackEnvironment, SpackStack, SpackView
+from stackproof.core.errors import StackproofError
 
 # Runs in the peer's checkout: one line of JSON for each line of input. The mount point need not be
 # there: its absence says nothing of a recipe.
@@ -275,7 +275,7 @@ def _variables(view: SpackView) -> dict[str, Any]:
 
 
 def _is_list(name: str) -> bool:
-    from stackproof.stackinator.views import PREFIX_VARIABLES  # noqa: PLC0415 - used here only
+    from stackproof.build.engines.spack.stackinator.views import PREFIX_VARIABLES  # noqa: PLC0415 - used here only
 
     return name in PREFIX_VARIABLES
 

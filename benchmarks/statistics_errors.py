@@ -32,9 +32,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from noises import KINDS
-from stackproof import looks, resampling
-from stackproof.comparison import NULL_FAMILY_ERROR
-from stackproof.resampling import Floats
+from stackproof.compare import looks, resampling
+from stackproof.compare.model import NULL_FAMILY_ERROR
+from stackproof.compare.resampling import Floats
 from statistics_power import LIMIT, SIZES, SLOWER, Simulated, adjusted, floors, simulated
 
 TAIL, FAMILY, SURE = 0.025, 0.05, 0.05

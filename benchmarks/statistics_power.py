@@ -28,8 +28,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from noises import KINDS, launch_noise
-from stackproof import resampling
-from stackproof.resampling import Floats
+from stackproof.compare import resampling
+from stackproof.compare.resampling import Floats
 
 MARGIN, SIZES = 0.05, 23
 LIMIT = math.log1p(-MARGIN)

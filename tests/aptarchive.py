@@ -10,7 +10,7 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from stackproof.host.os_sources import Archive
+from stackproof.build.engines.spack.effects.os_sources import Archive
 
 
 class AptArchive:

@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from stackproof import cluster
-from stackproof.cluster import ClusterState
-from stackproof.host import cluster as host_cluster
-from stackproof.host import cluster_groups
+from stackproof.cluster import model as cluster
+from stackproof.cluster.effects import cgroups as cluster_groups
+from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster.model import ClusterState
 
 SOURCE = str(Path(host_cluster.__file__).parents[2])
 # Of 1514 bytes on the link 1448 are a user's: 14 Ethernet, 20 IP, 32 TCP with time stamps.

@@ -13,7 +13,7 @@ from hypothesis import settings
 import attacks
 import fabric
 from need import SPACK_TAGS
-from stackproof.host import cacheentries, git
+from stackproof.build.effects import cache_entries, git
 
 # A busy machine is not a failure, and a test run leaves no database behind. In continuous
 # integration the examples are the same every time.
@@ -47,9 +47,9 @@ def cache_of_the_test_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STACKPROOF_CACHE", os.fspath(tmp_path_factory.mktemp("cache")))
         yield
-        # Whoever keeps something in the cache says so in `host.cachekinds`; tests have names of
+        # Whoever keeps something in the cache says so in `core.effects.cache_kinds`; tests have names of
         # their own.
-        forgotten = [one for one in cacheentries.unknown() if not one.name.startswith("test-")]
+        forgotten = [one for one in cache_entries.unknown() if not one.name.startswith("test-")]
         assert forgotten == []
 
 

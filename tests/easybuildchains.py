@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stackproof.engines.easybuild.request import ChainRequest, External, Gpu, Toolchain
+from stackproof.build.engines.easybuild.request import ChainRequest, External, Gpu, Toolchain
 
 OS_SOURCES = ("debian-trixie", "upstream")
 

@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from stackproof.command import EnvPatch
-from stackproof.engines.easybuild import tool
-from stackproof.engines.easybuild.buildplan import build_plan
-from stackproof.engines.easybuild.chain import Easyconfig
-from stackproof.engines.easybuild.request import ChainRequest
-from stackproof.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
-from stackproof.host import easybuild_progress, files, lmod
-from stackproof.host.workspace import BuildSetup, download_path
-from stackproof.ids import digest
-from stackproof.plan import Plan
-from stackproof.stack import Artefact, Digest, SourceFile, StackView
+from stackproof.build.effects.workspace import BuildSetup, download_path
+from stackproof.build.engines.easybuild import tool
+from stackproof.build.engines.easybuild.buildplan import build_plan
+from stackproof.build.engines.easybuild.chain import Easyconfig
+from stackproof.build.engines.easybuild.effects import lmod
+from stackproof.build.engines.easybuild.effects import progress as easybuild_progress
+from stackproof.build.engines.easybuild.request import ChainRequest
+from stackproof.build.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
+from stackproof.build.plan import Plan
+from stackproof.build.stack import Artefact, Digest, SourceFile, StackView
+from stackproof.core.command import EnvPatch
+from stackproof.core.effects import files
+from stackproof.core.ids import digest
 from tinysources import LIBRARY, PROGRAM, archive
 
 MOUNT = "/user-environment"

@@ -10,7 +10,7 @@ import pytest
 
 from elflab import Lab, run
 from stackproof import cli
-from stackproof.host.elfview import HostView
+from stackproof.linking.effects.view import HostView
 
 USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
 EVERY = ["MPI_Init", "MPI_Recv", "MPI_Get_count", "MPII_Win_get_attr"]

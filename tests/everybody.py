@@ -21,7 +21,7 @@ from need import as_unprivileged
 ROOT = Path(__file__).resolve().parents[1]
 _TIMEOUT_S = 120
 # What tests of other users' commands use; `-B`: a cache that they may not write is no matter.
-_TRY = "import msgspec, pip, pytest, ssl, stackproof.host.cluster, yaml"
+_TRY = "import msgspec, pip, pytest, ssl, stackproof.cluster.effects.up, yaml"
 _CHECKOUT = ("src", "sites", "recipes", "knowledge", "tests")
 # Parts of Python and of the environment that are large and that no command of another user needs.
 _LEFT_OUT = shutil.ignore_patterns(

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from stackproof.comparison import CompareOptions
+from stackproof.compare.model import CompareOptions
 from synthetic import SIZES, Noise, Plan, simulate
 
 QUIET = Noise(launch=0.004, size=0.004, block=0.05)

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from need import need
-from stackproof.host.workspace import locked
-from stackproof.monitor import null_monitor
+from stackproof.build.effects.workspace import locked
+from stackproof.core.monitor import null_monitor
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes" / "libfabric.yaml"
 PROVIDERS = frozenset(("tcp", "shm", "sm2", "rxm", "lnx"))

@@ -13,17 +13,20 @@ import tarfile
 from collections.abc import Callable
 
 import rootfslab
-from stackproof import bundle, document, mountlist, noun, printed
-from stackproof.benchmarks import imb_tables, osu
-from stackproof.elf import read
-from stackproof.elf.source import BytesSource
-from stackproof.errors import StackproofError
-from stackproof.evidence import Evidence, redacted
-from stackproof.images import described, header
-from stackproof.inject import compact
-from stackproof.loader import ldcache
-from stackproof.rootfs import description, sif, tar
-from stackproof.rootfs.tree import Member, RootTree
+from stackproof.bench.programs import imb_tables, osu
+from stackproof.core import document, mountlist, noun
+from stackproof.core.errors import StackproofError
+from stackproof.doctor import bundle
+from stackproof.doctor.evidence import log as printed
+from stackproof.image import described, header
+from stackproof.image.container import oci as description
+from stackproof.image.container import sif, tar
+from stackproof.image.container.tree import Member, RootTree
+from stackproof.inject import hook_manifest
+from stackproof.knowledge.evidence import Evidence, redacted
+from stackproof.linking.elf import read
+from stackproof.linking.elf.source import BytesSource
+from stackproof.linking.loader import ldcache
 
 _MIB = 1 << 20
 _DEEP = "[" * 100_000
@@ -213,7 +216,7 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
         "invalid-value",
     ),
     "compact: a megabyte of words": (
-        lambda: compact.parse("need " * (_MIB // 5), file="f"), "invalid-value"
+        lambda: hook_manifest.parse("need " * (_MIB // 5), file="f"), "invalid-value"
     ),
 }  # fmt: skip
 

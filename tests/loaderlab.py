@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from elflab import run
-from stackproof.host.elfview import HostView, this_machine
-from stackproof.loader import Scope, Setting, load_program, missing_nodes, unbound
+from stackproof.linking.effects.view import HostView, this_machine
+from stackproof.linking.loader import Scope, Setting, load_program, missing_nodes, unbound
 
 
 def predicted(program, *, env=None, cwd="/", secure=False):

@@ -72,7 +72,7 @@ class Way:
     def mountexec(self) -> list[str]:
         """Return the start of a mountexec command line that forces this way."""
         source = Path("/mnt/src") if self.private else SOURCE
-        script = os.fspath(source / "stackproof/host/mountexec.py")
+        script = os.fspath(source / "stackproof/mount/effects/mount_exec.py")
         return [*self.python, "-I", "-S", script, "--how", self.how]
 
 

@@ -11,9 +11,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackproof import benchmarks, mpis
-from stackproof.command import Command
-from stackproof.host.run import run
+from stackproof.bench import programs as benchmarks
+from stackproof.core.command import Command
+from stackproof.core.effects.run import run
+from stackproof.mpi import families
 
 CSRC = Path(benchmarks.__file__).parent / "csrc"
 PROGRAM = "stackproof-bench"
@@ -24,13 +25,13 @@ FAMILIES = ("openmpi", "mpich", "intel-mpi")
 class Tree:
     """An MPI installed at its final prefix, and the benchmark compiled with its own wrapper."""
 
-    family: mpis.MpiFamily
+    family: families.MpiFamily
     version: str
     prefix: Path
     program: Path
 
 
-def install(family: mpis.MpiFamily, folder: Path) -> Tree:
+def install(family: families.MpiFamily, folder: Path) -> Tree:
     wheels = folder / "wheels"
     names = [str(requirement) for requirement in family.wheels(None)]
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"]
@@ -69,5 +70,5 @@ class Trees:
     def __getitem__(self, name: str) -> Tree:
         """Return the tree of a family."""
         if name not in self._made:
-            self._made[name] = install(mpis.get(name), self.folder / name)
+            self._made[name] = install(families.get(name), self.folder / name)
         return self._made[name]

@@ -25,8 +25,9 @@ from pathlib import Path
 
 import pytest
 
-from stackproof.errors import StackproofError
-from stackproof.host import git, lmod
+from stackproof.build.effects import git
+from stackproof.build.engines.easybuild.effects import lmod
+from stackproof.core.errors import StackproofError
 
 SPACK_TAGS = {
     "https://github.com/spack/spack.git": "v1.1.0",

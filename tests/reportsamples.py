@@ -3,8 +3,8 @@
 import dataclasses
 from html.parser import HTMLParser
 
-from stackproof.compare import compare
-from stackproof.comparison import Cell, CompareOptions, Verdict, Why
+from stackproof.compare.compare import compare
+from stackproof.compare.model import Cell, CompareOptions, Verdict, Why
 from synthetic import SIZES, Noise, Plan, fault, simulate
 
 FAST = CompareOptions()

@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from stackproof.spackstack import (
+from stackproof.build.engines.spack.stack import (
     Change,
     Compiler,
     FileEntry,

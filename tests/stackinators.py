@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from stackproof.spackstack import FileEntry, SpackStack
-from stackproof.stackinator.cluster import ClusterConfig, read_cluster
-from stackproof.stackinator.config import read_config
-from stackproof.stackinator.findings import Findings
-from stackproof.stackinator.folder import Folder
-from stackproof.stackinator.reader import read_recipe
+from stackproof.build.engines.spack.stack import FileEntry, SpackStack
+from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig, read_cluster
+from stackproof.build.engines.spack.stackinator.config import read_config
+from stackproof.build.engines.spack.stackinator.findings import Findings
+from stackproof.build.engines.spack.stackinator.folder import Folder
+from stackproof.build.engines.spack.stackinator.reader import read_recipe
 
 DOCUMENTS = Path(__file__).parent / "documents" / "stackinator"
 CLUSTERS = {1: "fjord-spack-0.23", 2: "fjord", 3: "fjord"}

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from stackproof import noun
-from stackproof.benchmarks.metrics import METRICS
-from stackproof.case import Case, Placement, Rank
-from stackproof.measurement import Check, Measurement, Output, RankFacts, Series, State
-from stackproof.resultsmodel import ComparedArm, Results, ResultsSpec
+from stackproof.core import noun
+from stackproof.results.case import Case, Placement, Rank
+from stackproof.results.measurement import Check, Measurement, Output, RankFacts, Series, State
+from stackproof.results.metrics import METRICS
+from stackproof.results.model import ComparedArm, Results, ResultsSpec
 
 SIZES = tuple(1 << n for n in range(23))
 INTRA = Placement(name="intra-node", ranks=(Rank(node="n0", cpu=0), Rank(node="n0", cpu=1)))

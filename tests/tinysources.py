@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 
 from need import SPACK_TAGS
-from stackproof.host import source_mirror
+from stackproof.build.effects import source_mirror
 
 LIBRARY = {
     "two.c": "int two(void) { return 2; }\n",

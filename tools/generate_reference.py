@@ -110,9 +110,9 @@ def _quoted(words: Iterable[str]) -> str:
 
 def exit_codes() -> str:
     """Return the page of exit codes and reasons."""
-    from stackproof.errors import ExitCode, Reason  # noqa: PLC0415 - after the page needs them
+    from stackproof.core.errors import ExitCode, Reason  # noqa: PLC0415 - after the page needs them
 
-    source = (PACKAGE / "errors.py").read_text()
+    source = (PACKAGE / "core" / "errors.py").read_text()
     codes = documented_members(source, "ExitCode")
     reasons = documented_members(source, "Reason")
     rows = [
@@ -132,7 +132,7 @@ def exit_codes() -> str:
 
 def input_limits() -> str:
     """Return the page of what each reader takes."""
-    from stackproof.limits import TABLE  # noqa: PLC0415 - after the page needs it
+    from stackproof.core.limits import TABLE  # noqa: PLC0415 - after the page needs it
 
     rows = [
         (
@@ -237,7 +237,7 @@ def _sentence(text: str | None) -> str:
 
 def schema_page(kind: str) -> str:
     """Return the page of one document kind: every key with its type and description."""
-    root = json.loads((PACKAGE / "schemas" / f"{kind}.json").read_text())
+    root = json.loads((PACKAGE / "core" / "schemas" / f"{kind}.json").read_text())
     rows = [
         (f"`{path}`", _type_of(node, root), "yes" if required else "", node.get("description", ""))
         for path, node, required in _keys(root, root, "", ())
@@ -328,8 +328,8 @@ def environment_in_code() -> set[str]:
 
 def knowledge() -> str:
     """Return the page of settings, known problems and rules on curves."""
-    from stackproof.host.knowledge import load_knowledge  # noqa: PLC0415 - after the page needs it
-    from stackproof.knowledge import words  # noqa: PLC0415
+    from stackproof.knowledge.effects.load import load_knowledge  # noqa: PLC0415 - after the page needs it
+    from stackproof.knowledge.model import words  # noqa: PLC0415
 
     known = load_knowledge()
 
@@ -382,7 +382,7 @@ def knowledge() -> str:
 
 def pages() -> dict[str, str]:
     """Return every page by its name in docs/reference."""
-    kinds = sorted(path.stem for path in (PACKAGE / "schemas").glob("*.json"))
+    kinds = sorted(path.stem for path in (PACKAGE / "core" / "schemas").glob("*.json"))
     made = {
         "commands.md": commands(),
         "environment.md": environment(),

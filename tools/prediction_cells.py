@@ -18,17 +18,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stackproof import abi
-from stackproof.command import Command, EnvPatch
-from stackproof.host import injectplace
-from stackproof.host.elfview import HostView, this_machine
-from stackproof.host.run import check, run
+from stackproof.core.command import Command, EnvPatch
+from stackproof.core.effects.run import check, run
+from stackproof.inject.effects import named
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Judgement, Verdict
 from stackproof.inject.program import demand_of
 from stackproof.inject.replacement import Replacement, find_replacement
 from stackproof.inject.ways import ALIASES, inner_folders
-from stackproof.loader import Setting, load_program
+from stackproof.linking.effects.view import HostView, this_machine
+from stackproof.linking.loader import Setting, load_program
+from stackproof.mpi import abi
 
 SOURCES = Path(__file__).parent / "prediction_programs"
 RANKS = 2
@@ -177,7 +177,7 @@ def cell(program: Program, mpi: Mpi, work: Path, kept: Mapping[str, str] | None 
     """
     view = HostView()
     setting = Setting(library_path=program.mpi.needs)
-    question = Question(machine=this_machine(), setting=setting, releases=injectplace.load_releases)
+    question = Question(machine=this_machine(), setting=setting, releases=named.load_releases)
     replacement = find_replacement(view, mpi.prefix)
     found = judge(view, program.judged, replacement, question)
     causes = tuple(sorted({one.cause.value for one in found.findings}))

@@ -22,8 +22,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from prediction_cells import RANKS, Cell, Mpi, Program, cell, key_of, programs, runs_natively
-from stackproof.command import Command
-from stackproof.host.run import check, run
+from stackproof.core.command import Command
+from stackproof.core.effects.run import check, run
 from stackproof.inject.model import Verdict
 
 ROOT = Path(__file__).resolve().parents[1]

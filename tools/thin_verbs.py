@@ -16,11 +16,21 @@ from pathlib import Path
 
 from stackproof.cli import build_parser
 
-VERBS = Path(__file__).resolve().parents[1] / "src" / "stackproof" / "cli"
+PACKAGE = Path(__file__).resolve().parents[1] / "src" / "stackproof"
 # These make the `Namespace`, or turn any into options; they belong to no verb.
-OF_ALL_VERBS = frozenset({"__init__:_parse", "__init__:_claim_outputs", "parsing:read"})
+OF_ALL_VERBS = frozenset({"cli:_parse", "cli:_claim_outputs", "core.cli.parsing:read"})
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def verbs() -> list[Path]:
+    """Return the modules of all verbs."""
+    return sorted(path for path in PACKAGE.rglob("*.py") if "cli" in path.parts)
+
+
+def name(path: Path) -> str:
+    """Return a module's name below the package."""
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
 
 
 def functions(path: Path) -> Iterator[_Function]:
@@ -49,8 +59,8 @@ def entries(parser: argparse.ArgumentParser | None = None) -> set[str]:
 def of_namespace() -> set[str]:
     """Return the functions, as `module:name`, that take an `argparse.Namespace`."""
     return {
-        f"{path.stem}:{function.name}"
-        for path in sorted(VERBS.glob("*.py"))
+        f"{name(path)}:{function.name}"
+        for path in verbs()
         for function in functions(path)
         for argument in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
         if argument.annotation is not None and "Namespace" in ast.unparse(argument.annotation)
@@ -79,7 +89,7 @@ def lines() -> tuple[int, int]:
     """Return the lines of functions in `cli/`, and those that neither print nor declare."""
     every = [
         ((function.end_lineno or 0) - function.lineno + 1, speaks(function))
-        for path in sorted(VERBS.rglob("*.py"))
+        for path in verbs()
         for function in functions(path)
     ]
     return sum(count for count, _ in every), sum(count for count, said in every if not said)

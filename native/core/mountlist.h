@@ -1,6 +1,6 @@
 /* The mount list: text such as `a.squashfs,tools.squashfs:/user-tools` to images and mount points.
  *
- * The grammar (EBNF) is in the docstring of src/stackproof/mountlist.py; the examples in
+ * The grammar (EBNF) is in the docstring of src/stackproof/core/mountlist.py; the examples in
  * tests/documents/mountlists.yaml are the test of both parsers. Two things are only here: a list
  * has at most SP_MAX_LIST_BYTES bytes and SP_MAX_IMAGES entries.
  *

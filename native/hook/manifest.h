@@ -1,7 +1,7 @@
 /* The compact manifest of an artefact: `meta/abi.manifest`, written by `stackproof inject
  * artefact`.
  *
- * src/stackproof/inject/compact.py has its grammar. */
+ * src/stackproof/inject/hook_manifest.py has its grammar. */
 #ifndef STACKPROOF_MANIFEST_H
 #define STACKPROOF_MANIFEST_H
 

@@ -286,7 +286,7 @@ static size_t write_record(const char *prefix, const char *name, const char *val
     return room;
 }
 
-/* Writes the records of cli/activate.py; returns their length. */
+/* Writes the records of mount/cli/activate.py; returns their length. */
 static size_t write_records(const struct answer *answer, const char *mounts, char *target)
 {
     size_t used = write_record("stackproof-activate 1", "", NULL, target);

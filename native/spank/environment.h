@@ -1,4 +1,4 @@
-/* An environment, and how views change it: src/stackproof/environment.py and session.py in C.
+/* An environment, and how views change it: src/stackproof/core/environment.py and session.py in C.
  *
  * What is there now, what was there before other views changed it, and what is to be there are the
  * columns of one table. tests/native/test_views.py compares it with the Python. */

@@ -1,4 +1,4 @@
-/* What an image says of itself, its `meta/env.json`: src/stackproof/images/described.py in C.
+/* What an image says of itself, its `meta/env.json`: src/stackproof/image/described.py in C.
  *
  * The text is what a stranger may have written. It is read as the user, at submission, bounded in
  * size, depth and count. What is rare is not understood here though the Python may: names that come

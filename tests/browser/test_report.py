@@ -9,9 +9,9 @@ from selenium import webdriver
 
 from need import need
 from reportsamples import comparison_of, unsure, with_cells
-from stackproof.compare import compare
-from stackproof.host.curves import load_curves
-from stackproof.report import render_html
+from stackproof.compare.compare import compare
+from stackproof.knowledge.effects.curves import load_curves
+from stackproof.report.render import render_html
 from synthetic import SIZES, Noise, Plan, fault, simulate, simulate_paths
 
 DESKTOP = (1280, 900)

@@ -12,8 +12,8 @@ import pytest
 
 from images import MOUNT, env_json, make_image
 from need import need
-from stackproof import session
 from stackproof.cli import main
+from stackproof.mount import undo
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def image(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TINY", session.UNDO, "STACKPROOF_MOUNTED"):
+    for name in ("TINY", undo.UNDO, "STACKPROOF_MOUNTED"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
 
@@ -92,7 +92,7 @@ def test_another_image_takes_the_place_of_the_first(
     assert change["set"] == {
         "OTHER": "1",
         "PATH": "/usr/bin:/bin",
-        session.UNDO: '{"OTHER":[null,"1"]}',
+        undo.UNDO: '{"OTHER":[null,"1"]}',
     }
     assert change["unset"] == ["TINY"]
 
@@ -102,7 +102,7 @@ def test_another_image_takes_the_place_of_the_first(
     _, out, _ = call(capfd, "--json", "none")
     gone = json.loads(out)
     assert (gone["mounts"], gone["set"]) == ("", {"PATH": "/usr/bin:/bin"})
-    assert sorted(gone["unset"]) == [session.UNDO, "TINY"]
+    assert sorted(gone["unset"]) == [undo.UNDO, "TINY"]
 
 
 def test_a_transport_sets_what_the_mpi_obeys(

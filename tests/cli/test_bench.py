@@ -13,13 +13,13 @@ from unittest import mock
 
 import pytest
 
-from stackproof.bench import BenchSpec
-from stackproof.cli import bench
-from stackproof.cli.arguments import bench as arguments
-from stackproof.errors import Reason, StackproofError
-from stackproof.host.bench_plan import notes
-from stackproof.host.bench_request import specification
-from stackproof.resultsmodel import RECOMMENDED_LAUNCHES
+from stackproof.bench.cli import bench
+from stackproof.bench.cli import bench_arguments as arguments
+from stackproof.bench.effects.dry_run import notes
+from stackproof.bench.effects.request import specification
+from stackproof.bench.spec import BenchSpec
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.results.model import RECOMMENDED_LAUNCHES
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from need import need
-from stackproof.cli import locking
-from stackproof.cli.loaded import Loaded
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import shipped
-from stackproof.host.documents import load_noun
-from stackproof.monitor import null_monitor
-from stackproof.wheelstack import Lock, Stack
+from stackproof.build.effects import locking
+from stackproof.build.effects.loaded import Loaded
+from stackproof.build.engines.wheel.stack import Lock, Stack
+from stackproof.core.effects import shipped
+from stackproof.core.effects.documents import load_noun
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.monitor import null_monitor
 
 MPICH = "name: small\nmpi: {family: mpich, version: '5.0.2'}\n"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from need import need
-from stackproof.host import lmod
+from stackproof.build.engines.easybuild.effects import lmod
 
 SHIPPED = Path(__file__).resolve().parents[2] / "recipes"
 RECIPE = (SHIPPED / "libfabric.yaml").read_text()

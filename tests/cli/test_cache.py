@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import stackproof.host
 
 import fakespack
-import stackproof.host
 from fakespack import Folder
 from need import need
-from stackproof.host.cachekinds import KINDS
-from stackproof.host.workspace import MEMORY
+from stackproof.build.effects.workspace import MEMORY
+from stackproof.core.effects.cache_kinds import KINDS
 
 SOURCES = Path(stackproof.host.__path__[0]).parent
 USES = "from stackproof.host import cachekinds; cachekinds.in_use(); print(flush=True); input()"
@@ -87,7 +87,9 @@ def test_whoever_keeps_something_says_so_in_one_place() -> None:
         for path in SOURCES.rglob("*.py")
         if re.search(r"cache_home\(\)", path.read_text())
     }
-    assert asking == {"host/files.py"}  # whoever takes it by its name alone may believe others
+    assert asking == {
+        "core/effects/files.py"
+    }  # whoever takes it by its name alone may believe others
     folders = [folder for kind in KINDS for folder in kind.folders]
     assert len(set(folders)) == len(folders)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stackproof import cli
-from stackproof.errors import ExitCode
+from stackproof.core.errors import ExitCode
 
 
 @pytest.fixture(autouse=True)

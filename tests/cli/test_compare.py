@@ -9,8 +9,8 @@ import sys
 import pytest
 
 import terminals
-from stackproof.comparison import parse_margins
-from stackproof.errors import Reason, StackproofError
+from stackproof.compare.model import parse_margins
+from stackproof.core.errors import Reason, StackproofError
 from synthetic import SIZES, Noise, Plan, fault, simulate, write_results
 
 QUIET = Noise(launch=0.003, size=0.003, block=0.02)

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from need import need
-from stackproof import cli, noun
-from stackproof.host import ledger, signing
-from stackproof.host.results import load_records
-from stackproof.integrity import look
-from stackproof.measurement import Measurement
-from stackproof.resultsmodel import Results
+from stackproof import cli
+from stackproof.compare.effects.results import load_records
+from stackproof.compare.integrity import look
+from stackproof.core import noun
+from stackproof.results.effects import ledger, signing
+from stackproof.results.measurement import Measurement
+from stackproof.results.model import Results
 from synthetic import INTER, INTRA, Noise, Plan, simulate
 
 PLAN = Plan(

@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from stackproof import cli
-from stackproof.cli import stacks
-from stackproof.cli.builders import RecipeOptions
-from stackproof.spack_recipe import differences, without_words
-from stackproof.stackinator.reader import DOCUMENTS as RECIPE_FILES
+from stackproof.build.effects import stacks
+from stackproof.build.effects.builders import RecipeOptions
+from stackproof.build.engines.spack.recipe import differences, without_words
+from stackproof.build.engines.spack.stackinator.reader import DOCUMENTS as RECIPE_FILES
 
 DOCUMENTS = Path(__file__).parents[1] / "documents"
 CLUSTERS = DOCUMENTS / "stackinator" / "clusters"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from stackproof.bench import parse_bench
-from stackproof.host.documents import load
+from stackproof.bench.spec import parse_bench
+from stackproof.core.effects.documents import load
 
 ROOT = Path(__file__).resolve().parents[2]
 # In the place of the package: makes what the real verbs make, or waits where a test says so.

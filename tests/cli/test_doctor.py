@@ -17,13 +17,15 @@ import pytest
 
 from images import env_json, make_image
 from need import need
-from stackproof import bundle, cli, noun
-from stackproof.case import Placement, Rank
-from stackproof.evidence import Evidence
-from stackproof.host import files, shipped
-from stackproof.host.curves import load_curves
-from stackproof.host.results import load_results
-from stackproof.messagepath import MessagePaths, Statement, Topic
+from stackproof import cli
+from stackproof.compare.effects.results import load_results
+from stackproof.core import noun
+from stackproof.core.effects import files, shipped
+from stackproof.doctor import bundle
+from stackproof.knowledge.effects.curves import load_curves
+from stackproof.knowledge.evidence import Evidence
+from stackproof.results.case import Placement, Rank
+from stackproof.results.path import MessagePaths, Statement, Topic
 
 LNX = "OMPI_MCA_opal_common_ofi_provider_include"
 
@@ -340,7 +342,7 @@ def test_a_program_that_hangs_when_it_is_asked_costs_its_time_and_no_more(
         tool.write_text("#!/bin/sh\ntrap '' TERM\nsleep 60\n")
         tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr("stackproof.host.answers._TIMEOUT_S", 0.3)
+    monkeypatch.setattr("stackproof.doctor.effects.programs._TIMEOUT_S", 0.3)
     before = time.monotonic()
     data = told(capsys, "--probe", "--site", "lumi-g")
     assert time.monotonic() - before < 40

@@ -11,15 +11,17 @@ from typing import Any
 
 import pytest
 
-from stackproof import cli, noun, pathwords
-from stackproof.evidence import merged
-from stackproof.host.knowledge import load_knowledge
-from stackproof.knowledge import CurveLevel
-from stackproof.measurement import Disturbance, Measurement
-from stackproof.resultsmodel import Results, ResultsSpec
-from stackproof.rules import Answer, diagnose
-from stackproof.spelling import of_spelling, one_slip
-from stackproof.symptoms import implied, marks_of, of_nodes, of_results
+from stackproof import cli
+from stackproof.compare import path_words
+from stackproof.core import noun
+from stackproof.doctor.evidence.results import implied, marks_of, of_nodes, of_results
+from stackproof.doctor.rules import Answer, diagnose
+from stackproof.doctor.spelling import of_spelling, one_slip
+from stackproof.knowledge.effects.load import load_knowledge
+from stackproof.knowledge.evidence import merged
+from stackproof.knowledge.model import CurveLevel
+from stackproof.results.measurement import Disturbance, Measurement
+from stackproof.results.model import Results, ResultsSpec
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "doctor"
 KNOWLEDGE = load_knowledge()
@@ -199,14 +201,14 @@ def test_results_of_the_demo_raise_no_alarm(arm: str) -> None:
 
 
 def test_arms_on_different_paths_are_said_to_be_and_why_one_is_slow() -> None:
-    intra, inter = pathwords.differences(DEMO)
+    intra, inter = path_words.differences(DEMO)
     assert "openmpi-ofi took tcp" in intra
     assert "times slower than intel-mpi at 8 B, since tcp is not shm" in intra
     assert "openmpi-lnx took lnx" in inter
     alone = dataclasses.replace(
         DEMO, measurements=tuple(m for m in DEMO.measurements if m.case.transport == "shm")
     )
-    assert pathwords.differences(alone) == ()
+    assert path_words.differences(alone) == ()
 
 
 def test_arms_over_different_interfaces_are_said_to_be() -> None:
@@ -215,7 +217,7 @@ def test_arms_over_different_interfaces_are_said_to_be() -> None:
     alone = dataclasses.replace(
         apart, measurements=tuple(m for m in apart.measurements if m.case.transport == "tcp")
     )
-    said = " ".join(pathwords.differences(alone))
+    said = " ".join(path_words.differences(alone))
     assert "the same path over different interfaces of the nodes: " in said
     assert "mpich over hsn0" in said
     assert "mpich over eth0" not in said

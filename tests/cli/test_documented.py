@@ -12,7 +12,7 @@ import pytest
 import documented
 from documented import ROOT, Line
 from stackproof import cli
-from stackproof.host import shipped
+from stackproof.core.effects import shipped
 
 PAGES = [*documented.pages(), ROOT / "CODING_STYLE.md"]
 OTHERS = [line for page in PAGES for line in documented.others_of(page)]

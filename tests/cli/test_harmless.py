@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import terminals
-from stackproof import harmless
-from stackproof.errors import Location, Problem, Reason
+from stackproof.core import harmless
+from stackproof.core.errors import Location, Problem, Reason
 
 # Clear the screen, set a title, have the terminal answer, C1, direction, a line of its own.
 EVIL = "na\x1b[2J\x1b]0;PWN\x07\x9b31m\u202e\rme"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from stackproof import noun
+from stackproof.core import noun
 from stackproof.inject.manifest import Manifest, Provided
-from stackproof.loader import Machine
+from stackproof.linking.loader import Machine
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 BASE = "registry.example.org/debian:bookworm-slim@sha256:" + "ab" * 32

@@ -14,7 +14,7 @@ from elflab import Lab
 from images import MOUNT, make_image
 from need import need
 from stackproof import cli
-from stackproof.errors import ExitCode
+from stackproof.core.errors import ExitCode
 
 USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
 

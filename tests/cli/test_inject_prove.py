@@ -12,8 +12,8 @@ from elflab import Lab
 from images import MOUNT, env_json
 from need import need
 from stackproof import cli
-from stackproof.errors import ExitCode
-from stackproof.host import proving
+from stackproof.core.errors import ExitCode
+from stackproof.prove.effects import arms as proving
 
 EVERY = ["MPI_Init", "MPI_Recv", "MPII_Win_get_attr"]
 

@@ -16,7 +16,7 @@ import pytest
 
 import stackproof
 from stackproof import cli
-from stackproof.errors import ExitCode, Problem, Reason, StackproofError, fail
+from stackproof.core.errors import ExitCode, Problem, Reason, StackproofError, fail
 
 
 @pytest.fixture(autouse=True)
@@ -31,10 +31,10 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[argparse.Namesp
     """Return a function that makes its argument the verb `check`."""
 
     def install(action: Callable[[argparse.Namespace], int]) -> None:
-        module = types.ModuleType("stackproof.cli.check")
+        module = types.ModuleType("stackproof.build.cli.check")
         module.configure = lambda parser: parser.set_defaults(run="check:run")  # type: ignore[attr-defined]
         module.run = action  # type: ignore[attr-defined]
-        for name in ("stackproof.cli.check", "stackproof.cli.arguments.check"):
+        for name in ("stackproof.build.cli.check", "stackproof.build.cli.check_arguments"):
             monkeypatch.setitem(sys.modules, name, module)
 
     return install
@@ -211,8 +211,8 @@ def test_a_reader_that_has_gone_does_not_hide_the_verdict(code: int) -> None:
         "module = types.ModuleType('m')\n"
         "module.configure = lambda parser: parser.set_defaults(run='check:run')\n"
         "module.run = run\n"
-        "sys.modules['stackproof.cli.arguments.check'] = module\n"
-        "sys.modules['stackproof.cli.check'] = module\n"
+        "sys.modules['stackproof.build.cli.check_arguments'] = module\n"
+        "sys.modules['stackproof.build.cli.check'] = module\n"
         "cli.main(['check'])"
     )
     reader, writer = os.pipe()

@@ -15,15 +15,18 @@ import pytest
 import spackstacks
 from aptarchive import AptArchive, tarball
 from need import need
-from stackproof import cli, ids, spack_build
-from stackproof.cli import os_sources, stacks
-from stackproof.cli.builders import RecipeOptions
-from stackproof.engines import spack as engine
-from stackproof.engines.spack import overlay
-from stackproof.host import accepted_sources, source_mirror
-from stackproof.monitor import null_monitor
-from stackproof.noun import to_json
-from stackproof.spackstack import SpackLock
+from stackproof import cli
+from stackproof.build.cli import os_sources
+from stackproof.build.effects import source_mirror, stacks
+from stackproof.build.effects.builders import RecipeOptions
+from stackproof.build.engines import spack as engine
+from stackproof.build.engines.spack import os_sources as overlay
+from stackproof.build.engines.spack.effects import accepted_sources
+from stackproof.build.engines.spack.effects import build as spack_build
+from stackproof.build.engines.spack.stack import SpackLock
+from stackproof.core import ids
+from stackproof.core.monitor import null_monitor
+from stackproof.core.noun import to_json
 
 FJORD = Path(__file__).parents[1] / "documents" / "stackinator" / "clusters" / "fjord"
 UPSTREAM = tarball("configure", "thing.c")

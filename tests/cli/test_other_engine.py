@@ -8,19 +8,20 @@ from pathlib import Path
 
 import pytest
 
+import stackproof
 from need import need
 from stackproof import cli
-from stackproof.cli import builders
+from stackproof.build.effects import builders
 
 ENGINE = """
 from dataclasses import dataclass, field
 from typing import ClassVar
-from stackproof.cli.builders import Solving
-from stackproof.cli.loaded import Loaded
-from stackproof.engines import Container, Findings, tail
-from stackproof.errors import Problem, Reason
-from stackproof.host.workspace import BuildSetup
-from stackproof.plan import Plan, Step
+from stackproof.build.effects.builders import Solving
+from stackproof.build.effects.loaded import Loaded
+from stackproof.build.engine import Container, Findings, tail
+from stackproof.core.errors import Problem, Reason
+from stackproof.build.effects.workspace import BuildSetup
+from stackproof.build.plan import Plan, Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToyStack:
@@ -157,10 +158,10 @@ def test_what_every_builder_has(name: str) -> None:
 
 
 def test_no_verb_looks_at_the_kind_of_a_stack() -> None:
-    package = Path(cli.__file__).parent
+    package = Path(stackproof.__file__).parent
     found = [
         path.name
-        for path in package.glob("*.py")
+        for path in package.rglob("cli/*.py")
         for line in path.read_text().splitlines()
         if "isinstance(" in line and "stack" in line.lower() and "StackproofError" not in line
     ]

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from stackproof import bundle, cli
+from stackproof import cli
 from stackproof.cli import commandtree
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import outputs
+from stackproof.core.effects import outputs
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.doctor import bundle
 
 COMMANDS = {
     " ".join(command.words): command for command in commandtree.load().all() if not command.commands

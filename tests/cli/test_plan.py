@@ -11,11 +11,11 @@ from archspec import cpu
 
 from spackstacks import content, node
 from stackproof import cli
-from stackproof.cli import stacks
-from stackproof.cli.builders import RecipeOptions
-from stackproof.engines.spack import wants
-from stackproof.noun import to_json
-from stackproof.spackstack import LockedClone, SpackLock
+from stackproof.build.effects import stacks
+from stackproof.build.effects.builders import RecipeOptions
+from stackproof.build.engines.spack import wants
+from stackproof.build.engines.spack.stack import LockedClone, SpackLock
+from stackproof.core.noun import to_json
 
 DOCUMENTS = Path(__file__).parents[1] / "documents"
 FJORD = DOCUMENTS / "stackinator" / "clusters" / "fjord"

@@ -7,8 +7,8 @@ import io
 import pytest
 
 from stackproof import cli
-from stackproof.cli import progress
-from stackproof.monitor import Event
+from stackproof.core.cli import progress
+from stackproof.core.monitor import Event
 
 
 class Terminal(io.StringIO):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pythonpage import programs
-from stackproof.errors import Reason
+from stackproof.core.errors import Reason
 from synthetic import SIZES, Noise, Plan, simulate, write_results
 
 PROGRAMS = programs()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stackproof import cli
-from stackproof.host import documents, shipped
+from stackproof.core.effects import documents, shipped
 
 Call = Callable[..., tuple[int, str, str]]
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import terminals
-from stackproof import noun
-from stackproof.capture import Capture
 from stackproof.cli import main
-from stackproof.host import shipped
-from stackproof.site import Site
+from stackproof.core import noun
+from stackproof.core.effects import shipped
+from stackproof.site.capture import Capture
+from stackproof.site.model import Site
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "probe"
 

@@ -10,7 +10,7 @@ import yaml
 from need import need
 from stackinators import SMALL
 from stackproof import cli
-from stackproof.host.stackinator import load
+from stackproof.build.engines.spack.effects.stackinator import load
 
 
 def command(*words: str) -> int:

@@ -12,16 +12,23 @@ import pytest
 
 from elflab import Lab
 from need import need
-from stackproof import case, cli, comparison, curves, transports
-from stackproof import cluster as clusters
-from stackproof.benchmarks.metrics import METRICS
+from stackproof import cli
 from stackproof.cli import commandtree
-from stackproof.cli.arguments import choices
-from stackproof.cluster_slurm import SlurmSpec
-from stackproof.host import cachekinds, injecthook, injectlevels
-from stackproof.inject import containing, starting
-from stackproof.loader import machine
-from stackproof.schedulers import REGISTRY
+from stackproof.cluster import model as clusters
+from stackproof.cluster.slurm import SlurmSpec
+from stackproof.compare import model as comparison
+from stackproof.core.cli import choices
+from stackproof.core.effects import cache_kinds
+from stackproof.inject import container as containing
+from stackproof.inject.effects import container as injecthook
+from stackproof.inject.effects import levels as injectlevels
+from stackproof.inject.findings import launcher as starting
+from stackproof.knowledge import reference_curves
+from stackproof.launch.schedulers import REGISTRY
+from stackproof.linking.loader import machine
+from stackproof.mpi import transports
+from stackproof.results import case
+from stackproof.results.metrics import METRICS
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 LEAVES = [command for command in commandtree.load().all() if not command.commands]
@@ -51,14 +58,18 @@ def among(listed: set[str], names: set[str]) -> set[str]:
 def test_help_imports_the_arguments_of_its_verb_only(command: commandtree.Command) -> None:
     names = imported(*command.words, "--help")
     ours = {name for name in names if name.startswith("stackproof.")}
-    allowed = ("stackproof.cli.arguments", "stackproof.cli.parsing", "stackproof.cli.examples")
+    allowed = (
+        "stackproof.cli.arguments",
+        "stackproof.core.cli.parsing",
+        "stackproof.core.cli.examples",
+    )
     others = {name for name in ours if not name.startswith(allowed)}
     assert others <= {
         "stackproof.cli",
-        "stackproof.cli.streams",
+        "stackproof.core.cli.streams",
         "stackproof.host",
-        "stackproof.harmless",
-        "stackproof.host.userlocale",
+        "stackproof.core.harmless",
+        "stackproof.core.effects.locale",
     }
     assert not among(HEAVY, names)
     assert not {"dataclasses", "inspect", "typing", "subprocess", "pathlib"} & names
@@ -68,8 +79,8 @@ def test_help_imports_the_arguments_of_its_verb_only(command: commandtree.Comman
     ("words", "source"),
     [
         (choices.PLACEMENTS, case.Locality),
-        (choices.CACHE_KINDS, [kind.name for kind in cachekinds.KINDS]),
-        (choices.BUFFERS, curves.BufferPlace),
+        (choices.CACHE_KINDS, [kind.name for kind in cache_kinds.KINDS]),
+        (choices.BUFFERS, reference_curves.BufferPlace),
         (choices.SCHEDULERS, REGISTRY),
         (choices.TRANSPORTS, transports.REGISTRY),
         (choices.BENCHMARKS, METRICS),
@@ -100,12 +111,12 @@ def test_every_command_calls_a_function_that_there_is() -> None:
 NOT_FOR_WHEELS = {
     "attr", "http", "installer", "jinja2", "jsonschema",
     "logging", "numpy", "packageurl", "packaging", "pip", "referencing", "rpds",
-    "tarfile", "urllib.request", "stackproof.benchmarks", "stackproof.cli.easybuild",
-    "stackproof.cli.known", "stackproof.cli.spack", "stackproof.easybuild_recipe",
-    "stackproof.engines.easybuild.chain", "stackproof.engines.easybuild.stack",
-    "stackproof.engines.spack", "stackproof.host.git", "stackproof.host.recipes",
-    "stackproof.host.stackinator", "stackproof.site", "stackproof.spack_build",
-    "stackproof.spack_recipe", "stackproof.spackstack", "stackproof.stackinator",
+    "tarfile", "urllib.request", "stackproof.bench.programs", "stackproof.build.engines.easybuild.effects.builder",
+    "stackproof.build.engines.spack.effects.known", "stackproof.build.engines.spack.effects.builder", "stackproof.build.engines.easybuild.recipe",
+    "stackproof.build.engines.easybuild.chain", "stackproof.build.engines.easybuild.stack",
+    "stackproof.build.engines.spack", "stackproof.build.effects.git", "stackproof.build.engines.spack.effects.recipe_files",
+    "stackproof.build.engines.spack.effects.stackinator", "stackproof.site.model", "stackproof.build.engines.spack.effects.build",
+    "stackproof.build.engines.spack.recipe", "stackproof.build.engines.spack.stack", "stackproof.build.engines.spack.stackinator",
 }  # fmt: skip
 
 
@@ -114,7 +125,7 @@ def test_a_recipe_for_wheels_imports_no_other_engine(command: str, tmp_path: Pat
     for name in ("mpich.yaml", "mpich.lock.json"):
         shutil.copy(RECIPES / name, tmp_path)
     names = imported(*command.split(), "mpich.yaml", cwd=tmp_path)
-    assert "stackproof.recipe" in names
+    assert "stackproof.build.engines.wheel.recipe" in names
     assert not among(NOT_FOR_WHEELS, names)
 
 
@@ -125,17 +136,17 @@ def test_an_unchanged_build_imports_no_other_engine(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "stackproof", "build", "mpich.yaml"]
     subprocess.run(argv, cwd=tmp_path, check=True)
     names = imported("build", "mpich.yaml", cwd=tmp_path)
-    assert "stackproof.executor" in names
+    assert "stackproof.build.effects.executor" in names
     assert not among(NOT_FOR_WHEELS, names)
 
 
 # What a judgement of a program on this machine needs nothing of: what makes artefacts, wrappers and
 # containers, and what knows of transports.
 NOT_FOR_JUDGING = {
-    *HEAVY - {"msgspec"}, "ctypes", "stackproof.document", "stackproof.host.artefacting",
-    "stackproof.host.fabric", "stackproof.host.injecting", "stackproof.inject.artefact",
-    "stackproof.inject.containing", "stackproof.inject.wrapping", "stackproof.mpis",
-    "stackproof.plan", "stackproof.site", "stackproof.stack", "stackproof.transports",
+    *HEAVY - {"msgspec"}, "ctypes", "stackproof.core.document", "stackproof.inject.effects.artefact",
+    "stackproof.mpi.effects.fabric", "stackproof.inject.effects.staging", "stackproof.inject.artefact",
+    "stackproof.inject.container", "stackproof.inject.wrapper", "stackproof.mpi.families",
+    "stackproof.build.plan", "stackproof.site.model", "stackproof.build.stack", "stackproof.mpi.transports",
 }  # fmt: skip
 
 

@@ -12,13 +12,14 @@ import sys
 import pytest
 
 import stackproof
-from stackproof import cli, document
-from stackproof.case import Placement, Rank
+from stackproof import cli
 from stackproof.cli import commandtree
-from stackproof.cli.examples import EXAMPLES
-from stackproof.errors import ExitCode, Reason, StackproofError, did_you_mean
-from stackproof.transports import Setup
-from stackproof.transports.cxi import need_cxi
+from stackproof.core import document
+from stackproof.core.cli.examples import EXAMPLES
+from stackproof.core.errors import ExitCode, Reason, StackproofError, did_you_mean
+from stackproof.mpi.transports import Setup
+from stackproof.mpi.transports.cxi import need_cxi
+from stackproof.results.case import Placement, Rank
 
 TREE = commandtree.load()
 COMMANDS = {" ".join(command.words): command for command in TREE.all()}

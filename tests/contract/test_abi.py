@@ -2,11 +2,11 @@
 
 import pytest
 
-from stackproof import abi
-from stackproof.abi import Abi, Part
-from stackproof.abi.fortran import MPICH_BLOCKS, OPENMPI_BLOCKS
-from stackproof.elf import ElfFile, Import
-from stackproof.elf.traces import Traces
+from stackproof.linking.elf import ElfFile, Import
+from stackproof.linking.elf.constants import Traces
+from stackproof.mpi import abi
+from stackproof.mpi.abi import Abi, Part
+from stackproof.mpi.abi.fortran import MPICH_BLOCKS, OPENMPI_BLOCKS
 
 FAMILIES = list(abi.FAMILIES.values())
 each_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)

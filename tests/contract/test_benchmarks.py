@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof import benchmarks
-from stackproof.benchmarks import Benchmark
-from stackproof.benchmarks.metrics import METRICS
-from stackproof.case import Case, Placement, Rank
-from stackproof.measurement import Output
-from stackproof.noun import from_data, to_data
+from stackproof.bench import programs as benchmarks
+from stackproof.bench.programs import Benchmark
+from stackproof.core.noun import from_data, to_data
+from stackproof.results.case import Case, Placement, Rank
+from stackproof.results.measurement import Output
+from stackproof.results.metrics import METRICS
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "benchmarks"
 # A run of each program that went well, and what it was asked for.

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof import launchers, mpis
-from stackproof.case import Placement, Rank
-from stackproof.errors import Reason, StackproofError
-from stackproof.launchers import LaunchRequest
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.launch import launchers
+from stackproof.launch.launchers import LaunchRequest
+from stackproof.mpi import families
+from stackproof.results.case import Placement, Rank
 
 each_launcher = pytest.mark.parametrize("name", list(launchers.REGISTRY))
 each_mpiexec = pytest.mark.parametrize("name", [n for n in launchers.REGISTRY if n != "srun"])
@@ -27,7 +28,7 @@ def test_registered_under_its_name(name):
 
 
 def test_every_family_has_its_launcher():
-    assert {family.launcher for family in mpis.REGISTRY.values()} <= set(launchers.REGISTRY)
+    assert {family.launcher for family in families.REGISTRY.values()} <= set(launchers.REGISTRY)
 
 
 def test_unknown_launcher_is_unsupported():

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from stackproof import mounts
-from stackproof.errors import ExitCode, Reason
-from stackproof.host.mountways import WAYS
-from stackproof.mounts import MountFacts
+from stackproof.core.errors import ExitCode, Reason
+from stackproof.mount import methods as mounts
+from stackproof.mount.effects.methods import WAYS
+from stackproof.mount.methods import MountFacts
 
 _ALL = MountFacts(
     kernel_mounts=True, mounts=True, user_namespaces=True, fuse=True, squashfuse="/usr/bin/x",

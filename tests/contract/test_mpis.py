@@ -2,18 +2,18 @@
 
 import pytest
 
-from stackproof import mpis
-from stackproof.command import EnvPatch
-from stackproof.noun import from_data, to_data
+from stackproof.core.command import EnvPatch
+from stackproof.core.noun import from_data, to_data
+from stackproof.mpi import families
 
-FAMILIES = list(mpis.REGISTRY.values())
+FAMILIES = list(families.REGISTRY.values())
 each_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 
 
 @each_family
 def test_registered_under_its_name(family):
-    assert mpis.REGISTRY[family.name] is family
-    assert mpis.get(family.name) is family
+    assert families.REGISTRY[family.name] is family
+    assert families.get(family.name) is family
 
 
 @each_family

@@ -2,29 +2,31 @@
 
 import pytest
 
-from stackproof import launchers, mpis, probes
-from stackproof.case import Locality, Placement, Rank
-from stackproof.launchers import LaunchRequest, labels
-from stackproof.probes import Pair, Words
+from stackproof.bench import path_logs
+from stackproof.bench.path_logs import Pair, Words
+from stackproof.launch import launchers
+from stackproof.launch.launchers import LaunchRequest, labels
+from stackproof.mpi import families
+from stackproof.results.case import Locality, Placement, Rank
 
-each_probe = pytest.mark.parametrize("name", list(probes.REGISTRY))
+each_probe = pytest.mark.parametrize("name", list(path_logs.REGISTRY))
 each_launcher = pytest.mark.parametrize("name", list(launchers.REGISTRY))
 
 
 def test_every_family_has_a_probe():
-    assert set(probes.REGISTRY) == set(mpis.REGISTRY)
-    assert probes.settings_of("mvapich") == {}
+    assert set(path_logs.REGISTRY) == set(families.REGISTRY)
+    assert path_logs.settings_of("mvapich") == {}
 
 
 @each_probe
 def test_registered_under_its_name(name):
-    assert probes.REGISTRY[name].name == name
+    assert path_logs.REGISTRY[name].name == name
 
 
 @each_probe
 def test_what_makes_it_talk_changes_no_path(name):
-    settings = probes.REGISTRY[name].settings
-    assert settings == probes.settings_of(name)
+    settings = path_logs.REGISTRY[name].settings
+    assert settings == path_logs.settings_of(name)
     assert all(isinstance(value, str) and value for value in settings.values())
     words = ("VERBOSE", "verbose", "DEBUG", "LOG", "DISPLAY", "DUMP")
     assert [key for key in settings if not any(word in key for word in words)] == []
@@ -34,7 +36,7 @@ def test_what_makes_it_talk_changes_no_path(name):
 @pytest.mark.parametrize("locality", list(Locality))
 def test_without_words_nothing_is_known_for_sure(name, locality):
     pair = Pair(rank=0, peer=1, locality=locality, env={})
-    carrier = probes.REGISTRY[name].carrier(Words(()), pair)
+    carrier = path_logs.REGISTRY[name].carrier(Words(()), pair)
     assert carrier is None or not carrier.told
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof import schedulers
-from stackproof.errors import Reason, StackproofError
-from stackproof.schedulers import JobRequest
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.launch import schedulers
+from stackproof.launch.schedulers import JobRequest
 
 each_scheduler = pytest.mark.parametrize("name", list(schedulers.REGISTRY))
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from stackproof import mpis, transports
-from stackproof.case import Case, Placement, Rank
-from stackproof.errors import Reason, StackproofError
-from stackproof.measurement import Output, State
-from stackproof.site import FabricType
-from stackproof.transports import Libfabric, Profile, Setup
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.mpi import families, transports
+from stackproof.mpi.transports import Libfabric, Profile, Setup
+from stackproof.results.case import Case, Placement, Rank
+from stackproof.results.measurement import Output, State
+from stackproof.site.model import FabricType
 
 VERSIONS = {
     "openmpi": "5.0.11",
@@ -35,7 +35,7 @@ def test_unknown_transport_is_unsupported():
 
 
 def test_every_family_is_in_the_table_of_this_test():
-    assert set(VERSIONS) == set(mpis.REGISTRY)
+    assert set(VERSIONS) == set(families.REGISTRY)
 
 
 FABRICS = ["", FabricType.SLINGSHOT_11.value, FabricType.ETHERNET.value]

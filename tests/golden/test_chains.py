@@ -15,15 +15,17 @@ from typing import Any
 import pytest
 
 from stackproof import cli
-from stackproof.cli import known, locking, parsing, stacks
-from stackproof.cli.arguments import stacks as arguments
-from stackproof.cli.builders import RecipeOptions
-from stackproof.cli.loaded import Loaded
-from stackproof.cli.spack import BUILDER
-from stackproof.engines import spack
-from stackproof.engines.spack import locks
-from stackproof.host import shipped
-from stackproof.spackstack import Caches, SpackLock
+from stackproof.build.cli import stacks_arguments as arguments
+from stackproof.build.effects import locking, stacks
+from stackproof.build.effects.builders import RecipeOptions
+from stackproof.build.effects.loaded import Loaded
+from stackproof.build.engines import spack
+from stackproof.build.engines.spack import locks
+from stackproof.build.engines.spack.effects import known
+from stackproof.build.engines.spack.effects.builder import BUILDER
+from stackproof.build.engines.spack.stack import Caches, SpackLock
+from stackproof.core.cli import parsing
+from stackproof.core.effects import shipped
 
 FOLDER = Path(__file__).parents[2] / "recipes" / "spack"
 ZEN3 = ("architecture=x86_64", "microarchitecture=zen3")

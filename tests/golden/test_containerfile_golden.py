@@ -17,25 +17,27 @@ import pytest
 import easybuilds
 from easybuildchains import REQUESTS
 from spackstacks import clones, lock_files, stack
-from stackproof import containerfile, document
-from stackproof.cli import builders
-from stackproof.command import EnvPatch
-from stackproof.containerfile import Files, Wish
-from stackproof.engines import Container, Sources, spack
-from stackproof.engines.easybuild import engine as easybuild_engine
-from stackproof.engines.easybuild import tool
-from stackproof.engines.easybuild.chain import chain
-from stackproof.engines.easybuild.lock import make_lock
-from stackproof.engines.spack import engine as spack_engine
-from stackproof.engines.wheel import wants
-from stackproof.host import easybuild_catalogue
-from stackproof.plan import Plan
-from stackproof.planner import ENGINE, plan
-from stackproof.recipe import parse_recipe
-from stackproof.resolve import resolve
-from stackproof.spackstack import Caches
-from stackproof.stack import Artefact
-from stackproof.wheelstack import Lock
+from stackproof.build import containerfile
+from stackproof.build.containerfile import Files, Wish
+from stackproof.build.effects import builders
+from stackproof.build.engine import Container, Sources
+from stackproof.build.engines import spack
+from stackproof.build.engines.easybuild import engine as easybuild_engine
+from stackproof.build.engines.easybuild import tool
+from stackproof.build.engines.easybuild.chain import chain
+from stackproof.build.engines.easybuild.effects import catalogue
+from stackproof.build.engines.easybuild.lock import make_lock
+from stackproof.build.engines.spack import engine as spack_engine
+from stackproof.build.engines.spack.stack import Caches
+from stackproof.build.engines.wheel.engine import wants
+from stackproof.build.engines.wheel.plan import ENGINE, plan
+from stackproof.build.engines.wheel.recipe import parse_recipe
+from stackproof.build.engines.wheel.resolve import resolve
+from stackproof.build.engines.wheel.stack import Lock
+from stackproof.build.plan import Plan
+from stackproof.build.stack import Artefact
+from stackproof.core import document
+from stackproof.core.command import EnvPatch
 
 FOLDER = Path(__file__).with_name("containerfile")
 BASE = "registry.example.org/debian:bookworm-slim@sha256:" + "ab" * 32
@@ -97,7 +99,7 @@ def of_spack() -> str:
 
 def of_easybuild() -> str:
     wanted = easybuilds.stack(request=REQUESTS["tools"])
-    found = chain(wanted.request, easybuild_catalogue.load())
+    found = chain(wanted.request, catalogue.load())
     sources = [source for one in found.easyconfigs for source in one.sources]
     digests = {source.filename: source.accepted[0].sha256 for source in sources}
     brought = tuple(tool.artefact(name, tool.VERSION) for name in tool.PACKAGES)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from easybuildchains import REQUESTS
-from stackproof.engines.easybuild.chain import Chain, chain
-from stackproof.host import easybuild_catalogue
+from stackproof.build.engines.easybuild.chain import Chain, chain
+from stackproof.build.engines.easybuild.effects import catalogue
 
 FOLDER = Path(__file__).with_name("easybuild")
-CATALOGUE = easybuild_catalogue.load()
+CATALOGUE = catalogue.load()
 
 
 def shown(made: Chain) -> str:

@@ -10,9 +10,9 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-from stackproof.compare import compare
-from stackproof.host.curves import load_curves
-from stackproof.report import render_html
+from stackproof.compare.compare import compare
+from stackproof.knowledge.effects.curves import load_curves
+from stackproof.report.render import render_html
 from synthetic import Noise, Plan, fault, simulate
 
 GOLDEN = Path(__file__).with_name("report-outline.txt")

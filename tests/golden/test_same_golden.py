@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from stackinators import CLUSTERS, DOCUMENTS
-from stackproof.cli import stacks
-from stackproof.cli.builders import RecipeOptions
-from stackproof.noun import to_json
-from stackproof.spack_recipe import without_words
-from stackproof.spackstack import SpackEnvironment, SpackStack
-from stackproof.stackinator.reader import DOCUMENTS as RECIPE_FILES
+from stackproof.build.effects import stacks
+from stackproof.build.effects.builders import RecipeOptions
+from stackproof.build.engines.spack.recipe import without_words
+from stackproof.build.engines.spack.stack import SpackEnvironment, SpackStack
+from stackproof.build.engines.spack.stackinator.reader import DOCUMENTS as RECIPE_FILES
+from stackproof.core.noun import to_json
 
 GOLDEN = Path(__file__).parent / "same"
 SAME = DOCUMENTS.parent / "same"

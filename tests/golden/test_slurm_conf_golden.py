@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stackproof import slurm_conf
-from stackproof.cluster_slurm import SlurmSpec, parse_spank
+from stackproof.cluster import slurm_conf
+from stackproof.cluster.slurm import SlurmSpec, parse_spank
 
 GOLDEN = Path(__file__).with_name("slurm-conf.txt")
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from spackstacks import clones, lock_files, stack
-from stackproof.engines import spack
-from stackproof.plan import Plan, Step
-from stackproof.spackstack import Caches, Compiler, Mirror, SpackStack
+from stackproof.build.engines import spack
+from stackproof.build.engines.spack.stack import Caches, Compiler, Mirror, SpackStack
+from stackproof.build.plan import Plan, Step
 
 FOLDER = Path(__file__).with_name("spack")
 # Whole copies of what other tests look at.

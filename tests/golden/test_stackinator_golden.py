@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from stackinators import CLUSTERS, DOCUMENTS
-from stackproof.host.stackinator import load
-from stackproof.noun import from_json, to_json
-from stackproof.spackstack import SpackStack
+from stackproof.build.engines.spack.effects.stackinator import load
+from stackproof.build.engines.spack.stack import SpackStack
+from stackproof.core.noun import from_json, to_json
 
 GOLDEN = Path(__file__).parent / "stackinator"
 RECIPES = sorted(path.parent.name for path in (DOCUMENTS / "recipes").glob("*/config.yaml"))

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stackproof import transports
-from stackproof.case import Placement, Rank
-from stackproof.errors import Reason, StackproofError
-from stackproof.site import FabricType
-from stackproof.transports import Libfabric, Memory, Setup, libfabric_of
-from stackproof.transports.setup import INFINIBAND, NEWEST_LIBFABRIC, SLINGSHOT
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.mpi import transports
+from stackproof.mpi.transports import Libfabric, Memory, Setup, libfabric_of
+from stackproof.mpi.transports.profile import INFINIBAND, NEWEST_LIBFABRIC, SLINGSHOT
+from stackproof.results.case import Placement, Rank
+from stackproof.site.model import FabricType
 
 _HERE = Path(__file__).parent
 _FILE = _HERE / "transport-profiles.yaml"

@@ -12,10 +12,10 @@ import pytest
 from elflab import Lab
 from images import MOUNT, env_json
 from need import need
-from stackproof.bench import Arm, BenchSpec
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import injectplace
-from stackproof.host.arms import Arms, make_ready
+from stackproof.bench.effects.arms import Arms, make_ready
+from stackproof.bench.spec import Arm, BenchSpec
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.inject.effects import named as injectplace
 
 USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
 EVERY = ["MPI_Init", "MPI_Recv", "MPI_Get_count", "MPII_Win_get_attr"]

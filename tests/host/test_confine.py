@@ -13,7 +13,7 @@ import pytest
 from images import make_image
 from mounting import way
 from need import need
-from stackproof.host import confine
+from stackproof.mount.effects import confine
 
 NATIVE = Path(__file__).parents[2] / "native" / "helper" / "confine.c"
 # Names that asm-generic/unistd.h has otherwise than libc.
@@ -27,7 +27,7 @@ _GENERIC = {
 }
 _TRY = """
 import os, socket, sys
-from stackproof.host.confine import confine
+from stackproof.mount.effects.confine import confine
 image = os.open(sys.argv[1], os.O_RDONLY)
 confine("/usr/bin/squashfuse", image)
 def attempt(name, call):

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from stackproof.cli import progress
-from stackproof.command import Command, Completed
-from stackproof.engines import wheel
-from stackproof.executor import fetch
-from stackproof.host.easybuild_sources import Sources
-from stackproof.host.run import Runner
-from stackproof.monitor import Event, null_monitor
-from stackproof.stack import Artefact, Digest, SourceFile
+from stackproof.build.effects.executor import fetch
+from stackproof.build.engines.easybuild.effects.sources import Sources
+from stackproof.build.engines.wheel import engine as wheel
+from stackproof.build.stack import Artefact, Digest, SourceFile
+from stackproof.core.cli import progress
+from stackproof.core.command import Command, Completed
+from stackproof.core.effects.run import Runner
+from stackproof.core.monitor import Event, null_monitor
 
 PART, PARTS = b"x" * 100_000, 4
 WHOLE = PART * PARTS

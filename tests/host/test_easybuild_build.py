@@ -11,15 +11,15 @@ import pytest
 
 from easybuilds import lock, plan, put, setup, stack
 from need import need
-from stackproof.command import Bind
-from stackproof.engines.easybuild.stack import Below, EasyBuildLock
-from stackproof.errors import Reason, StackproofError
-from stackproof.executor import execute
-from stackproof.host import files
-from stackproof.host.easybuild_sources import Sources
-from stackproof.host.workspace import download_path
-from stackproof.monitor import Event, null_monitor
-from stackproof.stack import Artefact
+from stackproof.build.effects.executor import execute
+from stackproof.build.effects.workspace import download_path
+from stackproof.build.engines.easybuild.effects.sources import Sources
+from stackproof.build.engines.easybuild.stack import Below, EasyBuildLock
+from stackproof.build.stack import Artefact
+from stackproof.core.command import Bind
+from stackproof.core.effects import files
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.monitor import Event, null_monitor
 from tinysources import LIBRARY
 
 BROKEN = {**LIBRARY, "two.c": "int two(void) { return 2 }\n"}

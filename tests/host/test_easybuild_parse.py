@@ -13,16 +13,16 @@ import pytest
 
 from easybuildchains import REQUESTS
 from need import need
-from stackproof.engines.easybuild import tool
-from stackproof.engines.easybuild.chain import chain
-from stackproof.engines.easybuild.easyconfig import SYSTEM, Template, render
-from stackproof.engines.easybuild.tool import VERSION
-from stackproof.executor import fetch
-from stackproof.host import easybuild_catalogue, lmod
-from stackproof.host.easybuild_sources import Sources
-from stackproof.monitor import null_monitor
+from stackproof.build.effects.executor import fetch
+from stackproof.build.engines.easybuild import tool
+from stackproof.build.engines.easybuild.chain import chain
+from stackproof.build.engines.easybuild.easyconfig import SYSTEM, Template, render
+from stackproof.build.engines.easybuild.effects import catalogue, lmod
+from stackproof.build.engines.easybuild.effects.sources import Sources
+from stackproof.build.engines.easybuild.tool import VERSION
+from stackproof.core.monitor import null_monitor
 
-CATALOGUE = easybuild_catalogue.load()
+CATALOGUE = catalogue.load()
 # A compiler that is on the machine has an easyconfig elsewhere: here is one for the reader.
 ELSEWHERE = {
     "easyblock": "SystemCompilerGCC",

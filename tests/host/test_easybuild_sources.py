@@ -15,20 +15,21 @@ import pytest
 
 from aptarchive import AptArchive
 from need import need
-from stackproof.engines.easybuild.lock import pinned
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import files, os_sources
-from stackproof.host.easybuild_sources import (  # fmt: skip
+from stackproof.build.effects.workspace import download_path
+from stackproof.build.engines.easybuild.effects.sources import (  # fmt: skip
     ARCHIVE,
     Sources,
     choose_all,
     mirror_folders,
     obtain_all,
 )
-from stackproof.host.workspace import download_path
-from stackproof.ids import digest
-from stackproof.monitor import null_monitor
-from stackproof.stack import Digest, OsPackage, SourceFile
+from stackproof.build.engines.easybuild.lock import pinned
+from stackproof.build.engines.spack.effects import os_sources
+from stackproof.build.stack import Digest, OsPackage, SourceFile
+from stackproof.core.effects import files
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.ids import digest
+from stackproof.core.monitor import null_monitor
 
 GOOD, OTHER = b"what the project publishes", b"what the system packed again"
 

@@ -13,9 +13,9 @@ from elftools.elf.sections import NoteSection, SymbolTableSection
 
 from elflab import Lab
 from need import need
-from stackproof.elf import HIDDEN, BytesSource, read
-from stackproof.host.elfview import HostView
-from stackproof.loader import File
+from stackproof.linking.effects.view import HostView
+from stackproof.linking.elf import HIDDEN, BytesSource, read
+from stackproof.linking.loader import File
 
 
 def theirs(path):

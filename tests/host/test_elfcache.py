@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from stackproof.elf import ElfFile, Glance
-from stackproof.elf.traces import Traces
-from stackproof.host import elfcache
-from stackproof.host.elfcache import ElfCache
-from stackproof.host.elfview import HostView
+from stackproof.linking.effects import cache as elfcache
+from stackproof.linking.effects.cache import ElfCache
+from stackproof.linking.effects.view import HostView
+from stackproof.linking.elf import ElfFile, Glance
+from stackproof.linking.elf.constants import Traces
 
 LIBRARIES = ("/bin/true", "/bin/ls")
 

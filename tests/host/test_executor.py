@@ -18,19 +18,20 @@ from pathlib import Path
 import pytest
 
 from need import need, private_namespaces
-from stackproof import noun
-from stackproof.command import Bind, Command, Completed
-from stackproof.engines import wheel
-from stackproof.engines.easybuild.layout import INSTALL as EASYBUILD
-from stackproof.engines.tail import pack_step
-from stackproof.errors import Reason, StackproofError
-from stackproof.executor import Built, deliver, execute, fetch
-from stackproof.host import files, visible
-from stackproof.host import workspace as rooms
-from stackproof.host.workspace import BuildSetup, workspace
-from stackproof.monitor import Event, null_monitor
-from stackproof.plan import Plan, Step
-from stackproof.stack import Artefact
+from stackproof.build.effects import visible
+from stackproof.build.effects import workspace as rooms
+from stackproof.build.effects.executor import Built, deliver, execute, fetch
+from stackproof.build.effects.workspace import BuildSetup, workspace
+from stackproof.build.engines.easybuild.layout import INSTALL as EASYBUILD
+from stackproof.build.engines.wheel import engine as wheel
+from stackproof.build.plan import Plan, Step
+from stackproof.build.stack import Artefact
+from stackproof.build.tail import pack_step
+from stackproof.core import noun
+from stackproof.core.command import Bind, Command, Completed
+from stackproof.core.effects import files
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.monitor import Event, null_monitor
 
 MOUNT = "/user-environment"
 
@@ -178,10 +179,10 @@ def test_interrupted_build_continues_with_the_same_digest(
     ):
         cache = tmp_path / f"cut{number}"
         code = textwrap.dedent(f"""
-            from stackproof.executor import execute
-            from stackproof.monitor import null_monitor
+            from stackproof.build.effects.executor import execute
+            from stackproof.core.monitor import null_monitor
             from stackproof import noun
-            from stackproof.plan import Plan
+            from stackproof.build.plan import Plan
             plan = noun.from_json(Plan, open({str(tmp_path / "plan.json")!r}).read())
             print("ready", flush=True)
             execute(plan, null_monitor)
@@ -298,11 +299,11 @@ def test_disk_full(tmp_path: Path, movable: bool, move: str) -> None:
     code = textwrap.dedent(f"""
         import sys
         from stackproof import noun
-        from stackproof.errors import StackproofError
-        from stackproof.executor import execute
-        from stackproof.host.workspace import BuildSetup
-        from stackproof.monitor import null_monitor
-        from stackproof.plan import Plan
+        from stackproof.core.errors import StackproofError
+        from stackproof.build.effects.executor import execute
+        from stackproof.build.effects.workspace import BuildSetup
+        from stackproof.core.monitor import null_monitor
+        from stackproof.build.plan import Plan
         plan = noun.from_json(Plan, open({str(tmp_path / "plan.json")!r}).read())
         try:
             execute(plan, null_monitor, setup=BuildSetup(movable={movable}))

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from reportsamples import comparison_of
-from stackproof.host import bench, fabric
-from stackproof.host.place import Place
-from stackproof.reporting.summary_part import facts_part
+from stackproof.bench.effects import run as bench
+from stackproof.bench.effects.nodes import Place
+from stackproof.mpi.effects import fabric
+from stackproof.report.summary import facts_part
 
 HERE = Place(nodes={"nid1": (0, 1)})
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import git
-from stackproof.monitor import null_monitor
+from stackproof.build.effects import git
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.monitor import null_monitor
 
 IDENTITY = {
     f"GIT_{who}_{what}": value

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from need import need
-from stackproof.errors import StackproofError
-from stackproof.host import git, gitview
-from stackproof.monitor import null_monitor
+from stackproof.build.effects import git, gitview
+from stackproof.core.errors import StackproofError
+from stackproof.core.monitor import null_monitor
 
 URL = "https://example.org/owner/tools.git"
 WHO = {"GIT_AUTHOR_NAME": "x", "GIT_AUTHOR_EMAIL": "x@example.org",

@@ -11,8 +11,8 @@ import pytest
 
 from images import ENV_JSON, MOUNT, env_json, make_image
 from need import need
-from stackproof.errors import Reason, StackproofError
-from stackproof.host.images import load_image, load_superblock, read_member
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.image.effects.load import load_image, load_superblock, read_member
 
 
 @pytest.fixture

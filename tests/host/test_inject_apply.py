@@ -15,11 +15,11 @@ import pytest
 from eessilab import EVERY, USES_MPICH, Eessi, inject
 from elflab import run
 from need import need
-from stackproof import noun
-from stackproof.errors import ExitCode, Reason, StackproofError
-from stackproof.host import injecting
-from stackproof.host.elfview import HostView
-from stackproof.host.injecting import Injection
+from stackproof.core import noun
+from stackproof.core.errors import ExitCode, Reason, StackproofError
+from stackproof.inject.effects import staging as injecting
+from stackproof.inject.effects.staging import Injection
+from stackproof.linking.effects.view import HostView
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ import pytest
 from eessilab import EVERY, USES_MPICH, inject
 from elflab import Lab, run
 from need import need
-from stackproof.errors import ExitCode, Reason, StackproofError
-from stackproof.host import artefacting
-from stackproof.inject import compact as compacts
+from stackproof.core.errors import ExitCode, Reason, StackproofError
+from stackproof.inject import hook_manifest as compacts
+from stackproof.inject.effects import artefact as artefacting
 from stackproof.inject.variants import Artefact, Variant, choose_variant
 
 NODES = {

@@ -15,16 +15,17 @@ import pytest
 
 from elflab import Lab, run
 from need import need
-from stackproof import abi, noun
-from stackproof.abi import constants
-from stackproof.elf.traces import DISPUTED
-from stackproof.host.elfview import HostView, this_machine
+from stackproof.core import noun
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.manifest import Manifest, ManifestView, describe
 from stackproof.loader import Setting, load_program
 from stackproof.inject.model import Cause, Effect, Verdict
 from stackproof.inject.replacement import find_replacement
-from stackproof.loader import Setting
+from stackproof.linking.effects.view import HostView, this_machine
+from stackproof.linking.elf.constants import DISPUTED
+from stackproof.linking.loader import Setting
+from stackproof.mpi import abi
+from stackproof.mpi.abi import constants
 
 MPICH = ["MPI_Init", "PMPI_Init", "MPI_Recv", "MPII_Win_get_attr"]
 WORLD = [("ompi_mpi_comm_world", 8)]

@@ -12,8 +12,8 @@ import pytest
 
 from eessilab import EVERY, USES_MPICH, Eessi, inject
 from need import need
-from stackproof.errors import ExitCode
-from stackproof.host.elfview import HostView
+from stackproof.core.errors import ExitCode
+from stackproof.linking.effects.view import HostView
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ import pytest
 
 from elflab import Lab, run
 from need import need
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import injectplace
-from stackproof.host.elfview import HostView, this_machine
-from stackproof.inject import starting
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.inject.effects import named
+from stackproof.inject.findings import launcher as starting
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Cause, Effect, Verdict
 from stackproof.inject.replacement import find_replacement
+from stackproof.linking.effects.view import HostView, this_machine
 
 USES_OPENMPI = "extern int ompi_mpi_comm_world[]; int *use(void) { return ompi_mpi_comm_world; }\n"
 
@@ -45,7 +45,7 @@ def lab(tmp_path: Path) -> Lab:
 def judged(lab, launcher):
     view = HostView()
     file = lab.path(launcher)
-    kind = injectplace.launcher_kind(file, starting.OFFERS)
+    kind = named.launcher_kind(file, starting.OFFERS)
     question = Question(machine=this_machine(), launcher=kind, launcher_file=file)
     return judge(view, lab.path("bin/program"), find_replacement(view, lab.path("new")), question)
 
@@ -77,5 +77,5 @@ def test_a_launcher_that_takes_nothing_of_it(lab):
 
 def test_a_launcher_that_is_not_there(lab):
     with pytest.raises(StackproofError) as raised:
-        injectplace.launcher_kind(lab.path("nowhere/mpiexec"), starting.OFFERS)
+        named.launcher_kind(lab.path("nowhere/mpiexec"), starting.OFFERS)
     assert raised.value.reason is Reason.FILE_MISSING

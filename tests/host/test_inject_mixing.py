@@ -6,11 +6,11 @@ from pathlib import Path
 
 from elflab import Lab, run
 from need import need
-from stackproof.host.elfview import HostView, this_machine
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Verdict
 from stackproof.inject.replacement import find_replacement
-from stackproof.loader import Setting
+from stackproof.linking.effects.view import HostView, this_machine
+from stackproof.linking.loader import Setting
 
 EVERY = ["MPI_Init", "MPI_Recv", "MPII_Win_get_attr"]
 USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"

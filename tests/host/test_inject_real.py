@@ -9,14 +9,14 @@ import pytest
 
 from elflab import Lab, run
 from need import need
-from stackproof import noun
-from stackproof.host import injectplace
-from stackproof.host.elfview import HostView, this_machine
+from stackproof.core import noun
+from stackproof.inject.effects import named
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.manifest import Manifest, ManifestView, MergedView, describe
 from stackproof.inject.model import Cause, Verdict
 from stackproof.inject.replacement import find_replacement
-from stackproof.loader import Machine, Setting
+from stackproof.linking.effects.view import HostView, this_machine
+from stackproof.linking.loader import Machine, Setting
 
 MPICH = ["MPI_Init", "MPI_Send", "MPI_Finalize"]
 INSIDE = ["MPII_Win_get_attr"]
@@ -231,7 +231,7 @@ def test_only_the_fabric_is_replaced(lab, release):
         needs=["old/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH, flags=flags
     )
     lab.library("new/lib/libfabric.so.1", defines=defines, script=script)
-    found = judged(lab, program, "new", releases=injectplace.load_releases)
+    found = judged(lab, program, "new", releases=named.load_releases)
     real = run(program, env=dict(found.environment))
     assert (found.verdict is Verdict.WORKS) == real.done
     assert real.done == (release == "new")

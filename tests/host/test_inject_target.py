@@ -12,12 +12,12 @@ import pytest
 
 from eessilab import EVERY, USES_MPICH, Eessi, inject
 from need import need
-from stackproof.errors import ExitCode
-from stackproof.host import injectplace
+from stackproof.core.errors import ExitCode
 from stackproof.inject import target
+from stackproof.inject.effects import named
 from stackproof.inject.target import target_of_site
-from stackproof.loader.machine import LEVELS
-from stackproof.site import External, Partition, Site
+from stackproof.linking.loader.machine import LEVELS
+from stackproof.site.model import External, Partition, Site
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_a_container_brings_its_own_system(lab, capsys, tmp_path):
         ["ldd", lab.path("app")], capture_output=True, text=True, check=False, timeout=60
     )
     libc = next(line.split()[2] for line in listed.stdout.splitlines() if "libc.so.6" in line)
-    view = injectplace.HostView()
+    view = named.HostView()
     loader = view.elf(view.look(lab.path("app"))).interpreter
     for path in (libc, loader):
         (root / path[1:]).parent.mkdir(parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ def test_wrong_input(lab, capsys, tmp_path):
 
 
 def test_releases_become_nodes():
-    releases = injectplace.load_releases()
+    releases = named.load_releases()
     every = {"libfabric": "1.15.2.0", "slingshot-host-software": "13.1", "gcc": "12.3"}
     externals = {name: External(version=version) for name, version in every.items()}
     found = target_of_site(Site(name="x", glibc="2.31", externals=externals), releases)
@@ -161,12 +161,10 @@ def test_the_weakest_of_several_partitions():
     partitions = {
         name: Partition(architecture="x86_64", microarchitecture=name) for name in ("zen4", "zen2")
     }
-    found = target_of_site(Site(name="x", partitions=partitions), injectplace.load_releases())
+    found = target_of_site(Site(name="x", partitions=partitions), named.load_releases())
     assert found.level == "x86-64-v3"
     partitions["unknown"] = Partition(architecture="x86_64")
-    assert not target_of_site(
-        Site(name="x", partitions=partitions), injectplace.load_releases()
-    ).level
+    assert not target_of_site(Site(name="x", partitions=partitions), named.load_releases()).level
 
 
 def test_levels_are_those_of_archspec():

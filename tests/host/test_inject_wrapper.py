@@ -12,6 +12,7 @@ from elflab import run
 from need import need
 from stackproof.errors import ExitCode
 from stackproof.host import injecting
+from stackproof.core.errors import ExitCode
 
 
 @pytest.fixture

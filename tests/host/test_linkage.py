@@ -13,15 +13,16 @@ import pytest
 from elflab import Lab
 from images import MOUNT, env_json
 from need import need
-from stackproof import cli, limits
-from stackproof.errors import Reason, StackproofError
-from stackproof.evidence import merged
-from stackproof.host import linkage
-from stackproof.host.images import load_image
-from stackproof.host.imageview import ImageView
-from stackproof.host.mountexec import MARKER
-from stackproof.linkage import of_slurm, release_of
-from stackproof.symptoms import implied
+from stackproof import cli
+from stackproof.core import limits
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.doctor.effects import libraries as linkage
+from stackproof.doctor.evidence.libraries import of_slurm, release_of
+from stackproof.doctor.evidence.results import implied
+from stackproof.image.effects.load import load_image
+from stackproof.image.effects.view import ImageView
+from stackproof.knowledge.evidence import merged
+from stackproof.mount.effects.mount_exec import MARKER
 
 PREFIX = f"{MOUNT}/mpi"
 NODES_18 = "FABRIC_1.7 { global: fi_a; }; FABRIC_1.8 { global: fi_b; } FABRIC_1.7;"

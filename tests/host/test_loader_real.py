@@ -16,9 +16,9 @@ import pytest
 from elflab import Lab
 from loaderlab import compare, predicted
 from need import as_unprivileged, need
-from stackproof.host.elfview import this_machine
-from stackproof.loader import Scope, missing_nodes, unbound
-from stackproof.loader.ldcache import parse
+from stackproof.linking.effects.view import this_machine
+from stackproof.linking.loader import Scope, missing_nodes, unbound
+from stackproof.linking.loader.ldcache import parse
 
 
 @pytest.fixture

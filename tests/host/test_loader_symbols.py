@@ -10,7 +10,7 @@ from elflab import Lab
 from loaderlab import compare
 from need import need
 from stackproof.inject.tree import tree_of
-from stackproof.loader import Scope, missing_nodes, unbound
+from stackproof.linking.loader import Scope, missing_nodes, unbound
 
 
 @pytest.fixture

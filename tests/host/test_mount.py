@@ -16,8 +16,8 @@ import pytest
 from images import make_image
 from mounting import Way, mounted, put_folder, put_image, reason_of, run_words, way
 from need import need
-from stackproof.errors import Reason
-from stackproof.host import mountways
+from stackproof.core.errors import Reason
+from stackproof.mount.effects import methods as mountways
 
 _TIMEOUT_S = 60
 

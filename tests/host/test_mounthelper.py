@@ -15,8 +15,8 @@ from machine import HELPER, Machine, loop_devices
 from mounting import SOURCE
 from nativebuild import built
 from need import need
-from stackproof.host import mounthelper
-from stackproof.host.libc import MountFailure
+from stackproof.core.effects.libc import MountFailure
+from stackproof.mount.effects import helper as mounthelper
 
 Verb = Callable[..., subprocess.CompletedProcess[str]]
 _POLICY = f"mount-point = {MOUNT}\nmount-point = /user-tools\n"
@@ -164,7 +164,7 @@ def test_inside_of_its_own_session_squashfuse_is_left(machine: Machine) -> None:
 
 
 def test_the_remote_start_takes_it_too(machine: Machine) -> None:
-    script = "/test/src/stackproof/host/mountexec.py"
+    script = "/test/src/stackproof/mount/effects/mount_exec.py"
     mounts = f"/test/a.squashfs:{MOUNT}"
     words = ("/usr/bin/python3", "-B", "-I", "-S", script, "--join", mounts, "--")
     variables = {mounthelper.VARIABLE: HELPER, **_LOADER}

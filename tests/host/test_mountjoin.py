@@ -11,8 +11,8 @@ import pytest
 from images import env_json, make_image
 from mounting import Way, way
 from need import need
-from stackproof.host import mountjoin
-from stackproof.host.libc import MountFailure
+from stackproof.core.effects.libc import MountFailure
+from stackproof.mount.effects import join as mountjoin
 
 _TIMEOUT_S = 60
 # Starts COUNT processes at once; each says its namespaces, and waits until all have.

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from stackproof import capture
-from stackproof.command import Command, Completed
-from stackproof.errors import Reason, StackproofError, fail
-from stackproof.host import probe, run
-from stackproof.site import leaves
+from stackproof.core.command import Command, Completed
+from stackproof.core.effects import run
+from stackproof.core.errors import Reason, StackproofError, fail
+from stackproof.site import capture
+from stackproof.site.effects import probe
+from stackproof.site.model import leaves
 
 
 def test_probe_of_this_machine() -> None:
@@ -62,9 +63,9 @@ def test_programs_that_are_missing_or_hang_are_left_out() -> None:
     assert site.kernel == platform.release()
 
 
-def test_sibling_read_agrees_with_the_kernels_settings() -> None:
+def test_cma_check_agrees_with_the_kernels_settings() -> None:
     """With Yama off and without a filter the read is allowed; the program leaves no child."""
-    program = Path(probe.__file__).with_name("sibling_read.py")
+    program = Path(probe.__file__).with_name("cma_check.py")
     done = run.run(Command(argv=(sys.executable, "-I", str(program)), timeout_s=30))
     assert done.returncode in {0, 1}
     yama = Path("/proc/sys/kernel/yama/ptrace_scope")

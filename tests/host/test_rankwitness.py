@@ -13,11 +13,11 @@ import pytest
 
 from elflab import Lab
 from need import need
-from stackproof.host import rankwitness
+from stackproof.prove.effects import rank_maps
 
 
 def start(folder: Path, *words: str, settings: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-    argv = [sys.executable, "-I", "-S", rankwitness.__file__, str(folder), *settings, "--", *words]
+    argv = [sys.executable, "-I", "-S", rank_maps.__file__, str(folder), *settings, "--", *words]
     return subprocess.Popen(argv, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 

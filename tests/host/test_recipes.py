@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from stackproof.composition import compose
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import recipechain, recipes
+from stackproof.build.engines.spack.effects import recipe_files
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.recipe.composition import compose
+from stackproof.recipe.effects import inheritance
 
 DOCUMENTS = Path(__file__).parents[1] / "documents"
 FJORD = DOCUMENTS / "stackinator" / "clusters" / "fjord"
@@ -35,7 +36,7 @@ def test_the_base_comes_first(tmp_path):
         "a.yaml": "inherit: parts/b.yaml\nname: a\n", "parts/b.yaml": "inherit: c.yaml\n",
         "parts/c.yaml": "name: c\n",
     })  # fmt: skip
-    chain = recipechain.load_chain(str(tmp_path / "a.yaml"))
+    chain = inheritance.load_chain(str(tmp_path / "a.yaml"))
     assert [Path(one.file).name for one in chain] == ["c.yaml", "b.yaml", "a.yaml"]
 
 
@@ -56,21 +57,21 @@ def test_the_base_comes_first(tmp_path):
 )  # fmt: skip
 def test_what_cannot_be_inherited(tmp_path, files, expected):
     write(tmp_path, files)
-    assert reason(recipechain.load_chain, str(tmp_path / "a.yaml")) is expected
+    assert reason(inheritance.load_chain, str(tmp_path / "a.yaml")) is expected
 
 
 def test_a_link_that_leaves_is_not_inherited(tmp_path):
     write(tmp_path, {"own/a.yaml": "inherit: b.yaml\n", "b.yaml": "name: b\n"})
     (tmp_path / "own" / "b.yaml").symlink_to("../b.yaml")
-    assert reason(recipechain.load_chain, str(tmp_path / "own" / "a.yaml")) is Reason.INVALID_VALUE
+    assert reason(inheritance.load_chain, str(tmp_path / "own" / "a.yaml")) is Reason.INVALID_VALUE
     (tmp_path / ".git").mkdir()
-    assert len(recipechain.load_chain(str(tmp_path / "own" / "a.yaml"))) == 2
+    assert len(inheritance.load_chain(str(tmp_path / "own" / "a.yaml"))) == 2
 
 
 def files_of(folder: Path, text: str):
     (folder / "a.yaml").write_text(text)
-    chain = recipechain.load_chain(str(folder / "a.yaml"))
-    return recipes.load_files(compose(chain, {}, {}), chain)
+    chain = inheritance.load_chain(str(folder / "a.yaml"))
+    return recipe_files.load_files(compose(chain, {}, {}), chain)
 
 
 def test_all_files_that_go_with_a_recipe(tmp_path):
@@ -111,12 +112,12 @@ def test_all_of_them_at_once(tmp_path):
 
 
 def test_places_of_a_cluster_a_file_and_this_machine(tmp_path):
-    place = recipes.load_place(str(FJORD))
+    place = recipe_files.load_place(str(FJORD))
     assert place.facts["site"] == "fjord"
     assert place.blobs
     site = (DOCUMENTS / "spack" / "fjord.yaml").read_text()
     (tmp_path / "site.yaml").write_text(site)
-    place = recipes.load_place(str(tmp_path / "site.yaml"))
+    place = recipe_files.load_place(str(tmp_path / "site.yaml"))
     assert place.facts["microarchitecture"] == "neoverse_v2"
     assert "openmpi" in place.cluster.mpis
 
@@ -131,18 +132,18 @@ def test_a_site_file_that_names_the_cluster_configuration(tmp_path):
     shutil.copytree(FJORD, tmp_path / "clusters" / "fjord")
     shutil.copytree(DOCUMENTS / "stackinator" / "site", tmp_path / "site")
     site = str(tmp_path / "site.yaml")
-    place = recipes.load_place(site)
+    place = recipe_files.load_place(site)
     assert place.folder == str(tmp_path / "clusters" / "fjord")
     assert place.facts["site"] == "fjord-gpu"
     assert "fjord-mpi" in place.cluster.mpis
-    documents = recipes.load_site_documents(site)
+    documents = recipe_files.load_site_documents(site)
     assert set(documents) == {"site", "packages.yaml", "network.yaml", "repos.yaml"}
 
 
 def test_documents_of_a_cluster_and_of_a_machine_that_says_nothing():
-    found = recipes.load_site_documents(str(FJORD))
+    found = recipe_files.load_site_documents(str(FJORD))
     assert set(found) == {"packages.yaml", "network.yaml", "repos.yaml"}
-    here = recipes.load_site_documents(None)
+    here = recipe_files.load_site_documents(None)
     assert here["packages.yaml"].file == "this machine"
-    assert set(recipes.load_site_documents("alps-zen2")) == {"site"}
-    assert recipes.load_place("alps-zen2").folder is None
+    assert set(recipe_files.load_site_documents("alps-zen2")) == {"site"}
+    assert recipe_files.load_place("alps-zen2").folder is None

@@ -27,10 +27,11 @@ from rootfslab import (
     sif,
     write_folder,
 )
-from stackproof import limits
-from stackproof.errors import ExitCode, Reason, StackproofError
-from stackproof.host import cachefolder, layers, roots
-from stackproof.host.elfview import HostView
+from stackproof.core import limits
+from stackproof.core.effects import cache_folder
+from stackproof.core.errors import ExitCode, Reason, StackproofError
+from stackproof.image.container.effects import layers, roots
+from stackproof.linking.effects.view import HostView
 
 PATHS = {"Env": ["LD_LIBRARY_PATH=/srv/lib", "PATH=/none:/srv/bin:/bin"], "Entrypoint": ["app"]}
 
@@ -348,7 +349,7 @@ def test_the_cache(tmp_path):
     old = entry.parent / "sha256-old"
     shutil.copytree(entry, old)
     os.utime(old, (1, 1))
-    cachefolder.prune("layers", 1, keep=entry)
+    cache_folder.prune("layers", 1, keep=entry)
     assert list(entry.parent.iterdir()) == [entry]
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from stackproof.command import Command, Completed, EnvPatch
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import run
+from stackproof.core.command import Command, Completed, EnvPatch
+from stackproof.core.effects import run
+from stackproof.core.errors import Reason, StackproofError
 
 
 def shell(script: str, **options: object) -> Command:
@@ -150,7 +150,7 @@ def test_an_interrupt_leaves_no_child(tmp_path: Path, number: signal.Signals) ->
     pids = tmp_path / "pids"
     program = textwrap.dedent(f"""
         import signal
-        from stackproof.command import Command
+        from stackproof.core.command import Command
         from stackproof.host import run
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
@@ -195,7 +195,7 @@ def test_a_second_interrupt_does_not_wait(tmp_path: Path) -> None:
     script = f"trap '' TERM; sh -c \"trap '' TERM; sleep 60\" & echo $! $$ > {pids}; sleep 60"
     program = textwrap.dedent(f"""
         import signal
-        from stackproof.command import Command
+        from stackproof.core.command import Command
         from stackproof.host import run
         run._STOP_WAIT_S = 60
         signal.signal(signal.SIGALRM, signal.default_int_handler)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from need import need
-from stackproof.command import Bind, Command, EnvPatch, Sandbox
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import run, sandbox
+from stackproof.core.command import Bind, Command, EnvPatch, Sandbox
+from stackproof.core.effects import run, sandbox
+from stackproof.core.errors import Reason, StackproofError
 
 # What a program of the host needs to run at all. Folders that are links (merged /usr) stay links.
 _LINKS = {

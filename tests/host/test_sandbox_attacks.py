@@ -44,7 +44,7 @@ exec %s "$@"
 # Keeps what is attacked: a process, doors, memory and a key of the same user, outside.
 _DRIVER = """
 import ctypes, json, os, socket, subprocess, sys, time
-from stackproof.command import Bind, Command, Sandbox
+from stackproof.core.command import Bind, Command, Sandbox
 from stackproof.host import run
 
 program, folder, names = sys.argv[1], sys.argv[2], sys.argv[3].split(",")

@@ -10,16 +10,17 @@ from pathlib import Path
 import pytest
 
 from need import need
-from stackproof import executor
-from stackproof.command import Command
-from stackproof.engines.easybuild import tool
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import files, index
-from stackproof.host.easybuild_sources import Sources
-from stackproof.host.run import run
-from stackproof.monitor import null_monitor
-from stackproof.plan import PYTHON
-from stackproof.stack import Artefact
+from stackproof.build.effects import executor
+from stackproof.build.effects import pip as index
+from stackproof.build.engines.easybuild import tool
+from stackproof.build.engines.easybuild.effects.sources import Sources
+from stackproof.build.plan import PYTHON
+from stackproof.build.stack import Artefact
+from stackproof.core.command import Command
+from stackproof.core.effects import files
+from stackproof.core.effects.run import run
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.monitor import null_monitor
 
 NAME = "easybuild-framework"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from need import need
-from stackproof.host import seccomp
+from stackproof.core.effects import seccomp
 from terminals import terminal
 
 _TYPE = """

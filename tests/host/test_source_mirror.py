@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import spackstacks
-from stackproof.engines.spack import overlay
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import git, source_mirror
-from stackproof.host.spack_packages import Packages
-from stackproof.monitor import null_monitor
-from stackproof.spackstack import FileEntry, LocalRepository, LockedClone, SpackStack
+from stackproof.build.effects import git, source_mirror
+from stackproof.build.engines.spack import os_sources
+from stackproof.build.engines.spack.effects.packages import Packages
+from stackproof.build.engines.spack.stack import FileEntry, LocalRepository, LockedClone, SpackStack
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.monitor import null_monitor
 
 ADDRESS = "https://example.org/owner/tool.git"
 
@@ -106,14 +106,14 @@ def stack_of(tmp_path: Path, generation: int) -> tuple[SpackStack, Packages]:
     stack = spackstacks.stack(generation)
     base = "var/spack/repos/builtin" if generation == 1 else "repos/spack_repo/builtin"
     texts = {
-        f"{base}/{overlay.package_path(name, generation)}": 'version("1")\n'
+        f"{base}/{os_sources.package_path(name, generation)}": 'version("1")\n'
         for name in ("tool", "py-other")
     }
     text = b'version("2")\n'
     digest = hashlib.sha256(text).hexdigest()
     (tmp_path / "tool.py").write_bytes(text)
     entry = FileEntry(sha256=digest)
-    path = overlay.package_path("tool", generation)
+    path = os_sources.package_path("tool", generation)
     local = LocalRepository(namespace="recipe", files={path: entry})
     clones = []
     for clone in spackstacks.clones(stack):

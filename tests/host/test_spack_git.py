@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import git
-from stackproof.monitor import null_monitor
+from stackproof.build.effects import git
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.monitor import null_monitor
 
 WHO = {"GIT_AUTHOR_NAME": "x", "GIT_AUTHOR_EMAIL": "x@example.org",
        "GIT_COMMITTER_NAME": "x", "GIT_COMMITTER_EMAIL": "x@example.org"}  # fmt: skip

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.host import spack_worker
-from stackproof.host.spack_worker import Patch
+from stackproof.build.engines.spack.effects import worker as spack_worker
+from stackproof.build.engines.spack.effects.worker import Patch
 
 VALUES = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0")).map(
     lambda text: text.replace("${@", "").replace("\r", "")

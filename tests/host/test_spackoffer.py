@@ -9,20 +9,21 @@ import pytest
 import yaml
 
 from need import need
-from stackproof.document import parse
-from stackproof.host import run, spackoffer
-from stackproof.host.probe import load_site
-from stackproof.site import FabricType, parse_site
-from stackproof.stackinator import defaults
-from stackproof.stackinator.cluster import read_cluster
-from stackproof.stackinator.defaults import (
+from stackproof.build.engines.spack.effects import machine as spackoffer
+from stackproof.build.engines.spack.stackinator import defaults
+from stackproof.build.engines.spack.stackinator.cluster import read_cluster
+from stackproof.build.engines.spack.stackinator.defaults import (
     MachineFacts,
     SystemCompiler,
     SystemPackage,
     default_cluster_config,
 )
-from stackproof.stackinator.findings import Findings
-from stackproof.stackinator.folder import Folder
+from stackproof.build.engines.spack.stackinator.findings import Findings
+from stackproof.build.engines.spack.stackinator.folder import Folder
+from stackproof.core.document import parse
+from stackproof.core.effects import run
+from stackproof.site.effects.probe import load_site
+from stackproof.site.model import FabricType, parse_site
 
 GCC = SystemCompiler(version="12.3.0", c="/usr/bin/gcc-12", cxx="/usr/bin/g++-12")
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from stackinators import DOCUMENTS, SMALL
-from stackproof import limits
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import recipechain
-from stackproof.host.stackinator import load, load_caches, load_cluster
+from stackproof.build.engines.spack.effects.stackinator import load, load_caches, load_cluster
+from stackproof.core import limits
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.recipe.effects import inheritance
 
 FJORD = str(DOCUMENTS / "clusters" / "fjord")
 # The beginning of a public key without armour: an old-format packet of tag 6.
@@ -111,9 +111,9 @@ def test_circles_and_links_to_nothing(collection: Path, target: str):
 def test_a_home_that_is_a_checkout_allows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / ".git").mkdir()
     recipe = write(tmp_path / "small", SMALL[2])
-    assert recipechain.allowed_root(str(recipe)) == str(tmp_path)
+    assert inheritance.allowed_root(str(recipe)) == str(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert recipechain.allowed_root(str(recipe)) == str(recipe)
+    assert inheritance.allowed_root(str(recipe)) == str(recipe)
 
 
 def test_the_folder_itself_may_be_a_link(collection: Path, tmp_path: Path):

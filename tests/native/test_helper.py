@@ -13,7 +13,7 @@ import pytest
 from images import make_image
 from machine import HELPER, NOBODY, Machine, loop_devices, mount, reasons
 from need import need
-from stackproof.errors import Reason
+from stackproof.core.errors import Reason
 
 _POINT = "/user-environment"
 _SAYS = {

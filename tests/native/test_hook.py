@@ -14,10 +14,10 @@ import pytest
 from eessilab import EVERY, USES_MPICH, inject
 from elflab import Lab
 from need import need, private_namespaces
-from stackproof.errors import ExitCode
-from stackproof.host.elfview import HostView
-from stackproof.inject import compact as compacts
-from stackproof.inject.compact import Compact, Replaced
+from stackproof.core.errors import ExitCode
+from stackproof.inject import hook_manifest as compacts
+from stackproof.inject.hook_manifest import Compact, Replaced
+from stackproof.linking.effects.view import HostView
 
 OPEN_MPI = ["MPI_Init", "MPI_Recv", "ompi_mpi_comm_world"]
 

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from need import need
-from stackproof import mountlist
-from stackproof.errors import Reason, StackproofError
-from stackproof.host.libc import MountFailure
+from stackproof.core import mountlist
+from stackproof.core.effects.libc import MountFailure
+from stackproof.core.errors import Reason, StackproofError
 
 _EXAMPLES = yaml.safe_load(
     (Path(__file__).parents[1] / "documents" / "mountlists.yaml").read_text(encoding="utf-8")

@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 
 from images import ENV_JSON, MOUNT, env_json, make_image
 from need import need
-from stackproof import activate, mountlist, session
-from stackproof.errors import Reason, StackproofError, fail
-from stackproof.images import described
+from stackproof.core import mountlist
+from stackproof.core.errors import Reason, StackproofError, fail
+from stackproof.image import activate, described
+from stackproof.mount import undo
 
 _ASK = 3
 Answer = tuple[str, dict[str, str], set[str]]
@@ -61,9 +62,9 @@ class Views:
     def by_package(
         self, images: str, views: str | None, environment: Mapping[str, str]
     ) -> Answer | StackproofError:
-        """Return what the package says: as host/activation.py does it, without a process."""
+        """Return what the package says: as mount/effects/activation.py does it, without a process."""
         now = {**environment, "PATH": self.path(environment)}
-        before = session.left(now)
+        before = undo.left(now)
         try:
             requests = mountlist.parse(images)
             found = []
@@ -85,8 +86,8 @@ class Views:
             patch = activate.combined(chosen, environment=before)
         except StackproofError as error:
             return error
-        after = session.entered(before, patch)
-        to_set, to_unset = session.difference(now, after)
+        after = undo.entered(before, patch)
+        to_set, to_unset = undo.difference(now, after)
         mounts = ",".join(
             f"{request.image}:{mountlist.normal(point)}"
             for request, point in zip(requests, points, strict=True)
@@ -129,7 +130,7 @@ def _seen(answer: Answer, environment: Mapping[str, str]) -> tuple[object, ...]:
     """Return what a job would see; the record as data, as the order of its members means nothing."""
     mounts, to_set, to_unset = answer
     after = {name: value for name, value in environment.items() if name not in to_unset} | to_set
-    record = after.pop(session.UNDO, None)
+    record = after.pop(undo.UNDO, None)
     return mounts, after, json.loads(record) if record else None
 
 
@@ -241,7 +242,7 @@ def test_several_views_and_images(views: Views) -> None:
 )
 def test_records_of_other_views_are_taken_back(views: Views, record: str) -> None:
     image = views.image(_with(one=_view(None, {"N": "${@A@}"})))
-    environment = {"A": "now", "B": "b", session.UNDO: record}
+    environment = {"A": "now", "B": "b", undo.UNDO: record}
     for names in (None, "none"):
         assert views.compare(str(image), names, environment) is not None
 
@@ -257,7 +258,7 @@ def test_records_of_other_views_are_taken_back(views: Views, record: str) -> Non
 )  # fmt: skip
 def test_records_that_nobody_wrote(views: Views, record: str) -> None:
     image = views.image(_with(one=_view(None, {"N": "x"})))
-    views.compare(str(image), None, {"A": "now", session.UNDO: record})
+    views.compare(str(image), None, {"A": "now", undo.UNDO: record})
 
 
 def test_what_is_not_utf8_stays_as_it_is(views: Views) -> None:

@@ -11,7 +11,7 @@ import everybody
 from benchroom import bench_folder, room
 from mpitrees import Trees
 from need import need
-from stackproof.host import cluster as host_cluster
+from stackproof.cluster.effects import up as host_cluster
 
 __all__ = ["bench_folder", "room"]  # fixtures, for the tests of bench
 

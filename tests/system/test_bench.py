@@ -13,7 +13,7 @@ import pytest
 
 from benchroom import stackproof, stopped, write_spec
 from pythonpage import programs
-from stackproof.host.results import load_results
+from stackproof.compare.effects.results import load_results
 
 
 def test_an_interrupted_bench_continues(room: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from clusters import wait_until
 from need import need
-from stackproof.cluster_slurm import MUNGE_SOCKET
+from stackproof.cluster.slurm import MUNGE_SOCKET
 
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTER = "bench-slurm"

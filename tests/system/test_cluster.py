@@ -27,11 +27,12 @@ from clusters import (
     wait_until,
 )
 from need import need
-from stackproof import cluster
-from stackproof.cluster import ClusterSpec, ClusterState
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import cluster as host_cluster
-from stackproof.host import cluster_node, cluster_power
+from stackproof.cluster import model as cluster
+from stackproof.cluster.effects import node as cluster_node
+from stackproof.cluster.effects import power as cluster_power
+from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster.model import ClusterSpec, ClusterState
+from stackproof.core.errors import Reason, StackproofError
 
 pytestmark = pytest.mark.usefixtures("runtime")
 
@@ -69,9 +70,9 @@ def test_names_are_found_where_something_is_mounted_below_etc(tmp_path: Path) ->
     need("root")
     script = (
         "import socket, sys\n"
-        "from stackproof.cluster import ClusterSpec, enter_argv\n"
+        "from stackproof.cluster.model import ClusterSpec, enter_argv\n"
         "from stackproof.host import cluster, run\n"
-        "from stackproof.command import Command\n"
+        "from stackproof.core.command import Command\n"
         "state = cluster.up(ClusterSpec())\n"
         "words = ('sh', '-c', 'getent hosts node2; cat /etc/hostname; grep -c overlay.*/etc /proc/mounts')\n"
         "print(run.run(Command(argv=enter_argv(state, 'node1', words))).stdout.decode())\n"
@@ -196,7 +197,7 @@ def test_killing_what_it_stands_on_ends_everything(part: str, runtime: Path) -> 
 @pytest.mark.parametrize("after", [0.0, 0.02, 0.05, 0.1, 0.15])
 def test_a_start_that_is_killed_leaves_nothing(after: float, runtime: Path) -> None:
     script = (
-        "from stackproof.cluster import ClusterSpec\nfrom stackproof.host import cluster\n"
+        "from stackproof.cluster.model import ClusterSpec\nfrom stackproof.host import cluster\n"
         "print('go', flush=True)\ncluster.up(ClusterSpec(nodes=4, rate='1gbit'))\n"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as starting:

@@ -13,8 +13,8 @@ from clusters import (
     told,
 )
 from need import need
-from stackproof.cluster import ClusterSpec
-from stackproof.host import cluster as host_cluster
+from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster.model import ClusterSpec
 
 pytestmark = pytest.mark.usefixtures("runtime")
 

@@ -16,11 +16,11 @@ import pytest
 
 from clusters import SOURCE, told, wait_until
 from need import need
-from stackproof.cluster import ClusterSpec, ClusterState
-from stackproof.cluster_slurm import SlurmSpec, parse_user
-from stackproof.errors import ExitCode
-from stackproof.host import cluster as host_cluster
-from stackproof.host import cluster_power
+from stackproof.cluster.effects import power as cluster_power
+from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster.model import ClusterSpec, ClusterState
+from stackproof.cluster.slurm import SlurmSpec, parse_user
+from stackproof.core.errors import ExitCode
 from terminals import read_until, terminal
 
 EXEC = (sys.executable, "-m", "stackproof", "cluster", "exec")

@@ -21,10 +21,10 @@ from clusters import (
     wait_until,
 )
 from need import need, works
-from stackproof.cluster import ClusterSpec
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import cluster as host_cluster
-from stackproof.host.agent import started
+from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster.effects.agent import started
+from stackproof.cluster.model import ClusterSpec
+from stackproof.core.errors import Reason, StackproofError
 
 pytestmark = pytest.mark.usefixtures("runtime")
 

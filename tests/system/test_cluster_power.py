@@ -24,11 +24,12 @@ from clusters import (
     wait_until,
 )
 from need import need, works
-from stackproof.cluster import ClusterSpec, ClusterState, enter_argv
-from stackproof.cluster_slurm import SlurmSpec
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import cluster as host_cluster
-from stackproof.host import cluster_power, cluster_slurm
+from stackproof.cluster.effects import power as cluster_power
+from stackproof.cluster.effects import slurm as cluster_slurm
+from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster.model import ClusterSpec, ClusterState, enter_argv
+from stackproof.cluster.slurm import SlurmSpec
+from stackproof.core.errors import Reason, StackproofError
 
 pytestmark = pytest.mark.usefixtures("runtime")
 
@@ -229,8 +230,8 @@ def pid_of(state: ClusterState, daemon: str) -> int:
 def test_a_start_that_is_killed_leaves_nothing(after: float, runtime: Path) -> None:
     need("slurm")
     script = (
-        "from stackproof.cluster import ClusterSpec\n"
-        "from stackproof.cluster_slurm import SlurmSpec\n"
+        "from stackproof.cluster.model import ClusterSpec\n"
+        "from stackproof.cluster.slurm import SlurmSpec\n"
         "from stackproof.host import cluster\n"
         "print('go', flush=True)\ncluster.up(ClusterSpec(nodes=4, slurm=SlurmSpec()))\n"
     )

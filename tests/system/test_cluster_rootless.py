@@ -23,7 +23,7 @@ _ROOTLESS = """
 import json, os, sys
 sys.path.insert(0, sys.argv[1])
 import clusters as t
-from stackproof.cluster import ClusterSpec
+from stackproof.cluster.model import ClusterSpec
 from stackproof.host import cluster
 state = cluster.up(ClusterSpec(rate="100mbit"))
 names = t.namespaces(state)
@@ -85,7 +85,7 @@ def test_no_namespaces_is_an_error_that_says_so(runtime: Path) -> None:
     need("root", "unprivileged-user")
     script = (
         "import ctypes, os, sys\n"
-        "from stackproof.cluster import ClusterSpec\nfrom stackproof.errors import StackproofError\n"
+        "from stackproof.cluster.model import ClusterSpec\nfrom stackproof.core.errors import StackproofError\n"
         "from stackproof.host import cluster, cluster_state\n"
         "open('/proc/sys/user/max_net_namespaces', 'w').write('0')\n"
         "try:\n    cluster.up(ClusterSpec())\n"
@@ -105,7 +105,7 @@ def test_a_full_disk_is_an_error_that_leaves_no_cluster(tmp_path: Path) -> None:
     need("root")
     script = (
         "import os\n"
-        "from stackproof.cluster import ClusterSpec\nfrom stackproof.errors import StackproofError\n"
+        "from stackproof.cluster.model import ClusterSpec\nfrom stackproof.core.errors import StackproofError\n"
         "from stackproof.host import cluster, cluster_state\n"
         "folder = cluster_state.base()\n"
         "try:\n    open('/mnt/filler', 'wb').write(bytes(1 << 20))\nexcept OSError:\n    pass\n"

@@ -25,12 +25,13 @@ from clusters import (
 )
 from mpitrees import Trees
 from need import need
-from stackproof import cluster
-from stackproof.cluster import ClusterSpec, ClusterState
-from stackproof.cluster_slurm import SlurmSpec, SpankPlugin, User, parse_user
-from stackproof.errors import ExitCode, Reason, StackproofError
-from stackproof.host import cluster as host_cluster
-from stackproof.host import cluster_exec, cluster_slurm
+from stackproof.cluster import model as cluster
+from stackproof.cluster.effects import exec as cluster_exec
+from stackproof.cluster.effects import slurm as cluster_slurm
+from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster.model import ClusterSpec, ClusterState
+from stackproof.cluster.slurm import SlurmSpec, SpankPlugin, User, parse_user
+from stackproof.core.errors import ExitCode, Reason, StackproofError
 
 pytestmark = pytest.mark.usefixtures("runtime")
 

@@ -7,17 +7,19 @@ import os
 import pytest
 
 from mpitrees import PROGRAM, Tree, Trees
-from stackproof import benchmarks, checks, launchers
-from stackproof.case import Case, Placement, Rank
-from stackproof.command import Command, EnvPatch
-from stackproof.evidence import Evidence, merged
-from stackproof.host.knowledge import load_knowledge
-from stackproof.host.run import run
-from stackproof.launchers import LaunchRequest
-from stackproof.measurement import Measurement
-from stackproof.resultsmodel import Results, ResultsSpec
-from stackproof.rules import Answer, diagnose
-from stackproof.symptoms import of_results
+from stackproof.bench import programs as benchmarks
+from stackproof.compare import launch_checks
+from stackproof.core.command import Command, EnvPatch
+from stackproof.core.effects.run import run
+from stackproof.doctor.evidence.results import of_results
+from stackproof.doctor.rules import Answer, diagnose
+from stackproof.knowledge.effects.load import load_knowledge
+from stackproof.knowledge.evidence import Evidence, merged
+from stackproof.launch import launchers
+from stackproof.launch.launchers import LaunchRequest
+from stackproof.results.case import Case, Placement, Rank
+from stackproof.results.measurement import Measurement
+from stackproof.results.model import Results, ResultsSpec
 
 KNOWLEDGE = load_knowledge(settings=False)
 INCLUDE = "OMPI_MCA_opal_common_ofi_provider_include"
@@ -52,7 +54,7 @@ def measured(tree: Tree, *, starter: Tree | None = None, env: dict[str, str]) ->
     argv = member.argv(request)
     done = run(Command(argv=argv, env=member.environment(request), timeout_s=case.timeout_s))
     output = bench.parse(done.stdout, case)
-    judged = checks.judge(
+    judged = launch_checks.judge(
         output, case, mpi_family=tree.family.name, mpi_version=tree.version, completed=done
     )
     launch = Measurement(

@@ -22,11 +22,12 @@ import pytest
 
 from mpitrees import Tree, Trees
 from need import need
-from stackproof import cli, cluster
-from stackproof.cluster import ClusterSpec, ClusterState
-from stackproof.cluster_slurm import SlurmSpec
-from stackproof.host import cluster as host_cluster
-from stackproof.host import linkage
+from stackproof import cli
+from stackproof.cluster import model as cluster
+from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster.model import ClusterSpec, ClusterState
+from stackproof.cluster.slurm import SlurmSpec
+from stackproof.doctor.effects import libraries as linkage
 
 WRONGBYTE = Path(__file__).parents[1] / "csrc" / "wrongbyte.c"
 INCLUDE = "OMPI_MCA_opal_common_ofi_provider_include"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from fabric import PROVIDERS
 from need import need
-from stackproof.host import lmod
-from stackproof.transports.setup import Libfabric, libfabric_of
+from stackproof.build.engines.easybuild.effects import lmod
+from stackproof.mpi.transports.profile import Libfabric, libfabric_of
 
 
 def stackproof(*words: object) -> str:

@@ -12,7 +12,7 @@ import pytest
 from mpitrees import Trees
 from need import need
 from stackproof import cli
-from stackproof.errors import ExitCode
+from stackproof.core.errors import ExitCode
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "lo"}
 WORDS = ["--benchmarks", "latency", "--sizes", "8", "--samples", "3", "--expect-ranks", "2"]

@@ -8,12 +8,12 @@ import pytest
 
 from mpitrees import FAMILIES, Trees
 from need import need
-from stackproof.host import injectplace
-from stackproof.host.elfview import HostView, this_machine
-from stackproof.inject import starting
+from stackproof.inject.effects import named
+from stackproof.inject.findings import launcher as starting
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Cause, Judgement, Verdict
 from stackproof.inject.replacement import find_replacement
+from stackproof.linking.effects.view import HostView, this_machine
 
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
@@ -31,7 +31,7 @@ WORDS = ["--benchmarks", "latency", "--sizes", "8", "--samples", "3", "--expect-
 
 
 def judged(trees: Trees, program: str, target: str, launcher: str) -> Judgement:
-    kind = injectplace.launcher_kind(mpiexec(trees, launcher), starting.OFFERS)
+    kind = named.launcher_kind(mpiexec(trees, launcher), starting.OFFERS)
     view = HostView()
     question = Question(machine=this_machine(), launcher=kind)
     replacement = find_replacement(view, str(trees[target].prefix))

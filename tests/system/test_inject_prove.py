@@ -10,7 +10,7 @@ import pytest
 from mpitrees import Trees
 from need import need
 from stackproof import cli
-from stackproof.errors import ExitCode
+from stackproof.core.errors import ExitCode
 
 WORDS = ["--benchmarks", "latency", "--sizes", "8", "--samples", "3", "--expect-ranks", "2"]
 

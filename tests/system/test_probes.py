@@ -9,16 +9,20 @@ import pytest
 
 from mpitrees import FAMILIES, PROGRAM, Tree, Trees
 from need import need
-from stackproof import benchmarks, cluster, launchers, pathcheck, probes, transports
-from stackproof.case import Case, Placement, Rank
-from stackproof.cluster import ClusterSpec, ClusterState
-from stackproof.command import Command, EnvPatch
-from stackproof.host import cluster as host_cluster
-from stackproof.host.run import run
-from stackproof.launchers import LaunchRequest, labels
-from stackproof.measurement import State
-from stackproof.messagepath import Route
-from stackproof.pathcheck import Probed
+from stackproof.bench import path_logs, path_verdict
+from stackproof.bench import programs as benchmarks
+from stackproof.bench.path_verdict import Probed
+from stackproof.cluster import model as cluster
+from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster.model import ClusterSpec, ClusterState
+from stackproof.core.command import Command, EnvPatch
+from stackproof.core.effects.run import run
+from stackproof.launch import launchers
+from stackproof.launch.launchers import LaunchRequest, labels
+from stackproof.mpi import transports
+from stackproof.results.case import Case, Placement, Rank
+from stackproof.results.measurement import State
+from stackproof.results.path import Route
 
 INTER, INTRA = ("node1", "node2"), ("node1", "node1")
 TCP = {
@@ -74,7 +78,7 @@ def probe(
         program=benchmarks.REGISTRY[PROGRAM].argv(str(tree.program), case),
         placement=where,
         agent=state.agent,
-        environment={**patch.apply({"PATH": "/usr/bin:/bin"}), **probes.settings_of(name)},
+        environment={**patch.apply({"PATH": "/usr/bin:/bin"}), **path_logs.settings_of(name)},
         as_root=os.geteuid() == 0 or state.rootless,
         labelled=True,
     )
@@ -84,13 +88,13 @@ def probe(
     said = (done.stdout + b"\n" + done.stderr).decode(errors="replace")
     assert done.returncode == 0, said
     plain = labels.joined(member.name, done.stdout.decode(errors="replace")).encode()
-    statements = probes.read(probes.REGISTRY[name].rules, labels.split(member.name, said))
+    statements = path_logs.read(path_logs.REGISTRY[name].rules, labels.split(member.name, said))
     probed = Probed(
         family=name, case=case, profile=profile, env=env, statements=statements,
         output=benchmarks.REGISTRY[PROGRAM].parse(plain, case),
     )  # fmt: skip
     assert probed.output.complete, said
-    (route,) = pathcheck.routes(probed)
+    (route,) = path_verdict.routes(probed)
     return route
 
 

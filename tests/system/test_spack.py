@@ -19,9 +19,10 @@ import pytest
 
 import tinysources
 from need import need
-from stackproof.host import git, source_mirror, spackoffer
-from stackproof.noun import from_json
-from stackproof.spackstack import SpackLock
+from stackproof.build.effects import git, source_mirror
+from stackproof.build.engines.spack.effects import machine as spackoffer
+from stackproof.build.engines.spack.stack import SpackLock
+from stackproof.core.noun import from_json
 
 _TIMEOUT_S = 1500
 # Solving and indexing with clones that are new to the cache takes minutes on a busy machine.

@@ -17,7 +17,7 @@ import pytest
 
 import tinysources
 from need import need
-from stackproof.host import spackoffer
+from stackproof.build.engines.spack.effects import machine as spackoffer
 
 _TIMEOUT_S = 900
 

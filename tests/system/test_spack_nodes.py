@@ -22,14 +22,16 @@ import pytest
 import tinysources
 from clusters import inside, told, wait_until
 from need import need
-from stackproof.cluster import ClusterSpec, ClusterState
-from stackproof.cluster_slurm import MUNGE_SOCKET, SlurmSpec
-from stackproof.command import Command, Completed
-from stackproof.engines.spack.workers import Workers
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import cluster as host_cluster
-from stackproof.host import cluster_power, spack_nodes, spackoffer
-from stackproof.monitor import Event
+from stackproof.build.engines.spack.effects import machine as spackoffer
+from stackproof.build.engines.spack.effects import nodes as spack_nodes
+from stackproof.build.engines.spack.workers import Workers
+from stackproof.cluster.effects import power as cluster_power
+from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster.model import ClusterSpec, ClusterState
+from stackproof.cluster.slurm import MUNGE_SOCKET, SlurmSpec
+from stackproof.core.command import Command, Completed
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.monitor import Event
 
 SETTINGS = ("SlurmdTimeout=5", "KillWait=1", f"AuthInfo=socket={MUNGE_SOCKET},cred_expire=5")
 
@@ -145,8 +147,8 @@ def test_in_a_job_its_nodes_are_used(cluster: ClusterState, tmp_path: Path) -> N
         import sys
         sys.path.insert(0, {os.path.dirname(__file__)!r})
         from pathlib import Path
-        from stackproof.command import Command
-        from stackproof.engines.spack.workers import Workers
+        from stackproof.core.command import Command
+        from stackproof.build.engines.spack.workers import Workers
         from stackproof.host import spack_nodes
         folder = Path({os.fspath(tmp_path)!r})
         command = Command(argv=("sh", "-c", "echo at $SLURMD_NODENAME in $SLURM_JOB_ID", "install"))

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof import activate
-from stackproof.command import EnvPatch
-from stackproof.errors import Reason, StackproofError
-from stackproof.image import BenchmarkProgram, Image, ImageMount, MpiFacts, View
+from stackproof.core.command import EnvPatch
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.image import activate
+from stackproof.image.model import BenchmarkProgram, Image, ImageMount, MpiFacts, View
 
 _MPI = MpiFacts(family="mpich", version="5.0.2", prefix="/m/mpich", launcher="hydra")
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.answers import MACHINE, STACK, Reply, read_answers
-from stackproof.command import Command, Completed
-from stackproof.errors import Reason, fail
-from stackproof.evidence import Evidence
-from stackproof.host.answers import ask
-from stackproof.noun import from_json, to_json
+from stackproof.core.command import Command, Completed
+from stackproof.core.errors import Reason, fail
+from stackproof.core.noun import from_json, to_json
+from stackproof.doctor.effects.programs import ask
+from stackproof.doctor.evidence.programs import MACHINE, STACK, Reply, read_answers
+from stackproof.knowledge.evidence import Evidence
 
 SAID = {
     "fi_info --version": "fi_info: 2.1.0\nlibfabric: 2.1.0\nlibfabric api: 2.1\n",
@@ -141,7 +141,7 @@ def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monke
         tool.write_text("#!/bin/sh\nexec sleep 60\n" if name == "fi_info" else "#!/bin/sh\n")
         tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr("stackproof.host.answers._TIMEOUT_S", 0.5)
+    monkeypatch.setattr("stackproof.doctor.effects.programs._TIMEOUT_S", 0.5)
     before = time.monotonic()
     assert ask(None).facts == {"fuse2": True, "fuse3": True}
     assert time.monotonic() - before < 30

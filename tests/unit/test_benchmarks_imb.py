@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.benchmarks import imb
-from stackproof.benchmarks.metrics import METRICS
-from stackproof.case import Case, Placement, Rank
+from stackproof.bench.programs import imb
+from stackproof.results.case import Case, Placement, Rank
+from stackproof.results.metrics import METRICS
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "benchmarks"
 BENCH = imb.BENCHMARK

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.benchmarks import imb_tables
-from stackproof.benchmarks.tables import PrintedTable
-from stackproof.errors import Reason
+from stackproof.bench.programs import imb_tables
+from stackproof.bench.programs.tables import PrintedTable
+from stackproof.core.errors import Reason
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "benchmarks"
 RULE = "#---------------------------------------------------"

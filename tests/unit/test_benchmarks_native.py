@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.benchmarks import native, noise
-from stackproof.benchmarks.metrics import METRICS
-from stackproof.case import Case, Placement, Rank
-from stackproof.measurement import Disturbance, NodeInterface, Output, Series
+from stackproof.bench.programs import native, stray_output
+from stackproof.results.case import Case, Placement, Rank
+from stackproof.results.measurement import Disturbance, NodeInterface, Output, Series
+from stackproof.results.metrics import METRICS
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "benchmarks"
 BENCH = native.BENCHMARK
@@ -352,9 +352,9 @@ def test_a_cpu_list_that_is_none_is_unknown(cpus: str) -> None:
 @pytest.mark.timeout(120)  # where the cost is the square of the length it takes hours
 def test_much_garbage_costs_little_memory_and_time() -> None:
     output = BENCH.parse(b"x" * 1000 + b"\n" + b"noise\n" * 100_000, CASE)
-    assert len(output.garbage) == noise.MAX_LINES + 1
+    assert len(output.garbage) == stray_output.MAX_LINES + 1
     assert "99801" in output.garbage[-1]
-    assert max(map(len, output.garbage)) <= noise.MAX_LENGTH + 1
+    assert max(map(len, output.garbage)) <= stray_output.MAX_LENGTH + 1
     hostile = b'{"kind":"' * 200_000 + b',"crc":"00000000"}'
     assert BENCH.parse(hostile, CASE).series == ()
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.benchmarks import osu
-from stackproof.benchmarks.tables import PrintedTable
-from stackproof.errors import Reason
-from stackproof.host.curves import load_curves
+from stackproof.bench.programs import osu
+from stackproof.bench.programs.tables import PrintedTable
+from stackproof.core.errors import Reason
+from stackproof.knowledge.effects.curves import load_curves
 
 TITLES = {
     "latency": "OSU MPI{tag} Latency Test",

@@ -21,11 +21,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packageurl import PackageURL
 
-from stackproof import bom, ids
-from stackproof.noun import to_data
-from stackproof.requirement import Requirement
-from stackproof.stack import Artefact
-from stackproof.wheelstack import Lock, Stack
+from stackproof.build import bom
+from stackproof.build.engines.wheel.stack import Lock, Stack
+from stackproof.build.stack import Artefact
+from stackproof.core import ids
+from stackproof.core.noun import to_data
+from stackproof.mpi.requirement import Requirement
 
 TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF, exclude_categories=["Cc"]))
 NAME = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,8}[A-Za-z0-9])?", fullmatch=True)

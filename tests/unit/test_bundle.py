@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof import bundle, limits
-from stackproof.errors import Reason, StackproofError
-from stackproof.evidence import data_without_secrets, redacted
+from stackproof.core import limits
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.doctor import bundle
+from stackproof.knowledge.evidence import data_without_secrets, redacted
 
 MEMBERS = {"evidence.json": '{"a": 1}\n', "logs/001.txt": "first\nsecond: é\n", "site.json": ""}
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from stackproof import checks
-from stackproof.case import Case, Placement, Rank
-from stackproof.command import Completed
-from stackproof.errors import Reason
-from stackproof.measurement import Check, Output, RankFacts, Series, State, WrongBytes
+from stackproof.compare import launch_checks
+from stackproof.core.command import Completed
+from stackproof.core.errors import Reason
+from stackproof.results.case import Case, Placement, Rank
+from stackproof.results.measurement import Check, Output, RankFacts, Series, State, WrongBytes
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "launch"
 OPENMPI = (CAPTURES / "library-version-openmpi-5.0.11.txt").read_text()
@@ -57,7 +57,9 @@ SILENT = Output(program="stackproof-bench")
 
 
 def judge(output=GOOD, case=CASE, completed=DONE, *, mpi=("openmpi", "5.0.11")):
-    return checks.judge(output, case, mpi_family=mpi[0], mpi_version=mpi[1], completed=completed)
+    return launch_checks.judge(
+        output, case, mpi_family=mpi[0], mpi_version=mpi[1], completed=completed
+    )
 
 
 def bad(*arguments, **named) -> dict[str, str]:
@@ -74,7 +76,7 @@ def test_a_good_launch_passes_every_check_with_evidence():
     assert [check.name for check in found if check.state is not State.OK] == []
     assert all(check.evidence for check in found)
     assert len({check.name for check in found}) == len(found)
-    assert checks.first_failure(found) is None
+    assert launch_checks.first_failure(found) is None
 
 
 @pytest.mark.parametrize(
@@ -178,7 +180,7 @@ def test_output_of_another_program(stdout, garbage, reason):
 def test_a_job_that_hangs_is_a_timeout_whether_or_not_it_spoke():
     hung = replace(DONE, returncode=-15, timed_out=True)
     assert bad(completed=hung) == {"end": Reason.JOB_TIMEOUT.value}
-    assert checks.first_failure(judge(SILENT, completed=hung)).reason is Reason.JOB_TIMEOUT
+    assert launch_checks.first_failure(judge(SILENT, completed=hung)).reason is Reason.JOB_TIMEOUT
 
 
 def failed(name: str) -> Completed:
@@ -212,7 +214,7 @@ def test_the_failure_that_explains_the_others_comes_first(name):
     what = max((w for w in EXPECTED if name.endswith(f"-{w}")), key=len)
     output, reason = EXPECTED[what]
     completed = failed(name)
-    problem = checks.first_failure(judge(output, completed=completed), completed.stderr)
+    problem = launch_checks.first_failure(judge(output, completed=completed), completed.stderr)
     assert problem.reason is reason
     assert problem.hint
     assert problem.message
@@ -231,9 +233,9 @@ def test_a_launcher_that_says_zero_when_it_lost_a_node_is_not_believed():
 
 
 def test_every_reason_of_a_check_has_its_place_and_a_hint():
-    for reason in checks._ORDER:
+    for reason in launch_checks._ORDER:
         check = Check(name="x", state=State.BAD, reason=reason.value, evidence="why")
-        problem = checks.first_failure((check,), "words\n")
+        problem = launch_checks.first_failure((check,), "words\n")
         assert problem.reason is reason
         assert problem.hint
         assert problem.detail == "words"
@@ -245,12 +247,12 @@ def test_a_launcher_killed_by_a_signal_is_a_crash():
 
 def test_a_failure_of_another_kind_is_told_too():
     check = Check(name="x", state=State.BAD, reason=Reason.DISK_FULL.value, evidence="full")
-    assert checks.first_failure((check,)).reason is Reason.DISK_FULL
+    assert launch_checks.first_failure((check,)).reason is Reason.DISK_FULL
 
 
 def test_an_exit_code_that_means_a_fault_is_a_crash_though_nobody_spoke():
     silent = judge(SILENT, completed=replace(DONE, returncode=139, stdout=b""))
-    problem = checks.first_failure(silent)
+    problem = launch_checks.first_failure(silent)
     assert problem.reason is Reason.RANK_CRASHED
     assert "SIGSEGV" in problem.message
     # Hydra ends with 143 when it stopped the ranks itself.
@@ -288,7 +290,7 @@ def test_a_benchmark_of_another_version_is_told_with_what_to_do():
     """An image keeps the program that was compiled into it."""
     said = b"stackproof-bench: unknown option `--check`\nusage: mpiexec -n RANKS stackproof-bench"
     done = replace(DONE, returncode=2, stdout=b"", stderr=said)
-    problem = checks.first_failure(judge(SILENT, completed=done), said)
+    problem = launch_checks.first_failure(judge(SILENT, completed=done), said)
     assert problem is not None
     assert problem.reason is Reason.UNSUPPORTED
     assert "unknown option `--check`" in problem.message

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof import cluster, noun
-from stackproof.cluster import ClusterSpec, ClusterState, DelayFacts, Node
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import agent
+from stackproof.cluster import model as cluster
+from stackproof.cluster.effects import agent
+from stackproof.cluster.model import ClusterSpec, ClusterState, DelayFacts, Node
+from stackproof.core import noun
+from stackproof.core.errors import Reason, StackproofError
 
 
 def node(name: str, pid: int, **changes: object) -> Node:
@@ -304,7 +305,7 @@ def test_the_agent_mounts_once_for_everything_on_the_node(monkeypatch: pytest.Mo
     monkeypatch.setattr(agent, "started", lambda _: 1103)
     argv = agent.argv_for(as_read(state()), "node1", "x", {"STACKPROOF_MOUNTS": "/i:/m,/j:/n"})
     assert argv[-5:] == ["/i:/m,/j:/n", "--", "sh", "-c", "x"]
-    assert argv[-6].endswith("/host/mountexec.py")
+    assert argv[-6].endswith("/mount/effects/mount_exec.py")
 
 
 def test_a_process_that_is_not_there_never_started() -> None:

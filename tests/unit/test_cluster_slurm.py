@@ -8,11 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof import cluster, cluster_slurm, noun, slurm_conf
-from stackproof.cluster import ClusterSpec, ClusterState, Node, enter_argv
-from stackproof.cluster_slurm import SlurmFacts, SlurmSpec, SpankPlugin, User, parse_user
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import cluster_groups
+from stackproof.cluster import model as cluster
+from stackproof.cluster import slurm as cluster_slurm
+from stackproof.cluster import slurm_conf
+from stackproof.cluster.effects import cgroups as cluster_groups
+from stackproof.cluster.model import ClusterSpec, ClusterState, Node, enter_argv
+from stackproof.cluster.slurm import SlurmFacts, SlurmSpec, SpankPlugin, User, parse_user
+from stackproof.core import noun
+from stackproof.core.errors import Reason, StackproofError
 
 ALICE = parse_user("alice:2001")
 

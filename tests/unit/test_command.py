@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.command import Bind, Command, EnvPatch, Sandbox
-from stackproof.noun import from_json, to_json
+from stackproof.core.command import Bind, Command, EnvPatch, Sandbox
+from stackproof.core.noun import from_json, to_json
 
 # Few names and few words, so that patches meet each other; words with colons and without anything.
 NAMES = st.sampled_from(["A", "B", "C"])

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from experiments import FAST, SLOW_SMALL, SMALL, cells, experiment, keep, with_spec
-from stackproof.compare import compare
-from stackproof.comparison import CompareOptions, Verdict, Why
-from stackproof.errors import Reason, StackproofError
+from stackproof.compare.compare import compare
+from stackproof.compare.model import CompareOptions, Verdict, Why
+from stackproof.core.errors import Reason, StackproofError
 from synthetic import INTER, SIZES, Noise, Plan, simulate
 
 

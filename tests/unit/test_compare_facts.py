@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 
 from experiments import FAST, SLOW_SMALL, cells, experiment, with_spec
-from stackproof import noun
-from stackproof.compare import compare
-from stackproof.comparison import Comparison, Why
-from stackproof.resultsmodel import ComparedArm, Results, ResultsSpec
+from stackproof.compare.compare import compare
+from stackproof.compare.model import Comparison, Why
+from stackproof.core import noun
+from stackproof.results.model import ComparedArm, Results, ResultsSpec
 from synthetic import INTRA, SIZES, Noise
 
 

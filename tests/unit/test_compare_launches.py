@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from experiments import FAST, cells, experiment, keep, with_spec
-from stackproof.compare import compare
-from stackproof.comparison import Verdict, Why
-from stackproof.errors import Problem, Reason, StackproofError
+from stackproof.compare.compare import compare
+from stackproof.compare.model import Verdict, Why
+from stackproof.core.errors import Problem, Reason, StackproofError
 from synthetic import INTER, fault
 
 

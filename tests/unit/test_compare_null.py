@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from experiments import FAST, cells, experiment
-from stackproof.compare import compare
-from stackproof.comparison import Verdict, Why
+from stackproof.compare.compare import compare
+from stackproof.compare.model import Verdict, Why
 from synthetic import INTER, SIZES, Noise, Plan, simulate
 
 NOISES = [

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof import resampling
+from stackproof.compare import resampling
 
 
 def against(rows, limit=0.0):

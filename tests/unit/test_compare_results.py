@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from stackproof import noun
-from stackproof.compare import compare
-from stackproof.errors import Reason, StackproofError
-from stackproof.host.results import load_results
-from stackproof.messagepath import MessagePaths
+from stackproof.compare.compare import compare
+from stackproof.compare.effects.results import load_results
+from stackproof.core import noun
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.results.path import MessagePaths
 from synthetic import Plan, simulate, write_results
 
 PLAN = Plan(challengers=("mpich",), sizes=(8, 64), blocks=2, samples=1)

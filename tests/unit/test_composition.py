@@ -6,10 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.composition import compose, expand, has_conditions, matrix, parts, suffix, tree
-from stackproof.conditions import Truth
-from stackproof.document import Document, parse
-from stackproof.errors import Reason, StackproofError
+from stackproof.core.document import Document, parse
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.recipe.composition import (
+    compose,
+    expand,
+    has_conditions,
+    matrix,
+    parts,
+    suffix,
+    tree,
+)
+from stackproof.recipe.conditions import Truth
 
 
 def chain(*texts: str) -> tuple[Document, ...]:

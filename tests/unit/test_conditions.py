@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.conditions import FACTS, Condition, Truth, is_conditional, read_condition
-from stackproof.document import parse
-from stackproof.errors import Reason
+from stackproof.core.document import parse
+from stackproof.core.errors import Reason
+from stackproof.recipe.conditions import FACTS, Condition, Truth, is_conditional, read_condition
 
 HOLDS, NOT, UNKNOWN = Truth.HOLDS, Truth.DOES_NOT_HOLD, Truth.UNKNOWN
 

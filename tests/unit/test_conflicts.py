@@ -9,11 +9,17 @@ from pathlib import Path
 import pytest
 
 from spackstacks import clones, content, digest, environment, node, stack
-from stackproof.conflicts import ConflictAnswer, ConflictSeverity, find, parse_conflicts, split
-from stackproof.document import parse
-from stackproof.errors import Location, Reason, StackproofError
-from stackproof.spackstack import SpackLock
-from stackproof.specs import Range
+from stackproof.build.engines.spack.conflicts import (
+    ConflictAnswer,
+    ConflictSeverity,
+    find,
+    parse_conflicts,
+    split,
+)
+from stackproof.build.engines.spack.stack import SpackLock
+from stackproof.core.document import parse
+from stackproof.core.errors import Location, Reason, StackproofError
+from stackproof.core.versions import Range
 
 FILE = Path(__file__).parents[2] / "knowledge" / "conflicts.yaml"
 KNOWN = parse_conflicts(parse(FILE.read_text(), file=FILE.name))

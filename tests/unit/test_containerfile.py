@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackproof import containerfile
-from stackproof.command import Command, EnvPatch
-from stackproof.containerfile import Files, Wish
-from stackproof.engines import Container
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import git
-from stackproof.plan import Copy, Plan, Step
-from stackproof.stack import Artefact, OsPackage, SourceFile
+from stackproof.build import containerfile
+from stackproof.build.containerfile import Files, Wish
+from stackproof.build.effects import git
+from stackproof.build.engine import Container
+from stackproof.build.plan import Copy, Plan, Step
+from stackproof.build.stack import Artefact, OsPackage, SourceFile
+from stackproof.core.command import Command, EnvPatch
+from stackproof.core.errors import Reason, StackproofError
 
 BASE = "registry.example.org/debian:bookworm-slim@sha256:" + "ab" * 32
 HOSTILE = {
@@ -183,7 +183,7 @@ def test_a_file_that_nothing_downloads_is_refused() -> None:
 
 
 def test_downloads_and_clones_are_checked() -> None:
-    from stackproof.plan import Clone  # noqa: PLC0415 - one test
+    from stackproof.build.plan import Clone  # noqa: PLC0415 - one test
 
     commit = "c" * 40
     wheel = Artefact(name="m", version="1", filename="m-1-py3-none-any.whl", sha256="d" * 64)

@@ -9,12 +9,17 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackproof.composition import compose
-from stackproof.convert import Variant, convert, lines_that_count, render
-from stackproof.document import parse
-from stackproof.errors import Reason, StackproofError
-from stackproof.spackstack import FileEntry
-from stackproof.stackinator.folder import Folder
+from stackproof.build.engines.spack.stack import FileEntry
+from stackproof.build.engines.spack.stackinator.convert import (
+    Variant,
+    convert,
+    lines_that_count,
+    render,
+)
+from stackproof.build.engines.spack.stackinator.folder import Folder
+from stackproof.core.document import parse
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.recipe.composition import compose
 
 FACTS = (
     {"gpu": "cuda", "architecture": "aarch64"},

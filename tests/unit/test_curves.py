@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from stackproof import document, noun
-from stackproof.benchmarks.metrics import METRICS
-from stackproof.case import Locality
-from stackproof.curves import BufferPlace, ReferenceCurve, Role, parse_curves
-from stackproof.errors import StackproofError
-from stackproof.host import shipped
-from stackproof.host.curves import load_curves
-from stackproof.site import parse_site
+from stackproof.core import document, noun
+from stackproof.core.effects import shipped
+from stackproof.core.errors import StackproofError
+from stackproof.knowledge.effects.curves import load_curves
+from stackproof.knowledge.reference_curves import BufferPlace, ReferenceCurve, Role, parse_curves
+from stackproof.results.case import Locality
+from stackproof.results.metrics import METRICS
+from stackproof.site.model import parse_site
 
 CURVES = {curve.id: curve for curve in load_curves()}
 COUNTS = {

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from stackproof import jobs, noun
-from stackproof.bench import Arm, BenchSpec
-from stackproof.comparison import Cell, Verdict, Why
-from stackproof.host import deciding
-from stackproof.resultsmodel import LAUNCHES
+from stackproof.bench import schedule
+from stackproof.bench.effects import deciding
+from stackproof.bench.spec import Arm, BenchSpec
+from stackproof.compare.model import Cell, Verdict, Why
+from stackproof.core import noun
+from stackproof.results.model import LAUNCHES
 from synthetic import INTER, Noise, Plan, simulate
 
 ARMS = {
@@ -29,7 +30,7 @@ class Folder:
         plan = Plan(blocks=most, noise=noise, slower=slower, sizes=SIZES)
         simulated = simulate(plan)
         bench = BenchSpec(baseline=Arm(image="a"), launches=most, until_decided=True, **spec)
-        self.schedule = jobs.schedule(bench, ARMS)
+        self.schedule = schedule.schedule(bench, ARMS)
         made = {(m.arm, m.block, m.case.placement.name): m for m in simulated.measurements}
         self.made = {
             one.file_name: made[one.arm, one.block, one.placement] for one in self.schedule

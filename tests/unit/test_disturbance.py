@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from stackproof.compare import compare
-from stackproof.comparison import Verdict, Why
-from stackproof.disturbance import disturbed, lost, untold
-from stackproof.measurement import Disturbance
+from stackproof.compare.compare import compare
+from stackproof.compare.disturbance import disturbed, lost, untold
+from stackproof.compare.model import Verdict, Why
+from stackproof.results.measurement import Disturbance
 from synthetic import INTER, SIZES, Noise, Plan, simulate
 
 QUIET = Noise(launch=0.004, size=0.004, block=0.05)

@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof import document, ids, limits
-from stackproof.errors import Location, Reason, StackproofError
+from stackproof.core import document, ids, limits
+from stackproof.core.errors import Location, Reason, StackproofError
 
 TEXT = """\
 # a comment

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easybuildchains import OS_SOURCES, REQUESTS
-from stackproof import document as documents
-from stackproof.engines.easybuild.chain import Chain, Easyconfig, chain
-from stackproof.engines.easybuild.request import ChainRequest, External, Gpu, Toolchain
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import easybuild_catalogue
+from stackproof.build.engines.easybuild.chain import Chain, Easyconfig, chain
+from stackproof.build.engines.easybuild.effects import catalogue
+from stackproof.build.engines.easybuild.request import ChainRequest, External, Gpu, Toolchain
+from stackproof.core import document as documents
+from stackproof.core.errors import Reason, StackproofError
 
-CATALOGUE = easybuild_catalogue.load()
+CATALOGUE = catalogue.load()
 SMALL = ChainRequest(libfabric="2.1.0", providers=("shm", "tcp"))
 CXI = ChainRequest(libfabric="2.1.0", providers=("shm", "cxi", "lnx"), shs="13.0.0")
 CUDA = External(version="12.8.0", prefix="/opt/cuda/12.8")

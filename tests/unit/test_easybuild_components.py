@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
-from stackproof import document as documents
-from stackproof.engines.easybuild.components import FLAGS, Catalogue, parse_catalogue
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import easybuild_catalogue
-from stackproof.specs import versions
+from stackproof.build.engines.easybuild.components import FLAGS, Catalogue, parse_catalogue
+from stackproof.build.engines.easybuild.effects import catalogue
+from stackproof.core import document as documents
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.versions import versions
 
-CATALOGUE = easybuild_catalogue.load()
+CATALOGUE = catalogue.load()
 PLACES = {"provenance": {"news": {"title": "News", "url": "https://example.org/news"}}}
 SOURCE = {
     "origin": "upstream",
@@ -138,7 +138,7 @@ def test_what_a_request_switches_on_is_what_the_schema_knows() -> None:
 
 
 def test_files_are_named_as_components() -> None:
-    folder = resources.files("stackproof.engines.easybuild") / "components"
+    folder = resources.files("stackproof.build.engines.easybuild") / "components"
     found = {entry.name.removesuffix(".yaml") for entry in folder.iterdir()} - {"provenance"}
     assert found == set(CATALOGUE.components)
 

@@ -8,19 +8,19 @@ from dataclasses import replace
 import pytest
 
 from easybuilds import lock, plan, stack
-from stackproof import noun
-from stackproof.command import Completed, EnvPatch
-from stackproof.engines.easybuild import events, metadata, tool
-from stackproof.engines.easybuild.chain import Chain
-from stackproof.engines.easybuild.lock import make_lock, wants
-from stackproof.engines.easybuild.metadata import render_bom
-from stackproof.engines.easybuild.request import ChainRequest, External
-from stackproof.engines.easybuild.stack import Below, EasyBuildLock, EasyBuildStack
-from stackproof.errors import Reason
-from stackproof.host import easybuild_hooks
-from stackproof.plan import Plan, Step
-from stackproof.stack import Artefact, StackView
-from stackproof.transports.setup import Libfabric, libfabric_of
+from stackproof.build.engines.easybuild import events, metadata, tool
+from stackproof.build.engines.easybuild.chain import Chain
+from stackproof.build.engines.easybuild.effects import hooks
+from stackproof.build.engines.easybuild.lock import make_lock, wants
+from stackproof.build.engines.easybuild.metadata import render_bom
+from stackproof.build.engines.easybuild.request import ChainRequest, External
+from stackproof.build.engines.easybuild.stack import Below, EasyBuildLock, EasyBuildStack
+from stackproof.build.plan import Plan, Step
+from stackproof.build.stack import Artefact, StackView
+from stackproof.core import noun
+from stackproof.core.command import Completed, EnvPatch
+from stackproof.core.errors import Reason
+from stackproof.mpi.transports.profile import Libfabric, libfabric_of
 from tinysources import LIBRARY
 
 TOOL = (
@@ -154,8 +154,8 @@ def test_the_image_says_what_mpi_it_has_and_what_its_views_do() -> None:
 
 
 def test_hooks_and_their_reader_agree() -> None:
-    assert easybuild_hooks._MARK == events.MARK
-    assert {"pre_build_hook", "fail_hook"} <= set(vars(easybuild_hooks))
+    assert hooks._MARK == events.MARK
+    assert {"pre_build_hook", "fail_hook"} <= set(vars(hooks))
 
 
 @pytest.mark.parametrize(

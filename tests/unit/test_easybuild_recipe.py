@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from stackproof.document import parse
-from stackproof.easybuild_recipe import parse_easybuild_recipe
-from stackproof.engines.easybuild.chain import chain
-from stackproof.engines.easybuild.lock import make_lock
-from stackproof.engines.easybuild.request import ChainRequest, External, Gpu, Toolchain
-from stackproof.engines.easybuild.stack import Below, EasyBuildLock, EasyBuildStack
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import easybuild_catalogue, shipped
-from stackproof.host.documents import load, load_noun
+from stackproof.build.engines.easybuild.chain import chain
+from stackproof.build.engines.easybuild.effects import catalogue
+from stackproof.build.engines.easybuild.lock import make_lock
+from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
+from stackproof.build.engines.easybuild.request import ChainRequest, External, Gpu, Toolchain
+from stackproof.build.engines.easybuild.stack import Below, EasyBuildLock, EasyBuildStack
+from stackproof.core.document import parse
+from stackproof.core.effects import shipped
+from stackproof.core.effects.documents import load, load_noun
+from stackproof.core.errors import Reason, StackproofError
 
 FACTS = {"architecture": "x86_64", "compiler": "gcc 12.2.0 (Debian 12.2.0-14)"}
 LEAST = "name: x\nengine: easybuild\nlibfabric: {version: '2.1.0', providers: [tcp, shm]}\n"
@@ -149,6 +150,6 @@ def test_the_shipped_lock_answers_the_shipped_recipe_and_the_catalogue(name: str
     stack = parse_easybuild_recipe(load(str(path)), FACTS)
     lock = load_noun(EasyBuildLock, path.with_name(f"{name}.lock.json"))
     assert lock is not None
-    made = chain(stack.request, easybuild_catalogue.load())
+    made = chain(stack.request, catalogue.load())
     digests = {s.filename: s.accepted[0].sha256 for one in lock.components for s in one.sources}
     assert make_lock(stack, made, lock.tool, digests) == lock

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stackproof.elf import BytesSource, ElfFile, read
-from stackproof.elf.traces import MPICH_DATATYPES, _of_aarch64, _of_x86, read_traces
-from stackproof.errors import Reason, StackproofError
-from stackproof.noun import from_data, to_data
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.noun import from_data, to_data
+from stackproof.linking.elf import BytesSource, ElfFile, read
+from stackproof.linking.elf.constants import MPICH_DATATYPES, _of_aarch64, _of_x86, read_traces
 
 # A real library of this Python, as the linker of this machine made it.
 REAL = Path(_ctypes.__file__).read_bytes()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.errors import ExitCode, Location, Problem, Reason, StackproofError, fail
+from stackproof.core.errors import ExitCode, Location, Problem, Reason, StackproofError, fail
 
 
 def test_every_reason_has_an_exit_code_that_is_not_success() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from stackproof.composition import compose
-from stackproof.document import Document, parse
-from stackproof.errors import Reason, StackproofError
-from stackproof.explain import ValueOrigin, explain, recipe_tree, with_facts, with_site
+from stackproof.core.document import Document, parse
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.recipe.composition import compose
+from stackproof.recipe.origins import ValueOrigin, explain, recipe_tree, with_facts, with_site
 
 BASE = """\
 name: base

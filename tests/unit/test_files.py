@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from need import need, private_namespaces
-from stackproof import limits
-from stackproof.errors import Reason, StackproofError, fail
-from stackproof.host import cacheentries, cachekinds, files, workspace
-from stackproof.limits import Limit
+from stackproof.build.effects import cache_entries, workspace
+from stackproof.core import limits
+from stackproof.core.effects import cache_kinds, files
+from stackproof.core.errors import Reason, StackproofError, fail
+from stackproof.core.limits import Limit
 
 
 def test_write_makes_folders_and_leaves_nothing_else(tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def test_write_below_a_file(tmp_path: Path) -> None:
 
 def _report(script: str, *prefix: str, cwd: Path) -> str:
     """Run a Python script in another process, below `prefix`; return what it prints."""
-    head = "import os, sys\nfrom stackproof.errors import StackproofError\nfrom stackproof.host import files\n"
+    head = "import os, sys\nfrom stackproof.core.errors import StackproofError\nfrom stackproof.host import files\n"
     done = subprocess.run(
         [*prefix, sys.executable, "-c", head + textwrap.dedent(script)],
         stdout=subprocess.PIPE, cwd=cwd, text=True, timeout=60, check=True,
@@ -381,14 +382,14 @@ def test_a_name_that_somebody_took_is_passed_over(tmp_path):
 def test_a_cache_that_others_may_write_to_is_not_believed(tmp_path, monkeypatch, mode):
     cache = tmp_path / "cache"
     monkeypatch.setenv("STACKPROOF_CACHE", str(cache))
-    assert cachekinds.home("downloads") == cache / "downloads"
+    assert cache_kinds.home("downloads") == cache / "downloads"
     cache.mkdir()
-    assert cachekinds.locks_of("git") == cache / "git" / "locks"
+    assert cache_kinds.locks_of("git") == cache / "git" / "locks"
     os.chown(cache, -1, 4242) if os.geteuid() == 0 else None
     cache.chmod(mode)
     if os.geteuid() and cache.stat().st_gid == os.geteuid() and not mode & 0o002:
         return  # a group of one's own
-    for look in (cachekinds.home, cachekinds.locks_of):
+    for look in (cache_kinds.home, cache_kinds.locks_of):
         with pytest.raises(StackproofError) as caught:
             look("locks")
         assert caught.value.reason is Reason.NOT_PERMITTED
@@ -418,13 +419,13 @@ def test_a_cache_of_another_user_is_not_believed(tmp_path, monkeypatch, capsys, 
         os.chown(place, 4242, 4242, follow_symlinks=False)
     if kind == "everywhere":
         with pytest.raises(StackproofError) as caught:
-            cachekinds.home("downloads")
+            cache_kinds.home("downloads")
         assert caught.value.reason is Reason.NOT_PERMITTED
         assert "another user" in str(caught.value)
         return
     own = usual if kind == "beside too" else beside
-    assert cachekinds.home("downloads") == own / "downloads"
-    assert cachekinds.locks_of("git") == own / "git" / "locks"
+    assert cache_kinds.home("downloads") == own / "downloads"
+    assert cache_kinds.locks_of("git") == own / "git" / "locks"
     assert own.stat().st_mode & 0o777 == 0o700
     (note,) = capsys.readouterr().err.splitlines()
     assert note == f"note: the cache `{cache}` is another user's: `{own}` is used in its place"
@@ -437,16 +438,16 @@ def test_what_others_put_in_the_place_of_trees_in_memory_stays(tmp_path, monkeyp
     (tmp_path / "precious" / "work").mkdir(parents=True, mode=0o700)
     place = tmp_path / f"stackproof-{os.geteuid()}"
     place.symlink_to(tmp_path / "precious")
-    (memory,) = [kind for kind in cachekinds.KINDS if kind.name == cachekinds.MEMORY]
-    assert cacheentries.of_kind(memory, together=False) == []
+    (memory,) = [kind for kind in cache_kinds.KINDS if kind.name == cache_kinds.MEMORY]
+    assert cache_entries.of_kind(memory, together=False) == []
     place.unlink()
     (place / "work").mkdir(parents=True)
     place.chmod(0o777)
-    assert cacheentries.of_kind(memory, together=False) == []
+    assert cache_entries.of_kind(memory, together=False) == []
     if os.geteuid() == 0:
         place.chmod(0o700)
         os.chown(place, 4242, 4242)
-        assert cacheentries.of_kind(memory, together=False) == []
+        assert cache_entries.of_kind(memory, together=False) == []
         os.chown(place, 0, 0)
     place.chmod(0o700)
-    assert [one.name for one in cacheentries.of_kind(memory, together=False)] == ["work"]
+    assert [one.name for one in cache_entries.of_kind(memory, together=False)] == ["work"]

@@ -14,13 +14,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof import document, fitting
-from stackproof.errors import Reason
+from stackproof.core import document, fitting
+from stackproof.core.errors import Reason
 
 ROOT = Path(__file__).parents[2]
 KINDS = sorted(
     path.name.removesuffix(".json")
-    for path in importlib.resources.files("stackproof.schemas").iterdir()
+    for path in importlib.resources.files("stackproof.core.schemas").iterdir()
     if path.name.endswith(".json")
 )
 STRANGE = st.sampled_from([

@@ -9,16 +9,16 @@ from decimal import Decimal
 
 import pytest
 
-from stackproof.case import Locality
-from stackproof.compare import compare
-from stackproof.comparison import Verdict
-from stackproof.curves import BufferPlace, ReferenceCurve
-from stackproof.errors import Reason, StackproofError
-from stackproof.host.curves import load_curves
-from stackproof.importing import Imported, ImportSetup, OutputFile, add, import_outputs
-from stackproof.measurement import State
-from stackproof.report import render_html, render_markdown, render_paths_csv
-from stackproof.resultsmodel import Results
+from stackproof.bench.import_outputs import Imported, ImportSetup, OutputFile, add, import_outputs
+from stackproof.compare.compare import compare
+from stackproof.compare.model import Verdict
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.knowledge.effects.curves import load_curves
+from stackproof.knowledge.reference_curves import BufferPlace, ReferenceCurve
+from stackproof.report.render import render_html, render_markdown, render_paths_csv
+from stackproof.results.case import Locality
+from stackproof.results.measurement import State
+from stackproof.results.model import Results
 from synthetic import Plan, simulate
 
 SETUP = ImportSetup(name="theirs", locality=Locality.INTER, memory=BufferPlace.HOST)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stackproof import abi
-from stackproof.elf import ElfFile
-from stackproof.errors import Reason
-from stackproof.inject.forjob import broken_before, plan_job
+from stackproof.core.errors import Reason
+from stackproof.inject.job import broken_before, plan_job
 from stackproof.inject.model import Cause, Effect, Finding, Judgement, Verdict, Way
 from stackproof.inject.replacement import Main, Replacement
 from stackproof.inject.ways import ALIASES
-from stackproof.loader import File
+from stackproof.linking.elf import ElfFile
+from stackproof.linking.loader import File
+from stackproof.mpi import abi
 
 PREFIX = "/opt/new"
 WAY = Way(name="library-path", library_path=(f"{PREFIX}/lib",))

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from stackproof import noun
-from stackproof.inject import proof
+from stackproof.core import noun
 from stackproof.inject.model import Verdict
-from stackproof.inject.proof import (
+from stackproof.prove import model as proof
+from stackproof.prove.model import (
     INJECTED,
     OWN,
     WRONG,

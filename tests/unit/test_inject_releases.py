@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from stackproof import document
-from stackproof.errors import Reason, StackproofError
-from stackproof.host.injectplace import load_releases
+from stackproof.core import document
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.inject.effects.named import load_releases
 from stackproof.inject.releases import nothing_known, number_of, parse_releases
 
 GOOD = """

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from stackproof.errors import Reason, StackproofError
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.inject.eessi import variant_name
 from stackproof.inject.model import Judgement, Verdict, Way
-from stackproof.inject.overrides import variant_name
 from stackproof.inject.ways import ALIASES
-from stackproof.inject.wrapping import plan_wrapping
+from stackproof.inject.wrapper import plan_wrapping
 
 
 def judgement(way, environment):

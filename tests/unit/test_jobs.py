@@ -6,10 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.bench import Arm, BenchSpec, Program
-from stackproof.case import Locality, Placement, Rank
-from stackproof.errors import Reason, StackproofError
-from stackproof.jobs import (
+from stackproof.bench.schedule import (
     ALL_RANKS,
     case_for,
     placement_for,
@@ -18,6 +15,9 @@ from stackproof.jobs import (
     schedule,
     transport_for,
 )
+from stackproof.bench.spec import Arm, BenchSpec, Program
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.results.case import Locality, Placement, Rank
 
 BOTH = frozenset({"stackproof-bench", "IMB-MPI1"})
 NATIVE = frozenset({"stackproof-bench"})

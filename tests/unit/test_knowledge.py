@@ -7,10 +7,17 @@ from typing import Any
 import pytest
 import yaml
 
-from stackproof import document as documents
-from stackproof.errors import Reason, StackproofError
-from stackproof.host.knowledge import load_knowledge
-from stackproof.knowledge import CurveLevel, KnowledgeFiles, Severity, find, parse_knowledge, words
+from stackproof.core import document as documents
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.knowledge.effects.load import load_knowledge
+from stackproof.knowledge.model import (
+    CurveLevel,
+    KnowledgeFiles,
+    Severity,
+    find,
+    parse_knowledge,
+    words,
+)
 
 KNOWLEDGE = load_knowledge()
 SOURCES = {

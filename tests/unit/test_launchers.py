@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from stackproof import launchers
-from stackproof.case import Placement, Rank
-from stackproof.errors import Reason, StackproofError
-from stackproof.launchers import LaunchRequest, messages
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.launch import launchers
+from stackproof.launch.launchers import LaunchRequest, messages
+from stackproof.results.case import Placement, Rank
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "launch"
 

@@ -6,11 +6,11 @@ import dataclasses
 
 import pytest
 
-from stackproof.benchmarks import noise, osu
-from stackproof.case import Locality
-from stackproof.curves import BufferPlace
-from stackproof.errors import Reason, StackproofError
-from stackproof.importing import Imported, ImportSetup, OutputFile, add, import_outputs
+from stackproof.bench.import_outputs import Imported, ImportSetup, OutputFile, add, import_outputs
+from stackproof.bench.programs import osu, stray_output
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.knowledge.reference_curves import BufferPlace
+from stackproof.results.case import Locality
 
 INTRA = ImportSetup(name="x", locality=Locality.INTRA, memory=BufferPlace.HOST)
 INTER = dataclasses.replace(INTRA, locality=Locality.INTER)
@@ -210,5 +210,5 @@ def test_versions_of_forks_are_versions(version: str) -> None:
 
 
 def test_a_number_is_no_label() -> None:
-    assert noise.split_label("1024      12.50") == ("", "1024      12.50")
-    assert noise.split_label("2: 1024  12.50") == ("2:", "1024  12.50")
+    assert stray_output.split_label("1024      12.50") == ("", "1024      12.50")
+    assert stray_output.split_label("2: 1024  12.50") == ("2:", "1024  12.50")

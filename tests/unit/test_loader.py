@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.elf import ElfFile, Import, VersionDefinition, VersionNeed
-from stackproof.elf.traces import Traces
-from stackproof.errors import Reason, StackproofError
+from stackproof.core.errors import Reason, StackproofError
 from stackproof.inject.releases import number_of
 from stackproof.inject.tree import root_of
-from stackproof.loader import (
+from stackproof.linking.elf import ElfFile, Import, VersionDefinition, VersionNeed
+from stackproof.linking.elf.constants import Traces
+from stackproof.linking.loader import (
     CacheEntry,
     File,
     Interpreter,
@@ -25,7 +25,7 @@ from stackproof.loader import (
     missing_nodes,
     unbound,
 )
-from stackproof.loader.ldcache import parse
+from stackproof.linking.loader.ldcache import parse
 
 LOADER = "/lib64/ld-linux-x86-64.so.2"
 X86 = Machine(architecture="x86_64", level="x86-64-v3")

@@ -7,9 +7,15 @@ from dataclasses import replace
 import pytest
 
 from spackstacks import clones, environment, lock_files, stack
-from stackproof.engines.spack import read_lock
-from stackproof.lock_differences import lock_differences
-from stackproof.spackstack import Compiler, GitSource, LockedClone, PackageRepository, SpackLock
+from stackproof.build.engines.spack import read_lock
+from stackproof.build.engines.spack.lock_differences import lock_differences
+from stackproof.build.engines.spack.stack import (
+    Compiler,
+    GitSource,
+    LockedClone,
+    PackageRepository,
+    SpackLock,
+)
 
 
 def lock() -> SpackLock:

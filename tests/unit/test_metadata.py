@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from images import ENV_JSON, env_json
-from stackproof.command import EnvPatch
-from stackproof.errors import Reason, StackproofError
-from stackproof.image import BenchmarkProgram, Image, MpiFacts, View
-from stackproof.images import metadata
+from stackproof.core.command import EnvPatch
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.image import metadata
+from stackproof.image.model import BenchmarkProgram, Image, MpiFacts, View
 
 
 def _parse(data: Any) -> Image:

@@ -10,11 +10,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof import mountlist
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import mountexec
-from stackproof.host.libc import MountFailure
-from stackproof.mountlist import MountRequest, bad_mount_point
+from stackproof.core import mountlist
+from stackproof.core.effects.libc import MountFailure
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.mountlist import MountRequest, bad_mount_point
+from stackproof.mount.effects import mount_exec
 
 _EXAMPLES = yaml.safe_load(
     (Path(__file__).parents[1] / "documents" / "mountlists.yaml").read_text(encoding="utf-8")
@@ -32,11 +32,11 @@ def test_valid(example: dict) -> None:
 def test_valid_for_mountexec(example: dict) -> None:
     if not example["wire"]:
         with pytest.raises(MountFailure) as caught:
-            mountexec.parse_wire(example["text"])
+            mount_exec.parse_wire(example["text"])
         assert caught.value.reason == Reason.USAGE
         return
     read = [
-        [w.image, mountlist.normal(w.mount_point)] for w in mountexec.parse_wire(example["text"])
+        [w.image, mountlist.normal(w.mount_point)] for w in mount_exec.parse_wire(example["text"])
     ]
     assert read == example["entries"]
 

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from stackproof import mpis
-from stackproof.errors import Reason, StackproofError
-from stackproof.mpis import versions
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.mpi import families
+from stackproof.mpi.families import versions
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "launch"
 
@@ -32,18 +32,18 @@ def test_what_is_no_version_is_refused(version):
 
 
 def test_intel_runtime_and_headers_have_one_version():
-    assert [str(r) for r in mpis.get("intel-mpi").wheels(None)] == [
+    assert [str(r) for r in families.get("intel-mpi").wheels(None)] == [
         "impi-rt==2021.18.1",
         "impi-devel==2021.18.1",
     ]
-    assert [str(r) for r in mpis.get("intel-mpi").wheels("2021.17")] == [
+    assert [str(r) for r in families.get("intel-mpi").wheels("2021.17")] == [
         "impi-rt==2021.17.*",
         "impi-devel==2021.17.*",
     ]
 
 
 def test_cray_mpich_has_no_wheel():
-    assert mpis.get("cray-mpich").wheels("8.1.28") == ()
+    assert families.get("cray-mpich").wheels("8.1.28") == ()
 
 
 @pytest.mark.parametrize(
@@ -57,20 +57,20 @@ def test_cray_mpich_has_no_wheel():
 )
 def test_only_its_own_family_knows_a_library(family, version):
     text = (CAPTURES / f"library-version-{family}-{version}.txt").read_text()
-    assert {name: f.identify(text) for name, f in mpis.REGISTRY.items()} == {
-        name: (version if name == family else None) for name in mpis.REGISTRY
+    assert {name: f.identify(text) for name, f in families.REGISTRY.items()} == {
+        name: (version if name == family else None) for name in families.REGISTRY
     }
-    assert mpis.identify(text) == (family, version)
+    assert families.identify(text) == (family, version)
 
 
 @pytest.mark.parametrize("text", ["", "MVAPICH Version: 4.0", "based on MPICH Version: 3.4"])
 def test_foreign_library_is_nobodys(text):
-    assert mpis.identify(text) is None
+    assert families.identify(text) is None
 
 
 def test_unknown_family_is_unsupported():
     with pytest.raises(StackproofError) as caught:
-        mpis.get("lam")
+        families.get("lam")
     assert caught.value.reason is Reason.UNSUPPORTED
 
 
@@ -88,11 +88,11 @@ def test_unknown_family_is_unsupported():
     ],
 )
 def test_same_release(version, wanted, same):
-    assert mpis.same_release(version, wanted) is same
+    assert families.same_release(version, wanted) is same
 
 
 def test_environment_puts_the_tree_before_everything_else():
-    patch = mpis.get("mpich").environment("/opt/stack")
+    patch = families.get("mpich").environment("/opt/stack")
     env = patch.apply({"PATH": "/usr/bin", "LD_LIBRARY_PATH": "/usr/local/lib"})
     assert env["PATH"] == "/opt/stack/bin:/usr/bin"
     assert env["LD_LIBRARY_PATH"] == "/opt/stack/lib:/usr/local/lib"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof import noun
-from stackproof.errors import Reason, StackproofError
+from stackproof.core import noun
+from stackproof.core.errors import Reason, StackproofError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,10 @@ import math
 
 import pytest
 
-from stackproof import overrule
-from stackproof.compare import compare
-from stackproof.comparison import CompareOptions, Verdict
-from stackproof.overrule import Discards
+from stackproof.compare import overrule
+from stackproof.compare.compare import compare
+from stackproof.compare.model import CompareOptions, Verdict
+from stackproof.compare.overrule import Discards
 from synthetic import Noise, Plan, fault, simulate
 
 FAST = CompareOptions()

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.bench import DEFAULT_SIZES
-from stackproof.benchmarks.metrics import METRICS
-from stackproof.case import Case, Placement, Rank
-from stackproof.jobs import Launch
-from stackproof.pace import Pace, pace_of, seconds_of, shape_text
-from stackproof.quantities import duration_text
+from stackproof.bench.pace import Pace, pace_of, seconds_of, shape_text
+from stackproof.bench.schedule import Launch
+from stackproof.bench.spec import DEFAULT_SIZES
+from stackproof.core.numbers import duration_text
+from stackproof.results.case import Case, Placement, Rank
+from stackproof.results.metrics import METRICS
 
 INTRA = Placement(name="intra-node", ranks=(Rank(node="a"), Rank(node="a")))
 INTER = Placement(name="inter-node", ranks=(Rank(node="a"), Rank(node="b")))

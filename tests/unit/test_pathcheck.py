@@ -9,17 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackproof import noun, pathcheck, probes, transports
-from stackproof.benchmarks import REGISTRY as PROGRAMS
-from stackproof.case import Case, Locality, Placement, Rank
-from stackproof.command import EnvPatch
-from stackproof.errors import Reason
-from stackproof.launchers import labels
-from stackproof.measurement import Output, RankFacts, State
-from stackproof.messagepath import Medium, MessagePaths, Override, Route, Statement, Topic
-from stackproof.pathcheck import Probed
-from stackproof.probes import words
-from stackproof.transports import Libfabric, Profile, Setup
+from stackproof.bench import path_logs, path_verdict
+from stackproof.bench.path_logs import patterns
+from stackproof.bench.path_verdict import Probed
+from stackproof.bench.programs import REGISTRY as PROGRAMS
+from stackproof.core import noun
+from stackproof.core.command import EnvPatch
+from stackproof.core.errors import Reason
+from stackproof.launch.launchers import labels
+from stackproof.mpi import transports
+from stackproof.mpi.transports import Libfabric, Profile, Setup
+from stackproof.results.case import Case, Locality, Placement, Rank
+from stackproof.results.measurement import Output, RankFacts, State
+from stackproof.results.path import Medium, MessagePaths, Override, Route, Statement, Topic
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "probes"
 OK, BAD, UNKNOWN = State.OK, State.BAD, State.UNKNOWN
@@ -66,7 +68,7 @@ def load(name):
 
 
 def probed(data, stdout=None, stderr=None) -> Probed:
-    """Return a capture as `host.probing` would have it, with other output where it is given."""
+    """Return a capture as `bench.effects.path_probe` would have it, with other output where it is given."""
     out = data["stdout"] if stdout is None else stdout
     err = data["stderr"] if stderr is None else stderr
     case = noun.from_data(Case, data["case"])
@@ -86,7 +88,7 @@ def probed(data, stdout=None, stderr=None) -> Probed:
         case=case,
         profile=profile,
         env={**profile.env.set, **data["arm"]},
-        statements=probes.read(probes.REGISTRY[family].rules, lines),
+        statements=path_logs.read(path_logs.REGISTRY[family].rules, lines),
         output=PROGRAMS[case.program].parse(labels.joined(launcher, out).encode(), case),
     )
 
@@ -97,7 +99,7 @@ def found_of(one: Probed) -> MessagePaths:
         version="1", launcher="hydra", identity="i", started="2026-01-01T00:00:00+00:00",
         seconds=0.5,
     )  # fmt: skip
-    return pathcheck.judged(bare, one)
+    return path_verdict.judged(bare, one)
 
 
 def test_every_capture_is_expected_to_be_something():
@@ -109,7 +111,7 @@ def test_what_real_mpis_said(name):
     data = load(name)
     one = probed(data)
     state, carrier = EXPECTED[name]
-    (route,) = pathcheck.routes(one)
+    (route,) = path_verdict.routes(one)
     assert (route.state, route.carrier) == (state, carrier)
     assert route.pairs == ((0, 1),)
     assert len(one.output.ranks) == 2
@@ -119,9 +121,9 @@ def test_what_real_mpis_said(name):
             assert variable in route.evidence
     found = found_of(one)
     assert noun.from_json(MessagePaths, noun.to_json(found)) == found
-    check = pathcheck.check_of(found)
+    check = path_verdict.check_of(found)
     assert (check.name, check.state) == ("path", state)
-    problem = pathcheck.problem_of(found)
+    problem = path_verdict.problem_of(found)
     assert (problem is not None) == (state is BAD)
     if problem is not None:
         assert problem.reason is Reason.WRONG_TRANSPORT
@@ -130,7 +132,7 @@ def test_what_real_mpis_said(name):
 
 @each_capture
 def test_what_rules_on_known_problems_are_told(name):
-    evidence = pathcheck.evidence_of_run(found_of(probed(load(name))))
+    evidence = path_verdict.evidence_of_run(found_of(probed(load(name))))
     assert evidence.facts["transport"] == load(name)["case"]["transport"]
     assert evidence.facts["launcher"] in {"mpiexec", "mpirun"}
     assert evidence.facts["mpi"] == load(name)["family"]
@@ -140,11 +142,11 @@ def test_what_rules_on_known_problems_are_told(name):
 
 def test_versions_are_told_by_libfabric_itself():
     found = found_of(probed(load("openmpi-5.0.8-lnx-intra")))
-    assert pathcheck.evidence_of_run(found).versions["libfabric"] == "2.1.0"
+    assert path_verdict.evidence_of_run(found).versions["libfabric"] == "2.1.0"
     found = found_of(probed(load("mpich-5.0.2-tcp-inter")))
-    assert pathcheck.evidence_of_run(found).versions["libfabric"] == "2.5.1"
+    assert path_verdict.evidence_of_run(found).versions["libfabric"] == "2.5.1"
     found = found_of(probed(load("intel-mpi-2021.18.1-tcp-inter")))
-    assert pathcheck.evidence_of_run(found).versions["libfabric"] == "2.4.0"
+    assert path_verdict.evidence_of_run(found).versions["libfabric"] == "2.4.0"
 
 
 # --- output that is cut, mixed up or made up -----------------------------------------------------
@@ -165,7 +167,7 @@ def test_lost_lines_never_turn_a_verdict_round(name, part):
         one = probed(
             data, lost(data["stdout"], generator, part), lost(data["stderr"], generator, part)
         )
-        (route,) = pathcheck.routes(one)
+        (route,) = path_verdict.routes(one)
         if state is OK:
             assert route.state is not BAD
         elif not any(s.topic is Topic.FALLBACK for s in probed(data).statements):
@@ -191,7 +193,7 @@ def test_mixed_lines_say_the_same(name):
                 own.pop(0)
                 break
         out.append(generator.choice(noise))
-    (route,) = pathcheck.routes(probed(data, stderr="\n".join(out)))
+    (route,) = path_verdict.routes(probed(data, stderr="\n".join(out)))
     assert (route.state, route.carrier) == EXPECTED[name]
 
 
@@ -210,37 +212,40 @@ def test_damaged_output_is_survived(name, cut, flips):
         if at < len(text):
             text[at] = character
     damaged = "".join(text)
-    (route,) = pathcheck.routes(probed(data, damaged[:cut], damaged[cut:]))
+    (route,) = path_verdict.routes(probed(data, damaged[:cut], damaged[cut:]))
     assert route.state in State
 
 
 @settings(max_examples=100, deadline=None)
 @given(text=st.text(), launcher=st.sampled_from(["prte", "hydra", "intel-hydra", "srun", "other"]))
 def test_garbage_says_nothing(text, launcher):
-    for probe in probes.REGISTRY.values():
-        for one in probes.read(probe.rules, labels.split(launcher, text)):
+    for probe in path_logs.REGISTRY.values():
+        for one in path_logs.read(probe.rules, labels.split(launcher, text)):
             assert one.value
 
 
 def test_output_without_end_is_bounded():
     line = (0, "MPI startup(): libfabric provider: " + "x" * 10)
-    many = ((0, f"libfabric provider: p{number} - d") for number in range(words.MOST_LINES * 2))
-    rules = probes.REGISTRY["mpich"].rules
-    assert len(probes.read(rules, many)) <= words.MOST_STATEMENTS + 2
+    many = ((0, f"libfabric provider: p{number} - d") for number in range(patterns.MOST_LINES * 2))
+    rules = path_logs.REGISTRY["mpich"].rules
+    assert len(path_logs.read(rules, many)) <= patterns.MOST_STATEMENTS + 2
     long = "libfabric provider: tcp - " + "x" * 10_000_000
-    (provider, _) = probes.read(rules, [(0, long)])
+    (provider, _) = path_logs.read(rules, [(0, long)])
     assert provider.value == "tcp"
     assert len(provider.quote) < 1000
-    assert probes.read(probes.REGISTRY["intel-mpi"].rules, [line] * 10_000)[0].value == "x" * 10
+    assert (
+        path_logs.read(path_logs.REGISTRY["intel-mpi"].rules, [line] * 10_000)[0].value == "x" * 10
+    )
 
 
 def test_control_characters_are_not_quoted():
-    (layer,) = probes.read(
-        probes.REGISTRY["openmpi"].rules, [(0, "\x1b]0;x\x07[n:1] selected ob1 best priority 20")]
+    (layer,) = path_logs.read(
+        path_logs.REGISTRY["openmpi"].rules,
+        [(0, "\x1b]0;x\x07[n:1] selected ob1 best priority 20")],
     )
     assert layer.quote.isprintable()
     long = f"libfabric provider: \x1b[31m{'x' * 1000} - eth0"
-    for one in probes.read(probes.REGISTRY["mpich"].rules, [(0, long)]):
+    for one in path_logs.read(path_logs.REGISTRY["mpich"].rules, [(0, long)]):
         assert one.value.isprintable()
         assert len(one.value) < 1000
 
@@ -288,7 +293,7 @@ def by_node(inside="sm", between="tcp"):
 
 
 def test_pairs_of_one_kind_are_told_together():
-    routes = pathcheck.routes(asked(ob1(by_node())))
+    routes = path_verdict.routes(asked(ob1(by_node())))
     assert {(r.locality, r.carrier): r.pairs for r in routes} == {
         (Locality.INTRA, "`ob1` with `sm`"): ((0, 1), (2, 3)),
         (Locality.INTER, "`ob1` with `tcp`"): ((0, 2), (0, 3), (1, 2), (1, 3)),
@@ -298,7 +303,7 @@ def test_pairs_of_one_kind_are_told_together():
 def test_one_pair_on_another_path_is_found_among_many():
     carriers = {**by_node(), (3, 2): "tcp"}
     profile = Profile(inside=(Medium.MEMORY,), between=(Medium.TCP,))
-    found = pathcheck.routes(asked(ob1(carriers), profile=profile))
+    found = path_verdict.routes(asked(ob1(carriers), profile=profile))
     bad = [route for route in found if route.state is BAD]
     assert [route.pairs for route in bad] == [((2, 3),)]
     assert "rank 3 sends to rank 2" in bad[0].evidence
@@ -307,13 +312,13 @@ def test_one_pair_on_another_path_is_found_among_many():
 
 def test_a_pair_that_nobody_spoke_of_cannot_be_told():
     carriers = {key: name for key, name in by_node().items() if key != (1, 2)}
-    states = {route.pairs: route.state for route in pathcheck.routes(asked(ob1(carriers)))}
+    states = {route.pairs: route.state for route in path_verdict.routes(asked(ob1(carriers)))}
     assert states[((1, 2),)] is UNKNOWN
 
 
 def test_a_rank_that_says_two_things_says_nothing():
     two = [say(Topic.LAYER, "ob1", 0), say(Topic.LAYER, "cm", 0)]
-    assert {r.state for r in pathcheck.routes(asked([*two, *ob1(by_node())]))} == {OK, UNKNOWN}
+    assert {r.state for r in path_verdict.routes(asked([*two, *ob1(by_node())]))} == {OK, UNKNOWN}
 
 
 def test_another_interface_than_the_one_asked_for():
@@ -322,14 +327,14 @@ def test_another_interface_than_the_one_asked_for():
         for rank in range(4)
     )
     statements = ob1(by_node())
-    assert {r.state for r in pathcheck.routes(asked(statements, ranks=facts))} == {OK}
+    assert {r.state for r in path_verdict.routes(asked(statements, ranks=facts))} == {OK}
     statements.append(say(Topic.DEVICE, "eth1", 0))
-    bad = [r for r in pathcheck.routes(asked(statements, ranks=facts)) if r.state is BAD]
+    bad = [r for r in path_verdict.routes(asked(statements, ranks=facts)) if r.state is BAD]
     assert {pair for route in bad for pair in route.pairs} == {(0, 2), (0, 3)}
     assert "`eth1`, not `eth0`" in bad[0].evidence
     # A subnet or a domain is no interface, and tells nothing of one.
     statements[-1] = say(Topic.DEVICE, "10.0.0.0/24", 0)
-    assert {r.state for r in pathcheck.routes(asked(statements, ranks=facts))} == {OK}
+    assert {r.state for r in path_verdict.routes(asked(statements, ranks=facts))} == {OK}
 
 
 def test_a_provider_below_a_utility_is_the_provider():
@@ -346,7 +351,7 @@ def test_a_provider_below_a_utility_is_the_provider():
                 (Topic.OPENED, "off_coll"),
             )
         ]
-        assert {r.state for r in pathcheck.routes(asked(statements, profile=profile))} == {state}
+        assert {r.state for r in path_verdict.routes(asked(statements, profile=profile))} == {state}
 
 
 @pytest.mark.parametrize(
@@ -363,8 +368,8 @@ def test_a_provider_below_a_utility_is_the_provider():
     ],
 )
 def test_what_is_below_a_name(name, inside, between):
-    assert words.medium_of(name, Locality.INTRA) is inside
-    assert words.medium_of(name, Locality.INTER) is between
+    assert patterns.medium_of(name, Locality.INTRA) is inside
+    assert patterns.medium_of(name, Locality.INTER) is between
 
 
 def test_what_lnx_joins_is_told_by_its_link():
@@ -380,9 +385,9 @@ def test_what_lnx_joins_is_told_by_its_link():
     profile = Profile(
         expect="lnx", by_provider=True, inside=(Medium.MEMORY,), between=(Medium.SLINGSHOT,)
     )
-    assert {r.state for r in pathcheck.routes(asked(statements, profile=profile))} == {OK}
+    assert {r.state for r in path_verdict.routes(asked(statements, profile=profile))} == {OK}
     wrong = replace(profile, between=(Medium.TCP,))
-    found = pathcheck.routes(asked(statements, profile=wrong))
+    found = path_verdict.routes(asked(statements, profile=wrong))
     assert {r.locality: r.state for r in found} == {Locality.INTRA: OK, Locality.INTER: BAD}
 
 
@@ -391,13 +396,13 @@ def test_statistics_of_lnx_are_read():
         "libfabric:9:1795287845::lnx:domain:lnx_dump_core_ep_stats():178<trace> "
         "eth0,1,2,3,4,5,6,70,80"
     )
-    (sent,) = probes.read(probes.REGISTRY["openmpi"].rules, [(0, line)])
+    (sent,) = path_logs.read(path_logs.REGISTRY["openmpi"].rules, [(0, line)])
     assert (sent.topic, sent.value) == (Topic.SENT, "eth0 1,2,3,4,5,6,70,80")
 
 
 def test_a_family_without_a_probe_cannot_tell():
     one = replace(asked([]), family="mvapich")
-    assert {route.state for route in pathcheck.routes(one)} == {UNKNOWN}
+    assert {route.state for route in path_verdict.routes(one)} == {UNKNOWN}
 
 
 def test_a_rank_that_opened_something_else_than_rank_0_said():
@@ -407,16 +412,16 @@ def test_a_rank_that_opened_something_else_than_rank_0_said():
     two = Placement(name="two", ranks=(Rank(node="a"), Rank(node="b")))
     profile = Profile(expect="tcp", by_provider=True)
     one = replace(asked([*spoken, *opened], placement=two, profile=profile), family="mpich")
-    (route,) = pathcheck.routes(one)
+    (route,) = path_verdict.routes(one)
     assert route.state is BAD
     assert "rank 1 sends to rank 0" in route.evidence
     quiet = replace(one, statements=(*spoken, opened[0]))
-    assert pathcheck.routes(quiet)[0].state is UNKNOWN
+    assert path_verdict.routes(quiet)[0].state is UNKNOWN
 
 
 def test_many_ranks_are_not_looked_at_by_every_pair():
     crowd = Placement(name="many", ranks=tuple(Rank(node=f"n{n // 64}") for n in range(256)))
-    pairs = [pair for r in pathcheck.routes(asked([], placement=crowd)) for pair in r.pairs]
+    pairs = [pair for r in path_verdict.routes(asked([], placement=crowd)) for pair in r.pairs]
     assert len(pairs) == len(set(pairs)) == 255 + 254
     assert {rank for pair in pairs for rank in pair} == set(range(256))
 
@@ -424,13 +429,13 @@ def test_many_ranks_are_not_looked_at_by_every_pair():
 def test_variables_that_oppose_a_transport():
     profile = Profile(env=EnvPatch(set={"FI_PROVIDER": "tcp", "OMPI_MCA_pml": "cm"}))
     env = {"FI_PROVIDER": "sockets", "UCX_TLS": "tcp", "PATH": "/bin", "OMPI_MCA_pml": "cm"}
-    assert pathcheck.overrides(profile, env) == (
+    assert path_verdict.overrides(profile, env) == (
         Override(name="FI_PROVIDER", wanted="tcp", found="sockets"),
     )
-    assert pathcheck.overrides(profile, {})[0].found is None
-    assert pathcheck.steering(profile, env) == {"UCX_TLS": "tcp"}
-    assert pathcheck.hints(profile, env) == "FI_PROVIDER=sockets, UCX_TLS=tcp"
-    assert pathcheck.hints(profile, profile.env.set) == ""
+    assert path_verdict.overrides(profile, {})[0].found is None
+    assert path_verdict.steering(profile, env) == {"UCX_TLS": "tcp"}
+    assert path_verdict.hints(profile, env) == "FI_PROVIDER=sockets, UCX_TLS=tcp"
+    assert path_verdict.hints(profile, profile.env.set) == ""
 
 
 def test_the_worst_route_is_the_state_of_a_probe():
@@ -449,6 +454,6 @@ def test_the_worst_route_is_the_state_of_a_probe():
     ):
         found = replace(bare, routes=tuple(map(route, states)))
         assert found.state is worst
-        assert pathcheck.check_of(found).state is worst
+        assert path_verdict.check_of(found).state is worst
     quiet = replace(bare, routes=(route(UNKNOWN),), quiet="it hung")
-    assert "it hung" in pathcheck.check_of(quiet).evidence
+    assert "it hung" in path_verdict.check_of(quiet).evidence

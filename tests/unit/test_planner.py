@@ -8,16 +8,16 @@ from itertools import pairwise
 
 import pytest
 
-from stackproof import document, noun
-from stackproof.engines import Sources
-from stackproof.engines.wheel import wants
-from stackproof.errors import Reason, StackproofError
-from stackproof.plan import Plan
-from stackproof.planner import describe, plan, render_bom
-from stackproof.recipe import parse_recipe
-from stackproof.resolve import resolve
-from stackproof.stack import Artefact
-from stackproof.wheelstack import Lock, Stack
+from stackproof.build.engine import Sources
+from stackproof.build.engines.wheel.engine import wants
+from stackproof.build.engines.wheel.plan import describe, plan, render_bom
+from stackproof.build.engines.wheel.recipe import parse_recipe
+from stackproof.build.engines.wheel.resolve import resolve
+from stackproof.build.engines.wheel.stack import Lock, Stack
+from stackproof.build.plan import Plan
+from stackproof.build.stack import Artefact
+from stackproof.core import document, noun
+from stackproof.core.errors import Reason, StackproofError
 
 FACTS = {"architecture": "x86_64", "compiler": "gcc 12.2.0 (Debian 12.2.0-14)"}
 SOURCES = Sources(recipe={"r.yaml": "name: x\n"}, csrc={"main.c": "int x;", "a.h": ""})

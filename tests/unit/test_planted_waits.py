@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 from planted_waits import Effect, Line, effects
-from stackproof.comparison import Cell, Verdict
+from stackproof.compare.model import Cell, Verdict
 from synthetic import INTER, Noise, Plan, simulate
 
 

@@ -10,12 +10,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.evidence import Evidence, merged, redacted
-from stackproof.host.knowledge import load_knowledge
-from stackproof.noun import from_json, to_json
-from stackproof.printed import of_log
-from stackproof.rules import Answer, diagnose
-from stackproof.symptoms import implied, of_environment
+from stackproof.core.noun import from_json, to_json
+from stackproof.doctor.evidence.log import of_log
+from stackproof.doctor.evidence.results import implied, of_environment
+from stackproof.doctor.rules import Answer, diagnose
+from stackproof.knowledge.effects.load import load_knowledge
+from stackproof.knowledge.evidence import Evidence, merged, redacted
 
 FOLDER = Path(__file__).parents[1] / "captures" / "doctor"
 CASES = yaml.safe_load((FOLDER / "index.yaml").read_text())

@@ -6,9 +6,8 @@ import dataclasses
 
 import pytest
 
-from stackproof import noun
-from stackproof.compare import compare
-from stackproof.comparison import (
+from stackproof.compare.compare import compare
+from stackproof.compare.model import (
     ArmCurve,
     Cell,
     CompareOptions,
@@ -18,10 +17,11 @@ from stackproof.comparison import (
     Panel,
     Verdict,
 )
-from stackproof.errors import Reason, StackproofError
-from stackproof.measurement import Check, Measurement, State
-from stackproof.ranking import rank, several_paths
-from stackproof.resultsmodel import Results, ResultsSpec
+from stackproof.compare.ranking import rank, several_paths
+from stackproof.core import noun
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.results.measurement import Check, Measurement, State
+from stackproof.results.model import Results, ResultsSpec
 from synthetic import INTER, INTRA, Noise, Plan, simulate
 
 SIZES = (8, 1024, 65536)

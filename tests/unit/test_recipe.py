@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from stackproof import document, noun
-from stackproof.bench import BenchSpec, parse_bench, parse_size, power_sizes
-from stackproof.errors import StackproofError
-from stackproof.recipe import Recipe, parse_recipe
+from stackproof.bench.spec import BenchSpec, parse_bench, parse_size, power_sizes
+from stackproof.build.engines.wheel.recipe import Recipe, parse_recipe
+from stackproof.core import document, noun
+from stackproof.core.errors import StackproofError
 
 DOCUMENTS = Path(__file__).parents[1] / "documents"
 PARSERS = {"recipe": parse_recipe, "bench": parse_bench}

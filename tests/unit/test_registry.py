@@ -2,8 +2,8 @@
 
 import pytest
 
-from stackproof import registry
-from stackproof.errors import Reason, StackproofError
+from stackproof.core import registry
+from stackproof.core.errors import Reason, StackproofError
 
 SHAPES = {"round": 1, "square": 4}
 

@@ -13,21 +13,22 @@ import re
 import pytest
 
 from reportsamples import FAST, Page, comparison_of, unsure, with_cells
-from stackproof import noun, report
-from stackproof.case import Locality, Placement, Rank
-from stackproof.compare import compare
-from stackproof.comparison import Comparison, Verdict, Why
-from stackproof.curves import BufferPlace, CurvePoint, ReferenceCurve
-from stackproof.errors import Reason, StackproofError
-from stackproof.measurement import RankFacts, State
-from stackproof.messagepath import MessagePaths, Route, Statement, Topic
-from stackproof.reporting import markup, tables
-from stackproof.reporting.provenance_part import cpus_text
-from stackproof.resultsmodel import ComparedArm
-from stackproof.site import Source
+from stackproof.compare.compare import compare
+from stackproof.compare.model import Comparison, Verdict, Why
+from stackproof.core import noun
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.knowledge.reference_curves import BufferPlace, CurvePoint, ReferenceCurve
+from stackproof.report import markup, tables
+from stackproof.report import render as report
+from stackproof.report.provenance import cpus_text
+from stackproof.results.case import Locality, Placement, Rank
+from stackproof.results.measurement import RankFacts, State
+from stackproof.results.model import ComparedArm
+from stackproof.results.path import MessagePaths, Route, Statement, Topic
+from stackproof.site.model import Source
 from synthetic import SIZES, Plan, fault, simulate
 
-PLOTLY = importlib.resources.files("stackproof.reporting.assets") / "plotly"
+PLOTLY = importlib.resources.files("stackproof.report.assets") / "plotly"
 HOSTILE = '<script>alert("x")</script>&\'</td>\u2028'
 
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from stackproof.compare import compare
-from stackproof.comparison import CompareOptions, Comparison
-from stackproof.report import render_csv, render_html, render_markdown, render_paths_csv
-from stackproof.reporting.paths_part import default_size
+from stackproof.compare.compare import compare
+from stackproof.compare.model import CompareOptions, Comparison
+from stackproof.report.ranking import default_size
+from stackproof.report.render import render_csv, render_html, render_markdown, render_paths_csv
 from synthetic import PATHS, simulate_paths
 
 
@@ -204,7 +204,7 @@ def seen(colour: str, matrix: tuple[tuple[float, ...], ...]) -> tuple[float, flo
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 def test_six_curves_and_the_baseline_differ_for_all_eyes(scheme: int) -> None:
-    style = importlib.resources.files("stackproof.reporting.assets").joinpath("report.css")
+    style = importlib.resources.files("stackproof.report.assets").joinpath("report.css")
     text = style.read_text()
     colours = [
         re.findall(rf"--{name}: (#[0-9a-f]{{6}})", text)[scheme]

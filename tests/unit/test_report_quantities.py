@@ -2,7 +2,7 @@
 
 import pytest
 
-from stackproof.quantities import percent_text, ranges_text, size_text, value_text
+from stackproof.core.numbers import percent_text, ranges_text, size_text, value_text
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from stackproof.case import Locality
-from stackproof.compare import compare
-from stackproof.comparison import Comparison
-from stackproof.curves import BufferPlace
-from stackproof.host.curves import load_curves
-from stackproof.host.knowledge import load_knowledge
-from stackproof.importing import ImportSetup, OutputFile, import_outputs
-from stackproof.knowledge import CurveLevel
-from stackproof.report import render_html, render_markdown
-from stackproof.reporting.shapes_part import lines_of
-from stackproof.shapes import curves_of, look
+from stackproof.bench.import_outputs import ImportSetup, OutputFile, import_outputs
+from stackproof.compare.compare import compare
+from stackproof.compare.curve_shapes import curves_of, look
+from stackproof.compare.model import Comparison
+from stackproof.knowledge.effects.curves import load_curves
+from stackproof.knowledge.effects.load import load_knowledge
+from stackproof.knowledge.model import CurveLevel
+from stackproof.knowledge.reference_curves import BufferPlace
+from stackproof.report.render import render_html, render_markdown
+from stackproof.report.shapes import lines_of
+from stackproof.results.case import Locality
 from synthetic import Noise, Plan, simulate
 
 KNOWLEDGE = load_knowledge(settings=False)

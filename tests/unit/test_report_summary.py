@@ -6,13 +6,13 @@ import re
 import pytest
 
 from reportsamples import FAST, SLOW, Page, comparison_of, unsure, with_cells
-from stackproof import report
-from stackproof.compare import compare
-from stackproof.comparison import CompareOptions
-from stackproof.reporting.evidence_part import filled
-from stackproof.reporting.markup import DASH
-from stackproof.reporting.paths_part import scaling_groups
-from stackproof.reporting.summary_part import date_text, noise_text
+from stackproof.compare.compare import compare
+from stackproof.compare.model import CompareOptions
+from stackproof.report import render as report
+from stackproof.report.evidence import filled
+from stackproof.report.markup import DASH
+from stackproof.report.ranking import scaling_groups
+from stackproof.report.summary import date_text, noise_text
 from synthetic import FOUR, INTER, INTRA, SIZES, Noise, Plan, simulate, simulate_paths
 
 

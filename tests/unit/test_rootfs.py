@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rootfslab import config, layer, member, oci_files, sif
-from stackproof.errors import Reason, StackproofError
-from stackproof.rootfs import description, tar
-from stackproof.rootfs import sif as sif_format
-from stackproof.rootfs.tree import Member, RootTree
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.image.container import oci as description
+from stackproof.image.container import sif as sif_format
+from stackproof.image.container import tar
+from stackproof.image.container.tree import Member, RootTree
 
 
 def members(content: bytes) -> list[Member]:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from stackproof import noun
-from stackproof.evidence import Evidence, merged, relevant
-from stackproof.host.knowledge import load_knowledge
-from stackproof.rules import Answer, diagnose, evaluate
+from stackproof.core import noun
+from stackproof.doctor.rules import Answer, diagnose, evaluate
+from stackproof.knowledge.effects.load import load_knowledge
+from stackproof.knowledge.evidence import Evidence, merged, relevant
 
 CAPTURES = sorted((Path(__file__).parents[1] / "captures" / "rules").glob("*.yaml"))
 KNOWLEDGE = load_knowledge()

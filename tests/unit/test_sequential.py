@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from noises import KINDS, launch_noise
-from stackproof import integrity, looks, resampling, sequential
-from stackproof.compare import compare
-from stackproof.comparison import Verdict, Why
+from stackproof.compare import integrity, looks, resampling, sequential
+from stackproof.compare.compare import compare
+from stackproof.compare.model import Verdict, Why
 from synthetic import INTER, Noise, Plan, simulate
 
 QUIET = Noise(launch=0.004, size=0.004, block=0.05)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from stackproof.case import Locality
-from stackproof.curves import BufferPlace, ReferenceCurve
-from stackproof.host.curves import load_curves
-from stackproof.host.knowledge import load_knowledge
-from stackproof.shapecurve import ShapeCurve
-from stackproof.shapes import RULES, look
+from stackproof.compare.curve_shapes import RULES, look
+from stackproof.knowledge.effects.curves import load_curves
+from stackproof.knowledge.effects.load import load_knowledge
+from stackproof.knowledge.reference_curves import BufferPlace, ReferenceCurve
+from stackproof.knowledge.shape_curve import ShapeCurve
+from stackproof.results.case import Locality
 
 KNOWLEDGE = load_knowledge(settings=False)
 LINK = 25000.0  # MB/s in one direction of the NIC that all these machines have

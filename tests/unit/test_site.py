@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof import document, noun, site
-from stackproof.errors import StackproofError
-from stackproof.host import shipped
-from stackproof.mpis import REGISTRY as MPIS
-from stackproof.site import FabricType, Site, leaves, merge, parse_site, to_document
+from stackproof.core import document, noun
+from stackproof.core.effects import shipped
+from stackproof.core.errors import StackproofError
+from stackproof.mpi.families import REGISTRY as MPIS
+from stackproof.site import model as site
+from stackproof.site.model import FabricType, Site, leaves, merge, parse_site, to_document
 
 DOCUMENTS = Path(__file__).parents[1] / "documents"
 MACHINES = {

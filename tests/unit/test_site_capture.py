@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof import capture, noun
-from stackproof.capture import Capture, CommandOutput, parse_pmi_kinds, read_capture
-from stackproof.document import parse
-from stackproof.site import FabricType, SourceKind, leaves, parse_site, to_document
+from stackproof.core import noun
+from stackproof.core.document import parse
+from stackproof.site import capture
+from stackproof.site.capture import Capture, CommandOutput, parse_pmi_kinds, read_capture
+from stackproof.site.model import FabricType, SourceKind, leaves, parse_site, to_document
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "probe"
 TAKEN = "2026-01-01T00:00:00Z"

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.errors import Reason, StackproofError
-from stackproof.schedulers import JobRequest, JobState
-from stackproof.schedulers import slurm as module
-from stackproof.schedulers.slurm import Slurm, read_accounting, read_json, read_lines
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.launch.schedulers import JobRequest, JobState
+from stackproof.launch.schedulers import slurm as module
+from stackproof.launch.schedulers.slurm import Slurm, read_accounting, read_json, read_lines
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "slurm"
 SLURM = Slurm()

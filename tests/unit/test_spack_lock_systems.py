@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from spackstacks import clones, lock_files, stack
-from stackproof.cli.spack import system_notes
-from stackproof.engines import spack
-from stackproof.engines.spack import locks
-from stackproof.errors import Reason
-from stackproof.spackstack import SpackLock
+from stackproof.build.engines import spack
+from stackproof.build.engines.spack import locks
+from stackproof.build.engines.spack.effects.builder import system_notes
+from stackproof.build.engines.spack.stack import SpackLock
+from stackproof.core.errors import Reason
 
 
 def a_lock() -> SpackLock:

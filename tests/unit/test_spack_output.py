@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.spack_output import (
+from stackproof.build.engines.spack.output import (
     Failure,
     Progress,
     Signatures,

@@ -8,14 +8,14 @@ import pytest
 import yaml
 
 from spackstacks import clones, lock_files, stack
-from stackproof import spack_build
-from stackproof.engines import spack
-from stackproof.engines.spack.workers import Workers
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import workspace
-from stackproof.monitor import Event, null_monitor
-from stackproof.spack_build import Place
-from stackproof.spackstack import Caches, Mirror
+from stackproof.build.effects import workspace
+from stackproof.build.engines import spack
+from stackproof.build.engines.spack.effects import build as spack_build
+from stackproof.build.engines.spack.effects.build import Place
+from stackproof.build.engines.spack.stack import Caches, Mirror
+from stackproof.build.engines.spack.workers import Workers
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.monitor import Event, null_monitor
 
 MORE_THAN_ANYBODY_HAS = 10**18
 

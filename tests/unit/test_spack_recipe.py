@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stackinators import cluster
-from stackproof.composition import compose
-from stackproof.document import parse
-from stackproof.errors import Reason
-from stackproof.spack_recipe import (
+from stackproof.build.engines.spack.recipe import (
     RecipeFolder,
     generation_of,
     problems,
@@ -16,6 +13,9 @@ from stackproof.spack_recipe import (
     split,
     without_words,
 )
+from stackproof.core.document import parse
+from stackproof.core.errors import Reason
+from stackproof.recipe.composition import compose
 
 R = Reason
 SMALL = """\

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import spackstacks
-from stackproof import ids
-from stackproof.engines import spack
-from stackproof.engines.spack import overlay
-from stackproof.engines.spack.metadata import render_bom
-from stackproof.engines.spack.packagefile import read_package
-from stackproof.errors import Reason, StackproofError
-from stackproof.host.os_sources import spellings, upstream_version
-from stackproof.noun import from_json, to_json
-from stackproof.spackstack import OsSource, OsSources
+from stackproof.build.engines import spack
+from stackproof.build.engines.spack import os_sources
+from stackproof.build.engines.spack.effects.os_sources import spellings, upstream_version
+from stackproof.build.engines.spack.metadata import render_bom
+from stackproof.build.engines.spack.packagefile import read_package
+from stackproof.build.engines.spack.stack import OsSource, OsSources
+from stackproof.core import ids
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.noun import from_json, to_json
 
 PACKAGE = """
 from spack.package import *
@@ -44,7 +44,7 @@ def source(**changes: object) -> OsSource:
         source="libfabric",
         source_version="2.2.0-1.1",
         dsc="b" * 64,
-        needs=overlay.TOOLS,
+        needs=os_sources.TOOLS,
     )
     return replace(base, **changes)  # type: ignore[arg-type]
 
@@ -100,9 +100,9 @@ def test_what_is_no_package_is_refused():
 @pytest.mark.parametrize("generation", [1, 2, 3])
 def test_an_accepted_source_comes_before_all_packages(generation: int):
     stack = replace(spackstacks.stack(min(generation, 2)), generation=generation)
-    accepting, content = overlay.with_os_sources(stack, (source(extends="recipe"),))
+    accepting, content = os_sources.with_os_sources(stack, (source(extends="recipe"),))
     first = accepting.local_repositories[0]
-    assert first.namespace == overlay.NAMESPACE
+    assert first.namespace == os_sources.NAMESPACE
     [(path, entry)] = first.files.items()
     assert path == "packages/libfabric/package.py"
     text = content[entry.sha256]
@@ -113,17 +113,17 @@ def test_an_accepted_source_comes_before_all_packages(generation: int):
     assert f"from {module} import Libfabric as _Original".encode() in text
     assert accepting.local_repositories[1:] == stack.local_repositories
     assert spack.wants(accepting) != spack.wants(stack)
-    again, _ = overlay.with_os_sources(accepting, (source(extends="recipe"),))
+    again, _ = os_sources.with_os_sources(accepting, (source(extends="recipe"),))
     assert again == accepting
 
 
 def test_no_accepted_source_changes_nothing():
     stack = spackstacks.stack()
-    assert overlay.with_os_sources(stack, ()) == (stack, {})
+    assert os_sources.with_os_sources(stack, ()) == (stack, {})
 
 
 def test_the_package_says_everything_of_its_source():
-    tree = ast.parse(overlay.render_package(source(), 2))
+    tree = ast.parse(os_sources.render_package(source(), 2))
     calls = {
         node.func.id: node
         for node in ast.walk(tree)
@@ -134,8 +134,8 @@ def test_the_package_says_everything_of_its_source():
     assert words == {"sha256": "a" * 64, "url": source().url, "preferred": True}
     needs = [n.args[0].value for n in ast.walk(tree)
              if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "depends_on"]  # fmt: skip
-    assert tuple(needs) == overlay.TOOLS
-    assert "depends_on" not in overlay.render_package(source(needs=()), 2)
+    assert tuple(needs) == os_sources.TOOLS
+    assert "depends_on" not in os_sources.render_package(source(needs=()), 2)
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def test_the_package_says_everything_of_its_source():
     ],
 )
 def test_names_are_those_that_spack_derives(name: str, path: str, old_path: str, class_name: str):
-    assert overlay.package_path(name, 2) == path
-    assert overlay.package_path(name, 1) == old_path
-    assert overlay.class_name(name) == class_name
+    assert os_sources.package_path(name, 2) == path
+    assert os_sources.package_path(name, 1) == old_path
+    assert os_sources.class_name(name) == class_name
 
 
 @pytest.mark.parametrize(
@@ -175,15 +175,15 @@ def test_names_are_those_that_spack_derives(name: str, path: str, old_path: str,
     ],
 )
 def test_a_list_that_holds_something_else_is_refused(changes: dict[str, object]):
-    [problem] = overlay.source_problems((source(**changes),), "x.os-sources.json")
+    [problem] = os_sources.source_problems((source(**changes),), "x.os-sources.json")
     assert problem.reason is Reason.INVALID_VALUE
     assert problem.where
     assert problem.where.file == "x.os-sources.json"
 
 
 def test_a_package_has_one_accepted_source():
-    assert overlay.source_problems((source(), source(name="hwloc")), "x") == ()
-    [problem] = overlay.source_problems((source(), source(version="2.1.0")), "x")
+    assert os_sources.source_problems((source(), source(name="hwloc")), "x") == ()
+    [problem] = os_sources.source_problems((source(), source(version="2.1.0")), "x")
     assert problem.reason is Reason.INVALID_VALUE
 
 
@@ -193,13 +193,13 @@ def test_a_package_has_one_accepted_source():
 )
 def test_whatever_is_accepted_is_python_with_one_class(text: str, key: str):
     given_source = source(**{key: text})
-    if overlay.source_problems((given_source,), "x"):
+    if os_sources.source_problems((given_source,), "x"):
         return
     for generation in (1, 2):
-        tree = ast.parse(overlay.render_package(given_source, generation))
+        tree = ast.parse(os_sources.render_package(given_source, generation))
         assert [type(node) for node in tree.body][-1] is ast.ClassDef
         assert len(tree.body) == 4
-        path = overlay.package_path(given_source.name, generation)
+        path = os_sources.package_path(given_source.name, generation)
         assert path.count("/") == 2
         assert ".." not in path
 
@@ -210,14 +210,14 @@ def test_accepted_sources_round_trip():
 
 
 def test_the_bill_of_materials_says_where_a_source_is_from():
-    stack, _ = overlay.with_os_sources(spackstacks.stack(), (source(),))
+    stack, _ = os_sources.with_os_sources(spackstacks.stack(), (source(),))
     clones = spackstacks.clones(stack)
     files = spackstacks.lock_files(stack)
     lock = spack.read_lock(stack, clones, files)
     assert "a" * 64 not in render_bom(stack, lock)  # upstream's package was chosen
     path = "environments/apps/spack.lock"
     content = json.loads(files[path])
-    content["concrete_specs"][spackstacks.digest("libfabric")]["namespace"] = overlay.NAMESPACE
+    content["concrete_specs"][spackstacks.digest("libfabric")]["namespace"] = os_sources.NAMESPACE
     lock = spack.read_lock(stack, clones, {**files, path: json.dumps(content).encode()})
     bom = render_bom(stack, lock)
     assert '"debian trixie"' in bom

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from spackstacks import entry, environment, stack
-from stackproof.engines import spack
-from stackproof.engines.spack import configuration
-from stackproof.spackstack import GitSource, LocalRepository, SpackStack
+from stackproof.build.engines import spack
+from stackproof.build.engines.spack import configuration
+from stackproof.build.engines.spack.stack import GitSource, LocalRepository, SpackStack
 
 DECIDES: dict[str, Callable[[SpackStack], SpackStack]] = {
     "a spec": lambda s: replace(s, environments=(environment(specs=("app@1.3",)),)),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from stackproof.command import Command, EnvPatch
-from stackproof.engines.spack import workers
-from stackproof.engines.spack.layout import spack
-from stackproof.engines.spack.workers import Workers, WorkerState
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import spack_task
+from stackproof.build.engines.spack import workers
+from stackproof.build.engines.spack.effects import task as spack_task
+from stackproof.build.engines.spack.layout import spack
+from stackproof.build.engines.spack.workers import Workers, WorkerState
+from stackproof.core.command import Command, EnvPatch
+from stackproof.core.errors import Reason, StackproofError
 
 PROGRAM = ("python", "task.py")
 SAID = """\

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.specs import ANY, PackageSpec, Range, Versions, parse_spec, versions
+from stackproof.core.versions import ANY, PackageSpec, Range, Versions, parse_spec, versions
 
 TRUE, FALSE = frozenset(("true",)), frozenset(("false",))
 

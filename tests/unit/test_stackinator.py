@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from stackinators import SMALL, cluster, folder, stack_of, understand
-from stackproof.noun import from_json, to_json
-from stackproof.spackstack import Change, GitSource, PackageRepository, SpackStack
-from stackproof.stackinator import package_names, shadowed
-from stackproof.stackinator.compilers import satisfies
-from stackproof.stackinator.config import version_of
-from stackproof.stackinator.findings import Findings
-from stackproof.stackinator.repositories import local_repositories
+from stackproof.build.engines.spack.stack import Change, GitSource, PackageRepository, SpackStack
+from stackproof.build.engines.spack.stackinator import package_names, shadowed
+from stackproof.build.engines.spack.stackinator.compilers import satisfies
+from stackproof.build.engines.spack.stackinator.config import version_of
+from stackproof.build.engines.spack.stackinator.findings import Findings
+from stackproof.build.engines.spack.stackinator.repositories import local_repositories
+from stackproof.core.noun import from_json, to_json
 
 
 def environment(body: str, version: int = 2) -> dict[str, str]:

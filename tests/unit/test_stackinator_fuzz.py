@@ -9,12 +9,12 @@ import yaml
 from hypothesis import example, given, settings
 
 from stackinators import DOCUMENTS, SMALL, cluster, understand
-from stackproof.document import parse
-from stackproof.errors import StackproofError
-from stackproof.noun import from_json, to_json
-from stackproof.spackstack import SpackStack
-from stackproof.stackinator.findings import Findings
-from stackproof.stackinator.mirrors import read_mirrors
+from stackproof.build.engines.spack.stack import SpackStack
+from stackproof.build.engines.spack.stackinator.findings import Findings
+from stackproof.build.engines.spack.stackinator.mirrors import read_mirrors
+from stackproof.core.document import parse
+from stackproof.core.errors import StackproofError
+from stackproof.core.noun import from_json, to_json
 
 RECIPES = {1: "v1-everything", 2: "v2-everything", 3: "v3-everything"}
 NAMES = ("config.yaml", "compilers.yaml", "environments.yaml", "modules.yaml", "packages.yaml")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stackinators import understand
-from stackproof import limits
-from stackproof.errors import Reason
+from stackproof.core import limits
+from stackproof.core.errors import Reason
 
 
 def rendered(text: str | bytes, **others: str) -> str:

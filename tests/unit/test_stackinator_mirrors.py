@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from stackinators import DOCUMENTS
-from stackproof.document import parse
-from stackproof.errors import Reason
-from stackproof.stackinator.findings import Findings
-from stackproof.stackinator.mirrors import read_mirrors
+from stackproof.build.engines.spack.stackinator.findings import Findings
+from stackproof.build.engines.spack.stackinator.mirrors import read_mirrors
+from stackproof.core.document import parse
+from stackproof.core.errors import Reason
 
 
 def understand(text: str | bytes, environment=None):

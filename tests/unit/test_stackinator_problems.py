@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from stackinators import SMALL, cluster, cluster_folder, folder, understand
-from stackproof.errors import Reason
-from stackproof.stackinator.cluster import ClusterConfig, read_cluster, repository_paths
-from stackproof.stackinator.findings import Findings
+from stackproof.build.engines.spack.stackinator.cluster import (
+    ClusterConfig,
+    read_cluster,
+    repository_paths,
+)
+from stackproof.build.engines.spack.stackinator.findings import Findings
+from stackproof.core.errors import Reason
 
 R = Reason
 

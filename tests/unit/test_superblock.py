@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from images import make_image
 from need import need
-from stackproof.errors import Reason, StackproofError
-from stackproof.images import superblock
-from stackproof.images.superblock import Superblock
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.image import superblock
+from stackproof.image.superblock import Superblock
 
 
 def _head(**changes: object) -> bytes:

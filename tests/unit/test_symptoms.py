@@ -8,18 +8,10 @@ from typing import Any
 
 import pytest
 
-from stackproof.case import Locality
-from stackproof.command import EnvPatch
-from stackproof.curves import BufferPlace
-from stackproof.errors import Reason
-from stackproof.evidence import LONGEST_LINE, LONGEST_LOG, Evidence, merged, redacted
-from stackproof.host.knowledge import load_knowledge
-from stackproof.image import Image, MpiFacts, View
-from stackproof.importing import ImportSetup, OutputFile, import_outputs
-from stackproof.measurement import Check, State
-from stackproof.rules import Answer, diagnose, evaluate
-from stackproof.site import External, Fabric, FabricType, Partition, Site, VendorMpi
-from stackproof.symptoms import (
+from stackproof.bench.import_outputs import ImportSetup, OutputFile, import_outputs
+from stackproof.core.command import EnvPatch
+from stackproof.core.errors import Reason
+from stackproof.doctor.evidence.results import (
     curves_of,
     implied,
     marks_of,
@@ -31,6 +23,14 @@ from stackproof.symptoms import (
     of_site,
     parse_environment,
 )
+from stackproof.doctor.rules import Answer, diagnose, evaluate
+from stackproof.image.model import Image, MpiFacts, View
+from stackproof.knowledge.effects.load import load_knowledge
+from stackproof.knowledge.evidence import LONGEST_LINE, LONGEST_LOG, Evidence, merged, redacted
+from stackproof.knowledge.reference_curves import BufferPlace
+from stackproof.results.case import Locality
+from stackproof.results.measurement import Check, State
+from stackproof.site.model import External, Fabric, FabricType, Partition, Site, VendorMpi
 
 KNOWLEDGE = load_knowledge(settings=False)
 MACHINE = Site(

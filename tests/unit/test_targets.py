@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stackproof.site import from_document
-from stackproof.targets import facts_of_site
+from stackproof.build.engines.spack.stackinator.facts import facts_of_site
+from stackproof.site.model import from_document
 
 SOURCES = {"sources": {"own": {"title": "here", "kind": "file", "date": "2026"}}}
 

@@ -8,24 +8,24 @@ import pytest
 
 from spackstacks import clones, lock_files
 from spackstacks import stack as spack_stack
-from stackproof import activate, document
-from stackproof.command import EnvPatch
-from stackproof.easybuild_recipe import parse_easybuild_recipe
-from stackproof.engines import spack
-from stackproof.engines.easybuild import metadata as easybuild
-from stackproof.engines.spack import metadata as spack_metadata
-from stackproof.engines.wheel import wants
-from stackproof.errors import Reason, StackproofError
-from stackproof.host import spack_worker
-from stackproof.image import Image, MpiFacts, View
-from stackproof.images import metadata
-from stackproof.planner import describe, transports_of
-from stackproof.recipe import parse_recipe
-from stackproof.resolve import resolve
-from stackproof.stack import Artefact
-from stackproof.transports import Libfabric
-from stackproof.transports.views import TransportViews, transport_views, with_transports
-from stackproof.wheelstack import Lock, Stack
+from stackproof.build.engines import spack
+from stackproof.build.engines.easybuild import metadata as easybuild
+from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
+from stackproof.build.engines.spack import metadata as spack_metadata
+from stackproof.build.engines.spack.effects import worker as spack_worker
+from stackproof.build.engines.wheel.engine import wants
+from stackproof.build.engines.wheel.plan import describe, transports_of
+from stackproof.build.engines.wheel.recipe import parse_recipe
+from stackproof.build.engines.wheel.resolve import resolve
+from stackproof.build.engines.wheel.stack import Lock, Stack
+from stackproof.build.stack import Artefact
+from stackproof.build.transport_views import TransportViews, transport_views, with_transports
+from stackproof.core import document
+from stackproof.core.command import EnvPatch
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.image import activate, metadata
+from stackproof.image.model import Image, MpiFacts, View
+from stackproof.mpi.transports import Libfabric
 
 OPENMPI = MpiFacts(family="openmpi", version="5.0.8", prefix="/m/openmpi", launcher="prte")
 MPICH = MpiFacts(family="mpich", version="5.0.2", prefix="/m/mpich", launcher="hydra")

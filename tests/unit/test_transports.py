@@ -1,10 +1,10 @@
 import pytest
 
-from stackproof import transports
-from stackproof.case import Case, Placement, Rank
-from stackproof.errors import Reason, StackproofError
-from stackproof.measurement import Disturbance, Output, RankFacts, Series, State
-from stackproof.transports import Setup, support, traffic
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.mpi import transports
+from stackproof.mpi.transports import Setup, support, traffic
+from stackproof.results.case import Case, Placement, Rank
+from stackproof.results.measurement import Disturbance, Output, RankFacts, Series, State
 
 MB = 1_000_000
 INTRA = Placement(name="intra", ranks=(Rank(node="a"), Rank(node="a")))

@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 
 from spackstacks import clones, lock_files, stack
-from stackproof.activate import environment_patch
-from stackproof.engines import spack
-from stackproof.host import spack_worker
-from stackproof.images import metadata
-from stackproof.spackstack import Caches, Change, SpackStack, SpackView
+from stackproof.build.engines import spack
+from stackproof.build.engines.spack.effects import worker as spack_worker
+from stackproof.build.engines.spack.stack import Caches, Change, SpackStack, SpackView
+from stackproof.image import metadata
+from stackproof.image.activate import environment_patch
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 PATH = re.compile(r"[/.][A-Za-z0-9_./-]*\Z")

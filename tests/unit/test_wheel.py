@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from stackproof.command import Completed
-from stackproof.engines import wheel
-from stackproof.errors import Reason, StackproofError
-from stackproof.mpis import REGISTRY as MPIS
-from stackproof.wheelstack import Lock, Stack
+from stackproof.build.engines.wheel import engine as wheel
+from stackproof.build.engines.wheel.stack import Lock, Stack
+from stackproof.core.command import Completed
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.mpi.families import REGISTRY as MPIS
 
 
 def stack(family: str = "mpich", version: str | None = "5.0.2", **more: object) -> Stack:

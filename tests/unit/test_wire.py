@@ -1,6 +1,6 @@
 import pytest
 
-from stackproof.wire import wire_of, wire_text
+from stackproof.results.wire import wire_of, wire_text
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The command line: one file per verb; the only place that prints and exits.
+"""The command line: the table of verbs, and the one place that exits.
 
 `--version` and `--help` import nothing but argparse: verbs are imported when they are called.
 """
@@ -16,44 +16,58 @@ import sys
 from collections.abc import Sequence
 
 import stackproof
-from stackproof.cli import streams
-from stackproof.cli.parsing import Parser
-from stackproof.host.userlocale import forget_coercion
+from stackproof.core.cli import streams
+from stackproof.core.cli.parsing import Parser
+from stackproof.core.effects.locale import forget_coercion
 
 TYPE_CHECKING = False  # `typing` takes longer to import than most verbs need
 if TYPE_CHECKING:
-    from stackproof.errors import StackproofError
+    from typing import Any
 
-# verb -> (module below stackproof.cli.arguments, one line of help). One row per verb, in the order
-# of use.
+    from stackproof.core.errors import StackproofError
+
+# verb -> (its room and name, one line of help), in the order of use. What it takes is in the module
+# of that name with `_arguments` at its end.
 VERBS: dict[str, tuple[str, str]] = {
-    "check": ("check", "say whether a recipe is valid, with every problem at once"),
-    "plan": ("plan", "show the resolved stack and every step of its build"),
-    "build": ("build", "build a recipe into a SquashFS image"),
-    "recipe": ("recipe", "list the recipes that come with stackproof, or show one"),
-    "convert": ("convert", "turn Stackinator recipes into one recipe for all their targets"),
-    "mirror": ("mirror", "bring the sources of Spack stacks to machines without internet"),
-    "shell": ("shell", "open a shell in the sandbox of a build"),
-    "inspect": ("inspect", "show what an image holds"),
-    "run": ("run", "run a command with images mounted"),
-    "start": ("start", "start a shell with an image mounted"),
-    "activate": ("activate", "print what a job must mount and set to see images"),
-    "cluster": ("cluster", "start, use or stop a cluster on this machine, with Slurm or without"),
-    "bench": ("bench", "run benchmarks: baseline and challengers, interleaved"),
-    "compare": ("compare", "judge measured results: PASS, FAIL or INCONCLUSIVE"),
-    "report": ("report", "write the report of measured results as one HTML file"),
-    "import": ("import_", "turn outputs of OSU or IMB into results to report on"),
-    "doctor": ("doctor", "find known problems of a stack, a machine or results"),
-    "explain": ("explain", "say what is known of a setting, a problem or a curve's shape"),
-    "inject": ("inject", "say whether programs work with another MPI, before they run"),
-    "image": ("image", "list images, or write a recipe for container builders"),
-    "cache": ("cache", "show what is kept on this machine, and delete it"),
-    "site": ("site", "show, check or probe what a machine offers"),
-    "completion": ("completion", "print what completes command lines in a shell"),
+    "check": ("build.cli.check", "say whether a recipe is valid, with every problem at once"),
+    "plan": ("build.cli.plan", "show the resolved stack and every step of its build"),
+    "build": ("build.cli.build", "build a recipe into a SquashFS image"),
+    "recipe": ("recipe.cli.recipe", "list the recipes that come with stackproof, or show one"),
+    "convert": (
+        "build.cli.convert",
+        "turn Stackinator recipes into one recipe for all their targets",
+    ),
+    "mirror": (
+        "build.cli.mirror",
+        "bring the sources of Spack stacks to machines without internet",
+    ),
+    "shell": ("build.cli.shell", "open a shell in the sandbox of a build"),
+    "inspect": ("mount.cli.inspect", "show what an image holds"),
+    "run": ("mount.cli.run", "run a command with images mounted"),
+    "start": ("mount.cli.start", "start a shell with an image mounted"),
+    "activate": ("mount.cli.activate", "print what a job must mount and set to see images"),
+    "cluster": (
+        "cluster.cli.cluster",
+        "start, use or stop a cluster on this machine, with Slurm or without",
+    ),
+    "bench": ("bench.cli.bench", "run benchmarks: baseline and challengers, interleaved"),
+    "compare": ("report.cli.compare", "judge measured results: PASS, FAIL or INCONCLUSIVE"),
+    "report": ("report.cli.report", "write the report of measured results as one HTML file"),
+    "import": ("bench.cli.import", "turn outputs of OSU or IMB into results to report on"),
+    "doctor": ("doctor.cli.doctor", "find known problems of a stack, a machine or results"),
+    "explain": (
+        "doctor.cli.explain",
+        "say what is known of a setting, a problem or a curve's shape",
+    ),
+    "inject": ("inject.cli.inject", "say whether programs work with another MPI, before they run"),
+    "image": ("build.cli.image", "list images, or write a recipe for container builders"),
+    "cache": ("build.cli.cache", "show what is kept on this machine, and delete it"),
+    "site": ("site.cli.site", "show, check or probe what a machine offers"),
+    "completion": ("cli.completion", "print what completes command lines in a shell"),
 }
 
-# verb -> modules below stackproof.cli.arguments that add actions to it: rooms above the verb's own.
-_FURTHER_ACTIONS: dict[str, tuple[str, ...]] = {"inject": ("inject_prove",)}
+# verb -> what adds further actions to it: rooms above the verb's own.
+_FURTHER_ACTIONS: dict[str, tuple[str, ...]] = {"inject": ("prove.cli.prove",)}
 
 # Verbs whose words may be those of another program.
 _BECOME_OTHERS = frozenset({"run", "start", "shell"})
@@ -83,10 +97,15 @@ def build_parser(verb: str | None = None, *, alone: bool = False) -> Parser:
             continue
         sub = subparsers.add_parser(name, help=text, description=text)
         if verb in {name, "*"}:
-            actions = importlib.import_module(f"stackproof.cli.arguments.{module}").configure(sub)
+            actions = _arguments(module).configure(sub)
             for further in _FURTHER_ACTIONS.get(name, ()):
-                importlib.import_module(f"stackproof.cli.arguments.{further}").add_to(actions)
+                _arguments(further).add_to(actions)
     return parser
+
+
+def _arguments(module: str) -> Any:
+    """Return the module with the arguments of a verb."""
+    return importlib.import_module(f"stackproof.{module}_arguments")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -137,7 +156,7 @@ def _run(argv: list[str]) -> int:
     if hasattr(args, "outputs"):
         _claim_outputs(args)
     module, _, function = args.run.partition(":")
-    verb = importlib.import_module(f"stackproof.cli.{module}")
+    verb = importlib.import_module(f"stackproof.{module}")
     return int(getattr(verb, function)(args))
 
 
@@ -155,7 +174,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 def _claim_outputs(args: argparse.Namespace) -> None:
     """Refuse to replace what a command is not to write; follow links to what they lead to."""
-    from stackproof.host import outputs  # noqa: PLC0415 - for verbs that write files
+    from stackproof.core.effects import outputs  # noqa: PLC0415 - for verbs that write files
 
     for name, kind in args.outputs:
         target = getattr(args, name)
@@ -182,14 +201,14 @@ def _version(times: int) -> str:
 
 def _explain(error: BaseException) -> StackproofError:
     """Return what a user is told of an error."""
-    from stackproof.errors import Reason, StackproofError, fail  # noqa: PLC0415 - not for --version
+    from stackproof.core.errors import Reason, StackproofError, fail  # noqa: PLC0415 - not for --version
 
     if isinstance(error, StackproofError):
         return error
     if isinstance(error, KeyboardInterrupt):
         return fail(Reason.INTERRUPTED, "interrupted")
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        from stackproof.host import files  # noqa: PLC0415 - not for --version
+        from stackproof.core.effects import files  # noqa: PLC0415 - not for --version
 
         if error.filename is None:
             _abandon_stdout()
@@ -212,7 +231,7 @@ def _print_json(failure: StackproofError) -> None:
     """Print what went wrong where the data would have been."""
     import json  # noqa: PLC0415 - for failures only
 
-    from stackproof.errors import problems_data  # noqa: PLC0415 - for failures only
+    from stackproof.core.errors import problems_data  # noqa: PLC0415 - for failures only
 
     data = problems_data(failure.reason.exit_code, failure.problems)
     try:
@@ -224,7 +243,7 @@ def _print_json(failure: StackproofError) -> None:
 
 def _end_live_line() -> None:
     """Give an error a line of its own where progress stands on the terminal."""
-    progress = sys.modules.get("stackproof.cli.progress")
+    progress = sys.modules.get("stackproof.core.cli.progress")
     if progress is not None:
         progress.end_line()
 

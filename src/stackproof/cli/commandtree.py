@@ -6,8 +6,8 @@ import argparse
 from dataclasses import dataclass
 
 from stackproof import cli
-from stackproof.cli.examples import EXAMPLES
-from stackproof.cli.parsing import help_of, metavar_of, short_usage
+from stackproof.core.cli.examples import EXAMPLES
+from stackproof.core.cli.parsing import help_of, metavar_of, short_usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

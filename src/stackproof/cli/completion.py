@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from stackproof.cli import commandtree, completing
-from stackproof.host import shipped
+from stackproof.core.effects import shipped
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,5 +1,5 @@
-"""Injection: whether a program would work with another MPI, decided from files alone.
+"""INJECT: whether a program would work with another MPI, decided from files alone.
 
 Nothing is run. The loader's model says what would be loaded with and without the replacement; the
-checks compare both; the judgement names the way to do it and every reason with its evidence.
+findings compare both; the judgement names the way to do it and every reason with its evidence.
 """

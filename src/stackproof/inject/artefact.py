@@ -15,13 +15,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stackproof.elf import ElfFile
-from stackproof.elf.model import MACHINES
-from stackproof.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.inject.compact import Compact, Replaced
-from stackproof.inject.overrides import stays
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.inject.eessi import stays
+from stackproof.inject.hook_manifest import Compact, Replaced
 from stackproof.inject.replacement import Main, Replacement, part_of
-from stackproof.loader import Closure, FileView, Loaded, Machine, Setting, load_program
+from stackproof.linking.elf import ElfFile
+from stackproof.linking.elf.model import MACHINES
+from stackproof.linking.loader import Closure, FileView, Loaded, Machine, Setting, load_program
 
 PRIVATE = "private"
 _PRIVATE_PLUGINS = f"{PRIVATE}/provider/"

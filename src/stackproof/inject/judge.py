@@ -7,9 +7,12 @@ import posixpath
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from stackproof.inject import checks, constants, meaning, mixing, plugins, starting
-from stackproof.inject.checks import Case
-from stackproof.inject.gpu import gpu_findings
+from stackproof.inject.findings import abi as meaning
+from stackproof.inject.findings import constants, mixing, plugins
+from stackproof.inject.findings import launcher as starting
+from stackproof.inject.findings import symbols as checks
+from stackproof.inject.findings.gpu import gpu_findings
+from stackproof.inject.findings.symbols import Case
 from stackproof.inject.model import Cause, Effect, Finding, Judgement, Way, verdict_of
 from stackproof.inject.overlay import Overlay
 from stackproof.inject.program import Demand, demand_of
@@ -18,7 +21,7 @@ from stackproof.inject.replacement import Replacement
 from stackproof.inject.target import Target, target_findings
 from stackproof.inject.tree import tree_of
 from stackproof.inject.ways import ALIASES, ways
-from stackproof.loader import Closure, FileView, Machine, Scope, Setting, load_program
+from stackproof.linking.loader import Closure, FileView, Machine, Scope, Setting, load_program
 
 _NOT_TAKEN = 1_000_000_000
 _WEIGHTS = {Effect.FAILS: 1_000_000, Effect.CANNOT_TELL: 1_000, Effect.STEP: 1, Effect.NOTE: 0}

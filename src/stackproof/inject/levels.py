@@ -10,14 +10,14 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stackproof.inject.compact import Compact
+from stackproof.inject.findings.plugins import fault_of
+from stackproof.inject.hook_manifest import Compact
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Cause, Effect, Finding, Verdict, verdict_of
-from stackproof.inject.plugins import fault_of
 from stackproof.inject.releases import number_of
 from stackproof.inject.replacement import find_replacement
 from stackproof.inject.variants import LEVELS, Variant, newest_node
-from stackproof.loader import FileView, Loaded, load_program
+from stackproof.linking.loader import FileView, Loaded, load_program
 
 _ORDER = (Verdict.WORKS, Verdict.STEPS, Verdict.UNKNOWN, Verdict.FAILS)
 _WHY = {

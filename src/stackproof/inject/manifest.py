@@ -12,15 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from stackproof import abi
-from stackproof.elf import ElfFile
-from stackproof.elf.traces import Traces
-from stackproof.errors import Location, Reason, StackproofError, fail
+from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.inject.program import demand_of
 from stackproof.inject.releases import number_of
 from stackproof.inject.replacement import Main, Replacement, find_replacement
 from stackproof.inject.ways import inner_folders
-from stackproof.loader import CacheEntry, File, FileView, Machine, Setting, load_program
+from stackproof.linking.elf import ElfFile
+from stackproof.linking.elf.constants import Traces
+from stackproof.linking.loader import CacheEntry, File, FileView, Machine, Setting, load_program
+from stackproof.mpi import abi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

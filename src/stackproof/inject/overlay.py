@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from stackproof.elf import ElfFile
-from stackproof.elf.traces import Traces
-from stackproof.loader import CacheEntry, File, FileView
+from stackproof.linking.elf import ElfFile
+from stackproof.linking.elf.constants import Traces
+from stackproof.linking.loader import CacheEntry, File, FileView
 
 
 class Overlay:

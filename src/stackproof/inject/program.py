@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from stackproof import abi
-from stackproof.abi import Part
-from stackproof.elf import ElfFile
-from stackproof.errors import StackproofError
-from stackproof.loader import Closure, FileView, Loaded
+from stackproof.core.errors import StackproofError
+from stackproof.linking.elf import ElfFile
+from stackproof.linking.loader import Closure, FileView, Loaded
+from stackproof.mpi import abi
+from stackproof.mpi.abi import Part
 
 _STARTS = ("MPI_", "PMPI_", "mpi_")
 _CALL = re.compile(r"P?MPI_[A-Z]\w+")

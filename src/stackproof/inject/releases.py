@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stackproof.errors import Problem, Reason, StackproofError
+from stackproof.core.errors import Problem, Reason, StackproofError
 
 if TYPE_CHECKING:
-    from stackproof.document import Document
+    from stackproof.core.document import Document
 
 SCHEMA = "symbol-versions"
 _NODE = re.compile(r"([A-Z][A-Z0-9]*)_(\d+(?:\.\d+)*)")
@@ -66,7 +66,7 @@ def number_of(node: str) -> tuple[int, ...]:
 
 def parse_releases(document: Document) -> Releases:
     """Return what a document says of nodes; raises `StackproofError` with every problem."""
-    from stackproof import document as documents  # noqa: PLC0415 - slow to import, rarely needed
+    from stackproof.core import document as documents  # noqa: PLC0415 - slow to import, rarely needed
 
     found = [*documents.problems(document, SCHEMA)]
     if not found:

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from stackproof import abi
-from stackproof.abi import AbiFamily, Part
-from stackproof.elf import ElfFile
-from stackproof.errors import Location, Reason, StackproofError, fail
-from stackproof.loader import File, FileView
+from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.linking.elf import ElfFile
+from stackproof.linking.loader import File, FileView
+from stackproof.mpi import abi
+from stackproof.mpi.abi import AbiFamily, Part
 
 _LIBRARY = re.compile(r"lib.+\.so(?:\.[0-9.]+)?")
 _FOLDERS = ("lib", "lib64")

@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stackproof.elf import ElfFile
-from stackproof.elf.traces import Traces
 from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.inject.releases import Releases, number_of
-from stackproof.loader import CacheEntry, Closure, File, FileView, Loaded
-from stackproof.loader.machine import LEVELS
+from stackproof.linking.elf import ElfFile
+from stackproof.linking.elf.constants import Traces
+from stackproof.linking.loader import CacheEntry, Closure, File, FileView, Loaded
+from stackproof.linking.loader.machine import LEVELS
 
 if TYPE_CHECKING:
-    from stackproof.site import Site
+    from stackproof.site.model import Site
 
 _SYSTEM = re.compile(r"(?:/usr)?/lib(?:32|64|x32)?/|/etc/ld\.so\.cache")
 _C_LIBRARY = re.compile(

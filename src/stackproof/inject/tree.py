@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterator, Sequence
 
 from stackproof.inject.model import TreeLine
-from stackproof.loader import Closure, Loaded
+from stackproof.linking.loader import Closure, Loaded
 
 _SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/lib32", "/lib32")
 # Folders below which one administration keeps many packages: EESSI, EasyBuild, Spack, Guix, Nix.

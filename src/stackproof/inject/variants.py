@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from stackproof.elf import ElfFile
-from stackproof.errors import Reason, fail
+from stackproof.core.errors import Reason, fail
+from stackproof.linking.elf import ElfFile
 
 LEVELS = ("provider", "libcxi", "libfabric", "mpi")
 """Where an artefact can be injected, the level that touches least first."""

@@ -6,12 +6,12 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
-from stackproof import abi
-from stackproof.abi import Part
 from stackproof.inject.model import Way
 from stackproof.inject.program import Demand
 from stackproof.inject.replacement import Main, Replacement
-from stackproof.loader import Setting
+from stackproof.linking.loader import Setting
+from stackproof.mpi import abi
+from stackproof.mpi.abi import Part
 
 ALIASES = "/run/stackproof-aliases"
 """Where links would be made, in examples; any folder does."""

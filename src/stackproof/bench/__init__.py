@@ -1,0 +1,1 @@
+"""MEASURE: benchmark programs of all arms, launched in blocks, with evidence of their paths."""

@@ -1,0 +1,98 @@
+"""`stackproof bench SPEC`: run baseline and challengers, interleaved, then say the verdicts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackproof.bench.effects import batch_job
+from stackproof.bench.effects.dry_run import notes, plan_text, planned
+from stackproof.bench.effects.request import measure, specification
+from stackproof.bench.effects.run import prepare
+from stackproof.bench.options import BenchOptions, refuse_changes
+from stackproof.bench.spec import BenchSpec
+from stackproof.core.cli import progress
+from stackproof.core.cli.parsing import read
+from stackproof.core.errors import Reason, fail
+from stackproof.launch.schedulers import REGISTRY
+from stackproof.results.effects import signing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What is done with a bench: measured and judged unless it says otherwise."""
+
+    dry_run: bool
+    cancel: bool
+    in_job: bool
+    sign: str | None
+    no_verdict: bool
+    require_pass: bool
+    json: bool
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and, unless told otherwise, judge; exit code 0 for PASS, 8 for FAIL, else 9."""
+    options = read(
+        BenchOptions,
+        args,
+        challengers=tuple(args.challenger),
+        placements=tuple(args.placement or ()),
+        transports=args.transport,
+        scheduler_options=tuple(args.sbatch_option),
+    )
+    return bench(options, read(_Asked, args))
+
+
+def bench(options: BenchOptions, asked: _Asked) -> int:
+    """Measure, or do what is asked for instead; return the exit code."""
+    if asked.no_verdict and asked.require_pass:
+        raise fail(Reason.USAGE, "`--no-verdict` and `--require-pass` exclude each other")
+    refuse_changes(options)
+    if (asked.cancel or asked.in_job) and not options.resume:
+        raise fail(Reason.USAGE, "say which results folder with --resume FOLDER")
+    if asked.sign:
+        signing.require_key(asked.sign)
+    folder = options.folder
+    if asked.in_job:
+        batch_job.work_in_job(folder, progress.monitor())
+        return 0
+    spec = specification(options, _note)
+    if asked.dry_run:
+        return _dry_run(spec, folder, as_json=asked.json)
+    if asked.cancel:
+        job = batch_job.cancel(folder)
+        said = "there is no job to end" if job is None else f"job `{job}` is ended"
+        print(said, file=sys.stderr)
+        return 0
+    for text in notes(spec):
+        _note(text)
+    measure(spec, folder, progress.monitor(), command=tuple(sys.argv))
+    if asked.sign:
+        signing.sign(folder, asked.sign)
+    if asked.no_verdict:
+        print(folder)
+        return 0
+    from stackproof.report.cli import compare  # noqa: PLC0415 - numpy only when there is a verdict
+
+    code = compare.judge(folder, as_json=asked.json)
+    return compare.required(code) if asked.require_pass else code
+
+
+def _dry_run(spec: BenchSpec, folder: Path, *, as_json: bool) -> int:
+    """Say what would run; of a batch job the script, whose nodes nobody knows yet."""
+    if REGISTRY[spec.on].queues:
+        print(batch_job.dry_run(spec, folder), end="")
+        for text in notes(spec):
+            _note(text)
+        return 0
+    plan = planned(prepare(spec), folder)
+    print(json.dumps(plan, indent=2) if as_json else plan_text(plan), end="\n" if as_json else "")
+    return 0
+
+
+def _note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)

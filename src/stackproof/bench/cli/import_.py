@@ -1,0 +1,29 @@
+"""`stackproof import FILE… -o RESULTS`: outputs of OSU and IMB become results to report on.
+
+One call takes the files of one placement; with `--add` further calls add other arms, other paths
+and other placements to the same results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+
+from stackproof.bench.effects.import_files import ImportOptions, import_files
+from stackproof.core.cli.parsing import read
+from stackproof.core.errors import ExitCode
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read the files, write the results folder, and say what does not count."""
+    options = read(ImportOptions, args)
+    imported = import_files(options, command=tuple(sys.argv))
+    for note in imported.notes:
+        print(f"note: {note}", file=sys.stderr)
+    usable = sum(one.usable for one in imported.results.measurements)
+    output = Path(options.output)
+    print(f"{output}: {usable} of {imported.tables} tables can be used")
+    print(f"next: stackproof report {shlex.quote(str(output))}", file=sys.stderr)
+    return int(ExitCode.DONE)

@@ -1,0 +1,295 @@
+"""The arms of a bench made ready: their images are read and turned into deployments."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from stackproof.bench.spec import Arm, BenchSpec
+from stackproof.core import mountlist
+from stackproof.core.command import EnvPatch
+from stackproof.core.effects import files
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.image import activate
+from stackproof.image.deployment import Deployment
+from stackproof.image.described import Described
+from stackproof.image.effects import image_file
+from stackproof.image.effects.folder import load_tree, read_tree_member
+from stackproof.image.effects.load import load_image, read_member
+from stackproof.image.model import Image, ImageMount, MpiFacts
+from stackproof.inject.effects import job as jobinjection
+from stackproof.inject.effects import job_key as jobcase
+from stackproof.inject.effects import named
+from stackproof.inject.effects.job_key import JobCase, Part
+from stackproof.inject.replacement import find_replacement
+from stackproof.linking.effects.view import HostView
+from stackproof.mpi.effects import fabric
+from stackproof.mpi.families import REGISTRY as MPIS
+from stackproof.mpi.transports import Libfabric
+from stackproof.results.case import Locality
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyArm:
+    """An arm whose images were read: what it mounts, sets and can run.
+
+    `folders` are what its ranks read besides the images; `stamps` says by path which files the
+    images were when they were read.
+    """
+
+    arm: Arm
+    image: Image
+    deployment: Deployment
+    libfabric: Libfabric = field(default_factory=Libfabric)
+    folders: tuple[str, ...] = ()
+    stamps: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arms:
+    """All arms by name, the baseline first; `null` is the baseline once more."""
+
+    by_name: Mapping[str, ReadyArm]
+    baseline: str
+    null: str | None
+    challengers: tuple[str, ...]
+
+    @property
+    def programs(self) -> dict[str, frozenset[str]]:
+        """Return the programs that each arm can run."""
+        return {name: frozenset(one.deployment.programs) for name, one in self.by_name.items()}
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Return the files and folders that every node must see."""
+        mounted = {mount.image for one in self.by_name.values() for mount in one.deployment.mounts}
+        folders = {folder for one in self.by_name.values() for folder in one.folders}
+        images = {one.image.path for one in self.by_name.values()}
+        return tuple(sorted(mounted | images | folders))
+
+
+def make_ready(spec: BenchSpec) -> Arms:
+    """Read the images of all arms; raises `StackproofError` with the problems of all at once."""
+    arms: list[ReadyArm] = []
+    problems: list[Problem] = []
+    for arm in (spec.baseline, *spec.challengers):
+        try:
+            arms.append(_ready(arm, tuple(program.name for program in spec.programs)))
+        except StackproofError as error:
+            problems += error.problems
+    ready = {one.deployment.name: one for one in _told_apart(arms)}
+    if len(ready) < len(arms):
+        counts = Counter(one.deployment.name for one in _told_apart(arms))
+        problems += [_same_name(name) for name, count in counts.items() if count > 1]
+    if problems:
+        raise StackproofError(*problems)
+    names = list(ready)
+    null = f"{names[0]}-again" if spec.null_arm else None
+    if null:
+        again = replace(ready[names[0]].deployment, name=null)
+        ready[null] = replace(ready[names[0]], deployment=again)
+    return Arms(by_name=ready, baseline=names[0], null=null, challengers=tuple(names[1:]))
+
+
+def check_unchanged(ready: ReadyArm) -> None:
+    """Raise `StackproofError` (IMAGE_DAMAGED) when an image is another file than the one read.
+
+    Every launch mounts it anew, and numbers of the other one would stand under the name and the
+    digest of the first.
+    """
+    for path, stamp in ready.stamps.items():
+        if _stamp(path) != stamp:
+            raise fail(
+                Reason.IMAGE_DAMAGED,
+                f"`{path}` was replaced while it was measured",
+                where=Location(file=path),
+                hint="put the image back, or measure the other one into another folder",
+            )
+
+
+def _stamp(path: str) -> tuple[int, int, int]:
+    """Return what changes with the file at a path: inode, size, time of change in ns."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return (0, 0, 0)
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _told_apart(arms: Sequence[ReadyArm]) -> list[ReadyArm]:
+    """Give arms that nobody named and that are called the same the version of their MPI, too.
+
+    Where that is not enough they are called by their files.
+    """
+    found = list(arms)
+    for better in (_versioned_name, _file_name):
+        counts = Counter(one.deployment.name for one in found)
+        found = [
+            replace(one, deployment=replace(one.deployment, name=better(one)))
+            if counts[one.deployment.name] > 1 and not one.arm.name
+            else one
+            for one in found
+        ]
+    return found
+
+
+def _versioned_name(one: ReadyArm) -> str:
+    return f"{one.deployment.name}-{one.deployment.mpi.version}"
+
+
+def _file_name(one: ReadyArm) -> str:
+    name = os.path.basename(one.image.path.rstrip("/")).removesuffix(".squashfs")
+    return re.sub(r"[^A-Za-z0-9._+-]", "-", name)
+
+
+def read_text(image: Image, member: str) -> str:
+    """Return the text of a file inside an image, empty when there is none."""
+    if os.path.isdir(image.path):
+        return read_tree_member(image.path, member)
+    return read_member(image.path, member)
+
+
+def recipe_text(image: Image) -> str:
+    """Return the recipe that an image was built from, empty when it does not have it."""
+    if os.path.isdir(image.path):
+        folder = os.path.join(image.path, "meta", "recipe")
+        names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+        return "".join(read_tree_member(folder, name) for name in names)
+    return read_member(image.path, "meta/recipe/*")
+
+
+def _same_name(name: str) -> Problem:
+    return Problem(
+        reason=Reason.INVALID_VALUE,
+        message=f"two arms are called `{name}`",
+        hint="give each arm a name of its own: `name` in a specification, or NAME=IMAGE",
+    )
+
+
+def _ready(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
+    """Read an arm's images and turn them into a deployment; `programs` are those that it runs."""
+    wanted = mountlist.parse(arm.image)[0]
+    stamp = _stamp(wanted.image)  # before its digest is taken
+    if os.path.isdir(wanted.image):
+        image = load_tree(wanted.image)
+    else:
+        image = replace(load_image(wanted.image), sha256=files.sha256(wanted.image))
+    if image.mpi is None:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"the image `{image.name}` does not say which MPI it has",
+            where=Location(file=wanted.image),
+            hint="build it with `stackproof build`",
+        )
+    name = arm.name or image.name
+    deployment = activate.deployment(image, arm.view, name=name)
+    if wanted.mount_point and wanted.mount_point != image.mount:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"the image `{image.name}` was built for {image.mount}, not {wanted.mount_point}",
+            hint="leave the mount point out",
+            where=Location(file=wanted.image),
+        )
+    if os.path.isdir(image.path):
+        deployment = replace(deployment, mounts=())
+    if arm.program_image:
+        deployment = _with_program_image(deployment, arm.program_image)
+    libfabric = fabric.libfabric_of_image(image.path)
+    arm = _as_its_view(arm, image)
+    ready = ReadyArm(arm=arm, image=image, deployment=deployment, libfabric=libfabric)
+    ready = _with_injection(ready, arm.inject, programs) if arm.inject else ready
+    mounted = {mount.image for mount in ready.deployment.mounts if os.path.isfile(mount.image)}
+    stamps = {path: stamp if path == image.path else _stamp(path) for path in mounted}
+    return replace(ready, stamps=stamps)
+
+
+def _as_its_view(arm: Arm, image: Image) -> Arm:
+    """Return an arm whose view forces a transport as one that is told to use it everywhere."""
+    views = activate.choose_views((image,), (arm.view,) if arm.view else ())
+    forced = activate.forced_transport((image,), views)
+    if forced is None:
+        return arm
+    for asked in arm.transports.values():
+        activate.forced_transport((image,), views, asked)
+    return replace(arm, transports={locality.value: forced for locality in Locality})
+
+
+def _with_program_image(deployment: Deployment, path: str) -> Deployment:
+    """Add the programs that another image brings; they must be of the same ABI."""
+    other = load_image(mountlist.parse(path)[0].image)
+    if other.mpi is None or MPIS[other.mpi.family].abi != MPIS[deployment.mpi.family].abi:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"programs of `{other.name}` cannot run on {MPIS[deployment.mpi.family].title}: "
+            "their MPI has another binary interface",
+            where=Location(file=path),
+            hint="MPICH, Intel MPI and Cray MPICH share one; Open MPI has its own",
+        )
+    extra = {program.name: program.path for program in other.benchmarks}
+    libraries = EnvPatch(prepend={"LD_LIBRARY_PATH": (f"{deployment.mpi.prefix}/lib",)})
+    return replace(
+        deployment,
+        mounts=(*deployment.mounts, ImageMount(image=other.path, mount_point=other.mount)),
+        programs={**extra, **deployment.programs},
+        env=deployment.env.then(libraries),
+    )
+
+
+def _with_injection(ready: ReadyArm, text: str, programs: tuple[str, ...]) -> ReadyArm:
+    """Put another MPI, or a libfabric, under an arm's programs, after it was judged."""
+    deployment, request = ready.deployment, jobcase.image_in(text)
+    described = image_file.load_described(request.image) if request else None
+    point = (request and request.mount_point) or (described.mount if described else "")
+    injected = Part(request.image if request else text, point or text, described)
+    for mount in deployment.mounts:
+        if described and mount.mount_point == point:
+            raise fail(
+                Reason.MOUNT_POINT_CLASH,
+                f"two images at `{point}`: `{mount.image}` and `{injected.path}`",
+                hint="name another place for what is injected: IMAGE:MOUNT",
+            )
+    parts = [
+        Part(mount.image, mount.mount_point, image_file.load_described(mount.image))
+        for mount in deployment.mounts
+    ]
+    paths = [path for name, path in deployment.programs.items() if name in programs]
+    case = JobCase(parts, injected, deployment.env.apply({}), programs=paths)
+    change = jobinjection.change(case, accept_unknown=ready.arm.accept_unknown)
+    links = jobinjection.links_folder(case)
+    mounts = (ImageMount(image=injected.path, mount_point=injected.point),) if described else ()
+    other = jobinjection.libfabric_of(injected)
+    name = described.name if described else os.path.basename(text.rstrip("/"))
+    image = ready.image
+    return replace(
+        ready,
+        image=replace(image, sha256=f"{image.sha256}+{jobcase.digest(injected)}"),
+        deployment=replace(
+            deployment,
+            name=ready.arm.name or f"{deployment.name}+{name}",
+            mounts=(*deployment.mounts, *mounts),
+            env=deployment.env.then(EnvPatch.of(change.all)),
+            mpi=_mpi_of(described, injected) or deployment.mpi,
+        ),
+        libfabric=other if other.version or (described and described.mpi) else ready.libfabric,
+        folders=(*((links,) if links else ()), *(() if described else (text,))),
+    )
+
+
+def _mpi_of(described: Described | None, injected: Part) -> MpiFacts | None:
+    """Return the MPI that takes the place of an arm's own, None where that stays."""
+    if described is not None:
+        if described.mpi is None:
+            return None
+        prefix = injected.point + described.mpi["prefix"][len(described.mount) :]
+        return MpiFacts(**{**described.mpi, "prefix": prefix})
+    if find_replacement(HostView(), named.load_prefix(injected.path).path).mains:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"nothing says which release the MPI in `{injected.path}` is, and how it is started",
+            where=Location(file=injected.path),
+            hint="inject an image that `stackproof build` made, or use `stackproof inject prove`",
+        )
+    return None

@@ -1,0 +1,291 @@
+"""One launch: its command, by the MPI's launcher or as a step of a Slurm job, and its outcome."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from stackproof.bench import schedule
+from stackproof.bench.effects.arms import Arms, ReadyArm
+from stackproof.bench.effects.nodes import Place
+from stackproof.bench.programs import REGISTRY as PROGRAMS
+from stackproof.bench.schedule import Launch
+from stackproof.cluster import model as cluster
+from stackproof.cluster.effects import up as clusters
+from stackproof.compare import launch_checks
+from stackproof.core import mountlist
+from stackproof.core.command import Command, Completed, EnvPatch
+from stackproof.core.effects.run import run
+from stackproof.core.errors import Problem, Reason, StackproofError
+from stackproof.core.mountlist import MountRequest
+from stackproof.image.deployment import Deployment
+from stackproof.launch.effects import allocation as allocations
+from stackproof.launch.effects.allocation import Allocation
+from stackproof.launch.launchers import REGISTRY as LAUNCHERS
+from stackproof.launch.launchers import LaunchRequest, srun
+from stackproof.mount.effects import mount_exec
+from stackproof.mpi import transports
+from stackproof.mpi.effects import fabric
+from stackproof.mpi.transports import Profile, Setup
+from stackproof.results.case import Case, Placement
+from stackproof.results.measurement import Measurement
+from stackproof.site.model import FabricType
+
+
+def now() -> str:
+    """Return the time as UTC ISO 8601, in seconds."""
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+
+
+def measure(
+    place: Place, ready: ReadyArm, launch: Launch, case: Case
+) -> tuple[Measurement, Completed]:
+    """Make one launch and judge it; the link is given the arm's own rate while it runs."""
+    started = now()
+    done, command, patch = run_once(place, ready, case)
+    output = PROGRAMS[case.program].parse(done.stdout, case)
+    facts = ready.deployment.mpi
+    measurement = Measurement(
+        arm=launch.arm,
+        block=launch.block,
+        order=launch.order,
+        case=case,
+        output=output,
+        checks=launch_checks.judge(
+            output, case, mpi_family=facts.family, mpi_version=facts.version, completed=done
+        ),
+        argv=command.argv,
+        env=dict(sorted(patch.apply({}).items())),
+        started=started,
+        seconds=done.seconds,
+        image_sha256=ready.image.sha256,
+        host_facts=_facts(place, ready.deployment),
+    )
+    return measurement, done
+
+
+def run_once(
+    place: Place, ready: ReadyArm, case: Case, *, labelled: bool = False
+) -> tuple[Completed, Command, EnvPatch]:
+    """Run one launch, and end what a launch that took too long left on the nodes.
+
+    Returns how it ended, with its command and the patch that makes its ranks' environment.
+    """
+    command, patch = launch_command(place, ready, case, labelled=labelled)
+    planted = ready.arm.rate if len(case.placement.nodes) > 1 else None
+    state = place.state
+    try:
+        if planted and state:
+            clusters.set_link(state, rate=planted, delay=state.spec.delay)
+        done = run(command)
+    finally:
+        if planted and state:
+            clusters.set_link(state, rate=state.spec.rate, delay=state.spec.delay)
+    if done.timed_out:
+        _clean_up(place)
+    return done, command, patch
+
+
+def launch_command(
+    place: Place, ready: ReadyArm, case: Case, *, labelled: bool = False
+) -> tuple[Command, EnvPatch]:
+    """Return the command of one launch, and the patch that makes the environment of its ranks.
+
+    `labelled` asks for the rank before each line of output.
+    """
+    patch = ready.deployment.env.then(profile_of(place, ready, case).env)
+    if place.allocation:
+        return _step(place.allocation, ready, case, patch, labelled=labelled)
+    return _mpiexec(place, ready, case, patch, labelled=labelled)
+
+
+def profile_of(place: Place, ready: ReadyArm, case: Case) -> Profile:
+    """Return the profile of a launch; raises `StackproofError` (UNSUPPORTED)."""
+    return _profile(place, ready, case.placement, case.transport)
+
+
+def pmi_problems(arms: Arms, allocation: Allocation) -> list[Problem]:
+    """Return the arms whose ranks could not find each other under this Slurm.
+
+    Without this they would start, each as the only one of its world.
+    """
+    found = []
+    for name, ready in arms.by_name.items():
+        family = ready.deployment.mpi.family
+        kind = ready.arm.pmi or srun.PMI.get(family)
+        if kind is not None and kind not in allocation.pmi:
+            found.append(
+                Problem(
+                    reason=Reason.UNSUPPORTED,
+                    message=f"`{name}` is to be started with `srun --mpi={kind}`, which this Slurm "
+                    "does not have",
+                    hint=f"it has: {', '.join(allocation.pmi)}; choose one with the arm's `pmi`",
+                )
+            )
+    return found
+
+
+def transport_problems(arms: Arms, place: Place, placements: Sequence[Placement]) -> list[Problem]:
+    """Return the arms that cannot be forced on the transport that they are to use, and why."""
+    found: dict[Problem, None] = {}
+    for name, ready in arms.by_name.items():
+        for placement in placements:
+            if not schedule.runs_at(ready.arm.placements, placement):
+                continue
+            transport = schedule.transport_for(placement, ready.arm.transports)
+            try:
+                _profile(place, ready, placement, transport)
+            except StackproofError as error:
+                found |= {
+                    replace(one, message=f"{name}, {placement.name}: {one.message}"): None
+                    for one in error.problems
+                    if name != arms.null
+                }
+    return list(found)
+
+
+def fabric_of(place: Place) -> str:
+    """Return what joins the nodes (`site.FabricType`), empty where it is not known.
+
+    Nodes of a cluster on this machine are joined by Ethernet, and this machine without Slingshot
+    is taken for one that has no more.
+    """
+    found = "" if place.state else fabric.of_this_machine()[0]
+    if not found and (place.state or not place.allocation):
+        return FabricType.ETHERNET.value
+    return found
+
+
+def _profile(place: Place, ready: ReadyArm, placement: Placement, transport: str) -> Profile:
+    """Return the profile of an arm; raises `StackproofError` (UNSUPPORTED)."""
+    facts = ready.deployment.mpi
+    setup = Setup(
+        family=facts.family,
+        version=facts.version,
+        placement=placement,
+        libfabric=ready.libfabric,
+        fabric=fabric_of(place),
+        nics=fabric.of_this_machine()[1],
+        launcher="srun" if place.allocation else facts.launcher,
+    )
+    return transports.get(transport).profile(setup)
+
+
+def _mpiexec(
+    place: Place, ready: ReadyArm, case: Case, patch: EnvPatch, *, labelled: bool
+) -> tuple[Command, EnvPatch]:
+    """Return the command of the MPI's own launcher.
+
+    The launcher runs on the cluster's head (or here) with the images mounted; the agent mounts
+    them once on each node, so that all ranks of a node share one namespace.
+    """
+    deployment, state = ready.deployment, place.state
+    # What the loader reads is for the ranks alone: the launcher and the programs that start it on
+    # a node would load it as well, some of them before the image is mounted.
+    loader = {key: value for key, value in ready.arm.env.items() if key.startswith("LD_")}
+    program = PROGRAMS[case.program].argv(deployment.programs[case.program], case)
+    request = LaunchRequest(
+        prefix=deployment.mpi.prefix,
+        program=(*_setting(loader), *program),
+        placement=case.placement,
+        agent=state.agent if state else None,
+        environment={k: v for k, v in ready.arm.env.items() if k not in loader},
+        as_root=os.geteuid() == 0 or bool(state and state.rootless),
+        oversubscribe=not case.placement.timed,
+        labelled=labelled,
+    )
+    launcher = LAUNCHERS[deployment.mpi.launcher]
+    mounts = _mounts(deployment)
+    patch = patch.then(launcher.environment(request))
+    argv = launcher.argv(request)
+    if mounts:
+        patch = patch.then(EnvPatch(set={"STACKPROOF_MOUNTS": mounts}))
+        argv = (sys.executable, "-I", "-S", mount_exec.__file__, mounts, "--", *argv)
+    if state:
+        argv = cluster.enter_argv(state, None, argv)
+    command = Command(argv=argv, env=patch, timeout_s=case.timeout_s, cwd="/")
+    return command, patch.then(EnvPatch(set=dict(ready.arm.env)))  # what the ranks see
+
+
+def _step(
+    allocation: Allocation, ready: ReadyArm, case: Case, patch: EnvPatch, *, labelled: bool
+) -> tuple[Command, EnvPatch]:
+    """Return the command of a step of the job.
+
+    Variables are set in the tasks, for the program alone: srun is a program of the site's, which
+    must not load an image's libraries nor read what is meant for an MPI. Images are mounted by
+    Slurm where it has the plug-in for that, else by the tasks, once per node.
+    """
+    deployment, placement = ready.deployment, case.placement
+    mounts = _mounts(deployment)
+    launcher = LAUNCHERS["srun"]
+    patch = patch.then(EnvPatch(set=dict(ready.arm.env)))
+    base = allocations.base_of(allocation)
+    program = PROGRAMS[case.program].argv(deployment.programs[case.program], case)
+    ahead = allocations.task_words(
+        tuple(rank.cpu for rank in placement.ranks),
+        "" if allocation.plugin else mounts,
+        base,
+        patch.apply(base),
+    )
+    request = LaunchRequest(
+        prefix=deployment.mpi.prefix,
+        program=(*ahead, *program),
+        placement=placement,
+        family=deployment.mpi.family,
+        pmi=ready.arm.pmi,
+        mounts=mounts if allocation.plugin else "",
+        pinned=True,
+        oversubscribe=not placement.timed,
+        labelled=labelled,
+    )
+    argv = (allocation.srun, *launcher.argv(request)[1:])
+    env = allocation.patch().then(launcher.environment(request))
+    return Command(argv=argv, env=env, timeout_s=case.timeout_s, cwd="/"), patch
+
+
+def check_nodes(place: Place, case: Case) -> None:
+    """After a launch that failed: raise `StackproofError` when nodes of the job were lost.
+
+    A launch that a dying node spoiled says nothing of its arm, and neither would the next ones.
+    """
+    if place.allocation is None:
+        return
+    seen = allocations.look(place.allocation, tuple(place.nodes))
+    silent = [name for name in case.placement.nodes if name not in seen]
+    if silent:
+        raise allocations.lost(silent)
+
+
+def _clean_up(place: Place) -> None:
+    if place.state:
+        clusters.end_processes(place.state)
+    if place.allocation:
+        allocations.end_steps(place.allocation)
+
+
+def _facts(place: Place, deployment: Deployment) -> dict[str, str]:
+    facts = {"load": f"{os.getloadavg()[0]:.2f}"}
+    if not deployment.mounts:
+        facts["image"] = "a plain folder; nothing is mounted"
+    elif place.allocation:
+        how = "Slurm's plug-in (srun --image)" if place.allocation.plugin else "the tasks"
+        facts["image"] = f"mounted by {how}"
+    if place.allocation:
+        facts["job"] = place.allocation.job
+        facts["restarts"] = str(place.allocation.restarts)
+    return facts
+
+
+def _mounts(deployment: Deployment) -> str:
+    return mountlist.render(
+        [MountRequest(image=m.image, mount_point=m.mount_point) for m in deployment.mounts]
+    )
+
+
+def _setting(variables: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the words before a program that set variables for it alone; none for none."""
+    return ("env", *(f"{key}={value}" for key, value in variables.items())) if variables else ()

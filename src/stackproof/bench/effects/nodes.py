@@ -1,0 +1,96 @@
+"""Where the launches of a bench are made: this machine, a cluster on it, or a Slurm job's nodes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from stackproof.bench import schedule
+from stackproof.bench.spec import BenchSpec
+from stackproof.cluster.effects import up as clusters
+from stackproof.cluster.model import ClusterSpec, ClusterState
+from stackproof.launch.effects.allocation import Allocation
+from stackproof.launch.schedulers import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Nodes to make launches on.
+
+    `nodes` maps names to the CPUs that ranks may have, `interface` is the one to use between
+    nodes, `rate_mb_s` the rate of a node's link where it is known. `state` is the cluster whose
+    head starts the ranks, `allocation` the Slurm job whose steps they are; both None: they are
+    started here. `facts` are what a report says of the nodes.
+    """
+
+    nodes: Mapping[str, tuple[int, ...]]
+    interface: str | None = None
+    rate_mb_s: float | None = None
+    state: ClusterState | None = None
+    allocation: Allocation | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def one_machine(self) -> bool:
+        """Return whether the nodes are namespaces of one machine and share its CPUs."""
+        if self.allocation is not None:
+            return self.allocation.one_machine
+        return self.state is not None
+
+
+def here(spec: BenchSpec) -> Place:
+    """Return this machine, or the cluster on it as soon as a placement names more.
+
+    Raises `StackproofError` (CLUSTER_DOWN) when that is not up and whole.
+    """
+    cpus = tuple(sorted(os.sched_getaffinity(0)))
+    state = _state(spec)
+    if state is None:
+        return Place(nodes={os.uname().nodename: cpus}, interface=spec.interface)
+    return Place(
+        nodes={node.name: cpus for node in state.nodes},
+        interface=spec.interface or state.nodes[0].interface,
+        rate_mb_s=state.rate_mb_s,
+        state=state,
+        facts=cluster_facts(state),
+    )
+
+
+def of_job(spec: BenchSpec, job: Job, allocation: Allocation) -> Place:
+    """Return the nodes of the Slurm job that this process runs in."""
+    facts = {
+        "scheduler": f"Slurm {allocation.version}, job {allocation.job}",
+        "nodes": ", ".join(allocation.nodes),
+        **job.facts,
+    }
+    return Place(
+        nodes=allocation.nodes,
+        interface=spec.interface or job.interface,
+        rate_mb_s=job.rate_mb_s,
+        allocation=allocation,
+        facts=facts,
+    )
+
+
+def cluster_facts(state: ClusterState) -> dict[str, str]:
+    """Return what a report says of a cluster on one machine."""
+    return {
+        "cluster": f"{len(state.nodes)} nodes in network namespaces of one machine",
+        "link rate": state.spec.rate or "not limited",
+        "link delay": state.spec.delay or "none added",
+    }
+
+
+def _state(spec: BenchSpec) -> ClusterState | None:
+    """Return the cluster; needed as soon as a placement names more than this machine."""
+    name = spec.cluster or ClusterSpec().name
+    this = {os.uname().nodename, "@1"}
+    only_here = all(
+        schedule.shape(place)[0] == 1 if isinstance(place, str) else {*place.nodes} <= this
+        for place in (*spec.placements, *spec.validated)
+    )
+    found = clusters.status(name)
+    if found is None and only_here:
+        return None
+    return clusters.require(name)

@@ -1,0 +1,99 @@
+"""Options of a bench to its specification, and all that it says made: here or by a batch job."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from stackproof.bench import options as words
+from stackproof.bench.effects import batch_job
+from stackproof.bench.effects.run import Bench, prepare, run_bench
+from stackproof.bench.options import BenchOptions
+from stackproof.bench.spec import Arm, BenchSpec, parse_bench
+from stackproof.core.document import schema
+from stackproof.core.effects.documents import load
+from stackproof.core.errors import Reason, fail
+from stackproof.core.monitor import Monitor
+from stackproof.launch.schedulers import REGISTRY
+from stackproof.results.model import LAUNCHES
+
+
+def specification(options: BenchOptions, tell: Callable[[str], None] = lambda _: None) -> BenchSpec:
+    """Return what the options ask to measure; `tell` gets notes on it.
+
+    Raises `StackproofError`: USAGE, UNSUPPORTED, and what a file that is no specification raises.
+    """
+    words.refuse_changes(options)
+    spec = batch_job.load(options.folder) if options.resume else _specification(options, tell)
+    return words.scheduled(spec, options)
+
+
+def _specification(options: BenchOptions, tell: Callable[[str], None]) -> BenchSpec:
+    if options.spec:
+        words.refuse_short_form(options)
+        folder = os.path.dirname(os.path.abspath(options.spec))
+        spec = parse_bench(load(options.spec), folder=folder)
+    elif options.baseline:
+        baseline = _arm(options.baseline)
+        challengers = words.challengers([_arm(text) for text in options.challengers], options)
+        measured = words.short_form(options)
+        spec = BenchSpec(baseline=baseline, challengers=challengers, **measured)
+    else:
+        raise fail(
+            Reason.USAGE,
+            "nothing to measure",
+            hint="give a specification, or --baseline IMAGE --challenger IMAGE",
+        )
+    cpus = len(os.sched_getaffinity(0))
+    changes = words.changes(options, cpus)
+    if note := words.untimed_note(options, cpus):
+        tell(note)
+    return replace(spec, **changes)
+
+
+def _arm(text: str) -> Arm:
+    """Return the arm that `[NAME=]IMAGE` means; a file that is called so is an image without NAME.
+
+    Raises `StackproofError` (USAGE) for a name that no specification could have.
+    """
+    name, mark, image = text.partition("=")
+    if not mark or "/" in name or os.path.exists(text):
+        return Arm(image=os.path.abspath(text))
+    if not re.search(schema("bench")["$defs"]["arm"]["properties"]["name"]["pattern"], name):
+        raise fail(
+            Reason.USAGE,
+            f"`{name}` cannot be the name of an arm",
+            hint="it has letters, digits and `.`, `_`, `+`, `-`, as in new=mpich.squashfs",
+        )
+    return Arm(image=os.path.abspath(image), name=name)
+
+
+def measure(
+    spec: BenchSpec, folder: Path, monitor: Monitor, *, command: tuple[str, ...] = ()
+) -> None:
+    """Have every launch made that has no result in the folder yet, here or by a batch job.
+
+    Raises `StackproofError` as `run_bench` and `bench_job.run_as_job` do, and INTERRUPTED.
+    """
+    if REGISTRY[spec.on].queues:
+        batch_job.run_as_job(spec, folder, monitor, command=command)
+    else:
+        _measure_here(prepare(spec), folder, monitor, command)
+
+
+def _measure_here(bench: Bench, folder: Path, monitor: Monitor, command: tuple[str, ...]) -> None:
+    """Make the launches; raises `StackproofError` (INTERRUPTED) that says how to go on."""
+    try:
+        run_bench(bench, folder, monitor, command=command)
+    except KeyboardInterrupt:
+        launches = bench.launches()
+        there = {path.name for path in (folder / LAUNCHES).glob("*.json")}
+        done = sum(launch.file_name in there for launch in launches)
+        raise fail(
+            Reason.INTERRUPTED,
+            f"interrupted; {done} of {len(launches)} launches have results in `{folder}`",
+            hint="the same command makes the others",
+        ) from None

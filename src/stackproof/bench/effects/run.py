@@ -1,0 +1,496 @@
+"""Run a bench: every launch of the schedule, each result on disk before the next one starts.
+
+A results folder can be continued: launches whose file is there are not repeated. It holds
+
+    bench.json      what was compared, on what (`comparison.ResultsSpec`)
+    spec.json       the specification and the images' digests: only the same ones may continue
+    launches/       one measurement per launch, also of those that failed
+    probes/         what each arm said of its path at each placement, before anything was timed
+    logs/           the output of launches that failed
+    chain/          what was planned, and the digest of every launch (`stackproof.results.chain`)
+    set-aside/      launches of a block that was cut, and repeated whole
+    job/            the batch job, if there is one (`stackproof.bench.effects.batch_job`)
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import stackproof
+from stackproof.bench import path_verdict
+from stackproof.bench import schedule as jobs
+from stackproof.bench.effects import arms as ready_arms
+from stackproof.bench.effects import deciding, launching, path_probe
+from stackproof.bench.effects import nodes as places
+from stackproof.bench.effects.arms import Arms, ReadyArm
+from stackproof.bench.effects.aside import free_name, set_aside
+from stackproof.bench.effects.nodes import Place
+from stackproof.bench.pace import Pace, pace_of, probes_s, seconds_of, shape_text
+from stackproof.bench.schedule import Launch
+from stackproof.bench.spec import BenchSpec
+from stackproof.cluster.effects import up as clusters
+from stackproof.cluster.model import parse_rate
+from stackproof.compare import launch_checks, looks
+from stackproof.compare.effects.results import load_records
+from stackproof.core import limits, noun
+from stackproof.core.command import Completed
+from stackproof.core.effects import files
+from stackproof.core.effects.run import transcript
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.monitor import Event, Monitor
+from stackproof.mpi.effects import fabric
+from stackproof.results.case import Case, Placement
+from stackproof.results.effects import ledger
+from stackproof.results.effects.ledger import Ledger
+from stackproof.results.measurement import Measurement
+from stackproof.results.model import LAUNCHES, SET_ASIDE, SPECIFICATION, ResultsSpec
+from stackproof.results.model import ComparedArm as ResultArm
+from stackproof.results.path import MessagePaths
+
+ASKED = "spec.json"
+"""What a results folder was begun for."""
+
+_TRIES = 2
+"""How often a launch of block 0 that failed, or a block with one, is made."""
+
+_REPEATED = 0.25
+"""Part of the blocks that are made again at most; the failures of others are recorded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """A specification made ready: arms, where they run, placements by name.
+
+    `paths` is what the probes found, by arm and placement.
+    """
+
+    spec: BenchSpec
+    arms: Arms
+    place: Place
+    placements: Mapping[str, Placement]
+    paths: Mapping[tuple[str, str], MessagePaths] = field(default_factory=dict)
+
+    def launches(self) -> tuple[Launch, ...]:
+        """Return the schedule."""
+        return schedule(self.spec, self.arms)
+
+
+def schedule(spec: BenchSpec, arms: Arms) -> tuple[Launch, ...]:
+    """Return every launch of a specification in order."""
+    where = {name: ready.arm.placements for name, ready in arms.by_name.items()}
+    return jobs.schedule(spec, arms.programs, where)
+
+
+def prepare(spec: BenchSpec, arms: Arms | None = None, place: Place | None = None) -> Bench:
+    """Read the images, find the nodes, and refuse at once what cannot work.
+
+    Raises `StackproofError` with the problems of all arms at once.
+    """
+    place = place or places.here(spec)
+    placements = jobs.placements_for(
+        spec, place.nodes, place.interface, one_machine=place.one_machine
+    )
+    arms = arms or ready_arms.make_ready(spec)
+    problems = launching.pmi_problems(arms, place.allocation) if place.allocation else []
+    problems += launching.transport_problems(arms, place, placements)
+    if problems:
+        raise StackproofError(*problems)
+    return Bench(
+        spec=spec,
+        arms=arms,
+        place=place,
+        placements={placement.name: placement for placement in placements},
+    )
+
+
+def run_bench(
+    bench: Bench, folder: Path, monitor: Monitor, *, command: tuple[str, ...] = ()
+) -> ResultsSpec:
+    """Run every launch that is not done yet; return what `bench.json` says.
+
+    Inside a Slurm job these are the launches of its own allocation. Raises `StackproofError`,
+    before anything is timed, for every arm whose probe cannot be run or took another path than was
+    asked for; and when an arm's first launch fails (nothing after it would mean anything). Later
+    failures are recorded with the launch and shown in the report.
+    """
+    claim(bench.spec, bench.arms, folder)
+    allocation = bench.place.allocation
+    if bench.place.state:
+        clusters.share(bench.place.state, program_paths() + bench.arms.paths)
+    plan = bench.launches()
+    own = [one for one in plan if allocation is None or one.allocation == allocation.element]
+    results = _results_spec(bench, command)
+    deciding.keep_budget(folder, bench.spec.budget_s)
+    made, run, room = 0, None, max(1, int(_REPEATED * bench.spec.launches))
+    for wanted in deciding.blocks(experiment(bench.spec, bench.arms, folder, own), monitor):
+        set_aside(bench.placements, wanted, folder)
+        missing = [one for one in wanted if not (folder / LAUNCHES / one.file_name).exists()]
+        made += len(wanted)
+        if run is None and (missing or not bench.spec.until_decided):
+            record = _begin(bench, results, folder, missing=bool(missing))
+            pace = pace_in(bench, wanted, folder)
+            if missing:
+                left = pace.left_s + probes_s(missing)
+                monitor(Event(what="note", name="bench", text=shape_text(wanted), left_s=left))
+            probed = own if bench.spec.until_decided else missing
+            paths = _probe(bench, list(probed), folder, monitor)
+            run = Run(
+                bench=replace(bench, paths=paths),
+                record=record,
+                monitor=monitor,
+                total=len(plan),
+                pace=pace,
+            )
+        if run is not None:
+            run.pace = pace_in(bench, wanted, folder)
+            for _, group in groupby(missing, key=_group):
+                room -= _run_block(run, tuple(group), again=room > 0)
+    monitor(Event(what="done", name="bench", text=f"{made} launches in {folder}"))
+    return results
+
+
+def _group(launch: Launch) -> tuple[int, str, str]:
+    return (launch.block, launch.placement, launch.program)
+
+
+def experiment(
+    spec: BenchSpec, arms: Arms, folder: Path, plan: Sequence[Launch]
+) -> deciding.Experiment:
+    """Return what tells which of the launches are to be made."""
+    null = arms.null if spec.challengers else None
+    return deciding.Experiment(
+        spec=spec, plan=plan, baseline=arms.baseline, folder=folder, null=null
+    )
+
+
+def _begin(bench: Bench, results: ResultsSpec, folder: Path, *, missing: bool) -> Record:
+    """Write down what is measured, and begin or continue the chain of launches."""
+    target, allocation = folder / SPECIFICATION, bench.place.allocation
+    if not target.exists() or (allocation is None and missing):
+        files.write(target, noun.to_json(results))
+    element = allocation.element if allocation else 0
+    return Record(folder, ledger.begin(folder, results, element, load_records(folder)))
+
+
+def pace_in(bench: Bench, launches: Sequence[Launch], folder: Path) -> Pace:
+    """Return how long launches take, those with a result in the folder as they were.
+
+    A result that cannot be read is none of those, and its launch is not made again.
+    """
+    taken: dict[int, float] = {}
+    unread: set[int] = set()
+    for launch in launches:
+        path = folder / LAUNCHES / launch.file_name
+        if path.exists():
+            try:
+                known = noun.from_json(
+                    Measurement, files.read_bounded(path, limits.RESULTS), file=str(path)
+                )
+                taken[launch.order] = known.seconds
+            except StackproofError:
+                unread.add(launch.order)
+    counted = [one for one in launches if one.order not in unread]
+    return pace_of(counted, lambda one: _seconds_for(bench, one), taken)
+
+
+def _seconds_for(bench: Bench, launch: Launch) -> float:
+    own = bench.arms.by_name[launch.arm].arm.rate
+    return seconds_of(_case(bench, launch), parse_rate(own) / 1e6 if own else bench.place.rate_mb_s)
+
+
+def _probe(
+    bench: Bench, launches: list[Launch], folder: Path, monitor: Monitor
+) -> dict[tuple[str, str], MessagePaths]:
+    """Return what each arm says of its path at each placement that is to be timed."""
+    allocation = bench.place.allocation
+    at = path_probe.Probing(
+        spec=bench.spec,
+        arms=bench.arms,
+        place=bench.place,
+        folder=folder,
+        monitor=monitor,
+        allocation=allocation.element if allocation else 0,
+    )
+    timed = [one for one in launches if bench.placements[one.placement].timed]
+    return path_probe.probe_all(at, timed, bench.placements)
+
+
+def program_paths() -> tuple[str, ...]:
+    """Return what nodes must see to run this program: this Python and this package."""
+    package = os.path.dirname(os.path.abspath(stackproof.__file__))
+    return (sys.prefix, sys.base_prefix, package)
+
+
+def identity(spec: BenchSpec, arms: Arms) -> str:
+    """Return the text by which a results folder knows its specification and its images.
+
+    How a scheduler was asked for nodes is no part of it, nor the budget: more time may be asked
+    for to continue.
+    """
+    return noun.to_json(
+        {
+            "spec": noun.to_data(replace(spec, scheduler_options={}, budget_s=None)),
+            "images": {name: ready.image.sha256 for name, ready in arms.by_name.items()},
+        }
+    )
+
+
+def claim(spec: BenchSpec, arms: Arms, folder: Path) -> None:
+    """Take a results folder, or make sure that it belongs to the same specification."""
+    marker, text = folder / ASKED, identity(spec, arms)
+    try:
+        before = marker.read_text(encoding="utf-8") if marker.exists() else None
+    except OSError as error:
+        raise files.translate(error, marker) from error
+    if before is not None:
+        if before != text:
+            raise fail(
+                Reason.USAGE,
+                f"`{folder}` holds results of another specification or of other images",
+                hint="choose another folder with -o, or remove it",
+            )
+        return
+    files.check_empty(folder)
+    files.write(marker, text)
+
+
+def load_spec(folder: Path) -> BenchSpec:
+    """Return the specification that a results folder was made for.
+
+    Raises `StackproofError` (FILE_MISSING and what a broken file raises).
+    """
+    marker = folder / ASKED
+    try:
+        text = files.read_bounded(marker, limits.RESULTS)
+    except StackproofError as error:
+        raise fail(
+            Reason.FILE_MISSING,
+            f"`{folder}` is not a results folder that can be continued: no `{ASKED}`",
+            where=Location(file=os.fspath(marker)),
+            hint="give the folder that `stackproof bench` was writing",
+        ) from error
+    whole = noun.from_json(dict[str, Any], text, file=os.fspath(marker))
+    return noun.from_data(BenchSpec, whole.get("spec"), file=os.fspath(marker))
+
+
+def _results_spec(bench: Bench, command: tuple[str, ...]) -> ResultsSpec:
+    spec, arms, rate = bench.spec, bench.arms, bench.place.rate_mb_s
+    limits: dict[str, dict[str, object]] = {}
+    for name, placement in bench.placements.items():
+        if rate is not None and len(placement.nodes) > 1:
+            limits[name] = {"MB/s": rate, "source": "the rate that the cluster's links were given"}
+    return ResultsSpec(
+        name=spec.name,
+        baseline=arms.baseline,
+        challengers=arms.challengers,
+        null=arms.null,
+        margins=dict(spec.margins),
+        launches=spec.launches,
+        looks=looks.planned(spec.launches) if spec.until_decided else (),
+        seed=spec.seed,
+        created=launching.now(),
+        arms={name: _result_arm(ready) for name, ready in arms.by_name.items()},
+        host=_host_facts(bench.place),
+        limits=limits,
+        command=command,
+        stackproof=stackproof.__version__,
+        versions={"python": platform.python_version()},
+    )
+
+
+def _result_arm(ready: ReadyArm) -> ResultArm:
+    facts = ready.deployment.mpi
+    return ResultArm(
+        image=ready.image.path,
+        image_sha256=ready.image.sha256,
+        lock_digest=ready.image.lock_digest,
+        mpi={"family": facts.family, "version": facts.version},
+        recipe=ready_arms.recipe_text(ready.image),
+        lock=ready_arms.read_text(ready.image, "meta/lock.json"),
+        view=ready.arm.view or ready.image.default_view,
+        transport=", ".join(f"{k}: {v}" for k, v in ready.arm.transports.items()) or None,
+        env=dict(ready.arm.env),
+        rate=ready.arm.rate,
+    )
+
+
+def _machine() -> dict[str, str]:
+    """Return what launches that are compared must have in common."""
+    model = ""
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    uname = os.uname()
+    return {"cpu": model, "kernel": f"{uname.sysname} {uname.release}", "machine": uname.machine}
+
+
+def _host_facts(place: Place) -> dict[str, str]:
+    # In a job this is one of its nodes; those of a cluster on one machine use none of its NICs.
+    joined = "" if place.one_machine else fabric.seen_here()
+    return {
+        **({"fabric": joined} if joined else {}),
+        **_machine(),
+        "cpus": str(len(os.sched_getaffinity(0))),
+        "load at start": " ".join(f"{value:.2f}" for value in os.getloadavg()),
+        **place.facts,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Where launches are written down: a results folder, and its chain if it has one."""
+
+    folder: Path
+    chain: Ledger | None
+
+    def keep(self, name: str, measurement: Measurement) -> None:
+        """Write a launch as a file of this name."""
+        path = self.folder / LAUNCHES / name
+        if self.chain is None:
+            files.write(path, noun.to_json(measurement))
+        else:
+            self.chain.write(path, measurement)
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """What is being run: `total` launches are planned; `pace` changes with each that is made."""
+
+    bench: Bench
+    record: Record
+    monitor: Monitor
+    total: int
+    pace: Pace
+
+    @property
+    def folder(self) -> Path:
+        """Return the results folder."""
+        return self.record.folder
+
+    def keep(self, launch: Launch, measurement: Measurement) -> None:
+        """Write down a launch."""
+        self.record.keep(launch.file_name, measurement)
+
+    def keep_try(self, launch: Launch, measurement: Measurement) -> None:
+        """Write down a launch that failed and is made again; it replaces no other try."""
+        stem, number = Path(launch.file_name).stem, 1
+        while (self.folder / LAUNCHES / f"{stem}-failed{number}.json").exists():
+            number += 1
+        self.record.keep(f"{stem}-failed{number}.json", measurement)
+
+
+def _run_block(run: Run, launches: Sequence[Launch], *, again: bool) -> bool:
+    """Make the launches of a block at a placement; return whether they were made twice.
+
+    Where one fails, all are made again: what is compared belongs to one time, and a block must not
+    keep the arms that were lucky in it. Wrong bytes are no failure of that kind: they are an
+    answer.
+    """
+    failed = [_run_launch(run, one, last=not again) for one in launches]
+    if launches[0].block == 0 or not again or not any(failed):
+        return False
+    for launch in launches:
+        path = run.folder / LAUNCHES / launch.file_name
+        if path.exists():
+            path.rename(free_name(run.folder / SET_ASIDE, path.name))
+    names = ", ".join(one.arm for one, bad in zip(launches, failed, strict=True) if bad)
+    where = f"block {launches[0].block} at {launches[0].placement}"
+    text = f"{where} is made again, since {names} failed"
+    run.monitor(Event(what="note", name="again", text=text))
+    for launch in launches:
+        _run_launch(run, launch, last=True)
+    return True
+
+
+def _run_launch(run: Run, launch: Launch, *, last: bool) -> bool:
+    """Make one launch and keep what came of it; return whether it must be made again.
+
+    In block 0 that is done here, and what fails twice ends the bench, as do wrong bytes of the
+    baseline: nothing after it would mean anything.
+    """
+    bench, arms = run.bench, run.bench.arms
+    first = launch.block == 0
+    for attempt in range(_TRIES if first else 1):
+        measurement, done, told = _made(run, launch)
+        problem = launch_checks.first_failure(measurement.checks, done.stderr)
+        if problem is None:
+            run.keep(launch, measurement)
+            run.monitor(told)  # not before it is kept: an interrupt comes at any time
+            return False
+        problem = _logged(run, launch, problem, done)
+        wrong = problem.reason is Reason.VALIDATION_FAILED
+        launching.check_nodes(bench.place, measurement.case)
+        over = wrong or (attempt + 1 == _TRIES if first else last)
+        if not over:
+            run.monitor(Event(what="note", name="again", text=problem.message))
+            run.keep_try(launch, measurement)
+            continue
+        if first and not (wrong and launch.arm not in {arms.baseline, arms.null}):
+            if wrong:
+                run.keep(launch, measurement)
+            raise StackproofError(problem)
+        run.monitor(Event(what="failed", name="launch", text=problem.message))
+        run.keep(launch, measurement)
+        return False
+    return True
+
+
+def _made(run: Run, launch: Launch) -> tuple[Measurement, Completed, Event]:
+    """Make one launch and tell of it before; return what is to be told when it is kept, too."""
+    event = Event(
+        what="progress",
+        name=f"block {launch.block}/{run.bench.spec.launches}",
+        text=f"{launch.arm}, {launch.placement}, {launch.program}",
+        done=launch.order + 1,
+        total=run.total,
+        left_s=run.pace.left_s,
+    )
+    run.monitor(event)
+    started = time.monotonic()
+    measurement, done = _measure(run.bench, launch)
+    seconds = time.monotonic() - started
+    run.pace = run.pace.with_taken(launch, seconds)
+    told = replace(event, what="piece", seconds=seconds, left_s=run.pace.left_s)
+    return measurement, done, told
+
+
+def _logged(run: Run, launch: Launch, problem: Problem, done: Completed) -> Problem:
+    """Return the problem of a launch with where its output is kept."""
+    number = 1
+    while (log := run.folder / "logs" / f"{Path(launch.file_name).stem}-{number}.log").exists():
+        number += 1
+    files.write(log, transcript(done))
+    return replace(
+        problem,
+        message=f"{launch.arm}, {launch.placement}: {problem.message}",
+        hint=f"{problem.hint + '; ' if problem.hint else ''}the output is in `{log}`",
+    )
+
+
+def _measure(bench: Bench, launch: Launch) -> tuple[Measurement, Completed]:
+    ready = bench.arms.by_name[launch.arm]
+    case = replace(_case(bench, launch), fabric=launching.fabric_of(bench.place))
+    measurement, done = launching.measure(bench.place, ready, launch, case)
+    ready_arms.check_unchanged(ready)
+    measurement = replace(measurement, host_facts={**_machine(), **measurement.host_facts})
+    path = bench.paths.get((launch.arm, launch.placement))
+    if path is not None:
+        found = (*measurement.checks, path_verdict.check_of(path))
+        measurement = replace(measurement, checks=found)
+    return measurement, done
+
+
+def _case(bench: Bench, launch: Launch) -> Case:
+    placement = bench.placements[launch.placement]
+    transports = bench.arms.by_name[launch.arm].arm.transports
+    return jobs.case_for(bench.spec, launch, placement, jobs.transport_for(placement, transports))

@@ -1,0 +1,204 @@
+"""What the headings of imported tables say of a run, against what the user says and other tables.
+
+Where a heading says nothing, nothing contradicts; nothing is guessed from numbers.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from stackproof.bench.programs import imb_tables, osu
+from stackproof.bench.programs.tables import PrintedTable
+from stackproof.core.errors import Location, Problem, Reason
+from stackproof.knowledge.reference_curves import BufferPlace
+from stackproof.results.case import Locality, Placement, Rank
+from stackproof.results.measurement import Measurement
+
+_PAIRS = ("latency", "bandwidth", "bibandwidth")
+"""Metrics that OSU measures with two processes and no other number."""
+
+_ALIKE = {
+    "send-buffer": "the buffers that are sent from",
+    "receive-buffer": "the buffers that are received into",
+    "window": "the window",
+    "datatype": "the datatype",
+    "pairs": "the number of pairs",
+    "mode": "the mode",
+    "groups": "the number of groups",
+}
+"""What headings say of a run, and what must be the same where two are compared."""
+
+_IMPORTED = "imported from"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whereabouts:
+    """What the user says: how ranks were placed, where buffers lay.
+
+    `ranks` None is what headings say; `nodes` None is one node or two, by locality.
+    """
+
+    locality: Locality
+    memory: BufferPlace
+    ranks: int | None = None
+    nodes: int | None = None
+
+
+def metric_of(table: PrintedTable) -> str:
+    """Return the first metric of a table, empty when nothing here measures it."""
+    if table.program == imb_tables.PROGRAM:
+        return next((name for name, _ in imb_tables.metrics_of(table)), "")
+    found = osu.metric_of(table)
+    return "" if found is None else found[0]
+
+
+def ranks_of(table: PrintedTable, said: int | None) -> int | None:
+    """Return how many processes took part in a table; None where nobody says it."""
+    if "processes" in table.facts:
+        return int(table.facts["processes"])
+    if "pairs" in table.facts:
+        return 2 * int(table.facts["pairs"])
+    return 2 if metric_of(table) in _PAIRS else said
+
+
+def placement_of(table: PrintedTable, where: Whereabouts) -> Placement | None:
+    """Return where the ranks of a table were, on nodes that have no names of their own.
+
+    More than 2 ranks are another placement, by nodes and ranks on each, so that numbers of ranks
+    are never put together. None where it cannot be told: a part of the processes of several nodes.
+    """
+    ranks = ranks_of(table, where.ranks) or 2
+    whole = ranks + int(table.facts.get("waiting", "0"))
+    nodes = 1 if where.locality is Locality.INTRA else where.nodes or 2
+    if nodes > 1 and whole > ranks:
+        if whole != nodes:
+            return None
+        nodes = ranks
+    if ranks % nodes:
+        return None
+    name = where.locality.value if ranks == 2 else f"{nodes}x{ranks // nodes}"
+    if where.memory is BufferPlace.DEVICE:
+        name += "-device"
+    each = ranks // nodes
+    return Placement(
+        name=name, ranks=tuple(Rank(node=f"node{1 + i // each}") for i in range(ranks))
+    )
+
+
+def contradictions(name: str, table: PrintedTable, where: Whereabouts) -> Iterator[Problem]:
+    """Yield where the heading of a table in the file `name` contradicts what the user says."""
+    found = (*_of_memory(table, where), *_of_ranks(table, where), *_of_nodes(table, where))
+    for message, hint in found:
+        yield Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"{table.title}: {message}",
+            hint=hint,
+            where=Location(file=name, line=table.line, column=1),
+        )
+
+
+def _of_memory(table: PrintedTable, where: Whereabouts) -> Iterator[tuple[str, str]]:
+    hint = "give --memory as in the run, and files of other runs apart"
+    device = where.memory is BufferPlace.DEVICE
+    buffers = {table.facts.get("send-buffer"), table.facts.get("receive-buffer")} - {None}
+    if "managed" in buffers or "MANAGED" in table.accelerator:
+        yield (
+            "its buffers are managed memory, which is neither the host's nor the device's",
+            "only runs from host to host and from device to device can be imported",
+        )
+    elif len(buffers) > 1:
+        yield (
+            "one buffer is on the host and the other on the device",
+            "only runs from host to host and from device to device can be imported",
+        )
+    elif table.program == osu.PROGRAM and device and not table.accelerator:
+        yield "the title names no accelerator, so these are not device buffers", hint
+    elif not device and buffers - {"host"}:
+        yield "the heading says that buffers are on the device", hint
+    elif device and buffers == {"host"}:
+        yield "the heading says that buffers are on the host", hint
+
+
+def _of_ranks(table: PrintedTable, where: Whereabouts) -> Iterator[tuple[str, str]]:
+    if not metric_of(table):
+        return
+    ranks, said = ranks_of(table, where.ranks), where.ranks
+    if ranks is None:
+        yield (
+            "it does not say how many ranks took part",
+            "say it with --ranks; only tests of two ranks, and IMB, tell it themselves",
+        )
+    elif "processes" in table.facts:
+        whole = ranks + int(table.facts.get("waiting", "0"))
+        if said is not None and said not in {ranks, whole}:
+            yield (
+                f"the heading says {whole} processes, not {said}",
+                "give --ranks as in the run, or leave it out: IMB says how many took part",
+            )
+    elif "pairs" in table.facts and said is not None and ranks != said:
+        pairs = table.facts["pairs"]
+        yield (
+            f"the heading says {pairs} pairs, which are {ranks} ranks, not {said}",
+            "give --ranks as in the run, and files of other runs apart",
+        )
+
+
+def _of_nodes(table: PrintedTable, where: Whereabouts) -> Iterator[tuple[str, str]]:
+    """Yield why the ranks of a table cannot have been on so many nodes."""
+    ranks = ranks_of(table, where.ranks)
+    if not metric_of(table) or ranks is None or where.locality is Locality.INTRA:
+        return
+    whole = ranks + int(table.facts.get("waiting", "0"))
+    if where.nodes is None and whole > 2:
+        yield (
+            f"{whole} ranks between nodes may have been on 2 to {whole} nodes",
+            "say on how many with --nodes",
+        )
+    elif where.nodes is not None and whole % where.nodes:
+        yield (
+            f"{whole} ranks cannot be divided among {where.nodes} nodes",
+            "give runs with the same number of ranks on each node",
+        )
+
+
+def unlike(measurements: Sequence[Measurement]) -> Iterator[Problem]:
+    """Yield what differs between tables that would be one arm, or be compared with each other.
+
+    Only what both say can differ: releases of a benchmark do not print the same.
+    """
+    seen: dict[tuple[str, str, str], dict[str, dict[str, Measurement]]] = defaultdict(
+        lambda: {fact: {} for fact in _ALIKE}
+    )
+    for one in measurements:
+        for benchmark in one.case.benchmarks:
+            by_fact = seen[one.case.placement.name, one.case.program, benchmark]
+            for fact in _ALIKE:
+                if one.host_facts.get(fact):
+                    by_fact[fact].setdefault(one.host_facts[fact], one)
+    for (placement, _, benchmark), by_fact in seen.items():
+        for fact, values in by_fact.items():
+            if len(values) > 1:
+                (first, one), (second, other), *_ = values.items()
+                arms = f"`{one.arm}`" if one.arm == other.arm else f"`{one.arm}`, `{other.arm}`"
+                yield Problem(
+                    reason=Reason.INVALID_VALUE,
+                    message=f"{benchmark} at {placement}: {_ALIKE[fact]} is {first} in "
+                    f"{one.host_facts[_IMPORTED]} and {second} in {other.host_facts[_IMPORTED]} "
+                    f"({arms}), so these are not to be compared",
+                    hint="import runs that were made alike; each kind into a folder of its own",
+                    where=Location(file=other.host_facts[_IMPORTED]),
+                )
+
+
+def validation_note(measurements: Sequence[Measurement]) -> str:
+    """Return that some arms looked at the bytes and others did not, which costs time."""
+    with_it = sorted({one.arm for one in measurements if one.case.validate})
+    without = sorted({one.arm for one in measurements if not one.case.validate})
+    if not with_it or not without:
+        return ""
+    return (
+        f"{', '.join(with_it)}: with validation; {', '.join(without)}: without. OSU fills buffers "
+        "and waits before each message when it validates, so that rates differ for that reason"
+    )

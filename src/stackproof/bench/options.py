@@ -1,0 +1,307 @@
+"""The options of a bench, as words, to the specification that they mean."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from stackproof.bench.spec import Arm, BenchSpec, parse_duration, parse_sizes
+from stackproof.compare.model import MOST_LAUNCHES
+from stackproof.core.document import schema
+from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.launch.schedulers import REGISTRY
+from stackproof.mpi import transports
+from stackproof.results.case import Locality
+from stackproof.results.metrics import METRICS
+
+# Transports that no placement with several nodes can have.
+_ONE_NODE = frozenset({"shm"})
+
+# Of each cost one size: per message, protocol, per byte. Short launches, since there are many.
+_QUICK: Mapping[str, Any] = {
+    "benchmarks": ("latency", "bandwidth"),
+    "sizes": (8, 1 << 10, 64 << 10, 1 << 20),
+    "samples": 10,
+    "seconds_per_size": 0.01,
+    "window": 16,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchOptions:
+    """What `stackproof bench` is asked for, in its own words; `stackproof bench --help` has them.
+
+    `spec` is a file. Without it `baseline` and `challengers` are `[NAME=]IMAGE`, and `transports`,
+    `ranks`, `benchmarks` and `sizes` lists with commas. What is None or empty is not said, and the
+    specification's own holds. `resume` is a results folder that keeps what it was begun with.
+    """
+
+    spec: str | None = None
+    baseline: str | None = None
+    challengers: tuple[str, ...] = ()
+    launches: int | None = None
+    until_decided: bool = False
+    budget: str | None = None
+    seed: int | None = None
+    placements: tuple[str, ...] = ()
+    transports: str | None = None
+    ranks: str | None = None
+    benchmarks: str | None = None
+    sizes: str | None = None
+    quick: bool = False
+    cluster: str | None = None
+    on: str | None = None
+    scheduler_options: tuple[str, ...] = ()
+    resume: str | None = None
+    output: str | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Return the results folder."""
+        return Path(self.resume or self.output or "results")
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Return what cannot be said of a results folder that has its specification."""
+        said = {
+            "SPEC": self.spec, "--baseline": self.baseline, "--challenger": self.challengers,
+            "--launches": self.launches is not None, "--seed": self.seed is not None,
+            "--placement": self.placements, "--transport": self.transports, "--ranks": self.ranks,
+            "--cluster": self.cluster, "--on": self.on, "--sizes": self.sizes,
+            "--benchmarks": self.benchmarks, "--quick": self.quick, "--output": self.output,
+            "--until-decided": self.until_decided,
+        }  # fmt: skip
+        return tuple(name for name, value in said.items() if value)
+
+
+def refuse_changes(options: BenchOptions) -> None:
+    """Raise `StackproofError` (USAGE) where a folder that is continued would become another."""
+    if options.resume and options.given:
+        raise fail(
+            Reason.USAGE,
+            f"{', '.join(options.given)} cannot be changed with --resume",
+            hint="a results folder keeps its specification",
+        )
+
+
+def refuse_short_form(options: BenchOptions) -> None:
+    """Raise `StackproofError` (USAGE) where options say what a specification says already."""
+    short = {
+        "baseline": options.baseline, "challenger": options.challengers,
+        "transport": options.transports, "ranks": options.ranks,
+        "benchmarks": options.benchmarks, "sizes": options.sizes, "quick": options.quick,
+    }  # fmt: skip
+    given = [f"--{name}" for name, value in short.items() if value]
+    if given:
+        raise fail(
+            Reason.USAGE,
+            f"a specification already says what {', '.join(given)} would",
+            hint="write it into the specification, or leave SPEC out and give --baseline",
+        )
+
+
+def scheduled(spec: BenchSpec, options: BenchOptions) -> BenchSpec:
+    """Return the specification with the options for its scheduler, and its budget.
+
+    Raises `StackproofError` (USAGE).
+    """
+    named = dict(spec.scheduler_options)
+    for text in options.scheduler_options:
+        name, _, value = text.partition("=")
+        named[name] = value
+    if (named or spec.allocations > 1) and not REGISTRY[spec.on].queues:
+        raise fail(
+            Reason.USAGE,
+            "options of a scheduler, and several allocations, need one",
+            hint="say `--on slurm` or `on: slurm`",
+        )
+    budget = spec.budget_s if options.budget is None else _seconds(options.budget)
+    if budget is not None and not spec.until_decided:
+        raise fail(
+            Reason.USAGE,
+            "a budget is for launches that are made until enough is decided",
+            hint="say `--until-decided` too",
+        )
+    if spec.until_decided and spec.allocations > 1:
+        raise fail(
+            Reason.USAGE,
+            "launches until all is decided are made in one allocation",
+            hint="say `allocations: 1`, or leave `--until-decided` out",
+        )
+    return replace(spec, scheduler_options=named, budget_s=budget)
+
+
+def _seconds(text: str) -> float:
+    """Return how long `20m`, `90s` or `1h` is; raises `StackproofError` (USAGE)."""
+    try:
+        return parse_duration(text)
+    except ValueError:
+        hint = "for example 90s, 20m or 1h"
+        raise fail(Reason.USAGE, f"--budget is `{text}`", hint=hint) from None
+
+
+def short_form(options: BenchOptions) -> dict[str, Any]:
+    """Return what is measured without a specification; raises `StackproofError` (USAGE)."""
+    found: dict[str, Any] = dict(_QUICK) if options.quick else {}
+    if options.benchmarks:
+        names = list(dict.fromkeys(options.benchmarks.split(",")))
+        if unknown := [name for name in names if name not in METRICS]:
+            near = difflib.get_close_matches(unknown[0], METRICS, n=1)
+            raise fail(
+                Reason.USAGE,
+                f"there is no benchmark `{unknown[0]}`",
+                hint=(f"did you mean `{near[0]}`? " if near else "")
+                + f"there are: {', '.join(METRICS)}",
+            )
+        found["benchmarks"] = tuple(names)
+    if options.sizes:
+        try:
+            found["sizes"] = parse_sizes(options.sizes)
+        except ValueError:
+            raise fail(
+                Reason.USAGE,
+                f"--sizes is {options.sizes}; these are no message sizes",
+                hint="for example `--sizes 8,64KiB,1MiB`, or `--sizes 8..1MiB` for all powers of "
+                "two between, the smaller one first",
+            ) from None
+    return found
+
+
+def challengers(arms: Sequence[Arm], options: BenchOptions) -> tuple[Arm, ...]:
+    """Return an arm for each challenger, or for each of its transports when several are named.
+
+    Raises `StackproofError` (USAGE, and UNSUPPORTED for an unknown transport).
+    """
+    if not options.transports:
+        return tuple(arms)
+    names = list(dict.fromkeys(options.transports.split(",")))
+    _require_transports(names)
+    if not arms:
+        raise fail(
+            Reason.USAGE,
+            "there is no challenger to force on a transport",
+            hint="the baseline runs as it is by default; name a challenger with --challenger",
+        )
+    places = _places(options)
+    inside = tuple(place for place in places if place == Locality.INTRA)
+    if not inside and (alone := [name for name in names if name in _ONE_NODE]):
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"the transport `{alone[0]}` is for ranks of one node, and no placement asked for is",
+            hint="add --placement intra-node, or name another transport",
+        )
+    return tuple(
+        replace(
+            arm,
+            name=f"{arm.name or Path(arm.image).stem}-{name}" if len(names) > 1 else arm.name,
+            transports=dict.fromkeys(inside if name in _ONE_NODE else places, name),
+            placements=inside if name in _ONE_NODE and len(places) > 1 else (),
+        )
+        for arm in arms
+        for name in names
+    )
+
+
+def _require_transports(names: Sequence[str]) -> None:
+    """Raise `StackproofError` (UNSUPPORTED) with every name that is no transport."""
+    problems: list[Problem] = []
+    for name in names:
+        try:
+            transports.get(name)
+        except StackproofError as error:
+            problems += error.problems
+    if problems:
+        raise StackproofError(*problems)
+
+
+def _places(options: BenchOptions) -> Sequence[str]:
+    return options.placements or [locality.value for locality in Locality]
+
+
+def _room(options: BenchOptions, cpus: int) -> float:
+    """Return how many ranks are timed at most."""
+    return math.inf if options.on and REGISTRY[options.on].queues else max(2, cpus)
+
+
+def _rank_counts(options: BenchOptions) -> list[int]:
+    """Return the numbers of ranks, with 2; empty where the text is no list of numbers."""
+    try:
+        return sorted({2, *(int(text) for text in (options.ranks or "2").split(","))})
+    except ValueError:
+        return []
+
+
+def untimed_note(options: BenchOptions, cpus: int) -> str:
+    """Return which ranks are too many to be timed on this machine, empty where none are."""
+    many = [number for number in _rank_counts(options) if number > _room(options, cpus)]
+    if not many:
+        return ""
+    return (
+        f"{', '.join(map(str, many))} ranks are more than the {max(2, cpus)} CPUs here: what "
+        "they receive is checked, and nothing of it is timed"
+    )
+
+
+def _over_ranks(options: BenchOptions, cpus: int) -> dict[str, tuple[str, ...]]:
+    """Return the placements for `--ranks`, those with more ranks than CPUs to be validated only.
+
+    The nodes here are namespaces of this machine; those of a scheduler are looked at in the job.
+    """
+    if not options.ranks:
+        return {"placements": options.placements} if options.placements else {}
+    counts = _rank_counts(options)
+    places = _places(options)
+    between = Locality.INTER.value in places
+    wrong = [n for n in counts if n < 2 or (between and n % 2)]
+    if not counts or wrong:
+        raise fail(
+            Reason.USAGE,
+            f"--ranks is {options.ranks}; it must be numbers of ranks from 2 on"
+            + (", even ones for two nodes" if between else ""),
+            hint="for example --ranks 2,4,8",
+        )
+    room = _room(options, cpus)
+    few = tuple(n for n in counts if n <= room)
+    many = tuple(n for n in counts if n > room)
+    return {"placements": _grids(places, few), "validated": _grids(places, many)}
+
+
+def _grids(places: Sequence[str], counts: Sequence[int]) -> tuple[str, ...]:
+    return tuple(
+        place if count == 2 else f"1x{count}" if place == Locality.INTRA else f"2x{count // 2}"
+        for place in places
+        for count in counts
+    )
+
+
+def changes(options: BenchOptions, cpus: int) -> dict[str, Any]:
+    """Return what the options say in the place of the specification; raises USAGE.
+
+    `cpus` are those of this machine, which more ranks cannot be timed on.
+    """
+    limits = schema("bench")["properties"]
+    for key in ("launches", "seed"):
+        value, lowest, highest = getattr(options, key), *_range(limits[key])
+        if value is not None and not lowest <= value <= highest:
+            raise fail(
+                Reason.USAGE,
+                f"--{key} is {value}; it must be between {lowest} and {highest}",
+                hint=limits[key]["description"],
+            )
+    said = {
+        "launches": options.launches or (MOST_LAUNCHES if options.until_decided else None),
+        "until_decided": options.until_decided or None,
+        "seed": options.seed,
+        "cluster": options.cluster,
+        "on": options.on,
+        **_over_ranks(options, cpus),
+    }
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def _range(node: dict[str, Any]) -> tuple[int, int]:
+    return node["minimum"], node["maximum"]

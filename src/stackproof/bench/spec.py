@@ -1,0 +1,347 @@
+"""The bench specification noun: baseline, challengers, benchmarks, sizes, placements."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from stackproof.compare.model import DEFAULT_MARGINS, MOST_LAUNCHES
+from stackproof.core import document as documents
+from stackproof.core.document import Document
+from stackproof.core.errors import Problem, Reason, StackproofError
+from stackproof.results.case import Locality, Placement, Rank, Timing
+
+_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+DEFAULT_LAUNCHES = 10
+_LARGEST_SIZE = 1 << 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One deployment to measure; `image` is IMAGE[:MOUNT] with the image's path made absolute.
+
+    It may also be a folder with an image's tree, which is used where it lies. `pmi` is what
+    Slurm's `srun --mpi` is told, None for what the MPI's family speaks. `transports` and
+    `placements` go by names of placements, or of localities for all that have it; without
+    `placements` the arm runs everywhere. `inject` is an image or a folder whose MPI, or libfabric,
+    is put under the image's programs; `accept_unknown` does so also where nothing tells whether it
+    works.
+    """
+
+    image: str
+    name: str = ""
+    view: str | None = None
+    program_image: str | None = None
+    transports: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    rate: str | None = None
+    pmi: str | None = None
+    inject: str | None = None
+    accept_unknown: bool = False
+    placements: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A benchmark program to run; without `benchmarks` it runs the specification's."""
+
+    name: str
+    benchmarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchSpec:
+    """What to measure; the meaning of each key is in `schemas/bench.json`.
+
+    `placements` holds names of ready placements and placements of one's own; what `validated` holds
+    is not timed, so that it may have more ranks than there are CPUs. `on` is a name in
+    `stackproof.launch.schedulers`; `scheduler_options` are its options by their long names, with an
+    empty value for an option that has none and `no` for one that must not be set. `cluster` None is
+    the default cluster, or the machine's own scheduler. With `until_decided`, `launches` are the
+    most that are made, and `budget_s` how many seconds all of them may take.
+    """
+
+    SCHEMA: ClassVar[str] = "stackproof/bench/1"
+
+    baseline: Arm
+    challengers: tuple[Arm, ...] = ()
+    name: str = "bench"
+    null_arm: bool = True
+    programs: tuple[Program, ...] = (Program(name="stackproof-bench"),)
+    benchmarks: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+    placements: tuple[str | Placement, ...] = ("intra-node", "inter-node")
+    validated: tuple[str | Placement, ...] = ()
+    launches: int = DEFAULT_LAUNCHES
+    samples: int = 20
+    seconds_per_size: float = 0.02
+    window: int = 64
+    timing: str = Timing.SYNCHRONISED.value
+    validate: bool = True
+    timeout_s: float = 120.0
+    seed: int = 20260101
+    margins: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_MARGINS))
+    cluster: str | None = None
+    on: str = "local"
+    scheduler_options: Mapping[str, str] = field(default_factory=dict)
+    allocations: int = 1
+    interface: str | None = None
+    until_decided: bool = False
+    budget_s: float | None = None
+
+
+def power_sizes(first: int, last: int) -> tuple[int, ...]:
+    """Return the powers of two from `first` to `last` bytes, with 0 in front when it is asked."""
+    powers = tuple(1 << n for n in range(33) if max(first, 1) <= 1 << n <= last)
+    return (0, *powers) if first == 0 else powers
+
+
+DEFAULT_SIZES = power_sizes(0, 4 << 20)
+"""0 B to 4 MiB, the range of the published tables of the field."""
+
+
+def parse_size(text: str | int) -> int:
+    """Return a size in bytes from `8`, `64 KiB` or `4MiB`; raises `ValueError`."""
+    if isinstance(text, int):
+        return text
+    match = re.fullmatch(r"(\d+) ?(B|KiB|MiB|GiB)", text)
+    if not match:
+        raise ValueError(f"not a size: {text}")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def parse_sizes(text: str) -> tuple[int, ...]:
+    """Return sizes from `8,64KiB,1MiB` or, for all powers of two between, `8..1MiB`.
+
+    Raises `ValueError` for text that is neither, and where nothing lies between.
+    """
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dots, last = part.partition("..")
+        sizes = (
+            power_sizes(parse_size(_number(first)), parse_size(_number(last)))
+            if dots
+            else (parse_size(_number(part)),)
+        )
+        if not sizes or max(sizes) > _LARGEST_SIZE:
+            raise ValueError(f"no size in: {part}")
+        found |= {*sizes}
+    return tuple(sorted(found))
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of `90s`, `20m` or `1h`, a bare number being minutes.
+
+    Raises `ValueError` for anything else, and for no time at all.
+    """
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smh]?)", text.strip())
+    if not found or not float(found[1]):
+        raise ValueError(f"not a time: {text}")
+    return float(found[1]) * {"": 60, "s": 1, "m": 60, "h": 3600}[found[2]]
+
+
+def _number(text: str) -> int | str:
+    bare = text.strip()
+    return int(bare) if bare.isdecimal() else bare
+
+
+def parse_bench(document: Document, *, folder: str = "") -> BenchSpec:
+    """Return the bench specification that a document holds.
+
+    Image paths are taken relative to `folder`, the specification's own. Raises `StackproofError`
+    with every problem at once.
+    """
+    found = [*documents.problems(document, "bench")]
+    if not found:
+        found += _name_problems(document) + _allocation_problems(document)
+        found += _arm_placement_problems(document) + _size_problems(document)
+    if found:
+        raise StackproofError(*found)
+    return _build(document.data, folder)
+
+
+def _name_problems(document: Document) -> list[Problem]:
+    """Return the arms and placements that have the same name."""
+    found: list[Problem] = []
+    seen: set[str] = set()
+    for path, arm in _arm_entries(document):
+        name = arm.get("name", "")
+        if name and name in seen:
+            found.append(
+                Problem(
+                    reason=Reason.INVALID_VALUE,
+                    message=f"two arms are called `{name}`",
+                    hint="give each arm a name of its own",
+                    where=document.where(*path, "name"),
+                )
+            )
+        seen.add(name)
+    places: set[str] = set()
+    for key, index, entry in _placement_entries(document):
+        name = entry if isinstance(entry, str) else entry["name"]
+        if name in places:
+            found.append(
+                Problem(
+                    reason=Reason.INVALID_VALUE,
+                    message=f"two placements are called `{name}`",
+                    hint="give each placement a name of its own; what is `validated` is not timed "
+                    "as well",
+                    where=document.where(key, index),
+                )
+            )
+        places.add(name)
+    return found
+
+
+def _arm_placement_problems(document: Document) -> list[Problem]:
+    """Return the placements of arms that the specification does not have."""
+    entries = [entry for _, _, entry in _placement_entries(document)]
+    known = {entry if isinstance(entry, str) else entry["name"] for entry in entries}
+    known |= {locality.value for locality in Locality}
+    return [
+        Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"the arm is to run at `{name}`, which is none of the placements",
+            hint=f"there are: {', '.join(sorted(known))}",
+            where=document.where(*path, "placements", index),
+        )
+        for path, arm in _arm_entries(document)
+        for index, name in enumerate(arm.get("placements", ()))
+        if name not in known
+    ]
+
+
+def _size_problems(document: Document) -> list[Problem]:
+    """Return the range of sizes in which there is none."""
+    sizes = document.data.get("sizes", [])
+    if isinstance(sizes, list) or _sizes(sizes):
+        return []
+    first, last = sizes.get("from", 0), sizes["to"]
+    turned = parse_size(first) > parse_size(last)
+    return [
+        Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"no power of two lies between {first} and {last}, so that no size is left",
+            hint="`from` is the smaller one: turn them round" if turned else "list the sizes",
+            where=document.where("sizes"),
+        )
+    ]
+
+
+def _arm_entries(document: Document) -> list[tuple[tuple[str | int, ...], Any]]:
+    found: list[tuple[tuple[str | int, ...], Any]] = [(("baseline",), document.data["baseline"])]
+    challengers = document.data.get("challengers", [])
+    return found + [(("challengers", index), arm) for index, arm in enumerate(challengers)]
+
+
+def _placement_entries(document: Document) -> list[tuple[str, int, Any]]:
+    return [
+        (key, index, entry)
+        for key in ("placements", "validated")
+        for index, entry in enumerate(document.data.get(key, []))
+    ]
+
+
+def _allocation_problems(document: Document) -> list[Problem]:
+    """Return why the launches cannot be divided among allocations."""
+    data = document.data
+    count = data.get("allocations", 1)
+    message = hint = ""
+    if count > 1 and data.get("on", "local") == "local":
+        message, hint = "several allocations need a scheduler", "say `on: slurm`"
+    elif count > (launches := data.get("launches", DEFAULT_LAUNCHES)):
+        message = f"{count} allocations cannot share {launches} launches"
+        hint = "ask for at least one launch for each allocation"
+    if not message:
+        return []
+    where = document.where("allocations")
+    return [Problem(reason=Reason.INVALID_VALUE, message=message, hint=hint, where=where)]
+
+
+def parse_option(value: str | float | bool) -> str:  # noqa: FBT001 - a value of YAML
+    """Return the value of a scheduler's option as text: empty for yes, `no` for no."""
+    if isinstance(value, bool):
+        return "" if value else "no"
+    return str(value)
+
+
+def _build(data: dict[str, Any], folder: str) -> BenchSpec:
+    given: dict[str, Any] = {
+        key.replace("-", "_"): data[key]
+        for key in ("name", "null-arm", "launches", "samples", "seconds-per-size", "window",
+                    "timing", "validate", "seed", "cluster", "on", "allocations", "interface",
+                    "until-decided")
+        if key in data
+    }  # fmt: skip
+    if "programs" in data:
+        given["programs"] = tuple(
+            Program(name=entry)
+            if isinstance(entry, str)
+            else Program(name=entry["name"], benchmarks=tuple(entry["benchmarks"]))
+            for entry in data["programs"]
+        )
+    if "benchmarks" in data:
+        given["benchmarks"] = tuple(data["benchmarks"])
+    given |= _times(data)
+    if data.get("until-decided"):
+        given.setdefault("launches", MOST_LAUNCHES)
+    if "sizes" in data:
+        given["sizes"] = _sizes(data["sizes"])
+    for key in ("placements", "validated"):
+        if key in data:
+            given[key] = tuple(
+                entry if isinstance(entry, str) else _placement(entry) for entry in data[key]
+            )
+    if "scheduler-options" in data:
+        options = data["scheduler-options"].items()
+        given["scheduler_options"] = {name: parse_option(value) for name, value in options}
+    if "margins" in data:
+        given["margins"] = {**DEFAULT_MARGINS, **data["margins"]}
+    return BenchSpec(
+        baseline=_arm(data["baseline"], folder),
+        challengers=tuple(_arm(arm, folder) for arm in data.get("challengers", ())),
+        **given,
+    )
+
+
+def _times(data: dict[str, Any]) -> dict[str, float]:
+    """Return how long one launch, and all of them, may take, in seconds."""
+    found = {}
+    if "timeout" in data:
+        found["timeout_s"] = float(data["timeout"])
+    if "budget" in data:
+        found["budget_s"] = parse_duration(data["budget"])
+    return found
+
+
+def _sizes(value: Any) -> tuple[int, ...]:
+    if isinstance(value, list):
+        return tuple(sorted({parse_size(entry) for entry in value}))
+    return power_sizes(parse_size(value.get("from", 0)), parse_size(value["to"]))
+
+
+def _placement(data: dict[str, Any]) -> Placement:
+    return Placement(
+        name=data["name"],
+        ranks=tuple(Rank(node=rank["node"], cpu=rank.get("cpu")) for rank in data["ranks"]),
+        interface=data.get("interface"),
+    )
+
+
+def _arm(data: dict[str, Any], folder: str) -> Arm:
+    given = {key.replace("-", "_"): value for key, value in data.items()}
+    given["image"] = _absolute(data["image"], folder)
+    given["placements"] = tuple(data.get("placements", ()))
+    for key in ("program-image", "inject"):
+        if key in data:
+            given[key.replace("-", "_")] = _absolute(data[key], folder)
+    return Arm(**given)
+
+
+def _absolute(image: str, folder: str) -> str:
+    return image if os.path.isabs(image) else os.path.normpath(os.path.join(folder, image))

@@ -1,0 +1,166 @@
+"""`stackproof build RECIPE`: from a recipe to a SquashFS image."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stackproof.build.effects import builders, cache_entries, locking, stacks
+from stackproof.build.effects.builders import BuildOptions, RecipeOptions
+from stackproof.build.effects.executor import Built, deliver, execute
+from stackproof.build.effects.loaded import Loaded
+from stackproof.core import ids, noun
+from stackproof.core.cli import parsing, progress
+from stackproof.core.effects import files, outputs
+from stackproof.core.errors import ExitCode, Problem, Reason, StackproofError, fail, problems_data
+from stackproof.core.monitor import Event, Monitor
+from stackproof.site.effects import toolchain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is to be built, where and how; `output` is the image, `stop_after` may be `lock`."""
+
+    recipe: RecipeOptions
+    build: BuildOptions
+    output: str | None
+    update: bool
+    locked: bool
+    stop_after: str | None
+    json: bool
+
+
+def run(args: argparse.Namespace) -> int:
+    """Build the image; a second build with nothing changed does no work and says so.
+
+    With `--matrix` every combination is built, those after a failed one too.
+    """
+    recipe = parsing.read(RecipeOptions, args)
+    build = parsing.read(BuildOptions, args)
+    return _build(parsing.read(Asked, args, recipe=recipe, build=build))
+
+
+def _build(asked: Asked) -> int:
+    every = stacks.load_recipes(asked.recipe)
+    if asked.output and len(every) > 1:
+        raise fail(Reason.USAGE, "`--output` names one image, and `--matrix` makes several")
+    monitor = progress.monitor()
+    problems: list[Problem] = []
+    results = []
+    for loaded in every:
+        progress.print_notes(*loaded.notes)
+        try:
+            results.append(_one(loaded, asked, monitor))
+        except StackproofError as error:
+            if len(every) == 1:
+                raise
+            print(f"{_target(loaded, asked)}: failed", file=sys.stderr)
+            problems += error.problems
+            results.append(_Result(data=problems_data(error.reason.exit_code, error.problems)))
+    if asked.json:
+        data = [result.data for result in results]
+        print(noun.to_json(data[0] if len(every) == 1 else data), end="")
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return int(problems[0].reason.exit_code if problems else ExitCode.DONE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Result:
+    """What one build gave, for those who read it as JSON."""
+
+    data: dict[str, object]
+
+
+def _one(loaded: Loaded, asked: Asked, monitor: Monitor) -> _Result:
+    target = _target(loaded, asked)
+    if not asked.stop_after:
+        _check_target(target)
+        _check_machine(loaded.stack.architecture)
+    given = {"build-dir": asked.build.build_dir, "on": asked.build.on != "local"}
+    builders.refuse(builders.of(loaded), *(name for name, value in given.items() if value))
+    built, lock = _made(loaded, asked, monitor)
+    if built is None:
+        if not asked.json:
+            print(loaded.lock_path)
+        return _Result(data={"lock_file": str(loaded.lock_path), "lock": lock})
+    place = Path(outputs.claim(target, "image", inputs=[loaded.lock_path]))
+    written = deliver(built, place)
+    outputs.write(_record_of(place), f"{built.sha256}  {place.name}\n", "digest")
+    for entry in cache_entries.give_up_superseded(built.home):
+        text = f"{entry.name}, which newer builds of this recipe took the place of"
+        monitor(Event(what="note", name="removed", text=text))
+    if not asked.json:
+        if not built.ran and not written:
+            print(f"{target}: nothing to do, the image is up to date", file=sys.stderr)
+        print(f"{target}  {built.size / 1e6:.1f} MB  sha256 {built.sha256}")
+    return _Result(
+        data={
+            "image": str(target),
+            "sha256": built.sha256,
+            "size": built.size,
+            "plan": built.plan_id,
+            "lock": lock,
+            "steps_run": built.ran,
+            "written": written,
+        }
+    )
+
+
+def _made(loaded: Loaded, asked: Asked, monitor: Monitor) -> tuple[Built | None, str]:
+    """Return the image, none where only the lock is asked for, and the digest of the lock."""
+    builder = builders.of(loaded)
+    engine = builder.engine
+    before = None if asked.update else locking.find(builder, loaded)[0]
+    builders.refuse_wrong(engine.problems(loaded.stack, before, loaded.where))
+    builders.refuse_wrong(builder.check(loaded, before, whole=False))
+    lock = locking.ensure(
+        builder, loaded, asked.build, monitor, update=asked.update, locked=asked.locked
+    )
+    digest = ids.content_id(noun.to_data(lock))
+    found = builders.refuse_wrong(builder.check(loaded, lock, whole=False))
+    progress.print_notes(*found.notes)
+    if asked.stop_after:
+        return None, digest
+    made = engine.plan(loaded.stack, lock, loaded.sources)
+    setup = builder.setup(loaded, lock, made, asked.build, monitor)
+    return execute(made, monitor, setup=replace(setup, origin=loaded.origin)), digest
+
+
+def _target(loaded: Loaded, asked: Asked) -> Path:
+    if asked.output:
+        return Path(asked.output)
+    middle = f".{loaded.variant}" if loaded.variant and asked.recipe.matrix else ""
+    return Path(f"{loaded.stack.name}{middle}.squashfs")
+
+
+def _record_of(image: Path) -> Path:
+    """Return the file beside an image that holds its digest, for `inspect --verify`."""
+    return image.with_name(image.name + files.DIGEST_SUFFIX)
+
+
+def _check_target(target: Path) -> None:
+    """Refuse at once what would fail after minutes of work."""
+    if target.is_dir():
+        raise fail(Reason.USAGE, f"`{target}` is a folder", hint="name a file with -o")
+    outputs.claim(_record_of(Path(outputs.claim(target, "image"))), "digest")
+    parent = target.parent
+    if not os.access(parent, os.W_OK):
+        raise fail(
+            Reason.NOT_PERMITTED,
+            f"no right to write into `{parent}`",
+            hint="choose another place with -o",
+        )
+
+
+def _check_machine(architecture: str) -> None:
+    here = toolchain.architecture()
+    if architecture != here:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"this machine is {here}; an image for {architecture} is built on such a machine",
+            hint="`stackproof plan --site` works anywhere; run `build` at the site",
+        )

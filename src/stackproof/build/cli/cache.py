@@ -1,0 +1,153 @@
+"""`stackproof cache`: what is kept on this machine, what it takes, and deleting it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from stackproof.build.effects import cache_entries, workspace
+from stackproof.build.effects.cache_entries import Entry, PruneOptions
+from stackproof.core.effects import cache_kinds
+from stackproof.core.effects.cache_kinds import KINDS, MEMORY
+from stackproof.core.errors import Reason, fail
+from stackproof.core.numbers import disk_text
+
+_UNITS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+
+
+def run_ls(args: argparse.Namespace) -> int:
+    """Print a row for each kind, or for each entry of the kinds that were named."""
+    cache_kinds.check_names(args.kinds)
+    wanted = [kind for kind in KINDS if not args.kinds or kind.name in args.kinds]
+    found = cache_entries.entries(wanted)
+    if args.json:
+        print(json.dumps([_data(entry) for entry in found], indent=1))
+    elif args.kinds:
+        _print_entries(found)
+    else:
+        _print_kinds(found)
+    return 0
+
+
+def run_prune(args: argparse.Namespace) -> int:
+    """Delete what was asked for and is not in use; say how much that was."""
+    age_s = _age(args.older_than) if args.older_than else None
+    pruned = cache_entries.prune(
+        PruneOptions(
+            kinds=tuple(args.kind), older_than_s=age_s, every=args.all, dry_run=args.dry_run
+        )
+    )
+    if args.json:
+        print(json.dumps([_data(entry) for entry in pruned.gone], indent=1))
+    else:
+        word = "would delete" if args.dry_run else "deleted"
+        for entry in pruned.gone:
+            print(f"{word}  {disk_text(entry.size):>8}  {entry.kind}  {entry.name}")
+        total = sum(entry.size for entry in pruned.gone)
+        print(f"{word} {len(pruned.gone)} entries, {disk_text(total)}")
+    if pruned.left:
+        kinds = ", ".join(dict.fromkeys(entry.kind for entry in pruned.left))
+        print(
+            f"note: {len(pruned.left)} entries are in use by a running stackproof and stay: "
+            f"{kinds}",
+            file=sys.stderr,
+        )
+    return 0
+
+
+def _age(text: str) -> float:
+    found = re.fullmatch(r"(\d{1,6})([hdw])", text)
+    if found is None:
+        raise fail(Reason.USAGE, f"`{text}` is no age", hint="a number and h, d or w: 12h, 30d, 8w")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _print_kinds(found: Sequence[Entry]) -> None:
+    rows = []
+    for kind in KINDS:
+        of_kind = [entry for entry in found if entry.kind == kind.name]
+        if of_kind:
+            total = sum(entry.size for entry in of_kind)
+            used = max(entry.used for entry in of_kind)
+            busy = sum(entry.in_use for entry in of_kind)
+            rows.append(
+                (
+                    kind.name,
+                    str(len(of_kind)),
+                    disk_text(total),
+                    _ago(used),
+                    str(busy or "-"),
+                    kind.title,
+                )
+            )
+    _print_table(("KIND", "ENTRIES", "SIZE", "LAST USED", "IN USE", "WHAT"), rows)
+    total = sum(entry.size for entry in found)
+    home = cache_kinds.cache()
+    free = disk_text(workspace.free_bytes(home))
+    print(f"total {disk_text(total)}; cache `{home}`, {free} free there", file=sys.stderr)
+    if others := cache_entries.unknown():
+        names = ", ".join(f"`{path}`" for path in others)
+        print(f"note: no kind has {names}: of another release, and never deleted", file=sys.stderr)
+    interrupted = [one for one in found if one.kind == MEMORY and not (one.in_use or one.foreign)]
+    if interrupted:
+        size = disk_text(sum(entry.size for entry in interrupted))
+        print(
+            f"note: interrupted builds hold {size} of memory; the same `build` continues them, "
+            "`stackproof cache prune` gives it back",
+            file=sys.stderr,
+        )
+
+
+def _print_entries(found: Sequence[Entry]) -> None:
+    rows = [
+        (
+            entry.kind,
+            disk_text(entry.size),
+            _ago(entry.used),
+            "in use" if entry.in_use else _state(entry),
+            entry.name,
+        )
+        for entry in found
+    ]
+    _print_table(("KIND", "SIZE", "LAST USED", "STATE", "NAME"), rows)
+
+
+def _state(entry: Entry) -> str:
+    if entry.foreign:
+        return "of another cache"
+    if entry.left:
+        return "left"
+    return "interrupted" if entry.interrupted else "-"
+
+
+def _print_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    table = [head, *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(head))]
+    for row in table:
+        cells = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
+        print("  ".join(cells).rstrip())
+
+
+def _data(entry: Entry) -> dict[str, object]:
+    return {
+        "kind": entry.kind,
+        "name": entry.name,
+        "path": str(entry.path),
+        "bytes": entry.size,
+        "used": datetime.fromtimestamp(entry.used, UTC).isoformat(timespec="seconds"),
+        "in_use": entry.in_use,
+        "interrupted": entry.interrupted,
+    }
+
+
+def _ago(when: float) -> str:
+    seconds = max(0.0, time.time() - when)
+    for name, unit in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= unit:
+            return f"{seconds / unit:.0f} {name} ago"
+    return "now"

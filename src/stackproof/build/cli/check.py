@@ -1,0 +1,88 @@
+"""`stackproof check RECIPE`: every problem at once, or that there is none."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass, replace
+
+from stackproof.build.effects import builders, locking, stacks
+from stackproof.build.effects.builders import BuildOptions, RecipeOptions, Solving
+from stackproof.build.effects.loaded import Loaded
+from stackproof.build.engine import Findings
+from stackproof.core.cli import parsing, progress
+from stackproof.core.errors import ExitCode, Problem, Reason, StackproofError, problems_data
+
+_NOT_LOOKED_UP = "versions were not looked up"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOptions:
+    """What is checked; `offline` asks no package index, `json` prints data."""
+
+    recipe: RecipeOptions
+    offline: bool
+    json: bool
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check a recipe, every combination of its matrix; the exit code is the first problem's."""
+    recipe = parsing.read(RecipeOptions, args)
+    recipe = replace(recipe, matrix=recipe.matrix or not recipe.choose)
+    return _check(parsing.read(CheckOptions, args, recipe=recipe))
+
+
+def _check(asked: CheckOptions) -> int:
+    found = Findings()
+    remark = ""
+    try:
+        for loaded in stacks.load_recipes(asked.recipe):
+            own, more = _findings(loaded, asked)
+            found = found.also(own.problems, own.notes)
+            remark = more or remark
+    except StackproofError as error:
+        found = found.also(error.problems)
+    problems = list(dict.fromkeys(found.problems))
+    notes = list(dict.fromkeys(found.notes))
+    code = problems[0].reason.exit_code if problems else ExitCode.DONE
+    _print(problems, notes)
+    if asked.json:
+        print(json.dumps(problems_data(code, problems, notes), indent=1))
+    elif not problems:
+        print(f"{asked.recipe.recipe}: valid")
+    if remark:
+        print(f"note: {remark}", file=sys.stderr)
+    return int(code)
+
+
+def _findings(loaded: Loaded, asked: CheckOptions) -> tuple[Findings, str]:
+    """Return what is wrong with a stack and what should be known, and what was not looked up."""
+    builder = builders.of(loaded)
+    found = Findings(notes=loaded.notes)
+    lock, stale = locking.find(builder, loaded)
+    remark = ""
+    if lock is None and builder.solving is Solving.QUESTION:
+        if asked.offline:
+            remark = f"{_NOT_LOOKED_UP} (--offline)"
+        else:
+            try:
+                lock = builder.solve(loaded, BuildOptions(), progress.monitor(quiet=True))
+            except StackproofError as error:
+                if error.reason is not Reason.NO_NETWORK:
+                    return found.also(error.problems, stale), ""
+                remark = f"{_NOT_LOOKED_UP}: the package index cannot be reached"
+    for more in (
+        builder.engine.problems(loaded.stack, lock, loaded.where),
+        Findings(notes=stale),
+        builder.check(loaded, lock, whole=True),
+    ):
+        found = found.also(more.problems, more.notes)
+    return found, remark
+
+
+def _print(problems: list[Problem], notes: list[Problem]) -> None:
+    for note in notes:
+        print(note.worded("note"), file=sys.stderr)
+    for problem in problems:
+        print(problem, file=sys.stderr)

@@ -1,0 +1,149 @@
+"""`stackproof image`: images listed; a locked recipe as a recipe for container builders."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stackproof.build import containerfile
+from stackproof.build.containerfile import Files, Wish
+from stackproof.build.effects import builders, locking, stacks, visible
+from stackproof.build.effects.builders import RecipeOptions
+from stackproof.build.effects.loaded import Loaded
+from stackproof.build.engine import OCI, OWN, Container
+from stackproof.core import ids, limits, noun
+from stackproof.core.cli import parsing, progress
+from stackproof.core.command import EnvPatch
+from stackproof.core.effects import files
+from stackproof.core.effects.sandbox import packages
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.inject.manifest import Manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerOptions:
+    """What the Containerfile is of; `output` is the file, `manifest` that of the built stack."""
+
+    recipe: RecipeOptions
+    base: str
+    builder_base: str | None
+    view: str | None
+    package: tuple[str, ...]
+    builder_package: tuple[str, ...]
+    manifest: str | None
+    output: str | None
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the Containerfile; nothing is built, and nothing is downloaded."""
+    return _write(parsing.read(ContainerOptions, args, recipe=parsing.read(RecipeOptions, args)))
+
+
+def _write(asked: ContainerOptions) -> int:
+    loaded = stacks.load_recipe(asked.recipe)
+    faults = _faults(asked)
+    if faults:
+        raise StackproofError(*faults)
+    stack, builder = loaded.stack, builders.of(loaded)
+    builders.refuse_wrong(builder.engine.problems(stack, None, loaded.where))
+    lock = locking.need(builder, loaded)
+    needs = builder.engine.container(stack, lock)
+    view = _view(asked.view, stack.default_view, needs.views) or ""
+    progress.print_notes(*needs.notes)
+    # Caches are this machine's own; a container gets sources from where they are published.
+    plan = builder.engine.plan(stack, lock, replace(loaded.sources, caches=None))
+    labels = {
+        f"{OCI}.title": stack.name,
+        f"{OCI}.version": stack.version,
+        f"{OCI}.description": " ".join(stack.description.split()),
+        f"{OCI}.base.name": asked.base.partition("@")[0],
+        f"{OCI}.base.digest": asked.base.partition("@")[2],
+        f"{OWN}.plan": plan.id,
+        f"{OWN}.lock": ids.content_id(noun.to_data(lock)),
+        f"{OWN}.mount": stack.mount,
+        **needs.labels,
+    }
+    if asked.manifest:
+        labels[f"{OWN}.abi"] = _abi(asked.manifest, stack.mount)
+    found = (package for name in needs.builder_programs for package in packages(name))
+    wish = Wish(
+        base=asked.base,
+        builder=asked.builder_base or asked.base,
+        architecture=stack.architecture,
+        packages=asked.package,
+        builder_packages=(*found, *asked.builder_package),
+        environment=needs.environments.get(view, EnvPatch()),
+        activate=needs.scripts.get(view, ""),
+        labels={key: value for key, value in labels.items() if value},
+    )
+    text = containerfile.render(plan, wish, needs, _carried(needs, loaded))
+    if asked.output:
+        files.write(asked.output, text)
+        print(f"{asked.output}: {stack.name} {stack.version} on {asked.base}", file=sys.stderr)
+    else:
+        print(text, end="")
+    return 0
+
+
+def _carried(needs: Container, loaded: Loaded) -> Files:
+    """Return the texts of our programs that a build runs, and the files of the recipe."""
+    ours = visible.programs()
+    return Files(
+        programs={name: ours[name].read_text(encoding="utf-8") for name in needs.programs},
+        blobs={digest: path.read_bytes() for digest, path in loaded.blobs.items()},
+    )
+
+
+def _faults(asked: ContainerOptions) -> tuple[Problem, ...]:
+    """Return everything that is wrong with the options."""
+    bases = [asked.base, *filter(None, [asked.builder_base])]
+    packages = [*asked.package, *asked.builder_package]
+    checks = ((containerfile.check_base, bases), (containerfile.check_package, packages))
+    found: list[Problem] = []
+    for check, words in checks:
+        for word in words:
+            try:
+                check(word)
+            except StackproofError as error:
+                found += error.problems
+    return tuple(found)
+
+
+def _view(asked: str | None, default: str | None, names: tuple[str, ...]) -> str | None:
+    """Return the name of the view to set; None where there is none and none is asked for."""
+    if asked is not None and asked not in names:
+        raise fail(
+            Reason.UNKNOWN_VIEW,
+            f"the recipe has no view `{asked}`",
+            hint=f"views are: {', '.join(names) or 'none'}",
+        )
+    return asked or default or next(iter(names), None)
+
+
+def _abi(file: str, mount: str) -> str:
+    """Return the label of a manifest: what is provided and needed, without the files' details.
+
+    The whole manifest is as large as a million bytes, which is no label any more.
+    """
+    path = Path(file)
+    if not path.is_file():
+        raise fail(Reason.FILE_MISSING, f"the manifest `{file}` does not exist")
+    manifest = noun.from_json(Manifest, files.read_bounded(path, limits.MANIFEST), file=file)
+    if manifest.prefix != mount and not manifest.prefix.startswith(f"{mount}/"):
+        raise fail(
+            Reason.INVALID_VALUE,
+            f"the manifest describes `{manifest.prefix}`, which is not below `{mount}`",
+            hint="make it of the image of this recipe: `stackproof inject manifest IMAGE`",
+            where=Location(file=file),
+        )
+    data = {
+        "schema": "stackproof/abi-label/1",
+        "prefix": manifest.prefix,
+        "mpis": [{"soname": mpi.soname, "family": mpi.family} for mpi in manifest.mpis],
+        "needs": dict(manifest.needs),
+        "provides": dict(manifest.provides),
+    }
+    return json.dumps(data, separators=(",", ":"))

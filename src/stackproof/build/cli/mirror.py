@@ -1,0 +1,92 @@
+"""`stackproof mirror`: what stacks are built from, for machines without internet."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackproof.build.effects import builders, git, locking, source_mirror, stacks
+from stackproof.build.effects.builders import BuildOptions, RecipeOptions
+from stackproof.build.effects.source_mirror import Contents
+from stackproof.core import noun
+from stackproof.core.cli import parsing, progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    """A mirror before and after, and how many clones were put into it."""
+
+    before: Contents
+    after: Contents
+    clones: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorOptions:
+    """The folder that is filled, and for which recipes; `json` prints data."""
+
+    recipe: RecipeOptions
+    folder: str
+    json: bool
+
+
+def run_create(args: argparse.Namespace) -> int:
+    """Fill a mirror; what is in it already is not fetched again, so that it can be continued."""
+    return _create(parsing.read(MirrorOptions, args, recipe=parsing.read(RecipeOptions, args)))
+
+
+def _create(asked: MirrorOptions) -> int:
+    every = stacks.load_recipes(asked.recipe)
+    for loaded in every:
+        builder = builders.of(loaded)
+        builders.refuse(builder, "mirror create")
+        builders.refuse_wrong(builder.engine.problems(loaded.stack, None, loaded.where))
+    folder = source_mirror.prepare(Path(asked.folder))
+    monitor = progress.monitor()
+    build = BuildOptions(mirror=asked.recipe.mirror)
+    with source_mirror.exclusive(folder, monitor):
+        before = source_mirror.contents(folder)
+        clones: set[Path] = set()
+        for loaded in every:
+            builder = builders.of(loaded)
+            lock = locking.ensure(builder, loaded, build, monitor)
+            clones |= builder.fill_mirror(loaded, lock, build, folder, monitor)
+        made = _Made(before=before, after=source_mirror.contents(folder), clones=len(clones))
+    if asked.json:
+        print(noun.to_json(_data(folder, made)), end="")
+    else:
+        _print(folder, made)
+    return 0
+
+
+def _print(folder: Path, made: _Made) -> None:
+    new = sorted(set(made.after.sources) - set(made.before.sources))
+    for path in new:
+        print(f"{made.after.sources[path] / 1e6:9.1f} MB  {path}")
+    added = sum(made.after.sources[path] for path in new)
+    print(
+        f"{folder}: {len(made.after.sources)} files, {made.after.source_bytes / 1e6:.1f} MB of "
+        f"sources ({len(new)} new, {added / 1e6:.1f} MB); "
+        f"{made.clones} clones, {made.after.git_bytes / 1e6:.1f} MB"
+    )
+    git_folder = folder / source_mirror.GIT
+    variable = f"{git.MIRROR_VARIABLE}={git_folder} " if git_folder.is_dir() else ""
+    print(
+        f"to build from it: {variable}stackproof build --locked --mirror {folder} RECIPE",
+        file=sys.stderr,
+    )
+
+
+def _data(folder: Path, made: _Made) -> dict[str, object]:
+    new = set(made.after.sources) - set(made.before.sources)
+    return {
+        "mirror": str(folder),
+        "sources": [
+            {"path": path, "size": size, "new": path in new}
+            for path, size in made.after.sources.items()
+        ],
+        "source_bytes": made.after.source_bytes,
+        "git_bytes": made.after.git_bytes,
+    }

@@ -1,0 +1,101 @@
+"""`stackproof plan RECIPE`: the resolved stack and every step, before anything is done."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from dataclasses import dataclass
+
+from stackproof.build.effects import builders, locking, stacks
+from stackproof.build.effects.builders import BuildOptions, RecipeOptions, Solving
+from stackproof.build.effects.loaded import Loaded
+from stackproof.build.engine import Rows
+from stackproof.build.plan import Plan, Step
+from stackproof.build.stack import AnyLock
+from stackproof.core import noun
+from stackproof.core.cli import parsing, progress
+from stackproof.core.ids import short
+
+_FULL_COMMIT = re.compile(r"[0-9a-f]{40}")
+_SOLVE_FIRST = (
+    "the steps of the build follow from the lock: `stackproof build --stop-after lock` makes it"
+)
+_LOOK_UP_FIRST = "ids are known once branches and tags have been looked up, as for the lock"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """What is planned; `explain` is a key whose origin is wanted instead, `json` prints data."""
+
+    recipe: RecipeOptions
+    explain: str | None
+    json: bool
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the plan, or where a value is from; nothing is written."""
+    return _plan(parsing.read(PlanOptions, args, recipe=parsing.read(RecipeOptions, args)))
+
+
+def _plan(asked: PlanOptions) -> int:
+    """Print the plan.
+
+    A lock that is a question away is asked for. One that takes minutes is not made here: there
+    are the steps that make it.
+    """
+    loaded = stacks.load_recipe(asked.recipe)
+    if asked.explain is not None:
+        from stackproof.build.cli import origins  # noqa: PLC0415 - only with --explain
+
+        return origins.show(loaded, asked.recipe, asked.explain, as_json=asked.json)
+    builder = builders.of(loaded)
+    engine, stack = builder.engine, loaded.stack
+    if builder.solving is Solving.STEPS:  # what makes a lock is refused as a build is
+        builders.refuse_wrong(engine.problems(stack, None, loaded.where))
+    lock, stale = locking.find(builder, loaded)
+    progress.print_notes(*loaded.notes, *stale)
+    if lock is None and builder.solving is not Solving.STEPS:
+        lock = builder.solve(loaded, BuildOptions(mirror=asked.recipe.mirror), progress.monitor())
+    made = engine.plan(stack, lock, loaded.sources)
+    if lock is not None:
+        progress.print_notes(*engine.problems(stack, lock, loaded.where).notes)
+    clones = (clone for step in made.steps for clone in step.clones)
+    known = lock is not None or all(_FULL_COMMIT.fullmatch(clone.commit) for clone in clones)
+    if asked.json:
+        _print_json(loaded, lock, made, known=known)
+        return 0
+    _print_rows(engine.rows(stack, lock))
+    if builder.solving is Solving.STEPS:
+        _print_rows((("lock", str(loaded.lock_path) if lock else "none that answers the recipe"),))
+    _print_rows((("plan", short(made.id) if known else "to make the lock"),))
+    _print_steps(made.steps, known=known)
+    if lock is None:
+        print(f"note: {_SOLVE_FIRST}", file=sys.stderr)
+    if not known:
+        print(f"note: {_LOOK_UP_FIRST}", file=sys.stderr)
+    return 0
+
+
+def _print_rows(rows: Rows) -> None:
+    for word, text in rows:
+        print(f"{word:<12} {text}".rstrip())
+
+
+def _print_steps(steps: tuple[Step, ...], *, known: bool) -> None:
+    width = max((len(step.name) for step in steps), default=0)
+    for number, step in enumerate(steps, 1):
+        name = short(step.id) if known else "-" * len(short(step.id))
+        print(f"{number:>3}. {name}  {step.name:<{width}}  {step.description}".rstrip())
+
+
+def _print_json(loaded: Loaded, lock: AnyLock | None, made: Plan, *, known: bool) -> None:
+    """Print everything; an id that depends on what has not been looked up yet is null."""
+    data = {
+        "schema": made.SCHEMA,
+        "id": made.id if known else None,
+        "stack": noun.to_data(loaded.stack),
+        "lock": noun.to_data(lock) if lock else None,
+        "steps": [{**noun.to_data(step), "id": step.id if known else None} for step in made.steps],
+    }
+    print(noun.to_json(data), end="")

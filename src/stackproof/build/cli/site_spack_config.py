@@ -1,0 +1,48 @@
+"""`stackproof site spack-config`: what a machine offers, as a cluster configuration for Spack."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import yaml
+
+from stackproof.build.engines.spack.effects import machine as spackoffer
+from stackproof.build.engines.spack.stackinator import defaults
+from stackproof.core.effects import files
+from stackproof.core.errors import Reason, fail
+from stackproof.site.effects import probe
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write or print a cluster configuration for Spack stacks, and say what is missing in it."""
+    facts, left_out = spackoffer.facts_of(probe.load_site(args.site or probe.LOCAL))
+    cluster = defaults.default_cluster_config(facts)
+    heads = defaults.comments(facts)
+    texts = {
+        name: "".join(f"# {line}\n" for line in heads[name])
+        + yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
+        for name, data in defaults.cluster_documents(cluster).items()
+    }
+    if args.output is None:
+        print("".join(f"--- # {name}\n{text}" for name, text in texts.items()), end="")
+    else:
+        _write_new(Path(args.output), texts)
+    for line in left_out:
+        print(f"note: left out: {line}", file=sys.stderr)
+    return 0
+
+
+def _write_new(folder: Path, texts: dict[str, str]) -> None:
+    """Write files that are not there yet; with one that is, none is written."""
+    taken = [name for name in texts if (folder / name).exists()]
+    if taken:
+        raise fail(
+            Reason.USAGE,
+            f"`{folder}` has {', '.join(taken)} already",
+            hint="name another folder, or remove them",
+        )
+    for name, text in texts.items():
+        files.write(folder / name, text)
+    print(f"{folder}: {', '.join(texts)}", file=sys.stderr)

@@ -1,0 +1,186 @@
+"""Builders: what has the effects of an engine; and the registry of both.
+
+A builder names its `Engine`, which is pure. Modules are named, and imported when a recipe is for
+them: none of the three loads fast enough to be loaded for another one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stackproof.build.engine import Engine, Findings
+from stackproof.core.document import Document
+from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.core.monitor import Monitor
+
+if TYPE_CHECKING:  # `check` and `plan` build nothing
+    from stackproof.build.effects.loaded import Loaded
+    from stackproof.build.effects.workspace import BuildSetup
+    from stackproof.build.plan import Plan
+    from stackproof.recipe.composition import Composed
+
+REGISTRY: dict[str, str] = {
+    "spack": "stackproof.build.engines.spack.effects.builder",
+    "easybuild": "stackproof.build.engines.easybuild.effects.builder",
+    "wheel": "stackproof.build.engines.wheel.effects.builder",
+}
+"""The module of each engine's builder, which has it as `BUILDER`."""
+DEFAULT = "wheel"
+"""The engine of a recipe that names none, or `auto`."""
+OF_FOLDERS = "spack"
+"""The engine of a recipe that is a folder: Stackinator's formats."""
+
+
+class Solving(StrEnum):
+    """What it takes to make a lock, which decides who makes one besides `build`."""
+
+    QUESTION = "question"
+    """A question to the package index: `check` and `plan` ask it."""
+    FILES = "files"
+    """Source files are looked at: `plan` does."""
+    STEPS = "steps"
+    """Steps of a plan, and minutes: `plan` shows them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeOptions:
+    """What recipe is meant, for which machine, and where its sources are."""
+
+    recipe: str
+    site: str | None = None
+    mirror: str | None = None
+    fact: tuple[str, ...] = ()
+    choose: tuple[str, ...] = ()
+    matrix: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildOptions:
+    """Where a build works, and with what; names and meanings are those of `build`'s options."""
+
+    mirror: str | None = None
+    jobs: int | None = None
+    in_memory: str = "auto"
+    build_dir: str | None = None
+    on: str = "local"
+    nodes: int | None = None
+    cluster: str | None = None
+    srun_option: tuple[str, ...] = ()
+    pass_env: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A recipe that was read and not yet understood.
+
+    `composed` is what a file means with all that it inherits (`chain`), None for a folder; `facts`
+    are those of the command line.
+    """
+
+    path: Path
+    options: RecipeOptions
+    facts: Mapping[str, str]
+    chain: tuple[Document, ...] = ()
+    composed: Composed | None = None
+
+
+class Builder(Protocol):
+    """What has the effects of one engine."""
+
+    @property
+    def engine(self) -> Engine:
+        """Return what is pure of it."""
+
+    @property
+    def lock_kind(self) -> type[Any]:
+        """Return the noun of its locks."""
+
+    @property
+    def solving(self) -> Solving:
+        """Return what it takes to make a lock."""
+
+    @property
+    def refused(self) -> Mapping[str, Problem]:
+        """Return what is wrong with options that are nothing for it, and with `mirror create`."""
+
+    def load(self, reading: Reading) -> Loaded:
+        """Return the stack that a recipe means; raises `StackproofError` with all problems."""
+
+    def check(self, loaded: Loaded, lock: Any | None, *, whole: bool) -> Findings:
+        """Return what this machine knows of a stack besides `Engine.problems`.
+
+        Without `whole` only what a build refuses, or tells before it begins.
+        """
+
+    def solve(self, loaded: Loaded, options: BuildOptions, monitor: Monitor) -> Any:
+        """Return a new lock; raises `StackproofError` with all problems."""
+
+    def setup(
+        self, loaded: Loaded, lock: Any, plan: Plan, options: BuildOptions, monitor: Monitor
+    ) -> BuildSetup:
+        """Return what a build has of this machine, and bring what it needs besides the plan."""
+
+    def fill_mirror(
+        self, loaded: Loaded, lock: Any, options: BuildOptions, folder: Path, monitor: Monitor
+    ) -> frozenset[Path]:
+        """Bring the sources of a locked stack into a folder; return the clones in it."""
+
+
+def find(name: str) -> Builder:
+    """Return the builder of an engine."""
+    found: Builder = importlib.import_module(REGISTRY[name]).BUILDER
+    return found
+
+
+def of(loaded: Loaded) -> Builder:
+    """Return the builder of a recipe that was read."""
+    return find(loaded.stack.engine)
+
+
+def name_of(document: Document) -> str:
+    """Return the engine that a recipe asks for.
+
+    Raises `StackproofError`: INVALID_VALUE for one that is not there, MISSING_KEY for a recipe for
+    Spack that does not say so.
+    """
+    name = document.data.get("engine")
+    names = (*REGISTRY, "auto")
+    if name is None and "environments" in document.data and "mpi" not in document.data:
+        raise fail(
+            Reason.MISSING_KEY,
+            "the recipe has `environments`, and does not say that Spack builds them",
+            hint="add `engine: spack`",
+            where=document.where_key("environments"),
+        )
+    if not isinstance(name, str) or name == "auto":  # of another type: the schema refuses it
+        return DEFAULT
+    if name in REGISTRY:
+        return name
+    close = difflib.get_close_matches(name, names, n=1)
+    guess = f"did you mean `{close[0]}`? " if close else ""
+    raise fail(
+        Reason.INVALID_VALUE,
+        f"`{name}` is no engine",
+        hint=f"{guess}there are: {', '.join(names)}",
+        where=document.where("engine"),
+    )
+
+
+def refuse(builder: Builder, *options: str) -> None:
+    """Raise `StackproofError` for options that are given and nothing for an engine."""
+    found = [builder.refused[name] for name in options if name in builder.refused]
+    if found:
+        raise StackproofError(*found)
+
+
+def refuse_wrong(found: Findings) -> Findings:
+    """Return findings without problems; raises `StackproofError` with all of them otherwise."""
+    if found.problems:
+        raise StackproofError(*found.problems)
+    return found

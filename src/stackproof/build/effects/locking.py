@@ -1,0 +1,97 @@
+"""The lock of a recipe, of any engine: found beside it, or made and written there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from stackproof.build.effects.builders import Builder, BuildOptions
+from stackproof.build.effects.loaded import Loaded
+from stackproof.core.effects import documents
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.monitor import Event, Monitor
+
+_UPDATE = "run `stackproof build --update --stop-after lock` and look at what changed"
+
+
+def find(builder: Builder, loaded: Loaded) -> tuple[Any | None, tuple[Problem, ...]]:
+    """Return the lock beside the recipe when it answers it, and a note when one does not.
+
+    Raises `StackproofError` when the file is there and is no lock of this engine.
+    """
+    lock = documents.load_noun(builder.lock_kind, loaded.lock_path)
+    differs = "" if lock is None else builder.engine.stale(loaded.stack, lock)
+    if not differs:
+        return lock, ()
+    note = Problem(
+        reason=Reason.LOCK_MISMATCH,
+        message=f"the lock does not answer the recipe: {differs}",
+        hint=_UPDATE,
+        where=Location(file=str(loaded.lock_path)),
+    )
+    return None, (note,)
+
+
+def need(builder: Builder, loaded: Loaded) -> Any:
+    """Return the lock beside the recipe; raises `StackproofError` (LOCK_MISMATCH) without one."""
+    lock, stale = find(builder, loaded)
+    if stale:
+        raise StackproofError(*stale)
+    if lock is None:
+        raise fail(
+            Reason.LOCK_MISMATCH,
+            "there is no lock that answers the recipe",
+            hint=f"`stackproof build --stop-after lock {loaded.path}` makes one",
+            where=Location(file=str(loaded.lock_path)),
+        )
+    return lock
+
+
+def ensure(
+    builder: Builder, loaded: Loaded, options: BuildOptions, monitor: Monitor,
+    *, update: bool = False, locked: bool = False,
+) -> Any:  # fmt: skip
+    """Return a lock that answers the recipe, made and written beside it when there is none.
+
+    Raises `StackproofError` (LOCK_MISMATCH) with `locked` when one would have to be made.
+    """
+    lock, stale = (None, ()) if update else find(builder, loaded)
+    if lock is not None:
+        return lock
+    if locked:
+        differs = stale[0].message.partition(": ")[2] if stale else "it does not exist"
+        raise fail(
+            Reason.LOCK_MISMATCH,
+            f"`{loaded.lock_path}` does not answer the recipe: {differs}, and --locked forbids to "
+            "make a new one",
+            hint=_UPDATE,
+        )
+    lock = builder.solve(loaded, options, monitor)
+    write(loaded, lock, monitor)
+    return lock
+
+
+def write(loaded: Loaded, lock: object, monitor: Monitor) -> None:
+    """Write a new lock where it belongs, and say where.
+
+    Raises `StackproofError` as `outputs.write` does, with what to do where nobody may write beside
+    the recipe.
+    """
+    from stackproof.core.effects import outputs  # noqa: PLC0415 - for new locks alone
+    from stackproof.core.noun import to_json  # noqa: PLC0415 - as above
+
+    path = loaded.new_lock_path
+    try:
+        outputs.write(path, to_json(lock), "lock")
+    except StackproofError as error:
+        if error.reason is not Reason.NOT_PERMITTED:
+            raise
+        where = "this folder" if loaded.by_name else "the recipe's folder"
+        remedy = (
+            "go to a folder that you may write to"
+            if loaded.by_name
+            else f"copy the recipe to a folder of yours: cp {loaded.path} ."
+        )
+        hint = f"the lock is written to {where}, for the next build; {remedy}"
+        raise StackproofError(replace(error.problems[0], hint=hint)) from None
+    monitor(Event(what="note", name="lock", text=f"written to {path}"))

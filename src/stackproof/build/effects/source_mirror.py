@@ -1,0 +1,115 @@
+"""A folder of sources as Spack's mirrors and source caches are: files by their digest.
+
+The layout is Spack's (lib/spack/spack/mirrors/layout.py): `_source-cache/archive/<first two
+digits>/<sha256>.<extension>`. A mirror made here holds the git repositories of a stack besides, as
+`git/<owner>+<name>.git`, so that `STACKPROOF_SPACK_MIRROR=<mirror>/git` finds them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackproof.build.effects.workspace import locked
+from stackproof.core.effects import cache_kinds, files
+from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.monitor import Monitor
+
+ARCHIVES = "_source-cache/archive"
+GIT = "git"
+EASYBUILD = "easybuild"
+"""The folder of source files for EasyBuild, under their names."""
+_EXTENSION = re.compile(r"(?:\.tar)?\.[A-Za-z0-9]+$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What a mirror holds: sources by path with their sizes, and bytes of repositories."""
+
+    sources: dict[str, int]
+    git_bytes: int
+
+    @property
+    def source_bytes(self) -> int:
+        """Return how large all sources are together, in bytes."""
+        return sum(self.sources.values())
+
+
+def contents(folder: Path) -> Contents:
+    """Return what a mirror holds; an absent folder holds nothing."""
+    return Contents(
+        sources={
+            str(path.relative_to(folder)): path.stat().st_size for path in _files(folder, GIT)
+        },
+        git_bytes=sum(path.stat().st_size for path in _files(folder / GIT)),
+    )
+
+
+def prepare(folder: Path) -> Path:
+    """Return the absolute path of a mirror that can be written to, made if need be.
+
+    Raises `StackproofError`: NOT_PERMITTED, DISK_FULL, INVALID_VALUE for a folder that holds
+    something else.
+    """
+    target = folder.absolute()
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        names = os.listdir(target)
+    except FileExistsError:
+        raise fail(Reason.INVALID_VALUE, f"`{folder}` is a file, not a folder") from None
+    except OSError as error:
+        raise files.translate(error, folder) from error
+    if names and not {"_source-cache", GIT, EASYBUILD} & set(names):
+        raise fail(
+            Reason.INVALID_VALUE,
+            f"`{folder}` holds something else than a mirror",
+            where=Location(file=str(folder)),
+            hint="name a new or an empty folder",
+        )
+    if not os.access(target, os.W_OK):
+        raise fail(Reason.NOT_PERMITTED, f"no right to write into `{folder}`")
+    return target
+
+
+@contextmanager
+def exclusive(folder: Path, monitor: Monitor) -> Iterator[None]:
+    """Hold a mirror: Spack does not expect that two write into one."""
+    key = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+    busy = f"somebody else fills {folder}"
+    cache_kinds.in_use()
+    with locked(cache_kinds.locks_of("mirrors") / key, monitor, busy):
+        yield
+
+
+def holds(folder: Path, sha256: str) -> bool:
+    """Return whether a source is in a mirror or a source cache."""
+    return any((folder / ARCHIVES / sha256[:2]).glob(f"{sha256}*"))
+
+
+def put(folder: Path, source: Path, sha256: str) -> Path:
+    """Copy a source whose digest was checked into a mirror or a source cache; return its path.
+
+    Raises `StackproofError` (DISK_FULL, NOT_PERMITTED); nothing half-written stays.
+    """
+    found = _EXTENSION.search(source.name)
+    target = folder / ARCHIVES / sha256[:2] / f"{sha256}{found[0] if found else ''}"
+    if target.is_file() and files.sha256(target) == sha256:
+        return target
+    files.copy(source, target)
+    return target
+
+
+def _files(folder: Path, *left_out: str) -> list[Path]:
+    """Return the regular files below a folder; links (Spack's readable names) do not count."""
+    found = []
+    for where, names, inside in os.walk(folder):
+        if Path(where) == folder:
+            names[:] = [name for name in names if name not in left_out]
+        paths = (Path(where, name) for name in inside)
+        found += [path for path in paths if path.is_file() and not path.is_symlink()]
+    return sorted(found)

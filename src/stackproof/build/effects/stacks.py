@@ -1,0 +1,235 @@
+"""What `check`, `plan` and `build` share: from a recipe file to a locked, planned stack."""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stackproof.build.effects import builders
+from stackproof.build.effects.builders import Reading, RecipeOptions
+from stackproof.build.effects.loaded import Loaded
+from stackproof.core.document import Document
+from stackproof.core.effects import shipped
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.recipe.conditions import Truth
+from stackproof.site.effects import toolchain
+
+if TYPE_CHECKING:  # what one kind of recipe needs is imported where it is read
+    from stackproof.build.engines.spack.effects.recipe_files import Place
+    from stackproof.recipe.composition import Composed
+
+# What a word must look like to be the name of a shipped recipe: no path and no file's name.
+_NAME = re.compile(r"(spack/)?[A-Za-z0-9][A-Za-z0-9_.-]*(?<!\.yaml)(?<!\.yml)")
+_FOLDERS_FILE = "config.yaml"
+
+
+def load_recipe(options: RecipeOptions) -> Loaded:
+    """Return the recipe named on the command line, resolved; raises all its problems at once."""
+    loaded = load_recipes(options)
+    if len(loaded) == 1:
+        return loaded[0]
+    raise fail(Reason.USAGE, "`--matrix` stands for several stacks, and this needs one")
+
+
+def load_recipes(options: RecipeOptions) -> tuple[Loaded, ...]:
+    """Return the stacks of a recipe: one for each combination with `--matrix`, otherwise one."""
+    path = _recipe_path(options.recipe)
+    by_name = path != Path(options.recipe) and shipped.has(path)
+    if path != Path(options.recipe):
+        print(f"note: the recipe is `{path}`", file=sys.stderr)  # noqa: T201 - before its problems
+    return tuple(replace(one, by_name=by_name) for one in _load_every(path, options))
+
+
+def _recipe_path(text: str) -> Path:
+    """Return the recipe that is meant: what lies at a path, NAME.yaml here, or a shipped recipe.
+
+    Raises `StackproofError` (FILE_MISSING) for a word that is none of these.
+    """
+    path = Path(text)
+    if path.is_file() or (path.is_dir() and (path / _FOLDERS_FILE).is_file()):
+        return path
+    beside = Path(f"{text}.yaml")
+    is_name = _NAME.fullmatch(text) is not None
+    if is_name and beside.is_file():
+        return beside
+    if path.exists() and text not in shipped.names("recipes"):
+        return path
+    if not is_name:
+        return path
+    try:
+        return shipped.find("recipes", text)
+    except StackproofError as error:
+        message = (
+            f"there is no file `{text}` here, and no recipe of that name comes with stackproof"
+        )
+        raise StackproofError(replace(error.problems[0], message=message)) from None
+
+
+def _load_every(path: Path, options: RecipeOptions) -> tuple[Loaded, ...]:
+    facts = given_facts(options.fact)
+    if path.is_dir():
+        reading = Reading(path=path, options=options, facts=facts)
+        return (builders.find(builders.OF_FOLDERS).load(reading),)
+    from stackproof.recipe import composition  # noqa: PLC0415 - not for folders
+    from stackproof.recipe.effects import inheritance  # noqa: PLC0415
+
+    chain = inheritance.load_chain(str(path))
+    choices = composition.expand(chain)
+    if not options.matrix:
+        choices = (_choice(options.choose, chain),)
+    reading = Reading(path=path, options=options, facts=facts, chain=chain)
+    return tuple(_load_file(reading, choice) for choice in choices)
+
+
+def given_facts(words: Sequence[str]) -> dict[str, str]:
+    """Return the facts of `--fact NAME=VALUE`; raises `StackproofError` (USAGE)."""
+    from stackproof.recipe.conditions import FACTS  # noqa: PLC0415 - beside its only use
+
+    facts = _pairs(words, "--fact")
+    for name, value in facts.items():
+        if name not in FACTS:
+            raise fail(
+                Reason.USAGE, f"`{name}` is not a fact", hint=f"facts are: {', '.join(FACTS)}"
+            )
+        possible = FACTS[name].values
+        if possible and value not in possible:
+            raise fail(
+                Reason.USAGE,
+                f"`{name}` is never `{value}`",
+                hint=f"it is one of: {', '.join(possible)}",
+            )
+    return facts
+
+
+def _pairs(words: Sequence[str], option: str) -> dict[str, str]:
+    pairs = {}
+    for word in words:
+        name, mark, value = word.partition("=")
+        if not (name and mark and value):
+            form = "AXIS=CHOICE" if option == "--choose" else "NAME=VALUE"
+            raise fail(Reason.USAGE, f"`{option} {word}` is not of the form {form}")
+        pairs[name] = value
+    return pairs
+
+
+def _choice(words: Sequence[str], chain: tuple[Document, ...]) -> dict[str, str]:
+    """Return the one combination that `--choose` names; a recipe without a matrix needs none."""
+    from stackproof.recipe import composition  # noqa: PLC0415 - beside its only use
+
+    axes = composition.matrix(chain)
+    chosen = _pairs(words, "--choose")
+    combinations = composition.expand(chain)
+    for one in combinations:
+        if dict(one) == chosen:
+            return chosen
+    known = "; ".join(" ".join(f"{a}={name}" for a, name in one.items()) for one in combinations)
+    if not axes:
+        raise fail(Reason.USAGE, "the recipe has no matrix to choose from")
+    raise fail(
+        Reason.USAGE,
+        "the recipe has a matrix, and "
+        + ("this combination is none of it" if chosen else "nothing was chosen"),
+        hint=f"give `--choose` once for each axis, or `--matrix` for all; there are: {known}",
+    )
+
+
+def _load_file(reading: Reading, choice: Mapping[str, str]) -> Loaded:
+    """Return the stack of one combination of a recipe file."""
+    from stackproof.recipe import composition  # noqa: PLC0415 - see above
+
+    facts = dict(reading.facts)
+    if composition.has_conditions(reading.chain):
+        from stackproof.build.engines.spack import recipe as spack_recipe  # noqa: PLC0415 - slow
+
+        stated = [one.data for one in reading.chain if "generation" in one.data] or [{}]
+        generation = spack_recipe.generation_of(stated[-1])
+        facts = {**known_facts(reading.options.site, generation), **facts}
+    composed = composition.compose(reading.chain, facts, choice)
+    builder = builders.find(builders.name_of(composed.document))
+    builders.refuse(builder, *(["mirror"] if reading.options.mirror is not None else []))
+    return builder.load(replace(reading, composed=composed))
+
+
+def known_facts(site: str | None, generation: int = 1) -> dict[str, str]:
+    """Return what conditions may ask for: the site's facts, this machine's where it has none.
+
+    `generation` says how a cluster's folder is read; the facts are the same for all.
+    """
+    facts = dict(place(site, generation).facts)
+    facts.setdefault("architecture", toolchain.architecture())
+    return facts
+
+
+@functools.cache
+def place(site: str | None, generation: int) -> Place:
+    """Return what a site says; a command asks more than once, and looking takes time."""
+    from stackproof.build.engines.spack.effects import recipe_files  # noqa: PLC0415 - only for recipes with conditions
+
+    return recipe_files.load_place(site, generation)
+
+
+def undecided(composed: Composed) -> tuple[Problem, ...]:
+    """Return a note for each fact that the site does not state and conditions ask for."""
+    places: dict[str, list[Location]] = {}
+    for decision in composed.decisions:
+        if decision.verdict is Truth.UNKNOWN:
+            for name in decision.condition.facts:
+                if name not in composed.facts:
+                    places.setdefault(name, []).append(decision.where)
+    return tuple(
+        Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"the site does not say `{name}`: {len(where)} conditional parts are left out",
+            hint=f"state it in the site, or on the command line: --fact {name}=VALUE",
+            where=where[0],
+        )
+        for name, where in places.items()
+    )
+
+
+def variant(composed: Composed, facts: Mapping[str, str]) -> str:
+    """Return what tells the locks of one recipe apart: empty for a recipe without conditions."""
+    tested = [name for name in composed.tested if not name.startswith("matrix.")]
+    if not tested and not composed.choice:
+        return ""
+    machine = facts.get("microarchitecture") or facts.get("architecture", "")
+    rest = [facts.get(name, "") for name in tested if "architecture" not in name]
+    words = [machine, *rest, *composed.choice.values()]
+    return "-".join(word for word in words if word and word != "none")
+
+
+def build_facts(site: str | None, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the facts of the machine that is built for; the architecture may be `given`.
+
+    A named site decides the architecture; the compiler is always this machine's, since it is
+    this machine that builds.
+    """
+    facts = toolchain.build_facts()
+    if site is not None:
+        facts["architecture"] = _architecture(site, facts["architecture"])
+    return {**facts, **{key: given[key] for key in given if key == "architecture"}}
+
+
+def _architecture(site: str, here: str) -> str:
+    from stackproof.site.effects.probe import load_site  # noqa: PLC0415 - only with --site
+
+    found = load_site(site)
+    architectures = sorted(found.architectures)
+    if not architectures:
+        raise fail(
+            Reason.INVALID_VALUE,
+            f"the site `{found.name}` does not say what architecture it has",
+            hint="add it to the site file, or probe the machine with `stackproof site probe`",
+        )
+    if len(architectures) > 1 and here not in architectures:
+        raise fail(
+            Reason.INVALID_VALUE,
+            f"the site `{found.name}` has several architectures: {', '.join(architectures)}",
+            hint="name a site with one of them",
+        )
+    return here if here in architectures else architectures[0]

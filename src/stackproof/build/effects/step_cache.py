@@ -1,0 +1,58 @@
+"""Results of steps, kept for other builds: a step's id says all that decides them."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import tempfile
+from pathlib import Path
+
+from stackproof.build.effects import inside
+from stackproof.build.effects.workspace import Workspace
+from stackproof.build.plan import Step
+from stackproof.core.effects import cache_folder, files
+
+
+def restore(step: Step, space: Workspace, folder: Path) -> bool:
+    """Put the kept result of a step into the store; return whether there was one.
+
+    Only this user writes into the cache. One that cannot be read is removed and made again.
+    """
+    path = _path(step, folder)
+    if not path.is_file():
+        return False
+    for output in step.outputs:
+        inside.place(space.store, output)
+    try:
+        with tarfile.open(path) as archive:
+            # Since Python 3.11.4 there are filters; what is here was packed by this user's build.
+            archive.extraction_filter = getattr(tarfile, "tar_filter", None)
+            archive.extractall(space.store)  # noqa: S202 - packed below
+        cache_folder.used(path)
+    except (tarfile.TarError, OSError, EOFError):
+        files.remove(path)
+        for output in step.outputs:
+            files.remove(space.store / output)
+        return False
+    return True
+
+
+def keep(step: Step, space: Workspace, folder: Path) -> None:
+    """Keep the result of a step that reports and has outputs, in one piece."""
+    if not (step.reports and step.outputs):
+        return
+    target = _path(step, folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as part:
+            new = Path(part) / "new.tar"
+            with tarfile.open(new, "w") as archive:
+                for output in step.outputs:
+                    archive.add(inside.place(space.store, output), output)
+            os.replace(new, target)
+    except OSError as error:
+        raise files.translate(error, target) from error
+
+
+def _path(step: Step, folder: Path) -> Path:
+    return folder / f"{step.id}.tar"

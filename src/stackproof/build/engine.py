@@ -1,0 +1,109 @@
+"""Engines: what obtains the software of a stack.
+
+An engine is pure: what is wrong with a stack, which steps build it, and what there is to say of it.
+Its effects are in a builder (`build/effects/builders.py`, which has the registry of both); a plan
+is run by `executor.py`, which knows no engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stackproof.build.plan import Plan
+from stackproof.build.stack import Artefact, SourceFile
+from stackproof.core.command import EnvPatch
+from stackproof.core.errors import Location, Problem
+
+if TYPE_CHECKING:  # only Spack knows caches
+    from stackproof.build.engines.spack.stack import Caches
+
+Rows = tuple[tuple[str, str], ...]
+"""What is known of a stack, a word and a line for each."""
+Where = Callable[..., Location | None]
+"""Where in the recipe a key stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Texts that go into an image, and where packages come from besides the network.
+
+    `recipe` is the recipe as written, by its file's name, `csrc` the benchmark's C sources by name.
+    """
+
+    recipe: Mapping[str, str] = field(default_factory=dict)
+    csrc: Mapping[str, str] = field(default_factory=dict)
+    caches: Caches | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What is wrong, and what should be known and keeps nobody from going on."""
+
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[Problem, ...] = ()
+
+    def also(self, problems: Iterable[Problem] = (), notes: Iterable[Problem] = ()) -> Findings:
+        """Return these and more."""
+        return Findings(problems=(*self.problems, *problems), notes=(*self.notes, *notes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """What a container builder needs to make the tree of a locked stack.
+
+    `views` are their names; a container gets the variables of `environments` by view (those of ""
+    without one), or reads a script of `scripts` where they are not known before the build.
+    `programs` are ours that steps run. `packages` are of the base's archive, needed at run time;
+    `builder_packages` and those that have `builder_programs` are needed to build, and `variables`
+    set. `unpacked` are wheels that lie beside our programs, `outside` folders that must be there
+    already. `download` is what downloads a file of the lock, as a pipeline of command lines, where
+    `sources` does not say where it is from.
+    """
+
+    views: tuple[str, ...] = ()
+    environments: Mapping[str, EnvPatch] = field(default_factory=dict)
+    scripts: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[Problem, ...] = ()
+    programs: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    builder_packages: tuple[str, ...] = ()
+    builder_programs: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    unpacked: tuple[Artefact, ...] = ()
+    outside: tuple[str, ...] = ()
+    sources: tuple[SourceFile, ...] = ()
+    download: Callable[[Artefact], tuple[tuple[str, ...], ...]] | None = None
+
+
+class Engine(Protocol):
+    """One way to obtain software; stacks and locks are nouns of its own (`stack.AnyStack`)."""
+
+    def stale(self, stack: Any, lock: Any) -> str:
+        """Return in what a lock does not answer a stack; empty where it does."""
+
+    def problems(self, stack: Any, lock: Any | None, where: Where) -> Findings:
+        """Return why the stack cannot be made; with a lock more can be told."""
+
+    def plan(self, stack: Any, lock: Any | None, sources: Sources) -> Plan:
+        """Return the steps of the build; without a lock those that make it, if they are steps."""
+
+    def rows(self, stack: Any, lock: Any | None) -> Rows:
+        """Return what is known of a stack and its lock, for people."""
+
+    def container(self, stack: Any, lock: Any) -> Container:
+        """Return what a container builder needs."""
+
+
+def licences(every: Iterable[str]) -> str:
+    """Return one SPDX expression for several."""
+    found = sorted(set(every) - {""})
+    return " AND ".join(f"({one})" if " " in one else one for one in found)
+
+
+OCI = "org.opencontainers.image"
+"""How keys begin of https://github.com/opencontainers/image-spec/blob/main/annotations.md."""
+OWN = "stackproof"
+"""How keys of labels begin that are ours."""

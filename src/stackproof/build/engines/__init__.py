@@ -1,0 +1,1 @@
+"""The engines, a folder each: `build.effects.builders` has the registry."""

@@ -1,0 +1,337 @@
+"""What a stack is to hold, to easyconfigs in build order: the chain from the NIC to the benchmarks.
+
+Pure: the catalogue of components says what each of them needs, `selection.py` which of them a
+request means, `easyconfig.py` writes the texts.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stackproof.build.engines.easybuild.components import PREFIX, PROVIDERS, Catalogue, Need, Option
+from stackproof.build.engines.easybuild.easyconfig import EXTERNAL_MODULE, SYSTEM, Template, render
+from stackproof.build.engines.easybuild.request import ChainRequest, Gpu, Toolchain
+from stackproof.build.engines.easybuild.selection import CXI, Part, Selection, select
+from stackproof.build.stack import SourceFile
+from stackproof.core.errors import Location, StackproofError
+
+_PLACE = re.compile(r"\{([a-z0-9-]+)\}")
+_SUFFIXES = {Gpu.CUDA: "CUDA", Gpu.ROCM: "ROCm"}
+_WRAPPED = "SystemCompilerGCC"
+_SYSTEM = "system"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Easyconfig:
+    """One component as EasyBuild builds it.
+
+    `component` is the catalogue's name, `name` EasyBuild's; `filename` is what EasyBuild expects
+    the text in, `module` the full name of the module that it makes (`libfabric/2.1.0`). `needs`
+    are the modules of this chain that it is built on. `providers` are those of a libfabric.
+    """
+
+    component: str
+    name: str
+    version: str
+    filename: str
+    text: str
+    module: str
+    sources: tuple[SourceFile, ...] = ()
+    needs: tuple[str, ...] = ()
+    licence: str = ""
+    providers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """A component that others build into such a chain, and why this one does not."""
+
+    component: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """Easyconfigs in build order, and what a user should know about them.
+
+    `metadata` is the text of the file that `--external-modules-metadata` names, empty when no
+    component of the machine has a module. `tools` are programs that builds run besides compiler
+    and make (`autoreconf`), `headers` header files that they take from the machine.
+    """
+
+    easyconfigs: tuple[Easyconfig, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    notes: tuple[str, ...] = ()
+    metadata: str = ""
+    tools: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+
+
+def chain(
+    request: ChainRequest, catalogue: Catalogue, where: Callable[..., Location] | None = None
+) -> Chain:
+    """Return the easyconfigs of a request.
+
+    `where` gives the place of a key of the recipe that the request is from, as `Document.where`
+    does. Raises `StackproofError` with every problem of the request.
+    """
+    found = select(request, catalogue, where)
+    if found.problems:
+        raise StackproofError(*found.problems)
+    built = [part for part in found.parts.values() if part.source is not None]
+    easyconfigs = [_easyconfig(found, part) for part in built]
+    if request.toolchain.name == _WRAPPED:
+        easyconfigs.insert(0, _compiler(request.toolchain))
+    for part in built:
+        for note in _texts(found, part, part.component.notes):
+            found.note(note)
+    tools = [tool for part in built for tool in _tools(found, part)]
+    headers = [text for part in built for text in _texts(found, part, found.build(part).headers)]
+    return Chain(
+        easyconfigs=tuple(easyconfigs),
+        left_out=tuple(_left_out(found, built)),
+        notes=tuple(found.notes),
+        metadata=_metadata(found),
+        tools=tuple(dict.fromkeys(tools)),
+        headers=tuple(dict.fromkeys(headers)),
+    )
+
+
+def _tools(found: Selection, part: Part) -> tuple[str, ...]:
+    prepared = part.source.tools if part.source else ()
+    return (*found.build(part).tools, *prepared)
+
+
+def _texts(found: Selection, part: Part, options: tuple[Option, ...]) -> Iterator[str]:
+    return (one.text for one in options if found.holds(one.when, part.version))
+
+
+def _left_out(found: Selection, built: list[Part]) -> Iterator[LeftOut]:
+    seen: set[str] = set()
+    for part in built:
+        for one in part.component.left_out:
+            away = one.component not in found.parts and one.component not in seen
+            if away and found.holds(one.when, part.version):
+                seen.add(one.component)
+                yield LeftOut(component=one.component, reason=one.reason)
+
+
+# --- names ----------------------------------------------------------------------------------
+
+
+def _suffix(found: Selection, part: Part) -> str:
+    """Return EasyBuild's `versionsuffix`: builds for accelerators differ by it."""
+    gpu, at = found.request.gpu, found.request.gpu_at
+    if gpu is Gpu.NONE or at is None or not part.component.by_gpu:
+        return ""
+    return f"-{_SUFFIXES[gpu]}-{at.version}"
+
+
+def _full_version(found: Selection, part: Part) -> str:
+    """Return a version as EasyBuild's module names have it.
+
+    Source: `det_full_ec_version` in easybuild-framework's `easybuild/tools/module_naming_scheme`.
+    """
+    made = _toolchain(found.request.toolchain)
+    middle = f"-{made['name']}-{made['version']}" if made else ""
+    return f"{part.version}{middle}{_suffix(found, part)}"
+
+
+def _toolchain(toolchain: Toolchain) -> dict[str, str]:
+    """Return what an easyconfig names as its toolchain, empty for the system's compiler."""
+    if toolchain.name == _SYSTEM:
+        return {}
+    name = "GCC" if toolchain.name == _WRAPPED else toolchain.name
+    return {"name": name, "version": toolchain.version}
+
+
+def _module(found: Selection, part: Part) -> str:
+    return f"{part.component.software}/{_full_version(found, part)}"
+
+
+# --- one easyconfig -------------------------------------------------------------------------
+
+
+def _compiler(toolchain: Toolchain) -> Easyconfig:
+    """Return the easyconfig that makes a module of the system's compiler."""
+    text = render(
+        {
+            "easyblock": _WRAPPED,
+            "name": "GCC",
+            "version": toolchain.version,
+            "homepage": "https://gcc.gnu.org/",
+            "description": "The GNU compilers of the system.",
+            "toolchain": SYSTEM,
+            "moduleclass": "compiler",
+        }
+    )
+    return Easyconfig(
+        component="gcc",
+        name="GCC",
+        version=toolchain.version,
+        filename=f"GCC-{toolchain.version}.eb",
+        text=text,
+        module=f"GCC/{toolchain.version}",
+        licence="GPL-3.0-or-later WITH GCC-exception-3.1",
+    )
+
+
+def _easyconfig(found: Selection, part: Part) -> Easyconfig:
+    component = part.component
+    source = part.source.file if part.source else SourceFile(filename="")
+    full = _full_version(found, part)
+    return Easyconfig(
+        component=component.name,
+        name=component.software,
+        version=part.version,
+        filename=f"{component.software}-{full}.eb",
+        text=render(_parameters(found, part, source)),
+        module=f"{component.software}/{full}",
+        sources=(source,),
+        needs=tuple(_module(found, one) for one in _needed(found, part) if one.source is not None),
+        licence=component.licence,
+        providers=found.request.providers if component.providers else (),
+    )
+
+
+def _parameters(found: Selection, part: Part, source: SourceFile) -> dict[str, Any]:
+    component, build = part.component, found.build(part)
+    made = _toolchain(found.request.toolchain)
+    sums = [digest.sha256 for digest in source.accepted]
+    fill = _filler(found)
+    checks = {
+        "files": [fill(text) for text in _texts(found, part, build.files)],
+        "dirs": [fill(text) for text in _texts(found, part, build.folders)],
+    }
+    return {
+        "easyblock": build.easyblock,
+        "name": component.software,
+        "version": part.version,
+        "versionsuffix": _suffix(found, part),
+        "homepage": component.homepage,
+        "description": component.title,
+        "toolchain": made or SYSTEM,
+        "toolchainopts": {"pic": True} if made else {},
+        **_obtained(source),
+        "checksums": [sums[0] if len(sums) == 1 else tuple(sums)],
+        "dependencies": _dependencies(found, part),
+        **_steps(found, part),
+        **build.parameters,
+        "sanity_check_paths": checks if any(checks.values()) else {},
+        "sanity_check_commands": [fill(text) for text in _texts(found, part, build.checks)],
+        **_module_conflicts(component.conflicts),
+        "modextrapaths": {name: list(folders) for name, folders in build.paths.items()},
+        "moduleclass": component.group,
+    }
+
+
+def _module_conflicts(names: tuple[str, ...]) -> dict[str, str]:
+    """Return what a module file says of others, in both languages of module files."""
+    quoted = ", ".join(f'"{name}"' for name in names)
+    return {
+        "modluafooter": f"conflict({quoted})" if names else "",
+        "modtclfooter": f"conflict {' '.join(names)}" if names else "",
+    }
+
+
+def _obtained(source: SourceFile) -> dict[str, Any]:
+    """Return where EasyBuild may get the file from by itself, if it may."""
+    if not source.address or source.commit:
+        return {"sources": [source.filename]}
+    folder, name = posixpath.split(source.address)
+    renamed = {"filename": source.filename, "download_filename": name}
+    return {
+        "source_urls": [folder],
+        "sources": [source.filename if name == source.filename else renamed],
+    }
+
+
+def _steps(found: Selection, part: Part) -> dict[str, Any]:
+    """Return what is done with the sources: configure and make, or commands and copies."""
+    build, fill = found.build(part), _filler(found)
+    prepare = (*(part.source.prepare if part.source else ()), *build.prepare)
+    options = [*_option_texts(found, part), *_texts(found, part, build.options)]
+    commands = " && ".join(_texts(found, part, build.commands))
+    searched = [need.search for need in part.component.needs if _there(found, part, need)]
+    folders = ":".join(text for text in searched if text)
+    search = f"export LIBRARY_PATH={folders}:$LIBRARY_PATH && " if folders else ""
+    return {
+        "preconfigopts": fill("".join(f"{command} && " for command in prepare) + search),
+        "configopts": fill(" ".join(options)),
+        "prebuildopts": fill(search),
+        "preinstallopts": fill(search),
+        "cmds_map": [(".*", fill(search + commands))] if commands else [],
+        "files_to_copy": [(list(patterns), folder) for patterns, folder in build.copy],
+    }
+
+
+def _filler(found: Selection) -> Callable[[str], Template | str]:
+    """Return what puts folders into a text: variables of installations, paths of the machine."""
+    # The providers that take no folder; the option of cxi is that of libcxi.
+    providers = " ".join(f"--enable-{one}" for one in found.request.providers if one != CXI)
+
+    def where(match: re.Match[str]) -> str:
+        name = match[1]
+        if name == PREFIX:
+            return "%(installdir)s"
+        if name == PROVIDERS:
+            return providers
+        part = found.parts[name]
+        return part.external.prefix if part.external else f"${part.component.root}"
+
+    def fill(text: str) -> Template | str:
+        return Template(_PLACE.sub(where, text)) if text else ""
+
+    return fill
+
+
+def _there(found: Selection, part: Part, need: Need) -> bool:
+    return need.component in found.parts and found.holds(need.when, part.version)
+
+
+def _option_texts(found: Selection, part: Part) -> Iterator[str]:
+    """Yield what configure is told of components that are there, and of those that are not."""
+    for need in part.component.needs:
+        text = need.option if _there(found, part, need) else need.otherwise
+        if text:
+            yield text
+
+
+def _needed(found: Selection, part: Part) -> Iterator[Part]:
+    for need in part.component.needs:
+        if _there(found, part, need):
+            yield found.parts[need.component]
+
+
+def _dependencies(found: Selection, part: Part) -> list[tuple[Any, ...]]:
+    """Return the dependencies as EasyBuild has them; a plain path of the machine is none."""
+    listed: list[tuple[Any, ...]] = []
+    for one in _needed(found, part):
+        if one.external is None:
+            suffix = _suffix(found, one)
+            name = one.component.software
+            listed.append((name, one.version, suffix) if suffix else (name, one.version))
+        elif one.external.module:
+            listed.append((one.external.module, EXTERNAL_MODULE))
+    return listed
+
+
+def _metadata(found: Selection) -> str:
+    """Return what EasyBuild is told of the machine's modules, in the format of INI files.
+
+    Source: "Using external modules", https://docs.easybuild.io/using-external-modules/.
+    """
+    sections: Mapping[str, Part] = {
+        part.external.module: part
+        for part in found.parts.values()
+        if part.external and part.external.module
+    }
+    return "\n".join(
+        f"[{module}]\nname = {part.component.software}\nversion = {part.version}\n"
+        f"prefix = {part.external.prefix if part.external else ''}\n"
+        for module, part in sorted(sections.items())
+    )

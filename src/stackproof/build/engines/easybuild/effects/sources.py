@@ -1,0 +1,325 @@
+"""Source files for EasyBuild: found in folders, the system's archive of sources, or at upstream.
+
+Whatever a file is from, only its digest decides whether it is taken. What was taken stays in the
+cache, by digest, so that a build needs no network for what it has had before.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from stackproof.build.effects import git, source_mirror
+from stackproof.build.effects.pip import index_command
+from stackproof.build.effects.workspace import download_path
+from stackproof.build.engines.easybuild import tool
+from stackproof.build.engines.spack.effects import os_sources
+from stackproof.build.engines.spack.effects.os_sources import Archive
+from stackproof.build.stack import Artefact, SourceFile
+from stackproof.core import limits
+from stackproof.core.effects import cache_kinds, files
+from stackproof.core.effects.downloads import Download, downloading, run_watched
+from stackproof.core.effects.run import Runner, run
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.monitor import Event, Monitor
+
+# The address of an archive of Debian, where this system's own is of another distribution.
+ARCHIVE = "STACKPROOF_DEBIAN_ARCHIVE"
+_TIMEOUT_S = 60.0
+_CHUNK = 1 << 20
+
+
+class Sources:
+    """Where source files are looked for: the cache, folders of the user, then their origins."""
+
+    def __init__(self, folders: Iterable[Path], monitor: Monitor) -> None:
+        self._monitor = monitor
+        self._there: dict[str, list[Path]] = {}
+        for folder in folders:
+            for path in sorted(folder.rglob("*")):
+                if path.is_file():
+                    self._there.setdefault(path.name, []).append(path)
+        self._digests: dict[Path, str] = {}
+
+    def choose(self, source: SourceFile) -> str:
+        """Return the SHA-256 of the file that a lock is to name.
+
+        That is the digest of a file in the user's folders, the first accepted one without such a
+        file; a packed commit has to be packed to know it. Raises `StackproofError`: DIGEST_MISMATCH
+        for a file of the right name whose digest is not accepted, and what `obtain` raises.
+        """
+        found = self._in_folders(source)
+        if found:
+            return self._digest(found)
+        if source.accepted:
+            return source.accepted[0].sha256
+        return files.sha256(self._pack(source))
+
+    def obtain(self, source: SourceFile) -> Path:
+        """Return the file of a lock in the cache, brought there if need be.
+
+        Raises `StackproofError`: DIGEST_MISMATCH with the accepted digests, NO_NETWORK,
+        FILE_MISSING when nobody has it, TOOL_MISSING without apt.
+        """
+        wanted = source.accepted[0].sha256
+        target = download_path(wanted, source.filename)
+        if target.is_file() and files.sha256(target) == wanted:
+            return target
+        found = self._in_folders(source)
+        if found:
+            files.copy(found, target)
+        elif source.commit:
+            self._pack(source)
+        elif source.os_package is not None and os.environ.get(ARCHIVE):
+            address = f"{os.environ[ARCHIVE].rstrip('/')}/{source.pool}"
+            self._download(replace(source, address=address), target)
+        elif source.os_package is not None:
+            files.copy(self._from_system(source), target)
+        elif source.address:
+            self._download(source, target)
+        else:
+            raise _missing(source)
+        digest = files.sha256(target) if target.is_file() else ""
+        if digest != wanted:
+            files.remove(target)
+            raise _wrong(source, source.address or source.filename, digest or "another file")
+        return target
+
+    def tool(self, version: str) -> tuple[Artefact, ...]:
+        """Return EasyBuild's own packages in a release.
+
+        One whose digest is not known is in the cache from then on. Raises `StackproofError`:
+        UNKNOWN_VERSION, NO_NETWORK.
+        """
+        return tuple(self._tool_file(name, version) for name in tool.PACKAGES)
+
+    def bring(self, file: Artefact) -> None:
+        """Put a package of EasyBuild from the user's folders into the cache, if it is there."""
+        target = download_path(file.sha256, file.filename)
+        if target.is_file():
+            return
+        for path in self._there.get(file.filename, ()):
+            if self._digest(path) == file.sha256:
+                files.copy(path, target)
+                return
+
+    def _tool_file(self, name: str, version: str, runner: Runner = run) -> Artefact:
+        known = tool.artefact(name, version)
+        if known.sha256:
+            return known
+        with _folder() as folder:
+            if known.filename in self._there:
+                path = self._there[known.filename][0]
+            else:
+                command = index_command(tool.fetch_command(known, str(folder)))
+                with downloading(known.filename, self._monitor) as download:
+                    done = run_watched(command, folder, runner, download.at)
+                    found = sorted(folder.iterdir())
+                    if done.returncode != 0 or not found:
+                        raise tool.explain(version, done)
+                    path = found[0]
+                    download.at(path.stat().st_size)
+            digest = files.sha256(path)
+            files.copy(path, download_path(digest, path.name))
+        return tool.artefact(name, version, path.name, digest)
+
+    def _digest(self, path: Path) -> str:
+        if path not in self._digests:
+            self._digests[path] = files.sha256(path)
+        return self._digests[path]
+
+    def _in_folders(self, source: SourceFile) -> Path | None:
+        """Return a file with the name of a source and a digest that is accepted."""
+        names = {source.filename, os.path.basename(source.address)} - {""}
+        found = [path for name in sorted(names) for path in self._there.get(name, ())]
+        accepted = {digest.sha256 for digest in source.accepted}
+        if not accepted:
+            return found[0] if found else None
+        for path in found:
+            if self._digest(path) in accepted:
+                return path
+        if found:
+            raise _wrong(source, str(found[0]), self._digest(found[0]))
+        return None
+
+    def _from_system(self, source: SourceFile) -> Path:
+        """Return the upstream tarball of a source package of the operating system."""
+        package = source.os_package
+        assert package is not None  # noqa: S101 - asked for such a source only
+        own = os_sources.system_archive()
+        if own is None or own.keyring != os_sources.KEYRINGS["Debian"]:
+            raise fail(
+                Reason.TOOL_MISSING,
+                f"`{source.filename}` is of a source package of Debian {package.suite}, and apt "
+                "knows no archive of Debian here",
+                detail=_accepted(source),
+                hint="on Debian run `apt-get update` once as root; elsewhere name an archive of "
+                f"Debian (http://HOST/debian) by {ARCHIVE}=URL, or {_advice(source)}",
+            )
+        archive = replace(own, suite=package.suite)
+        try:
+            return self._fetched(archive, package.name, source)
+        except StackproofError as error:
+            if error.reason not in {Reason.NO_NETWORK, Reason.TOOL_MISSING}:
+                raise
+            first = error.problems[0]
+            offline = error.reason is Reason.NO_NETWORK
+            raise fail(
+                error.reason,
+                f"`{source.filename}` cannot be had: {first.message}",
+                detail="\n".join(filter(None, (first.detail, _accepted(source)))),
+                hint=f"{'connect to a network' if offline else first.hint}, or {_advice(source)}",
+            ) from error
+
+    def _fetched(self, archive: Archive, name: str, source: SourceFile) -> Path:
+        archive.update(self._monitor)
+        accepted = {digest.sha256 for digest in source.accepted}
+        every = archive.versions(name)
+        for one in every:
+            if one.sha256 in accepted:
+                self._monitor(Event(what="note", name="apt", text=one.filename))
+                return archive.fetch(one)
+        listed = ", ".join(f"{one.version} ({one.sha256})" for one in every) or "none"
+        raise _wrong(source, f"{archive.url} {archive.suite}", f"{name}: {listed}")
+
+    def _download(self, source: SourceFile, target: Path) -> None:
+        with _folder() as folder, downloading(source.address, self._monitor) as download:
+            got = folder / source.filename
+            try:
+                _fetch(source.address, got, download)
+            except (OSError, ValueError) as error:
+                if isinstance(error, urllib.error.HTTPError):
+                    error.close()  # it is the answer as well
+                raise fail(
+                    Reason.NO_NETWORK,
+                    f"`{source.address}` cannot be downloaded: {error}",
+                    hint=f"connect to a network, or {_advice(source)}",
+                    detail=_accepted(source),
+                ) from error
+            digest = files.sha256(got)
+            if digest not in {one.sha256 for one in source.accepted}:
+                raise _wrong(source, source.address, digest)
+            files.copy(got, target)
+
+    def _pack(self, source: SourceFile) -> Path:
+        """Return the files of a commit in the cache, packed as `SourceFile` says."""
+        with _folder() as folder:
+            made = folder / source.filename
+            git.archive(source.address, source.commit, made.stem, made, self._monitor)
+            digest = files.sha256(made)
+            target = download_path(digest, source.filename)
+            files.copy(made, target)
+        return target
+
+
+def choose_all(sources: Sources, wanted: Iterable[SourceFile]) -> dict[str, str]:
+    """Return the digests that a lock is to name, by file name; raises all problems at once."""
+    found: dict[str, str] = {}
+    problems: list[Problem] = []
+    for source in wanted:
+        try:
+            found[source.filename] = sources.choose(source)
+        except StackproofError as error:
+            problems += error.problems
+    if problems:
+        raise StackproofError(*problems)
+    return found
+
+
+def obtain_all(sources: Sources, wanted: Iterable[SourceFile]) -> tuple[Path, ...]:
+    """Return the files of a lock in the cache; raises all problems at once."""
+    found: list[Path] = []
+    problems: list[Problem] = []
+    for source in wanted:
+        try:
+            found.append(sources.obtain(source))
+        except StackproofError as error:
+            problems += error.problems
+    if problems:
+        raise StackproofError(*problems)
+    return tuple(found)
+
+
+def mirror_folders(given: str | None) -> tuple[Path, ...]:
+    """Return the folder of the user in which source files are looked for, if he names one.
+
+    Raises `StackproofError` (FILE_MISSING, INVALID_VALUE).
+    """
+    if given is None:
+        return ()
+    folder = Path(given)
+    if not folder.exists():
+        raise fail(Reason.FILE_MISSING, f"the folder `{given}` does not exist")
+    if not folder.is_dir():
+        raise fail(
+            Reason.INVALID_VALUE,
+            f"`{given}` is a file; for EasyBuild a mirror is a folder with source files",
+            where=Location(file=given),
+        )
+    inside = folder / source_mirror.EASYBUILD  # a folder of `mirror create` may hold much else
+    return (inside if inside.is_dir() else folder,)
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    cache_kinds.in_use()
+    base = cache_kinds.home("downloads")
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(dir=base))
+    except OSError as error:
+        raise files.translate(error, base) from error
+    try:
+        yield made
+    finally:
+        files.remove(made)
+
+
+def _fetch(address: str, target: Path, download: Download) -> None:
+    """Write what is at an address into a file; raises `OSError`, `ValueError`."""
+    if not address.startswith(("https://", "http://", "file://")):
+        raise ValueError("not an address of the web")
+    with (
+        urllib.request.urlopen(address, timeout=_TIMEOUT_S) as answer,  # noqa: S310 - see above
+        target.open("wb") as stream,
+    ):
+        length = str(answer.headers.get("Content-Length", ""))
+        total = int(length) if length.isdecimal() else None
+        while chunk := answer.read1(_CHUNK):
+            stream.write(chunk)
+            download.at(stream.tell(), total)
+            if stream.tell() > limits.SOURCE.bytes:
+                raise ValueError(f"the file has more than {limits.SOURCE.bytes} bytes")
+
+
+def _accepted(source: SourceFile) -> str:
+    lines = [f"accepted sha256 {one.sha256}  {one.provenance}" for one in source.accepted]
+    return "\n".join(lines)
+
+
+def _advice(source: SourceFile) -> str:
+    return f"put `{source.filename}` into a folder and name it: --mirror DIR"
+
+
+def _wrong(source: SourceFile, place: str, found: str) -> StackproofError:
+    return fail(
+        Reason.DIGEST_MISMATCH,
+        f"`{source.filename}` is not a file that was accepted: {place}",
+        detail=f"{_accepted(source)}\nfound {found}",
+        hint="find out what this file is; nothing was built from it",
+    )
+
+
+def _missing(source: SourceFile) -> StackproofError:
+    return fail(
+        Reason.FILE_MISSING,
+        f"it is not known where `{source.filename}` is to be had",
+        detail=_accepted(source),
+        hint=_advice(source),
+    )

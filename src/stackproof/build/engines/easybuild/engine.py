@@ -1,0 +1,139 @@
+"""The EasyBuild engine: components built from source, each with its module file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stackproof.build.engine import OCI, OWN, Container, Findings, Rows, Sources, Where, licences
+from stackproof.build.engines.easybuild import metadata
+from stackproof.build.engines.easybuild.buildplan import build_plan
+from stackproof.build.engines.easybuild.lock import wants
+from stackproof.build.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
+from stackproof.build.plan import DOWNLOADS, Plan
+from stackproof.build.stack import Artefact
+from stackproof.core.command import EnvPatch
+from stackproof.core.errors import Problem, Reason
+from stackproof.mpi.families import REGISTRY as MPIS
+
+LMOD = "/usr/share/lmod/lmod/libexec/lmod"
+"""Where the package `lmod` of Debian and Ubuntu has the program that EasyBuild calls."""
+# What EasyBuild asks for (https://docs.easybuild.io/installation/, Requirements); a chain may run
+# more programs.
+_PACKAGES = (
+    "bzip2", "ca-certificates", "curl", "file", "g++", "gcc", "git", "gzip", "libc6-dev",
+    "lmod", "make", "patch", "python3", "python3-pip", "tar", "xz-utils",
+)  # fmt: skip
+# Which package of Debian and Ubuntu has a header file, and which one what it is linked to
+# (packages.debian.org); nothing for what only the kernel has.
+_HEADERS: Mapping[str, tuple[str, str]] = {
+    "curl/curl.h": ("libcurl4-openssl-dev", "libcurl4"),
+    "rdma/rdma_netlink.h": ("linux-libc-dev", ""),
+}
+
+
+class EasyBuildEngine:
+    """Chains of components; which easyconfigs these are is asked of the catalogue (`solve`)."""
+
+    def stale(self, stack: EasyBuildStack, lock: EasyBuildLock) -> str:
+        """See `Engine`."""
+        same = lock.wants == wants(stack)
+        return "" if same else "versions, providers or sources have changed"
+
+    def problems(self, stack: EasyBuildStack, lock: EasyBuildLock | None, where: Where) -> Findings:
+        """See `Engine`; the lock adds nothing."""
+        del lock
+        views = metadata.transports_of(stack).placed(where("transports"))
+        return Findings(problems=views.problems, notes=views.notes)
+
+    def plan(self, stack: EasyBuildStack, lock: EasyBuildLock | None, sources: Sources) -> Plan:
+        """See `Engine`; what makes a lock is no step but a look at the catalogue and at sources."""
+        if lock is None:
+            raise TypeError("the plan of components needs a lock")
+        return build_plan(stack, lock, recipe=sources.recipe, csrc=sources.csrc)
+
+    def rows(self, stack: EasyBuildStack, lock: EasyBuildLock | None) -> Rows:
+        """See `Engine`."""
+        rows = [
+            ("stack", f"{stack.name} {stack.version}  {stack.description}".rstrip()),
+            ("engine", f"easybuild {stack.easybuild}"),
+            ("machine", f"{stack.architecture}, {stack.site_facts.get('compiler', '')}"),
+            ("optarch", stack.optarch),
+            ("mount", stack.mount),
+        ]
+        if lock is None:
+            return tuple(rows)
+        rows.append(("views", ", ".join(metadata.describe(stack, lock).views)))
+        for one in lock.components:
+            rows.append(("component", f"{one.module}  {one.licence}".rstrip()))
+            rows += [
+                ("file", f"{source.filename}  sha256 {source.accepted[0].sha256}")
+                for source in one.sources
+            ]
+        rows += [("left out", f"{one.component}: {one.reason}") for one in lock.left_out]
+        return (*rows, *(("note", text) for text in lock.notes))
+
+    def container(self, stack: EasyBuildStack, lock: EasyBuildLock) -> Container:
+        """See `Engine`."""
+        image = metadata.describe(stack, lock)
+        headers = {header: _HEADERS[header] for header in lock.headers if header in _HEADERS}
+        fabric = next((one.version for one in lock.components if one.component == "libfabric"), "")
+        mpi = image.mpi
+        return Container(
+            views=tuple(image.views),
+            environments={"": EnvPatch(), **{key: view.env for key, view in image.views.items()}},
+            labels={
+                f"{OCI}.licenses": licences(one.licence for one in lock.components),
+                f"{OWN}.libfabric": fabric,
+                f"{OWN}.mpi": f"{mpi.family} {mpi.version}" if mpi else "",
+                f"{OWN}.mpi.abi": MPIS[mpi.family].abi if mpi else "",
+                f"{OWN}.mpi.prefix": mpi.prefix if mpi else "",
+            },
+            notes=_from_the_system(stack, lock),
+            programs=("easybuild_worker.py", "easybuild_hooks.py"),
+            packages=(
+                *(["libgfortran5"] if "gfortran" in lock.tools else []),
+                *(found[1] for found in headers.values() if found[1]),
+            ),
+            builder_packages=(*_PACKAGES, *(found[0] for found in headers.values())),
+            builder_programs=lock.tools,
+            variables={"LMOD_CMD": LMOD},
+            outside=outside(stack),
+            sources=tuple(source for one in lock.components for source in one.sources),
+            download=_download,
+        )
+
+
+ENGINE = EasyBuildEngine()
+
+
+def outside(stack: EasyBuildStack) -> tuple[str, ...]:
+    """Return the folders of the machine that a stack is built on, besides the system's compiler."""
+    found = [one.prefix for one in stack.request.externals.values()]
+    found += [stack.request.gpu_at.prefix] if stack.request.gpu_at else []
+    found += [stack.below.path, *stack.below.modules] if stack.below else []
+    return tuple(dict.fromkeys(found))
+
+
+def _from_the_system(stack: EasyBuildStack, lock: EasyBuildLock) -> tuple[Problem, ...]:
+    unknown = [f"the header file {header}" for header in lock.headers if header not in _HEADERS]
+    found = (*outside(stack), *unknown)
+    if not found:
+        return ()
+    note = Problem(
+        reason=Reason.TOOL_MISSING,
+        message=f"the build takes from the system: {', '.join(found)}",
+        hint="both bases must have what is used at run time; --package and --builder-package "
+        "install packages",
+    )
+    return (note,)
+
+
+def _download(artefact: Artefact) -> tuple[tuple[str, ...], ...]:
+    """Return what downloads a source distribution: pip opens it, after its digest."""
+    wanted = f"{artefact.name}=={artefact.version} --hash=sha256:{artefact.sha256}"
+    pip = (
+        "python3", "-m", "pip", "download", "--quiet", "--no-deps", "--no-input",
+        "--disable-pip-version-check", "--retries=1", "--timeout=20", "--no-binary=:all:",
+        "--dest", DOWNLOADS, "--require-hashes", "--requirement", "/dev/stdin",
+    )  # fmt: skip
+    return (("echo", wanted), pip)

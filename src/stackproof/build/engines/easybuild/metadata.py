@@ -1,0 +1,168 @@
+"""Stack and lock to what the image says of itself, and to its views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stackproof.build import benchmark, bom, tail
+from stackproof.build.engines.easybuild import layout
+from stackproof.build.engines.easybuild.chain import Easyconfig
+from stackproof.build.engines.easybuild.request import External
+from stackproof.build.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
+from stackproof.build.transport_views import TransportViews, transport_views
+from stackproof.core.command import EnvPatch
+from stackproof.image.model import Image, MpiFacts, View
+from stackproof.mpi.families import REGISTRY as MPIS
+from stackproof.mpi.transports.profile import Libfabric
+
+MODULES_VIEW = "modules"
+"""The view that adds the module files to MODULEPATH; every image has it."""
+PROVIDERS = "easybuild:providers"
+"""The property of a bill of materials that holds libfabric's providers, with commas between."""
+
+
+def render_bom(stack: EasyBuildStack, lock: EasyBuildLock) -> str:
+    """Return the bill of materials.
+
+    Every component of the chain is there with its version, licence, source files and their
+    digests, and what it is built on; so is what the machine brings, and EasyBuild itself, which is
+    of scope `excluded`.
+    """
+    parts = [_part(one) for one in lock.components]
+    parts += _outside(stack)
+    needs = [part.ref for part in parts]
+    parts += [bom.of_index(file, kind="application", scope="excluded") for file in lock.tool]
+    facts = {**stack.site_facts, "optarch": stack.optarch}
+    return bom.render(stack, lock, parts, needs=needs, facts=facts)
+
+
+def _part(one: Easyconfig) -> bom.Part:
+    properties = {"easybuild:module": one.module}
+    if one.providers:
+        properties[PROVIDERS] = ",".join(one.providers)
+    for source in one.sources:
+        where = source.accepted[0].provenance or source.address
+        properties[f"source:{source.filename}"] = where
+    return bom.Part(
+        name=one.component,
+        version=one.version,
+        ref=f"easybuild:{one.module}",
+        scope="required",
+        sha256=one.sources[0].accepted[0].sha256 if len(one.sources) == 1 else "",
+        licence=one.licence,
+        properties=properties,
+        needs=tuple(f"easybuild:{name}" for name in one.needs),
+    )
+
+
+def _outside(stack: EasyBuildStack) -> Iterator[bom.Part]:
+    """Yield what the machine has; of its libfabric the recipe says which providers are in."""
+    request = stack.request
+    given: dict[str, External] = dict(request.externals)
+    if request.gpu_at:
+        given[request.gpu] = request.gpu_at
+    for name, external in given.items():
+        properties = {"easybuild:external": external.prefix, "easybuild:module": external.module}
+        if name == "libfabric":
+            properties[PROVIDERS] = ",".join(request.providers)
+        yield bom.Part(
+            name=name,
+            version=external.version,
+            ref=f"external:{name}@{external.version}",
+            scope="required",
+            properties={key: value for key, value in properties.items() if value},
+        )
+
+
+def transports_of(stack: EasyBuildStack) -> TransportViews:
+    """Return what the views of the recipe's transports change, and which cannot be views."""
+    request = stack.request
+    mpi = request.mpi and MpiFacts(
+        family=request.mpi[0],
+        version=request.mpi[1],
+        prefix=stack.mount,
+        launcher=MPIS[request.mpi[0]].launcher,
+    )
+    return transport_views(
+        stack.transports,
+        mpi,
+        Libfabric(version=request.libfabric, providers=frozenset(request.providers)),
+        taken=(MODULES_VIEW, *(view.name for view in stack.views)),
+        fabric=stack.site_facts.get("fabric", ""),
+    )
+
+
+def describe(stack: EasyBuildStack, lock: EasyBuildLock) -> Image:
+    """Return what the image will say of itself; `path`, `size` and `sha256` are still empty.
+
+    Raises `StackproofError` (UNSUPPORTED) for a transport of the recipe that cannot be had.
+    """
+    changes = transports_of(stack).required()
+    facts = mpi_facts(stack, lock)
+    needs = _environment(stack, lock)
+    prefix = facts.prefix if facts else component_prefix(stack, lock, "libfabric")
+    views = {
+        view.name: View(
+            name=view.name,
+            root=f"{stack.mount}/env/{view.name}",
+            description=view.description,
+            env=needs.then(view.filled(prefix=prefix, mount=stack.mount)),
+        )
+        for view in stack.views
+    }
+    views[MODULES_VIEW] = View(
+        name=MODULES_VIEW,
+        root=f"{stack.mount}/env/{MODULES_VIEW}",
+        description="module files for Lmod and Environment Modules",
+        env=EnvPatch(prepend={"MODULEPATH": (f"{stack.mount}/{layout.TCL_MODULES}/all",)}),
+    )
+    native = benchmark.NATIVE if facts and benchmark.NATIVE in stack.benchmarks else None
+    programs = {native: benchmark.program_path(stack.mount)} if native else {}
+    return tail.described(stack, lock, facts, programs, views, changes)
+
+
+def mpi_facts(stack: EasyBuildStack, lock: EasyBuildLock) -> MpiFacts | None:
+    """Return what the image will say about its MPI; None for a network stack alone."""
+    if stack.request.mpi is None:
+        return None
+    family = stack.request.mpi[0]
+    found = _component(lock, family)
+    return MpiFacts(
+        family=family,
+        version=found.version,
+        prefix=f"{stack.mount}/{layout.SOFTWARE}/{found.module}",
+        launcher=MPIS[family].launcher,
+    )
+
+
+def component_prefix(stack: EasyBuildStack, lock: EasyBuildLock, name: str) -> str:
+    """Return the folder that a component is installed in; that of the machine for an external."""
+    external = stack.request.externals.get(name)
+    if external is not None:
+        return external.prefix
+    return f"{stack.mount}/{layout.SOFTWARE}/{_component(lock, name).module}"
+
+
+def _component(lock: EasyBuildLock, name: str) -> Easyconfig:
+    return next(one for one in lock.components if one.component == name)
+
+
+def _environment(stack: EasyBuildStack, lock: EasyBuildLock) -> EnvPatch:
+    """Return what a view changes: programs and libraries of the MPI and of libfabric.
+
+    What is built finds its own libraries by run paths; `LD_LIBRARY_PATH` is for programs that
+    were compiled elsewhere. Manual pages are found beside what is on PATH.
+    """
+    names = [*(stack.request.mpi or ())[:1], "libfabric"]
+    prefixes = [component_prefix(stack, lock, name) for name in names]
+    prefixes = [prefix for prefix in prefixes if prefix != "/usr"]  # everybody has it already
+    return EnvPatch(
+        prepend={
+            variable: tuple(f"{prefix}/{folder}" for prefix in prefixes)
+            for variable, folder in (
+                ("PATH", "bin"),
+                ("LD_LIBRARY_PATH", "lib"),
+                ("PKG_CONFIG_PATH", "lib/pkgconfig"),
+            )
+        }
+    )

@@ -1,0 +1,189 @@
+"""A recipe with `engine: easybuild` to the stack it means on a machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from stackproof.build import benchmark
+from stackproof.build.engines.easybuild import tool
+from stackproof.build.engines.easybuild.metadata import MODULES_VIEW
+from stackproof.build.engines.easybuild.request import ChainRequest, External, Gpu, Toolchain
+from stackproof.build.engines.easybuild.stack import Below, EasyBuildStack
+from stackproof.build.engines.wheel.recipe import (
+    DEFAULT_MOUNT,
+    ImageWish,
+    meaning_problems,
+    view_wish,
+)
+from stackproof.build.stack import StackView
+from stackproof.core import document as documents
+from stackproof.core.document import Document
+from stackproof.core.errors import Problem, Reason, StackproofError
+from stackproof.core.mountlist import bad_mount_point
+
+SCHEMA = "easybuild-recipe"
+OPTARCH = "GENERIC"
+"""What a recipe gets that does not say `optarch`: programs run on every processor of the kind.
+
+EasyBuild's own default is the processor of the machine that builds.
+"""
+_COMPILER = re.compile(r"gcc (\S+)")
+
+
+def parse_easybuild_recipe(document: Document, facts: Mapping[str, str]) -> EasyBuildStack:
+    """Return the stack that a recipe means on a machine.
+
+    `facts` are those of `resolve.resolve`: `architecture`, and `compiler` (`gcc 12.2.0 (…)`), which
+    is what the toolchain SystemCompilerGCC wraps. Raises `StackproofError` with every problem.
+    """
+    found = [*documents.problems(document, SCHEMA)]
+    if isinstance(document.data, dict):
+        found += meaning_problems(document, own_views=(MODULES_VIEW,))
+        found += _problems(document, facts)
+    if found:
+        raise StackproofError(*found)
+    return _stack(document.data, facts)
+
+
+def _problems(document: Document, facts: Mapping[str, str]) -> list[Problem]:
+    """Return what the schema cannot say; values of a wrong type are left to the schema."""
+    data = document.data
+    found: list[Problem] = []
+    views = data.get("views")
+    if isinstance(views, dict) and MODULES_VIEW in views:
+        found.append(
+            Problem(
+                reason=Reason.INVALID_VALUE,
+                message=f"every image has a view `{MODULES_VIEW}` for its module files",
+                hint="give this view another name",
+                where=document.where("views", MODULES_VIEW),
+            )
+        )
+    if "gpu-at" in data and data.get("gpu", "none") == "none":
+        found.append(
+            Problem(
+                reason=Reason.INVALID_VALUE,
+                message="`gpu-at` says where a GPU's software is, and `gpu` asks for none",
+                hint="add `gpu: cuda` or `gpu: rocm`",
+                where=document.where("gpu-at"),
+            )
+        )
+    wrapped = data.get("toolchain") == "SystemCompilerGCC"
+    if wrapped and not _COMPILER.match(facts.get("compiler", "")):
+        found.append(
+            Problem(
+                reason=Reason.TOOL_MISSING,
+                message="it is not known which gcc the toolchain SystemCompilerGCC is to wrap",
+                hint='name it: toolchain: {name: SystemCompilerGCC, version: "12.2.0"}',
+                where=document.where("toolchain"),
+            )
+        )
+    if "mpi" not in data:
+        found += _without_mpi(document)
+    below = data.get("on")
+    if isinstance(below, dict) and isinstance(below.get("path"), str):
+        mount = data.get("mount", DEFAULT_MOUNT)
+        if below["path"].rstrip("/") == mount or bad_mount_point(below["path"]):
+            found.append(
+                Problem(
+                    reason=Reason.INVALID_VALUE,
+                    message=f"`{below['path']}` cannot be what is built on top of",
+                    hint="name the folder of a software tree, such as a version of EESSI",
+                    where=document.where("on", "path"),
+                )
+            )
+    return found
+
+
+def _without_mpi(document: Document) -> list[Problem]:
+    """Return what a recipe without an MPI cannot ask for."""
+    found: list[Problem] = []
+    if benchmark.NATIVE in (document.data.get("benchmarks") or ()):
+        found.append(
+            Problem(
+                reason=Reason.UNSUPPORTED,
+                message=f"{benchmark.NATIVE} needs an MPI, and the recipe has none",
+                hint="add `mpi`, or take it from another image",
+                where=document.where("benchmarks"),
+            )
+        )
+    if document.data.get("transports"):
+        found.append(
+            Problem(
+                reason=Reason.UNSUPPORTED,
+                message="transports are settings of an MPI, and the recipe has none",
+                hint="add `mpi`, or leave `transports` out",
+                where=document.where("transports"),
+            )
+        )
+    return found
+
+
+def _stack(data: Mapping[str, Any], facts: Mapping[str, str]) -> EasyBuildStack:
+    views = tuple(
+        StackView(name=wish.name, description=wish.description, env=wish.env)
+        for wish in (
+            view_wish(name, body or {}) for name, body in (data.get("views") or _DEFAULT).items()
+        )
+    )
+    names = [view.name for view in views]
+    image = ImageWish(**data.get("image", {}))
+    chosen = data.get("easybuild", {})
+    wanted = data.get("benchmarks", (benchmark.NATIVE,) if "mpi" in data else ())
+    below = data.get("on")
+    return EasyBuildStack(
+        name=data["name"],
+        request=_request(data, facts, tuple(name for name in wanted if name != benchmark.NATIVE)),
+        version=data.get("version", "0"),
+        description=data.get("description", ""),
+        easybuild=chosen.get("version", tool.VERSION),
+        optarch=chosen.get("optarch", OPTARCH),
+        mount=data.get("mount", DEFAULT_MOUNT),
+        architecture=facts["architecture"],
+        views=views,
+        default_view=data.get("default-view", "default" if "default" in names else None),
+        transports=tuple(data.get("transports", ())),
+        benchmarks=tuple(name for name in wanted if name == benchmark.NATIVE),
+        below=Below(path=below["path"], modules=tuple(below["modules"])) if below else None,
+        compression=image.compression,
+        compression_level=image.level,
+        site_facts={key: value for key, value in facts.items() if key != "architecture"},
+    )
+
+
+_DEFAULT: Mapping[str, Any] = {"default": {"description": "programs and libraries, ready to use"}}
+
+
+def _request(
+    data: Mapping[str, Any], facts: Mapping[str, str], benchmarks: tuple[str, ...]
+) -> ChainRequest:
+    mpi = data.get("mpi")
+    place = data.get("gpu-at")
+    return ChainRequest(
+        libfabric=data["libfabric"]["version"],
+        providers=tuple(data["libfabric"]["providers"]),
+        mpi=(mpi["family"], mpi["version"]) if mpi else None,
+        gpu=Gpu(data.get("gpu", "none")),
+        gpu_at=External(**place) if place else None,
+        toolchain=_toolchain(data.get("toolchain", "system"), facts),
+        xpmem=data.get("xpmem", False),
+        shs=data.get("slingshot", ""),
+        externals={name: External(**one) for name, one in data.get("externals", {}).items()},
+        benchmarks=benchmarks,
+        versions=data.get("versions", {}),
+        origins=tuple(data.get("sources", ("upstream",))),
+        bundled=data.get("bundled", False),
+        libcxi_tools=data.get("libcxi-tools", False),
+        accept=tuple(data.get("accept", ())),
+    )
+
+
+def _toolchain(wanted: str | Mapping[str, str], facts: Mapping[str, str]) -> Toolchain:
+    if isinstance(wanted, Mapping):
+        return Toolchain(name=wanted["name"], version=wanted["version"])
+    if wanted == "SystemCompilerGCC":
+        match = _COMPILER.match(facts.get("compiler", ""))
+        return Toolchain(name=wanted, version=match[1] if match else "")
+    return Toolchain()

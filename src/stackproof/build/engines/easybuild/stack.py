@@ -1,0 +1,88 @@
+"""A recipe for EasyBuild resolved on a machine, and its lock: what is built, from which files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from stackproof.build.engines.easybuild.chain import Easyconfig, LeftOut
+from stackproof.build.engines.easybuild.request import ChainRequest
+from stackproof.build.stack import Artefact, StackView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Below:
+    """Software that is on the machine already, on top of which is built: EESSI, a site's tree.
+
+    `path` is its folder, the same in the sandbox, `modules` are the folders of its module files.
+    """
+
+    path: str
+    modules: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EasyBuildStack:
+    """A stack that EasyBuild builds from source.
+
+    `request` says what the chain is asked to hold, `easybuild` which release builds it, `optarch`
+    what EasyBuild is told to optimise for (`GENERIC`, or flags): it enters every id. `site_facts`
+    are as in `stack.Stack`.
+    """
+
+    SCHEMA: ClassVar[str] = "stackproof/easybuild-stack/1"
+
+    name: str
+    request: ChainRequest
+    version: str = "0"
+    description: str = ""
+    engine: str = "easybuild"
+    easybuild: str
+    optarch: str
+    mount: str
+    architecture: str
+    views: tuple[StackView, ...]
+    default_view: str | None
+    transports: tuple[str, ...] = ()
+    benchmarks: tuple[str, ...] = ()
+    below: Below | None = None
+    compression: str = "zstd"
+    compression_level: int = 6
+    site_facts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EasyBuildLock:
+    """What a stack is built from, kept beside the recipe as `<recipe>.lock.json`.
+
+    `wants` is the id of what was asked for. `tool` are the packages of EasyBuild itself;
+    `components` are in build order, each source file with exactly one digest; a file that is a
+    packed commit has the digest of what packing gives. `metadata`, `tools`, `headers`, `left_out`
+    and `notes` are those of the chain.
+    """
+
+    SCHEMA: ClassVar[str] = "stackproof/easybuild-lock/1"
+
+    engine: str = "easybuild"
+    wants: str
+    tool: tuple[Artefact, ...]
+    components: tuple[Easyconfig, ...]
+    metadata: str = ""
+    tools: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def files_of(component: Easyconfig) -> tuple[Artefact, ...]:
+    """Return the source files of one component of a lock."""
+    return tuple(
+        Artefact(
+            name=component.component,
+            version=component.version,
+            filename=source.filename,
+            sha256=source.accepted[0].sha256,
+        )
+        for source in component.sources
+    )

@@ -1,0 +1,281 @@
+"""Spack stack and lock to the plan that builds and packs them, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from stackproof.build import benchmark, tail
+from stackproof.build.engines.spack import configuration, environments, locks, metadata, views
+from stackproof.build.engines.spack.layout import (
+    EPOCH,
+    MODULES,
+    WORKER,
+    environment_folder,
+    spack,
+    tool,
+)
+from stackproof.build.engines.spack.lockplan import no_packages_found, setup_step
+from stackproof.build.engines.spack.stack import Caches, Mirror, SpackLock, SpackStack
+from stackproof.build.plan import BUILD, PYTHON, Plan, Step
+from stackproof.core import ids
+from stackproof.core.command import Command
+
+INSTALL = "spack-install"
+"""What `Step.reports` says of a step whose output is that of `spack install`."""
+# Never pushed to a cache, for their size or licence; the list is Stackinator's (builder.py).
+_NOT_CACHED = frozenset(("nvhpc", "cuda", "perl"))
+_PRE_HOOK = "pre-install-hook"
+_POST_HOOK = "post-install-hook"
+_PACKAGES_PER_CALL = 200
+
+
+def build_plan(
+    stack: SpackStack,
+    lock: SpackLock,
+    caches: Caches,
+    *,
+    csrc: Mapping[str, str] | None = None,
+) -> Plan:
+    """Return the steps that build a locked stack and pack its image.
+
+    With `csrc` (C sources of the benchmark by name) it is compiled with the stack's MPI, if it
+    has one. What depends on the user's caches is no input of the image: the image's id, and with
+    it the folder of the build, is the same with and without them.
+    """
+    steps: list[Step] = [setup_step(stack, lock.clones)]
+    trust = _trust_step(caches, (steps[0].id,))
+    steps += _image_steps(stack, lock, csrc or {}, steps[0].id)
+    if trust:
+        steps.insert(1, trust)
+    push = _push_step(stack, lock, caches, _installed(steps))
+    if push:
+        steps.append(push)
+    return Plan(name=stack.name, mount=stack.mount, steps=tuple(steps))
+
+
+def _image_steps(
+    stack: SpackStack, lock: SpackLock, csrc: Mapping[str, str], last: str
+) -> list[Step]:
+    """Return the steps from the first hook to the image, each with the one before as its input."""
+    facts = metadata.mpi_facts(stack, lock)
+    programs = {benchmark.NATIVE: benchmark.program_path(stack.mount)} if facts and csrc else {}
+    steps = (
+        *_hook(_PRE_HOOK, stack.pre_install, stack),
+        _fetch_step(stack, lock),
+        *map(_install_step, locks.folders(stack)),
+        *([_cleanup_step(stack)] if stack.cleanup != "none" else []),
+        _views_step(stack, lock),
+        *([_modules_step(stack)] if stack.modules is not None else []),
+        # Spack's wrappers name the real compiler and need no variables.
+        *tail.compiled(stack, facts if csrc else None, csrc),
+        _metadata_step(stack, lock, programs),
+        *_hook(_POST_HOOK, stack.post_install, stack),
+        _tidy_step(stack),
+        tail.packed(stack),
+    )
+    return list(tail.in_turn(steps, last))
+
+
+def _hook(name: str, text: str | None, stack: SpackStack) -> Iterator[Step]:
+    """Yield the step that runs a hook, if there is one; it may fetch, and it stays in the image."""
+    if text is None:
+        return
+    yield Step(
+        name=name,
+        description=f"run the recipe's {name.removesuffix('-hook')} hook",
+        files={name: text},
+        executable=(name,),
+        commands=(tool(f"{stack.mount}/{name}", cwd=f"{BUILD}/environments"),),
+        network=True,
+    )
+
+
+def _fetch_step(stack: SpackStack, lock: SpackLock) -> Step:
+    """Return the step that gets every source, so that what builds needs no network."""
+    calls = [
+        spack("fetch", "--missing", environment=folder)
+        for folder in locks.folders(stack)
+        if builds(lock, folder, stack.mount)
+    ]
+    return Step(
+        name="fetch",
+        description="get the sources of everything that is not installed yet",
+        build_files=solution_files(stack, lock),
+        # Also first: Spack takes a file that a failed try left, whatever is in it.
+        commands=(spack("clean", "--stage"), *calls, spack("clean", "--stage")),
+        network=True,
+        resumes=True,
+    )
+
+
+def solution_files(stack: SpackStack, lock: SpackLock) -> dict[str, str]:
+    """Return the files below the build that give Spack its solutions, and what they refer to."""
+    found = {}
+    for folder, content in lock.environments.items():
+        found[f"{folder}/spack.lock"] = ids.canonical_json(content).decode()
+        if environments.find_external(stack, folder):
+            found[f"{folder}/{environments.FOUND}/packages.yaml"] = no_packages_found()
+        text = environments.compilers_yaml(stack, folder, lock.environments)
+        if text is not None:
+            found[f"{folder}/compilers.yaml"] = text
+    return found
+
+
+def builds(lock: SpackLock, folder: str, mount: str) -> bool:
+    """Return whether anything of a folder's solution is not on the machine already."""
+    known = locks.nodes(lock.environments[folder], mount)
+    return any(not node.external for node in known.values())
+
+
+def _install_step(folder: str) -> Step:
+    kind, _, name = folder.partition("/")
+    return Step(
+        name=f"install-{name}" if kind == "environments" else f"install-compiler-{name}",
+        description=f"build the packages of {folder}",
+        commands=(spack("install", "--only-concrete", "--show-log-on-error", environment=folder),),
+        resumes=True,
+        reports=INSTALL,
+    )
+
+
+def _installed(steps: list[Step]) -> tuple[str, ...]:
+    """Return the id of the last step that installs something."""
+    return tuple(step.id for step in steps if step.reports == INSTALL)[-1:]
+
+
+def _cleanup_step(stack: SpackStack) -> Step:
+    """Return the step that removes what no environment needs to run, or to build against it.
+
+    Compilers that an environment names stay, as it links them into its views.
+    """
+    kept = ("--keep-build-dependencies",) if stack.cleanup == "build" else ()
+    where = [
+        word for f in locks.folders(stack) for word in ("--except-environment", f"{BUILD}/{f}")
+    ]
+    return Step(
+        name="cleanup",
+        description=f"remove packages that are not needed ({stack.cleanup})",
+        commands=(spack("gc", "--yes-to-all", *kept, *where),),
+    )
+
+
+def _views_step(stack: SpackStack, lock: SpackLock) -> Step:
+    """Return the step that makes the views' trees and writes what they change in an environment."""
+    build_files = {views.FILE: views.job(stack, lock)}
+    commands: list[Command] = []
+    for environment in stack.environments:
+        if not environment.views:
+            continue
+        name = environment.name
+        folder = environment_folder(name)
+        build_files[f"{folder}/spack.yaml"] = environments.spack_yaml(stack, folder, views=True)
+        commands += [
+            spack("env", "view", "regenerate", environment=folder),
+            spack("python", WORKER, "views", f"{BUILD}/{views.FILE}", name, environment=folder),
+        ]
+    return Step(
+        name="views",
+        description="make the views and find out what they change",
+        build_files=build_files,
+        commands=tuple(commands),
+        outputs=("env",),
+    )
+
+
+def _modules_step(stack: SpackStack) -> Step:
+    return Step(
+        name="modules",
+        description="write module files",
+        build_files=configuration.module_files(stack),
+        commands=tuple(
+            spack("module", kind, "refresh", "--delete-tree", "--yes-to-all", scope=MODULES)
+            for kind in configuration.module_kinds(stack)
+        ),
+        outputs=("modules",),
+    )
+
+
+def _metadata_step(stack: SpackStack, lock: SpackLock, programs: Mapping[str, str]) -> Step:
+    files = configuration.user_files(stack, lock)
+    files |= metadata.files(stack, lock, programs)
+    files["meta/bom.cdx.json"] = metadata.render_bom(stack, lock)
+    changes = metadata.transports_of(stack, lock).required()
+    return Step(
+        name="metadata",
+        description="write metadata, configuration for users, lock and bill of materials",
+        files=files,
+        commands=(
+            spack("python", WORKER, "licences", stack.mount),
+            tool(PYTHON, "-I", "-S", WORKER, "metadata", stack.mount),
+        ),
+        outputs=("config", *(f"env/{name}" for name in changes)),
+    )
+
+
+def _tidy_step(stack: SpackStack) -> Step:
+    """Return the step that takes out what differs between two builds of one lock."""
+    return Step(
+        name="tidy",
+        description="take out caches of Python, build times and logs; let everybody read",
+        commands=(
+            tool(PYTHON, "-I", "-S", WORKER, "tidy", stack.mount, str(EPOCH)),
+            tool("chmod", "-R", "a+rX", stack.mount),
+        ),
+    )
+
+
+def _trust_step(caches: Caches, inputs: tuple[str, ...]) -> Step | None:
+    """Return the step that makes Spack trust the keys of the caches, None without any."""
+    keys = configuration.key_files(caches)
+    signed = [
+        m for m in caches.mirrors if m.kind == "buildcache" and m.settings.get("signed", True)
+    ]
+    if not keys and not signed:
+        return None
+    commands = [spack("gpg", "trust", target) for target in keys.values()]
+    if not keys:
+        commands.append(spack("buildcache", "keys", "--install", "--trust"))
+    return Step(
+        name="cache-keys",
+        description="trust the keys of the caches",
+        inputs=inputs,
+        commands=tuple(commands),
+        network=not keys,
+    )
+
+
+def _takes_packages(mirror: Mirror) -> bool:
+    """Return whether packages are pushed to a mirror at the end, not by Spack as it installs."""
+    settings = mirror.settings
+    may_push = "push" in settings or "url" in settings
+    return mirror.kind == "buildcache" and may_push and not settings.get("autopush")
+
+
+def _push_step(
+    stack: SpackStack, lock: SpackLock, caches: Caches, inputs: tuple[str, ...]
+) -> Step | None:
+    """Return the step that pushes what was built to the user's caches, signed, None without key."""
+    targets = [m.name for m in caches.mirrors if _takes_packages(m)]
+    if caches.private_key is None or not targets:
+        return None
+    pushed = [
+        f"/{node.hash}"
+        for node in locks.everything(lock, stack.mount).values()
+        if not node.external
+        and node.name not in _NOT_CACHED
+        and not node.version.startswith("git.")
+    ]
+    parts = [pushed[i : i + _PACKAGES_PER_CALL] for i in range(0, len(pushed), _PACKAGES_PER_CALL)]
+    calls = [
+        spack("buildcache", "push", "--only=package", target, *part)
+        for target in targets
+        for part in parts
+    ]
+    calls += [spack("buildcache", "update-index", target) for target in targets]
+    return Step(
+        name="cache-push",
+        description=f"push {len(pushed)} packages to {', '.join(targets)}",
+        inputs=inputs,
+        commands=tuple(calls),
+        network=True,
+    )

@@ -1,0 +1,221 @@
+"""Compilers of a stack: which node of the lock each one is, and where its programs are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stackproof.build.engines.spack import locks
+from stackproof.build.engines.spack.layout import compiler_folder
+from stackproof.build.engines.spack.locks import Node
+from stackproof.build.engines.spack.stack import Compiler, SpackEnvironment, SpackLock, SpackStack
+
+# The programs of a compiler package for C, C++ and Fortran, below its folder of programs.
+_PROGRAMS = {
+    "gcc": ("gcc", "g++", "gfortran"),
+    "nvhpc": ("nvc", "nvc++", "nvfortran"),
+    "llvm": ("clang", "clang++", "flang"),
+    "llvm-amdgpu": ("amdclang", "amdclang++", "amdflang"),
+    "intel-oneapi-compilers": ("icx", "icpx", "ifx"),
+}
+_LANGUAGES = ("c", "cxx", "fortran")
+_OLD_KEYS = ("cc", "cxx", "fc")
+PACKAGES = frozenset(_PROGRAMS)
+"""Spack's packages that are compilers of stacks."""
+# What Spack before 1.0 calls a compiler in a spec, where that is not the package's name.
+_OLD_NAMES = {"llvm": "clang", "llvm-amdgpu": "rocmcc", "intel-oneapi-compilers": "oneapi"}
+_FLANG_RENAMED = 20  # llvm 20 calls its Fortran compiler `flang`, before it was `flang-new`
+_ONEAPI_FLAT = 2024  # oneAPI 2024 moved its programs from <version>/linux/bin to <major.minor>/bin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Programs:
+    """The programs of one compiler: `paths` maps a language (c, cxx, fortran) to a file."""
+
+    package: str
+    version: str
+    prefix: str
+    paths: Mapping[str, str]
+    os: str = ""
+    ours: bool = True
+
+
+def built(stack: SpackStack) -> tuple[Compiler, ...]:
+    """Return the compilers that the stack builds."""
+    return tuple(compiler for compiler in stack.compilers if not compiler.external)
+
+
+def named(stack: SpackStack, name: str) -> Compiler:
+    """Return a compiler of the stack by its name; it has to be there."""
+    return next(compiler for compiler in stack.compilers if compiler.name == name)
+
+
+def behind(stack: SpackStack, environment: SpackEnvironment) -> tuple[Compiler, ...]:
+    """Return the compilers that an environment uses, its own first, each once.
+
+    The last of them is what built the others: gcc, where no other compiler needs it.
+    """
+    found: dict[str, Compiler] = {}
+    waiting = list(environment.compilers)
+    while waiting:
+        name = waiting.pop(0)
+        if name not in found:
+            found[name] = named(stack, name)
+            if found[name].needs:
+                waiting.append(str(found[name].needs))
+    return tuple(found.values())
+
+
+def programs(stack: SpackStack, lock: SpackLock, compiler: Compiler) -> tuple[Programs, ...]:
+    """Return what a compiler of the stack brings: from its lock, or from the site's packages."""
+    if compiler.external:
+        return outside(stack, compiler.name)
+    content = lock.environments[compiler_folder(compiler.name)]
+    return from_content(stack, content)
+
+
+def from_content(stack: SpackStack, content: Mapping[str, Any]) -> tuple[Programs, ...]:
+    """Return the compilers among the roots of a lock file's content."""
+    known = locks.nodes(content, stack.mount)
+    found = (known[key] for key in locks.roots(content) if key in known)
+    return tuple(_of_node(node, stack) for node in found if node.name in PACKAGES)
+
+
+def outside(stack: SpackStack, package: str) -> tuple[Programs, ...]:
+    """Return the compilers of the site of one package, as `packages.yaml` names them."""
+    entry = stack.packages.get(package) or {}
+    return tuple(
+        Programs(
+            package=package,
+            version=str(external["spec"]).partition("@")[2].split(" ")[0].split("~")[0],
+            prefix=str(external.get("prefix", "")),
+            paths=dict(external["extra_attributes"]["compilers"]),
+            ours=False,
+        )
+        for external in entry.get("externals", ())
+        if (external.get("extra_attributes") or {}).get("compilers")
+    )
+
+
+def matching(found: tuple[Programs, ...], specs: tuple[str, ...]) -> tuple[Programs, ...]:
+    """Return the compilers that specs such as `gcc@12.3` ask for; all of them without specs."""
+    wanted = [spec.split()[0].partition("@") for spec in specs if spec.split()]
+    return tuple(
+        one
+        for one in found
+        if not wanted
+        or any(
+            name == one.package
+            and f"{one.version}.".startswith(f"{version.strip('=')}.".lstrip("."))
+            for name, _, version in wanted
+        )
+    )
+
+
+def as_externals(found: tuple[Programs, ...]) -> dict[str, Any]:
+    """Return a `packages:` section that tells Spack 1.0 and newer of compilers of the stack."""
+    section: dict[str, Any] = {}
+    for one in found:
+        section.setdefault(one.package, {"externals": []})["externals"].append(
+            {
+                "spec": f"{one.package}@{one.version}" + _languages(one),
+                "prefix": one.prefix,
+                "extra_attributes": {"compilers": dict(one.paths)},
+            }
+        )
+    return section
+
+
+def as_compilers(found: tuple[Programs, ...], machine: str) -> list[dict[str, Any]]:
+    """Return a `compilers:` section that tells Spack before 1.0 of compilers of the stack."""
+    return [
+        {
+            "compiler": {
+                "spec": f"{_OLD_NAMES.get(one.package, one.package)}@={one.version}",
+                "paths": {
+                    "cc": one.paths.get("c"),
+                    "cxx": one.paths.get("cxx"),
+                    "f77": one.paths.get("fortran"),
+                    "fc": one.paths.get("fortran"),
+                },
+                "flags": {},
+                "operating_system": one.os,
+                "target": machine,
+                "modules": [],
+                "environment": {},
+                "extra_rpaths": [],
+            }
+        }
+        for one in found
+    ]
+
+
+def from_compilers_yaml(section: tuple[Mapping[str, Any], ...]) -> tuple[Programs, ...]:
+    """Return the site's compilers as Spack before 1.0 has them."""
+    found = []
+    for item in section:
+        one = item["compiler"]
+        name, _, version = str(one["spec"]).partition("@")
+        paths = {
+            language: one["paths"][key]
+            for language, key in zip(_LANGUAGES, _OLD_KEYS, strict=True)
+            if one["paths"].get(key)
+        }
+        found.append(
+            Programs(package=name, version=version.lstrip("="), prefix="", paths=paths, ours=False)
+        )
+    return tuple(found)
+
+
+def _languages(one: Programs) -> str:
+    """Return the variant that tells Spack which languages an external gcc has."""
+    if one.package != "gcc":
+        return ""
+    words = {"c": "c", "cxx": "c++", "fortran": "fortran"}
+    return f" languages:='{','.join(words[language] for language in one.paths)}'"
+
+
+def _of_node(node: Node, stack: SpackStack) -> Programs:
+    folder = f"{node.prefix}/{_program_folder(node, stack.architecture)}"
+    names = _PROGRAMS[node.name]
+    if node.name == "llvm" and _major(node) < _FLANG_RENAMED:
+        names = (*names[:2], "flang-new")
+    has = _has_languages(node)
+    return Programs(
+        package=node.name,
+        version=node.version,
+        prefix=node.prefix,
+        os=node.os,
+        paths={
+            language: f"{folder}/{name}"
+            for language, name in zip(_LANGUAGES, names, strict=True)
+            if language in has
+        },
+    )
+
+
+def _has_languages(node: Node) -> frozenset[str]:
+    if node.name == "gcc":
+        words = {"c": "c", "c++": "cxx", "fortran": "fortran"}
+        given = node.variants.get("languages", tuple(words))
+        return frozenset(words[word] for word in given if word in words)
+    if node.name == "llvm" and not node.variants.get("flang"):
+        return frozenset(("c", "cxx"))
+    return frozenset(_LANGUAGES)
+
+
+def _program_folder(node: Node, machine: str) -> str:
+    """Return the folder of programs below the prefix, as each vendor's installer lays it out."""
+    if node.name == "nvhpc":
+        return f"Linux_{machine}/{node.version}/compilers/bin"
+    if node.name == "intel-oneapi-compilers":
+        if _major(node) < _ONEAPI_FLAT:
+            return f"compiler/{node.version}/linux/bin"
+        return f"compiler/{'.'.join(node.version.split('.')[:2])}/bin"
+    return "bin"
+
+
+def _major(node: Node) -> int:
+    digits = node.version.split(".")[0]
+    return int(digits) if digits.isdigit() else 0

@@ -1,0 +1,145 @@
+"""What is known of a loaded Spack stack: conflicts, and packages that hide others of their name."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+from collections.abc import Iterator
+
+from stackproof.build.effects.loaded import Loaded
+from stackproof.build.engines.spack import conflicts
+from stackproof.build.engines.spack.effects import stackinator
+from stackproof.build.engines.spack.stack import LocalRepository, SpackLock, SpackStack
+from stackproof.build.engines.spack.stackinator.repositories import (
+    RECIPE,
+    SITE,
+    package_names,
+    shadowed,
+)
+from stackproof.core.effects import documents, shipped
+from stackproof.core.errors import Location, Problem, Reason, StackproofError
+
+FILE = "conflicts.yaml"
+ENVIRONMENTS = "environments.yaml"
+FIRST_PACKAGES = "var/spack/repos/builtin/packages"
+"""Where Spack up to 0.23 has its packages."""
+
+
+def conflict_problems(
+    loaded: Loaded, lock: SpackLock | None
+) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
+    """Return what must be refused and what should be known, by the versions asked for or locked.
+
+    A recipe of our own format can accept a conflict by its id. Recipes of Stackinator's formats
+    have no word for that: there every conflict is a note.
+    """
+    known = conflicts.parse_conflicts(documents.load(str(shipped.find("knowledge", FILE))))
+    accepted = _accepted(loaded)
+    found = conflicts.find(loaded.stack, lock, known)
+    problems, notes = conflicts.split(found, accepted, _places(loaded))
+    if loaded.document is None:
+        return (), (*problems, *notes)
+    return (*problems, *_unknown(loaded, accepted, known)), notes
+
+
+def shadow_notes(loaded: Loaded, lock: SpackLock | None) -> Iterator[Problem]:
+    """Yield a note for each repository of which the recipe's own packages hide some.
+
+    What the cloned repositories hold is known where this machine has them, as after a lock.
+    """
+    own = _own_packages(loaded.stack)
+    for name, names in _other_packages(loaded.stack, lock) if own else ():
+        hidden = shadowed(own, names)
+        if hidden:
+            yield Problem(
+                reason=Reason.INVALID_VALUE,
+                message=f"the recipe's own packages take the place of those in `{name}`: "
+                f"{', '.join(hidden)}",
+                hint="rename them, or keep in mind that what is newer there is not used",
+                where=Location(file=_packages_place(loaded, hidden[0])),
+            )
+
+
+def _own_packages(stack: SpackStack) -> tuple[str, ...]:
+    """Return the packages that travel with a recipe; its `repo` is among its files."""
+    below = {
+        path.removeprefix("repo/"): entry
+        for path, entry in stack.recipe_files.items()
+        if path.startswith("repo/packages/")
+    }
+    return package_names(LocalRepository(namespace=RECIPE, files=below))
+
+
+def _other_packages(
+    stack: SpackStack, lock: SpackLock | None
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the other repositories with the packages that they are known to have."""
+    commits = {clone.name: clone.commit for clone in lock.clones} if lock else {}
+    if stack.generation == 1:
+        ref = commits.get("spack", stack.spack.commit)
+        yield "builtin", _listed(stack.spack.url, ref, FIRST_PACKAGES)
+    else:
+        for local in stack.local_repositories:
+            if local.namespace == SITE:
+                yield SITE, package_names(local)
+    for repository in stack.package_repositories:
+        ref = commits.get(repository.name, repository.source.commit)
+        names = _listed(repository.source.url, ref, f"{repository.path}/packages")
+        yield repository.name, names
+
+
+def _listed(url: str, ref: str | None, folder: str) -> tuple[str, ...]:
+    """Return the packages of a repository that this machine has; what is wrong with it is not ours.
+
+    A mirror that is not there is an error of the build, which needs it.
+    """
+    from stackproof.build.effects import git  # noqa: PLC0415 - only where a recipe has its own packages
+
+    with contextlib.suppress(StackproofError):
+        return git.listed(url, ref, folder)
+    return ()
+
+
+def _packages_place(loaded: Loaded, name: str) -> str:
+    """Return the file of one of the recipe's packages, for people."""
+    if loaded.document is None:
+        return str(loaded.path / "repo" / "packages" / name)
+    folder = loaded.document.data.get("repo") or "repo"
+    return str(loaded.path.parent / folder / "packages" / name)
+
+
+def _accepted(loaded: Loaded) -> tuple[str, ...]:
+    return () if loaded.document is None else tuple(loaded.document.data.get("accept", ()))
+
+
+def _unknown(
+    loaded: Loaded, accepted: tuple[str, ...], known: tuple[conflicts.Conflict, ...]
+) -> Iterator[Problem]:
+    """Yield accepted conflicts that nobody knows."""
+    ids = [conflict.id for conflict in known]
+    for index, name in enumerate(accepted):
+        if name not in ids and loaded.document is not None:
+            close = difflib.get_close_matches(name, ids, n=1)
+            yield Problem(
+                reason=Reason.INVALID_VALUE,
+                message=f"`{name}` is not a known conflict",
+                hint=f"did you mean `{close[0]}`?" if close else f"they are: {', '.join(ids)}",
+                where=loaded.document.where("accept", index),
+            )
+
+
+def _places(loaded: Loaded) -> dict[str, Location]:
+    """Return where the specs of each environment stand."""
+    document = loaded.document
+    if document is None:
+        found = stackinator.load_documents(str(loaded.path), (ENVIRONMENTS,))
+        document = found[ENVIRONMENTS]
+    start = ("environments",) if loaded.document is not None else ()
+    places = {}
+    for environment in loaded.stack.environments:
+        body = document.data
+        for part in (*start, environment.name):
+            body = body[part]
+        key = next((key for key in ("network", "mpi") if body.get(key)), "specs")
+        places[environment.name] = document.where(*start, environment.name, key)
+    return places

@@ -1,0 +1,213 @@
+"""What goes with a recipe file for Spack, from disk, and what is there where it is built.
+
+A recipe may name files in its own folder and below, and nothing else: what it brings is what lies
+beside it. Symbolic links are followed as far as `build.engines.spack.effects.folders` allows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stackproof.build.engines.spack.effects import folders
+from stackproof.build.engines.spack.recipe import RecipeFolder
+from stackproof.build.engines.spack.stack import FileEntry
+from stackproof.build.engines.spack.stackinator import cluster as clusters
+from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
+from stackproof.build.engines.spack.stackinator.facts import (
+    cluster_of_site,
+    facts_of_cluster,
+    facts_of_site,
+)
+from stackproof.build.engines.spack.stackinator.reader import HOOKS
+from stackproof.core.document import Document
+from stackproof.core.errors import Location, Problem, Reason, StackproofError
+from stackproof.recipe.composition import Composed
+from stackproof.recipe.effects import inheritance
+from stackproof.site.model import Site
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a stack is to be built: facts for conditions, what Spack gets, where its files lie.
+
+    `folder` is that of the cluster's configuration, None where what Spack gets is from elsewhere.
+    """
+
+    facts: Mapping[str, str]
+    cluster: ClusterConfig
+    blobs: Mapping[str, Path] = field(default_factory=dict)
+    folder: str | None = None
+
+
+def load_files(
+    composed: Composed, chain: tuple[Document, ...]
+) -> tuple[RecipeFolder, dict[str, Path]]:
+    """Return the files that go with a recipe, and where their bytes lie by digest.
+
+    Raises `StackproofError` with all problems at once.
+    """
+    reader = _Files(composed.document, os.path.dirname(composed.document.file) or ".")
+    for one in chain:
+        name = _name_in_image(one, composed.document)
+        reader.take_file(name, one.file)
+    reader.take_all()
+    if reader.problems:
+        raise StackproofError(*reader.problems)
+    folder = RecipeFolder(
+        path=composed.document.file, files=reader.files, texts=reader.texts, places=reader.places
+    )
+    return folder, reader.blobs
+
+
+def _name_in_image(document: Document, recipe: Document) -> str:
+    """Return the path below `meta/recipe` of a recipe file or of one that it inherits."""
+    start = os.path.dirname(recipe.file) or "."
+    return os.path.relpath(document.file, start)
+
+
+class _Files:
+    """Collects the files of a recipe as a Stackinator recipe's folder would hold them."""
+
+    def __init__(self, document: Document, root: str) -> None:
+        self.document = document
+        self.root = root
+        self.files: dict[str, FileEntry] = {}
+        self.texts: dict[str, bytes] = {}
+        self.places: dict[str, str] = {}
+        self.blobs: dict[str, Path] = {}
+        self.problems: list[Problem] = []
+
+    def take_all(self) -> None:
+        """Take hooks, `repo`, `extra` and `files`."""
+        for target, source, where in self._named():
+            try:
+                document = Document(file=where.file, data=None, positions={})
+                full = inheritance.beside(document, source, self.root, where)
+                if os.path.isdir(full):
+                    self._take_folder(target, full)
+                elif target in {"repo", "extra"}:
+                    self._missing(f"`{source}` is not a folder", where)
+                elif os.path.isfile(full):
+                    self.take_file(target, full, keep=True)
+                else:
+                    self._missing(f"`{source}` does not exist", where)
+            except StackproofError as error:
+                self.problems += error.problems
+        hooks = self.document.data.get("hooks") or {}
+        for name in HOOKS:
+            if isinstance(hooks.get(name), str):
+                self.texts[name] = hooks[name].encode()
+                self.places[name] = self.document.where("hooks", name).file
+
+    def _missing(self, message: str, where: Location) -> None:
+        self.problems.append(Problem(reason=Reason.FILE_MISSING, message=message, where=where))
+
+    def _named(self) -> Iterator[tuple[str, str, Location]]:
+        data: Mapping[str, Any] = self.document.data
+        for key in ("repo", "extra"):
+            if data.get(key) is not None:
+                yield key, data[key], self.document.where(key)
+        for target, source in (data.get("files") or {}).items():
+            where = self.document.where_key("files", target)
+            fault = inheritance.path_fault(target)
+            if fault or target.split("/")[0] in {"repo", "extra", *HOOKS}:
+                message = f"`{target[:80]}` cannot be the path of a file: {fault or 'it is taken'}"
+                self.problems.append(
+                    Problem(reason=Reason.INVALID_VALUE, message=message, where=where)
+                )
+            else:
+                yield target, source, self.document.where("files", target)
+        for name in HOOKS:
+            hook = (data.get("hooks") or {}).get(name)
+            if isinstance(hook, dict):
+                yield name, hook["file"], self.document.where("hooks", name, "file")
+
+    def _take_folder(self, target: str, folder: str) -> None:
+        read_texts = target not in {"repo", "extra"}
+        tree = folders.read_tree(folder, root=None, wanted=lambda _: read_texts)
+        prefix = "" if target == "." else f"{target}/"
+        self.files |= {f"{prefix}{path}": entry for path, entry in tree.files.items()}
+        self.texts |= {f"{prefix}{path}": text for path, text in tree.texts.items()}
+        self.places |= {f"{prefix}{path}": posixpath.join(folder, path) for path in tree.files}
+        self.blobs |= tree.blobs
+
+    def take_file(self, target: str, path: str, *, keep: bool = False) -> None:
+        """Take one file; with `keep` its bytes can be read as a hook or by one."""
+        content = folders.read_file(path)
+        digest = hashlib.sha256(content).hexdigest()
+        executable = bool(os.stat(path).st_mode & 0o100)
+        self.files[target] = FileEntry(sha256=digest, executable=executable)
+        self.blobs[digest] = Path(path)
+        self.places[target] = path
+        if keep:
+            self.texts[target] = content
+
+
+def load_place(site: str | None, generation: int = 2) -> Place:
+    """Return what a site says: a cluster configuration's folder, a site file or a shipped name.
+
+    None is this machine. A site that says nothing of Spack gets what is found on this machine and
+    what is known of its fabric. `generation` matters for the folder of a cluster only.
+    Raises `StackproofError` as `probe.load_site` and `stackinator.load_cluster` do.
+    """
+    from stackproof.build.engines.spack.effects import machine as spackoffer  # noqa: PLC0415 - what it needs
+    from stackproof.build.engines.spack.effects import stackinator  # noqa: PLC0415 - what it needs
+    from stackproof.site.effects import probe  # noqa: PLC0415 - what it needs
+
+    if site is not None and os.path.isdir(site):
+        cluster, blobs = stackinator.load_cluster(site, generation)
+        facts = facts_of_cluster(cluster)
+        return Place(facts=facts, cluster=cluster, blobs=blobs, folder=site)
+    found: Site = probe.load_site(site or probe.LOCAL)
+    facts = facts_of_site(found)
+    if found.spack is None:
+        return Place(facts=facts, cluster=spackoffer.cluster_of(found))
+    if found.spack.cluster_config is None:
+        return Place(facts=facts, cluster=cluster_of_site(found))
+    folder = _beside_site(site, found.spack.cluster_config)
+    cluster, blobs = stackinator.load_cluster(folder, generation)
+    facts = {**facts_of_cluster(cluster), **facts}
+    return Place(facts=facts, cluster=cluster, blobs=blobs, folder=folder)
+
+
+def _beside_site(site: str | None, folder: str) -> str:
+    """Return a folder that a site file names, relative to the file."""
+    return os.path.join(os.path.dirname(site) if site and os.sep in site else ".", folder)
+
+
+def load_site_documents(site: str | None) -> dict[str, Document]:
+    """Return the documents in which a site says what Spack gets, by file name; for explaining.
+
+    A site file is `site`, one of a cluster configuration has its own name. What is found on this
+    machine is in documents that are called so. Raises `StackproofError` as `load_place` does.
+    """
+    from stackproof.build.engines.spack.effects import stackinator  # noqa: PLC0415 - what it needs
+    from stackproof.site.effects import probe  # noqa: PLC0415 - what it needs
+
+    if site is not None and os.path.isdir(site):
+        return stackinator.load_documents(site, clusters.DOCUMENTS)
+    document = probe.read_site_file(site or probe.LOCAL)
+    spack = document.data.get("spack") or {}
+    if "cluster-config" in spack:
+        folder = _beside_site(site, spack["cluster-config"])
+        return {"site": document, **stackinator.load_documents(folder, clusters.DOCUMENTS)}
+    return {"site": document, **({} if spack else _found_here(load_place(site).cluster))}
+
+
+def _found_here(cluster: ClusterConfig) -> dict[str, Document]:
+    data = {
+        "packages.yaml": {"packages": cluster.packages},
+        "network.yaml": {
+            "packages": cluster.network_packages,
+            "mpi": {name: {"specs": list(specs)} for name, specs in cluster.mpis.items()},
+        },
+    }
+    return {
+        name: Document(file="this machine", data=body, positions={}) for name, body in data.items()
+    }

@@ -1,0 +1,233 @@
+"""Stackinator recipes from their folders: read, then left to arrows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from stackproof.build.engines.spack.effects import folders, gpg_keys
+from stackproof.build.engines.spack.effects import machine as spackoffer
+from stackproof.build.engines.spack.effects.folders import Tree
+from stackproof.build.engines.spack.stack import Caches, Mirror, SpackStack
+from stackproof.build.engines.spack.stackinator import cluster as clusters
+from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
+from stackproof.build.engines.spack.stackinator.config import read_config
+from stackproof.build.engines.spack.stackinator.findings import Findings
+from stackproof.build.engines.spack.stackinator.folder import Folder
+from stackproof.build.engines.spack.stackinator.mirrors import Mirrors, read_mirrors
+from stackproof.build.engines.spack.stackinator.reader import read_recipe
+from stackproof.core.document import Document
+from stackproof.core.effects.documents import load as load_document
+from stackproof.core.errors import Location, Problem, Reason, StackproofError
+from stackproof.site.effects import toolchain
+
+# Folders of a recipe whose files are copied and never read here.
+_COPIED = ("repo/", "extra/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedRecipe:
+    """A Stackinator recipe on a cluster: the stack, where the bytes of its files lie, the rest.
+
+    `blobs` maps digests of the stack's files to files of this machine. `notes` are problems that
+    keep nobody from going on.
+    """
+
+    stack: SpackStack
+    blobs: Mapping[str, Path] = field(default_factory=dict)
+    caches: Caches = field(default_factory=Caches)
+    notes: tuple[Problem, ...] = ()
+
+
+def load(
+    recipe: str,
+    *,
+    site: str | ClusterConfig | None = None,
+    mirrors: str | None = None,
+    mount: str | None = None,
+    root: str | None = None,
+    architecture: str | None = None,
+) -> LoadedRecipe:
+    """Return the stack of a recipe's folder on a cluster.
+
+    `site` is the folder of a cluster's configuration, or the configuration itself; None is this
+    machine's. `mirrors` is a mirrors.yaml or cache.yaml, `mount` a mount point in the place of the
+    recipe's, `root` the folder that links in the recipe may not leave (None: the git checkout
+    around it), `architecture` that of the machine built for (None: this one's). Raises
+    `StackproofError` with all problems at once.
+    """
+    findings = Findings()
+    if os.path.isdir(recipe) and not os.path.lexists(os.path.join(recipe, "config.yaml")):
+        # Some other folder, maybe a large one: nothing of it is read.
+        read_config(Folder(path=recipe), mount, findings)
+        findings.raise_problems()
+    tree = folders.read_tree(recipe, root=root, wanted=_is_read)
+    folder = Folder(path=recipe, files=tree.files, texts=tree.texts)
+    config = read_config(folder, mount, findings)
+    generation = config.language.version if config else 2
+    cluster, blobs = _cluster(site, generation, findings)
+    if config is None:
+        findings.raise_problems()
+        raise AssertionError("a config.yaml that cannot be read is a problem")
+    stack = read_recipe(folder, config, cluster, architecture or toolchain.architecture(), findings)
+    caches = _caches(mirrors, config.mount, findings)
+    findings.raise_problems()
+    return LoadedRecipe(
+        stack=stack, blobs={**blobs, **tree.blobs}, caches=caches, notes=tuple(findings.notes)
+    )
+
+
+def load_cluster(path: str, generation: int = 2) -> tuple[ClusterConfig, dict[str, Path]]:
+    """Return a cluster's configuration from its folder, and where its files lie by digest.
+
+    `generation` is the version of the recipe language that it is for: what is read differs.
+    Raises `StackproofError` with all problems at once.
+    """
+    findings = Findings()
+    found = _cluster(path, generation, findings)
+    findings.raise_problems()
+    return found
+
+
+def load_documents(path: str, names: tuple[str, ...]) -> dict[str, Document]:
+    """Return those documents of a recipe's or cluster's folder that are there, by file name.
+
+    Raises `StackproofError` with the problems of all of them at once.
+    """
+    findings = Findings()
+    folder = Folder(path=path, texts=_documents(path, findings, names))
+    found = {name: findings.parse(folder, name) for name in folder.texts}
+    findings.raise_problems()
+    return {name: document for name, document in found.items() if document is not None}
+
+
+def _is_read(path: str) -> bool:
+    return not path.startswith(_COPIED)
+
+
+def _cluster(
+    site: str | ClusterConfig | None, generation: int, findings: Findings
+) -> tuple[ClusterConfig, dict[str, Path]]:
+    if isinstance(site, ClusterConfig):
+        return site, {}
+    if site is None:
+        return spackoffer.this_cluster(), {}
+    if not os.path.isdir(site):
+        findings.problem(
+            Reason.FILE_MISSING, f"there is no folder `{site}`", where=Location(file=site)
+        )
+        return ClusterConfig(name=site), {}
+    folder = Folder(path=site, texts=_documents(site, findings, clusters.DOCUMENTS))
+    trees = [
+        (path, tree)
+        for path, where in clusters.repository_paths(folder, findings)
+        if (tree := _repository(site, path, where, findings)) is not None
+    ]
+    repositories = tuple(Folder(path=path, files=tree.files) for path, tree in trees)
+    cluster = clusters.read_cluster(folder, repositories, generation, findings)
+    blobs: dict[str, Path] = {}
+    for _, tree in trees:
+        blobs |= tree.blobs
+    return cluster, blobs
+
+
+def _documents(folder: str, findings: Findings, names: tuple[str, ...]) -> dict[str, bytes]:
+    """Return documents of a folder; the user names the folder, so links may lead anywhere."""
+    found = {}
+    for name in names:
+        path = os.path.join(folder, name)
+        if os.path.lexists(path):
+            try:
+                found[name] = folders.read_file(path)
+            except StackproofError as error:
+                findings.problems += error.problems
+    return found
+
+
+def _repository(site: str, path: str, where: Location, findings: Findings) -> Tree | None:
+    """Return the files of a repository that `repos.yaml` names."""
+    folder = os.path.normpath(os.path.join(site, path))
+    if os.path.isabs(path) or not os.path.isdir(os.path.join(folder, "packages")):
+        findings.problem(
+            Reason.INVALID_VALUE,
+            f"`{path}` is not a folder with packages, relative to the cluster's",
+            where=where,
+            hint="it has a folder `packages`, and in that one folder for each package",
+        )
+        return None
+    try:
+        return folders.read_tree(folder, root=None, wanted=lambda _: False)
+    except StackproofError as error:
+        findings.problems += error.problems
+        return None
+
+
+def load_caches(path: str, mount: str) -> tuple[Caches, tuple[Problem, ...]]:
+    """Return the caches that a mirrors.yaml or cache.yaml names for a mount point, and notes.
+
+    Raises `StackproofError` with all problems at once.
+    """
+    findings = Findings()
+    caches = _caches(path, mount, findings)
+    findings.raise_problems()
+    return caches, tuple(findings.notes)
+
+
+def _caches(path: str | None, mount: str, findings: Findings) -> Caches:
+    if path is None:
+        return Caches()
+    if os.path.isdir(path):
+        return _source_mirror(path, findings)
+    try:
+        document = load_document(path)
+    except StackproofError as error:
+        findings.problems += error.problems
+        return Caches()
+    found = read_mirrors(document, mount, os.environ, findings)
+    return (
+        _with_keys(found, os.path.dirname(os.path.abspath(path)), findings) if found else Caches()
+    )
+
+
+def _source_mirror(folder: str, findings: Findings) -> Caches:
+    """Return the caches of a folder that `stackproof mirror create` made."""
+    if not os.path.isdir(os.path.join(folder, "_source-cache")):
+        findings.problem(
+            Reason.INVALID_VALUE,
+            f"`{folder}` is no mirror of sources: it has no folder `_source-cache`",
+            where=Location(file=folder),
+            hint="name a mirrors.yaml, or a folder that `stackproof mirror create` made",
+        )
+    settings = {"fetch": {"url": f"file://{os.path.abspath(folder)}"}, "source": True,
+                "binary": False}  # fmt: skip
+    return Caches(mirrors=(Mirror(name="mirror", kind="source", settings=settings),))
+
+
+def _with_keys(found: Mirrors, folder: str, findings: Findings) -> Caches:
+    """Return the caches with the paths of their keys; keys and folders must be there."""
+    for needed in found.folders:
+        if not os.path.isdir(needed.path) and "$" not in needed.path:
+            findings.problem(
+                Reason.FILE_MISSING,
+                f"the {needed.what} `{needed.path}` is no folder",
+                where=needed.where,
+            )
+        elif needed.what == "bootstrap mirror" and not os.path.isdir(
+            os.path.join(needed.path, "metadata")
+        ):
+            findings.problem(
+                Reason.INVALID_VALUE,
+                f"`{needed.path}` is no bootstrap mirror: it has no folder `metadata`",
+                where=needed.where,
+                hint="make one with `spack bootstrap mirror --binary-packages FOLDER`",
+            )
+    paths: list[str | None] = []
+    for key in (found.private_key, found.public_key):
+        path, problem = gpg_keys.find_key(key, folder) if key else (None, None)
+        if problem:
+            findings.problems.append(problem)
+        paths.append(path)
+    private, public = paths
+    return replace(found.caches, private_key=private, public_keys=(public,) if public else ())

@@ -1,0 +1,146 @@
+"""The Spack engine as every engine is asked: what is wrong, which steps, what there is to say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from stackproof.build.engine import OWN, Container, Findings, Rows, Sources, Where
+from stackproof.build.engines.spack import locks, metadata
+from stackproof.build.engines.spack.buildplan import build_plan
+from stackproof.build.engines.spack.lockplan import lock_plan, wants
+from stackproof.build.engines.spack.problems import problems
+from stackproof.build.engines.spack.stack import (
+    Caches,
+    GitSource,
+    LockedClone,
+    SpackLock,
+    SpackStack,
+)
+from stackproof.build.plan import Plan
+from stackproof.core.errors import Problem, Reason
+from stackproof.core.ids import short
+
+# What Spack asks for (https://spack.readthedocs.io/en/latest/getting_started.html, System
+# Prerequisites).
+_PACKAGES = (
+    "bzip2", "ca-certificates", "file", "g++", "gcc", "gfortran", "git", "gzip", "libc6-dev",
+    "make", "patch", "python3", "tar", "unzip", "xz-utils", "zstd",
+)  # fmt: skip
+
+
+class SpackEngine:
+    """Packages built from source, with views, modules and metadata."""
+
+    def stale(self, stack: SpackStack, lock: SpackLock) -> str:
+        """See `Engine`."""
+        if lock.wants == wants(stack):
+            return ""
+        from stackproof.build.engines.spack.lock_differences import lock_differences  # noqa: PLC0415 - stale ones only
+
+        return "; ".join(lock_differences(stack, lock))
+
+    def problems(self, stack: SpackStack, lock: SpackLock | None, where: Where) -> Findings:
+        """See `Engine`."""
+        found = problems(stack)
+        if lock is None or not stack.transports:
+            return Findings(problems=found)
+        views = metadata.transports_of(stack, lock).placed(where("transports"))
+        return Findings(problems=(*found, *views.problems), notes=views.notes)
+
+    def plan(self, stack: SpackStack, lock: SpackLock | None, sources: Sources) -> Plan:
+        """See `Engine`; the steps that make a lock take branches and tags as they are named."""
+        if lock is None:
+            return lock_plan(stack, tuple(clones_as_named(stack)))
+        return build_plan(stack, lock, sources.caches or Caches(), csrc=sources.csrc)
+
+    def rows(self, stack: SpackStack, lock: SpackLock | None) -> Rows:
+        """See `Engine`."""
+        return tuple(_rows(stack, lock))
+
+    def container(self, stack: SpackStack, lock: SpackLock) -> Container:
+        """See `Engine`; what a view changes is known once it is built, and in its script."""
+        names = tuple(view.name for one in stack.environments for view in one.views)
+        return Container(
+            views=names,
+            scripts={name: f"{stack.mount}/env/{name}/activate.sh" for name in names},
+            labels={f"{OWN}.system": " ".join(locks.systems(lock))},
+            notes=_from_the_system(stack, lock),
+            programs=("spack_worker.py",),
+            builder_packages=_PACKAGES,
+        )
+
+
+ENGINE = SpackEngine()
+
+
+def clones_as_named(stack: SpackStack) -> Iterator[LockedClone]:
+    """Yield the repositories as the recipe names them: what a branch or tag is now is not asked."""
+    for name, source, folder in repositories(stack):
+        ref = source.commit or "HEAD"
+        yield LockedClone(name=name, url=source.url, ref=ref, commit=ref, folder=folder)
+
+
+def repositories(stack: SpackStack) -> Iterator[tuple[str, GitSource, str]]:
+    """Yield Spack and its package repositories: name, source, and folder below the build."""
+    yield "spack", stack.spack, "spack"
+    for one in stack.package_repositories:
+        yield one.name, one.source, f"repos/{one.name}"
+
+
+def _from_the_system(stack: SpackStack, lock: SpackLock) -> tuple[Problem, ...]:
+    outside = {
+        f"{node.name} {node.version}"
+        for node in locks.everything(lock, stack.mount).values()
+        if node.external and node.name not in {"gcc", "glibc"}
+    }
+    if not outside:
+        return ()
+    note = Problem(
+        reason=Reason.TOOL_MISSING,
+        message=f"the lock takes from the system: {', '.join(sorted(outside))}",
+        hint="both bases must have them; --package and --builder-package install packages",
+    )
+    return (note,)
+
+
+def _rows(stack: SpackStack, lock: SpackLock | None) -> Iterator[tuple[str, str]]:
+    """Yield what is known of a Spack stack, a word and a line for each."""
+    yield "stack", f"{stack.name} {stack.version}  {stack.description}".rstrip()
+    yield "engine", f"spack, generation {stack.generation}"
+    target = f", {stack.target}" if stack.target else ""
+    yield "machine", f"{stack.architecture}{target}"
+    yield "mount", stack.mount
+    commits = {clone.name: clone.commit for clone in lock.clones} if lock else {}
+    yield "spack", _source(stack.spack, commits.get("spack"))
+    for repository in stack.package_repositories:
+        where = _source(repository.source, commits.get(repository.name))
+        yield "packages", f"{repository.name}  {where}"
+    for local in stack.local_repositories:
+        names = dict.fromkeys(path.split("/")[1] for path in local.files)
+        yield "packages", f"{local.namespace}  {', '.join(names)}"
+    for accepted in stack.os_sources:
+        origin = f"{accepted.suite}: {accepted.source} {accepted.source_version}"
+        yield "os source", f"{accepted.name} {accepted.version}  {origin}, {short(accepted.sha256)}"
+    for compiler in stack.compilers:
+        specs = "  ".join(compiler.specs)
+        yield "compiler", f"{compiler.name}  {specs or 'of the machine'}"
+    outside = sorted(name for name, body in stack.packages.items() if _is_outside(body))
+    if outside:
+        yield "external", ", ".join(outside)
+    for environment in stack.environments:
+        yield "environment", f"{environment.name}  {', '.join(environment.compilers)}"
+        yield from (("spec", spec) for spec in environment.specs)
+        yield from (("variant", text) for text in environment.variants)
+        yield from (("view", view.name) for view in environment.views)
+    hooks = (("pre-install", stack.pre_install), ("post-install", stack.post_install))
+    yield from (("hook", name) for name, text in hooks if text is not None)
+
+
+def _source(source: GitSource, commit: str | None) -> str:
+    at = source.commit or "the default branch"
+    return f"{source.url} at {at}" + (f", {short(commit)}" if commit and commit != at else "")
+
+
+def _is_outside(body: Any) -> bool:
+    return isinstance(body, Mapping) and bool(body.get("externals"))

@@ -1,0 +1,218 @@
+"""What a `spack.lock` says, in every generation: roots, nodes, where each one is installed.
+
+The file is written by Spack (lib/spack/spack/environment/environment.py): `roots` are pairs of
+`hash` and `spec`, `concrete_specs` maps a hash to its node. A node has name, version, `arch`,
+`parameters` (variants and flags), and its dependencies: `dependencies` with `parameters.deptypes`
+and `virtuals` since lock file version 5 (Spack 0.21), where the compiler of Spack before 1.0 is
+`compiler: {name, version}` and a dependency of type `build` later.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stackproof.build.engines.spack.layout import compiler_folder, environment_folder
+from stackproof.build.engines.spack.stack import LockedClone, SpackLock, SpackStack
+from stackproof.build.plan import BUILD
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+
+_FLAGS = frozenset(("cflags", "cppflags", "cxxflags", "fflags", "ldflags", "ldlibs"))
+_VERSIONS = range(5, 8)
+_UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One package of a solution.
+
+    `prefix` is where it is or will be installed; `dependencies` are the hashes of what it is
+    linked with or needs to run (`linked`) and of what builds it (`built_with`). `compiler` is
+    the C compiler, or that of any language, as `name@version`, "" when none compiles it.
+    """
+
+    hash: str
+    name: str
+    version: str
+    prefix: str
+    target: str
+    os: str
+    namespace: str = ""
+    external: bool = False
+    variants: Mapping[str, Any] = field(default_factory=dict)
+    linked: tuple[str, ...] = ()
+    built_with: tuple[str, ...] = ()
+    compiler: str = ""
+    virtuals: frozenset[str] = frozenset()
+    package_hash: str = ""
+
+
+def lock_files(stack: SpackStack) -> tuple[str, ...]:
+    """Return the paths below the build of the lock files that the stack needs, in order."""
+    return tuple(f"{folder}/spack.lock" for folder in folders(stack))
+
+
+def folders(stack: SpackStack) -> tuple[str, ...]:
+    """Return the folders of the stack's Spack environments, compilers that are built first."""
+    return (
+        *(compiler_folder(c.name) for c in stack.compilers if not c.external),
+        *(environment_folder(e.name) for e in stack.environments),
+    )
+
+
+def read_files(stack: SpackStack, files: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
+    """Return the content of lock files by folder.
+
+    Raises `StackproofError` with all problems: GARBAGE_OUTPUT for a file that is missing or is
+    no lock file of Spack.
+    """
+    problems: list[Problem] = []
+    found = {}
+    for path in lock_files(stack):
+        try:
+            found[path.removesuffix("/spack.lock")] = content_of(path, files.get(path))
+        except StackproofError as error:
+            problems += error.problems
+    if problems:
+        raise StackproofError(*problems)
+    return found
+
+
+def read_lock(
+    stack: SpackStack, wanted: str, clones: tuple[LockedClone, ...], files: Mapping[str, bytes]
+) -> SpackLock:
+    """Return the lock made of Spack's own lock files; raises like `read_files`."""
+    return SpackLock(wants=wanted, clones=clones, environments=read_files(stack, files))
+
+
+def nodes(content: Mapping[str, Any], mount: str) -> dict[str, Node]:
+    """Return the nodes of a lock file's content by hash, in an order that is always the same."""
+    raw: Mapping[str, Mapping[str, Any]] = content["concrete_specs"]
+    for key, included in content.get("include_concrete", {}).items():
+        del key
+        raw = {**included.get("concrete_specs", {}), **raw}
+    return {
+        key: _node(key, node, raw, mount)
+        for key, node in sorted(raw.items(), key=lambda item: (item[1]["name"], item[0]))
+    }
+
+
+def roots(content: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the hashes of the root packages, in the order of the specs."""
+    return tuple(root["hash"] for root in content["roots"])
+
+
+def everything(lock: SpackLock, mount: str) -> dict[str, Node]:
+    """Return every node of every environment of a lock, by hash."""
+    found: dict[str, Node] = {}
+    for _, content in sorted(lock.environments.items()):
+        found |= nodes(content, mount)
+    return dict(sorted(found.items(), key=lambda item: (item[1].name, item[0])))
+
+
+def systems(lock: SpackLock) -> tuple[str, ...]:
+    """Return the operating systems that a lock's packages are for, as Spack names them, sorted."""
+    every = (nodes(content, "/").values() for content in lock.environments.values())
+    return tuple(sorted({node.os for found in every for node in found if not node.external}))
+
+
+def needed(start: tuple[str, ...], known: Mapping[str, Node]) -> Iterator[Node]:
+    """Return the nodes that `start` is linked with or needs to run, `start` first, each once."""
+    seen: dict[str, None] = {}
+    waiting = list(start)
+    while waiting:
+        key = waiting.pop(0)
+        if key in seen or key not in known:
+            continue
+        seen[key] = None
+        yield known[key]
+        waiting += known[key].linked
+
+
+def content_of(path: str, data: bytes | None) -> dict[str, Any]:
+    """Return the content of one lock file; raises like `read_files`."""
+    where = Location(file=f"{BUILD}/{path}")
+    if data is None:
+        raise fail(Reason.GARBAGE_OUTPUT, "Spack left no lock file", where=where)
+    try:
+        content = json.loads(data)
+        version = content["_meta"]["lockfile-version"]
+        if version not in _VERSIONS:
+            raise fail(
+                Reason.UNSUPPORTED,
+                f"Spack's lock file is of version {version}",
+                where=where,
+                hint=f"versions {_VERSIONS[0]} to {_VERSIONS[-1]} can be read",
+            )
+        nodes(content, "/")
+        roots(content)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise fail(
+            Reason.GARBAGE_OUTPUT, f"this is no lock file of Spack: {error!r}", where=where
+        ) from None
+    return dict(content)
+
+
+def _node(key: str, node: Mapping[str, Any], raw: Mapping[str, Any], mount: str) -> Node:
+    arch = node["arch"]
+    target = arch["target"]
+    outside = node.get("external") or {}
+    linked, built_with, virtuals = [], [], set()
+    for edge in node.get("dependencies", ()):
+        types = set(edge["parameters"]["deptypes"])
+        if types & {"link", "run"}:
+            linked.append(edge["hash"])
+        if "build" in types:
+            built_with.append(edge["hash"])
+        virtuals.update(edge["parameters"].get("virtuals", ()))
+    name, version = node["name"], str(node["version"])
+    found = Node(
+        hash=key,
+        name=name,
+        version=version,
+        prefix=outside.get("path") or "",
+        target=target if isinstance(target, str) else target["name"],
+        os=arch["platform_os"],
+        namespace=node.get("namespace", ""),
+        external=bool(outside),
+        variants={k: v for k, v in node.get("parameters", {}).items() if _is_variant(k, v)},
+        linked=tuple(linked),
+        built_with=tuple(built_with),
+        compiler=_compiler(node, raw),
+        virtuals=frozenset(virtuals),
+        package_hash=node.get("package_hash", ""),
+    )
+    return found if outside else _at(found, arch["platform"], mount)
+
+
+def _at(node: Node, platform: str, mount: str) -> Node:
+    """Return the node with the prefix that `layout.PROJECTION` gives it.
+
+    Spack writes anything but letters, digits and a few signs as `_` in a prefix
+    (`Spec.format_path`, lib/spack/spack/spec.py): a version from git may hold a `/`.
+    """
+    from dataclasses import replace  # noqa: PLC0415 - beside its only use
+
+    version = _UNFIT.sub("_", node.version)
+    folder = f"{platform}-{node.os}-{node.target}/{node.name}-{version}-{node.hash}"
+    return replace(node, prefix=f"{mount}/{folder}")
+
+
+def _is_variant(key: str, value: Any) -> bool:
+    return not (key in _FLAGS and not value)
+
+
+def _compiler(node: Mapping[str, Any], raw: Mapping[str, Any]) -> str:
+    old = node.get("compiler")
+    if old:
+        return f"{old['name']}@{old['version']}"
+    languages: dict[str, str] = {}
+    for edge in node.get("dependencies", ()):
+        for virtual in edge["parameters"].get("virtuals", ()):
+            if virtual in {"c", "cxx", "fortran"} and edge["hash"] in raw:
+                other = raw[edge["hash"]]
+                languages[virtual] = f"{other['name']}@{other['version']}"
+    return next((languages[key] for key in ("c", "cxx", "fortran") if key in languages), "")

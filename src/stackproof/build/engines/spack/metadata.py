@@ -1,0 +1,300 @@
+"""The metadata of an image built by Spack: the uenv contract, and what this project adds to it.
+
+`meta/env.json.in` is written by the plan, `meta/env.json` by the worker: the same with what each
+view changes (stackinator/etc/envvars.py writes them, src/uenv/meta.cpp of uenv2 reads them).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from stackproof import __version__
+from stackproof.build import bom, tail
+from stackproof.build.engines.spack import locks
+from stackproof.build.engines.spack.layout import environment_folder
+from stackproof.build.engines.spack.locks import Node
+from stackproof.build.engines.spack.os_sources import NAMESPACE
+from stackproof.build.engines.spack.stack import (
+    GitSource,
+    OsSource,
+    SpackEnvironment,
+    SpackLock,
+    SpackStack,
+)
+from stackproof.build.transport_views import TransportViews, description, transport_views
+from stackproof.core import ids, noun
+from stackproof.image.model import MpiFacts
+from stackproof.mpi.families import REGISTRY as MPIS
+from stackproof.mpi.transports.profile import libfabric_of
+
+# Which family an MPI package of Spack is.
+_FAMILIES = {
+    "openmpi": "openmpi",
+    "mpich": "mpich",
+    "intel-oneapi-mpi": "intel-mpi",
+    "cray-mpich": "cray-mpich",
+}
+
+
+def files(stack: SpackStack, lock: SpackLock, programs: Mapping[str, str]) -> dict[str, str]:
+    """Return the metadata by path below the store; `programs` are benchmarks by name."""
+    found = {
+        "meta/env.json.in": _json(env_json(stack, lock, programs)),
+        "meta/configure.json": _json(configure_json(stack, lock)),
+        "meta/stack.json": noun.to_json(stack),
+        "meta/lock.json": noun.to_json(lock),
+    }
+    for folder, content in lock.environments.items():
+        found[f"meta/spack.lock/{folder}.json"] = _json(content)
+    return found
+
+
+def env_json(stack: SpackStack, lock: SpackLock, programs: Mapping[str, str]) -> dict[str, Any]:
+    """Return `meta/env.json` as far as it is known before anything is installed."""
+    views: dict[str, Any] = {
+        view.name: {
+            "root": f"{stack.mount}/env/{view.name}",
+            "activate": f"{stack.mount}/env/{view.name}/activate.sh",
+            "description": view.description,
+            "type": "spack-view",
+        }
+        for environment in stack.environments
+        for view in environment.views
+    }
+    if stack.modules is not None:
+        views["modules"] = _fixed_view(
+            f"{stack.mount}/modules",
+            "activate modules",
+            lists={"MODULEPATH": [{"op": "prepend", "value": [f"{stack.mount}/modules"]}]},
+        )
+    views["spack"] = _fixed_view(
+        f"{stack.mount}/config", "configure spack upstream", scalars=_spack_variables(stack, lock)
+    )
+    changes = transports_of(stack, lock).required()
+    for name, change in changes.items():
+        views[name] = {
+            "root": f"{stack.mount}/env/{name}",
+            "activate": f"{stack.mount}/env/{name}/activate.sh",
+            "description": description(name),
+            "type": "augment",
+            # The worker puts it on top of what this view changes, which is not known before.
+            "on": stack.default_view,
+            "set": dict(sorted(change.set.items())),
+        }
+    data: dict[str, Any] = {
+        "name": stack.name,
+        "description": stack.description,
+        "mount": stack.mount,
+        "default-view": stack.default_view,
+        "modules": {"root": f"{stack.mount}/modules"} if stack.modules is not None else None,
+        "views": dict(sorted(views.items())),
+    }
+    facts = mpi_facts(stack, lock)
+    if facts:
+        data["mpi"] = noun.to_data(facts)
+    data["stackproof"] = {
+        "stack": ids.content_id(noun.to_data(stack)),
+        "lock": tail.lock_digest(lock),
+        "benchmarks": dict(programs),
+    }
+    if changes:
+        data["stackproof"]["transports"] = list(changes)
+    return data
+
+
+def render_bom(stack: SpackStack, lock: SpackLock) -> str:
+    """Return the bill of materials.
+
+    Every package of the lock is a component with its version, Spack hash, variants, target and
+    compiler; what only built others is of scope `excluded`, what the machine brings is marked as
+    external. Licences are not in Spack's lock: `build/engines/spack/effects/worker.py` adds those
+    that the packages state. Spack and the package repositories are there as the commits that were
+    used.
+    """
+    known = locks.everything(lock, stack.mount)
+    roots = tuple(key for c in lock.environments.values() for key in locks.roots(c))
+    parts = (*_packages(stack, known, roots), *_repositories(lock))
+    needs = [_ref(known[key]) for key in roots]
+    return bom.render(stack, lock, parts, needs=needs, facts=stack.site_facts)
+
+
+def _packages(
+    stack: SpackStack, known: Mapping[str, Node], roots: tuple[str, ...]
+) -> Iterator[bom.Part]:
+    running = {node.hash for node in locks.needed(roots, known)}
+    accepted = {(source.name, source.version): source for source in stack.os_sources}
+    for key, node in known.items():
+        own = node.namespace == NAMESPACE
+        source = accepted.get((node.name, node.version)) if own else None
+        needs = (*node.linked, *node.built_with)
+        yield bom.Part(
+            name=node.name,
+            version=node.version,
+            ref=_ref(node),
+            scope="required" if key in running else "excluded",
+            sha256=source.sha256 if source else "",
+            properties={key: value for key, value in _properties(node, source).items() if value},
+            needs=tuple(_ref(known[other]) for other in needs if other in known),
+        )
+
+
+def _ref(node: Node) -> str:
+    return f"spack:{node.name}@{node.version}/{node.hash}"
+
+
+def _properties(node: Node, source: OsSource | None) -> dict[str, str]:
+    """Return what is said of a package; `source` is that of the operating system it is made of."""
+    found = {
+        "spack:hash": node.hash,
+        "spack:namespace": node.namespace,
+        "spack:package-hash": node.package_hash,
+        "spack:target": f"{node.os}-{node.target}",
+        "spack:compiler": node.compiler,
+        "spack:external": node.prefix if node.external else "",
+        **{f"spack:variant:{key}": _text(value) for key, value in node.variants.items()},
+    }
+    if source is not None:
+        found["source:url"] = source.url
+        found["source:os-suite"] = source.suite
+        found["source:os-package"] = f"{source.source} {source.source_version}"
+        found["source:os-dsc-sha256"] = source.dsc
+    return found
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _repositories(lock: SpackLock) -> Iterator[bom.Part]:
+    for clone in lock.clones:
+        yield bom.Part(
+            name=clone.name,
+            version=clone.commit,
+            ref=f"git:{clone.name}@{clone.commit}",
+            kind="application",
+            scope="excluded",
+            clone=clone.url,
+        )
+
+
+def transports_of(stack: SpackStack, lock: SpackLock) -> TransportViews:
+    """Return what the views of the recipe's transports change, and which cannot be views."""
+    own = (view.name for environment in stack.environments for view in environment.views)
+    return transport_views(
+        stack.transports,
+        mpi_facts(stack, lock),
+        libfabric_of(render_bom(stack, lock) if stack.transports else ""),
+        taken=("modules", "spack", *own),
+        fabric=stack.site_facts.get("fabric", ""),
+    )
+
+
+def configure_json(stack: SpackStack, lock: SpackLock) -> dict[str, Any]:
+    """Return `meta/configure.json`: what was asked for and where, without the time of it."""
+    clones = {clone.name: clone for clone in lock.clones}
+    return {
+        "mount": stack.mount,
+        "cluster": stack.site_facts.get("name"),
+        "host": {"machine": stack.architecture},
+        "site": dict(sorted(stack.site_facts.items())),
+        "stackproof": {"version": __version__},
+        "engine": stack.engine,
+        "source": stack.source,
+        "notes": list(stack.notes),
+        "spack": {
+            "repo": stack.spack.url,
+            "ref": stack.spack.commit,
+            "commit": clones["spack"].commit,
+            "packages": {
+                r.name: {
+                    "repo": r.source.url,
+                    "ref": r.source.commit,
+                    "commit": clones[r.name].commit,
+                    "path": r.path,
+                }
+                for r in stack.package_repositories
+            },
+        },
+    }
+
+
+def mpi_facts(stack: SpackStack, lock: SpackLock) -> MpiFacts | None:
+    """Return what the image says about its MPI: that of its default view, else the first one."""
+    for environment in _default_first(stack):
+        node = _mpi_node(stack, lock, environment)
+        if node:
+            family = _FAMILIES[node.name]
+            return MpiFacts(
+                family=family,
+                version=node.version,
+                prefix=node.prefix,
+                launcher=MPIS[family].launcher,
+            )
+    return None
+
+
+def _default_first(stack: SpackStack) -> list[SpackEnvironment]:
+    def is_other(environment: SpackEnvironment) -> bool:
+        return stack.default_view not in {view.name for view in environment.views}
+
+    return sorted(stack.environments, key=is_other)
+
+
+def _mpi_node(stack: SpackStack, lock: SpackLock, environment: SpackEnvironment) -> Node | None:
+    content = lock.environments[environment_folder(environment.name)]
+    known = locks.nodes(content, stack.mount)
+    wanted = {environment.mpi} if environment.mpi else set(_FAMILIES)
+    reachable = locks.needed(locks.roots(content), known)
+    return next((n for n in reachable if n.name in wanted and n.name in _FAMILIES), None)
+
+
+def _spack_variables(stack: SpackStack, lock: SpackLock) -> dict[str, str]:
+    commits = {clone.name: clone.commit for clone in lock.clones}
+    found = {
+        "UENV_SPACK_CONFIG_PATH": f"{stack.mount}/config",
+        **_source_variables("UENV_SPACK", stack.spack, commits["spack"]),
+    }
+    for repository in stack.package_repositories:
+        name = repository.name.upper().replace("-", "_")
+        commit = commits[repository.name]
+        found |= _source_variables(f"UENV_PACKAGE_REPO_{name}", repository.source, commit)
+        if repository.name == "builtin":
+            found |= _source_variables("UENV_SPACK_PACKAGES", repository.source, commit)
+    if stack.package_repositories:
+        found["UENV_PACKAGE_REPOS"] = ",".join(r.name for r in stack.package_repositories)
+    return found
+
+
+def _source_variables(prefix: str, source: GitSource, commit: str) -> dict[str, str]:
+    return {
+        f"{prefix}_URL": source.url,
+        f"{prefix}_REF": source.commit or commit,
+        f"{prefix}_COMMIT": commit,
+    }
+
+
+def _fixed_view(
+    root: str,
+    description: str,
+    *,
+    lists: Mapping[str, Any] | None = None,
+    scalars: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    return {
+        "root": root,
+        "activate": "/dev/null",
+        "description": description,
+        "env": {
+            "version": 1,
+            "type": "augment",
+            "values": {"list": dict(lists or {}), "scalar": dict(sorted((scalars or {}).items()))},
+        },
+    }
+
+
+def _json(data: Any) -> str:
+    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"

@@ -1,0 +1,332 @@
+"""A recipe of stackproof's own format with `engine: spack` to the Spack stack it means.
+
+The words inside `compilers`, `environments`, `packages` and `modules` are those of Stackinator's
+recipes, so what they mean is decided in one place, `stackproof.build.engines.spack.stackinator`:
+the one document is handed there in parts, each of which keeps the file, line and column of every
+value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stackproof.build.engines.spack.stack import SpackStack
+from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
+from stackproof.build.engines.spack.stackinator.config import read_config
+from stackproof.build.engines.spack.stackinator.findings import Findings, mapping
+from stackproof.build.engines.spack.stackinator.folder import Folder
+from stackproof.build.engines.spack.stackinator.reader import HOOKS, read_recipe
+from stackproof.build.engines.spack.stackinator.versions import LANGUAGES
+from stackproof.core import document as documents
+from stackproof.core.document import Document, Path
+from stackproof.core.errors import Location, Problem, Reason
+from stackproof.core.mountlist import bad_mount_point
+from stackproof.recipe.composition import Composed, parts
+
+SCHEMA = "spack-recipe"
+DEFAULT_GENERATION = 2
+FORMAT = "stackproof recipe"
+"""How `SpackStack.source` begins for recipes of this format."""
+
+# Where the documents of a Stackinator recipe are in ours: path there -> path here.
+_CONFIG: Mapping[str, str] = {
+    "name": "name",
+    "store": "mount",
+    "spack": "spack",
+    "version": "generation",
+    "description": "description",
+    "default-view": "default-view",
+    "cleanup": "cleanup",
+    "modules": "modules",
+}
+# What messages on Stackinator's files are called where there is one file only.
+_WORDS = {
+    "and config.yaml says version": "and `generation` here is",
+    "is not in compilers.yaml": "is not under `compilers`",
+    "`version: 3` in config.yaml": "`generation: 3`",
+    "under `gcc` of compilers.yaml": "under `gcc` of `compilers`",
+    "of compilers.yaml": "of `compilers`",
+    "name one of compilers.yaml": "name one of `compilers`",
+    "the packages.yaml of the recipe": "`packages` of the recipe",
+    "in a packages.yaml": "under `packages` here or in the site's packages.yaml",
+    "the presence of modules.yaml": "the presence of `modules`",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeFolder(Folder):
+    """The files that go with a recipe, laid out as Stackinator has them.
+
+    `places` says what a file is called by people, where that is not its path in the folder.
+    """
+
+    places: Mapping[str, str] = field(default_factory=dict)
+
+    def place(self, name: str) -> str:
+        """Return the path of one of its files as people know it."""
+        return self.places.get(name, self.path)
+
+
+class PartFindings(Findings):
+    """Findings on one document that is read in parts, each under the name it has as a file."""
+
+    def __init__(self, documents_by_name: Mapping[str, Document]) -> None:
+        super().__init__()
+        self._documents = documents_by_name
+
+    def parse(self, folder: Folder, name: str) -> Document | None:
+        """Return the part that stands for a file; None when the recipe has none."""
+        del folder
+        return self._documents.get(name)
+
+    def parse_needed(
+        self, folder: Folder, name: str, what: str, hint: str | None = None
+    ) -> Document | None:
+        """Return the part that stands for a file; the schema has said that it is missing."""
+        del what, hint
+        return self.parse(folder, name)
+
+    def problem(
+        self, reason: Reason, message: str, *, where: Location, hint: str | None = None
+    ) -> None:
+        """Add a problem, in the words of the one document."""
+        super().problem(reason, _reworded(message), where=where, hint=hint and _reworded(hint))
+
+    def note(self, message: str, *, where: Location, hint: str | None = None) -> None:
+        """Add a note, in the words of the one document."""
+        super().note(_reworded(message), where=where, hint=hint and _reworded(hint))
+
+
+def generation_of(data: Mapping[str, Any]) -> int:
+    """Return the generation that a recipe says, the default where it says none or a wrong one."""
+    value = data.get("generation", DEFAULT_GENERATION)
+    return value if value in LANGUAGES and not isinstance(value, bool) else DEFAULT_GENERATION
+
+
+def problems(composed: Composed, chain: tuple[Document, ...]) -> tuple[Problem, ...]:
+    """Return what is wrong with the form of a recipe, all of it at once.
+
+    Parts whose condition does not hold are looked at too, unless the generation itself depends on
+    a condition; only there may keys be missing.
+    """
+    found = list(_form_problems(composed.document, generation_of(composed.document.data)))
+    pieces = [part for one in chain for part in parts(one)]
+    if len({generation_of(part.data) for part in pieces if "generation" in part.data}) <= 1:
+        for part in pieces:
+            inner = generation_of({**composed.document.data, **part.data})
+            found += [
+                problem
+                for problem in _form_problems(_without_removals(_without_repositories(part)), inner)
+                if problem.reason is not Reason.MISSING_KEY
+            ]
+    found += _meaning_problems(composed.document)
+    unique = {(p.reason, p.message, p.where): p for p in found}
+    return tuple(sorted(unique.values(), key=_place))
+
+
+def _without_repositories(part: Document) -> Document:
+    """Return a part without `spack: packages:`, whose form can only be told when it is whole."""
+    spack = part.data.get("spack")
+    if not isinstance(spack, dict):
+        return part
+    kept = {key: value for key, value in spack.items() if key != "packages"}
+    return dataclasses.replace(part, data={**part.data, "spack": kept})
+
+
+def _without_removals(part: Document) -> Document:
+    """Return a part without keys that are null: they remove something that another part set.
+
+    A null that removes nothing is still there in the composed document, and judged there.
+    """
+    return dataclasses.replace(part, data=_without_null(part.data))
+
+
+def _without_null(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _without_null(value) for key, value in data.items() if value is not None}
+    return data
+
+
+def _place(problem: Problem) -> tuple[str, int, int]:
+    where = problem.where or Location(file="")
+    return where.file, where.line, where.column
+
+
+def _form_problems(document: Document, generation: int) -> Iterator[Problem]:
+    own = documents.problems(document, SCHEMA)
+    yield from own
+    places = {problem.where for problem in own}
+    language = LANGUAGES[generation]
+    inner = split(document)
+    for name, schema in (
+        ("config.yaml", language.config),
+        ("compilers.yaml", language.compilers),
+        ("environments.yaml", language.environments),
+        ("packages.yaml", "stackinator-packages"),
+        ("modules.yaml", "stackinator-modules"),
+    ):
+        part = inner.get(name)
+        if part is not None and isinstance(part.data, dict):
+            findings = PartFindings({})
+            findings.check(part, schema, generation)
+            for problem in findings.problems:
+                if problem.where not in places:
+                    hint = problem.hint and _reworded(problem.hint)
+                    yield dataclasses.replace(problem, hint=hint)
+
+
+def _meaning_problems(document: Document) -> Iterator[Problem]:
+    """Yield what no schema can say, and Stackinator's reader would not see."""
+    data = document.data
+    mount = data.get("mount")
+    if isinstance(mount, str) and (fault := bad_mount_point(mount)):
+        yield Problem(
+            reason=Reason.BAD_MOUNT_POINT,
+            message=f"`{mount}` cannot be a mount point: {fault}",
+            hint="use a path of its own, for example /user-environment",
+            where=document.where("mount"),
+        )
+    image = mapping(data.get("image"))
+    highest = {"zstd": 22, "gzip": 9}.get(image.get("compression", "zstd"), 0)
+    level = image.get("level")
+    if isinstance(level, int) and level > highest:
+        yield Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"the compressor has levels 1 to {highest}"
+            if highest
+            else "this compressor has no levels",
+            hint="leave `level` out or change it",
+            where=document.where("image", "level"),
+        )
+
+
+def split(document: Document) -> dict[str, Document]:
+    """Return the parts of a recipe as the documents of a Stackinator recipe, by file name."""
+    data = mapping(document.data)
+    found = {"config.yaml": _config(document)}
+    for key in ("compilers", "environments"):
+        if key in data:
+            positions = _moved(document, (key,), ())
+            found[f"{key}.yaml"] = Document(file=document.file, data=data[key], positions=positions)
+    if data.get("packages") is not None:
+        inner = {"packages": data["packages"]}
+        found["packages.yaml"] = dataclasses.replace(document, data=inner)
+    modules = data.get("modules")
+    if modules is True and generation_of(data) > 1:
+        modules = {}
+    if isinstance(modules, dict):
+        found["modules.yaml"] = dataclasses.replace(document, data={"modules": modules})
+    return found
+
+
+def _config(document: Document) -> Document:
+    own = mapping(document.data)
+    data: dict[str, Any] = {"version": generation_of(own)}
+    positions: dict[Path, Location] = {(): document.where()}
+    for there, here in _CONFIG.items():
+        if here in own and here not in {"generation", "modules"}:
+            data[there] = own[here]
+        positions |= _moved(document, (here,), (there,))
+    if generation_of(own) == 1:
+        data["modules"] = bool(own.get("modules"))
+    return Document(file=document.file, data=data, positions=positions)
+
+
+def _moved(document: Document, old: Path, new: Path) -> dict[Path, Location]:
+    """Return the places of everything below `old`, as they are below `new`."""
+    size = len(old)
+    return {
+        (*new, *path[size:]): place
+        for path, place in document.positions.items()
+        if path[:size] == old
+    }
+
+
+def read(
+    composed: Composed,
+    folder: RecipeFolder,
+    cluster: ClusterConfig,
+    facts: Mapping[str, str],
+) -> tuple[SpackStack, PartFindings]:
+    """Return the stack that a recipe of good form means on a cluster, and what was found.
+
+    With any problem in the findings the stack is not to be used. `facts` are those of the site
+    that conditions asked for and `architecture`.
+    """
+    document = composed.document
+    data = document.data
+    inner = split(document)
+    findings = PartFindings(inner)
+    names = dict.fromkeys(inner, b"")
+    whole = dataclasses.replace(folder, texts={**folder.texts, **names})
+    config = read_config(whole, None, findings)
+    if config is None:
+        raise AssertionError("a recipe of good form has a generation")
+    stack = read_recipe(whole, config, cluster, facts["architecture"], findings)
+    image = mapping(data.get("image"))
+    extended = dataclasses.replace(
+        stack,
+        version=data.get("version", "0"),
+        target=_target(document, facts, findings),
+        transports=tuple(data.get("transports", ())),
+        compression=image.get("compression", stack.compression),
+        compression_level=image.get("level", stack.compression_level),
+        source=f"{FORMAT}, generation {stack.generation}",
+    )
+    return extended, findings
+
+
+def asks_for_microarchitecture(document: Document) -> bool:
+    """Return whether a recipe is built for the microarchitecture of its site (`target: site`)."""
+    return bool(document.data.get("target") == "site")
+
+
+def _target(document: Document, facts: Mapping[str, str], findings: Findings) -> str | None:
+    if not asks_for_microarchitecture(document):
+        target: str | None = document.data.get("target")
+        return target
+    if "microarchitecture" not in facts:
+        findings.problem(
+            Reason.INVALID_VALUE,
+            "the site does not state its microarchitecture, and `target: site` asks for it",
+            where=document.where("target"),
+            hint="name it here, or give it with `--fact microarchitecture=NAME`",
+        )
+    return facts.get("microarchitecture")
+
+
+def without_words(stack: SpackStack, documents_of_recipe: frozenset[str]) -> SpackStack:
+    """Return a stack without what depends on the format its recipe is written in.
+
+    That is `source`, and the recipe's documents among the files that are copied into the image.
+    """
+    kept = {
+        path: entry
+        for path, entry in stack.recipe_files.items()
+        if path not in documents_of_recipe and path not in HOOKS
+    }
+    return dataclasses.replace(stack, source="", recipe_files=kept)
+
+
+def differences(one: SpackStack, other: SpackStack) -> tuple[str, ...]:
+    """Return the fields in which two stacks differ, each with both values in short."""
+    found = []
+    for item in dataclasses.fields(SpackStack):
+        mine, theirs = getattr(one, item.name), getattr(other, item.name)
+        if mine != theirs:
+            found.append(f"{item.name}: {_short(mine)} / {_short(theirs)}")
+    return tuple(found)
+
+
+def _short(value: Any) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= 120 else f"{text[:120]}…"
+
+
+def _reworded(text: str) -> str:
+    for old, new in _WORDS.items():
+        text = text.replace(old, new)
+    return text

@@ -1,0 +1,14 @@
+"""Stackinator's recipes, versions 1, 2 and 3, to Spack stacks.
+
+The documents of a recipe's folder and of a cluster's configuration become a `SpackStack`, unchanged
+in meaning; what the versions of the language differ in is in `versions.py`. Nothing here touches
+the machine: `stackproof.build.engines.spack.effects.stackinator` reads the folders.
+"""
+
+from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
+from stackproof.build.engines.spack.stackinator.findings import Findings
+from stackproof.build.engines.spack.stackinator.folder import Folder
+from stackproof.build.engines.spack.stackinator.reader import read_recipe
+from stackproof.build.engines.spack.stackinator.repositories import package_names, shadowed
+
+__all__ = ["ClusterConfig", "Findings", "Folder", "package_names", "read_recipe", "shadowed"]

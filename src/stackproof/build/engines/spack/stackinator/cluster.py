@@ -1,0 +1,174 @@
+"""A cluster's configuration: what Spack does not build there, its MPIs, and its own packages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stackproof.build.engines.spack.stack import FileEntry
+from stackproof.build.engines.spack.stackinator.findings import Findings, mapping, strings
+from stackproof.build.engines.spack.stackinator.folder import Folder
+from stackproof.build.engines.spack.stackinator.repositories import packages_of
+from stackproof.core.document import Document
+from stackproof.core.errors import Location, Reason
+
+# What a cluster's folder may hold that is read.
+DOCUMENTS = (
+    "packages.yaml",
+    "network.yaml",
+    "repos.yaml",
+    "compilers.yaml",
+    "concretizer.yaml",
+    "mirrors.yaml",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    """What a cluster offers to Spack.
+
+    `packages` are of its packages.yaml, `network_packages` of its network.yaml, each by package
+    name in Spack's form; `mpis` maps the MPIs to the specs that are installed with each.
+    `repositories` are the site's own packages: files by their path below `packages/`, the folders
+    that count most first and merged. `compilers` and `concretizer` are for Spack up to 0.23.
+    """
+
+    name: str
+    packages: Mapping[str, Any] = field(default_factory=dict)
+    network_packages: Mapping[str, Any] = field(default_factory=dict)
+    mpis: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    repository: Mapping[str, FileEntry] = field(default_factory=dict)
+    compilers: tuple[Mapping[str, Any], ...] = ()
+    concretizer: Mapping[str, Any] = field(default_factory=dict)
+
+    def merged_packages(self, recipe: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `packages:` for Spack: a recipe's entry replaces the cluster's whole entry."""
+        return {**self.packages, **self.network_packages, **recipe}
+
+
+def repository_paths(folder: Folder, findings: Findings) -> tuple[tuple[str, Location], ...]:
+    """Return the folders that `repos.yaml` names, relative to the cluster's, and their places."""
+    document = findings.parse(folder, "repos.yaml")
+    if document is None or not findings.check(document, "stackinator-repos"):
+        return ()
+    return tuple(
+        (path, document.where("repos", index)) for index, path in enumerate(document.data["repos"])
+    )
+
+
+def read_cluster(
+    folder: Folder,
+    repositories: tuple[Folder, ...],
+    generation: int,
+    findings: Findings,
+) -> ClusterConfig:
+    """Return a cluster's configuration from its folder and those that `repos.yaml` names."""
+    if "mirrors.yaml" in folder.texts:
+        findings.problem(
+            Reason.UNSUPPORTED,
+            "a cluster's configuration has no mirrors: they belong to whoever builds",
+            where=Location(file=folder.place("mirrors.yaml")),
+            hint="name the file on the command line (`--mirror`)",
+        )
+    packages = _packages(folder, generation, findings)
+    network_packages, mpis = _network(folder, findings)
+    merged: dict[str, FileEntry] = {}
+    for repository in repositories:
+        found = packages_of(repository)
+        known = {path.partition("/")[0] for path in merged}
+        merged |= {p: entry for p, entry in found.items() if p.partition("/")[0] not in known}
+    compilers, concretizer = _first_generation(folder, generation, findings)
+    return ClusterConfig(
+        name=folder.path.rstrip("/").rpartition("/")[2] or folder.path,
+        packages=packages,
+        network_packages=network_packages,
+        mpis=mpis,
+        repository=merged,
+        compilers=compilers,
+        concretizer=concretizer,
+    )
+
+
+def _packages(folder: Folder, generation: int, findings: Findings) -> dict[str, Any]:
+    """Return the packages of a cluster; since Spack 1.0 its gcc is among them."""
+    if generation == 1:
+        document = findings.parse(folder, "packages.yaml")
+    else:
+        document = findings.parse_needed(
+            folder,
+            "packages.yaml",
+            "a cluster's configuration",
+            "a site that is a folder has packages.yaml, network.yaml and repos.yaml; "
+            "`stackproof site spack-config -o FOLDER` writes them for this machine",
+        )
+    if document is None or not findings.check(document, "stackinator-packages"):
+        return {}
+    packages: dict[str, Any] = document.data["packages"]
+    if generation > 1:
+        _check_gcc(document, packages, findings)
+    return packages
+
+
+def _check_gcc(document: Document, packages: Mapping[str, Any], findings: Findings) -> None:
+    """Find out whether the cluster says which gcc it has, with the paths of its programs."""
+    hint = (
+        "add an external of gcc with its `extra_attributes: compilers:`, as "
+        "`stackproof site spack-config` writes it"
+    )
+    gcc = mapping(packages.get("gcc"))
+    if not gcc:
+        findings.problem(
+            Reason.MISSING_KEY,
+            "the cluster does not say which gcc it has",
+            where=document.where("packages"),
+            hint=hint,
+        )
+        return
+    externals = gcc.get("externals")
+    for external in externals if isinstance(externals, list) else []:
+        compilers = mapping(mapping(mapping(external).get("extra_attributes")).get("compilers"))
+        if {"c", "cxx"} <= compilers.keys():
+            return
+    findings.problem(
+        Reason.MISSING_KEY,
+        "the cluster's gcc has no external that names its `c` and `cxx` programs",
+        where=document.where("packages", "gcc"),
+        hint=hint,
+    )
+
+
+def _network(
+    folder: Folder, findings: Findings
+) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
+    document = findings.parse(folder, "network.yaml")
+    if document is None or not findings.check(document, "stackinator-network"):
+        return {}, {}
+    data = mapping(document.data)
+    mpis = {
+        name: strings(mapping(body).get("specs")) for name, body in mapping(data.get("mpi")).items()
+    }
+    return mapping(data.get("packages")), mpis
+
+
+def _first_generation(
+    folder: Folder, generation: int, findings: Findings
+) -> tuple[tuple[Mapping[str, Any], ...], Mapping[str, Any]]:
+    """Return what only Spack up to 0.23 reads: compilers.yaml and concretizer.yaml."""
+    if generation > 1:
+        return (), {}
+    compilers: tuple[Mapping[str, Any], ...] = ()
+    concretizer: Mapping[str, Any] = {}
+    document = findings.parse(folder, "compilers.yaml")
+    if document is None and "compilers.yaml" not in folder.texts:
+        findings.note(
+            "the cluster has no compilers.yaml: Spack looks for compilers itself",
+            where=Location(file=folder.path),
+            hint="version 1 of the recipe language is for clusters that have one",
+        )
+    if document is not None and findings.check(document, "stackinator-site-compilers"):
+        compilers = tuple(document.data["compilers"])
+    document = findings.parse(folder, "concretizer.yaml")
+    if document is not None and findings.check(document, "stackinator-concretizer"):
+        concretizer = document.data["concretizer"]
+    return compilers, concretizer

@@ -1,0 +1,142 @@
+"""What is found while documents are read: problems and notes, collected instead of raised."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from stackproof.build.engines.spack.stackinator.folder import NAME, Folder
+from stackproof.build.engines.spack.stackinator.versions import other_version_of
+from stackproof.core import document as documents
+from stackproof.core.document import Document
+from stackproof.core.errors import Location, Problem, Reason, StackproofError
+
+KeyPath = tuple[str | int, ...]
+
+
+class Findings:
+    """Problems (nothing can be built) and notes (somebody should know), in the order found."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.notes: list[Problem] = []
+
+    def problem(
+        self, reason: Reason, message: str, *, where: Location, hint: str | None = None
+    ) -> None:
+        """Add a problem."""
+        self.problems.append(Problem(reason=reason, message=message, where=where, hint=hint))
+
+    def note(self, message: str, *, where: Location, hint: str | None = None) -> None:
+        """Add something that keeps nobody from going on."""
+        self.notes.append(
+            Problem(reason=Reason.INVALID_VALUE, message=message, where=where, hint=hint)
+        )
+
+    def raise_problems(self) -> None:
+        """Raise all problems at once, if there are any."""
+        if self.problems:
+            unique = {(p.reason, p.message, str(p.where)): p for p in self.problems}
+            raise StackproofError(*unique.values())
+
+    def parse(self, folder: Folder, name: str) -> Document | None:
+        """Return a document of a folder; None when it is not there or cannot be read.
+
+        Of a key that stands twice the last value counts, as for Stackinator; that is a note.
+        """
+        text = folder.texts.get(name)
+        if text is None:
+            return None
+        repeated: list[Problem] = []
+        try:
+            return documents.parse(text, file=folder.place(name), repeated=repeated)
+        except StackproofError as error:
+            self.problems += error.problems
+            return None
+        finally:
+            self.notes += [
+                replace(problem, message=f"{problem.message}; the last value counts")
+                for problem in repeated
+            ]
+
+    def parse_needed(
+        self, folder: Folder, name: str, what: str, hint: str | None = None
+    ) -> Document | None:
+        """Return a document that must be there; its absence is a problem."""
+        if name not in folder.texts:
+            self.problem(
+                Reason.FILE_MISSING,
+                f"{what} needs a file `{name}`",
+                where=Location(file=folder.place(name)),
+                hint=hint,
+            )
+        return self.parse(folder, name)
+
+    def check(self, document: Document, schema: str, version: int | None = None) -> bool:
+        """Return whether a document fits its schema; what does not is a problem.
+
+        With the `version` of a recipe, a key that only another version has says so.
+        """
+        found = documents.problems(document, schema)
+        if version is not None:
+            paths = {
+                place: path[:-1]
+                for path, place in document.positions.items()
+                if document.where_key(*path[:-1]) is place
+            }
+            topic = schema.split("-")[1]
+            found = tuple(_versioned(p, topic, paths, version) for p in found)
+        self.problems += found
+        return not found
+
+    def check_name(self, name: str, what: str, where: Location) -> bool:
+        """Return whether a name may become a folder's; one that may not is a problem."""
+        if NAME.fullmatch(name):
+            return True
+        self.problem(
+            Reason.INVALID_VALUE,
+            f"`{_shown(name)}` cannot be the name of {what}",
+            where=where,
+            hint="use letters, digits, `_`, `-`, `.` and `+`; the first one a letter or a digit",
+        )
+        return False
+
+    def check_relative(self, path: str, what: str, where: Location) -> bool:
+        """Return whether a path stays below the folder it is in; one that leaves is a problem."""
+        parts = path.split("/")
+        if path and not path.startswith("/") and ".." not in parts and path.isprintable():
+            return True
+        self.problem(
+            Reason.INVALID_VALUE,
+            f"`{_shown(path)}` is not a path inside of {what}",
+            where=where,
+            hint="write it relative, without `..`",
+        )
+        return False
+
+
+def _versioned(
+    problem: Problem, topic: str, paths: Mapping[Location, Any], version: int
+) -> Problem:
+    """Return a problem of an unknown key with what is known of the key elsewhere."""
+    path = paths.get(problem.where) if problem.where else None
+    if problem.reason is not Reason.UNKNOWN_KEY or path is None:
+        return problem
+    known = other_version_of((topic, *path), version)
+    return replace(problem, hint=known) if known else problem
+
+
+def _shown(text: str) -> str:
+    return re.sub(r"[^ -~]", "?", text)[:80]
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """Return a value that is a mapping, or an empty one for what is none."""
+    return value if isinstance(value, dict) else {}
+
+
+def strings(value: Any) -> tuple[str, ...]:
+    """Return the texts of a list, or none for what is no list."""
+    return tuple(v for v in value if isinstance(v, str)) if isinstance(value, list) else ()

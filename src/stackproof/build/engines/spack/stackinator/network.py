@@ -1,0 +1,108 @@
+"""The MPI of an environment and what it reaches the network with, in both forms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
+from stackproof.build.engines.spack.stackinator.findings import Findings, KeyPath, mapping, strings
+from stackproof.core.document import Document
+from stackproof.core.errors import Reason
+
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+
+# Version 1: the MPIs of the language, with the version and options they have when none is named.
+# Source: recipe.py (valid_mpi_specs) of Stackinator's branch releases/v5.
+_FIRST_MPIS: Mapping[str, tuple[str, str]] = {
+    "cray-mpich": ("", ""),
+    "mpich": ("4.1", "device=ch4 netmod=ofi +slurm"),
+    "mvapich2": ("3.0a", "+xpmem fabrics=ch4ofi ch4_max_vcis=4 process_managers=slurm"),
+    "openmpi": (
+        "5",
+        "+internal-pmix +legacylaunchers +orterunprefix fabrics=cma,ofi,xpmem schedulers=slurm",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """What an environment gets for its MPI: root specs, the provider, what is required of it."""
+
+    specs: tuple[str, ...] = ()
+    mpi: str | None = None
+    requirement: str | None = None
+
+
+def package_of(spec: str) -> str:
+    """Return the name of the package that a spec begins with, empty when there is none."""
+    found = _PACKAGE.match(spec.strip())
+    return found[0] if found else ""
+
+
+def first_network(
+    document: Document, at: KeyPath, environment: Mapping[str, Any], findings: Findings
+) -> Network:
+    """Return what `mpi:` of version 1 asks for: `spec`, and `gpu` as a variant."""
+    mpi = mapping(environment.get("mpi"))
+    spec = (mpi.get("spec") or "").strip()
+    if not spec:
+        return Network()
+    name = package_of(spec)
+    if name not in _FIRST_MPIS:
+        findings.problem(
+            Reason.INVALID_VALUE,
+            f"`{name or spec}` is no MPI that version 1 of the recipe language knows",
+            where=document.where(*at, "mpi", "spec"),
+            hint=f"it knows: {', '.join(_FIRST_MPIS)}",
+        )
+        return Network()
+    version, options = _FIRST_MPIS[name]
+    rest = spec.removeprefix(name)
+    if not rest.startswith("@") and version:
+        rest = f"@{version}{rest}"
+    full = f"{name}{rest} {options}".strip()
+    if mpi.get("gpu"):
+        full = f"{full} +{mpi['gpu']}"
+    return Network(specs=(full,), mpi=name, requirement=spec)
+
+
+def network(
+    document: Document,
+    at: KeyPath,
+    environment: Mapping[str, Any],
+    cluster: ClusterConfig,
+    findings: Findings,
+) -> Network:
+    """Return what `network:` asks for; its `specs` take the place of the cluster's defaults."""
+    asked = mapping(environment.get("network"))
+    spec, own = (asked.get("mpi") or "").strip(), strings(asked.get("specs"))
+    path = (*at, "network")
+    if not spec:
+        if own:
+            findings.problem(
+                Reason.MISSING_KEY,
+                "`network: specs` is for an MPI, and `network: mpi` names none",
+                where=document.where(*path, "specs"),
+                hint="name an MPI, or write them under `specs` of the environment",
+            )
+        return Network()
+    name = package_of(spec)
+    if name not in cluster.mpis:
+        findings.problem(
+            Reason.INVALID_VALUE,
+            f"`{name or spec}` is no MPI that `{cluster.name}` has",
+            where=document.where(*path, "mpi"),
+            hint=f"it has: {', '.join(cluster.mpis)}"
+            if cluster.mpis
+            else "it has none: name them under `mpi:` of its network.yaml",
+        )
+        return Network()
+    if asked.get("specs") == []:
+        findings.note(
+            f"an empty list stands for the defaults of `{cluster.name}`, not for nothing",
+            where=document.where(*path, "specs"),
+        )
+    return Network(specs=(spec, *(own or cluster.mpis[name])), mpi=name, requirement=name)

@@ -1,0 +1,1 @@
+"""The engine that installs official prebuilt MPI libraries from a package index."""

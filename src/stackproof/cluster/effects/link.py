@@ -1,0 +1,299 @@
+"""The links of a running cluster: their rate, their delay, and what the delay really is.
+
+A delay is made by the kernel's netem where it has one, else by a switch in user space
+(`csrc/delay_switch.c`, compiled on first use). Either way it is measured, and a delay that is not
+there is an error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import platform
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+from stackproof.cluster import model as cluster
+from stackproof.cluster.effects import node as cluster_node
+from stackproof.cluster.effects.agent import started
+from stackproof.cluster.model import ClusterSpec, ClusterState, DelayFacts, Node
+from stackproof.core.command import Command
+from stackproof.core.effects import cache_kinds, files
+from stackproof.core.effects.run import base_environment, failure, run
+from stackproof.core.effects.sandbox import package_hint
+from stackproof.core.errors import Reason, StackproofError, fail
+
+_TOOL_S = 30.0
+_READY_S = 10.0
+_LEAST_SHARE = 0.8
+"""A measured delay below this share of the one asked for is none; noise only makes it longer."""
+
+
+def shape(state: ClusterState, spec: ClusterSpec) -> ClusterState:
+    """Give the links of a cluster the rate and delay of `spec`; return the new state.
+
+    Raises `StackproofError` (TOOL_MISSING, CLUSTER_FAILED); links are then as they were, but for
+    a delay that did not work, which is taken away.
+    """
+    wanted = None if spec.delay is None else cluster.parse_delay(spec.delay)
+    have = state.delay.asked_us if state.delay else None
+    if wanted == have:
+        _set_queues(state, spec.rate, _netem_of(state.delay))
+        return dataclasses.replace(state, spec=spec)
+    state = _without_delay(state)
+    _set_queues(state, spec.rate, None)
+    state = dataclasses.replace(state, spec=dataclasses.replace(spec, delay=None))
+    if wanted is None:
+        return state
+    before = _round_trips(state)
+    facts = _add_delay(state, wanted)
+    delayed = dataclasses.replace(state, spec=spec, delay=facts)
+    try:
+        return dataclasses.replace(delayed, delay=_seen(facts, before, _round_trips(delayed)))
+    except BaseException:
+        _without_delay(delayed)
+        raise
+
+
+def connect(state: ClusterState, node: Node) -> None:
+    """Join a node that was started again to the bridge; raises `StackproofError`."""
+    # The end of the old link goes when the kernel has cleared the old node away, which takes time.
+    words = (tool("ip"), "link", "del", cluster.port_of(node.name))
+    run(Command(argv=cluster.enter_network_argv(state, None, words), timeout_s=_TOOL_S))
+    _batch(state, cluster.HEAD, "ip", cluster.link_lines(node.name, node.pid))
+
+
+def reshape(state: ClusterState) -> ClusterState:
+    """Give links the rate and delay that the cluster has, after one of them was made again.
+
+    The delay is made as before and not measured another time. Raises `StackproofError`.
+    """
+    if state.delay is None:
+        _set_queues(state, state.spec.rate, None)
+        return state
+    bare = _without_delay(state)
+    _set_queues(bare, state.spec.rate, None)
+    facts = _add_delay(bare, state.delay.asked_us)
+    delay = dataclasses.replace(state.delay, pid=facts.pid, started=facts.started, alive=True)
+    return dataclasses.replace(state, delay=delay)
+
+
+def _alive(state: ClusterState) -> tuple[Node, ...]:
+    return tuple(node for node in state.nodes if node.alive)
+
+
+def tool(name: str) -> str:
+    """Return the path of a program, its name where it is not installed."""
+    return shutil.which(name, path=search_path()) or name
+
+
+def search_path() -> str:
+    """Return where programs are looked for: an ordinary user's PATH often lacks /usr/sbin."""
+    return f"{base_environment()['PATH']}:/usr/sbin:/sbin:/usr/bin:/bin"
+
+
+def _netem_of(delay: DelayFacts | None) -> float | None:
+    return delay.asked_us if delay and delay.method == "netem" else None
+
+
+# ---------------------------------------------------------------------------------- rate and delay
+
+
+def _set_queues(state: ClusterState, rate_text: str | None, netem_us: float | None) -> None:
+    """Set rate (both ends of each link) and netem (the node's end: what the node sends)."""
+    rate = None if rate_text is None else cluster.parse_rate(rate_text)
+    head: list[str] = []
+    for node in _alive(state):
+        port = cluster.port_of(node.name)
+        head += cluster.shape_lines(port, rate=rate, buckets=cluster.PORT_BUCKETS)
+        lines = cluster.shape_lines(node.interface, rate=rate, netem_us=netem_us)
+        _batch(state, node.name, "tc", lines)
+    _batch(state, cluster.HEAD, "tc", tuple(head))
+
+
+def _batch(state: ClusterState, node: str, program: str, lines: tuple[str, ...]) -> None:
+    """Run lines of `ip` or `tc` on the network of a node."""
+    script = Path(state.folder) / f"{program}-{node}.batch"
+    try:
+        script.write_text("\n".join(lines) + "\n", encoding="ascii")
+    except OSError as error:
+        raise files.translate(error, script) from error
+    argv = cluster.enter_network_argv(state, node, (tool(program), "-batch", os.fspath(script)))
+    command = Command(argv=argv, timeout_s=_TOOL_S)
+    done = run(command)
+    script.unlink(missing_ok=True)
+    if done.returncode != 0:
+        raise failure(command, done, log=None, reason=Reason.CLUSTER_FAILED)
+
+
+def _add_delay(state: ClusterState, delay_us: float) -> DelayFacts:
+    if _has_netem(state):
+        _set_queues(state, state.spec.rate, delay_us)
+        return DelayFacts(method="netem", asked_us=delay_us)
+    program = delay_switch()
+    names = tuple(node.name for node in _alive(state))
+    _batch(state, cluster.HEAD, "ip", cluster.switch_on_lines(names))
+    try:
+        pid = _start_switch(state, program, delay_us)
+    except BaseException:
+        _batch(state, cluster.HEAD, "ip", cluster.switch_off_lines(names))
+        raise
+    return DelayFacts(method="switch", asked_us=delay_us, pid=pid, started=started(pid))
+
+
+def _without_delay(state: ClusterState) -> ClusterState:
+    delay = state.delay
+    if delay is None:
+        return state
+    if delay.method == "netem":
+        _set_queues(state, state.spec.rate, None)
+    else:
+        if started(delay.pid) == delay.started:
+            os.kill(delay.pid, signal.SIGKILL)
+        names = tuple(node.name for node in _alive(state))
+        _batch(state, cluster.HEAD, "ip", cluster.switch_off_lines(names))
+    return dataclasses.replace(state, delay=None)
+
+
+def _has_netem(state: ClusterState) -> bool:
+    """Return whether the kernel has netem: tried on the head's loopback, then undone."""
+    tc = tool("tc")
+    words = (tc, "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1us")
+    tried = run(Command(argv=cluster.enter_network_argv(state, None, words), timeout_s=_TOOL_S))
+    if tried.returncode != 0:
+        return False
+    undo = (tc, "qdisc", "del", "dev", "lo", "root")
+    run(Command(argv=cluster.enter_network_argv(state, None, undo), timeout_s=_TOOL_S))
+    return True
+
+
+# ------------------------------------------------------------------------------------- the switch
+
+
+def delay_switch() -> Path:
+    """Return the compiled delay switch, compiling it first when this source never was.
+
+    Raises `StackproofError` (TOOL_MISSING, BUILD_FAILED, DISK_FULL).
+    """
+    source = Path(__file__).with_name("csrc") / "delay_switch.c"
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+    program = cache_kinds.home("delay-switch") / f"{digest}-{platform.machine()}"
+    if program.exists():
+        return program
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        raise fail(
+            Reason.TOOL_MISSING,
+            "this kernel has no netem, and the switch that delays packets in its place has to be "
+            "compiled, but `gcc` is not installed",
+            hint=package_hint("gcc"),
+        )
+    try:
+        program.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise files.translate(error, program.parent) from error
+    fresh = program.with_name(f".{program.name}.{os.getpid()}")
+    command = Command(
+        argv=(compiler, "-std=c11", "-O2", "-o", os.fspath(fresh), os.fspath(source)),
+        timeout_s=_TOOL_S,
+    )
+    try:
+        done = run(command)
+        if done.returncode != 0:
+            raise failure(command, done, log=None)
+        fresh.replace(program)
+    finally:
+        fresh.unlink(missing_ok=True)
+    return program
+
+
+def _start_switch(state: ClusterState, program: Path, delay_us: float) -> int:
+    """Start the switch on the head as a child of its first process; return the switch's pid."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    # By its descriptor: the head may not see the path, since it has a /tmp of its own.
+    executable = os.open(program, os.O_RDONLY)
+    try:
+        with ours, theirs:
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            ours.settimeout(_READY_S)
+            path = f"/proc/self/fd/{executable}"
+            names = tuple(node.name for node in _alive(state))
+            argv = cluster.switch_argv(path, names, delay_us)
+            with subprocess.Popen(  # noqa: S603 - a program of ours, by descriptor
+                cluster.enter_argv(state, None, ("setsid", "--fork", *argv)),
+                stdin=subprocess.DEVNULL, stdout=theirs.fileno(), stderr=theirs.fileno(),
+                pass_fds=(executable,), env=base_environment(),
+            ) as process:  # fmt: skip
+                theirs.close()
+                process.wait(_READY_S)
+            said, pid = cluster_node.receive_text_with_pid(ours)
+    except OSError as error:
+        said, pid = str(error), 0
+    finally:
+        os.close(executable)
+    if not said.startswith("ready"):
+        raise fail(Reason.CLUSTER_FAILED, "the delay switch did not start", detail=said or None)
+    return pid
+
+
+# ------------------------------------------------------------------------------------- the measure
+
+
+def _round_trips(state: ClusterState) -> list[float]:
+    """Return round-trip times between the first two nodes, us; empty when there is one node."""
+    if len(state.nodes) == 1:
+        return []
+    first, second = state.nodes[:2]
+    script = (sys.executable, "-I", "-S", cluster_node.__file__)
+    with subprocess.Popen(  # noqa: S603 - this Python and a file of ours
+        cluster.enter_argv(state, second.name, (*script, "echo")),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=base_environment(),
+    ) as echo:  # fmt: skip
+        try:
+            port = echo.stdout.readline().decode().strip() if echo.stdout else ""
+            words = (*script, "probe", second.address, port or "0")
+            command = Command(argv=cluster.enter_argv(state, first.name, words), timeout_s=_TOOL_S)
+            done = run(command)
+        finally:
+            echo.kill()
+    if done.returncode != 0:
+        raise failure(command, done, log=None, reason=Reason.CLUSTER_FAILED)
+    times: list[float] = json.loads(done.stdout)
+    if not times:
+        raise fail(
+            Reason.CLUSTER_FAILED,
+            f"`{first.name}` gets no answer from `{second.name}`",
+            hint="see whether a firewall of the machine filters bridges: "
+            "sysctl net.bridge.bridge-nf-call-iptables",
+        )
+    return times
+
+
+def _seen(facts: DelayFacts, before: list[float], after: list[float]) -> DelayFacts:
+    """Return the facts with what was measured.
+
+    Raises `StackproofError` (CLUSTER_FAILED) when the delay is not there.
+    """
+    if not before:
+        return facts
+    seen = (statistics.median(after) - statistics.median(before)) / 2
+    low, _, high = statistics.quantiles(after, n=4)
+    if seen < _LEAST_SHARE * facts.asked_us:
+        raise _no_delay(facts, seen)
+    return dataclasses.replace(facts, seen_us=round(seen, 1), spread_us=round((high - low) / 2, 1))
+
+
+def _no_delay(facts: DelayFacts, seen_us: float) -> StackproofError:
+    return fail(
+        Reason.CLUSTER_FAILED,
+        f"a delay of {facts.asked_us:g} us was asked for, and {seen_us:.1f} us were measured "
+        f"(made by {facts.method})",
+        hint="try again when the machine is less busy, or choose a longer delay",
+    )

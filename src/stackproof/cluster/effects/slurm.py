@@ -1,0 +1,364 @@
+"""Slurm on a cluster that is up: its daemons, and what they say of themselves.
+
+The cluster is the same with Slurm and without. Once its network is there, munged and slurmctld are
+started on the head and a slurmd on each node, each as a child of the first process there, which
+reaps it and with which it dies. One munged serves all: its socket is a file that all of them see.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from stackproof.cluster import model as cluster
+from stackproof.cluster import slurm, slurm_conf
+from stackproof.cluster.effects import link as cluster_link
+from stackproof.cluster.model import ClusterSpec, ClusterState, Node
+from stackproof.cluster.slurm import NodeState, SlurmFacts, SlurmSpec
+from stackproof.core.command import Command
+from stackproof.core.effects.run import run
+from stackproof.core.errors import Problem, Reason, StackproofError, fail
+
+_DAEMON_S = 30.0
+_ASK_S = 10.0
+_PAUSE_S = 0.01
+_LISTEN = "0A"  # TCP_LISTEN in include/net/tcp_states.h, as /proc/net/tcp writes it
+_KEY_BYTES = 1024
+_TAIL_LINES = 12
+_PACKAGES = (
+    "on Debian and Ubuntu: apt-get install slurmctld slurmd slurm-client munge "
+    "libpmi2-0 libpmix2 libpmix-dev"
+)
+_TOOLS = ("slurmctld", "slurmd", "srun", "sinfo", "scontrol", "munged", "setpriv", "taskset")
+_BAD = re.compile(r"\b(error|fatal): ")
+# States in which Slurm gives a node no job, or not yet; `*` after any: no answer. See sinfo(1).
+_UNUSABLE = ("down", "unknown", "future", "power", "reboot")
+
+
+def problems(spec: SlurmSpec, *, root: bool) -> tuple[Problem, ...]:
+    """Return everything that keeps this machine from running that Slurm."""
+    found: list[Problem] = []
+    if not root:
+        found.append(
+            Problem(
+                reason=Reason.NOT_PERMITTED,
+                message="a cluster with Slurm needs root: its daemons start jobs as other users",
+                hint="run it as root (sudo), or leave out --slurm: a cluster without it needs none",
+            )
+        )
+    missing = [name for name in _TOOLS if not _find(name)]
+    if missing:
+        names = ", ".join(f"`{name}`" for name in missing)
+        found.append(
+            Problem(
+                reason=Reason.TOOL_MISSING,
+                message=f"a cluster with Slurm needs what is not installed: {names}",
+                hint=_PACKAGES,
+            )
+        )
+    files = [(plugin.path, "SPANK plug-in") for plugin in spec.spank]
+    files += [(spec.plugstack, "plugstack.conf")] if spec.plugstack else []
+    found += [
+        Problem(reason=Reason.FILE_MISSING, message=f"the {what} `{path}` does not exist")
+        for path, what in files
+        if not os.path.isfile(path)
+    ]
+    known = {line.split(":")[0] for line in _read("/etc/passwd").splitlines()}
+    known |= {line.split(":")[0] for line in _read("/etc/group").splitlines()}
+    found += [
+        Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"this machine has a user or group `{user.name}` already",
+            hint="it is in the cluster without --user; choose another name for another user",
+        )
+        for user in spec.users
+        if user.name in known
+    ]
+    return tuple(found)
+
+
+def files(spec: ClusterSpec, folder: Path) -> dict[str, str]:
+    """Return what a cluster with Slurm has below its /etc, by path there."""
+    if spec.slurm is None:
+        return {}
+    wanted = slurm_conf.files(
+        spec.nodes, spec.slurm, version=_version(), logs=os.fspath(_logs(folder))
+    )
+    if spec.slurm.plugstack:
+        wanted["slurm/plugstack.user.conf"] = _read(spec.slurm.plugstack)
+    if spec.slurm.users:
+        wanted["passwd"] = slurm_conf.passwd(_read("/etc/passwd"), spec.slurm.users)
+        wanted["group"] = slurm_conf.group(_read("/etc/group"), spec.slurm.users)
+    return wanted
+
+
+def shared(spec: SlurmSpec) -> tuple[str, ...]:
+    """Return the folders that its plug-ins and programs need; only those below /tmp matter."""
+    tools = [os.path.dirname(path) for name in _TOOLS if (path := _find(name))]
+    given = (os.path.dirname(plugin.path) for plugin in spec.spank if not plugin.copied)
+    return (*given, *tools)
+
+
+def start(state: ClusterState, spec: SlurmSpec) -> SlurmFacts:
+    """Start the daemons and wait until every node can take a job.
+
+    Raises `StackproofError` (CLUSTER_FAILED) with the ends of the daemons' logs.
+    """
+    _logs(Path(state.folder)).mkdir(mode=0o700)
+    _make_spool(state, spec)
+    try:
+        _start_munged(state)
+        _start_slurmctld(state)
+        for node in state.nodes:
+            _start_slurmd(state, node.name)
+        facts = SlurmFacts(version=_version(), mpi=_mpi_types(state))
+        for node in state.nodes:
+            _await_node(state, node)
+    except _NotReadyError as error:
+        raise _failure(state, str(error)) from None
+    return facts
+
+
+class _NotReadyError(Exception):
+    """What did not come up."""
+
+
+# ----------------------------------------------------------------------------------------- daemons
+
+
+def start_controller(state: ClusterState) -> None:
+    """Start slurmctld on the head and wait until it has heard of every slurmd that runs.
+
+    Raises `StackproofError` (CLUSTER_FAILED).
+    """
+    try:
+        _start_slurmctld(state)
+        for node in state.nodes:
+            if node.alive and _listens(node, slurm.NODE_PORT):
+                _await_node(state, node)
+    except _NotReadyError as error:
+        raise _failure(state, str(error)) from None
+
+
+def _start_slurmctld(state: ClusterState) -> None:
+    _daemon(state, None, (_find("slurmctld"), "-D", "-i"))
+    # A slurmd that finds no controller tries again only seconds later.
+    log = _logs(Path(state.folder)) / f"{cluster.HEAD}.err"
+    _await("slurmctld", log, lambda: _listens(state.head, slurm.CONTROLLER_PORT))
+
+
+def start_node(state: ClusterState, name: str) -> None:
+    """Start slurmd on a node and wait until Slurm can use it; raises `StackproofError`."""
+    _start_slurmd(state, name)
+    try:
+        _await_node(state, state.node(name))
+    except _NotReadyError as error:
+        raise _failure(state, str(error)) from None
+
+
+def kill_daemon(state: ClusterState, name: str) -> bool:
+    """Kill the Slurm daemon of the head or of a node; return whether there was one."""
+    node = state.node(name)
+    path, program = (
+        (f"{slurm.CONTROLLER_SPOOL}/slurmctld.pid", "slurmctld")
+        if name == cluster.HEAD
+        else (f"{slurm.NODE_SPOOL}/slurmd.pid", "slurmd")
+    )
+    pid = _daemon_pid(node, path, program)
+    if pid is None:
+        return False
+    argv = cluster.enter_argv(state, name, ("sh", "-c", f"kill -KILL {pid}"))
+    run(Command(argv=argv, timeout_s=_ASK_S))
+    end = time.monotonic() + _ASK_S
+    while _daemon_pid(node, path, program) is not None and time.monotonic() < end:
+        time.sleep(_PAUSE_S)
+    return True
+
+
+def dead(state: ClusterState) -> tuple[str, ...]:
+    """Return the daemons that do not run on those nodes that live."""
+    wanted = [
+        (state.head, f"{slurm.SPOOL}/munge/munged.pid", "munged"),
+        (state.head, f"{slurm.CONTROLLER_SPOOL}/slurmctld.pid", "slurmctld"),
+        *((node, f"{slurm.NODE_SPOOL}/slurmd.pid", "slurmd") for node in state.nodes),
+    ]
+    return tuple(
+        f"`{program}` on `{node.name}`"
+        for node, path, program in wanted
+        if node.alive and _daemon_pid(node, path, program) is None
+    )
+
+
+def with_faults(state: ClusterState) -> ClusterState:
+    """Return a state with the daemons that have died, if there is a Slurm at all."""
+    if state.slurm is None:
+        return state
+    return dataclasses.replace(state, slurm=dataclasses.replace(state.slurm, dead=dead(state)))
+
+
+def _start_munged(state: ClusterState) -> None:
+    spool = f"{slurm.SPOOL}/munge"
+    argv = (
+        _find("munged"), "--force", f"--socket={slurm.MUNGE_SOCKET}", f"--key-file={spool}/key",
+        f"--pid-file={spool}/munged.pid", f"--seed-file={spool}/seed",
+        f"--log-file={_logs(Path(state.folder))}/munged.log", "--num-threads=2",
+    )  # fmt: skip
+    # It goes into the background by itself, once it takes connections.
+    done = run(Command(argv=cluster.enter_argv(state, None, argv), timeout_s=_DAEMON_S))
+    if done.returncode != 0:
+        raise _NotReadyError(f"munged: {done.stderr.decode(errors='replace').strip()}")
+
+
+def _start_slurmd(state: ClusterState, name: str) -> None:
+    _daemon(state, name, (_find("slurmd"), "-D"))
+
+
+def _daemon(state: ClusterState, node: str | None, argv: tuple[str, ...]) -> None:
+    """Start a program as a child of a node's first process.
+
+    It keeps its log by itself; what it says before it does, or of its end, is in NODE.err.
+    """
+    environment = {"PATH": cluster_link.search_path(), "LANG": "C.UTF-8"}
+    with open(_logs(Path(state.folder)) / f"{node or cluster.HEAD}.err", "wb") as errors:
+        subprocess.run(  # noqa: S603 - Slurm's programs, named in full
+            cluster.enter_argv(state, node, ("setsid", "--fork", *argv)),
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
+            env=environment, timeout=_DAEMON_S, check=False,
+        )  # fmt: skip
+
+
+def _make_spool(state: ClusterState, spec: SlurmSpec) -> None:
+    """Make what the daemons and users write to, from outside, in the head's own /var/spool."""
+    root = f"/proc/{state.head.pid}/root"
+    for path in (f"{slurm.SPOOL}/munge", slurm.CONTROLLER_SPOOL, slurm.HOMES):
+        os.mkdir(root + path, mode=0o755)
+        os.chmod(root + path, 0o755)  # noqa: S103 - users reach munge and their homes
+    os.mkdir(f"{root}{slurm.CONTROLLER_SPOOL}/state", mode=0o700)
+    key = f"{root}{slurm.SPOOL}/munge/key"
+    with open(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+        stream.write(os.urandom(_KEY_BYTES))
+    if copied := [plugin for plugin in spec.spank if plugin.copied]:
+        os.mkdir(root + slurm.PLUGINS, mode=0o755)
+        os.chmod(root + slurm.PLUGINS, 0o755)  # noqa: S103 - every command of Slurm loads them
+    for plugin in copied:
+        shutil.copyfile(plugin.path, root + plugin.inside)
+        os.chmod(root + plugin.inside, 0o755)  # noqa: S103 - the same
+    for user in spec.users:
+        os.mkdir(root + user.home, mode=0o700)
+        os.chown(root + user.home, user.uid, user.gid)
+
+
+# ------------------------------------------------------------------------------------------ looking
+
+
+def node_states(state: ClusterState) -> tuple[NodeState, ...]:
+    """Return the nodes as the controller sees them; empty without one that answers."""
+    # sinfo itself waits long for a controller that is not there.
+    if not state.slurm or not _listens(state.head, slurm.CONTROLLER_PORT):
+        return ()
+    argv = ("sinfo", "--noheader", "--Node", "--format=%N|%T|%E")
+    done = run(Command(argv=cluster.enter_argv(state, None, argv), timeout_s=_ASK_S))
+    if done.returncode != 0:
+        return ()
+    found: dict[str, NodeState] = {}
+    for line in done.stdout.decode(errors="replace").splitlines():
+        name, word, reason = line.split("|", 2)
+        found[name] = NodeState(
+            name=name, state=word, reason=None if reason in {"none", ""} else reason
+        )
+    return tuple(found[name] for name in sorted(found))
+
+
+def _mpi_types(state: ClusterState) -> tuple[str, ...]:
+    """Return what `srun --mpi` takes here; releases differ in which stream tells it."""
+    argv = cluster.enter_argv(state, None, ("srun", "--mpi=list"))
+    done = run(Command(argv=argv, timeout_s=_ASK_S))
+    text = (done.stdout + done.stderr).decode(errors="replace")
+    words = re.findall(r"^\s*(?:srun: )?([a-z0-9_]+)\s*$", text, re.MULTILINE)
+    return tuple(sorted(set(words)))
+
+
+def _daemon_pid(node: Node, path: str, program: str) -> int | None:
+    """Return the pid of a living daemon as its node counts, by its file; None if there is none."""
+    root = f"/proc/{node.pid}/root"
+    try:
+        pid = int(_read(root + path))
+        with open(f"{root}/proc/{pid}/stat", encoding="utf-8", errors="replace") as stream:
+            name, _, rest = stream.read().partition("(")[2].rpartition(")")
+    except (OSError, ValueError):
+        return None
+    return pid if name == program and rest.split()[0] not in {"Z", "X"} else None
+
+
+def _listens(node: Node, port: int) -> bool:
+    """Return whether somebody listens there: looked up, as a connection would be an event."""
+    with contextlib.suppress(OSError), open(f"/proc/{node.pid}/net/tcp", encoding="ascii") as table:
+        for line in table:
+            words = line.split()
+            if words[1].endswith(f":{port:04X}") and words[3] == _LISTEN:
+                return True
+    return False
+
+
+def _await_node(state: ClusterState, node: Node) -> None:
+    """Wait until a node's slurmd listens and the controller has heard of it."""
+    what, log = f"slurmd on {node.name}", _logs(Path(state.folder)) / f"{node.name}.err"
+    _await(what, log, lambda: _listens(node, slurm.NODE_PORT))
+
+    def usable() -> bool:
+        return any(
+            seen.name == node.name
+            and not seen.state.endswith("*")
+            and not seen.state.startswith(_UNUSABLE)
+            for seen in node_states(state)
+        )
+
+    _await(what, log, usable)
+
+
+def _await(what: str, log: Path, ready: Callable[[], bool]) -> None:
+    end = time.monotonic() + _DAEMON_S
+    while not ready():
+        if "fatal:" in _read(log):
+            raise _NotReadyError(f"{what} gave up")
+        if time.monotonic() > end:
+            raise _NotReadyError(f"{what} was not ready within {_DAEMON_S:.0f} s")
+        time.sleep(_PAUSE_S)
+
+
+def _failure(state: ClusterState, said: str) -> StackproofError:
+    tails = []
+    for path in sorted(_logs(Path(state.folder)).glob("*.err")):
+        lines = [line for line in _read(path).splitlines() if _BAD.search(line)]
+        tails += [f"{path.stem}: {line}" for line in lines[-_TAIL_LINES:]]
+    return fail(
+        Reason.CLUSTER_FAILED,
+        f"Slurm did not start: {said}",
+        detail="\n".join(tails) or None,
+        hint="a line of --set may be wrong, or this machine's Slurm lacks a plug-in",
+    )
+
+
+def _logs(folder: Path) -> Path:
+    return folder / "log"
+
+
+def _version() -> str:
+    done = run(Command(argv=(_find("slurmctld"), "-V"), timeout_s=_ASK_S))
+    words = done.stdout.decode(errors="replace").split()
+    return words[-1] if words else "unknown"
+
+
+def _find(name: str) -> str:
+    return shutil.which(name, path=cluster_link.search_path()) or ""
+
+
+def _read(path: os.PathLike[str] | str) -> str:
+    return Path(path).read_text(encoding="utf-8", errors="surrogateescape")

@@ -1,0 +1,201 @@
+"""Where clusters keep their state, and how one is found, looked at and removed.
+
+Each user has one folder that nobody else can use, and in it one folder per cluster. A cluster's
+processes are found by their command line and not by the state file, so that one whose file was
+deleted, or whose start was killed at any point, is found as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import select
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+from stackproof.cluster import model as cluster
+from stackproof.cluster.effects import cgroups as cluster_groups
+from stackproof.cluster.effects import slurm as cluster_slurm
+from stackproof.cluster.effects.agent import started
+from stackproof.cluster.model import ClusterSpec, ClusterState
+from stackproof.core import noun
+from stackproof.core.effects import files
+from stackproof.core.errors import Reason, StackproofError, fail
+
+STATE_FILE = "state.json"
+_SCRIPT = b"/cluster/effects/node.py"
+_STOP_S = 10.0
+_LOCK_S = 20.0
+_PLACES = ("/tmp", "/var/tmp")  # noqa: S108 - made for this user alone, and checked
+_HINT = "remove it, or set XDG_RUNTIME_DIR to a folder of your own"
+
+
+def base() -> Path:
+    """Return the folder that holds this user's clusters, checked.
+
+    `$XDG_RUNTIME_DIR/stackproof` when that is this user's and programs may be started from it,
+    else `/tmp/stackproof-UID`, or elsewhere where another user has taken that name.
+    """
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    try:
+        usable = (
+            os.path.isabs(runtime)
+            and not any(letter.isspace() for letter in runtime)  # launchers split the agent's path
+            and os.stat(runtime).st_uid == os.geteuid()
+            and not os.statvfs(runtime).f_flag & os.ST_NOEXEC
+        )
+    except OSError:
+        usable = False
+    if usable:
+        return own_folder(Path(runtime) / "stackproof")
+    places = (*_PLACES, os.path.join(os.environ.get("HOME") or "/", ".cache"))
+    own = [Path(place) / f"stackproof-{os.geteuid()}" for place in places]
+    return files.one_private_folder(own, hint=_HINT)
+
+
+def own_folder(path: Path) -> Path:
+    """Make a folder that only this user can use; raises `StackproofError` (NOT_PERMITTED)."""
+    return files.private_folder(path, hint=_HINT)
+
+
+def checked_name(name: str) -> str:
+    """Return a cluster's name if it can be one; raises `StackproofError` (INVALID_VALUE)."""
+    wrong = cluster.problems(ClusterSpec(name=name))
+    if wrong:
+        raise StackproofError(*wrong)
+    return name
+
+
+@contextlib.contextmanager
+def locked(name: str) -> Iterator[Path]:
+    """Hold the lock of a cluster's name and give its folder.
+
+    Raises `StackproofError` (NOT_PERMITTED, BUSY after 20 s of waiting).
+    """
+    folder = base() / checked_name(name)
+    busy = fail(
+        Reason.BUSY,
+        f"another command is at work on the cluster `{name}`",
+        hint="wait for it to end, or choose another --name",
+    )
+    lock = folder.with_name(f".{name}.lock")
+    with files.locked(lock, seconds=_LOCK_S, mode=0o600, busy=busy):
+        yield folder
+
+
+def look(folder: Path) -> ClusterState | None:
+    """Return the state in a folder with what is alive, None when the head is not."""
+    try:
+        text = (folder / STATE_FILE).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise files.translate(error, folder) from error
+    try:
+        state = noun.from_json(ClusterState, text, file=os.fspath(folder / STATE_FILE))
+    except StackproofError:  # written by another version: its cluster is found by `_heads`
+        return None
+    if not _lives(state.head.pid, state.head.started):
+        return None
+    nodes = tuple(
+        dataclasses.replace(node, alive=_lives(node.pid, node.started)) for node in state.nodes
+    )
+    delay = state.delay
+    if delay and delay.pid:
+        delay = dataclasses.replace(delay, alive=_lives(delay.pid, delay.started))
+    return cluster_slurm.with_faults(dataclasses.replace(state, nodes=nodes, delay=delay))
+
+
+def every() -> dict[str, ClusterState | None]:
+    """Return this user's clusters by name; None for what is left of one that is not up.
+
+    Raises `StackproofError` (NOT_PERMITTED).
+    """
+    try:
+        folders = sorted(path for path in base().iterdir() if path.is_dir())
+    except OSError as error:
+        raise files.translate(error, base()) from error
+    return {
+        path.name: look(path)
+        for path in folders
+        if not cluster.problems(ClusterSpec(name=path.name))
+    }
+
+
+def _lives(pid: int, since: int) -> bool:
+    return since != 0 and started(pid) == since
+
+
+def remove(folder: Path) -> bool:
+    """Kill the cluster of a folder, wait until all of it has gone, delete the folder.
+
+    Returns whether there was anything. Raises `StackproofError` (NOT_PERMITTED, CLUSTER_FAILED).
+    """
+    heads = _heads(folder)
+    for pid in heads:
+        end_process(pid)
+    cluster_groups.remove(folder)
+    if not heads and not os.path.lexists(folder):
+        return False
+    try:
+        files.remove(folder)
+    except OSError as error:
+        raise files.translate(error, folder) from error
+    return True
+
+
+def _heads(folder: Path) -> list[int]:
+    """Return the processes that are the head of this folder, and the unshare(1) that started it.
+
+    Only processes of this user count. The script's folder is not compared, so that a cluster of
+    another installation of this package is found too.
+    """
+    found: list[int] = []
+    mark = os.fsencode(folder)
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit():
+            continue
+        try:
+            if entry.stat().st_uid != os.geteuid():
+                continue
+            with open(f"{entry.path}/cmdline", "rb") as stream:
+                words = stream.read().split(b"\0")
+        except OSError:
+            continue
+        # … node.py head SOCKET FOLDER, and the zero byte at the end
+        if len(words) > 5 and words[-4] == b"head" and words[-2] == mark:
+            found += [int(entry.name)] if words[-5].endswith(_SCRIPT) else []
+    return found
+
+
+def end_process(pid: int) -> None:
+    """Kill a first process and wait until all that it stands for has ended.
+
+    Raises `StackproofError` (NOT_PERMITTED, CLUSTER_FAILED).
+    """
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        # Readable when it has ended; a first process ends after everything in its namespace.
+        if not select.select([descriptor], [], [], _STOP_S)[0]:
+            raise fail(
+                Reason.CLUSTER_FAILED,
+                f"process {pid} of the cluster does not end",
+                hint="a process in it may hang on a file system that does not answer",
+            )
+    except ProcessLookupError:
+        return
+    except PermissionError as error:
+        raise fail(Reason.NOT_PERMITTED, f"no right to end process {pid}") from error
+    finally:
+        os.close(descriptor)
+
+
+def write(state: ClusterState) -> None:
+    """Write the state file, whole or not at all; raises `StackproofError`."""
+    files.write(os.path.join(state.folder, STATE_FILE), noun.to_json(state), mode=0o600)

@@ -1,0 +1,440 @@
+"""Clusters on this machine: bring one up, take it down, look at it.
+
+Everything a cluster has lives in the namespaces of its head: processes, interfaces, mounts. So
+killing the head's first process is the whole teardown, and whatever way it dies nothing stays
+behind but a folder with a state file. `stackproof.cluster.effects.node` is what runs inside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from stackproof.cluster import model as cluster
+from stackproof.cluster.effects import cgroups as cluster_groups
+from stackproof.cluster.effects import link as cluster_link
+from stackproof.cluster.effects import node as cluster_node
+from stackproof.cluster.effects import slurm as cluster_slurm
+from stackproof.cluster.effects.agent import started
+from stackproof.cluster.effects.state import (
+    STATE_FILE,
+    base,
+    checked_name,
+    locked,
+    look,
+    own_folder,
+    remove,
+    write,
+)
+from stackproof.cluster.model import ClusterSpec, ClusterState, Node
+from stackproof.cluster.slurm import MOUNT_POINTS, SPOOL, SlurmFacts
+from stackproof.core.command import Command
+from stackproof.core.effects import cache_kinds, files
+from stackproof.core.effects.run import run
+from stackproof.core.effects.sandbox import package_hint
+from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.core.monitor import Event, Monitor, null_monitor
+
+_AGENT = "agent"
+_LOG = "start.log"
+_START_S = 30.0
+_STOP_S = 10.0
+_CAP_NET_ADMIN, _CAP_SYS_ADMIN = 1 << 12, 1 << 21
+NAMESPACES = (
+    "--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc",
+    "--propagation", "private",
+)  # fmt: skip
+
+
+def up(spec: ClusterSpec, monitor: Monitor = null_monitor) -> ClusterState:
+    """Bring a cluster up and return its state.
+
+    A cluster of this name that is up with the same nodes, rate and delay is returned as it is;
+    one that has lost a node is replaced. Raises `StackproofError`: INVALID_VALUE, FILE_MISSING (a
+    shared path), TOOL_MISSING, NO_USER_NAMESPACES, NOT_PERMITTED, DISK_FULL, BUSY (another
+    specification is up, or another start is under way) or CLUSTER_FAILED. Nothing is left
+    behind then.
+    """
+    wrong = cluster.problems(spec) + _missing_paths(spec) + _missing_tools()
+    if spec.slurm:
+        wrong += cluster_slurm.problems(spec.slurm, root=_is_root())
+    if wrong:
+        raise StackproofError(*wrong)
+    begin = time.monotonic()
+    with locked(spec.name) as folder:
+        current = look(folder)
+        if current is not None and not current.faults:
+            _same_or_busy(current.spec, spec)
+            share(current, spec.shared)
+            monitor(Event(what="skipped", name=spec.name, text="is up already"))
+            return current
+        if current is not None:
+            monitor(Event(what="note", name=spec.name, text=f"{current.faults[0]}: starting again"))
+        remove(folder)
+        monitor(Event(what="started", name=spec.name, text=f"{spec.nodes} nodes", total=spec.nodes))
+        try:
+            state = _start(spec, folder)
+        except BaseException:
+            remove(folder)
+            raise
+        seconds = time.monotonic() - begin
+        monitor(Event(what="done", name=spec.name, text="is up", seconds=seconds))
+        return state
+
+
+def down(name: str = "default") -> bool:
+    """Take a cluster down with everything in it; return whether there was anything to take down.
+
+    Raises `StackproofError` (NOT_PERMITTED, BUSY, CLUSTER_FAILED).
+    """
+    with locked(name) as folder:
+        return remove(folder)
+
+
+def status(name: str = "default") -> ClusterState | None:
+    """Return the state of a cluster with dead nodes marked, None when it is not up.
+
+    Raises `StackproofError` (NOT_PERMITTED) when the state folder is not one to trust.
+    """
+    folder = base() / checked_name(name)
+    return look(folder)
+
+
+def reach(name: str = "default") -> ClusterState:
+    """Return the state of a cluster that is up, whole or not.
+
+    Raises `StackproofError` (CLUSTER_DOWN) with the command that helps when it is not.
+    """
+    state = status(name)
+    if state is None:
+        raise fail(
+            Reason.CLUSTER_DOWN,
+            f"the cluster `{name}` is not up",
+            hint=f"bring it up: {cluster.up_command(ClusterSpec(name=name))}",
+        )
+    return state
+
+
+def require(name: str = "default") -> ClusterState:
+    """Return the state of a cluster that is up and whole.
+
+    Raises `StackproofError` (CLUSTER_DOWN) with the command that helps when it is not.
+    """
+    state = reach(name)
+    if state.faults:
+        raise fail(
+            Reason.CLUSTER_DOWN,
+            f"the cluster `{name}` is broken: {', '.join(state.faults)}",
+            hint=f"start it again: {cluster.up_command(state.spec)}",
+        )
+    return state
+
+
+def set_link(state: ClusterState, *, rate: str | None, delay: str | None) -> ClusterState:
+    """Give all links of a running cluster another rate and delay (None: unlimited, no delay).
+
+    A change of the rate takes milliseconds; one of the delay a few hundred, since what it comes
+    to is measured. Connections stay. Raises `StackproofError` (INVALID_VALUE, TOOL_MISSING,
+    CLUSTER_DOWN, CLUSTER_FAILED).
+    """
+    spec = dataclasses.replace(state.spec, rate=rate, delay=delay)
+    wrong = cluster.problems(spec)
+    if wrong:
+        raise StackproofError(*wrong)
+    with locked(state.name):
+        current = require(state.name)
+        spec = dataclasses.replace(current.spec, rate=rate, delay=delay)
+        changed = cluster_link.shape(current, spec)
+        write(changed)
+        return changed
+
+
+def share(state: ClusterState, paths: tuple[str, ...]) -> None:
+    """Make paths below /tmp visible on the head and all nodes, which have a /tmp of their own.
+
+    Paths elsewhere are visible anyway and cost nothing. A link is followed here, where it leads
+    somewhere. Raises `StackproofError` (FILE_MISSING, CLUSTER_FAILED).
+    """
+    wanted = tuple(path for path in map(os.path.abspath, paths) if _is_hidden(path))
+    if not wanted:
+        return
+    missing = _missing_paths(dataclasses.replace(state.spec, shared=wanted))
+    if missing:
+        raise StackproofError(*missing)
+    pairs = [word for path in wanted for word in (path, os.path.realpath(path))]
+    for node in (state.head, *(node for node in state.nodes if node.alive)):
+        argv = (sys.executable, "-I", "-S", cluster_node.__file__, "share", *pairs)
+        done = run(Command(argv=cluster.enter_argv(state, node.name, argv), timeout_s=_START_S))
+        if done.returncode != 0:
+            raise fail(
+                Reason.CLUSTER_FAILED,
+                f"cannot make paths of /tmp visible on `{node.name}`",
+                detail=done.stderr.decode(errors="replace")[-1000:],
+            )
+
+
+def end_processes(state: ClusterState) -> None:
+    """Kill every process on the nodes but their first ones: what a stopped launch may leave.
+
+    With Slurm nothing is done: it ends what belongs to a job that was cancelled.
+    """
+    if state.slurm:
+        return
+    for node in state.nodes:
+        # kill(2): -1 is every process that may be signalled but the first and the caller itself.
+        argv = cluster.enter_argv(state, node.name, ("sh", "-c", "kill -KILL -1"))
+        run(Command(argv=argv, timeout_s=_STOP_S))
+
+
+# ------------------------------------------------------------------------------------------- start
+
+
+def _start(spec: ClusterSpec, folder: Path) -> ClusterState:
+    own_folder(folder)
+    rootless = not _may_administer()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        ours.settimeout(_START_S)
+        _spawn_head(theirs, folder, rootless=rootless)
+        theirs.close()
+        try:
+            planned = _planned(spec, folder)
+            cluster_node.send(ours, _settings(spec, folder, planned))
+            pids, head_pids, notes = _await_ready(ours)
+        except OSError as error:
+            raise _start_failure(folder, error.strerror or "no answer", rootless) from None
+        except cluster_node.SetupError as error:
+            raise _start_failure(folder, str(error), rootless) from None
+        state = ClusterState(
+            spec=dataclasses.replace(spec, rate=None, delay=None),
+            slurm=SlurmFacts(version="") if spec.slurm else None,
+            folder=os.fspath(folder),
+            agent=os.fspath(folder / _AGENT),
+            rootless=rootless,
+            head=_born(_plan(cluster.HEAD), pids, {cluster.HEAD: 1}),
+            nodes=tuple(_born(node, pids, head_pids) for node in planned),
+            notes=tuple(notes),
+        )
+        state = cluster_link.shape(state, spec)
+        if spec.slurm:
+            facts = cluster_slurm.start(state, spec.slurm)
+            state = dataclasses.replace(state, slurm=facts)
+        _write_agent(state)
+        write(state)
+        cluster_node.send(ours, {"stay": True})
+    (folder / _LOG).unlink(missing_ok=True)
+    return state
+
+
+def _spawn_head(link: socket.socket, folder: Path, *, rootless: bool) -> None:
+    """Start the head as a child of nobody, so that no caller has to wait for it."""
+    user = ("--user", "--map-root-user") if rootless else ()
+    argv = (
+        "setsid", "--fork", "unshare", *user, *NAMESPACES,
+        sys.executable, "-I", "-S", cluster_node.__file__,
+        "head", str(link.fileno()), os.fspath(folder),
+    )  # fmt: skip
+    try:
+        with open(folder / _LOG, "wb") as log:
+            done = subprocess.run(  # noqa: S603 - this Python and a module of ours
+                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
+                pass_fds=(link.fileno(),), env=inner_environment(), check=False,
+            )  # fmt: skip
+    except OSError as error:
+        raise files.translate(error, folder / _LOG) from error
+    if done.returncode != 0:
+        raise _start_failure(folder, "setsid failed", rootless)
+
+
+def inner_environment() -> dict[str, str]:
+    """Return the environment of a cluster's first processes."""
+    return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+
+
+def _planned(spec: ClusterSpec, folder: Path) -> tuple[Node, ...]:
+    """Return the nodes that are to be, with their cores if they are to have one each."""
+    names = cluster.node_names(spec.nodes)
+    if not (spec.slurm and spec.slurm.pin):
+        return tuple(map(_plan, names))
+    cores = sorted(os.sched_getaffinity(0))
+    planned = []
+    for number, name in enumerate(names):
+        core = cores[number % len(cores)]
+        group = cluster_groups.make(folder, name, core)
+        planned.append(dataclasses.replace(_plan(name), core=core, group=group))
+    return tuple(planned)
+
+
+def _settings(spec: ClusterSpec, folder: Path, planned: tuple[Node, ...]) -> dict[str, object]:
+    hosts = {"hosts": cluster.hosts_text(spec.nodes)}
+    return {
+        "etc": hosts | cluster_slurm.files(spec, folder),
+        "memory": SPOOL if spec.slurm else None,
+        "points": MOUNT_POINTS if spec.slurm else (),
+        "shared": [pair for pair in _shared(spec, folder) if _is_hidden(pair[0])],
+        "ip": cluster_link.tool("ip"),
+        "unshare": [cluster_link.tool("unshare"), *NAMESPACES],
+        "network": cluster.head_network(spec.nodes),
+        "nodes": {node.name: cluster.node_settings(spec, node) for node in planned},
+    }
+
+
+def _shared(spec: ClusterSpec, folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield what must be visible inside, and where it is without links, which lead nowhere there.
+
+    That is what was asked for, and what this package itself needs.
+    """
+    package = Path(cluster_node.__file__).parents[2]
+    wanted: list[os.PathLike[str] | str] = [*spec.shared, folder, package, cache_kinds.cache()]
+    if spec.slurm:
+        wanted += cluster_slurm.shared(spec.slurm)
+    wanted += [sys.prefix, sys.base_prefix, cluster_link.tool("ip"), cluster_link.tool("unshare")]
+    with contextlib.suppress(OSError):
+        wanted.append(os.getcwd())
+    for path in wanted:
+        real = os.path.realpath(path)
+        if os.path.exists(real):
+            yield from ((form, real) for form in dict.fromkeys((os.path.abspath(path), real)))
+
+
+def _await_ready(link: socket.socket) -> tuple[dict[str, int], dict[str, int], list[str]]:
+    """Return the pids as this machine and as the head sees them, and notes."""
+    pids: dict[str, int] = {}
+    while True:
+        message, pid = cluster_node.receive_with_pid(link)
+        if not message:
+            raise cluster_node.SetupError("the head ended before it was set up")
+        if "error" in message:
+            raise cluster_node.SetupError(str(message["error"]))
+        if "name" in message:
+            pids[message["name"]] = pid
+        if "ready" in message:
+            return pids, message["ready"], message["notes"]
+
+
+def _plan(name: str) -> Node:
+    return Node(
+        name=name,
+        address=cluster.address_of(name),
+        interface=cluster.BRIDGE if name == cluster.HEAD else cluster.INTERFACE,
+        pid=0,
+        head_pid=0,
+        started=0,
+    )
+
+
+def _born(node: Node, pids: Mapping[str, int], head_pids: Mapping[str, int]) -> Node:
+    pid = pids[node.name]
+    return dataclasses.replace(node, pid=pid, head_pid=head_pids[node.name], started=started(pid))
+
+
+def _start_failure(folder: Path, said: str, rootless: bool) -> StackproofError:  # noqa: FBT001
+    """Return the error for a start that failed, by what the programs wrote."""
+    try:
+        log = (folder / _LOG).read_text(errors="replace", encoding="utf-8").strip()
+    except OSError:
+        log = ""
+    # unshare(1) names itself in everything that the kernel denied it.
+    if "unshare:" in log or "mount_proc" in log:
+        if rootless:
+            return fail(
+                Reason.NO_USER_NAMESPACES,
+                "this machine does not let you make the namespaces of a cluster",
+                detail=log,
+                hint="the administrator may allow them: sysctl user.max_user_namespaces, "
+                "kernel.unprivileged_userns_clone (Debian), "
+                "kernel.apparmor_restrict_unprivileged_userns (Ubuntu); or run it as root",
+            )
+        return fail(
+            Reason.NOT_PERMITTED,
+            "this machine does not let root make the namespaces of a cluster",
+            detail=log,
+            hint="in a container: start it with the rights to make namespaces and mounts",
+        )
+    return fail(
+        Reason.CLUSTER_FAILED,
+        f"the cluster did not start: {said}",
+        detail=log or None,
+        hint="the kernel needs network namespaces, veth and bridge",
+    )
+
+
+def _write_agent(state: ClusterState) -> None:
+    words = [sys.executable, "-I", "-S", os.path.join(os.path.dirname(__file__), "agent.py")]
+    quoted = " ".join(_quoted(word) for word in (*words, os.path.join(state.folder, STATE_FILE)))
+    files.write(state.agent, f'#!/bin/sh\nexec {quoted} "$@"\n', mode=0o700)
+
+
+def _quoted(word: str) -> str:
+    return "'" + word.replace("'", "'\\''") + "'"
+
+
+def _same_or_busy(have: ClusterSpec, want: ClusterSpec) -> None:
+    def shape(spec: ClusterSpec) -> tuple[object, ...]:
+        rate = None if spec.rate is None else cluster.parse_rate(spec.rate)
+        delay = None if spec.delay is None else cluster.parse_delay(spec.delay)
+        return spec.nodes, rate, delay, spec.slurm
+
+    if shape(have) != shape(want):
+        scheduler = "with Slurm" if have.slurm else "without Slurm"
+        other = " of other settings" if have.slurm and want.slurm else ""
+        raise fail(
+            Reason.BUSY,
+            f"the cluster `{want.name}` is up with {have.nodes} nodes, "
+            f"rate {have.rate or 'unlimited'}, delay {have.delay or 'none'}, {scheduler}{other}",
+            hint=f"take it down first: stackproof cluster down --name {want.name}; "
+            "or choose another --name",
+        )
+
+
+# ------------------------------------------------------------------------------------- the machine
+
+
+def _missing_tools() -> tuple[Problem, ...]:
+    return tuple(
+        Problem(
+            reason=Reason.TOOL_MISSING,
+            message=f"a cluster needs `{name}`, which is not installed",
+            hint=package_hint(name),
+        )
+        for name in ("ip", "tc", "unshare", "nsenter", "setsid")
+        if not shutil.which(name, path=cluster_link.search_path())
+    )
+
+
+def _missing_paths(spec: ClusterSpec) -> tuple[Problem, ...]:
+    return tuple(
+        Problem(reason=Reason.FILE_MISSING, message=f"the shared path `{path}` does not exist")
+        for path in spec.shared
+        if os.path.isabs(path) and not os.path.exists(path)
+    )
+
+
+def _is_hidden(path: str) -> bool:
+    return os.path.normpath(path).startswith("/tmp/")  # noqa: S108 - the point of it
+
+
+def _is_root() -> bool:
+    """Return whether this process may also become other users: root of a user namespace may not."""
+    with open("/proc/self/uid_map", encoding="ascii") as stream:
+        users = sum(int(line.split()[2]) for line in stream)
+    return os.geteuid() == 0 and users > 1 and _may_administer()
+
+
+def _may_administer() -> bool:
+    """Return whether this process may make namespaces without a user namespace."""
+    needed = _CAP_NET_ADMIN | _CAP_SYS_ADMIN
+    with open("/proc/self/status", encoding="ascii", errors="replace") as stream:
+        for line in stream:
+            if line.startswith("CapEff:"):
+                return int(line.split()[1], 16) & needed == needed
+    return False

@@ -1,0 +1,1 @@
+"""JUDGE: results to curves, intervals and verdicts."""

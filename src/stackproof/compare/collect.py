@@ -1,0 +1,241 @@
+"""Results to what may be compared, and to everything that may not, with the reason.
+
+A launch that failed a check, that took another path than the others of its arm, or whose ranks
+shared CPUs never gets among the observations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from stackproof.compare import launch_checks
+from stackproof.compare.model import Discarded, Validated
+from stackproof.core.errors import Problem, Reason
+from stackproof.core.numbers import size_text
+from stackproof.results.case import Placement
+from stackproof.results.measurement import Measurement, State
+from stackproof.results.metrics import METRICS
+from stackproof.results.model import Results
+
+_REASONS = frozenset(Reason)
+
+Table = dict[tuple[str, str, str], dict[str, dict[int, dict[int, float]]]]
+"""(placement, program, benchmark) -> arm -> size -> block -> median of the launch."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedResults:
+    """Usable observations and everything that is not among them.
+
+    `paths` is the transport of each arm at each placement with each program.
+    """
+
+    table: Table
+    placements: Mapping[str, Placement]
+    paths: Mapping[tuple[str, str, str], str]
+    discarded: tuple[Discarded, ...]
+    validated: tuple[Validated, ...]
+    warm_up: int
+
+
+def collect(results: Results) -> CollectedResults:
+    """Return what of the results may be compared; launches are taken in the order they ran in."""
+    table: Table = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
+    placements: dict[str, Placement] = {}
+    paths: dict[tuple[str, str, str], str] = {}
+    discarded = [_unreadable(problem) for problem in results.problems]
+    validated: list[Validated] = []
+    warm_up = 0
+    known = {results.spec.baseline, results.spec.null, *results.spec.challengers}
+    for measurement in sorted(results.measurements, key=lambda m: (m.order, m.started)):
+        placement = measurement.case.placement
+        if not placement.timed:
+            validated.append(_validated(measurement))
+            continue
+        placements[placement.name] = placement
+        path = _path(measurement, results, paths)
+        if measurement.usable and path != measurement.case.transport:
+            discarded.append(_other_path(measurement, path))
+        elif not measurement.usable:
+            discarded.append(_unusable(measurement))
+        elif measurement.arm not in known:
+            discarded.append(
+                _discard(measurement, Reason.INVALID_VALUE, "the specification has no such arm")
+            )
+        elif measurement.block <= 0:
+            warm_up += 1
+        else:
+            discarded += _enter(measurement, table)
+    discarded += _whole_blocks(results.measurements, table, paths)
+    return CollectedResults(
+        table, placements, paths, tuple(discarded), _last_of_each(validated), warm_up
+    )
+
+
+def _path(
+    measurement: Measurement, results: Results, paths: dict[tuple[str, str, str], str]
+) -> str:
+    """Return the transport that counts for an arm here: that of its first launch.
+
+    The null arm is the baseline once more, so it must have taken the baseline's path.
+    """
+    case = measurement.case
+    keys = [(measurement.arm, case.placement.name, case.program)]
+    if measurement.arm in {results.spec.baseline, results.spec.null}:
+        keys = [
+            (arm, case.placement.name, case.program)
+            for arm in (results.spec.baseline, results.spec.null)
+            if arm is not None
+        ]
+    if keys[0] not in paths and measurement.usable:
+        paths.update(dict.fromkeys(keys, case.transport))
+    return paths.get(keys[0], case.transport)
+
+
+def _other_path(measurement: Measurement, path: str) -> Discarded:
+    text = (
+        f"it was made with the transport `{measurement.case.transport}`, the first of this arm "
+        f"here with `{path}`; launches by different paths are never put together"
+    )
+    return _discard(measurement, Reason.WRONG_TRANSPORT, text)
+
+
+def _validated(measurement: Measurement) -> Validated:
+    """Return what a launch that was not timed says: that the bytes were right, or what is wrong."""
+    case, placement = measurement.case, measurement.case.placement
+    bad = [check for check in measurement.checks if check.state is State.BAD]
+    said = [check for check in measurement.checks if check.name == "validation"]
+    received = sum(series.validated or 0 for series in measurement.output.series)
+    shown = bad or said
+    state = State.BAD if bad else shown[0].state if shown else State.UNKNOWN
+    return Validated(
+        arm=measurement.arm,
+        placement=placement.name,
+        locality=placement.locality.value,
+        nodes=len(placement.nodes),
+        ranks=len(placement.ranks),
+        program=case.program,
+        transport=case.transport,
+        benchmarks=case.benchmarks,
+        sizes=case.sizes,
+        received=received,
+        state=state,
+        evidence="; ".join(check.evidence for check in shown),
+    )
+
+
+def _last_of_each(found: Sequence[Validated]) -> tuple[Validated, ...]:
+    """Return the last launch of each arm and placement: one that failed is made once more."""
+    return tuple({(one.placement, one.program, one.arm): one for one in found}.values())
+
+
+def _enter(measurement: Measurement, table: Table) -> list[Discarded]:
+    """Enter a launch's medians into the table; return what of it cannot enter."""
+    case = measurement.case
+    faults: list[str] = []
+    replaced = False
+    for series in measurement.output.series:
+        metric = METRICS.get(series.benchmark)
+        if metric is None or series.unit != metric.unit:
+            faults.append(f"`{series.benchmark}` in `{series.unit}` is not a known metric")
+        elif series.unit == "MB/s" and series.size == 0:
+            continue  # programs print it, but no bytes have no bandwidth
+        elif not series.values or not all(isfinite(v) and v > 0 for v in series.values):
+            faults.append(
+                f"{series.benchmark} at {size_text(series.size)} holds values that are no "
+                "measurement"
+            )
+        else:
+            by_arm = table[case.placement.name, case.program, series.benchmark]
+            cell = by_arm[measurement.arm][series.size]
+            replaced |= measurement.block in cell
+            cell[measurement.block] = statistics.median(series.values)
+    out: list[Discarded] = []
+    if faults:
+        more = f" and {len(faults) - 3} more" if len(faults) > 3 else ""
+        text = f"{'; '.join(faults[:3])}{more}"
+        out.append(_discard(measurement, Reason.GARBAGE_OUTPUT, text, what="part of launch"))
+    if replaced:
+        text = "an earlier launch of this arm in the same block was replaced by a later one"
+        out.append(_discard(measurement, Reason.INVALID_VALUE, text, what="superseded launch"))
+    return out
+
+
+def _whole_blocks(
+    measurements: Sequence[Measurement], table: Table, paths: Mapping[tuple[str, str, str], str]
+) -> list[Discarded]:
+    """Take the blocks out of the table that lack a launch which was made and discarded.
+
+    Else a block would stay with the arms that were lucky in it. An arm that has no usable launch
+    at a placement at all takes nothing with it: it is compared with nobody.
+    """
+    made: dict[tuple[str, str], dict[int, dict[str, bool]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(bool))
+    )
+    for one in measurements:
+        case = one.case
+        if one.block > 0 and case.placement.timed:
+            key = (case.placement.name, case.program)
+            path = paths.get((one.arm, *key), case.transport)
+            made[key][one.block][one.arm] |= one.usable and path == case.transport
+    found: list[Discarded] = []
+    for (placement, program), blocks in made.items():
+        able = {arm for arms in blocks.values() for arm, usable in arms.items() if usable}
+        for block, arms in sorted(blocks.items()):
+            lost = sorted(arm for arm in able & set(arms) if not arms[arm])
+            others = sorted(arm for arm, usable in arms.items() if usable)
+            if not (lost and others):
+                continue
+            _take_out(table, placement, program, block)
+            text = f"{', '.join(others)} go with it: the block lacks {', '.join(lost)}"
+            found.append(
+                Discarded(
+                    what="block", reason=Reason.NO_RESULTS.value, evidence=text, block=block,
+                    placement=placement, program=program,
+                )
+            )  # fmt: skip
+    return found
+
+
+def _take_out(table: Table, placement: str, program: str, block: int) -> None:
+    for key, by_arm in table.items():
+        if key[:2] == (placement, program):
+            for cells in by_arm.values():
+                for cell in cells.values():
+                    cell.pop(block, None)
+
+
+def _discard(
+    measurement: Measurement, reason: Reason, evidence: str, *, what: str = "launch"
+) -> Discarded:
+    return Discarded(
+        what=what,
+        reason=reason.value,
+        evidence=evidence,
+        arm=measurement.arm,
+        block=measurement.block,
+        placement=measurement.case.placement.name,
+        program=measurement.case.program,
+    )
+
+
+def _unusable(measurement: Measurement) -> Discarded:
+    bad = [check for check in measurement.checks if check.state is State.BAD]
+    evidence = "; ".join(f"{check.name}: {check.evidence}".rstrip(": ") for check in bad)
+    entry = _discard(measurement, Reason.JOB_FAILED, evidence)
+    # A results file may have come from anywhere: a reason that is none of ours is not one.
+    known = all(one.reason in _REASONS for one in bad)
+    worst = launch_checks.first_failure(measurement.checks) if known else None
+    return dataclasses.replace(entry, reason=worst.reason.value) if worst else entry
+
+
+def _unreadable(problem: Problem) -> Discarded:
+    place = f" ({problem.where})" if problem.where else ""
+    return Discarded(
+        what="launch file", reason=problem.reason.value, evidence=f"{problem.message}{place}"
+    )

@@ -1,0 +1,490 @@
+"""Results to a comparison: which challenger is as fast as the baseline, at which sizes.
+
+One launch is one observation. Everything is judged in pairs: the launches of baseline and
+challenger in one randomised block. docs/explanation/statistics.md says what is computed and why.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from stackproof.compare import integrity, overrule
+from stackproof.compare.collect import CollectedResults, collect
+from stackproof.compare.disturbance import Disturbed, disturbed, untold, withheld
+from stackproof.compare.judge import (
+    FEWEST_BLOCKS,
+    Observations,
+    Rules,
+    family_p_values,
+    judge,
+    points_of,
+)
+from stackproof.compare.model import (
+    DEFAULT_MARGINS,
+    ArmLaunch,
+    ArmVerdict,
+    CompareOptions,
+    Comparison,
+    Curve,
+    Judgement,
+    Note,
+    Panel,
+    RankPlace,
+    Verdict,
+    Why,
+)
+from stackproof.compare.ranking import rank
+from stackproof.compare.sequential import Table, replayed, rules_of_looks
+from stackproof.compare.verdicts import overall, verdict_on
+from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.results.measurement import Check, Measurement, State
+from stackproof.results.metrics import METRICS
+from stackproof.results.model import Results
+from stackproof.results.trust import Integrity
+
+
+def compare(results: Results, options: CompareOptions | None = None) -> Comparison:
+    """Return the comparison of every challenger, and of the null arm, with the baseline.
+
+    Raises `StackproofError`: NO_RESULTS when nothing usable is there to compare, INVALID_VALUE for
+    margins or other options that make no sense.
+    """
+    options = options or CompareOptions()
+    spec = results.spec
+    rules = _rules(results, options)
+    collected = collect(results)
+    hurt = disturbed(results.measurements)
+    panels = _borne_out(collected, results, rules, hurt)
+    null = () if spec.null is None else (spec.null,)
+    alone = not (spec.challengers or null)  # nothing to compare with: the curves are the result
+    cells = any(judgement.cells for panel in panels for judgement in panel.judgements)
+    corrupt = overrule.corrupted(results.measurements)
+    if not panels or not (cells or alone or corrupt):
+        raise _no_results(results, collected)
+    verdicts = tuple(
+        verdict_on(arm, panels, spec.baseline, is_null=arm in null)
+        for arm in (*spec.challengers, *null)
+    )
+    verdicts = overrule.overruled(verdicts, spec, results.measurements)
+    rotten = overrule.rotten(spec, results.measurements)
+    trust = integrity.look(results)
+    found = Comparison(
+        verdict=Verdict.FAIL if rotten else overall(verdicts),
+        verdicts=verdicts,
+        panels=panels,
+        discarded=collected.discarded,
+        launches=_launches(results.measurements),
+        notes=(
+            *_integrity_notes(results, trust, rules),
+            *_notes(results, collected, panels, verdicts, rules),
+            *_disturbance_notes(results, hurt, panels),
+        ),
+        spec=spec,
+        margins=dict(rules.margins),
+        minimum_launches=rules.minimum_launches,
+        confidence=rules.confidence,
+        family_error=rules.family_error,
+        paths=results.paths,
+        rankings=rank(panels, spec.baseline, spec.null) if trust.trusted else (),
+        validated=collected.validated,
+    )
+    return integrity.withheld(found, trust)
+
+
+def panels_of(results: Results) -> tuple[Panel, ...]:
+    """Return every curve as it is judged now, for whoever asks while launches are being made."""
+    hurt = disturbed(results.measurements)
+    return _borne_out(collect(results), results, _rules(results, CompareOptions()), hurt)
+
+
+def _borne_out(
+    collected: CollectedResults, results: Results, rules: Rules, hurt: Sequence[Disturbed]
+) -> tuple[Panel, ...]:
+    """Return every curve with the verdicts that launches without disturbance bear out."""
+    panels = _judged(collected, collected.table, results, rules)
+    if not hurt:
+        return panels
+    fewer = dataclasses.replace(rules, minimum_launches=FEWEST_BLOCKS)
+
+    def without(out: Sequence[Disturbed]) -> tuple[Panel, ...]:
+        return _judged(collected, _without(collected.table, out), results, fewer) if out else panels
+
+    base = [one for one in hurt if one.arm == results.spec.baseline]
+    others = [one for one in hurt if one.arm != results.spec.baseline]
+    return withheld(panels, without(others), without(base))
+
+
+def _rules(results: Results, options: CompareOptions) -> Rules:
+    """Return the rules to judge by: options over specification over defaults."""
+    margins = {**DEFAULT_MARGINS, **results.spec.margins, **options.margins}
+    problems = [
+        Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"there is no kind of metric `{kind}` to set a margin for",
+            hint=f"kinds are: {', '.join(DEFAULT_MARGINS)}",
+        )
+        for kind in margins
+        if kind not in DEFAULT_MARGINS
+    ]
+    problems += [
+        Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"the margin of `{kind}` is {margin}; it must lie between 0 and 1",
+            hint="a margin is a fraction: 0.10 means that a challenger may be 10 % worse",
+        )
+        for kind, margin in margins.items()
+        if not 0 < margin < 1
+    ]
+    if not (0.5 <= options.confidence < 1 and 0 < options.family_error < 1):
+        problems.append(
+            Problem(
+                reason=Reason.INVALID_VALUE,
+                message="confidence must be at least 0.5 and below 1, family error between 0 and 1",
+            )
+        )
+    if problems:
+        raise StackproofError(*problems)
+    minimum = options.minimum_launches
+    return Rules(
+        margins=margins,
+        confidence=options.confidence,
+        family_error=options.family_error,
+        minimum_launches=results.spec.minimum_launches if minimum is None else minimum,
+    )
+
+
+def _no_results(results: Results, collected: CollectedResults) -> StackproofError:
+    lines = [
+        f"{entry.arm or entry.what}, block {entry.block}: {entry.reason}: {entry.evidence}"
+        for entry in collected.discarded[:20]
+    ]
+    return fail(
+        Reason.NO_RESULTS,
+        f"nothing can be compared: {len(results.measurements)} launches were read, and no "
+        "benchmark has usable launches of the baseline and of a challenger",
+        detail="\n".join(lines) or None,
+        hint="look at the reasons above; the logs of the launches are in the results folder",
+    )
+
+
+# --- panels ---------------------------------------------------------------------------------
+
+
+def _panel_order(
+    key: tuple[str, str, str], collected: CollectedResults
+) -> tuple[int, str, str, int]:
+    placement, program, benchmark = key
+    ranks = len(collected.placements[placement].ranks)
+    return (ranks, placement, program, list(METRICS).index(benchmark))
+
+
+def _judged(
+    collected: CollectedResults, table: Table, results: Results, rules: Rules
+) -> tuple[Panel, ...]:
+    """Return every curve with what its looks decided, or with what all its launches do."""
+    plan = results.spec.looks
+    if not plan:
+        return _panels(collected, table, results, rules)
+    strict = rules_of_looks(rules, plan)
+    return replayed(table, plan, lambda seen: _panels(collected, seen, results, strict))
+
+
+def _without(table: Table, hurt: Sequence[Disturbed]) -> Table:
+    """Return the observations of launches in which nothing else was at work."""
+    out = {(one.placement, one.program, one.arm, one.block) for one in hurt}
+    return {
+        (placement, program, benchmark): {
+            arm: {
+                size: {
+                    block: value
+                    for block, value in by_block.items()
+                    if (placement, program, arm, block) not in out
+                }
+                for size, by_block in observations.items()
+            }
+            for arm, observations in by_arm.items()
+        }
+        for (placement, program, benchmark), by_arm in table.items()
+    }
+
+
+def _panels(
+    collected: CollectedResults, table: Table, results: Results, rules: Rules
+) -> tuple[Panel, ...]:
+    """Return every curve on which the baseline was run, judged on the observations of `table`.
+
+    The null arm is judged as one family over all curves: it asks one question of the whole
+    experiment, and the many places where chance could answer it must not add up. It must be neither
+    slower nor faster than the baseline: it is the baseline.
+    """
+    spec = results.spec
+    curves = {
+        key: _curve(key, collected)
+        for key in sorted(collected.table, key=lambda key: _panel_order(key, collected))
+        if spec.baseline in collected.table[key]
+    }
+    strict = dataclasses.replace(rules, family_error=rules.null_family_error, both_ways=True)
+    contests = {
+        key: (curve, table[key][spec.baseline], table[key][spec.null])
+        for key, curve in curves.items()
+        if spec.null is not None and spec.null in table[key]
+    }
+    p_values = family_p_values(list(contests.values()), strict)
+    nulls = {
+        key: judge(spec.null or "", contest, strict, p)
+        for (key, contest), p in zip(contests.items(), p_values, strict=True)
+    }
+    return tuple(
+        _panel((curve, collected, table[key]), nulls.get(key), results, rules)
+        for key, curve in curves.items()
+    )
+
+
+def _curve(key: tuple[str, str, str], collected: CollectedResults) -> Curve:
+    name, program, benchmark = key
+    metric, placement = METRICS[benchmark], collected.placements[name]
+    return Curve(
+        placement=name,
+        locality=placement.locality.value,
+        nodes=len(placement.nodes),
+        ranks=len(placement.ranks),
+        program=program,
+        benchmark=benchmark,
+        title=metric.title,
+        unit=metric.unit,
+        kind=metric.kind,
+        higher_is_better=metric.higher_is_better,
+        sized=metric.sized,
+    )
+
+
+def _panel(
+    found: tuple[Curve, CollectedResults, Mapping[str, Observations]],
+    null: Judgement | None,
+    results: Results,
+    rules: Rules,
+) -> Panel:
+    """Return one curve with its judgements, the null arm's last."""
+    curve, collected, seen = found
+    by_arm: Mapping[str, Observations] = collected.table[curve.key]
+    spec = results.spec
+    limit, source = _limit(results, curve.placement, curve.benchmark)
+    base = seen[spec.baseline]
+    if null is not None:
+        rules = dataclasses.replace(rules, floor=rules.floors(null))
+    judged = [
+        judge(arm, (curve, base, seen[arm]), rules) for arm in spec.challengers if arm in seen
+    ]
+    arms = (spec.baseline, *spec.challengers, *(() if spec.null is None else (spec.null,)))
+    return Panel(
+        curve=curve,
+        limit=limit,
+        limit_source=source,
+        arms=tuple(
+            dataclasses.replace(
+                points_of(arm, curve, by_arm[arm], limit),
+                transport=collected.paths.get((arm, curve.placement, curve.program), ""),
+            )
+            for arm in arms
+            if arm in by_arm
+        ),
+        judgements=(*judged, *(() if null is None else (null,))),
+    )
+
+
+def _limit(results: Results, placement: str, benchmark: str) -> tuple[float | None, str]:
+    """Return the limit of a benchmark in its own accounting (MB/s) and who states it."""
+    stated = results.spec.limits.get(placement, {})
+    value = stated.get("MB/s")
+    metric = METRICS[benchmark]
+    if metric.unit != "MB/s" or not isinstance(value, int | float) or value <= 0:
+        return None, ""
+    return float(value) * metric.traffic, str(stated.get("source", ""))
+
+
+# --- evidence -------------------------------------------------------------------------------
+
+
+def _launches(measurements: Iterable[Measurement]) -> tuple[ArmLaunch, ...]:
+    groups: dict[tuple[str, str, str], list[Measurement]] = defaultdict(list)
+    for m in sorted(measurements, key=lambda m: (m.order, m.started)):
+        groups[m.case.placement.name, m.case.program, m.arm].append(m)
+    return tuple(_launch(group) for _, group in sorted(groups.items()))
+
+
+def _launch(group: Sequence[Measurement]) -> ArmLaunch:
+    first = next((m for m in group if m.usable), group[0])
+    checks: dict[Check, None] = {}
+    for measurement in group:
+        checks.update(dict.fromkeys(measurement.checks))
+    ranks = tuple(
+        RankPlace(rank=rank.rank, host=rank.host, cpu=rank.cpu, cpus=rank.cpus)
+        for rank in first.output.ranks
+    )
+    return ArmLaunch(
+        arm=first.arm,
+        placement=first.case.placement.name,
+        program=first.case.program,
+        count=len(group),
+        argv=first.argv,
+        env=dict(first.env),
+        mpi_library=first.output.mpi_library,
+        program_version=first.output.program_version,
+        ranks=ranks,
+        checks=tuple(checks),
+        libraries=tuple(sorted({path for rank in first.output.ranks for path in rank.libraries})),
+        host_facts=dict(first.host_facts),
+        clock=dict(first.output.clock),
+    )
+
+
+def _absent(arm: str, panels: Sequence[Panel], results: Results) -> list[str]:
+    """Return where an arm is missing: what it never ran, and curves where launches failed."""
+    missing = [panel.curve for panel in panels if panel.judgement(arm) is None]
+    ran = {(m.case.program, m.case.placement.name) for m in results.measurements if m.arm == arm}
+    programs = {program for program, _ in ran}
+    found = [
+        f"{arm} was not measured with {program}"
+        for program in dict.fromkeys(curve.program for curve in missing)
+        if program not in programs
+    ]
+    found += [
+        f"{arm} was not measured at {placement}" + (f" with {program}" if len(programs) > 1 else "")
+        for program, placement in dict.fromkeys((c.program, c.placement) for c in missing)
+        if program in programs and (program, placement) not in ran
+    ]
+    failed = [
+        f"{curve.title} {curve.placement} ({curve.program})"
+        for curve in missing
+        if (curve.program, curve.placement) in ran
+    ]
+    if failed:
+        found.append(f"{arm} has no usable launch of: {', '.join(failed)}")
+    return found
+
+
+def _alone(baseline: str, collected: CollectedResults, panels: Sequence[Panel]) -> list[str]:
+    """Return the placements at which others were measured and the baseline was not."""
+    shown = {panel.curve.placement for panel in panels}
+    arms: dict[str, dict[str, None]] = {}
+    for (placement, _, _), by_arm in collected.table.items():
+        if placement not in shown:
+            arms.setdefault(placement, {}).update(dict.fromkeys(by_arm))
+    return [
+        f"{baseline} has no usable launch at {placement}, so nothing is compared there: "
+        f"{', '.join(names)} are left out"
+        for placement, names in arms.items()
+    ]
+
+
+def _notes(
+    results: Results,
+    collected: CollectedResults,
+    panels: Sequence[Panel],
+    verdicts: Sequence[ArmVerdict],
+    rules: Rules,
+) -> tuple[Note, ...]:
+    spec = results.spec
+    warnings = _warnings(results, panels, verdicts)
+    plain: list[str] = []
+    if spec.looks:
+        plain.append(
+            f"launches were made until enough was decided, with looks after {_listed(spec.looks)} "
+            "per arm; all looks together err as seldom as one would"
+        )
+    elif rules.minimum_launches < 10:
+        plain.append(
+            f"{rules.minimum_launches} launches per arm were accepted as enough; 10 are "
+            "recommended, and with fewer than 5 nothing is judged"
+        )
+    for arm in (*spec.challengers, *(() if spec.null is None else (spec.null,))):
+        plain += _absent(arm, panels, results)
+    plain += _alone(spec.baseline, collected, panels)
+    plain += [
+        f"which path {one.arm} took at {one.placement.name} could not be told"
+        for one in results.paths
+        if one.state is State.UNKNOWN and one.arm != spec.null
+    ]
+    if collected.warm_up:
+        plain.append(f"{collected.warm_up} warm-up launches (block 0) are left out, as planned")
+    return (
+        *(Note(level="warning", text=text) for text in warnings),
+        *(Note(level="note", text=text) for text in plain),
+    )
+
+
+def _integrity_notes(results: Results, trust: Integrity, rules: Rules) -> tuple[Note, ...]:
+    """Return what speaks against the results, and where they are not what was planned."""
+    warnings = [f"not to be trusted, {one.kind}: {one.text}" for one in trust.doubts]
+    warnings += integrity.margin_words(rules.margins, results.spec.margins)
+    plain = [*integrity.presence_words(results), *integrity.machine_words(results)]
+    if trust.sentence:
+        plain.insert(0, trust.sentence)
+    return (
+        *(Note(level="warning", text=text) for text in warnings),
+        *(Note(level="note", text=text) for text in plain),
+    )
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return " and ".join(filter(None, (", ".join(map(str, numbers[:-1])), str(numbers[-1]))))
+
+
+def _disturbance_notes(
+    results: Results, hurt: Sequence[Disturbed], panels: Sequence[Panel]
+) -> Iterator[Note]:
+    """Yield what other programs did to the launches, and what could not be said for it."""
+    for program in untold(results.measurements):
+        yield Note(
+            level="note",
+            text=f"{program} does not tell what else ran on its CPUs, nor what its interfaces "
+            "sent: whether its launches were disturbed is not known",
+        )
+    if not hurt:
+        return
+    cells = [cell for panel in panels for one in panel.judgements for cell in one.cells]
+    count = sum(cell.why is Why.DISTURBED for cell in cells)
+    worst = hurt[0]
+    text = (
+        f"in {len(hurt)} of {len(results.measurements)} launches something else was at a rank's "
+        f"CPU: {worst.arm}, {worst.placement}, block {worst.block}: {worst.text}"
+    )
+    if count:
+        text += f"; the verdicts on {count} points are withheld, as it may be their cause"
+    yield Note(level="warning" if count else "note", text=text)
+
+
+def _warnings(
+    results: Results, panels: Sequence[Panel], verdicts: Sequence[ArmVerdict]
+) -> list[str]:
+    spec = results.spec
+    found = overrule.warnings(spec, results.measurements)
+    if any(verdict.is_null and verdict.verdict is Verdict.FAIL for verdict in verdicts):
+        found.append(
+            f"the null arm FAILS: {spec.baseline} differs from itself, so this machine was too "
+            "noisy (or the arms were not run alike) and no verdict here can be trusted; make the "
+            "machine quiet, or use more launches, and measure again"
+        )
+    if not (spec.challengers or spec.null):
+        found.append("there is only one arm: nothing is compared, and there is no verdict")
+    elif spec.null is None:
+        found.append(
+            "there is no null arm (the baseline once more), so the noise floor of this machine is "
+            "not known and a FAIL may be noise"
+        )
+    base = spec.arms.get(spec.baseline)
+    found += [
+        f"{arm} and {spec.baseline} are the same image with the same settings: comparing them "
+        "says nothing about two stacks"
+        for arm in spec.challengers
+        if base
+        and base.image_sha256
+        and (other := spec.arms.get(arm))
+        and dataclasses.replace(other, image=base.image) == base
+    ]
+    shown = {panel.curve.benchmark for panel in panels}
+    if not shown:
+        found.append("no benchmark has usable launches of the baseline")
+    return found

@@ -1,0 +1,120 @@
+"""A results folder: `bench.json`, one file per launch in `launches/`, probes in `probes/`.
+
+Its launches are a chain (`stackproof.results.chain`), which is read with them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+from stackproof.core import limits, noun
+from stackproof.core.effects import files
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.ids import digest
+from stackproof.results import chain as chains
+from stackproof.results.chain import LaunchFile
+from stackproof.results.effects import ledger, signing
+from stackproof.results.measurement import Measurement
+from stackproof.results.model import (
+    LAUNCHES,
+    PROBES,
+    SET_ASIDE,
+    SPECIFICATION,
+    Results,
+    ResultsSpec,
+)
+from stackproof.results.path import MessagePaths
+
+
+def load_results(folder: os.PathLike[str] | str, *, signed_by: str | None = None) -> Results:
+    """Return what a results folder holds.
+
+    `signed_by` is a file of `ssh-keygen`'s allowed signers, one of whom must have signed. A launch
+    or a probe that cannot be read becomes one of `Results.problems`, so that one broken file does
+    not cost the others. Raises `StackproofError` when the folder or its specification
+    cannot be read, and NO_RESULTS (with all problems) when no launch can.
+    """
+    place = Path(folder)
+    specification = place / SPECIFICATION
+    if place.exists() and not place.is_dir():
+        raise fail(
+            Reason.INVALID_VALUE,
+            f"`{os.fspath(place)}` is not a results folder",
+            hint="give the folder that `stackproof bench` wrote, the one with `bench.json`",
+            where=Location(file=os.fspath(place)),
+        )
+    if place.is_dir() and not specification.exists():
+        raise fail(
+            Reason.FILE_MISSING,
+            f"`{os.fspath(place)}` holds no `{SPECIFICATION}`",
+            hint="give the folder that `stackproof bench` wrote, the one with `bench.json`",
+            where=Location(file=os.fspath(specification)),
+        )
+    spec = noun.from_json(ResultsSpec, _read(specification), file=os.fspath(specification))
+    records, unreadable, problems = _records(place / LAUNCHES)
+    if not records:
+        none = Problem(
+            reason=Reason.NO_RESULTS,
+            message=f"`{os.fspath(place / LAUNCHES)}` holds no launch that can be read",
+            hint="let `stackproof bench` finish, or run it again",
+            where=Location(file=os.fspath(place)),
+        )
+        raise StackproofError(none, *problems)
+    paths, unread = load_paths(place)
+    aside, *_ = _records(place / SET_ASIDE, aside=True)
+    found = ledger.read(place, (*records, *aside), unreadable)
+    found = dataclasses.replace(found, signature=signing.signature(place, signed_by))
+    return Results(
+        spec=spec,
+        measurements=tuple(one.measurement for one in records),
+        problems=(*problems, *unread),
+        paths=paths,
+        chain=chains.state_of(found, spec),
+        files=tuple(one.file for one in records),
+    )
+
+
+def load_records(folder: Path) -> tuple[LaunchFile, ...]:
+    """Return the launches of a folder that may not be whole yet, without what cannot be read."""
+    return _records(folder / LAUNCHES)[0]
+
+
+def _records(
+    folder: Path, *, aside: bool = False
+) -> tuple[tuple[LaunchFile, ...], tuple[str, ...], list[Problem]]:
+    """Return the launches of a folder, the names of files that are none, and why."""
+    records: list[LaunchFile] = []
+    unreadable: list[str] = []
+    problems: list[Problem] = []
+    for file in sorted(folder.glob("*.json")):
+        try:
+            content = _read(file)
+            launch = noun.from_json(Measurement, content, file=os.fspath(file))
+        except StackproofError as error:
+            problems += error.problems
+            unreadable.append(file.name)
+        else:
+            sha256 = digest(content)
+            records.append(
+                LaunchFile(file=file.name, sha256=sha256, measurement=launch, aside=aside)
+            )
+    return tuple(records), tuple(unreadable), problems
+
+
+def load_paths(folder: Path) -> tuple[tuple[MessagePaths, ...], tuple[Problem, ...]]:
+    """Return what the probes of a results folder found, and the files that cannot be read."""
+    found: list[MessagePaths] = []
+    problems: list[Problem] = []
+    for file in sorted((folder / PROBES).glob("*.json")):
+        try:
+            found.append(noun.from_json(MessagePaths, _read(file), file=os.fspath(file)))
+        except StackproofError as error:
+            problems += error.problems
+    return tuple(found), tuple(problems)
+
+
+def _read(path: Path) -> bytes:
+    """Return a file's bytes; raises `StackproofError` (FILE_MISSING, TOO_LARGE, …)."""
+    return files.read_bounded(path, limits.RESULTS, hint="no result of `bench` is as large as that")

@@ -1,0 +1,334 @@
+"""Results to whether they are what they say: the chain, and what launches tell of each other.
+
+What is looked for is what somebody who wants another verdict would do: leave launches out, copy
+one over others, give one arm the launches of another or of another machine or year, change what was
+planned. Numbers that were changed are told by the chain alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from stackproof.compare.model import DEFAULT_MARGINS, ArmVerdict, Cell, Comparison, Verdict, Why
+from stackproof.core.numbers import percent_text
+from stackproof.knowledge.evidence import relevant
+from stackproof.results.measurement import Measurement
+from stackproof.results.model import Results
+from stackproof.results.trust import Doubt, DoubtKind, Integrity
+
+_FEWEST_VALUES = 8
+"""So many different values two launches cannot have in common by chance."""
+
+_LONGEST_BLOCK = timedelta(hours=24)
+"""Launches of one block follow each other; more between them is another experiment."""
+
+_IMPORTED = "imported from"
+_MACHINE = {"kernel": DoubtKind.KERNEL, "cpu": DoubtKind.HOST}
+"""Facts of a launch that must be those of the others in its block."""
+
+_MOST = 12
+"""Doubts of one kind that are listed one by one."""
+
+
+def look(results: Results) -> Integrity:
+    """Return whether results can be trusted, with everything that speaks against it."""
+    found: list[Doubt] = list(results.chain.doubts) if results.chain else []
+    found += _struck(results)
+    found += _shortened(_swapped(results))
+    found += _shortened(_doubled(results))
+    for group in _blocks(results.measurements):
+        found += _of_block(group)
+    found += _kernels(results)
+    found += _environments(results)
+    state = results.chain
+    return Integrity(
+        sentence=state.sentence if state else "",
+        doubts=tuple(dict.fromkeys(found)),
+        chained=state.there if state else False,
+        signed=state.signed if state else "",
+    )
+
+
+def withheld(comparison: Comparison, integrity: Integrity) -> Comparison:
+    """Return a comparison without any verdict: its results are not what they say."""
+    if integrity.trusted:
+        return dataclasses.replace(comparison, integrity=integrity)
+    return dataclasses.replace(
+        comparison,
+        integrity=integrity,
+        verdict=Verdict.INCONCLUSIVE,
+        verdicts=tuple(_no_verdict(one) for one in comparison.verdicts),
+        panels=tuple(
+            dataclasses.replace(
+                panel,
+                judgements=tuple(
+                    dataclasses.replace(one, cells=tuple(map(_no_answer, one.cells)))
+                    for one in panel.judgements
+                ),
+            )
+            for panel in comparison.panels
+        ),
+    )
+
+
+def margin_words(margins: Mapping[str, float], planned: Mapping[str, float]) -> list[str]:
+    """Return what is to be known of margins that are not the usual or not the planned ones."""
+    found = []
+    for kind, margin in margins.items():
+        wanted = planned.get(kind, DEFAULT_MARGINS.get(kind))
+        if wanted is not None and margin != wanted:
+            found.append(
+                f"the margin of {kind} is {percent_text(margin)}; "
+                f"{percent_text(wanted)} was planned, so this verdict is not the planned one"
+            )
+        elif (usual := DEFAULT_MARGINS.get(kind)) is not None and margin > usual:
+            found.append(
+                f"the margin of {kind} is {percent_text(margin)}, as planned; "
+                f"{percent_text(usual)} is usual"
+            )
+    return found
+
+
+def presence_words(results: Results) -> list[str]:
+    """Return where fewer launches are there than were planned, one line for each placement.
+
+    Where it was looked while launches came in, an arm may end early; but it may have no gaps.
+    """
+    blocks: dict[tuple[str, str], dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for one in results.measurements:
+        if one.block > 0 and one.case.placement.timed:
+            blocks[one.case.placement.name, one.case.program][one.arm].add(one.block)
+    planned, found = results.spec.launches, []
+    for (placement, program), by_arm in blocks.items():
+        few = [
+            f"{len(seen)} of {arm}"
+            for arm, seen in by_arm.items()
+            if len(seen) < (max(seen) if results.spec.looks else planned)
+        ]
+        if few and results.spec.looks:
+            found.append(
+                f"launches at {placement} with {program} have gaps: there are {', '.join(few)}, "
+                "and later ones"
+            )
+        elif few:
+            found.append(
+                f"{planned} launches of each arm were planned at {placement} with {program}, and "
+                f"there are {', '.join(few)}"
+            )
+    return found
+
+
+def _no_verdict(verdict: ArmVerdict) -> ArmVerdict:
+    total = verdict.passed + verdict.failed + verdict.inconclusive
+    return dataclasses.replace(
+        verdict,
+        verdict=Verdict.INCONCLUSIVE,
+        passed=0,
+        failed=0,
+        inconclusive=total,
+        sentence=f"{verdict.arm} is not judged: these results are not what they say.",
+    )
+
+
+def _no_answer(cell: Cell) -> Cell:
+    return dataclasses.replace(
+        cell, verdict=Verdict.INCONCLUSIVE, why=Why.NOT_TRUSTED, launches_needed=None
+    )
+
+
+# --- what launches tell of each other -------------------------------------------------------
+
+
+def _name(one: Measurement) -> str:
+    return f"launch {one.order} ({one.arm}, block {one.block}, {one.case.placement.name})"
+
+
+def _shortened(doubts: Iterator[Doubt]) -> Iterator[Doubt]:
+    """Yield the first doubts of a kind, and how many more there are."""
+    found = list(doubts)
+    yield from found[:_MOST]
+    if len(found) > _MOST:
+        yield Doubt(kind=found[0].kind, text=f"and so are {len(found) - _MOST} more launches")
+
+
+def _struck(results: Results) -> Iterator[Doubt]:
+    """Yield the arms that were measured and are no longer in the specification."""
+    spec = results.spec
+    known = {spec.baseline, spec.null, *spec.challengers}
+    counts = Counter(one.arm for one in results.measurements if one.arm not in known)
+    for arm, count in counts.items():
+        yield Doubt(
+            kind=DoubtKind.SPECIFICATION,
+            text=f"{count} launches are of the arm `{arm}`, which the specification has not: it "
+            "was struck out",
+        )
+
+
+def _swapped(results: Results) -> Iterator[Doubt]:
+    """Yield launches that were made with another image, or file, than their arm says."""
+    images = {name: arm.image_sha256 for name, arm in results.spec.arms.items()}
+    files = results.files or ("",) * len(results.measurements)
+    for one, file in zip(results.measurements, files, strict=True):
+        planned = images.get(one.arm, "")
+        if planned and one.image_sha256 and planned != one.image_sha256:
+            owners = [name for name, image in images.items() if image == one.image_sha256]
+            whose = f"that of {' or '.join(owners)}" if owners else "one that no arm has"
+            yield Doubt(
+                kind=DoubtKind.SWAPPED,
+                text=f"{_name(one)} was not made with the image of its arm, but with {whose}",
+            )
+        elif one.image_sha256 and file and not _fits_name(one, file):
+            yield Doubt(
+                kind=DoubtKind.SWAPPED, text=f"{_name(one)} lies in `{file}`, another launch's file"
+            )
+
+
+def _fits_name(one: Measurement, file: str) -> bool:
+    """Return whether a file has the name that `bench` gives to this launch (`jobs.Launch`)."""
+    beginning, dash, rest = file.partition("-")
+    if not dash or not beginning.isdecimal():
+        return True  # not a name that bench gave
+    return int(beginning) == one.order and rest.startswith(f"{one.arm}-{one.case.placement.name}-")
+
+
+def _doubled(results: Results) -> Iterator[Doubt]:
+    """Yield launches whose every measured value is that of another launch."""
+    first: dict[tuple[object, ...], Measurement] = {}
+    for one in results.measurements:
+        values = tuple((s.benchmark, s.size, s.values) for s in one.output.series)
+        if len({value for part in values for value in part[2]}) < _FEWEST_VALUES:
+            continue
+        before = first.setdefault(values, one)
+        if before is not one and _IMPORTED not in one.host_facts:
+            yield Doubt(
+                kind=DoubtKind.DOUBLED,
+                text=f"{_name(one)} has every value of {_name(before)}: it is a copy",
+            )
+
+
+def _blocks(measurements: Sequence[Measurement]) -> Iterator[Sequence[Measurement]]:
+    """Yield the launches that are compared with each other, in the order in which they ran.
+
+    Those that failed are not: one may be older than those that its block was made again with.
+    """
+    groups: dict[tuple[int, str, str], list[Measurement]] = defaultdict(list)
+    for one in sorted(measurements, key=lambda one: one.order):
+        if _IMPORTED not in one.host_facts and one.usable:
+            groups[one.block, one.case.placement.name, one.case.program].append(one)
+    yield from groups.values()
+
+
+def _of_block(group: Sequence[Measurement]) -> Iterator[Doubt]:
+    """Yield where the launches of a block were made on other nodes, or at another time."""
+    hosts: dict[tuple[str, ...], Measurement] = {}
+    last: tuple[datetime, Measurement] | None = None
+    for one in group:
+        where = tuple(sorted({rank.host for rank in one.output.ranks if rank.host}))
+        if where:
+            other = next((seen for seen in hosts if seen != where), None)
+            if other is not None:
+                yield Doubt(
+                    kind=DoubtKind.HOST,
+                    text=f"{_name(one)} ran on {', '.join(where)}, and "
+                    f"{_name(hosts[other])} on {', '.join(other)}",
+                )
+            hosts.setdefault(where, one)
+        yield from _machine(one, group[0])
+        at = _time(one.started)
+        if at is None:
+            continue
+        if last is not None and (at < last[0] or at - last[0] > _LONGEST_BLOCK):
+            yield Doubt(
+                kind=DoubtKind.TIME,
+                text=f"{_name(one)} began at {one.started}, and {_name(last[1])}, before it in "
+                f"the same block, at {last[1].started}",
+            )
+        last = (at, one)
+
+
+def _machine(one: Measurement, first: Measurement) -> Iterator[Doubt]:
+    for fact, kind in _MACHINE.items():
+        here, there = one.host_facts.get(fact), first.host_facts.get(fact)
+        if here and there and here != there:
+            text = f"{_name(one)} was made with the {fact} `{here}`, {_name(first)} with `{there}`"
+            yield Doubt(kind=kind, text=text)
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return None if at.tzinfo is None else at
+
+
+def _kernels(results: Results) -> Iterator[Doubt]:
+    """Yield launches that were made below another kernel, or on another machine, than was said."""
+    for fact, kind in _MACHINE.items():
+        said = {one.host_facts[fact]: one for one in _ours(results) if one.host_facts.get(fact)}
+        wanted = results.spec.host.get(fact)
+        if said and isinstance(wanted, str) and wanted and wanted not in said:
+            (text, one), *_ = said.items()
+            yield Doubt(
+                kind=kind,
+                text=f"the specification has the {fact} `{wanted}`, and {_name(one)} `{text}`",
+            )
+
+
+def machine_words(results: Results) -> list[str]:
+    """Return where whole blocks were made on another machine, or below another kernel."""
+    return [
+        f"blocks were made with different values of {fact}: {', '.join(sorted(said))}"
+        for fact in _MACHINE
+        if len(said := {one.host_facts.get(fact, "") for one in _ours(results)} - {""}) > 1
+    ]
+
+
+def _ours(results: Results) -> Iterator[Measurement]:
+    return (one for one in results.measurements if _IMPORTED not in one.host_facts)
+
+
+def _many(ones: Sequence[Measurement]) -> str:
+    if len(ones) == 1:
+        return f"{_name(ones[0])} was made"
+    return f"{_name(ones[0])} and {len(ones) - 1} more were made"
+
+
+def _variables(one: Measurement) -> dict[str, str]:
+    """Return the variables of a launch: those of its deployment, and those of its arm's ranks."""
+    return {**one.env, **one.case.env}
+
+
+def _environments(results: Results) -> Iterator[Doubt]:
+    """Yield launches of an arm whose variables are not those of its other launches."""
+    groups: dict[tuple[str, str, str, str], list[Measurement]] = defaultdict(list)
+    for one in results.measurements:
+        key = (one.arm, one.case.placement.name, one.case.program, one.case.transport)
+        groups[key].append(one)
+    for group in groups.values():
+        seen: dict[tuple[tuple[str, str], ...], list[Measurement]] = defaultdict(list)
+        for one in group:
+            seen[tuple(sorted(relevant(_variables(one)).items()))].append(one)
+        if len(seen) < 2:
+            continue
+        (usual, _), *others = sorted(seen.items(), key=lambda item: -len(item[1]))
+        for variables, ones in others:
+            names = sorted({name for name, _ in {*usual} ^ {*variables}})
+            yield Doubt(
+                kind=DoubtKind.ENVIRONMENT,
+                text=f"{_many(ones)} with another environment than the other launches of "
+                f"{ones[0].arm}: {', '.join(names)}",
+            )
+    for arm, planned in results.spec.arms.items():
+        ones = [one for one in results.measurements if one.arm == arm and _variables(one)]
+        for name, value in planned.env.items():
+            other = [one for one in ones if _variables(one).get(name) != value]
+            if other:
+                yield Doubt(
+                    kind=DoubtKind.ENVIRONMENT,
+                    text=f"{_many(other)} without {name}={value}, which the specification sets "
+                    f"for {arm}",
+                )

@@ -1,0 +1,307 @@
+"""Whether the output of one launch means what it seems to mean.
+
+Each check has three answers and quotes its evidence. A check that is BAD keeps the launch out of
+every comparison; "cannot tell" does not, but is shown.
+"""
+
+from __future__ import annotations
+
+import re
+
+from stackproof.core.command import Completed
+from stackproof.core.errors import Problem, Reason
+from stackproof.launch.launchers import messages
+from stackproof.mpi import families, transports
+from stackproof.results.case import Case
+from stackproof.results.measurement import Check, Output, State
+from stackproof.results.metrics import METRICS
+
+_QUOTE_LINES = 3
+_UNKNOWN_OPTION = re.compile(r"stackproof-bench: unknown option `[^`\n]{1,40}`")
+_TAIL_LINES = 20
+_ELEMENT = 4
+"""Bytes of MPI_INT and MPI_FLOAT, in whole numbers of which an allreduce is measured."""
+
+# Exit codes of a shell for a program that a signal ended, and the signals of a program's own faults
+# (signal(7), numbers of Linux).
+_SIGNALLED = 128
+_FAULTS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV"}
+
+# Which failure explains the others: a node that was not there before the crash it caused.
+_ORDER = (
+    Reason.UNSUPPORTED, Reason.NODE_UNREACHABLE, Reason.SINGLETONS, Reason.WRONG_PLACEMENT,
+    Reason.COMMAND_NOT_FOUND,
+    Reason.JOB_TIMEOUT, Reason.VALIDATION_FAILED, Reason.RANK_CRASHED, Reason.JOB_FAILED,
+    Reason.GARBAGE_OUTPUT, Reason.TRUNCATED_OUTPUT, Reason.WRONG_MPI, Reason.WRONG_TRANSPORT,
+    Reason.NO_RESULTS,
+)  # fmt: skip
+
+_HINTS = {
+    Reason.UNSUPPORTED: "build the image again with this stackproof: the benchmark in it is of "
+    "another version",
+    Reason.NODE_UNREACHABLE: "look whether the nodes are up: `stackproof cluster status`",
+    Reason.SINGLETONS: "the launcher and the MPI library do not belong together: start the job "
+    "with the launcher of the MPI that the program uses",
+    Reason.WRONG_PLACEMENT: "name CPUs and nodes that the job may use, or change the site's "
+    "binding",
+    Reason.COMMAND_NOT_FOUND: "check that the image that holds the program is mounted on every "
+    "node",
+    Reason.JOB_TIMEOUT: "raise the case's `timeout`, or look for a rank that waits for ever",
+    Reason.VALIDATION_FAILED: "messages arrived changed: this MPI cannot be used on this path",
+    Reason.RANK_CRASHED: "run the program alone with `stackproof run` to see why it ends",
+    Reason.JOB_FAILED: "read what the MPI says below; a transport that cannot be had is an error "
+    "by intention, `auto` leaves the choice to the MPI",
+    Reason.GARBAGE_OUTPUT: "check that the program is the one that the case names",
+    Reason.TRUNCATED_OUTPUT: "the program ended before its end; read its messages below",
+    Reason.WRONG_MPI: "look for another MPI in LD_LIBRARY_PATH or in the program's run path",
+    Reason.WRONG_TRANSPORT: "the MPI took another path than it was told to; the evidence shows "
+    "which interfaces sent the messages",
+    Reason.NO_RESULTS: "ask for benchmarks and sizes that the program measures",
+}
+
+
+def judge(
+    output: Output, case: Case, *, mpi_family: str, mpi_version: str, completed: Completed
+) -> tuple[Check, ...]:
+    """Return every check of one launch.
+
+    `mpi_family` and `mpi_version` are the MPI that was asked for, as the image states it.
+    """
+    text = (completed.stdout + b"\n" + completed.stderr).decode(errors="replace")
+    return (
+        _nodes(output, case, text),
+        _ended(output, case, completed, text),
+        _output(output, completed),
+        _world(output, case),
+        _placement(output, case, text),
+        _validation(output, case),
+        _mpi(output, mpi_family, mpi_version),
+        transports.get(case.transport).check(output, case),
+        _results(output, case),
+    )
+
+
+def first_failure(checks: tuple[Check, ...], stderr: bytes | str = b"") -> Problem | None:
+    """Return the failure that explains the others, None when no check is BAD."""
+    bad = [check for check in checks if check.state is State.BAD]
+    if not bad:
+        return None
+    worst = min(bad, key=_rank)
+    reason = Reason(worst.reason)
+    said = stderr.decode(errors="replace") if isinstance(stderr, bytes) else stderr
+    lines = said.rstrip("\0 \t\r\n").splitlines()[-_TAIL_LINES:]
+    tail = "\n".join("".join(c for c in line if c.isprintable() or c == "\t") for line in lines)
+    return Problem(
+        reason=reason, message=worst.evidence, hint=_HINTS.get(reason), detail=tail or None
+    )
+
+
+def _rank(check: Check) -> int:
+    return _ORDER.index(check.reason) if check.reason in _ORDER else len(_ORDER)
+
+
+def _ok(name: str, evidence: str) -> Check:
+    return Check(name=name, state=State.OK, evidence=evidence)
+
+
+def _bad(name: str, reason: Reason, evidence: str) -> Check:
+    return Check(name=name, state=State.BAD, reason=reason.value, evidence=evidence)
+
+
+def _unknown(name: str, evidence: str) -> Check:
+    return Check(name=name, state=State.UNKNOWN, evidence=evidence)
+
+
+def _spoke(output: Output) -> bool:
+    return bool(output.worlds or output.world_size or output.ranks or output.series)
+
+
+def _nodes(output: Output, case: Case, text: str) -> Check:
+    said = messages.unreachable(text)
+    if said:
+        return _bad("nodes", Reason.NODE_UNREACHABLE, f"a node could not be reached: {said}")
+    heard = {rank.host for rank in output.ranks}
+    if len(heard) >= len(case.placement.nodes):
+        return _ok("nodes", f"heard from {', '.join(sorted(heard))}")
+    return _unknown("nodes", "no launcher complained, but not every node was heard from")
+
+
+def _ended(output: Output, case: Case, completed: Completed, text: str) -> Check:
+    name = "end"
+    if completed.timed_out:
+        since = "after its ranks had started" if _spoke(output) else "and no rank had spoken"
+        return _bad(
+            name, Reason.JOB_TIMEOUT, f"the job did not end within {case.timeout_s:g} s, {since}"
+        )
+    if completed.returncode == 0:
+        return _ok(name, "the launcher ended with 0")
+    how = (
+        f"the launcher was killed by signal {-completed.returncode}"
+        if completed.returncode < 0
+        else f"the launcher ended with {completed.returncode}"
+    )
+    reason, what = _why(output, completed.returncode, text)
+    return _bad(name, reason, f"{what}; {how}")
+
+
+def _why(output: Output, code: int, text: str) -> tuple[Reason, str]:
+    """Return why a job ended with an error, from the most telling words it left."""
+    spoke = _spoke(output)
+    said = (
+        (Reason.UNSUPPORTED, "the image's benchmark is of another version", _stranger(text)),
+        (Reason.COMMAND_NOT_FOUND, "the program cannot be started", messages.no_program(text)),
+        (Reason.JOB_FAILED, "the MPI could not start", "" if spoke else messages.not_started(text)),
+        (Reason.RANK_CRASHED, "a rank ended badly", messages.crashed(text)),
+    )
+    for reason, what, words in said:
+        if words:
+            return reason, f"{what}: {words}"
+    if output.complete:
+        return Reason.JOB_FAILED, "all ranks reached their end"
+    if spoke:
+        return Reason.RANK_CRASHED, "the program did not reach its end"
+    if code - _SIGNALLED in _FAULTS:
+        # PRRTE sometimes ends before it has told of the rank.
+        return Reason.RANK_CRASHED, f"a rank was killed by {_FAULTS[code - _SIGNALLED]}"
+    return Reason.JOB_FAILED, "no rank spoke"
+
+
+def _stranger(text: str) -> str:
+    """Return what a benchmark program of another version says of an option that it lacks."""
+    found = _UNKNOWN_OPTION.search(text)
+    return found[0] if found else ""
+
+
+def _output(output: Output, completed: Completed) -> Check:
+    name = "output"
+    noise = f"; {len(output.garbage)} foreign lines" if output.garbage else ""
+    if not _spoke(output) and not output.complete:
+        if completed.stdout.strip():
+            quoted = "`, `".join(output.garbage[:_QUOTE_LINES]) or repr(completed.stdout[:80])
+            return _bad(
+                name, Reason.GARBAGE_OUTPUT, f"nothing printed is the program's: `{quoted}`"
+            )
+        return _bad(name, Reason.TRUNCATED_OUTPUT, "the program printed nothing")
+    if not output.complete:
+        return _bad(
+            name,
+            Reason.TRUNCATED_OUTPUT,
+            f"the output stops after {len(output.series)} series, before its end{noise}",
+        )
+    return _ok(name, f"{len(output.series)} series, complete{noise}")
+
+
+def _world(output: Output, case: Case) -> Check:
+    name, asked = "world", len(case.placement.ranks)
+    if output.worlds > 1:
+        return _bad(
+            name,
+            Reason.SINGLETONS,
+            f"{output.worlds} programs ran as rank 0 of {output.world_size}, asked for one of "
+            f"{asked}",
+        )
+    if not output.world_size:
+        return _unknown(name, "the program did not tell how many ranks it has")
+    if output.world_size != asked:
+        return _bad(
+            name, Reason.SINGLETONS, f"the program has {output.world_size} ranks, not {asked}"
+        )
+    return _ok(name, f"one program of {asked} ranks")
+
+
+def _placement(output: Output, case: Case, text: str) -> Check:
+    name = "placement"
+    refused = messages.no_cpu(text)
+    if refused:
+        return _bad(name, Reason.WRONG_PLACEMENT, f"a rank could not be pinned: {refused}")
+    if not output.ranks:
+        return _unknown(name, "no rank told where it ran")
+    asked = case.placement.ranks
+    anywhere = case.placement.nodes == ("localhost",)
+    wrong, told = [], 0
+    for facts in output.ranks:
+        if not 0 <= facts.rank < len(asked):
+            wrong.append(f"rank {facts.rank} was not asked for")
+            continue
+        rank = asked[facts.rank]
+        if not anywhere and _short(facts.host) != _short(rank.node):
+            wrong.append(f"rank {facts.rank} ran on {facts.host}, not {rank.node}")
+        if rank.cpu is not None and facts.cpus and facts.cpus != (rank.cpu,):
+            cpus = ",".join(map(str, facts.cpus))
+            wrong.append(f"rank {facts.rank} may run on CPU {cpus}, not only {rank.cpu}")
+        told += rank.cpu is None or bool(facts.cpus)
+    if wrong:
+        return _bad(name, Reason.WRONG_PLACEMENT, "; ".join(wrong))
+    if told < len(asked):
+        return _unknown(name, f"{told} of {len(asked)} ranks told where they ran")
+    return _ok(name, "; ".join(_where(facts.host, facts.cpus) for facts in output.ranks))
+
+
+def _where(host: str, cpus: tuple[int, ...]) -> str:
+    return f"{host} CPU {','.join(map(str, cpus))}" if cpus else host
+
+
+def _short(host: str) -> str:
+    return host.partition(".")[0]
+
+
+def _validation(output: Output, case: Case) -> Check:
+    name = "validation"
+    if output.validation_errors:
+        shown = "; ".join(wrong.text for wrong in output.wrong[:_QUOTE_LINES])
+        more = len(output.wrong) - _QUOTE_LINES
+        rest = f"; and {more} more" if more > 0 else ""
+        count = f"{output.validation_errors} received bytes were wrong"
+        evidence = f"{count}: {shown}{rest}" if shown else count
+        return _bad(name, Reason.VALIDATION_FAILED, evidence)
+    if not (case.validate or case.spot_check):
+        return _unknown(name, f"no byte that {case.program} received was looked at")
+    unchecked = [s for s in output.series if s.validated is None]
+    if unchecked or not output.series:
+        return _unknown(name, f"{len(unchecked)} series were not validated")
+    total = sum(series.validated or 0 for series in output.series)
+    took = sum(series.check_s or 0.0 for series in output.series)
+    what = f"{total} received bytes" + ("" if case.validate else ", a sample,")
+    return _ok(name, f"{what} were right; to look at them took {took:.2g} s beside what is timed")
+
+
+def _mpi(output: Output, family: str, version: str) -> Check:
+    name = "mpi"
+    text = output.mpi_library.strip()
+    if not text:
+        return _unknown(name, "the program did not tell its MPI library")
+    first = text.splitlines()[0]
+    found = families.identify(text)
+    wanted = f"{families.get(family).title} {version}"
+    if found is None or found[0] != family or not families.same_release(found[1], version):
+        return _bad(name, Reason.WRONG_MPI, f"`{first}` answered, not {wanted}")
+    return _ok(name, f"{wanted} answered: `{first}`")
+
+
+def _results(output: Output, case: Case) -> Check:
+    name = "results"
+    found = {(series.benchmark, series.size) for series in output.series if series.values}
+    missing = [
+        f"{benchmark} {size}"
+        for benchmark in case.benchmarks
+        for size in (case.sizes if METRICS[benchmark].sized else (0,))
+        if (benchmark, size) not in found
+    ]
+    measured = {benchmark for benchmark, _ in found}
+    left_out = [key for key in missing if _may_skip(key, output, measured)]
+    lost = [key for key in missing if key not in left_out]
+    if lost:
+        few = ", ".join(lost[:_QUOTE_LINES]) + (", …" if len(lost) > _QUOTE_LINES else "")
+        return _bad(name, Reason.NO_RESULTS, f"{len(lost)} results are missing: {few}")
+    note = f"; left out as not measurable: {', '.join(left_out)}" if left_out else ""
+    return _ok(name, f"every series asked for is there{note}")
+
+
+def _may_skip(key: str, output: Output, measured: set[str]) -> bool:
+    """Return whether a size may be missing: the program said why, or it is no whole element."""
+    benchmark, _, size = key.partition(" ")
+    if key in output.skipped:
+        return True
+    if METRICS[benchmark].kind == "latency":
+        return False
+    return benchmark in measured and (int(size) < _ELEMENT or int(size) % _ELEMENT != 0)

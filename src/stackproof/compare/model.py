@@ -1,0 +1,405 @@
+"""The nouns of comparing: results that were measured, and the comparison made of them.
+
+`Results` is a results folder as a value (`bench.json` and every launch). `Comparison` holds
+everything a reader needs to believe or doubt a verdict: curves, cells, what was discarded, and how
+each arm was made and run. Ratios are always oriented so that more than 1 means that the challenger
+is better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import ClassVar
+
+from stackproof.core.errors import Reason, fail
+from stackproof.results.measurement import Check, State
+from stackproof.results.model import ResultsSpec
+from stackproof.results.path import MessagePaths
+from stackproof.results.trust import Integrity
+
+DEFAULT_MARGINS: Mapping[str, float] = {
+    "latency": 0.10,
+    "bandwidth": 0.05,
+    "rate": 0.10,
+    "collective": 0.10,
+}
+"""How much worse a challenger may be, as a fraction of the baseline, by kind of metric."""
+
+MOST_LAUNCHES = 40
+"""Launches per arm after which an experiment ends that would go on until all is decided."""
+
+NULL_FAMILY_ERROR = 0.01
+"""The chance, over everything measured, that the null arm FAILs on a machine without fault."""
+
+TABLE_SIZES: tuple[int, ...] = (8, 1024, 8192, 65536, 1 << 20, 1 << 22)
+"""Message sizes of the verdict table, in bytes."""
+
+
+class Verdict(StrEnum):
+    """The three answers of a comparison."""
+
+    PASS = "PASS"  # noqa: S105 - a verdict, not a password
+    FAIL = "FAIL"
+    INCONCLUSIVE = "INCONCLUSIVE"
+
+
+class Why(StrEnum):
+    """Why a cell is INCONCLUSIVE."""
+
+    NOT_TRUSTED = "not-trusted"
+    """The results are not what they say, see `Integrity`."""
+
+    NO_PAIRS = "no-pairs"
+    """No block has a usable launch of both arms."""
+    TOO_FEW = "too-few-launches"
+    INTERVAL = "interval-crosses-margin"
+    CHANCE = "not-beyond-chance"
+    """The interval is below the margin, but so many sizes were looked at that it may be chance."""
+    NOISE = "within-noise-floor"
+    """The difference is not larger than what the baseline shows against itself."""
+    DISTURBED = "disturbed"
+    """Something else was at a rank's CPU, and launches without that do not bear the verdict out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareOptions:
+    """How to compare.
+
+    `margins` override those of the specification. `confidence` is the coverage of the two-sided
+    intervals; `family_error` the chance, for the sizes of one curve together, of one false FAIL
+    when the challenger stands exactly at the margin. `minimum_launches` None takes the
+    specification's.
+    """
+
+    margins: Mapping[str, float] = field(default_factory=dict)
+    confidence: float = 0.95
+    family_error: float = 0.05
+    minimum_launches: int | None = None
+
+
+def parse_margins(texts: Sequence[str]) -> dict[str, float]:
+    """Return margins from `KIND=0.05` or `KIND=5%`; raises `StackproofError` (USAGE)."""
+    found: dict[str, float] = {}
+    for text in texts:
+        kind, _, value = text.partition("=")
+        try:
+            margin = float(value.rstrip("%")) / (100 if value.endswith("%") else 1)
+        except ValueError:
+            margin = 0.0
+        if kind not in DEFAULT_MARGINS or not 0 < margin < 1:
+            raise fail(
+                Reason.USAGE,
+                f"`{text}` is not a margin",
+                hint="write KIND=FRACTION with a fraction between 0 and 1, such as "
+                f"`latency=0.10`; kinds are: {', '.join(DEFAULT_MARGINS)}",
+            )
+        found[kind] = margin
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """What identifies a curve: one benchmark of one program at one placement.
+
+    `nodes` and `ranks` are those of the placement, 0 where they are not known.
+    """
+
+    placement: str
+    locality: str
+    program: str
+    benchmark: str
+    title: str
+    unit: str
+    kind: str
+    higher_is_better: bool
+    sized: bool = True
+    nodes: int = 0
+    ranks: int = 0
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Return placement, program and benchmark."""
+        return (self.placement, self.program, self.benchmark)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One arm at one size: the per-launch medians (`values`, one per block) and their summary.
+
+    All values are in the curve's unit. `percent_of_limit` is None where no limit is stated or the
+    metric has none. `outliers` are blocks outside Tukey's fences; they stay in.
+    """
+
+    size: int
+    median: float
+    minimum: float
+    maximum: float
+    blocks: tuple[int, ...]
+    values: tuple[float, ...]
+    percent_of_limit: float | None = None
+    outliers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """Hockney's model T(s) = T0 + s / B of one arm's curve.
+
+    `t0_us` in µs, `bandwidth` in MB/s (10^6 B), `half_size` in bytes: where half of the bandwidth
+    is reached. None where the sizes measured do not determine it.
+    """
+
+    t0_us: float | None = None
+    bandwidth: float | None = None
+    half_size: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmCurve:
+    """One arm's points of a curve, by growing size; `transport` is the path it was forced on."""
+
+    arm: str
+    points: tuple[Point, ...]
+    fit: Fit | None = None
+    transport: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """The judgement of one challenger at one size.
+
+    `blocks` counts the pairs used. `ratio` with `low` and `high` is the typical ratio of the two
+    launches of a block and its interval; `p` the adjusted p-value of "not worse than the FAIL
+    margin", for the null arm "nor better". `margin` is the stated
+    margin, `floor` the noise floor (None without a null arm). `launches_needed` estimates how many
+    launches per arm would settle an INCONCLUSIVE cell; None when no sensible number would.
+    """
+
+    size: int
+    blocks: int
+    verdict: Verdict
+    margin: float
+    why: Why | None = None
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    floor: float | None = None
+    launches_needed: int | None = None
+
+    @property
+    def seems_slower(self) -> bool:
+        """Return whether the whole interval lies below the margin, and FAIL is not proven.
+
+        An interval of too few launches says nothing yet.
+        """
+        known = self.verdict is Verdict.INCONCLUSIVE and self.why not in {Why.NO_PAIRS, Why.TOO_FEW}
+        return known and self.high is not None and self.high < 1 - self.margin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regime:
+    """Geometric mean of the ratios of a range of sizes, with its interval."""
+
+    name: str
+    sizes: tuple[int, ...]
+    ratio: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """One challenger on one curve: a cell for every size, and the regimes."""
+
+    arm: str
+    cells: tuple[Cell, ...]
+    regimes: tuple[Regime, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """Everything about one curve: all arms' points and all challengers' judgements."""
+
+    curve: Curve
+    limit: float | None
+    limit_source: str
+    arms: tuple[ArmCurve, ...]
+    judgements: tuple[Judgement, ...]
+
+    def points(self, arm: str) -> Mapping[int, Point]:
+        """Return an arm's points by size."""
+        return {p.size: p for curve in self.arms if curve.arm == arm for p in curve.points}
+
+    def transport(self, arm: str) -> str:
+        """Return the path that an arm was forced on here, empty when it was not measured."""
+        return next((curve.transport for curve in self.arms if curve.arm == arm), "")
+
+    def judgement(self, arm: str) -> Judgement | None:
+        """Return a challenger's judgement, None when it was not measured here."""
+        return next((j for j in self.judgements if j.arm == arm), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmVerdict:
+    """The verdict of one challenger (or of the null arm) over all its cells.
+
+    Of those that are `inconclusive`, `unproven` look slower (`Cell.seems_slower`).
+    """
+
+    arm: str
+    verdict: Verdict
+    is_null: bool
+    passed: int
+    failed: int
+    inconclusive: int
+    sentence: str
+    unproven: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Best:
+    """The sizes of a curve at which one arm is better than every other, the baseline included."""
+
+    program: str
+    benchmark: str
+    arm: str
+    transport: str
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """Which arm is best at one placement, where arms took different paths.
+
+    `points` counts sizes of curves at which several arms were measured, `open_points` those at
+    which no arm stands above every other.
+    """
+
+    placement: str
+    best: tuple[Best, ...]
+    points: int
+    open_points: int
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validated:
+    """A launch that was made to check what is received, with ranks that may share CPUs.
+
+    It was not timed. `received` is the number of bytes that were compared; `evidence` says what
+    was found.
+    """
+
+    arm: str
+    placement: str
+    locality: str
+    nodes: int
+    ranks: int
+    program: str
+    transport: str
+    benchmarks: tuple[str, ...]
+    sizes: tuple[int, ...]
+    received: int
+    state: State
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discarded:
+    """A launch, or part of one, that did not enter: `reason` is a value of `errors.Reason`."""
+
+    what: str
+    reason: str
+    evidence: str
+    arm: str = ""
+    block: int | None = None
+    placement: str = ""
+    program: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankPlace:
+    """Where one rank really was: host, processor, affinity mask."""
+
+    rank: int
+    host: str
+    cpu: int | None
+    cpus: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmLaunch:
+    """How one arm was launched at one placement: the first usable launch stands for all.
+
+    `checks` are those of all launches, each different evidence once.
+    """
+
+    arm: str
+    placement: str
+    program: str
+    count: int
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    mpi_library: str
+    program_version: str
+    ranks: tuple[RankPlace, ...]
+    checks: tuple[Check, ...]
+    libraries: tuple[str, ...] = ()
+    host_facts: Mapping[str, str] = field(default_factory=dict)
+    clock: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Something the reader must know; `level` is `warning` or `note`."""
+
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The verdict and everything behind it.
+
+    `margins`, `minimum_launches`, `confidence` and `family_error` are those that were used. `paths`
+    is what the probes found. `rankings` is empty where all arms took the same paths.
+    """
+
+    SCHEMA: ClassVar[str] = "stackproof/comparison/1"
+
+    verdict: Verdict
+    verdicts: tuple[ArmVerdict, ...]
+    panels: tuple[Panel, ...]
+    discarded: tuple[Discarded, ...]
+    launches: tuple[ArmLaunch, ...]
+    notes: tuple[Note, ...]
+    spec: ResultsSpec
+    margins: Mapping[str, float]
+    minimum_launches: int
+    confidence: float
+    family_error: float
+    paths: tuple[MessagePaths, ...] = ()
+    rankings: tuple[Ranking, ...] = ()
+    validated: tuple[Validated, ...] = ()
+    integrity: Integrity | None = None
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Return every arm: baseline, null arm, challengers."""
+        null = () if self.spec.null is None else (self.spec.null,)
+        return (self.spec.baseline, *null, *self.spec.challengers)
+
+    @property
+    def challengers(self) -> tuple[str, ...]:
+        """Return the arms that were judged, the null arm last."""
+        null = () if self.spec.null is None else (self.spec.null,)
+        return (*self.spec.challengers, *null)
+
+    def verdict_of(self, arm: str) -> ArmVerdict:
+        """Return the verdict of one challenger; raises `KeyError` for an arm not judged."""
+        for verdict in self.verdicts:
+            if verdict.arm == arm:
+                return verdict
+        raise KeyError(arm)

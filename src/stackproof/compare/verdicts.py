@@ -1,0 +1,121 @@
+"""Cells to verdicts: of a challenger, of the whole, and the sentence that says it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from stackproof.compare.model import ArmVerdict, Judgement, Panel, Verdict, Why
+from stackproof.core.numbers import ranges_text
+
+_WORST_SHOWN = 3
+
+
+def verdict_on(arm: str, panels: Sequence[Panel], baseline: str, *, is_null: bool) -> ArmVerdict:
+    """Return the verdict on one challenger over all its cells, and the sentence that says it."""
+    judged = [(panel, j) for panel in panels if (j := panel.judgement(arm)) is not None]
+    found = [cell.verdict for _, judgement in judged for cell in judgement.cells]
+    counts = {verdict: found.count(verdict) for verdict in Verdict}
+    if counts[Verdict.FAIL]:
+        verdict = Verdict.FAIL
+    elif found and counts[Verdict.PASS] == len(found):
+        verdict = Verdict.PASS
+    else:
+        verdict = Verdict.INCONCLUSIVE
+    return ArmVerdict(
+        arm=arm,
+        verdict=verdict,
+        is_null=is_null,
+        passed=counts[Verdict.PASS],
+        failed=counts[Verdict.FAIL],
+        inconclusive=counts[Verdict.INCONCLUSIVE],
+        unproven=_unproven(judged),
+        sentence=_sentence(arm, baseline, judged, counts, is_null=is_null),
+    )
+
+
+def _sentence(
+    arm: str,
+    baseline: str,
+    judged: Sequence[tuple[Panel, Judgement]],
+    counts: Mapping[Verdict, int],
+    *,
+    is_null: bool,
+) -> str:
+    total = sum(counts.values())
+    if not total:
+        return f"{arm} has no usable launch to compare with {baseline}."
+    passed, failed, unclear = (
+        counts[verdict] for verdict in (Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE)
+    )
+    who = f"{baseline} against itself (arm {arm})" if is_null else arm
+    few = sum(c.why in {Why.TOO_FEW, Why.NO_PAIRS} for _, one in judged for c in one.cells)
+    reason = f", {'all' if few == unclear else few} for too few launches" if few else ""
+    unproven = 0 if is_null else _unproven(judged)
+    unclear -= unproven
+    if unclear == total:
+        return f"{who} is undecided at all {total} points{reason}."
+    at = f"all {total} points" if passed == total else f"{passed} of {total} points"
+    equal = "is the same" if is_null else f"is as fast as {baseline}"
+    parts = [f"{who} {equal} within the margins at {at}"]
+    if failed:
+        worse = "differs from itself" if is_null else "slower"
+        parts.append(f"{worse} at {failed}: {_where(judged)}")
+    if unproven:
+        parts.append(f"slower but not proven at {unproven}")
+    if unclear:
+        parts.append(f"undecided at {unclear}{reason}")
+    return "; ".join(parts) + "."
+
+
+def _unproven(judged: Sequence[tuple[Panel, Judgement]]) -> int:
+    return sum(cell.seems_slower for _, one in judged for cell in one.cells)
+
+
+def _where(judged: Sequence[tuple[Panel, Judgement]]) -> str:
+    """Return where an arm fails, worst first: `latency pair 1 B-64 B (ratio 0.80)`.
+
+    The null arm may also be too fast, so what counts is how far a ratio is from 1.
+    """
+    places: list[tuple[float, str]] = []
+    programs = Counter((panel.curve.benchmark, panel.curve.placement) for panel, _ in judged)
+    for panel, judgement in judged:
+        ratios = {
+            cell.size: cell.ratio
+            for cell in judgement.cells
+            if cell.verdict is Verdict.FAIL and cell.ratio is not None
+        }
+        if ratios:
+            worst = max(ratios.values(), key=_distance)
+            curve = panel.curve
+            sizes = ranges_text(ratios, (c.size for c in judgement.cells))
+            size = f" {sizes}" if curve.sized else ""
+            # Two programs may measure the same thing, and then each is named.
+            several = programs[curve.benchmark, curve.placement] > 1
+            by = f" with {curve.program}" if several else ""
+            where = f"{curve.title} {curve.placement}{by}{size} (ratio {worst:.2f})"
+            places.append((-_distance(worst), where))
+    places.sort()
+    text = ", ".join(place for _, place in places[:_WORST_SHOWN])
+    rest = len(places) - _WORST_SHOWN
+    more = f"{rest} more curve{'s' if rest > 1 else ''}"
+    return f"{text} and on {more}" if rest > 0 else text
+
+
+def _distance(ratio: float) -> float:
+    return abs(math.log(ratio))
+
+
+def overall(verdicts: Sequence[ArmVerdict]) -> Verdict:
+    """Return FAIL when any arm fails, PASS when all challengers pass.
+
+    The null arm cannot make a PASS of the challengers less certain by being INCONCLUSIVE, but its
+    FAIL (it differs from itself, either way) shows that the experiment itself is not to be trusted.
+    """
+    if any(verdict.verdict is Verdict.FAIL for verdict in verdicts):
+        return Verdict.FAIL
+    challengers = [verdict for verdict in verdicts if not verdict.is_null]
+    if challengers and all(verdict.verdict is Verdict.PASS for verdict in challengers):
+        return Verdict.PASS
+    return Verdict.INCONCLUSIVE

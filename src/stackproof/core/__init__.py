@@ -1,0 +1,1 @@
+"""What knows neither MPI nor image: errors, documents, commands, versions, numbers."""

@@ -1,0 +1,282 @@
+"""The parser of every verb: short usage, defaults and examples in help, and what was meant.
+
+A wrong command line ends as every other failure does: with a reason, the usage of the verb that
+was meant, and a guess at what was mistyped. This is imported before every command of a user, so it
+imports argparse and nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+
+TYPE_CHECKING = False  # `typing` takes longer to import than to parse a command line
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any, NoReturn, TypeVar
+
+    from stackproof.core.errors import StackproofError
+
+    Options = TypeVar("Options")
+
+BEFORE_THE_VERB = ("--debug", "-V", "--version")
+_NUMBERS = {int: "a whole number", float: "a number"}
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """Help as wide as the terminal, found without `shutil`, which is slow to import.
+
+    argparse makes one for every option, also where no help is asked for.
+    """
+
+    def __init__(self, prog: str, **_: Any) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        return help_of(action)
+
+    def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
+        """Return how values are shown: alternatives as words, also those of an enumeration."""
+        if action.choices is not None and action.metavar is None and action.nargs is None:
+            return f"{{{','.join(map(str, action.choices))}}}"
+        return super()._format_args(action, default_metavar)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that says what was meant; abbreviated options are refused, as scripts outlive them.
+
+    Raises `StackproofError` (USAGE) where argparse would end the process.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        options.setdefault("formatter_class", HelpFormatter)
+        options.setdefault("allow_abbrev", False)
+        self._usage: str | None = None
+        self._given: Sequence[str] = ()
+        super().__init__(*args, **options)
+
+    @property
+    def usage(self) -> str:
+        """How the command is called, on one line; in help all options follow anyway."""
+        return self._usage or short_usage(self).replace("%", "%%")
+
+    @usage.setter
+    def usage(self, text: str | None) -> None:
+        """Set it by hand; None is the short one again."""
+        self._usage = text
+
+    def add_subparsers(self, **options: Any) -> Any:
+        """Add subparsers; how they are called begins as this parser is called."""
+        return super().add_subparsers(**{"prog": self.prog, **options})
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse; what is left over is refused by the parser that it was meant for."""
+        self._given = list(args or ())
+        found, extras = super().parse_known_args(args, namespace)
+        if extras:
+            raise self.wrong(*self._left_over(extras))
+        return found, extras
+
+    def error(self, message: str) -> NoReturn:
+        """Raise `StackproofError` (USAGE) for what argparse found to be wrong.
+
+        A mistyped option is named first: what argparse misses then is often its value.
+        """
+        unknown = self._unknown_options(self._given)
+        raise self.wrong(*(self._left_over(unknown) if unknown else (_plain(message), "")))
+
+    def wrong(self, message: str, hint: str = "") -> StackproofError:
+        """Return the error of a command line for this parser."""
+        from stackproof.core.errors import Reason, fail  # noqa: PLC0415 - for failures only
+
+        usage = self._usage or short_usage(self)
+        return fail(
+            Reason.USAGE,
+            message,
+            detail=f"usage: {usage}",
+            hint=f"{hint}`{self.prog} --help` says more",
+        )
+
+    def format_help(self) -> str:
+        """Return the help, with examples at its end."""
+        from stackproof.core.cli.examples import EXAMPLES  # noqa: PLC0415 - for help only
+
+        text = super().format_help()
+        examples = EXAMPLES.get(self.prog.partition(" ")[2], ())
+        if not examples:
+            return text
+        # A command stays whole, to be copied; what it does goes above it where both do not fit.
+        width = _columns() - 2
+        lines = []
+        for line, words in examples:
+            both = f"  {line:<52} {words}".rstrip()
+            lines += [both] if len(both) <= width or not words else [f"  # {words}", f"  {line}"]
+        return "\n".join([text.rstrip("\n"), "", "examples:", *lines, ""])
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        from stackproof.core.errors import did_you_mean  # noqa: PLC0415 - for failures only
+
+        names = list(map(str, action.choices))
+        guess = did_you_mean(str(value), names)
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - the only way to know
+            kind = str(action.metavar or "choice").lower()
+            hint = f"{guess}{kind}s are: {', '.join(names)}; "
+            raise self.wrong(f"`{value}` is no {kind} of {self.prog}", hint)
+        message = f"{_named(action)} cannot be `{value}`"
+        raise self.wrong(message, f"{guess}it is one of: {', '.join(names)}; ")
+
+    def _get_value(self, action: argparse.Action, text: str) -> Any:
+        kind = self._registry_get("type", action.type, action.type)
+        try:
+            return kind(text)
+        except (TypeError, ValueError, argparse.ArgumentTypeError) as error:
+            said = isinstance(error, argparse.ArgumentTypeError) and str(error)
+            form = said or f"must be {_NUMBERS.get(kind, 'of another form')}"
+            raise self.wrong(f"{_named(action)} {form}, not `{text}`") from None
+
+    def _unknown_options(self, words: Iterable[str]) -> list[str]:
+        """Return the words that look like options and are none, as far as options can stand."""
+        if any(action.nargs in {argparse.REMAINDER, argparse.PARSER} for action in self._actions):
+            return []
+        before = itertools.takewhile(lambda word: word != "--", words)
+        return [
+            word
+            for word in before
+            if word.startswith("--") and word.partition("=")[0] not in self._option_string_actions
+        ]
+
+    def _left_over(self, words: Sequence[str]) -> tuple[str, str]:
+        """Return what to say of words that nothing takes, and a hint."""
+        from stackproof.core.errors import did_you_mean  # noqa: PLC0415 - for failures only
+
+        options = [word.partition("=")[0] for word in words if word.startswith("-") and word != "-"]
+        if not options:
+            return f"`{words[0]}` is one argument too many", ""
+        option = options[0]
+        if option in BEFORE_THE_VERB:
+            return f"`{option}` stands before the verb", f"write `stackproof {option} …`; "
+        known = [name for name in self._option_string_actions if name.startswith("--")]
+        return f"unknown option `{option}`", did_you_mean(option, known)
+
+
+def short_usage(parser: argparse.ArgumentParser) -> str:
+    """Return how a command is called, on one line: options that must be, and arguments."""
+    words = [parser.prog]
+    shown = [one for one in parser._actions if one.help != argparse.SUPPRESS]  # noqa: SLF001
+    options = [one for one in shown if one.option_strings]
+    if any(not one.required and one.dest != "help" for one in options):
+        words.append("[OPTION…]")
+    words += [f"{one.option_strings[0]} {metavar_of(one)}" for one in options if one.required]
+    for group in parser._mutually_exclusive_groups:  # noqa: SLF001
+        if group.required:
+            each = (f"{one.option_strings[0]} {metavar_of(one)}" for one in group._group_actions)  # noqa: SLF001
+            words.append(f"({' | '.join(each)})")
+    return " ".join([*words, *(_usage_of(one) for one in shown if not one.option_strings)])
+
+
+def _usage_of(action: argparse.Action) -> str:
+    name = metavar_of(action)
+    if action.nargs == "?":
+        return f"[{name}]"
+    if action.nargs in {"*", argparse.REMAINDER}:
+        return f"[{name} …]"
+    return f"{name} [{name} …]" if action.nargs == "+" else name
+
+
+def metavar_of(action: argparse.Action) -> str:
+    """Return how the value of an option, or an argument, is called."""
+    if isinstance(action.metavar, tuple):
+        return " ".join(action.metavar)
+    if action.metavar is not None:
+        return action.metavar
+    if action.choices is not None:
+        return f"{{{','.join(map(str, action.choices))}}}"
+    return action.dest.upper() if action.option_strings else action.dest
+
+
+def help_of(action: argparse.Action) -> str:
+    """Return the help of an option, with its default where the text does not say one."""
+    text = action.help or ""
+    if not action.option_strings or action.nargs == 0 or "default" in text:
+        return text
+    if action.default in (None, "", argparse.SUPPRESS) or isinstance(action.default, list):
+        return text
+    return f"{text} (default: %(default)s)"
+
+
+def read(kind: type[Options], args: argparse.Namespace, **others: Any) -> Options:
+    """Return options of a kind with slots: each from the argument of its name, or from `others`."""
+    slots: tuple[str, ...] = kind.__slots__  # type: ignore[attr-defined] # a dataclass has them too
+    found = {name: _frozen(getattr(args, name)) for name in slots if name not in others}
+    return kind(**found, **others)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def add_output(parser: argparse.ArgumentParser, kind: str, *names: str, **options: Any) -> None:
+    """Add an option that names a file to write, of one of the kinds of `core/effects/outputs.py`.
+
+    What is there already is looked at before the verb begins.
+    """
+    action = parser.add_argument(*names, **options)
+    parser.set_defaults(outputs=(*(parser.get_default("outputs") or ()), (action.dest, kind)))
+
+
+def add_require_pass(parser: argparse.ArgumentParser) -> None:
+    """Add the option that takes INCONCLUSIVE for a failure."""
+    parser.add_argument(
+        "--require-pass", action="store_true",
+        help="end with exit code 8 unless the verdict is PASS: INCONCLUSIVE, otherwise 9, counts "
+        "as FAIL",
+    )  # fmt: skip
+
+
+def _named(action: argparse.Action) -> str:
+    return f"`{'/'.join(action.option_strings)}`" if action.option_strings else metavar_of(action)
+
+
+# How argparse begins what it has to say of one argument, and what it calls several.
+_OF_ONE = "argument "
+_REQUIRED = "the following arguments are required: "
+_ONE_REQUIRED = "one of the arguments "
+
+
+def _plain(message: str) -> str:
+    """Return a message of argparse as ours are; what is not known stays as it is."""
+    if message.startswith(_REQUIRED):
+        missing = message.removeprefix(_REQUIRED).split(", ")
+        return f"{', '.join(_quoted(word) for word in missing)} must be given"
+    if message.startswith(_ONE_REQUIRED):
+        words = message.removeprefix(_ONE_REQUIRED).removesuffix(" is required").split()
+        return f"one of {', '.join(map(_quoted, words))} must be given"
+    if not message.startswith(_OF_ONE):
+        return message
+    name, _, text = message.removeprefix(_OF_ONE).partition(": ")
+    text = text.replace("expected one argument", "needs a value")
+    text = text.replace("expected at least one argument", "needs at least one value")
+    if text.startswith("not allowed with argument "):
+        other = text.removeprefix("not allowed with argument ")
+        return f"{_quoted(name)} and {_quoted(other)} exclude each other"
+    if text.startswith("ignored explicit argument"):
+        text = "takes no value"
+    return f"{_quoted(name)} {text}"
+
+
+def _quoted(word: str) -> str:
+    return f"`{word}`" if word.startswith("-") else word
+
+
+def _columns() -> int:
+    """Return the columns of the terminal, as `shutil.get_terminal_size` does."""
+    named = os.environ.get("COLUMNS", "")
+    if named.isdecimal() and int(named) > 0:
+        return int(named)
+    try:
+        return os.get_terminal_size().columns or 80
+    except OSError:  # no terminal
+        return 80

@@ -1,0 +1,281 @@
+"""Everything that stackproof writes into the cache, by kind: where it lies, what holds it.
+
+Whoever keeps something gets its folder here, so that `stackproof cache` knows of all of it. Whoever
+reads what may be deleted says so with `in_use`; that ends with the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from stackproof.core import harmless
+from stackproof.core.effects import files
+from stackproof.core.errors import Reason, fail
+
+
+class Entries(StrEnum):
+    """What is deleted at once: a child of the folder, a file anywhere below it, or nothing."""
+
+    CHILDREN = "children"
+    FILES = "files"
+    NONE = "none"
+
+
+class Held(StrEnum):
+    """How it shows that somebody uses an entry.
+
+    OWN: by a lock in the entry. TOGETHER: by one lock for the whole cache (`in_use`). NOBODY: an
+    entry is read at once, and may go at any time. UNSEEN: by what runs on any node, so that it is
+    deleted only where it is asked for by its kind.
+    """
+
+    OWN = "own"
+    TOGETHER = "together"
+    NOBODY = "nobody"
+    UNSEEN = "unseen"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of content; `folders` are below the cache's folder, the first is where it is put.
+
+    `again` says what is lost by deleting it.
+    """
+
+    name: str
+    title: str
+    again: str
+    folders: tuple[str, ...]
+    entries: Entries = Entries.CHILDREN
+    held: Held = Held.TOGETHER
+
+
+MEMORY = "memory"
+"""The kind of build trees that lie outside of the cache, in memory."""
+
+KINDS = (
+    Kind(
+        name="builds",
+        title="build folders: image, logs, and the tree unless it lies elsewhere",
+        again="the next build of that recipe runs again",
+        folders=("builds",),
+        held=Held.OWN,
+    ),
+    Kind(
+        name=MEMORY,
+        title="trees of interrupted builds in memory (/dev/shm)",
+        again="an interrupted build starts again, from what the other kinds keep",
+        folders=(),
+        held=Held.OWN,
+    ),
+    Kind(
+        name="downloads",
+        title="wheels and source files, by digest",
+        again="downloaded again",
+        folders=("downloads",),
+    ),
+    Kind(
+        name="components",
+        title="components that EasyBuild built",
+        again="built again",
+        folders=("easybuild/components",),
+    ),
+    Kind(
+        name="packages",
+        title="packages that Spack built, one cache for each mount point",
+        again="built again, which may take hours",
+        folders=("spack/packages",),
+    ),
+    Kind(
+        name="sources",
+        title="source files that Spack fetched",
+        again="downloaded again",
+        folders=("spack/sources",),
+        entries=Entries.FILES,
+    ),
+    Kind(
+        name="solutions",
+        title="what Spack's solver found",
+        again="solved again, in minutes",
+        folders=("spack/solutions",),
+        entries=Entries.FILES,
+    ),
+    Kind(
+        name="indices",
+        title="Spack's indices of package repositories",
+        again="made again, in a minute",
+        folders=("spack/indices",),
+    ),
+    Kind(
+        name="clones",
+        title="commits of git repositories",
+        again="fetched again",
+        folders=("git/objects",),
+    ),
+    Kind(
+        name="checkouts",
+        title="files of commits",
+        again="unpacked again from the clones",
+        folders=("git/trees",),
+    ),
+    Kind(
+        name="apt",
+        title="indices and sources of the operating system's archives",
+        again="downloaded again",
+        folders=("apt",),
+    ),
+    Kind(
+        name="os-sources",
+        title="Spack packages of accepted sources",
+        again="written again",
+        folders=("os-sources",),
+    ),
+    Kind(
+        name="keys",
+        title="GPG keys that mirrors give in base64",
+        again="written again",
+        folders=("keys",),
+    ),
+    Kind(
+        name="trees",
+        title="images unpacked for `inject`",
+        again="unpacked again",
+        folders=("trees",),
+    ),
+    Kind(
+        name="layers",
+        title="layers of containers' images",
+        again="read again from the images",
+        folders=("layers",),
+    ),
+    Kind(
+        name="archives",
+        title="compressed archives of containers' images, unpacked",
+        again="unpacked again",
+        folders=("archives",),
+    ),
+    Kind(
+        name="elf",
+        title="what was read of programs and libraries",
+        again="read again",
+        folders=("elf",),
+        entries=Entries.FILES,
+        held=Held.NOBODY,
+    ),
+    Kind(
+        name="injections",
+        title="answers for `--inject`, and the links that jobs with it use while they run",
+        again="judged again",
+        folders=("injections",),
+        held=Held.UNSEEN,
+    ),
+    Kind(
+        name="delay-switch",
+        title="the program that delays packets of clusters where the kernel cannot",
+        again="compiled again",
+        folders=("delay-switch",),
+        held=Held.NOBODY,
+    ),
+    Kind(
+        name="native",
+        title="the plug-in for Slurm, compiled for clusters",
+        again="compiled again",
+        folders=("native",),
+    ),
+    Kind(
+        name="locks",
+        title="lock files, all empty: two commands must find the same ones",
+        again="",
+        folders=("locks", "git/locks", "mirrors"),
+        entries=Entries.NONE,
+    ),
+)
+"""Every kind, in the order in which it is shown."""
+
+_BY_NAME = {kind.name: kind for kind in KINDS}
+_held: dict[Path, int] = {}
+_told: set[str] = set()
+
+
+def home(name: str) -> Path:
+    """Return the folder of a kind; it need not be there."""
+    return cache() / _BY_NAME[name].folders[0]
+
+
+def get(name: str) -> Kind:
+    """Return a kind by its name."""
+    return _BY_NAME[name]
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raise `StackproofError` (USAGE) for a name that no kind has."""
+    known = [kind.name for kind in KINDS]
+    for name in names:
+        if name not in known:
+            raise fail(
+                Reason.USAGE, f"there is no kind `{name}`", hint=f"kinds are: {', '.join(known)}"
+            )
+
+
+def cache() -> Path:
+    """Return the cache that is believed, as `files.own_cache` does; tell once of another one."""
+    found, told = files.own_cache()
+    if told and told not in _told:
+        _told.add(told)
+        # Here, as many a verb becomes the user's command and says nothing after that.
+        sys.stderr.write(f"note: {harmless.line(told)}\n")
+    return found
+
+
+def locks_of(name: str) -> Path:
+    """Return the folder with the locks of one of `locks`, `git` or `mirrors`."""
+    return cache() / {"git": "git/locks"}.get(name, name)
+
+
+def in_use() -> None:
+    """Say that this process reads what is in the cache, until it ends: nothing of it is deleted.
+
+    Where that cannot be said (a read-only cache, a file system without locks) nothing is said.
+    """
+    path = _lock_path()
+    if path in _held:
+        return
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)  # waits while somebody deletes, which is short
+        _held[path] = descriptor
+
+
+@contextlib.contextmanager
+def nobody_uses() -> Iterator[bool]:
+    """Tell whether no process is using the cache; while this holds, none begins to."""
+    path = _lock_path()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise files.translate(error, path) from error
+    try:
+        yield _locked(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _lock_path() -> Path:
+    return locks_of("locks") / "in-use"

@@ -1,0 +1,379 @@
+"""Files: written whole or not at all, deleted in one place."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import select
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from stackproof.core import limits
+from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.limits import Limit
+
+_CHUNK = 1 << 20
+DIGEST_SUFFIX = ".sha256"
+"""Behind the name of a file: its digest, as sha256sum(1) writes and checks it."""
+
+
+def cache_home(environment: dict[str, str] | None = None) -> Path:
+    """Return the folder for everything that can be made again.
+
+    `STACKPROOF_CACHE` wins, then `$XDG_CACHE_HOME/stackproof`, then `~/.cache/stackproof`.
+    """
+    env = os.environ if environment is None else environment
+    if env.get("STACKPROOF_CACHE"):
+        return Path(env["STACKPROOF_CACHE"])
+    base = env.get("XDG_CACHE_HOME") or os.path.join(env.get("HOME", "/"), ".cache")
+    return Path(base) / "stackproof"
+
+
+def translate(error: OSError, path: os.PathLike[str] | str) -> StackproofError:
+    """Return the error of ours that says what an `OSError` on `path` means to a user."""
+    where = Location(file=os.fspath(path))
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return fail(
+            Reason.DISK_FULL,
+            f"no space left while writing `{os.fspath(path)}`",
+            where=where,
+            hint=_space_hint(os.fspath(path)),
+        )
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        return fail(
+            Reason.NOT_PERMITTED,
+            f"no right to use `{os.fspath(path)}`: {error.strerror}",
+            where=where,
+            hint=_permission_hint(os.fspath(path)),
+        )
+    if error.errno == errno.ENOENT:
+        return fail(
+            Reason.FILE_MISSING,
+            f"`{os.fspath(path)}` does not exist",
+            where=where,
+            hint="check the path, and that its folder is there",
+        )
+    if error.errno == errno.EISDIR:
+        return fail(
+            Reason.INVALID_VALUE,
+            f"`{os.fspath(path)}` is a folder",
+            where=where,
+            hint="name a file",
+        )
+    if error.errno in {errno.ENOTDIR, errno.EEXIST}:
+        return fail(
+            Reason.INVALID_VALUE,
+            f"`{os.fspath(path)}`: {error.strerror}",
+            where=where,
+            hint="a folder of this path is a file, or what is to be made is there: name another",
+        )
+    return fail(Reason.INVALID_VALUE, f"`{os.fspath(path)}`: {error.strerror}", where=where)
+
+
+def _space_hint(path: str) -> str:
+    """Return what to do about a file system that is full: only what is kept can lie elsewhere."""
+    if Path(os.path.abspath(path)).is_relative_to(os.path.abspath(cache_home())):
+        return "free space, or set STACKPROOF_CACHE to a folder on a larger file system"
+    return "free space there, or name a place on another file system"
+
+
+def check_empty(folder: Path) -> None:
+    """Check that results can be written to a folder, which need not be there yet.
+
+    Raises `StackproofError`: USAGE for a file or for a folder that holds something, NOT_PERMITTED.
+    """
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise fail(Reason.USAGE, f"`{folder}` is not a folder", hint="choose another -o")
+        if folder.exists() and any(folder.iterdir()):
+            raise fail(
+                Reason.USAGE,
+                f"`{folder}` is not empty, and holds no results of this",
+                hint="choose another -o",
+            )
+    except OSError as error:
+        raise translate(error, folder) from error
+
+
+def _permission_hint(path: str) -> str:
+    """Return what to do about a path that may not be read, or written."""
+    if os.path.isfile(path) and not os.access(path, os.R_OK):
+        return "make the file readable for you"
+    return "choose a path you may write to"
+
+
+def write(path: os.PathLike[str] | str, content: bytes | str, *, mode: int = 0o644) -> None:
+    """Write a file atomically: a temporary file beside it, then a rename.
+
+    Raises `StackproofError` (DISK_FULL, NOT_PERMITTED); the old file stays as it was then.
+    """
+    target = os.fspath(path)
+    data = content.encode() if isinstance(content, str) else content
+    folder = os.path.dirname(target) or "."
+    temporary = ""
+    try:
+        os.makedirs(folder, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(target)}.")
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, mode)
+        os.replace(temporary, target)
+    except OSError as error:
+        raise translate(error, target) from error
+    finally:
+        if temporary:
+            with contextlib.suppress(OSError):  # gone after the rename
+                os.unlink(temporary)
+
+
+def read_bounded(
+    path: os.PathLike[str] | str,
+    limit: Limit,
+    *,
+    hint: str = "check that this is the file you meant",
+    stream: BinaryIO | None = None,
+) -> bytes:
+    """Return a file's bytes, at most those of its limit; also of a pipe, whose size nobody knows.
+
+    `stream` is what is open already, and `path` then only its name. Raises `StackproofError`:
+    TOO_LARGE with the hint for more, FILE_MISSING, NOT_PERMITTED, INVALID_VALUE for a pipe that
+    nobody writes to.
+    """
+    try:
+        content = _opened(path, limit.bytes) if stream is None else stream.read(limit.bytes + 1)
+    except OSError as error:
+        raise translate(error, path) from error
+    if content is None or len(content) > limit.bytes:
+        raise fail(
+            Reason.TOO_LARGE,
+            f"`{os.fspath(path)}` has more than {limit.bytes} bytes",
+            where=Location(file=os.fspath(path)),
+            hint=hint,
+        )
+    return content
+
+
+def _opened(path: os.PathLike[str] | str, most: int) -> bytes | None:
+    """Return a file's bytes, one more than allowed at most; None where more are known of."""
+    # Without O_NONBLOCK the open itself waits where nobody writes to a pipe.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        state = os.fstat(descriptor)
+        if stat.S_ISFIFO(state.st_mode):
+            return _of_pipe(descriptor, path, most + 1)
+        if stat.S_ISREG(state.st_mode) and state.st_size > most:
+            return None
+        os.set_blocking(descriptor, True)  # a terminal waits for its user
+        with open(descriptor, "rb", closefd=False) as stream:
+            return stream.read(most + 1)
+    finally:
+        os.close(descriptor)
+
+
+def _of_pipe(descriptor: int, path: os.PathLike[str] | str, most: int) -> bytes:
+    """Return what comes through a pipe, at most so many bytes; silence has an end."""
+    found = bytearray()
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    while len(found) < most:
+        try:
+            chunk = os.read(descriptor, min(_CHUNK, most - len(found)))
+            patience = limits.PIPE_OPENED.seconds  # an end, or nobody has come yet
+        except BlockingIOError:
+            chunk, patience = b"", limits.PIPE.seconds
+        found += chunk
+        if chunk:
+            continue
+        ready = poller.poll(patience * 1000)
+        if not ready:
+            raise fail(
+                Reason.INVALID_VALUE,
+                f"nobody has written to `{os.fspath(path)}` for {patience} seconds",
+                where=Location(file=os.fspath(path)),
+                hint="it is a named pipe: write to it, or name a file",
+            )
+        if not ready[0][1] & select.POLLIN:  # the last writer has gone, and nothing is left
+            break
+    return bytes(found)
+
+
+def copy(source: os.PathLike[str] | str, target: Path) -> None:
+    """Copy a file to where others may read it, folders made; whoever looks sees all or nothing.
+
+    Raises `StackproofError` (DISK_FULL, NOT_PERMITTED); an old file stays as it was then.
+    """
+    temporary = ""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        os.close(handle)
+        shutil.copyfile(source, temporary)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, target)
+    except OSError as error:
+        raise translate(error, target) from error
+    finally:
+        if temporary:
+            remove(temporary)
+
+
+def private_folder(path: Path, *, hint: str) -> Path:
+    """Make a folder that only this user can use, and trust nothing that somebody else made.
+
+    Raises `StackproofError` (NOT_PERMITTED) with the hint where something else is there.
+    """
+    try:
+        with contextlib.suppress(FileExistsError):  # also where it is no folder: see below
+            path.mkdir(mode=0o700)
+    except OSError as error:
+        raise translate(error, path) from error
+    return own_folder(path, hint=hint)
+
+
+def own_folder(path: Path, *, hint: str = "remove it") -> Path:
+    """Return a folder that is there and that only this user can use; raises as `private_folder`."""
+    try:
+        found = path.lstat()
+    except OSError as error:
+        raise translate(error, path) from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise fail(
+            Reason.NOT_PERMITTED, f"`{path}` is not a folder that only you can use", hint=hint
+        )
+    return path
+
+
+def one_private_folder(paths: Sequence[Path], *, hint: str) -> Path:
+    """Return the first of some folders that is this user's own, else the first that can be made.
+
+    In a folder for everybody another user may have taken a name; that keeps nobody from the next.
+    Raises `StackproofError` (NOT_PERMITTED) with the hint where all are taken.
+    """
+    for path in paths:
+        if path.is_dir():
+            with contextlib.suppress(StackproofError):
+                return private_folder(path, hint=hint)
+    for path in paths[:-1]:
+        with contextlib.suppress(StackproofError):
+            return private_folder(path, hint=hint)
+    return private_folder(paths[-1], hint=hint)
+
+
+def own_cache() -> tuple[Path, str]:
+    """Return the cache that nobody else can have put something into, and why it is another one.
+
+    What lies in it is believed: packages, programs, answers. Where another user has the place that
+    is named for it, one beside is this user's own, else the usual one; that is told in words, which
+    are empty else. Raises `StackproofError` (NOT_PERMITTED) for one that others may write to, and
+    where there is no other place.
+    """
+    named = cache_home()
+    fault, taken = _fault_of_cache(named)
+    if not fault:
+        return named, ""
+    usual = cache_home({**os.environ, "STACKPROOF_CACHE": ""})
+    for place in (named.with_name(f"{named.name}-{os.geteuid()}"), usual) if taken else ():
+        with contextlib.suppress(OSError):
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if os.access(place, os.W_OK) and not _fault_of_cache(place)[0]:
+                return place, f"the cache `{named}` {fault}: `{place}` is used in its place"
+    raise fail(
+        Reason.NOT_PERMITTED,
+        f"the cache `{named}` {fault}, so that anything could be in it",
+        hint="set STACKPROOF_CACHE to a folder of your own, or: chmod go-w",
+    )
+
+
+def _fault_of_cache(path: Path) -> tuple[str, bool]:
+    """Return why a cache is not believed, empty for one that is; and whether another has its name.
+
+    One that is not there yet will be made, or whoever uses it says why it cannot be.
+    """
+    trusted = {os.geteuid(), 0}
+    try:
+        if path.lstat().st_uid not in trusted:  # a link, too: it can lead elsewhere later
+            return "is another user's", True
+        found = path.stat()
+    except OSError:
+        return "", False
+    if found.st_uid not in trusted:
+        return "is another user's", True
+    own_group = found.st_gid == os.getegid() == os.geteuid()
+    if found.st_mode & (0o002 if own_group else 0o022):
+        return "can be written to by others", False
+    return "", False
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, seconds: float, mode: int, busy: StackproofError) -> Iterator[None]:
+    """Hold a lock file; the kernel lets go of it however the holder ends.
+
+    Raises `busy` when somebody else holds it for `seconds`, and what `translate` makes of errors.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+    except OSError as error:
+        raise translate(error, path) from error
+    end = time.monotonic() + seconds
+    try:
+        while not _try_lock(descriptor):
+            if time.monotonic() > end:
+                raise busy
+            time.sleep(0.02)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def sha256(path: os.PathLike[str] | str) -> str:
+    """Return the SHA-256 of a file as hexadecimal digits; raises `StackproofError`."""
+    try:
+        with open(path, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise translate(error, path) from error
+
+
+def remove(path: os.PathLike[str] | str) -> None:
+    """Delete a file or a whole tree; nothing happens when it is not there.
+
+    A symbolic link is deleted itself, never what it points to. Folders that their owner may not
+    write to (as installed software has them) are opened first. Raises `StackproofError`.
+    """
+    target = os.fspath(path)
+    try:
+        if os.path.isdir(target) and not os.path.islink(target):
+            _remove_tree(target)
+        else:
+            os.unlink(target)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise translate(error, target) from error
+
+
+def _remove_tree(folder: str) -> None:
+    try:
+        shutil.rmtree(folder)
+    except PermissionError:
+        for inner, _, _ in os.walk(folder):
+            os.chmod(inner, 0o700)
+        shutil.rmtree(folder)

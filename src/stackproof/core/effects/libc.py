@@ -1,0 +1,94 @@
+"""The few system calls that mounting needs and Python 3.11 lacks, and how mounting fails.
+
+Imports nothing of ours and little of the standard library: see `mountexec`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+# linux/sched.h, sys/mount.h
+CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT = 1, 2, 4, 32
+MS_BIND, MS_MOVE, MS_REC, MS_SLAVE = 4096, 8192, 16384, 1 << 19
+READ_ONLY = MS_RDONLY | MS_NOSUID | MS_NODEV
+_MNT_DETACH = 2
+_FUSE_SUPER_MAGIC = 0x65735546  # linux/magic.h
+
+# As in `stackproof.core.errors`, which is not imported here; what is not in it is 6.
+_EXIT_CODES = {
+    "usage": 2,
+    "invalid-value": 3,
+    "bad-mount-point": 3,
+    "tool-missing": 4,
+    "no-user-namespaces": 4,
+    "no-fuse": 4,
+    "not-permitted": 4,
+}
+_IMAGE_OR_MOUNT = 6
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class MountFailure(Exception):  # noqa: N818 - it is a failure, as the reason says
+    """Why an image could not be mounted; `reason` is a value of `stackproof.core.errors.Reason`."""
+
+    def __init__(self, reason: str, message: str, hint: str = "", *, exit_code: int = 0) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.hint = hint
+        self.exit_code = exit_code or _EXIT_CODES.get(reason, _IMAGE_OR_MOUNT)
+
+
+def unshare(flags: int) -> None:
+    """Leave the namespaces that `flags` name; raises `OSError`."""
+    _check("unshare", _libc.unshare(flags))
+
+
+def setns(descriptor: int) -> None:
+    """Enter the namespace that an open file of /proc/PID/ns is; raises `OSError`."""
+    _check("setns", _libc.setns(descriptor, 0))
+
+
+def mount(
+    source: str | None, target: str, kind: str | None, flags: int, options: str | None = None
+) -> None:
+    """Mount by the system call of that name; raises `OSError`."""
+    words = [None if text is None else os.fsencode(text) for text in (source, target, kind)]
+    data = None if options is None else os.fsencode(options)
+    _check(target, _libc.mount(*words, ctypes.c_ulong(flags), data))
+
+
+def detach(target: str) -> None:
+    """Take a mount away as soon as nobody uses it, as umount2(2); raises `OSError`."""
+    _check(target, _libc.umount2(os.fsencode(target), _MNT_DETACH))
+
+
+def is_fuse(descriptor: int) -> bool:
+    """Say whether an open file lies on FUSE, by fstatfs(2); raises `OSError`."""
+    state = (ctypes.c_long * 64)()  # larger than struct statfs, whose first member is the kind
+    _check("fstatfs", _libc.fstatfs(descriptor, state))
+    return state[0] & 0xFFFFFFFF == _FUSE_SUPER_MAGIC
+
+
+def default_signal(number: int) -> None:
+    """Give a signal its default action, as signal(2); Python's `signal` costs 4 ms to import."""
+    _libc.signal(number, None)
+
+
+def status_field(name: str) -> str:
+    """Return a field of /proc/self/status, "" where the kernel has none such (proc(5))."""
+    with open("/proc/self/status", encoding="ascii", errors="replace") as stream:
+        for line in stream:
+            key, _, value = line.partition(":")
+            if key == name:
+                return value.strip()
+    return ""
+
+
+def _check(name: str, result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), name)

@@ -1,0 +1,106 @@
+"""Files that a command is told to write: never an input, never a file that is not of their kind.
+
+A file of the same kind may be replaced, as a second run of the same command does it; so may an
+empty one. Anything else is somebody's, whatever name, link or hard link it was reached by.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from stackproof.core.effects import files
+from stackproof.core.errors import Location, Reason, fail
+
+_HEAD = 64 << 10
+
+
+def _schema(*names: str) -> bytes:
+    return rb'\s*\{\s*"schema":\s*"stackproof/(?:%s)/' % "|".join(names).encode()
+
+
+# Options of container tools, a CDI file, or one of the hooks' two forms.
+_INJECTION = (
+    rb"--(?:bind|volume|env|device|annotation|mount)\b"
+    rb'|\s*\{\s*"cdiVersion"[\s\S]*stackproof|\s*\{[\s\S]*"hooks?"[\s\S]*--artefact='
+)
+# What a file of each kind is called, and how it begins.
+KINDS: dict[str, tuple[str, bytes]] = {
+    "image": ("a SquashFS image", rb"hsqs"),
+    "report": ("a report of ours", rb'<!doctype html>[\s\S]*name="generator" content="stackproof '),
+    "comparison": ("a comparison of ours (JSON)", _schema("comparison")),
+    "points": ("a table of ours (CSV)", rb"challenger,baseline,|placement,locality,"),
+    "verdicts": ("verdicts of ours (Markdown)", rb"# [^\n]*: (?:PASS|FAIL|INCONCLUSIVE)\n"),
+    "bundle": ("a bundle of doctor", rb'[\s\S]*"schema": "stackproof/bundle/'),
+    "containerfile": ("a Containerfile of ours", rb"# [^\n]*`stackproof image containerfile`"),
+    "manifest": ("an ABI manifest", _schema("abi-manifest")),
+    "injection": ("a definition that `inject container` wrote", _INJECTION),
+    "digest": ("a digest", rb"[0-9a-f]{64}  [^\n]*\n\Z"),
+    "lock": ("a lock", _schema("lock", "spack-lock", "easybuild-lock")),
+    "file": ("a file", rb""),
+}
+
+
+def claim(
+    path: os.PathLike[str] | str, kind: str, *, inputs: Iterable[os.PathLike[str] | str] = ()
+) -> str:
+    """Return where to write a file of a kind: the path, or what it leads to when it is a link.
+
+    Raises `StackproofError`: NOT_REPLACED when it is one of the inputs, no plain file, or a file of
+    another kind, as files are that cannot be read; FILE_MISSING when its folder is not there.
+    """
+    given = os.fspath(path)
+    real = os.path.realpath(given) if os.path.islink(given) else given
+    try:
+        found = os.stat(real)
+    except OSError:  # it is not there; or what makes it so is said where it is written
+        parent = os.path.dirname(real) or "."
+        if os.path.lexists(parent):
+            return real
+        raise fail(
+            Reason.FILE_MISSING, f"the folder `{parent}` does not exist", hint="make it first"
+        ) from None
+    title, begin = KINDS[kind]
+    why = ""
+    if stat.S_ISDIR(found.st_mode):
+        why = "it is a folder"
+    elif not stat.S_ISREG(found.st_mode):
+        why = "it is no plain file"
+    elif any(_same(found, one) for one in inputs):
+        why = "it is an input of this command"
+    elif found.st_size and not re.match(begin, _head(real, kind)):
+        why = f"it is not {title}"
+    if not why:
+        return real
+    raise fail(
+        Reason.NOT_REPLACED,
+        f"`{given}` is there and would be replaced: {why}",
+        where=Location(file=given),
+        hint="name another file, or move this one away first",
+    )
+
+
+def write(path: os.PathLike[str] | str, content: bytes | str, kind: str) -> None:
+    """Write a file of a kind as `files.write` does; raises `StackproofError` as `claim` does."""
+    files.write(claim(path, kind), content)
+
+
+def _same(found: os.stat_result, other: os.PathLike[str] | str) -> bool:
+    try:
+        return os.path.samestat(found, os.stat(other))
+    except (OSError, ValueError):
+        return False
+
+
+def _head(path: str, kind: str) -> bytes:
+    """Return how a file begins, unpacked where its kind is packed."""
+    try:
+        with Path(path).open("rb") as stream:
+            head = stream.read(_HEAD)
+        return zlib.decompressobj(wbits=31).decompress(head, _HEAD) if kind == "bundle" else head
+    except (OSError, zlib.error):
+        return b"\0"

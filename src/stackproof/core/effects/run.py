@@ -1,0 +1,311 @@
+"""The one door for programs.
+
+A `Command` goes in, a `Completed` comes out. argv only, standard input closed, a clean
+environment, output always kept. A failure shows the last lines, the log's path and a script that
+repeats it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import select
+import shlex
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Protocol
+
+from stackproof.core.command import Command, Completed
+from stackproof.core.effects import files, sandbox
+from stackproof.core.errors import Reason, StackproofError, fail
+
+_TAIL_LINES = 20
+_STOP_WAIT_S = 2.0
+_CHUNK = 65536
+
+
+Watcher = Callable[[str], None]
+"""Whoever wants to see the lines of a running command."""
+
+
+class Runner(Protocol):
+    """Whatever can run a command: the host, a dry run, or a script of answers in tests."""
+
+    def __call__(self, command: Command, *, log: Path | None = None) -> Completed:
+        """Run a command to its end; `log` is where its output is kept as well."""
+
+
+def base_environment() -> dict[str, str]:
+    """Return the small environment that every program starts from."""
+    kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR", "TERM") if key in os.environ}
+    return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **kept, "LANG": "C.UTF-8"}
+
+
+def run(command: Command, *, log: Path | None = None, watch: Watcher | None = None) -> Completed:
+    """Run a command on this machine and return how it ended, whatever the exit code.
+
+    `watch` gets every line of output as it comes, standard error's too; `log` grows meanwhile.
+    Raises `StackproofError` (TOOL_MISSING) when the program is not there, and what
+    `sandbox.argv` raises. On a timeout or an interrupt the whole process group is ended:
+    politely, then firmly.
+    """
+    argv = sandbox.argv(command) if command.sandbox else command.argv
+    started = time.monotonic()
+    later = _Interrupts()
+    try:
+        process = _start(command, argv, waits=watch is not None)
+    except BaseException:
+        later.let_go()
+        raise
+    timed_out = False
+    try:
+        later.let_go()
+        watched = _Watched(process, watch, log) if watch else None
+        if watched:
+            watched.read(command.timeout_s)
+            stdout, stderr = watched.outputs()
+        else:
+            stdout, stderr = process.communicate(timeout=command.timeout_s)
+    except subprocess.TimeoutExpired:
+        timed_out = True
+        rest = _stop(process)
+        stdout, stderr = watched.outputs(rest) if watched else rest
+    except BaseException:
+        _stop(process)
+        raise
+    done = Completed(
+        argv=argv,
+        returncode=process.returncode,
+        stdout=stdout,
+        stderr=stderr,
+        seconds=time.monotonic() - started,
+        timed_out=timed_out,
+    )
+    if log:
+        files.write(log, transcript(done))
+        script = replay_script(command, argv).encode(errors="surrogateescape")
+        files.write(log.with_suffix(".replay.sh"), script, mode=0o755)
+    return done
+
+
+class _Interrupts:
+    """Interrupts that wait until a program is known that has to be ended for them.
+
+    It runs before the call that starts it returns, for long on a busy machine; an interrupt that
+    was raised in there would leave it behind.
+    """
+
+    def __init__(self) -> None:
+        self._handlers: dict[int, Callable[[int, FrameType | None], object]] = {}
+        self._came: list[int] = []
+        if threading.current_thread() is not threading.main_thread():
+            return  # only the main one is interrupted
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            handler = signal.getsignal(number)
+            if callable(handler):
+                self._handlers[number] = handler
+                signal.signal(number, lambda come, _: self._came.append(come))
+
+    def let_go(self) -> None:
+        """Take interrupts again, first the one that came meanwhile."""
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        for number in self._came[:1]:
+            self._handlers[number](number, None)
+
+
+def _start(command: Command, argv: tuple[str, ...], *, waits: bool) -> subprocess.Popen[bytes]:
+    """Start a program; with `waits` its standard input is a pipe on which nothing ever comes.
+
+    A program that waits for keys (Spack's installer since 1.1) cannot do so on /dev/null.
+    """
+    try:
+        return subprocess.Popen(  # noqa: S603 - the door itself: argv, never a shell
+            argv,
+            cwd=None if command.sandbox else command.cwd,
+            env=_environment(command),
+            stdin=subprocess.PIPE if waits else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        if command.cwd and not command.sandbox and error.filename == command.cwd:
+            raise files.translate(error, command.cwd) from error
+        raise fail(
+            Reason.TOOL_MISSING,
+            f"cannot run `{argv[0]}`: {error.strerror}",
+            hint=sandbox.package_hint(argv[0]),
+        ) from error
+    except OSError as error:
+        raise files.translate(error, argv[0]) from error
+    except ValueError as error:  # a NUL in a word, `=` in a variable's name
+        raise fail(Reason.INVALID_VALUE, f"cannot run `{argv[0]}`: {error}") from error
+
+
+class _Watched:
+    """The outputs of a process, read while it runs; a log is written on the way."""
+
+    def __init__(self, process: subprocess.Popen[bytes], watch: Watcher, log: Path | None) -> None:
+        self._process = process
+        self._watch = watch
+        self._log = log
+        self._begun: dict[int, bytes] = {}
+        streams = (process.stdout, process.stderr)
+        self._kept = {stream.fileno(): bytearray() for stream in streams if stream}
+
+    def read(self, timeout_s: float | None) -> None:
+        """Read to the end of both outputs and of the process; raises `TimeoutExpired`."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        waiting = set(self._kept)
+        with contextlib.ExitStack() as stack:
+            copy = stack.enter_context(_opened(self._log)) if self._log else None
+            while waiting:
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                ready, _, _ = select.select(list(waiting), [], [], left)
+                if not ready:
+                    raise subprocess.TimeoutExpired(self._process.args, timeout_s or 0.0)
+                for descriptor in ready:
+                    chunk = os.read(descriptor, _CHUNK)
+                    self._take(descriptor, chunk)
+                    if copy:
+                        copy.write(chunk)
+                    if not chunk:
+                        waiting.discard(descriptor)
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream:
+                stream.close()
+        self._process.wait()
+
+    def outputs(self, rest: tuple[bytes, bytes] = (b"", b"")) -> tuple[bytes, bytes]:
+        """Return all of standard output and standard error, with what was read elsewhere."""
+        stdout, stderr = self._kept.values()
+        return bytes(stdout) + rest[0], bytes(stderr) + rest[1]
+
+    def _take(self, descriptor: int, chunk: bytes) -> None:
+        self._kept[descriptor] += chunk
+        text = self._begun.pop(descriptor, b"") + chunk
+        *lines, last = text.split(b"\n")
+        if chunk:
+            self._begun[descriptor] = last
+        elif last:
+            lines.append(last)
+        for line in lines:
+            self._watch(line.decode(errors="replace"))
+
+
+def _opened(log: Path) -> io.FileIO:
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        return io.FileIO(log, "w")
+    except OSError as error:
+        raise files.translate(error, log) from error
+
+
+def _environment(command: Command) -> dict[str, str]:
+    """Return what the started program sees; for a sandbox that is bubblewrap, not the command."""
+    base = base_environment()
+    return base if command.sandbox else command.env.apply(base)
+
+
+def check(command: Command, *, log: Path | None = None, runner: Runner = run) -> Completed:
+    """Run a command and raise `StackproofError` (BUILD_FAILED) unless its exit code is in `ok`."""
+    done = runner(command, log=log)
+    if done.returncode not in command.ok or done.timed_out:
+        raise failure(command, done, log=log)
+    return done
+
+
+def failure(
+    command: Command, done: Completed, *, log: Path | None, reason: Reason = Reason.BUILD_FAILED
+) -> StackproofError:
+    """Return the error for a command that ended badly: how, its last lines, how to repeat it."""
+    program = os.path.basename(command.argv[0])
+    text = (done.stderr or done.stdout).decode(errors="replace").rstrip("\n")
+    tail = "\n".join(text.split("\n")[-_TAIL_LINES:])
+    if "No space left on device" in text:
+        reason = Reason.DISK_FULL
+    hint = (
+        f"the whole output is in `{log}`; repeat it with `{log.with_suffix('.replay.sh')}`"
+        if log
+        else f"repeat it with: {shlex.join(command.argv)}"
+    )
+    return fail(reason, f"`{program}` {how_it_ended(done)}", detail=tail or None, hint=hint)
+
+
+def how_it_ended(done: Completed) -> str:
+    """Return `exited with 3`, `was killed by SIGSEGV` or `did not end within its time limit`."""
+    if done.timed_out:
+        return "did not end within its time limit"
+    if done.returncode < 0:
+        number = -done.returncode
+        known = number in set(signal.Signals)
+        return f"was killed by {signal.Signals(number).name if known else f'signal {number}'}"
+    return f"exited with {done.returncode}"
+
+
+def transcript(done: Completed) -> bytes:
+    """Return the log text of a finished command."""
+    head = f"$ {shlex.join(done.argv)}\n# {how_it_ended(done)} after {done.seconds:.2f} s\n"
+    return (
+        head.encode(errors="surrogateescape")
+        + b"# stdout\n"
+        + done.stdout
+        + b"\n# stderr\n"
+        + done.stderr
+    )
+
+
+def replay_script(command: Command, argv: tuple[str, ...]) -> str:
+    """Return a shell script that runs the same program with the same environment again."""
+    env = _environment(command)
+    lines = ["#!/bin/sh", "# Repeats one command of stackproof."]
+    if command.cwd and not command.sandbox:
+        lines.append(f"cd {shlex.quote(command.cwd)} || exit 1")
+    assignments = " ".join(f"{key}={shlex.quote(value)}" for key, value in sorted(env.items()))
+    lines.append(f"exec env -i {assignments} {shlex.join(argv)}")
+    return "\n".join(lines) + "\n"
+
+
+def _stop(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """End a process group, politely, then firmly, and return what it had written.
+
+    The leader is left unreaped until the end, so that the group's number stays ours and the last
+    signal cannot hit a stranger. A second interrupt while waiting ends the group at once.
+    """
+    try:
+        _signal_group(process, signal.SIGTERM)
+        _wait_unreaped(process.pid, _STOP_WAIT_S)
+    finally:
+        _signal_group(process, signal.SIGKILL)
+    try:
+        return process.communicate(timeout=_STOP_WAIT_S)
+    except subprocess.TimeoutExpired as error:
+        # A daemon that left the group still holds our pipes; do not wait for it.
+        process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream:
+                stream.close()
+        return error.stdout or b"", error.stderr or b""
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+
+
+def _wait_unreaped(pid: int, timeout_s: float) -> None:
+    """Wait until a child has ended, without taking its exit status; see pidfd_open(2)."""
+    with contextlib.suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(pid)
+        try:
+            select.select([descriptor], [], [], timeout_s)
+        finally:
+            os.close(descriptor)

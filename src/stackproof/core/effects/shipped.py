@@ -1,0 +1,81 @@
+"""Where the examples and data that come with stackproof lie: sites, recipes, knowledge.
+
+In an installed wheel they are package data below `stackproof/data`, in a checkout they are the
+folders of the same name beside `src`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from stackproof.core.errors import Reason, fail
+
+_PACKAGE = Path(__file__).resolve().parents[2]
+_SUFFIX = ".yaml"
+KINDS = ("sites", "recipes", "knowledge")
+
+
+def root(kind: str) -> Path:
+    """Return the folder of a kind (`sites`, `recipes` or `knowledge`).
+
+    Raises `StackproofError` (FILE_MISSING) when the installation lacks it.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"{kind!r} is not one of: {', '.join(KINDS)}")
+    for folder in (_PACKAGE / "data" / kind, _PACKAGE.parent.parent / kind):
+        if folder.is_dir():
+            return folder
+    raise fail(
+        Reason.FILE_MISSING,
+        f"the folder of shipped {kind} is missing from this installation",
+        hint="install stackproof again",
+    )
+
+
+def names(kind: str) -> tuple[str, ...]:
+    """Return what can be asked for by name, sorted.
+
+    Sites and recipes are named without `.yaml`, those for Spack `spack/NAME`; knowledge is named by
+    the path below its folder.
+    """
+    folder = root(kind)
+    if kind == "recipes":
+        found = (*folder.glob(f"*{_SUFFIX}"), *folder.glob(f"spack/*{_SUFFIX}"))
+        return tuple(sorted(path.relative_to(folder).as_posix()[: -len(_SUFFIX)] for path in found))
+    if kind == "knowledge":
+        files = (path for path in folder.rglob("*") if path.is_file() and path.name[0] != ".")
+        return tuple(sorted(path.relative_to(folder).as_posix() for path in files))
+    return tuple(sorted(path.stem for path in folder.glob(f"*{_SUFFIX}")))
+
+
+def find(kind: str, name: str) -> Path:
+    """Return the file of a shipped site, recipe or piece of knowledge.
+
+    Raises `StackproofError` (FILE_MISSING) that lists the names there are, the closest one first.
+    """
+    known = names(kind)
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1)
+        guess = f"did you mean `{close[0]}`? " if close else ""
+        raise fail(
+            Reason.FILE_MISSING,
+            f"no {kind.removesuffix('s')} `{name}` comes with stackproof",
+            hint=f"{guess}there are: {', '.join(known) or 'none'}",
+        )
+    return root(kind) / (name if kind == "knowledge" else name + _SUFFIX)
+
+
+def has(path: Path) -> bool:
+    """Return whether a file is one of the shipped recipes."""
+    return path.resolve().is_relative_to(root("recipes").resolve())
+
+
+def benchmark_sources() -> dict[str, str]:
+    """Return the C sources of the benchmark program by name, in order."""
+    folder = _PACKAGE / "bench" / "programs" / "csrc"
+    return {
+        path.name: path.read_text(encoding="utf-8")
+        for path in sorted(folder.iterdir())
+        if path.suffix in {".c", ".h"}
+    }

@@ -1,0 +1,377 @@
+"""Why something failed, where, and what to do about it.
+
+A `Reason` is the stable name of a kind of failure: it decides the exit code, and tests assert on
+it, never on prose. Problems are collected and raised together in one `StackproofError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+from stackproof.core import harmless
+
+
+class ExitCode(IntEnum):
+    """Exit codes of every `stackproof` verb (documented in docs/reference/exit-codes.md)."""
+
+    DONE = 0
+    """The command did what it was asked."""
+    BUG = 1
+    """Stackproof itself is at fault."""
+    USAGE = 2
+    """The command line is wrong."""
+    INVALID = 3
+    """A recipe, site, bench specification, lock or other file is not valid."""
+    NOT_POSSIBLE = 4
+    """This machine lacks a tool, a right, a kernel feature, space or the network."""
+    BUILD = 5
+    """A build step failed."""
+    IMAGE = 6
+    """An image cannot be read or mounted."""
+    JOB = 7
+    """A benchmark job failed or its output cannot be trusted."""
+    WORSE = 8
+    """The verdict is FAIL: of a comparison, or of the check of an injection."""
+    UNKNOWN = 9
+    """It cannot be told: a comparison is INCONCLUSIVE, or an injection may work or not."""
+    STEPS = 10
+    """The injection works, but only with the steps that were printed."""
+    INTERRUPTED = 130
+    """The user, or a signal, stopped the command."""
+
+
+class Reason(StrEnum):
+    """The closed list of failure kinds."""
+
+    BUG = "bug"
+    """Stackproof itself is at fault."""
+    USAGE = "usage"
+    """The command line is not one that the verb takes."""
+    NOT_REPLACED = "not-replaced"
+    """A file or folder would be replaced that is an input, or not of the kind that is written."""
+    # documents
+    FILE_MISSING = "file-missing"
+    """A file that was named does not exist."""
+    TOO_LARGE = "too-large"
+    """A document is larger, or expands to more, than a document may."""
+    YAML_SYNTAX = "yaml-syntax"
+    """A file is not YAML, JSON or UTF-8."""
+    UNSAFE_TAG = "unsafe-tag"
+    """A YAML tag would build something other than plain data."""
+    DUPLICATE_KEY = "duplicate-key"
+    """A key stands twice in one mapping."""
+    UNKNOWN_KEY = "unknown-key"
+    """A key is not one that its place knows."""
+    MISSING_KEY = "missing-key"
+    """A key that must be there is not."""
+    WRONG_TYPE = "wrong-type"
+    """A value is of another type than its key takes."""
+    INVALID_VALUE = "invalid-value"
+    """A value has the right type and still cannot be."""
+    BAD_MOUNT_POINT = "bad-mount-point"
+    """A mount point is not absolute, or is a path of the system."""
+    UNKNOWN_VERSION = "unknown-version"
+    """No such version was ever published."""
+    UNSUPPORTED = "unsupported"
+    """The document is valid, but this version of stackproof cannot do what it asks."""
+    LOCK_MISMATCH = "lock-mismatch"
+    """A lock file belongs to another recipe."""
+    # machine
+    TOOL_MISSING = "tool-missing"
+    """A program is not installed."""
+    NO_USER_NAMESPACES = "no-user-namespaces"
+    """The kernel does not let this user make a user namespace."""
+    NO_FUSE = "no-fuse"
+    """FUSE cannot be used here."""
+    NOT_PERMITTED = "not-permitted"
+    """This user lacks a right."""
+    NO_NETWORK = "no-network"
+    """The package index cannot be reached."""
+    DISK_FULL = "disk-full"
+    """No space is left."""
+    BUSY = "busy"
+    """Another stackproof is doing the same and does not end."""
+    CLUSTER_DOWN = "cluster-down"
+    """No cluster is running."""
+    CLUSTER_FAILED = "cluster-failed"
+    """A cluster could not be started."""
+    # build
+    DIGEST_MISMATCH = "digest-mismatch"
+    """A downloaded file is not the one that the lock names."""
+    BAD_SIGNATURE = "bad-signature"
+    """A cache holds an entry that was changed after it was signed."""
+    BUILD_FAILED = "build-failed"
+    """A step of a build failed."""
+    # image
+    IMAGE_MISSING = "image-missing"
+    """An image file does not exist."""
+    IMAGE_UNREADABLE = "image-unreadable"
+    """An image file cannot be read."""
+    IMAGE_NOT_SQUASHFS = "image-not-squashfs"
+    """A file is no SquashFS image."""
+    IMAGE_TRUNCATED = "image-truncated"
+    """An image is shorter than it says itself."""
+    IMAGE_DAMAGED = "image-damaged"
+    """The bytes of an image are not those that were recorded of it."""
+    IMAGE_NO_META = "image-no-meta"
+    """An image has no usable `meta/env.json`."""
+    UNKNOWN_VIEW = "unknown-view"
+    """An image has no view of this name."""
+    MOUNT_POINT_MISSING = "mount-point-missing"
+    """A mount point does not exist and cannot be made."""
+    MOUNT_POINT_OCCUPIED = "mount-point-occupied"
+    """Something is at the mount point already."""
+    MOUNT_POINT_CLASH = "mount-point-clash"
+    """Two images want one mount point, or one inside the other."""
+    MOUNT_FAILED = "mount-failed"
+    """The kernel or squashfuse refused to mount an image."""
+    COMMAND_NOT_FOUND = "command-not-found"
+    """The command is not there, with the images mounted."""
+    # programs and libraries
+    NOT_ELF = "not-elf"
+    """A file is no program and no library."""
+    ELF_DAMAGED = "elf-damaged"
+    """The parts of a program or library do not fit together."""
+    NO_MPI = "no-mpi"
+    """There is no MPI where one was looked for."""
+    # job
+    JOB_FAILED = "job-failed"
+    """A benchmark job ended badly."""
+    RANK_CRASHED = "rank-crashed"
+    """A rank was killed by a signal."""
+    JOB_TIMEOUT = "job-timeout"
+    """A job did not end within its time limit."""
+    GARBAGE_OUTPUT = "garbage-output"
+    """A benchmark printed what is no result."""
+    TRUNCATED_OUTPUT = "truncated-output"
+    """A benchmark's output ends before its results do."""
+    VALIDATION_FAILED = "validation-failed"
+    """Received bytes were not the ones that were sent."""
+    NODE_UNREACHABLE = "node-unreachable"
+    """A node does not answer."""
+    SINGLETONS = "singletons"
+    """Every rank thinks that it is alone."""
+    WRONG_PLACEMENT = "wrong-placement"
+    """Ranks ran elsewhere than they were asked to."""
+    WRONG_TRANSPORT = "wrong-transport"
+    """Messages took another path than was asked for."""
+    WRONG_MPI = "wrong-mpi"
+    """Another MPI library was loaded than the one under test."""
+    TOO_FEW_LAUNCHES = "too-few-launches"
+    """There are not enough good launches to compare."""
+    NO_RESULTS = "no-results"
+    """There are no results where they were looked for."""
+    NOT_TRUSTED = "not-trusted"
+    """Results are not what they say: changed, incomplete, or of another machine or time."""
+    # verdict
+    WORSE = "worse"
+    """The verdict of a comparison is FAIL."""
+    UNDECIDED = "undecided"
+    """The verdict of a comparison is INCONCLUSIVE."""
+    INJECTION_FAILS = "injection-fails"
+    """A program would not work with the MPI that was to be injected."""
+    INJECTION_UNKNOWN = "injection-unknown"
+    """Whether an injection works cannot be told from the files."""
+    INJECTION_STEPS = "injection-steps"
+    """An injection works with further steps only."""
+    INTERRUPTED = "interrupted"
+    """The user, or a signal, stopped the command."""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Return the exit code that a command ends with for this reason."""
+        return _EXIT_CODES[self]
+
+
+def _codes(code: ExitCode, *reasons: Reason) -> dict[Reason, ExitCode]:
+    return dict.fromkeys(reasons, code)
+
+
+_EXIT_CODES: dict[Reason, ExitCode] = {
+    Reason.BUG: ExitCode.BUG,
+    **_codes(ExitCode.USAGE, Reason.USAGE, Reason.NOT_REPLACED),
+    **_codes(
+        ExitCode.INVALID,
+        Reason.FILE_MISSING,
+        Reason.TOO_LARGE,
+        Reason.YAML_SYNTAX,
+        Reason.UNSAFE_TAG,
+        Reason.DUPLICATE_KEY,
+        Reason.UNKNOWN_KEY,
+        Reason.MISSING_KEY,
+        Reason.WRONG_TYPE,
+        Reason.INVALID_VALUE,
+        Reason.BAD_MOUNT_POINT,
+        Reason.UNKNOWN_VERSION,
+        Reason.UNSUPPORTED,
+        Reason.LOCK_MISMATCH,
+        Reason.NOT_ELF,
+        Reason.ELF_DAMAGED,
+        Reason.NO_MPI,
+    ),
+    **_codes(
+        ExitCode.NOT_POSSIBLE,
+        Reason.TOOL_MISSING,
+        Reason.NO_USER_NAMESPACES,
+        Reason.NO_FUSE,
+        Reason.NOT_PERMITTED,
+        Reason.NO_NETWORK,
+        Reason.DISK_FULL,
+        Reason.BUSY,
+        Reason.CLUSTER_DOWN,
+        Reason.CLUSTER_FAILED,
+    ),
+    **_codes(ExitCode.BUILD, Reason.DIGEST_MISMATCH, Reason.BAD_SIGNATURE, Reason.BUILD_FAILED),
+    **_codes(
+        ExitCode.IMAGE,
+        Reason.IMAGE_MISSING,
+        Reason.IMAGE_UNREADABLE,
+        Reason.IMAGE_NOT_SQUASHFS,
+        Reason.IMAGE_TRUNCATED,
+        Reason.IMAGE_DAMAGED,
+        Reason.IMAGE_NO_META,
+        Reason.UNKNOWN_VIEW,
+        Reason.MOUNT_POINT_MISSING,
+        Reason.MOUNT_POINT_OCCUPIED,
+        Reason.MOUNT_POINT_CLASH,
+        Reason.MOUNT_FAILED,
+        Reason.COMMAND_NOT_FOUND,
+    ),
+    **_codes(
+        ExitCode.JOB,
+        Reason.JOB_FAILED,
+        Reason.RANK_CRASHED,
+        Reason.JOB_TIMEOUT,
+        Reason.GARBAGE_OUTPUT,
+        Reason.TRUNCATED_OUTPUT,
+        Reason.VALIDATION_FAILED,
+        Reason.NODE_UNREACHABLE,
+        Reason.SINGLETONS,
+        Reason.WRONG_PLACEMENT,
+        Reason.WRONG_TRANSPORT,
+        Reason.WRONG_MPI,
+        Reason.TOO_FEW_LAUNCHES,
+        Reason.NO_RESULTS,
+        Reason.NOT_TRUSTED,
+    ),
+    Reason.WORSE: ExitCode.WORSE,
+    Reason.INJECTION_FAILS: ExitCode.WORSE,
+    **_codes(ExitCode.UNKNOWN, Reason.UNDECIDED, Reason.INJECTION_UNKNOWN),
+    Reason.INJECTION_STEPS: ExitCode.STEPS,
+    Reason.INTERRUPTED: ExitCode.INTERRUPTED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """A place in a file; line and column count from 1, 0 when only the file is known."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that is wrong: what (`message`), where, and what to do (`hint`).
+
+    `message` is lower case, without a full stop, literals in backticks. `detail` holds further
+    lines that belong to the problem, such as the last lines of a log.
+    """
+
+    reason: Reason
+    message: str
+    hint: str | None = None
+    where: Location | None = None
+    detail: str | None = None
+
+    def __str__(self) -> str:
+        return self.worded("error")
+
+    def worded(self, kind: str) -> str:
+        """Return the problem for people, as `error`, `warning` or `note`.
+
+        An error says the name of its reason, by which the documentation finds it.
+        """
+        name = f" [{self.reason}]" if kind == "error" else ""
+        lines = [f"{kind}: {harmless.indented(self.message, '  | ')}{name}"]
+        if self.where:
+            lines.append(f"  --> {harmless.line(str(self.where))}")
+        if self.detail:
+            lines.append(f"  | {harmless.indented(self.detail, '  | ')}")
+        if self.hint:
+            lines.append(f"hint: {harmless.indented(self.hint, '  | ')}")
+        return "\n".join(lines)
+
+    def data(self, severity: str = "error") -> dict[str, object]:
+        """Return the problem as one entry of `problems_data`."""
+        where = self.where or Location(file="")
+        return {
+            "severity": severity,
+            "reason": str(self.reason),
+            "message": self.message,
+            "hint": self.hint,
+            "detail": self.detail,
+            "file": where.file,
+            "line": where.line,
+            "column": where.column,
+        }
+
+
+def problems_data(
+    exit_code: int, problems: Sequence[Problem], notes: Sequence[Problem] = ()
+) -> dict[str, object]:
+    """Return problems and notes as the JSON that every verb with `--json` prints of a failure.
+
+    Its form is `schemas/problems.json`.
+    """
+    return {
+        "schema": "stackproof/problems/1",
+        "exit_code": int(exit_code),
+        "problems": [*(one.data() for one in problems), *(one.data("note") for one in notes)],
+    }
+
+
+class StackproofError(Exception):
+    """One or more problems that stop a command."""
+
+    def __init__(self, *problems: Problem) -> None:
+        if not problems:
+            raise ValueError("a StackproofError needs at least one problem")
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems
+
+    @property
+    def reason(self) -> Reason:
+        """Return the reason of the first problem, the one that decides the exit code."""
+        return self.problems[0].reason
+
+
+def fail(
+    reason: Reason,
+    message: str,
+    *,
+    hint: str | None = None,
+    where: Location | None = None,
+    detail: str | None = None,
+) -> StackproofError:
+    """Return a `StackproofError` of one problem, to be raised by the caller."""
+    return StackproofError(
+        Problem(reason=reason, message=message, hint=hint, where=where, detail=detail)
+    )
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """Return the beginning of a hint that guesses at a mistyped name; empty where none is near."""
+    import difflib  # noqa: PLC0415 - only where something was mistyped
+
+    known = list(names)
+    bare = word.lstrip("-")
+    begun = [name for name in known if bare and name.lstrip("-").startswith(bare)]
+    close = begun if len(begun) == 1 else difflib.get_close_matches(word, known, n=1)
+    return f"did you mean `{close[0]}`? " if close else ""

@@ -1,0 +1,170 @@
+"""The mount list: text such as `a.squashfs,tools.squashfs:/user-tools` to images and mount points.
+
+    list   = entry, { ",", entry } ;
+    entry  = image, [ ":", mount ] ;
+    image  = character, { character } ;             (* a path; relative to the working folder *)
+    mount  = "/", name, { "/", name }, [ "/" ] ;    (* absolute and without "." and ".." *)
+    name   = character, { character } ;             (* for `name` without "/" *)
+    character = (* any but ",", ":" and unprintable ones *) ;
+
+There is no escape: a path with a comma or a colon is used through a link with another name. The
+same examples, tests/documents/mountlists.yaml, are the test of every parser of this grammar.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+TYPE_CHECKING = False  # `typing`, dataclasses and errors take longer to import than to mount
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stackproof.core.errors import Problem
+
+# A mount would hide what the system or the user needs; some also when it hides only a part.
+_SYSTEM_ALONE = frozenset(("/", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp"))  # noqa: S108 - refused
+_SYSTEM_TREES = (
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin",
+    "/sys", "/usr",
+)  # fmt: skip
+_VAR = "/var"  # itself and what every Linux has in it, but not what a site adds
+_VAR_TREES = ("/var/cache", "/var/lib", "/var/log", "/var/mail", "/var/run", "/var/spool")
+
+
+class MountRequest:
+    """One entry: an image and where to mount it, None for where its metadata says."""
+
+    __slots__ = ("image", "mount_point")
+
+    def __init__(self, *, image: str, mount_point: str | None = None) -> None:
+        self.image = image
+        self.mount_point = mount_point
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MountRequest) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __str__(self) -> str:
+        return f"{self.image}:{self.mount_point}" if self.mount_point else self.image
+
+
+def bad_mount_point(path: str) -> str | None:
+    """Return why a path cannot be a mount point, in words, or None if it can.
+
+    The words go behind `cannot be a mount point: `. Whether the folder exists on a machine is not
+    asked here.
+    """
+    if not path.startswith("/"):
+        return "it is not absolute"
+    if any(character in path for character in ",:") or not path.isprintable():
+        return "it has a comma, a colon or an unprintable character"
+    parts = path.split("/")
+    if "." in parts or ".." in parts:
+        return "it has a part `.` or `..`"
+    plain = normal(path)
+    inside = [tree for tree in (*_SYSTEM_TREES, *_VAR_TREES) if f"{plain}/".startswith(f"{tree}/")]
+    if inside:
+        return "it is a system path" if plain in inside else f"it is inside of `{inside[0]}`"
+    if plain in _SYSTEM_ALONE or plain == _VAR:
+        return "it is a system path"
+    return None
+
+
+def normal(path: str) -> str:
+    """Return an absolute path without doubled and trailing slashes."""
+    return posixpath.normpath(f"/{path.lstrip('/')}")
+
+
+def parse(text: str) -> tuple[MountRequest, ...]:
+    """Return the entries of a mount list in the order they are written.
+
+    Raises `StackproofError` with all problems at once: USAGE, BAD_MOUNT_POINT, and
+    MOUNT_POINT_CLASH when two entries name one mount point.
+    """
+    found: list[MountRequest] = []
+    problems: list[Problem] = []
+    for entry in text.split(","):
+        image, colon, mount = entry.partition(":")
+        fault = _fault(entry, image)
+        if fault:
+            problems.append(fault)
+            continue
+        if colon and (why := bad_mount_point(mount)):
+            problems.append(
+                _problem(
+                    "bad-mount-point",
+                    f"`{_shown(mount)}` cannot be a mount point: {why}",
+                    "use a path of its own, for example /user-environment",
+                )
+            )
+            continue
+        found.append(MountRequest(image=image, mount_point=normal(mount) if colon else None))
+    problems += clashes(found)
+    if problems:
+        from stackproof.core.errors import StackproofError  # noqa: PLC0415 - see above
+
+        raise StackproofError(*problems)
+    return tuple(found)
+
+
+def render(requests: Sequence[MountRequest]) -> str:
+    """Return the text that `parse` reads back.
+
+    Raises `StackproofError` (USAGE) for a path that the grammar cannot write.
+    """
+    for request in requests:
+        if any(character in request.image for character in ",:"):
+            from stackproof.core.errors import Reason, fail  # noqa: PLC0415 - see above
+
+            raise fail(
+                Reason.USAGE,
+                f"the path `{_shown(request.image)}` has a comma or a colon",
+                hint="use the image through a link with another name",
+            )
+    return ",".join(str(request) for request in requests)
+
+
+def clashes(requests: Sequence[MountRequest]) -> list[Problem]:
+    """Return a problem for every entry whose mount point an earlier one has."""
+    first: dict[str, str] = {}
+    problems = []
+    for request in requests:
+        point = request.mount_point
+        if point is None:
+            continue
+        if point in first:
+            problems.append(
+                _problem(
+                    "mount-point-clash",
+                    f"two images at `{point}`: `{first[point]}` and `{request.image}`",
+                    "give each image its own mount point: IMAGE:MOUNT",
+                )
+            )
+        first.setdefault(point, request.image)
+    return problems
+
+
+def _fault(entry: str, image: str) -> Problem | None:
+    if not image:
+        what = "it names no image" if entry else "an entry is empty"
+    elif not entry.isprintable():
+        what = "it has an unprintable character"
+    else:
+        return None
+    return _problem(
+        "usage",
+        f"`{_shown(entry)}` is not IMAGE[:MOUNT]: {what}",
+        "write IMAGE[:MOUNT][,IMAGE[:MOUNT]…]",
+    )
+
+
+def _problem(reason: str, message: str, hint: str) -> Problem:
+    from stackproof.core.errors import Problem, Reason  # noqa: PLC0415 - see above
+
+    return Problem(reason=Reason(reason), message=message, hint=hint)
+
+
+def _shown(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)

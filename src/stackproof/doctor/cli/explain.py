@@ -1,0 +1,48 @@
+"""`stackproof explain [NAME]`: what is known of a setting, a problem or the shape of a curve."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+
+from stackproof.core import noun
+from stackproof.core.errors import ExitCode
+from stackproof.knowledge.effects.load import load_knowledge
+from stackproof.knowledge.model import find
+from stackproof.report.knowledge_text import lines_of, overview
+
+_WIDTH, _NARROWEST, _WIDEST = 96, 40, 160
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print one entry, or the list of all."""
+    return explain(args.name, as_json=args.json)
+
+
+def explain(name: str | None, *, as_json: bool) -> int:
+    """Print what is known under a name, or the list of all that is known."""
+    knowledge = load_knowledge()
+    if name is None:
+        if as_json:
+            print(json.dumps(noun.to_data(knowledge), indent=1, ensure_ascii=False))
+        else:
+            print("\n".join(overview(knowledge, text_width())))
+        return int(ExitCode.DONE)
+    entries = find(knowledge, name)
+    if as_json:
+        found = [noun.to_data(entry) for entry in entries]
+        print(json.dumps(found, indent=1, ensure_ascii=False))
+    else:
+        width = text_width()
+        print("\n\n".join("\n".join(lines_of(entry, width)) for entry in entries))
+    return int(ExitCode.DONE)
+
+
+def text_width() -> int:
+    """Return how wide text may be: as the terminal is, and 96 columns where there is none."""
+    if not sys.stdout.isatty():
+        return _WIDTH
+    columns = shutil.get_terminal_size((_WIDTH, 24)).columns
+    return min(max(columns - 1, _NARROWEST), _WIDEST)

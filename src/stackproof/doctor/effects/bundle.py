@@ -1,0 +1,176 @@
+"""The evidence of a diagnosis with what it was taken from, as one archive, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import stackproof
+from stackproof.compare.curve_shapes import Mark
+from stackproof.core import limits, noun
+from stackproof.core.effects import files
+from stackproof.core.errors import Location, Reason, fail
+from stackproof.doctor import bundle
+from stackproof.doctor.effects.collect import Collected, DoctorOptions, said
+from stackproof.doctor.evidence.results import implied
+from stackproof.knowledge.evidence import Evidence, data_without_secrets, merged, redacted
+from stackproof.knowledge.model import Knowledge
+from stackproof.results.measurement import Measurement, State
+from stackproof.results.model import Results
+
+_LAUNCHES_KEPT = 500
+_PROBES_KEPT = 50
+
+
+def write(path: str, collected: Collected, diagnosis: Mapping[str, Any], text: str) -> None:
+    """Write everything to one archive, without secrets; raises what writing files raises."""
+    logs = {
+        f"logs/{number:03}.txt": name
+        for number, name in enumerate(sorted(collected.evidence.logs), 1)
+    }
+    members = {member: collected.evidence.logs[name] for member, name in logs.items()}
+    empty = dict.fromkeys(collected.evidence.logs, "")
+    data: dict[str, Any] = {
+        "evidence.json": noun.to_data(dataclasses.replace(collected.evidence, logs=empty)),
+        "logs.json": logs,
+        "curves.json": [_curve(mark) for mark in collected.marks],
+        "diagnosis.json": {key: one for key, one in diagnosis.items() if key != "evidence"},
+    }
+    for name, one in (
+        ("capture.json", collected.capture),
+        ("site.json", collected.site),
+        ("image.json", collected.image),
+    ):
+        if one is not None:
+            data[name] = noun.to_data(one)
+    if collected.results is not None:
+        data["results.json"] = _summary(collected.results)
+    if collected.bill:
+        data["image-bom.json"] = _json(collected.bill)
+    for name, value in data.items():
+        clean = data_without_secrets(value)
+        members[name] = json.dumps(clean, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    members["diagnosis.txt"] = redacted(text)
+    about = {"stackproof": stackproof.__version__, "taken": collected.evidence.taken}
+    # Names and settings of a user are theirs to pass on.
+    files.write(path, bundle.pack(members, about), mode=0o600)
+
+
+def replay(file: str, options: DoctorOptions, knowledge: Knowledge) -> Collected:
+    """Return the evidence of a bundle, or of the one JSON file that bundles were before.
+
+    Raises `StackproofError`: USAGE for what cannot be added to it, and what `bundle.unpack` raises.
+    """
+    for name in ("image", "site", "results", "env", "probe", "program"):
+        if getattr(options, name):
+            raise fail(
+                Reason.USAGE,
+                f"--replay takes all evidence from its file; leave `{name}` out",
+                hint="logs, versions and facts can be added with --log, --have and --fact",
+            )
+    content = files.read_bounded(file, limits.BUNDLE, hint="this is no bundle of doctor")
+    marks: tuple[Mark, ...] = ()
+    if bundle.is_archive(content):
+        texts = bundle.unpack(content, file=file)
+        evidence = _evidence(texts, file)
+        marks = tuple(_marks(texts, knowledge))
+    elif not content.lstrip().startswith((b"{", b"[")):
+        raise fail(
+            Reason.INVALID_VALUE,
+            f"`{file}` is no bundle: it is neither an archive nor JSON",
+            where=Location(file=file),
+            hint="name a file that `stackproof doctor --bundle FILE` wrote; logs go to --log",
+        )
+    else:
+        evidence = noun.from_json(Evidence, content, file=file)
+    logs = {name: redacted(text) for name, text in evidence.logs.items()}
+    evidence = merged(dataclasses.replace(evidence, logs=logs), said(options, knowledge))
+    return Collected(evidence=merged(evidence, implied(evidence)), marks=marks)
+
+
+def _evidence(texts: Mapping[str, str], file: str) -> Evidence:
+    if "evidence.json" not in texts:
+        raise fail(
+            Reason.INVALID_VALUE,
+            "the bundle has no `evidence.json`",
+            where=Location(file=file),
+            hint="ask for the bundle again: `stackproof doctor --bundle FILE` writes one",
+        )
+    evidence = noun.from_json(Evidence, texts["evidence.json"], file=f"{file}: evidence.json")
+    names = _json(texts.get("logs.json", "{}"))
+    if not isinstance(names, dict):
+        return evidence
+    logs = {
+        name: texts[member]
+        for member, name in names.items()
+        if member in texts and name in evidence.logs
+    }
+    return dataclasses.replace(evidence, logs={**evidence.logs, **logs})
+
+
+def _json(text: str) -> Any:
+    """Return what a JSON text says, None for what is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _curve(mark: Mark) -> dict[str, Any]:
+    return {
+        "rule": mark.rule.id, "arm": mark.arm, "benchmark": mark.benchmark,
+        "placement": mark.placement, "size": mark.size, "seen": mark.seen,
+        "program": mark.program,
+    }  # fmt: skip
+
+
+def _marks(texts: Mapping[str, str], knowledge: Knowledge) -> Sequence[Mark]:
+    """Return what the curves showed; rules that this release does not know are passed over."""
+    known = {rule.id: rule for rule in knowledge.curve_rules}
+    found = []
+    entries = _json(texts.get("curves.json", "[]"))
+    for entry in entries if isinstance(entries, list) else []:
+        if not isinstance(entry, dict) or entry.get("rule") not in known:
+            continue
+        size = entry.get("size")
+        words = {name: str(entry.get(name, "")) for name in _WORDS}
+        size = size if isinstance(size, int) else None
+        found.append(Mark(rule=known[entry["rule"]], size=size, **words))
+    return found
+
+
+_WORDS = ("arm", "benchmark", "placement", "seen", "program")
+
+
+def _summary(results: Results) -> dict[str, Any]:
+    """Return what was measured and how each launch went, without the samples."""
+    return {
+        "spec": noun.to_data(results.spec),
+        "launches": len(results.measurements),
+        "first-launches": [_launch(one) for one in results.measurements[:_LAUNCHES_KEPT]],
+        "first-probes": [noun.to_data(one) for one in results.paths[:_PROBES_KEPT]],
+        "unreadable": [problem.message for problem in results.problems],
+    }
+
+
+def _launch(one: Measurement) -> dict[str, Any]:
+    return {
+        "arm": one.arm,
+        "block": one.block,
+        "program": one.case.program,
+        "placement": one.case.placement.name,
+        "transport": one.case.transport,
+        "seconds": one.seconds,
+        "mpi": one.output.mpi_library[:200],
+        "series": len(one.output.series),
+        "argv": [os.fspath(word) for word in one.argv],
+        "variables": dict(one.env),
+        "not-good": [
+            {"check": check.name, "state": check.state.value, "evidence": check.evidence}
+            for check in one.checks
+            if check.state is not State.OK
+        ],
+    }

@@ -1,0 +1,307 @@
+"""Evidence for a diagnosis: of everything that is named, and of this machine, by looking."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from stackproof.bench import path_verdict
+from stackproof.compare import path_words
+from stackproof.compare.curve_shapes import Mark
+from stackproof.compare.effects.results import load_results
+from stackproof.core import limits
+from stackproof.core.effects import files
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, did_you_mean, fail
+from stackproof.doctor.effects import libraries as linkage
+from stackproof.doctor.effects import programs as answers
+from stackproof.doctor.evidence import libraries as linkages
+from stackproof.doctor.evidence import log as printed
+from stackproof.doctor.evidence import results as symptoms
+from stackproof.doctor.spelling import of_spelling
+from stackproof.image.effects.load import load_image, read_member
+from stackproof.image.model import Image
+from stackproof.knowledge.evidence import FACTS, Evidence, FactValue, merged, redacted
+from stackproof.knowledge.model import OTHERS, Knowledge
+from stackproof.mount.effects.mount_exec import MARKER
+from stackproof.mpi.effects import fabric
+from stackproof.results.model import Results
+from stackproof.site.capture import Capture, read_capture
+from stackproof.site.effects import probe
+from stackproof.site.model import Site
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorOptions:
+    """What a diagnosis looks at: this machine and this shell, and what is named beside them.
+
+    `image`, `program`, `logs` and `env` are files, `site` a site instead of this machine, `results`
+    a folder of which `arm` is looked at. With `probe` programs are asked too, which takes seconds.
+    `have` is COMPONENT=VERSION and `facts` NAME=VALUE.
+    """
+
+    image: str | None = None
+    view: str | None = None
+    program: str | None = None
+    site: str | None = None
+    results: str | None = None
+    arm: str | None = None
+    logs: tuple[str, ...] = ()
+    env: str | None = None
+    probe: bool = False
+    have: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """The evidence, what the curves show, and what it was taken from."""
+
+    evidence: Evidence
+    marks: tuple[Mark, ...] = ()
+    paths: tuple[str, ...] = ()
+    site: Site | None = None
+    capture: Capture | None = None
+    image: Image | None = None
+    bill: str = ""
+    results: Results | None = None
+
+
+def collect(options: DoctorOptions, knowledge: Knowledge) -> Collected:
+    """Return the evidence of everything that was named; what is more certain comes later.
+
+    Raises `StackproofError` with what cannot be read, and USAGE for what is not there to be chosen.
+    """
+    given = said(options, knowledge)
+    results = load_results(Path(options.results)) if options.results is not None else None
+    capture = None
+    if options.site is not None:
+        site = probe.load_site(options.site)
+    else:
+        capture = probe.take_capture()
+        site = read_capture(capture, name=probe.LOCAL)
+    job, variables = _job(options, results)
+    mounted = _mounted(variables) if options.site is None else ()
+    chosen = options.image or _with_mpi(mounted)
+    vendor = chosen is None and options.program is None and results is None
+    evidence = symptoms.of_site(site, vendor=vendor and options.site is not None)
+    if options.site is None:
+        evidence = merged(evidence, merged(answers.driver(), linkage.machine()))
+    image, bill = _image(chosen, options.view)
+    if image is not None:
+        found = symptoms.of_bill(bill, f"bill of materials of {image.name}")
+        evidence = merged(merged(evidence, found), symptoms.of_image(image, options.view))
+    evidence = merged(job, evidence) if options.env is None else evidence
+    evidence = merged(evidence, _loaded(options, (chosen, image), variables, mounted))
+    if options.probe:
+        evidence = merged(evidence, answers.ask(options.image))
+    if results is not None:
+        evidence = merged(evidence, _measured(results, _arm(results, options.arm), knowledge))
+    if options.env is not None:
+        evidence = merged(evidence, job)
+    evidence = merged(evidence, _of_variables(options, results, evidence, knowledge))
+    taken = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    evidence = merged(merged(evidence, given), Evidence(taken=taken))
+    return Collected(
+        evidence=merged(evidence, symptoms.implied(evidence)),
+        marks=_marks(results, options.arm, knowledge),
+        paths=path_words.differences(results) if results is not None else (),
+        site=site,
+        capture=capture,
+        image=image,
+        bill=bill,
+        results=results,
+    )
+
+
+def said(options: DoctorOptions, knowledge: Knowledge) -> Evidence:
+    """Return what the user says; raises `StackproofError` with every wrong word."""
+    problems: list[Problem] = []
+    components = (*knowledge.newest, *sorted(OTHERS))
+    versions = dict(_pairs(options.have, "--have", components, problems))
+    texts = dict(_pairs(options.facts, "--fact", tuple(FACTS), problems))
+    if problems:
+        raise StackproofError(*problems)
+    logs = {name: text_of(name) for name in options.logs}
+    evidence = Evidence()
+    for name, text in logs.items():
+        evidence = merged(evidence, printed.of_log(text, name))
+    origins = {f"version {name}": "as you say" for name in versions}
+    origins |= {f"fact {name}": "as you say" for name in texts}
+    given = Evidence(
+        versions=versions,
+        facts={name: _value(text) for name, text in texts.items()},
+        logs={name: redacted(text) for name, text in logs.items()},
+        origins=origins,
+    )
+    return merged(evidence, given)
+
+
+def text_of(path: str) -> str:
+    """Return the text of a file that was named; raises `StackproofError` (TOO_LARGE, …)."""
+    data = files.read_bounded(path, limits.LOG, hint="give the part that shows the fault")
+    return data.decode(errors="replace")
+
+
+def _arm(results: Results, name: str | None) -> str:
+    spec = results.spec
+    arms = (*spec.challengers, spec.baseline)
+    if name is None:
+        return arms[0]
+    if name not in arms:
+        raise fail(
+            Reason.USAGE,
+            f"the results have no arm `{name}`",
+            hint=f"{did_you_mean(name, arms)}arms are: {', '.join(arms)}",
+        )
+    return name
+
+
+def _measured(results: Results, arm: str, knowledge: Knowledge) -> Evidence:
+    """Return what the probes and the launches of an arm tell."""
+    evidence = Evidence()
+    for path in results.paths:
+        if path.arm == arm:
+            evidence = merged(evidence, path_verdict.evidence_of_run(path))
+    evidence = merged(evidence, symptoms.of_results(results, arm, knowledge))
+    return merged(evidence, symptoms.of_nodes(results, arm))
+
+
+def _of_variables(
+    options: DoctorOptions, results: Results | None, evidence: Evidence, knowledge: Knowledge
+) -> Evidence:
+    """Return what is wrong with the names and the values of variables."""
+    if evidence.variables is None:
+        return Evidence()
+    found = of_spelling(evidence.variables, knowledge)
+    if results is not None or options.site is not None or not evidence.variables:
+        return found
+    # Those of results are held against the nodes that the ranks ran on.
+    there = symptoms.of_interfaces(evidence.variables, linkage.interfaces(), "this machine")
+    return merged(found, there)
+
+
+def _mounted(variables: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the images that a job had mounted and that are here, with their mount points."""
+    words = [word for word in variables.get(MARKER, "").split(",") if word]
+    pairs = [(image, mount) for image, _, mount in (word.partition(":") for word in words) if mount]
+    return tuple(dict.fromkeys(pair for pair in pairs if os.path.isfile(pair[0])))
+
+
+def _with_mpi(mounted: Sequence[tuple[str, str]]) -> str | None:
+    """Return the image of a job that has the MPI, None where none has."""
+    for image, _ in mounted:
+        try:
+            if load_image(image).mpi is not None:
+                return image
+        except StackproofError:
+            continue  # an image of others, which says nothing of itself
+    return None
+
+
+def _marks(results: Results | None, arm: str | None, knowledge: Knowledge) -> tuple[Mark, ...]:
+    """Return what the curves show; of one arm alone, when one is named."""
+    marks = symptoms.marks_of(results, knowledge) if results is not None else ()
+    return tuple(mark for mark in marks if arm is None or mark.arm == arm)
+
+
+def _image(path: str | None, view: str | None) -> tuple[Image | None, str]:
+    """Return the image and its bill of materials."""
+    if path is None:
+        return None, ""
+    image = load_image(path)
+    if view is not None and view not in image.views:
+        raise fail(
+            Reason.UNKNOWN_VIEW,
+            f"the image has no view `{view}`",
+            hint=f"it has: {', '.join(image.views) or 'none'}",
+        )
+    return image, read_member(path, fabric.BILL)
+
+
+def _job(options: DoctorOptions, results: Results | None) -> tuple[Evidence, Mapping[str, str]]:
+    """Return the environment of the job as evidence and as it is; nothing where it is not known."""
+    if options.env is not None:
+        variables = symptoms.parse_environment(text_of(options.env))
+        if not variables:
+            raise fail(
+                Reason.INVALID_VALUE,
+                f"no variable of an environment is in `{options.env}`",
+                where=Location(file=options.env),
+                hint=f"write it in a rank: srun -n1 env > {options.env}",
+            )
+        return symptoms.of_environment(variables, options.env), variables
+    if results is None and options.site is None:
+        return symptoms.of_environment(os.environ, "this shell"), dict(os.environ)
+    return Evidence(), {}
+
+
+def _loaded(
+    options: DoctorOptions,
+    chosen: tuple[str | None, Image | None],
+    variables: Mapping[str, str],
+    mounted: linkage.Mounted,
+) -> Evidence:
+    """Return what the image's MPI, or the program, would load here, with all that was mounted."""
+    path, image = chosen
+    view = image.views.get(options.view or image.default_view or "") if image is not None else None
+    # The environment of a job that had the image mounted has the view's variables already.
+    apply = view is not None and path not in {other for other, _ in mounted}
+    environment = view.env.apply(variables) if view is not None and apply else dict(variables)
+    folders = [word for word in environment.get("LD_LIBRARY_PATH", "").split(":") if word]
+    found = Evidence()
+    if options.program is not None:
+        bound = () if path is None or image is None else ((path, image.mount),)
+        rest = tuple(one for one in mounted if one not in bound)
+        found = linkage.of_program(options.program, folders, environment, (*bound, *rest))
+    elif image is not None and path is not None:
+        beside = tuple(one for one in mounted if one[0] != path)
+        found = linkage.of_image(path, image, folders, beside)
+    # An image says itself which MPI it has; this machine's libraries tell nothing of another's.
+    out = {"mpi"} if image is not None else set()
+    out |= {"libraries-missing"} if options.site is not None else set()
+    gone = MARKER in variables and not mounted  # the job's images are not here
+    out |= {"libraries-missing"} if gone else set()
+    facts = {name: one for name, one in found.facts.items() if name not in out}
+    origins = {name: one for name, one in found.origins.items() if name[5:] not in out}
+    evidence = dataclasses.replace(found, facts=facts, origins=origins)
+    slurm = linkage.slurm_pmix() if options.site is None else None
+    if slurm is None:
+        return evidence
+    return merged(evidence, linkages.of_slurm(slurm))
+
+
+def _pairs(
+    words: Sequence[str], option: str, known: Sequence[str], problems: list[Problem]
+) -> Iterator[tuple[str, str]]:
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not value:
+            problems.append(
+                Problem(reason=Reason.USAGE, message=f"`{option} {word}` is not NAME=VALUE")
+            )
+        elif name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            guess = f"did you mean `{close[0]}`? " if close else ""
+            problems.append(
+                Problem(
+                    reason=Reason.USAGE,
+                    message=f"no rule asks for `{name}`",
+                    hint=f"{guess}they ask for: {', '.join(known)}",
+                )
+            )
+        else:
+            yield name, value
+
+
+def _value(text: str) -> FactValue:
+    if text in {"true", "false"}:
+        return text == "true"
+    try:
+        return float(text)
+    except ValueError:
+        return tuple(text.split(",")) if "," in text else text

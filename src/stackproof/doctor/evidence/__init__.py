@@ -1,0 +1,1 @@
+"""Evidence, by what it is taken from: results, programs, logs, libraries."""

@@ -1,0 +1,215 @@
+"""What a program or an MPI would load on this machine, to evidence; nothing is run.
+
+The closure comes from the model of the dynamic loader. Releases stand as constants in libraries:
+libfabric's `PACKAGE_VERSION` (src/fi_tostr.c), PMIx's `OpenPMIx 5.0.11 (PMIx Standard: …`.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from stackproof.knowledge.evidence import Evidence, FactValue
+from stackproof.linking.loader import Closure, Loaded, missing_nodes
+
+_RELEASES = {
+    "libfabric": re.compile(rb"(?<=\0)(\d\.\d{1,2}\.\d{1,2}(?:\.\d{1,2})?)(?:rc\d+)?(?=\0)"),
+    "pmix": re.compile(rb"OpenPMIx (\d+\.\d+\.\d+)\S* \("),
+}
+_XPMEM = b"/dev/xpmem"  # what libxpmem opens: github.com/hpc/xpmem, lib/libxpmem.c
+_COPIES = ("libmpi", "libopen-pal", "libfabric", "libxpmem", "libuct")
+"""Libraries that copy messages, by the beginning of their names."""
+
+_OF_NODES = (
+    "libcuda.", "libnvidia-", "libamdhip64.", "libhsa-runtime64.", "librocm", "libcxi.",
+    "libxpmem.", "libibverbs.", "librdmacm.", "libze_loader.",
+)  # fmt: skip
+"""Libraries of drivers, which a login node may lack where the nodes have them."""
+
+_FABRICS = ("libfabric.", "libcxi.")
+_CRAY = re.compile(r"^/opt/cray/pe/mpich/(?P<release>[^/]+)/")
+
+_USES = {
+    "probe": re.compile(r"MPI_(I|M|Im)?[Pp]robe"),
+    "one-sided": re.compile(r"MPI_(Put|Rput|Get|Rget|R?[Aa]ccumulate|Win_(create|allocate)\w*)"),
+    "bcast": re.compile(r"MPI_Bcast"),
+    "alltoall": re.compile(r"MPI_Alltoall[vw]?"),
+    "non-blocking-collective": re.compile(
+        r"MPI_I(allreduce|reduce\w*|bcast|barrier|(all)?gatherv?|scatterv?|alltoall[vw]?|e?x?scan)"
+    ),
+}
+"""What rules ask of a program -> functions of MPI."""
+
+Content = Callable[[str], bytes]
+"""Returns the bytes of a loaded file, by its path in the view."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmPmix:
+    """Slurm's PMIx plug-ins: first numbers of their PMIx, and whether their library is there.
+
+    `loads` is None where the plug-in does not say which library it opens; `where` is their folder.
+    """
+
+    majors: tuple[int, ...]
+    where: str
+    loads: bool | None = None
+    library: str = ""
+
+
+def of_closure(closure: Closure, content: Content, plugins: Sequence[str] = ()) -> Evidence:
+    """Return what a closure tells; `plugins` are names of files that the MPI opens by itself.
+
+    Raises what `content` raises.
+    """
+    versions: dict[str, str] = {}
+    facts: dict[str, FactValue] = {}
+    origins: dict[str, str] = {}
+
+    def tell(name: str, value: FactValue, origin: str) -> None:
+        facts[name] = value
+        origins[f"fact {name}"] = origin
+
+    libfabric = _named(closure, "libfabric.")
+    if libfabric is not None:
+        if release := release_of("libfabric", content(libfabric.file.path)):
+            versions["libfabric"] = release
+            origins["version libfabric"] = _where(closure, libfabric)
+        has_cxi = any(name.startswith("libcxi.") for name in libfabric.elf.needed)
+        has_cxi = has_cxi or any(name.startswith("libcxi-fi") for name in plugins)
+        text = "is" if has_cxi else "is not"
+        tell("cxi-provider", has_cxi, f"libcxi {text} among what {libfabric.path} needs")
+    pmix = _named(closure, "libpmix.")
+    if pmix is not None and (release := release_of("pmix", content(pmix.file.path))):
+        versions["pmix"] = release
+        origins["version pmix"] = _where(closure, pmix)
+    _missing(closure, tell, told=libfabric is not None)
+    if family := _family(closure, content):
+        tell("mpi", family, closure.program.path)
+    if family == "openmpi":
+        by_plugin = any(name.startswith("mca_mtl_ofi") for name in plugins)
+        tell("ofi-support", libfabric is not None or by_plugin, _reason(libfabric, by_plugin))
+    if xpmem := _xpmem(closure, content, plugins):
+        tell("xpmem-built", True, xpmem)
+    elif family:
+        tell("xpmem-built", False, f"nothing that {closure.program.path} loads opens /dev/xpmem")
+    return Evidence(versions=versions, facts=facts, origins=origins)
+
+
+def uses_of(closure: Closure) -> Evidence:
+    """Return what of MPI a program calls by name; it may use more through libraries of its own."""
+    names = {one.name.removeprefix("P") for one in closure.program.elf.imports}
+    found = tuple(use for use, pattern in _USES.items() if any(map(pattern.fullmatch, names)))
+    if not found:
+        return Evidence()
+    origin = f"functions that {closure.program.path} calls"
+    return Evidence(facts={"uses": found}, origins={"fact uses": origin}, partial=("fact uses",))
+
+
+def of_program(closure: Closure, variables: Mapping[str, str]) -> Evidence:
+    """Return what only a program tells: Cray's library for GPUs, and which release is loaded."""
+    cray = next((one for one in closure.objects if _CRAY.match(one.file.path)), None)
+    facts: dict[str, FactValue] = {}
+    origins: dict[str, str] = {}
+    if cray is None:
+        return Evidence()
+    gtl = _named(closure, "libmpi_gtl_")
+    facts["gtl-linked"] = gtl is not None
+    origins["fact gtl-linked"] = gtl.path if gtl else f"what {closure.program.path} loads"
+    wanted = variables.get("CRAY_MPICH_VERSION")
+    match = _CRAY.match(cray.file.path)
+    if wanted and match:
+        facts["cpe-libraries-match"] = match["release"] == wanted
+        origins["fact cpe-libraries-match"] = (
+            f"{cray.file.path} is loaded, the module's release is {wanted}"
+        )
+    return Evidence(facts=facts, origins=origins)
+
+
+def of_slurm(slurm: SlurmPmix) -> Evidence:
+    """Return which PMIx Slurm has, and whether its plug-in finds it."""
+    facts: dict[str, FactValue] = {}
+    origins: dict[str, str] = {}
+    if slurm.loads is not None:
+        facts["pmix-loads"] = slurm.loads
+        there = "is there" if slurm.loads else "is not there"
+        origins["fact pmix-loads"] = f"{slurm.library} {there}"
+    facts["slurm-pmix"] = tuple(map(str, slurm.majors))
+    origins["fact slurm-pmix"] = slurm.where
+    return Evidence(facts=facts, origins=origins)
+
+
+def release_of(library: str, content: bytes) -> str:
+    """Return the release that the constants of a library say, empty when they do not agree."""
+    found = set(_RELEASES[library].findall(content))
+    return found.pop().decode() if len(found) == 1 else ""
+
+
+def _named(closure: Closure, beginning: str) -> Loaded | None:
+    return next((one for one in closure.objects if _base(one).startswith(beginning)), None)
+
+
+def _base(loaded: Loaded) -> str:
+    return posixpath.basename(loaded.elf.soname or loaded.path)
+
+
+def _where(closure: Closure, loaded: Loaded) -> str:
+    by = closure.program if loaded.by is None else closure.objects[loaded.by]
+    return f"{loaded.file.path}, found for {posixpath.basename(by.path)} by {loaded.how}"
+
+
+def _reason(libfabric: Loaded | None, by_plugin: bool) -> str:  # noqa: FBT001 - what was found
+    if libfabric is not None:
+        return f"it loads {libfabric.path}"
+    return "it has the plug-in mca_mtl_ofi" if by_plugin else "nothing that it loads is libfabric"
+
+
+def _family(closure: Closure, content: Content) -> str:
+    """Return the family of the MPI in a closure, empty when there is none."""
+    library = _named(closure, "libmpi.") or _named(closure, "libmpi_")
+    if library is None:
+        return ""
+    if _named(closure, "libopen-pal.") is not None:
+        return "openmpi"
+    if _CRAY.match(library.file.path):
+        return "cray-mpich"
+    return "intel-mpi" if b"I_MPI_FABRICS" in content(library.file.path) else "mpich"
+
+
+def _missing(closure: Closure, tell: Callable[[str, FactValue, str], None], *, told: bool) -> None:
+    """Tell of versions of symbols, and of libraries, that are not to be had."""
+    nodes = [one for one in missing_nodes(closure) if _base(one.provider).startswith(_FABRICS)]
+    if nodes:
+        words = dict.fromkeys(
+            f"{posixpath.basename(one.by.path)} needs {one.need.name} of {one.provider.file.path}"
+            for one in nodes
+        )
+        tell("fabric-symbols-missing", True, "; ".join(words))
+    elif told:
+        tell("fabric-symbols-missing", False, f"what {closure.program.path} loads")
+    absent = list(dict.fromkeys(_absent(closure)))
+    origin = f"{', '.join(absent)}" if absent else f"what {closure.program.path} loads"
+    tell("libraries-missing", bool(absent), origin)
+
+
+def _absent(closure: Closure) -> Iterator[str]:
+    for edge in closure.missing:
+        if not edge.name.startswith(_OF_NODES):
+            by = posixpath.basename(closure.objects[edge.by].path)
+            yield f"{edge.name}, which {by} needs"
+
+
+def _xpmem(closure: Closure, content: Content, plugins: Sequence[str]) -> str:
+    """Return why an MPI is built for XPMEM, empty when nothing shows it."""
+    for edge in closure.edges:
+        if edge.name.startswith("libxpmem."):
+            return f"{posixpath.basename(closure.objects[edge.by].path)} needs {edge.name}"
+    for name in plugins:
+        if "xpmem" in name:
+            return f"it has the plug-in {name}"
+    for one in closure.objects:
+        if _base(one).startswith(_COPIES) and _XPMEM in content(one.file.path):
+            return f"{one.path} opens /dev/xpmem"
+    return ""

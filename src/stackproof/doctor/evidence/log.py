@@ -1,0 +1,157 @@
+"""What a job printed, to evidence: which MPI answered, how many worlds there were, how it ended.
+
+Read are the records of the benchmark program that comes with stackproof, words of OSU, and what
+launchers say of a failure. Lines may have the label of `srun -l` before them. What cannot be
+understood tells nothing, never an error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stackproof.knowledge.evidence import Evidence, FactValue, shortened
+from stackproof.launch.launchers import messages
+from stackproof.mpi import families
+
+_RECORD = re.compile(r'(?:^|\s)(\{"kind":".*\})\s*$')
+_OSU_ALONE = re.compile(r"This test requires (?:exactly|at least) two processes")
+_SINGLETONS = re.compile(r"(\d+) singletons will be started")  # Open MPI 5.0.11
+_OSU_WRONG = re.compile(
+    r"DATA VALIDATION ERROR|^\d+\s+[\d.]+(?:\s+[\d.]+)*\s+Fail\s*$", re.MULTILINE
+)
+_OSU_RIGHT = re.compile(r"^\d+\s+[\d.]+(?:\s+[\d.]+)*\s+Pass\s*$", re.MULTILINE)
+_OVER_TIME = re.compile(r"CANCELLED AT \S+ DUE TO TIME LIMIT|APPLICATION TIMED OUT")
+KILLED = re.compile(r"signal:? 9\b|SIGNAL: 9\b|EXIT CODE: 9\b")
+"""How launchers say that signal 9 ended a rank."""
+
+_KILLED_STEP = re.compile(r"^srun: error: \S+: tasks? \S+: Killed", re.MULTILINE)
+_LAUNCHERS = (
+    ("srun", re.compile(r"^srun: ", re.MULTILINE)),
+    ("mpirun", re.compile(r"^(?:prterun|mpirun) (?:noticed|has exited|detected)", re.MULTILINE)),
+    ("mpiexec", re.compile(r"^\[mpiexec@|BAD TERMINATION OF ONE OF YOUR", re.MULTILINE)),
+)
+
+
+@dataclass(slots=True)
+class _Run:
+    """One world: a program that called itself rank 0."""
+
+    size: int = 0
+    ended: bool = False
+    alone: bool = False
+
+
+@dataclass(slots=True)
+class _Records:
+    """What the records of the benchmark program add up to."""
+
+    runs: dict[str, _Run] = field(default_factory=dict)
+    most_at_once: int = 0
+    wrong: int = 0
+    validated: bool = False
+    failed: bool = False
+    library: str = ""
+
+
+def of_log(text: str, origin: str) -> Evidence:
+    """Return what the output of a job tells without any rule: facts, and the MPI's version."""
+    records = _records(text)
+    text = shortened(text)  # the words of launchers are looked for in lines of a usual length
+    facts: dict[str, FactValue] = {}
+    versions: dict[str, str] = {}
+    found = families.identify(records.library) if records.library else None
+    if found is not None:
+        facts["mpi"] = found[0]
+        versions[found[0]] = found[1]
+    worlds = _worlds(records, text)
+    if worlds:
+        facts["worlds"] = float(worlds)
+    if records.runs:
+        facts["cut-short"] = not all(run.ended for run in records.runs.values())
+    wrong = records.wrong + len(_OSU_WRONG.findall(text))
+    if wrong or records.validated or _OSU_RIGHT.search(text):
+        facts["wrong-bytes"] = float(wrong)
+    if ended := _ended(records, text):
+        facts["ended"] = ended
+    for name, pattern in _LAUNCHERS:
+        if pattern.search(text):
+            facts["launcher"] = name
+            break
+    origins = {f"fact {name}": origin for name in facts}
+    origins |= {f"version {name}": origin for name in versions}
+    return Evidence(versions=versions, facts=facts, origins=origins)
+
+
+def killed(text: str) -> bool:
+    """Return whether words of a launcher say that signal 9 ended a rank, and nothing before it."""
+    said = messages.crashed(text)
+    if said:
+        return KILLED.search(said) is not None
+    return _KILLED_STEP.search(text) is not None and not messages.not_started(text)
+
+
+def _records(text: str) -> _Records:
+    found = _Records()
+    for record in _lines(text):
+        run, kind = record.get("run"), record.get("kind")
+        if not isinstance(run, str):
+            continue
+        if kind == "start":
+            found.runs[run] = _Run(size=_number(record, "world_size"))
+            library = record.get("mpi_library")
+            found.library = library if isinstance(library, str) else found.library
+            open_now = sum(not one.ended for one in found.runs.values())
+            found.most_at_once = max(found.most_at_once, open_now)
+        elif run not in found.runs:
+            continue
+        elif kind == "series" and isinstance(record.get("validated"), int):
+            found.validated = True
+            found.wrong += _number(record, "errors")
+        elif kind == "error":
+            found.runs[run].ended = found.failed = True
+            found.runs[run].alone = record.get("reason") == "world-size"
+        elif kind == "end":
+            found.runs[run].ended = True
+            found.failed = found.failed or record.get("ok") is not True
+    return found
+
+
+def _lines(text: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the records that are whole; two ranks may have written into one line."""
+    for line in text.splitlines():
+        match = _RECORD.search(line)
+        if match is None:
+            continue
+        try:
+            record = json.loads(match[1])
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(record, dict):
+            yield record
+
+
+def _number(record: Mapping[str, Any], name: str) -> int:
+    value = record.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _worlds(records: _Records, text: str) -> int:
+    """Return how many programs were rank 0 at a time; launches one after another are one each."""
+    alone = sum(run.alone and run.size == 1 for run in records.runs.values())
+    told = max((int(number) for number in _SINGLETONS.findall(text)), default=0)
+    return max(records.most_at_once, alone, told, len(_OSU_ALONE.findall(text)))
+
+
+def _ended(records: _Records, text: str) -> str:
+    if killed(text):
+        return "killed"
+    if _OVER_TIME.search(text):
+        return "hang"
+    if messages.crashed(text) or messages.not_started(text) or messages.no_program(text):
+        return "crash"
+    whole = bool(records.runs) and all(run.ended for run in records.runs.values())
+    return "ok" if whole and not records.failed else ""

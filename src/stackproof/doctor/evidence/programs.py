@@ -1,0 +1,140 @@
+"""What programs say of themselves, to evidence: libfabric's, Open MPI's, MPICH's and Slurm's tools.
+
+A text that cannot be understood tells nothing, never an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from stackproof.knowledge.evidence import Evidence, FactValue
+
+STACK = {
+    "fi_info --version": ("fi_info", "--version"),
+    "fi_info -l": ("fi_info", "-l"),
+    "ompi_info --parsable": ("ompi_info", "--parsable"),
+    "mpichversion": ("mpichversion",),
+}
+"""Programs of a stack, run inside an image when there is one."""
+
+MACHINE = {
+    "scontrol show config": ("scontrol", "show", "config"),
+    "srun --mpi=list": ("srun", "--mpi=list"),
+    "pkg-config fuse": ("pkg-config", "--exists", "fuse"),
+    "pkg-config fuse3": ("pkg-config", "--exists", "fuse3"),
+}
+"""Programs of the machine."""
+
+NVIDIA_VERSION = "/proc/driver/nvidia/version"
+"""The file in which NVIDIA's driver says its version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a program printed, and its exit code; standard error where there was nothing else."""
+
+    text: str
+    returncode: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    kind: str
+    name: str
+    value: FactValue
+
+
+def read_answers(replies: Mapping[str, Reply], driver: str = "") -> Evidence:
+    """Return what programs said; `driver` is the text of `NVIDIA_VERSION`.
+
+    Keys are those of `STACK` and `MACHINE`; a program that is not there has none.
+    """
+    versions: dict[str, str] = {}
+    facts: dict[str, FactValue] = {}
+    origins: dict[str, str] = {}
+    pieces = [(name, piece) for name, reply in replies.items() for piece in _READERS[name](reply)]
+    pieces += [(NVIDIA_VERSION, piece) for piece in _driver(driver)]
+    for origin, piece in pieces:
+        if piece.kind == "version":
+            versions[piece.name] = str(piece.value)
+        else:
+            facts[piece.name] = piece.value
+        origins[f"{piece.kind} {piece.name}"] = origin
+    return Evidence(versions=versions, facts=facts, origins=origins)
+
+
+def _found(pattern: str, text: str, component: str) -> Iterator[_Piece]:
+    match = re.search(pattern, text, re.MULTILINE)
+    if match:
+        yield _Piece("version", component, match[1])
+
+
+def _fi_version(reply: Reply) -> Iterator[_Piece]:
+    yield from _found(r"^libfabric: (\d[\w.]*)$", reply.text, "libfabric")
+
+
+def _fi_providers(reply: Reply) -> Iterator[_Piece]:
+    """Read `NAME:` and an indented version for each provider."""
+    names = re.findall(r"^([a-z][\w;+]*):\s*$", reply.text, re.MULTILINE)
+    if reply.returncode == 0 and names:
+        yield _Piece("fact", "cxi-provider", "cxi" in names)
+
+
+def _ompi_info(reply: Reply) -> Iterator[_Piece]:
+    if reply.returncode != 0 or "ompi:version:full:" not in reply.text:
+        return
+    yield from _found(r"^ompi:version:full:(\d[\w.]*)$", reply.text, "openmpi")
+    yield _Piece("fact", "mpi", "openmpi")
+    yield _Piece("fact", "ofi-support", "\nmca:mtl:ofi:" in f"\n{reply.text}")
+
+
+def _mpichversion(reply: Reply) -> Iterator[_Piece]:
+    match = re.search(r"^MPICH Version:\s+(\d+\.\d[\w.]*)$", reply.text, re.MULTILINE)
+    # Cray's says the version of the MPICH that it was made of, and names its own interface.
+    if reply.returncode == 0 and match and "CRAY" not in reply.text.upper():
+        yield _Piece("version", "mpich", match[1])
+        yield _Piece("fact", "mpi", "mpich")
+
+
+def _scontrol(reply: Reply) -> Iterator[_Piece]:
+    if reply.returncode != 0:
+        return
+    yield from _found(r"^SLURM_VERSION\s*= (\d[\w.]*)$", reply.text, "slurm")
+    match = re.search(r"^SwitchParameters\s*= (.*)$", reply.text, re.MULTILINE)
+    if "SLURM_VERSION" in reply.text:
+        yield _Piece("fact", "scheduler", "slurm")
+        words = re.split(r"[,\s]+", match[1]) if match else []
+        yield _Piece("fact", "single-node-vni", any(w.startswith("single_node_vni") for w in words))
+
+
+def _mpi_list(reply: Reply) -> Iterator[_Piece]:
+    """Read `pmix_v4` as a word; Slurm 22.05 has one more line, `specific pmix plugin versions`."""
+    majors = sorted(set(re.findall(r"\bpmix_v(\d+)\b", reply.text)))
+    if reply.returncode == 0 and majors:
+        yield _Piece("fact", "slurm-pmix", tuple(majors))
+
+
+def _fuse2(reply: Reply) -> Iterator[_Piece]:
+    yield _Piece("fact", "fuse2", reply.returncode == 0)
+
+
+def _fuse3(reply: Reply) -> Iterator[_Piece]:
+    yield _Piece("fact", "fuse3", reply.returncode == 0)
+
+
+def _driver(text: str) -> Iterator[_Piece]:
+    yield from _found(r"Kernel Module(?: for \S+)?\s+(\d[\d.]*)", text, "nvidia-driver")
+
+
+_READERS = {
+    "fi_info --version": _fi_version,
+    "fi_info -l": _fi_providers,
+    "ompi_info --parsable": _ompi_info,
+    "mpichversion": _mpichversion,
+    "scontrol show config": _scontrol,
+    "srun --mpi=list": _mpi_list,
+    "pkg-config fuse": _fuse2,
+    "pkg-config fuse3": _fuse3,
+}

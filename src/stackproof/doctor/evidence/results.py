@@ -1,0 +1,492 @@
+"""A site, an image, an environment, results: what is at hand to the evidence that rules ask for."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from stackproof.build.engines.spack.stackinator.facts import facts_of_site
+from stackproof.compare.curve_shapes import Mark, is_slingshot, look, memory_of
+from stackproof.core.errors import Reason
+from stackproof.doctor.evidence import log as printed
+from stackproof.image.model import Image
+from stackproof.knowledge.evidence import Evidence, FactValue, merged, relevant
+from stackproof.knowledge.model import Knowledge
+from stackproof.knowledge.reference_curves import BufferPlace
+from stackproof.knowledge.shape_curve import ShapeCurve
+from stackproof.mpi import families
+from stackproof.results.case import Locality
+from stackproof.results.measurement import Measurement, State
+from stackproof.results.metrics import METRICS
+from stackproof.results.model import Results
+from stackproof.site.model import FabricType, Site
+
+_EXTERNALS = {
+    "libfabric": "libfabric",
+    "libcxi": "libcxi",
+    "slingshot-host-software": "shs",
+    "nvidia-driver": "nvidia-driver",
+}
+"""Names in a site's externals -> component."""
+
+_LAUNCHERS = {"srun": "srun", "mpirun": "mpirun", "prterun": "mpirun", "mpiexec": "mpiexec"}
+_PACKAGES = ("libfabric", "libcxi", "openmpi", "mpich", "cray-mpich", "prrte")
+"""Packages of a bill of materials that are components of rules."""
+
+_LNX = re.compile(r"(^|[,:])lnx(,|$)")
+_INTERFACES = (
+    "OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_prte_if_include",
+    "FI_TCP_IFACE", "UCX_NET_DEVICES", "HYDRA_IFACE",
+)  # fmt: skip
+"""Variables that name interfaces, with commas between them."""
+_INTERFACE = re.compile(r"[a-z][a-z0-9_.-]*")
+_NO_INTERFACES = re.compile(r"all$|mlx|any$|lo$")
+
+LOCAL = "local"
+"""The site that stands for the machine stackproof runs on."""
+
+_SHARED_CORE = 0.2
+"""Share of a core's time, taken by others, from which on a rank that polls is held up."""
+_SHARED_OFTEN = 10
+"""One rank of so many is enough for a core that is shared, and not only looked at by a daemon."""
+
+_SMALL = 1024
+_LARGE = 4 << 20
+
+
+class _Pieces:
+    """Evidence that is being put together: each piece with its origin."""
+
+    def __init__(self, origin: str) -> None:
+        self.versions: dict[str, str] = {}
+        self.facts: dict[str, FactValue] = {}
+        self.origins: dict[str, str] = {}
+        self._origin = origin
+
+    def version(self, component: str, value: str | None) -> None:
+        if value:
+            self.versions[component] = value
+            self.origins[f"version {component}"] = self._origin
+
+    def fact(self, name: str, value: FactValue | None) -> None:
+        if value is not None and value != ():
+            self.facts[name] = value
+            self.origins[f"fact {name}"] = self._origin
+
+
+def of_site(site: Site, *, vendor: bool) -> Evidence:
+    """Return what a site says; with `vendor` its own MPI is the one in question.
+
+    The libfabric of a machine is the one below the vendor's MPI; an image may have its own.
+    """
+    pieces = _Pieces(f"site {site.name}")
+    known = facts_of_site(site)
+    for name in ("fabric", "gpu"):
+        pieces.fact(name, known.get(name))
+    nics = {partition.nics for partition in site.partitions.values()}
+    if len(nics) == 1 and (count := nics.pop()) is not None:
+        pieces.fact("nics-per-node", float(count))
+    _machine(site, pieces)
+    if "srun" in site.launchers:
+        pieces.fact("scheduler", "slurm")
+        pieces.version("slurm", site.launchers["srun"].version)
+    for name, component in _EXTERNALS.items():
+        if name in site.externals and (vendor or component != "libfabric"):
+            pieces.version(component, site.externals[name].version)
+    if vendor and site.vendor_mpi is not None:
+        pieces.fact("mpi", site.vendor_mpi.family)
+        if site.vendor_mpi.family:
+            pieces.version(site.vendor_mpi.family, site.vendor_mpi.version)
+    return Evidence(versions=pieces.versions, facts=pieces.facts, origins=pieces.origins)
+
+
+def _machine(site: Site, pieces: _Pieces) -> None:
+    """Note which devices the nodes have, and what kind they are."""
+    if site.fabric.type is not None:
+        pieces.fact("cxi-device", site.fabric.type is FabricType.SLINGSHOT_11)
+    has_xpmem = "xpmem" in site.externals and site.externals["xpmem"].path is not None
+    if has_xpmem or site.name == LOCAL:  # only here was it looked for
+        pieces.fact("xpmem-device", has_xpmem)
+    models = " ".join(
+        f"{partition.cpu} {partition.gpu}" for partition in site.partitions.values()
+    ).lower()
+    pieces.fact("sibling-memory", site.limits.process_vm_readv)
+    if "gh200" in models or "grace hopper" in models:
+        pieces.fact("node", "gh200")
+
+
+def of_image(image: Image, view: str | None = None) -> Evidence:
+    """Return what an image says of itself: its MPI, and the variables that a view sets."""
+    pieces = _Pieces(f"image {image.name}")
+    if image.mpi is not None:
+        pieces.fact("mpi", image.mpi.family)
+        pieces.version(image.mpi.family, image.mpi.version)
+    name = view or image.default_view
+    chosen = image.views.get(name) if name else None
+    variables = relevant(chosen.env.set) if chosen is not None else {}
+    origins = {f"variable {key}": f"view {name} of the image" for key in variables}
+    return Evidence(
+        versions=pieces.versions,
+        variables=variables or None,
+        facts=pieces.facts,
+        origins={**pieces.origins, **origins},
+        partial=("variables",) if variables else (),
+    )
+
+
+def of_bill(text: str, origin: str) -> Evidence:
+    """Return what a bill of materials (CycloneDX JSON) tells of packages that run.
+
+    A package that is there in two versions tells nothing, and a text that is no bill neither.
+    """
+    pieces = _Pieces(origin)
+    try:
+        components = json.loads(text)["components"]
+        running = [one for one in components if one.get("scope", "required") == "required"]
+        found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        for one in running:
+            found[one["name"]].append(one)
+        for name in _PACKAGES:
+            versions = {str(one["version"]) for one in found.get(name, ())}
+            if len(versions) == 1:
+                pieces.version(name, versions.pop())
+        if any(str(one.get("bom-ref", "")).startswith("spack:") for one in running):
+            _spack_facts(found, pieces)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return Evidence()
+    return Evidence(versions=pieces.versions, facts=pieces.facts, origins=pieces.origins)
+
+
+def _spack_facts(found: Mapping[str, Sequence[Mapping[str, Any]]], pieces: _Pieces) -> None:
+    """Note what the variants of Spack's packages say; its bills name every package."""
+    pieces.fact("xpmem-built", "xpmem" in found)
+    for package, fact, value in (
+        ("openmpi", "ofi-support", "ofi"),
+        ("libfabric", "cxi-provider", "cxi"),
+    ):
+        for one in found.get(package, ()):
+            variants = {entry["name"]: entry["value"] for entry in one.get("properties", ())}
+            fabrics = variants.get("spack:variant:fabrics")
+            if fabrics is not None:
+                pieces.fact(fact, value in fabrics.split(","))
+
+
+def of_environment(variables: Mapping[str, str], origin: str) -> Evidence:
+    """Return the variables of a whole environment that have to do with MPI."""
+    kept = relevant(variables)
+    return Evidence(variables=kept, origins={f"variable {name}": origin for name in kept})
+
+
+def parse_environment(text: str) -> dict[str, str]:
+    """Return the variables in what `env` prints; lines that are none belong to the one before."""
+    found: dict[str, str] = {}
+    last = ""
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if equals and name.replace("_", "a").isalnum():
+            found[name] = value
+            last = name
+        elif last:
+            found[last] += f"\n{line}"
+    return found
+
+
+def implied(evidence: Evidence) -> Evidence:
+    """Return what follows from evidence: what variables ask for, how two releases of PMIx stand."""
+    return merged(_transport(evidence), _pmix(evidence))
+
+
+def _pmix(evidence: Evidence) -> Evidence:
+    own, slurm = evidence.versions.get("pmix", ""), evidence.facts.get("slurm-pmix")
+    if "pmix-majors-differ" in evidence.facts or not own or not isinstance(slurm, tuple | list):
+        return Evidence()
+    text = f"{own} of {evidence.origin('version', 'pmix')}; Slurm has {', '.join(slurm)}"
+    return Evidence(
+        facts={"pmix-majors-differ": own.partition(".")[0] not in slurm},
+        origins={"fact pmix-majors-differ": text},
+    )
+
+
+def _transport(evidence: Evidence) -> Evidence:
+    """Return which transport the variables ask for, where nothing else says it."""
+    variables = evidence.variables or {}
+    include = "OMPI_MCA_opal_common_ofi_provider_include"
+    origins = {
+        name: transport
+        for transport, names in (
+            ("cxi", [one for one in ("FI_PROVIDER", include) if variables.get(one) == "cxi"]),
+            ("lnx", [one for one in ("FI_PROVIDER", include) if _LNX.search(variables.get(one, ""))]
+             + [one for one in ("FI_LNX_PROV_LINKS",) if one in variables]),
+        )
+        for name in names
+    }  # fmt: skip
+    if not origins or "transport" in evidence.facts:
+        return Evidence()
+    name, transport = list(origins.items())[-1]
+    return Evidence(
+        facts={"transport": transport}, origins={"fact transport": f"{name} asks for it"}
+    )
+
+
+def of_interfaces(variables: Mapping[str, str], there: Sequence[str], origin: str) -> Evidence:
+    """Return whether variables name an interface that a machine lacks; `there` are its own.
+
+    Addresses, and devices that are no interface, are passed over. Nothing is told when no variable
+    names any.
+    """
+    named = {
+        (variable, word)
+        for variable in _INTERFACES
+        for word in variables.get(variable, "").split(",")
+        if _INTERFACE.fullmatch(word) and not _NO_INTERFACES.match(word)
+    }
+    if not named or not there:
+        return Evidence()
+    missing = sorted(f"{variable}={word}" for variable, word in named if word not in there)
+    text = f"{', '.join(missing)}; {origin} has {', '.join(sorted(there))}" if missing else origin
+    return Evidence(
+        facts={"interface-missing": bool(missing)}, origins={"fact interface-missing": text}
+    )
+
+
+def of_nodes(results: Results, arm: str) -> Evidence:
+    """Return what the nodes of results tell: their interfaces, and who else was on the cores.
+
+    Variables are held against the interfaces of the nodes that the ranks ran on, and not against
+    those of the machine that asks.
+    """
+    launches = [one for one in results.measurements if one.arm == arm]
+    ranks = [rank for one in launches for rank in one.output.ranks]
+    there = sorted({name for rank in ranks for name in (*rank.tx_bytes, *rank.interfaces)})
+    hosts = sorted({rank.host for rank in ranks})
+    variables = {name: value for one in launches for name, value in one.env.items()}
+    found = of_interfaces(variables, there, f"the nodes ({', '.join(hosts)})")
+    return merged(found, _cores(launches))
+
+
+def _cores(launches: Sequence[Measurement]) -> Evidence:
+    """Return whether something else ran on the cores of an arm while it was timed."""
+    told = [
+        (one, rank, rank.disturbance)
+        for one in launches
+        for rank in one.output.ranks
+        if rank.disturbance is not None and rank.disturbance.other_load is not None
+    ]
+    if not told:
+        return Evidence()
+    shared = [
+        (one, rank, seen.other_load) for one, rank, seen in told
+        if seen.other_load is not None and seen.other_load > _SHARED_CORE
+    ]  # fmt: skip
+    text = f"{len(told)} ranks of all launches"
+    if shared:
+        one, rank, load = max(shared, key=lambda item: item[2])
+        blocks = len({(one.block, one.case.placement.name) for one, _, _ in shared})
+        text = (
+            f"others took {load:.0%} of CPU {rank.cpu} of {rank.host} in block {one.block}, "
+            f"{one.case.placement.name}, and a core in {blocks} blocks"
+        )
+    many = len(shared) >= max(1, len(told) // _SHARED_OFTEN)
+    return Evidence(facts={"core-shared": many}, origins={"fact core-shared": text})
+
+
+# --- results --------------------------------------------------------------------------------
+
+
+def of_results(results: Results, arm: str, knowledge: Knowledge) -> Evidence:
+    """Return what the launches of one arm show; rules on curves are decided here.
+
+    Their variables are those that the deployment set, not the whole environment.
+    """
+    launches = [one for one in results.measurements if one.arm == arm]
+    pieces = _Pieces(f"results, arm {arm}")
+    for one in launches:
+        found = families.identify(one.output.mpi_library) if one.output.mpi_library else None
+        if found is not None:
+            pieces.fact("mpi", found[0])
+            pieces.version(found[0], found[1])
+    _cases(launches, pieces)
+    curves = curves_of(results)
+    marks = marks_of(results, knowledge)
+    pieces.fact("shapes", _shapes(marks, arm, curves))
+    pieces.fact("small-message-rate-lnx-over-cxi", _lnx_over_cxi(results, curves))
+    pieces.fact("device-over-host-bandwidth", _device_over_host(curves, arm))
+    fabric = results.spec.host.get("fabric")
+    pieces.fact("fabric", fabric if isinstance(fabric, str) else None)
+    variables = relevant({name: value for one in launches for name, value in one.env.items()})
+    origins = {f"variable {name}": f"results, arm {arm}" for name in variables}
+    logs = {f"launches of {arm}": text} if (text := _said(launches)) else {}
+    return Evidence(
+        versions=pieces.versions,
+        variables=variables,
+        facts=pieces.facts,
+        logs=logs,
+        origins={**pieces.origins, **origins},
+        partial=("logs", "variables"),
+        taken=results.spec.created,
+    )
+
+
+def _shapes(marks: Sequence[Mark], arm: str, curves: Sequence[ShapeCurve]) -> FactValue | None:
+    """Return the rules that hold on an arm's curves; `none` when there are curves without any."""
+    if not any(curve.arm == arm for curve in curves):
+        return None
+    return tuple(dict.fromkeys(mark.rule.id for mark in marks if mark.arm == arm)) or "none"
+
+
+def _cases(launches: Sequence[Measurement], pieces: _Pieces) -> None:
+    """Note how the launches of an arm were made, and how they ended."""
+    localities = dict.fromkeys(one.case.placement.locality.value for one in launches)
+    memories = dict.fromkeys(memory_of(one.host_facts).value for one in launches)
+    transports = dict.fromkeys(
+        one.case.transport for one in launches if one.case.transport != "auto"
+    )
+    uses = dict.fromkeys(name for one in launches for name in one.case.benchmarks)
+    launchers = dict.fromkeys(
+        _LAUNCHERS[name] for one in launches if (name := _program(one)) in _LAUNCHERS
+    )
+    kinds = dict.fromkeys(
+        word.partition("=")[2] for one in launches for word in one.argv if word.startswith("--mpi=")
+    )
+    pieces.fact("placement", tuple(localities))
+    pieces.fact("memory", tuple(memories))
+    pieces.fact("transport", tuple(transports))
+    pieces.fact("uses", tuple(uses))
+    pieces.fact("launcher", tuple(launchers))
+    pieces.fact("pmi", tuple(kinds))
+    if launches:
+        pieces.fact("worlds", float(max(one.output.worlds for one in launches)))
+        pieces.fact("nodes", float(max(len(one.case.placement.nodes) for one in launches)))
+        pieces.fact("ended", _ended(launches))
+        pieces.fact("cut-short", _cut_short(launches))
+        validated = [
+            one.output.validation_errors
+            for one in launches
+            if one.output.validation_errors or any(series.validated for series in one.output.series)
+        ]
+        pieces.fact("wrong-bytes", float(sum(validated)) if validated else None)
+
+
+def _program(one: Measurement) -> str:
+    return one.argv[0].rpartition("/")[2] if one.argv else ""
+
+
+def _ended(launches: Sequence[Measurement]) -> str:
+    bad = {
+        check.reason: check.evidence
+        for one in launches
+        for check in one.checks
+        if check.state is State.BAD
+    }
+    if Reason.JOB_TIMEOUT in bad:
+        return "hang"
+    if Reason.RANK_CRASHED in bad:
+        # The check quotes the launcher's own words.
+        return "killed" if printed.KILLED.search(bad[Reason.RANK_CRASHED]) else "crash"
+    return "crash" if Reason.JOB_FAILED in bad else "ok"
+
+
+def _cut_short(launches: Sequence[Measurement]) -> bool:
+    """Return whether an output stopped before its end without a word of the program about it."""
+    return any(
+        check.reason == Reason.TRUNCATED_OUTPUT and check.state is State.BAD
+        for one in launches
+        for check in one.checks
+        if one.output.worlds == 1
+    )
+
+
+def _said(launches: Sequence[Measurement]) -> str:
+    """Return what launches left of words that are not results."""
+    lines = [line for one in launches for line in one.output.garbage]
+    lines += [
+        check.evidence for one in launches for check in one.checks if check.state is State.BAD
+    ]
+    return "\n".join(dict.fromkeys(lines))
+
+
+def _lnx_over_cxi(results: Results, curves: Sequence[ShapeCurve]) -> float | None:
+    """Return how the rate of small messages over lnx compares with that over cxi alone."""
+    transports = {one.arm: one.case.transport for one in results.measurements}
+    ratios = [
+        lnx.values[size] / cxi.values[size]
+        for lnx in curves
+        for cxi in curves
+        if (transports[lnx.arm], transports[cxi.arm]) == ("lnx", "cxi")
+        and (lnx.benchmark, lnx.placement) == ("bandwidth", cxi.placement)
+        and cxi.benchmark == "bandwidth"
+        for size in lnx.sizes
+        if size <= _SMALL and size in cxi.values
+    ]
+    return statistics.median(ratios) if ratios else None
+
+
+def _device_over_host(curves: Sequence[ShapeCurve], arm: str) -> float | None:
+    values: dict[BufferPlace, float] = {
+        curve.memory: curve.values[_LARGE]
+        for curve in curves
+        if (curve.arm, curve.benchmark, curve.locality) == (arm, "bandwidth", Locality.INTER)
+        and _LARGE in curve.values
+    }
+    if len(values) < len(BufferPlace):
+        return None
+    return values[BufferPlace.DEVICE] / values[BufferPlace.HOST]
+
+
+def marks_of(results: Results, knowledge: Knowledge) -> tuple[Mark, ...]:
+    """Return what the shapes of all curves in results tell."""
+    return look(curves_of(results), knowledge)
+
+
+def curves_of(results: Results) -> tuple[ShapeCurve, ...]:
+    """Return the curves of all arms: of each size the median over launches of their medians.
+
+    Launches that are not usable, and the warm-up, do not count.
+    """
+    observed: dict[tuple[str, str, str], dict[int, list[float]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    first: dict[tuple[str, str, str], Measurement] = {}
+    for one in results.measurements:
+        if not one.usable or one.block <= 0:
+            continue
+        for benchmark, size, value in _medians(one):
+            key = (one.arm, one.case.placement.name, benchmark)
+            first.setdefault(key, one)
+            observed[key][size].append(value)
+    return tuple(_curve(key, sizes, first[key], results) for key, sizes in observed.items())
+
+
+def _medians(one: Measurement) -> Iterator[tuple[str, int, float]]:
+    for series in one.output.series:
+        if series.benchmark in METRICS and series.values:
+            yield series.benchmark, series.size, statistics.median(series.values)
+
+
+def _curve(
+    key: tuple[str, str, str],
+    sizes: Mapping[int, Sequence[float]],
+    one: Measurement,
+    results: Results,
+) -> ShapeCurve:
+    arm, placement, benchmark = key
+    link = results.spec.limits.get(placement, {}).get("MB/s")
+    return ShapeCurve(
+        arm=arm,
+        benchmark=benchmark,
+        placement=placement,
+        locality=one.case.placement.locality,
+        memory=memory_of(one.host_facts),
+        values={size: statistics.median(values) for size, values in sorted(sizes.items())},
+        launches={size: tuple(values) for size, values in sizes.items()},
+        ranks=len(one.case.placement.ranks),
+        link=float(link) if isinstance(link, int | float) else None,
+        slingshot=is_slingshot(results.spec.host),
+        library=one.output.mpi_library,
+        program=one.case.program,
+        transport=one.case.transport,
+    )

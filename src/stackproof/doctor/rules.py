@@ -1,0 +1,341 @@
+"""Known problems on evidence: each one fires, does not fire, or cannot be told, and then why not.
+
+Three-valued logic: what is not known decides nothing, but something else may. A release newer than
+those that were looked at is not claimed to have, or not to have, what a range without an end says.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from stackproof.core.versions import Part, Range, Versions, versions
+from stackproof.knowledge.evidence import FACTS, Evidence
+from stackproof.knowledge.model import Knowledge, Rule, Severity
+
+LONGEST_QUOTE = 200
+"""Characters of a line of a log that are quoted."""
+
+MOST_NAMES = 3
+"""Variables that are quoted where a pattern of names fits more."""
+
+_FAMILIES = frozenset({"openmpi", "mpich", "intel-mpi", "cray-mpich"})
+"""Components that are an MPI: where another one is known, they are not there."""
+
+_VERSION = re.compile(r"v?(\d+(?:\.\d+)*)(?:\.post\d+)?")
+
+
+class Answer(StrEnum):
+    """Whether a condition holds, or a rule fires."""
+
+    YES = "fires"
+    NO = "does not fire"
+    UNKNOWN = "cannot tell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """An answer with what it rests on; `missing` is what would tell, when it cannot be told."""
+
+    answer: Answer
+    quotes: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleFinding:
+    """The outcome of one known problem; `supported` says whether it shows in results or logs."""
+
+    rule: Rule
+    outcome: Outcome
+    support: Outcome | None = None
+
+    @property
+    def supported(self) -> bool:
+        """Return whether what else shows the problem was seen."""
+        return self.support is not None and self.support.answer is Answer.YES
+
+
+def diagnose(knowledge: Knowledge, evidence: Evidence) -> tuple[RuleFinding, ...]:
+    """Return the outcome of every known problem, those that fire first and the worst of them.
+
+    Among equally bad ones, what shows in results or logs comes first, then what is known best;
+    what another one explains comes after it.
+    """
+    found = []
+    for rule in knowledge.rules:
+        outcome = evaluate(rule.when, evidence, knowledge.newest)
+        support = None
+        if rule.supported_by is not None and outcome.answer is Answer.YES:
+            support = evaluate(rule.supported_by, evidence, knowledge.newest)
+        found.append(RuleFinding(rule=rule, outcome=outcome, support=support))
+    fired = [one for one in found if one.outcome.answer is Answer.YES]
+    later = {identifier for one in fired for identifier in one.rule.outranks}
+    return tuple(sorted(found, key=lambda one: _order(one, later)))
+
+
+def _order(
+    finding: RuleFinding, later: AbstractSet[str]
+) -> tuple[int, bool, bool, int, bool, int, str]:
+    severity = list(Severity).index(finding.rule.severity)
+    return (
+        list(Answer).index(finding.outcome.answer) if finding.outcome.answer is Answer.YES else 1,
+        finding.rule.id in later,
+        not finding.supported,
+        severity,
+        "inferred" in finding.rule.evidence,
+        len(finding.outcome.missing),
+        finding.rule.id,
+    )
+
+
+def evaluate(
+    condition: Mapping[str, Any], evidence: Evidence, newest: Mapping[str, str]
+) -> Outcome:
+    """Return whether a condition holds, see `schemas/rules.json`; all its parts must."""
+    parts = [outcome for key in condition for outcome in _PARTS[key](condition, evidence, newest)]
+    return _all(parts)
+
+
+def _all(parts: list[Outcome]) -> Outcome:
+    against = [part for part in parts if part.answer is Answer.NO]
+    if against:
+        return Outcome(answer=Answer.NO, quotes=_joined(part.quotes for part in against[:1]))
+    answer = Answer.UNKNOWN if any(part.answer is Answer.UNKNOWN for part in parts) else Answer.YES
+    return Outcome(
+        answer=answer,
+        quotes=_joined(part.quotes for part in parts),
+        missing=_joined(part.missing for part in parts),
+    )
+
+
+def _any(parts: list[Outcome]) -> Outcome:
+    for answer in (Answer.YES, Answer.UNKNOWN):
+        chosen = [part for part in parts if part.answer is answer]
+        if chosen:
+            return Outcome(
+                answer=answer,
+                quotes=_joined(part.quotes for part in chosen),
+                missing=_joined(part.missing for part in chosen),
+            )
+    return Outcome(answer=Answer.NO, quotes=_joined(part.quotes for part in parts))
+
+
+def _not(part: Outcome) -> Outcome:
+    turned = {Answer.YES: Answer.NO, Answer.NO: Answer.YES, Answer.UNKNOWN: Answer.UNKNOWN}
+    return Outcome(answer=turned[part.answer], quotes=part.quotes, missing=part.missing)
+
+
+def _joined(groups: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for group in groups for text in group))
+
+
+def _decided(holds: bool, quote: str) -> Outcome:  # noqa: FBT001 - what is decided
+    return Outcome(answer=Answer.YES if holds else Answer.NO, quotes=(quote,))
+
+
+def _unknown(missing: str) -> Outcome:
+    return Outcome(answer=Answer.UNKNOWN, missing=(missing,))
+
+
+def _from(evidence: Evidence, kind: str, name: str) -> str:
+    origin = evidence.origin(kind, name)
+    return f" ({origin})" if origin else ""
+
+
+# --- parts of a condition -------------------------------------------------------------------
+
+
+def _versions(
+    condition: Mapping[str, Any], evidence: Evidence, newest: Mapping[str, str]
+) -> Iterator[Outcome]:
+    for component, text in condition["version"].items():
+        yield _version(component, text, evidence, newest.get(component))
+
+
+def _version(component: str, text: str, evidence: Evidence, newest: str | None) -> Outcome:
+    given = evidence.versions.get(component)
+    mpi = evidence.facts.get("mpi")
+    if given is None and component in _FAMILIES and isinstance(mpi, str) and mpi != component:
+        return _decided(False, f"mpi: {mpi}{_from(evidence, 'fact', 'mpi')}")
+    if given is None:
+        return _unknown(f"the version of {component}")
+    quote = f"{component} {given}{_from(evidence, 'version', component)}"
+    have = _exact(given)
+    if have is None:
+        return _unknown(f"a release of {component}: `{given}` cannot be compared with others")
+    asked = versions(text)
+    # One exact version: no longer one is in its range.
+    exact = Versions((Range(have, (*have, 0)),))
+    inside = exact.within(asked)
+    if newest is not None and have > (_exact(newest) or have) and inside and _open(asked):
+        return _unknown(f"whether {quote} still has it: {newest} is the newest that was looked at")
+    return _decided(inside, quote)
+
+
+def _open(asked: Versions) -> bool:
+    return any(one.high is None for one in asked.ranges)
+
+
+def _exact(text: str) -> Part | None:
+    match = _VERSION.fullmatch(text.strip())
+    return tuple(int(part) for part in match[1].split(".")) if match else None
+
+
+def _set(
+    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
+) -> Iterator[Outcome]:
+    for name in condition["set"]:
+        yield _variable(evidence, name, lambda value: value is not None)
+
+
+def _unset(
+    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
+) -> Iterator[Outcome]:
+    for name in condition["unset"]:
+        yield _variable(evidence, name, lambda value: value is None)
+
+
+def _named(
+    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
+) -> Iterator[Outcome]:
+    pattern = condition["named"]
+    if evidence.variables is None:
+        yield _unknown(f"the environment of the job ({pattern})")
+        return
+    found = [name for name in evidence.variables if re.search(pattern, name)]
+    if found:
+        for name in found[:MOST_NAMES]:
+            yield _variable(evidence, name, lambda value: value is not None)
+    elif "variables" in evidence.partial:
+        yield _unknown(f"the whole environment of the job ({pattern})")
+    else:
+        yield _decided(False, f"no variable is named `{pattern}`")
+
+
+def _equals(
+    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
+) -> Iterator[Outcome]:
+    for name, wanted in condition["equals"].items():
+        yield _variable(evidence, name, functools.partial(operator.eq, wanted))
+
+
+def _matches(
+    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
+) -> Iterator[Outcome]:
+    for name, pattern in condition["matches"].items():
+        yield _variable(evidence, name, functools.partial(_found, pattern))
+
+
+def _found(pattern: str, value: str | None) -> bool:
+    return value is not None and re.search(pattern, value) is not None
+
+
+def _variable(evidence: Evidence, name: str, holds: Callable[[str | None], bool]) -> Outcome:
+    if evidence.variables is None:
+        return _unknown(f"the environment of the job ({name})")
+    value = evidence.variables.get(name)
+    if value is None and "variables" in evidence.partial:
+        return _unknown(f"the whole environment of the job ({name})")
+    quote = f"{name} is not set" if value is None else f"{name}={value}"
+    return _decided(holds(value), f"{quote}{_from(evidence, 'variable', name)}")
+
+
+def _facts(
+    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
+) -> Iterator[Outcome]:
+    for name, wanted in condition["fact"].items():
+        yield _fact(evidence, name, tuple(wanted) if isinstance(wanted, list) else (wanted,))
+
+
+def _fact(evidence: Evidence, name: str, wanted: tuple[str | bool, ...]) -> Outcome:
+    if name not in evidence.facts:
+        return _missing_fact(name)
+    value = evidence.facts[name]
+    have = value if isinstance(value, tuple | list) else (value,)
+    words = ", ".join(_word(one) for one in have) or "none"
+    quote = f"{name}: {words}{_from(evidence, 'fact', name)}"
+    holds = any(one in wanted for one in have)
+    if not holds and f"fact {name}" in evidence.partial:
+        return _missing_fact(name)
+    return _decided(holds, quote)
+
+
+def _word(value: object) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def _missing_fact(name: str) -> Outcome:
+    kind = FACTS[name]
+    return _unknown(f"{kind.description}: {kind.told_by}")
+
+
+def _above(
+    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
+) -> Iterator[Outcome]:
+    for name, limit in condition["above"].items():
+        yield _number(evidence, name, functools.partial(operator.lt, limit))
+
+
+def _below(
+    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
+) -> Iterator[Outcome]:
+    for name, limit in condition["below"].items():
+        yield _number(evidence, name, functools.partial(operator.gt, limit))
+
+
+def _number(evidence: Evidence, name: str, holds: Callable[[float], bool]) -> Outcome:
+    value = evidence.facts.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return _missing_fact(name)
+    return _decided(holds(value), f"{name}: {value:.4g}{_from(evidence, 'fact', name)}")
+
+
+def _log(
+    condition: Mapping[str, Any], evidence: Evidence, _: Mapping[str, str]
+) -> Iterator[Outcome]:
+    pattern = re.compile(condition["log"])
+    if not evidence.logs:
+        yield _unknown("what the job printed: `--log FILE`")
+        return
+    for name, text in evidence.logs.items():
+        match = pattern.search(text)
+        if match:
+            line = text[text.rfind("\n", 0, match.start()) + 1 :].split("\n", 1)[0].strip()
+            yield Outcome(answer=Answer.YES, quotes=(f"{name}: {line[:LONGEST_QUOTE]}",))
+            return
+    if "logs" in evidence.partial:
+        yield _unknown("everything that the job printed: `--log FILE`")
+        return
+    names = ", ".join(evidence.logs)
+    yield Outcome(answer=Answer.NO, quotes=(f"`{pattern.pattern}` does not stand in {names}",))
+
+
+def _inner(
+    key: str, condition: Mapping[str, Any], evidence: Evidence, newest: Mapping[str, str]
+) -> list[Outcome]:
+    return [evaluate(inner, evidence, newest) for inner in condition[key]]
+
+
+_Part = Callable[[Mapping[str, Any], Evidence, Mapping[str, str]], Any]
+_PARTS: Mapping[str, _Part] = {
+    "version": _versions,
+    "set": _set,
+    "unset": _unset,
+    "named": _named,
+    "equals": _equals,
+    "matches": _matches,
+    "fact": _facts,
+    "above": _above,
+    "below": _below,
+    "log": _log,
+    "all": lambda condition, evidence, newest: [_all(_inner("all", condition, evidence, newest))],
+    "any": lambda condition, evidence, newest: [_any(_inner("any", condition, evidence, newest))],
+    "not": lambda condition, evidence, newest: [_not(evaluate(condition["not"], evidence, newest))],
+}

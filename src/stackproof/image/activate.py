@@ -1,0 +1,197 @@
+"""Image and view to what a job sees: an environment patch, a deployment."""
+
+from __future__ import annotations
+
+from stackproof.core import environment as environments
+from stackproof.core.environment import Change
+
+TYPE_CHECKING = False  # `typing`, and nouns, take longer to import than an image to mount
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from stackproof.core.command import EnvPatch
+    from stackproof.core.errors import Problem
+    from stackproof.image.deployment import Deployment
+    from stackproof.image.described import Described, DescribedView
+    from stackproof.image.model import Image, View
+
+    AnyView = View | DescribedView
+
+
+class MpiOptions:
+    """Which MPI the programs of a job get, and the path that it takes; both as they are by default.
+
+    `inject` is an image, a folder or a library. `transport` is a name; `site` says which machine
+    the job will run on, `memory` whether messages lie on the host or on a device.
+    """
+
+    __slots__ = ("accept_unknown", "inject", "memory", "site", "transport")
+
+    def __init__(
+        self, *, inject: str | None = None, accept_unknown: bool = False,
+        transport: str | None = None, site: str | None = None, memory: str = "host",
+    ) -> None:  # fmt: skip
+        self.inject = inject
+        self.accept_unknown = accept_unknown
+        self.transport = transport
+        self.site = site
+        self.memory = memory
+
+
+class MountOptions:
+    """Images, `IMAGE[:MOUNT][,…]`, and how a job is to see them.
+
+    `views` are called `VIEW` or `NAME:VIEW`; without names each image has its default view, and
+    None leaves the environment as it is. `how` is a name in `mount/effects/methods.py` or `auto`,
+    `join` `auto`, `yes` or `no`.
+    """
+
+    __slots__ = ("how", "images", "join", "mpi", "verbose", "views")
+
+    def __init__(
+        self, images: str, *, views: Sequence[str] | None = (), mpi: MpiOptions | None = None,
+        how: str = "auto", join: str = "auto", verbose: bool = False,
+    ) -> None:  # fmt: skip
+        self.images = images
+        self.views = views
+        self.mpi = mpi or MpiOptions()
+        self.how = how
+        self.join = join
+        self.verbose = verbose
+
+
+def environment_patch(
+    image: Image, view: str | None = None, *, environment: Mapping[str, str] | None = None
+) -> EnvPatch:
+    """Return the patch of a view: of the image's default view when none is named.
+
+    `environment` is the one that the patch will be applied to; `${@NAME@}` in a value is replaced
+    from it, by nothing where it lacks the variable. An image without a default view changes
+    nothing. Raises `StackproofError` (UNKNOWN_VIEW).
+    """
+    from stackproof.core.command import EnvPatch  # noqa: PLC0415 - see above
+
+    views = choose_views((image,), (view,) if view else ())
+    return EnvPatch.of(combined(views, environment=environment or {}))
+
+
+def choose_views(images: Sequence[Image | Described], names: Sequence[str]) -> tuple[AnyView, ...]:
+    """Return the views called `[IMAGE-NAME:]VIEW`, or without names each image's default view.
+
+    Raises `StackproofError` with all problems: UNKNOWN_VIEW for a view that no image has, USAGE for
+    one that several images have.
+    """
+    if not names:
+        defaults = [(image, image.default_view) for image in images if image.default_view]
+        return tuple(_view_of(image, name) for image, name in defaults)
+    problems: list[Problem] = []
+    chosen: list[AnyView] = []
+    for name in names:
+        owner, colon, view = name.rpartition(":")
+        candidates = [image for image in images if view in image.views]
+        if colon:
+            candidates = [image for image in candidates if image.name == owner]
+        if len(candidates) == 1:
+            chosen.append(candidates[0].views[view])
+        else:
+            problems.append(_not_one(name, candidates, images))
+    if problems:
+        from stackproof.core.errors import StackproofError  # noqa: PLC0415 - see above
+
+        raise StackproofError(*problems)
+    return tuple(chosen)
+
+
+def forced_transport(
+    images: Sequence[Image | Described], views: Sequence[AnyView], asked: str | None = None
+) -> str | None:
+    """Return the transport that views of images, or who `asked`, force; None where nobody does.
+
+    Raises `StackproofError` (USAGE) when they force different ones: settings of both would mix.
+    """
+    fixed = {name for image in images for name in image.transports if image.views[name] in views}
+    if len(fixed | ({asked} if asked else set())) <= 1:
+        return asked or next(iter(fixed), None)
+    from stackproof.core.errors import Reason, fail  # noqa: PLC0415 - see above
+
+    names = "`, `".join(sorted(fixed))
+    and_asked = f", and `{asked}` is asked for" if asked else ""
+    raise fail(
+        Reason.USAGE,
+        f"the views chosen force the transports `{names}`{and_asked}",
+        hint="choose one: either a view of a transport, or another view and --transport",
+    )
+
+
+def combined(views: Sequence[AnyView], *, environment: Mapping[str, str]) -> Change:
+    """Return the changes of views as one, in their order; `environment` as above."""
+    change = Change()
+    for view in views:
+        change = change.then(environments.with_references(view.env, environment))
+    return change
+
+
+def deployment(
+    image: Image,
+    view: str | None = None,
+    *,
+    name: str,
+    environment: Mapping[str, str] | None = None,
+) -> Deployment:
+    """Return an image, mounted where it was built for, as an arm called `name` of a comparison.
+
+    Raises `StackproofError`: UNKNOWN_VIEW, or IMAGE_NO_META when the image does not say which MPI
+    it holds.
+    """
+    from stackproof.core.errors import Location, Reason, fail  # noqa: PLC0415
+    from stackproof.image.deployment import Deployment  # noqa: PLC0415 - see above
+    from stackproof.image.model import ImageMount  # noqa: PLC0415
+
+    if image.mpi is None:
+        raise fail(
+            Reason.IMAGE_NO_META,
+            f"image `{image.path}` does not say which MPI it holds",
+            where=Location(file=image.path),
+            hint="make images for benchmarks with `stackproof build`",
+        )
+    return Deployment(
+        name=name,
+        mounts=(ImageMount(image=image.path, mount_point=image.mount),),
+        mpi=image.mpi,
+        programs={program.name: program.path for program in image.benchmarks},
+        env=environment_patch(image, view, environment=environment),
+        image_sha256=image.sha256,
+        lock_digest=image.lock_digest,
+        recipe=image.name,
+    )
+
+
+def _view_of(image: Image | Described, name: str) -> AnyView:
+    if name not in image.views:
+        from stackproof.core.errors import StackproofError  # noqa: PLC0415 - see above
+
+        raise StackproofError(_not_one(name, [], (image,)))
+    return image.views[name]
+
+
+def _not_one(
+    name: str, candidates: Sequence[Image | Described], images: Sequence[Image | Described]
+) -> Problem:
+    from stackproof.core.errors import Problem, Reason  # noqa: PLC0415 - see above
+
+    if candidates:
+        return Problem(
+            reason=Reason.USAGE,
+            message=f"view `{name}` is in {len(candidates)} images",
+            hint="say which: " + ", ".join(f"{image.name}:{name}" for image in candidates),
+        )
+    known = [
+        view if len(images) == 1 else f"{image.name}:{view}"
+        for image in images
+        for view in sorted(image.views)
+    ]
+    return Problem(
+        reason=Reason.UNKNOWN_VIEW,
+        message=f"no view `{name}` in `{'`, `'.join(image.path for image in images)}`",
+        hint=f"views: {', '.join(known)}" if known else "there are no views; leave it out",
+    )

@@ -1,0 +1,278 @@
+"""Root file systems that a user names: folders, OCI layouts, archives of containers, SIF files.
+
+`oci:FOLDER[:TAG]`, `oci-archive:FILE[:TAG]` and `docker-archive:FILE[:TAG]` as skopeo and podman
+have them, `rootfs:FILE`, `sif:FILE`; without such a word the file tells what it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import posixpath
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from stackproof.core import limits
+from stackproof.core.command import Command, Completed
+from stackproof.core.effects import cache_folder, cache_kinds, files, run
+from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.image import header
+from stackproof.image.container import sif, tar
+from stackproof.image.container.effects import archives, layers
+from stackproof.image.container.effects.layers import Blob, Content
+from stackproof.image.container.effects.view import TreeView
+from stackproof.image.container.oci import LAYOUT, ImageConfig
+from stackproof.image.container.tree import RootTree
+from stackproof.linking.effects.cache import ElfCache
+from stackproof.linking.effects.view import HostView
+
+_SCHEMES = ("oci", "oci-archive", "docker-archive", "rootfs", "sif")
+_MAX_CACHED_BYTES = 32 << 30
+# What Apptainer writes for each variable of the image that it was made of.
+_EXPORT = re.compile(
+    r"""^\s*export\s+([A-Za-z_]\w*)=["']?(?:\$\{\1:-["']?)?([^"'$}\n]*)["']?\}?["']?\s*$""",
+    re.MULTILINE,
+)
+# Apptainer's own folder for libraries that it brings along (`--nv` and others).
+_SIF_LIBRARIES = "/.singularity.d/libs"
+_SCRIPTS = "/.singularity.d/env"
+_NOT_ALL = 2  # unsquashfs(1): 1 is a fatal error
+_NO_DEVICE = re.compile("create_inode: (could not|failed to) create (character|block) device ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Root:
+    """A root file system: a folder of this machine, or a tree of layers, and how it is started.
+
+    `config` has the variables and the command of an image; `name` is what the user called it.
+    """
+
+    name: str
+    folder: str = ""
+    tree: RootTree | None = None
+    contents: tuple[Content, ...] = ()
+    config: ImageConfig = field(default_factory=ImageConfig)
+
+    def view(self, binds: Mapping[str, str] | None = None) -> HostView:
+        """Return the view of this root with folders of this machine bound into it."""
+        kept = ElfCache()
+        if self.tree is None:
+            return HostView(self.folder, binds, kept)
+        return TreeView(self.tree, self.contents, binds, kept)
+
+    def program(self, name: str) -> str:
+        """Return the path that a command leads to, as a container's runtime looks for it in PATH.
+
+        A path is returned as it is. Raises `StackproofError` (FILE_MISSING).
+        """
+        if "/" in name:
+            return posixpath.join(self.config.folder, name)
+        view = self.view()
+        folders = self.config.environment.get("PATH", "/usr/local/bin:/usr/bin:/bin").split(":")
+        for folder in folders:
+            path = posixpath.join(self.config.folder, folder, name)
+            if view.look(path) is not None:
+                return path
+        raise fail(
+            Reason.FILE_MISSING,
+            f"there is no `{name}` in the PATH of `{self.name}`",
+            where=Location(file=self.name),
+            hint=f"name it by its path; PATH is {':'.join(folders)}",
+        )
+
+
+def is_image(text: str) -> bool:
+    """Return whether a text names a container's image, and no plain file or folder."""
+    scheme, colon, _ = text.partition(":")
+    if colon and scheme in _SCHEMES:
+        return True
+    path = _split(text)[1]
+    if os.path.isdir(path):
+        return os.path.isfile(os.path.join(path, LAYOUT))
+    head = _head(path)
+    return sif.looks_like_sif(head) or tar.looks_like_tar(head) or _is_packed_tar(path, head)
+
+
+def _is_packed_tar(path: str, head: bytes) -> bool:
+    packed = head.startswith((layers.GZIP, layers.ZSTD))
+    return packed and path.endswith((".tar.gz", ".tgz", ".tar.zst", ".tar.zstd"))
+
+
+def is_squashfs(path: str) -> bool:
+    """Return whether a path is a file that begins as SquashFS images do."""
+    return _head(path).startswith(header.MAGIC)
+
+
+def _head(path: str) -> bytes:
+    if not os.path.isfile(path):
+        return b""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(tar.BLOCK)
+    except OSError as error:
+        raise files.translate(error, path) from error
+
+
+def _split(text: str) -> tuple[str, str, str]:
+    """Return scheme, path and tag of an image's name; a path that exists has no tag."""
+    scheme, colon, rest = text.partition(":")
+    if not colon or scheme not in _SCHEMES:
+        scheme, rest = "", text
+    path, colon, tag = rest.partition(":")
+    if not colon or os.path.lexists(rest):
+        return scheme, rest, ""
+    return scheme, path, tag
+
+
+@functools.cache
+def load_root(text: str) -> Root:
+    """Return the root file system that a user named.
+
+    Raises `StackproofError`: FILE_MISSING, INVALID_VALUE for a tag that is not there or a file of
+    another kind than its word says, IMAGE_UNREADABLE, DIGEST_MISMATCH, TOO_LARGE, UNSUPPORTED.
+    """
+    scheme, path, tag = _split(text)
+    if not os.path.exists(path):
+        raise fail(
+            Reason.FILE_MISSING,
+            f"`{path}` does not exist",
+            where=Location(file=path),
+            hint="name a folder, an OCI layout, an archive of `podman save`, or a SIF file",
+        )
+    if os.path.isdir(path):
+        layout = os.path.isfile(os.path.join(path, LAYOUT))
+        if scheme not in {"", "oci"} or (scheme == "oci" and not layout):
+            raise _other_kind(text, "a folder" if not layout else "an OCI layout")
+        if not layout:
+            return Root(name=text, folder=path)
+        return _of_layers(text, *archives.load_layout(path, tag))
+    head = _head(path)
+    if sif.looks_like_sif(head):
+        if scheme not in {"", "sif"}:
+            raise _other_kind(text, "a SIF file")
+        return _of_sif(text, path, head)
+    if head.startswith(header.MAGIC) and scheme in {"", "rootfs"}:
+        return Root(name=text, folder=unsquashed(layers.whole(path)))
+    if not (tar.looks_like_tar(head) or head.startswith((layers.GZIP, layers.ZSTD))):
+        raise fail(
+            Reason.IMAGE_UNREADABLE,
+            f"`{path}` is neither a folder nor an image",
+            where=Location(file=path),
+            hint="name a folder, an OCI layout, an archive of `podman save`, or a SIF file",
+        )
+    kind, config, blobs = archives.load_archive(path, tag)
+    if scheme not in {"", kind}:
+        raise _other_kind(text, kind)
+    return _of_layers(text, config, blobs)
+
+
+def _other_kind(text: str, kind: str) -> StackproofError:
+    return fail(
+        Reason.INVALID_VALUE,
+        f"`{text}` is {kind}",
+        where=Location(file=text),
+        hint="leave the word before the colon out: the file tells what it is",
+    )
+
+
+def _of_layers(text: str, config: ImageConfig, blobs: tuple[Blob, ...]) -> Root:
+    tree = RootTree(text)
+    contents = []
+    for blob in blobs:
+        layer, content = layers.load_layer(blob)
+        contents.append(content)
+        tree.add_layer(layer.members)
+    return Root(name=text, tree=tree, contents=tuple(contents), config=config)
+
+
+def _of_sif(text: str, path: str, head: bytes) -> Root:
+    """Return the root in a SIF file, with the variables that its scripts set."""
+    size = layers.whole(path).size
+    table = sif.parse_header(head, file_size=size, file=path)
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(table.offset)
+            content = stream.read(table.entries * sif.DESCRIPTOR_BYTES)
+    except OSError as error:
+        raise files.translate(error, path) from error
+    partitions = sif.parse_partitions(content, file_size=size, file=path)
+    one = sif.root_partition(partitions, file=path)
+    blob = Blob(path=path, offset=one.offset, size=one.size)
+    folder = unsquashed(blob) if one.format == "squashfs" else _dumped(blob)
+    environment = _scripted(HostView(folder))
+    libraries = environment.get("LD_LIBRARY_PATH", "")
+    environment["LD_LIBRARY_PATH"] = f"{libraries}:{_SIF_LIBRARIES}".lstrip(":")
+    config = ImageConfig(environment=environment, architecture=one.architecture)
+    return Root(name=text, folder=folder, config=config)
+
+
+def _scripted(view: HostView) -> dict[str, str]:
+    """Return the plain variables that the scripts of a SIF file export."""
+    found: dict[str, str] = {}
+    for name in view.listing(_SCRIPTS):
+        real = view.resolve(f"{_SCRIPTS}/{name}")
+        if real is not None and view.look(f"{_SCRIPTS}/{name}") is not None:
+            text = files.read_bounded(
+                real[1], limits.SIF_SCRIPT, hint="check what made this image"
+            ).decode(errors="replace")
+            found |= {match[1]: match[2] for match in _EXPORT.finditer(text)}
+    return found
+
+
+def unsquashed(blob: Blob) -> str:
+    """Return the folder that a SquashFS image of this content was unpacked to, once for all."""
+    options = ("-quiet", "-no-progress", "-no-xattrs", "-processors", "1")
+    start = ("unsquashfs", *options, "-o", str(blob.offset), "-d")
+    return _unpacked(blob, lambda target: (*start, target, os.path.abspath(blob.path)))
+
+
+def _dumped(blob: Blob) -> str:
+    """Return the folder that an ext2, ext3 or ext4 image was copied to, by debugfs(8)."""
+    device = f"{os.path.abspath(blob.path)}?offset={blob.offset}"
+
+    def argv(target: str) -> tuple[str, ...]:
+        os.mkdir(target)  # rdump copies into a folder, unsquashfs makes its own
+        return ("debugfs", "-R", f'rdump / "{target}"', device)
+
+    return _unpacked(blob, argv)
+
+
+def _unpacked(blob: Blob, argv: Callable[[str], tuple[str, ...]]) -> str:
+    """Return the folder that a program unpacked an image to; `argv` calls it for that folder."""
+    cache_kinds.in_use()
+    place = cache_kinds.home("trees") / layers.digest_of(blob)
+    with cache_folder.alone(place):
+        if (place / "root").is_dir():
+            cache_folder.used(place)
+        else:
+            with cache_folder.making(place) as folder:
+                _unpack(blob, argv(str(folder / "root")))
+            cache_folder.prune("trees", _MAX_CACHED_BYTES, keep=place)
+    return str(place / "root")
+
+
+def _unpack(blob: Blob, argv: tuple[str, ...]) -> None:
+    command = Command(argv=argv, timeout_s=limits.UNPACKED.seconds)
+    done = run.run(command)
+    if done.returncode == 0 or _lacks_devices(done):
+        return
+    error = run.failure(command, done, log=None)
+    if error.reason is not Reason.BUILD_FAILED:
+        raise error
+    raise fail(
+        Reason.IMAGE_UNREADABLE,
+        f"`{blob.path}` cannot be unpacked",
+        where=Location(file=blob.path),
+        hint="copy or build the image again",
+        detail=error.problems[0].detail,
+    )
+
+
+def _lacks_devices(done: Completed) -> bool:
+    """Return whether all that unsquashfs could not make is device nodes, which only root can.
+
+    They stand in images of whole systems; nothing that is looked for here is one.
+    """
+    said = done.stderr.decode(errors="replace").splitlines()
+    return done.returncode == _NOT_ALL and all(map(_NO_DEVICE.match, filter(None, said)))

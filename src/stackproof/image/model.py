@@ -1,0 +1,75 @@
+"""The image noun: one file that holds a stack, and what it says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from stackproof.core.command import EnvPatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A named environment patch of an image; `root` is a path inside the mounted image."""
+
+    name: str
+    root: str
+    description: str = ""
+    env: EnvPatch = field(default_factory=EnvPatch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkProgram:
+    """A benchmark program inside an image: `path` is absolute, below the mount point."""
+
+    name: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MpiFacts:
+    """What an image says about its MPI (key `mpi` of `meta/env.json`, an addition of ours).
+
+    `family` is a name in `stackproof.mpi.families`, `prefix` the absolute folder with `bin/` and
+    `lib/` below the mount point.
+    """
+
+    family: str
+    version: str
+    prefix: str
+    launcher: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """A SquashFS image and its metadata.
+
+    `path` is the file, `mount` the mount point it was built for, `sha256` the digest of the file
+    (empty until somebody asked for it, since it costs a read of the whole file). `transports` are
+    the views that force the transport of their name.
+    """
+
+    SCHEMA: ClassVar[str] = "stackproof/image/1"
+
+    path: str
+    name: str
+    mount: str
+    size: int
+    description: str = ""
+    sha256: str = ""
+    default_view: str | None = None
+    views: Mapping[str, View] = field(default_factory=dict)
+    transports: tuple[str, ...] = ()
+    mpi: MpiFacts | None = None
+    benchmarks: tuple[BenchmarkProgram, ...] = ()
+    stack_id: str = ""
+    lock_digest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageMount:
+    """One image at one mount point; both absolute paths."""
+
+    image: str
+    mount_point: str

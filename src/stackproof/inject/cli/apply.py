@@ -1,0 +1,40 @@
+"""`stackproof inject apply` and `undo`: the replacement made, and taken back."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+
+from stackproof.core import noun
+from stackproof.core.cli.parsing import read
+from stackproof.inject.effects import apply as injectapply
+from stackproof.inject.effects.apply import ApplyOptions
+
+
+def run_apply(args: argparse.Namespace) -> int:
+    """Make the replacement, and print where."""
+    done = injectapply.apply(read(ApplyOptions, args))
+    if args.json:
+        print(json.dumps({**noun.to_data(done), "dry-run": args.dry_run}, indent=1))
+        return 0
+    print(f"{'would make' if args.dry_run else 'made'} {done.place}")
+    for line in done.files:
+        print(f"  {line}")
+    for name, value in done.environment.items():
+        print(f"to be set when programs are started: {name}={shlex.quote(value)}")
+    for line in done.notes:
+        print(f"note: {line}")
+    if not args.dry_run:
+        print(f"to go back: stackproof inject undo {shlex.quote(done.place)}")
+    return 0
+
+
+def run_undo(args: argparse.Namespace) -> int:
+    """Put back what was at a place before."""
+    place, record = injectapply.undo(args.place)
+    now = f"is `{record.before}` again" if record.before else "is gone: nothing was there before"
+    if record.before_folder:
+        now = "is the folder again that it was before"
+    print(f"{place} {now}")
+    return 0

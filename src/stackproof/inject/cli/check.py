@@ -1,0 +1,197 @@
+"""`stackproof inject`: whether programs work with another MPI, before anything is run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from stackproof.core import harmless, noun
+from stackproof.core.cli.parsing import read
+from stackproof.core.effects import files
+from stackproof.image.container.effects import roots
+from stackproof.inject import tree
+from stackproof.inject.cli.words import EXIT_CODES, VERDICT_WORDS
+from stackproof.inject.effects import check as injectcheck
+from stackproof.inject.effects import named as injectplace
+from stackproof.inject.effects.check import CheckOptions, ProgramOptions
+from stackproof.inject.judge import Question
+from stackproof.inject.model import Finding, Judgement, Verdict, worst
+
+
+def run_check(args: argparse.Namespace) -> int:
+    """Print a judgement for every program; the exit code is that of the worst one."""
+    of = read(ProgramOptions, args)
+    question = injectcheck.question_of(of, read(CheckOptions, args))
+    of = injectcheck.with_command(of)
+    if args.upgrade:
+        return _upgrade(of, args.upgrade, question, as_json=args.json)
+    if injectplace.is_artefact(args.replacement):
+        from stackproof.inject.cli import artefact as inject_artefact  # noqa: PLC0415 - few are artefacts
+        from stackproof.inject.effects import levels as injectlevels  # noqa: PLC0415
+
+        ranked = injectlevels.ranked(args.replacement, args.shs, of, question)
+        return inject_artefact.show_levels(ranked, _reasons, as_json=args.json)
+    named = injectcheck.judge_named(of, args.replacement, question, _note)
+    if args.json:
+        verdict = worst(tuple(judgement.verdict for _, judgement in named))
+        data = {"verdict": verdict, "programs": [noun.to_data(one) for _, one in named]}
+        print(json.dumps(data, indent=1, ensure_ascii=False))
+        return int(EXIT_CODES[verdict])
+    return _show(named, of.root, args.replacement, trees=args.tree)
+
+
+def _show(
+    named: Sequence[tuple[str, Judgement]], root: str, replacement: str, *, trees: bool
+) -> int:
+    """Print judgements for people and return the exit code."""
+    judgements = [judgement for _, judgement in named]
+    tree_too = trees or len(judgements) == 1
+    for place, one in named:
+        print(
+            _text(one, place=place, tree_too=tree_too),
+            end="\n\n" if one is not judgements[-1] else "\n",
+        )
+    print(_how_to_mount(named, root, replacement), end="")
+    if len(judgements) > 1:
+        print(f"\n{_summary(judgements)}")
+    return int(EXIT_CODES[worst(tuple(judgement.verdict for judgement in judgements))])
+
+
+def run_manifest(args: argparse.Namespace) -> int:
+    """Write the manifest of a place."""
+    manifest = injectcheck.manifest_of(args.place, read(ProgramOptions, args, programs=()))
+    text = noun.to_json(manifest, indent=None)
+    if args.output:
+        files.write(args.output, text)
+        print(
+            f"{args.output}: {len(manifest.files)} files, {len(manifest.programs)} programs, "
+            f"MPI: {', '.join(mpi.family for mpi in manifest.mpis) or 'none'}",
+            file=sys.stderr,
+        )
+    else:
+        print(text, end="")
+    return 0
+
+
+def run_container(args: argparse.Namespace) -> int:
+    """Write the definition that puts a replacement into a container."""
+    from stackproof.inject.effects import container as injecthook  # noqa: PLC0415 - not for `check`
+
+    of = read(ProgramOptions, args)
+    text = injecthook.definition(of, read(injecthook.ContainerOptions, args), _say)
+    if args.output:
+        files.write(args.output, text)
+    else:
+        print(text, end="")
+    return 0
+
+
+def _how_to_mount(named: Sequence[tuple[str, Judgement]], root: str, replacement: str) -> str:
+    """Return what must be mounted for the judgements to hold, empty where all is in place."""
+    if all(one.verdict is Verdict.FAILS for _, one in named) or root != "/":
+        return ""
+    image = _is_squashed(replacement)
+    own = next((text for text, _ in named if _is_squashed(text)), "")
+    if own:
+        start = f"stackproof run {own} --inject {replacement}"
+    elif image:
+        start = f"stackproof run {replacement}"
+    else:
+        return ""
+    both = bool(own) and image
+    what = "both images are" if both else f"`{replacement if image else own}` is"
+    return f"\nthis holds where {what} mounted: {start} -- COMMAND\n"
+
+
+def _is_squashed(text: str) -> bool:
+    return roots.is_squashfs(text.partition(":")[0])
+
+
+def _upgrade(
+    of: ProgramOptions, releases: Sequence[str], question: Question, *, as_json: bool
+) -> int:
+    """Print which programs get worse; the exit code says whether any fails that did not."""
+    old, new = releases
+    named = injectcheck.judge_named(of, old, question, _note)
+    before = [judgement for _, judgement in named]
+    places = {place for place, _ in named}
+    same = replace(of, programs=tuple(text for text in of.programs if text in places))
+    after = [judgement for _, judgement in injectcheck.judge_named(same, new, question, _note)]
+    titles = {id(judgement): _title(place, judgement) for place, judgement in named}
+    order = list(EXIT_CODES)
+    pairs = list(zip(before, after, strict=True))
+    worse = [pair for pair in pairs if order.index(pair[1].verdict) > order.index(pair[0].verdict)]
+    if as_json:
+        data = {
+            "verdict": worst(tuple(pair[1].verdict for pair in worse)),
+            "worse": [{"old": noun.to_data(a), "new": noun.to_data(b)} for a, b in worse],
+            "same-or-better": [b.program for a, b in pairs if (a, b) not in worse],
+        }
+        print(json.dumps(data, indent=1, ensure_ascii=False))
+    else:
+        for one, two in worse:
+            was, is_now = VERDICT_WORDS[one.verdict], VERDICT_WORDS[two.verdict]
+            head = f"{titles[id(one)]}: {was} with {old}, {is_now} with {new}"
+            print("\n".join([harmless.line(head), *_reasons(two.findings)]))
+        both = sum(a.verdict is b.verdict is Verdict.FAILS for a, b in pairs)
+        more = f"; {both} fail with both" if both else ""
+        print(f"{len(worse)} of {len(pairs)} programs get worse from {old} to {new}{more}")
+    return int(EXIT_CODES[worst(tuple(pair[1].verdict for pair in worse))])
+
+
+def _summary(judgements: Sequence[Judgement]) -> str:
+    counts = [
+        f"{sum(one.verdict is verdict for one in judgements)} {words}"
+        for verdict, words in VERDICT_WORDS.items()
+        if any(one.verdict is verdict for one in judgements)
+    ]
+    return f"{len(judgements)} programs: {', '.join(counts)}"
+
+
+def _title(place: str, judgement: Judgement) -> str:
+    """Return a program's path, and the image that has it: images share their mount points."""
+    return judgement.program + (f" in {place}" if _is_squashed(place) else "")
+
+
+def _text(judgement: Judgement, *, place: str, tree_too: bool) -> str:
+    """Return a judgement for people; `place` is what was named for the program."""
+    lines = [f"{_title(place, judgement)}: {VERDICT_WORDS[judgement.verdict]}"]
+    lines.append(f"  with {judgement.replacement}" + _family(judgement))
+    for name, value in judgement.environment.items():
+        lines.append(f"  {name}={shlex.quote(value)}")
+    lines += _reasons(judgement.findings)
+    if tree_too:
+        lines += ["", *tree.render(judgement.tree)]
+    return "\n".join(map(harmless.line, lines))
+
+
+def _family(judgement: Judgement) -> str:
+    if not judgement.family:
+        return " (no MPI)"
+    return f" ({judgement.family}; the program is of the {judgement.abi or 'unknown'} ABI)"
+
+
+def _reasons(findings: Sequence[Finding]) -> list[str]:
+    return [harmless.line(line) for finding in findings for line in _reason(finding)]
+
+
+def _reason(finding: Finding) -> list[str]:
+    before = " (without the injection too)" if finding.before else ""
+    lines = [f"  {finding.effect}: {finding.message}{before} [{finding.cause}]"]
+    if finding.file:
+        lines.append(f"    --> {finding.file}")
+    if finding.remedy:
+        lines.append(f"    hint: {finding.remedy}")
+    return lines
+
+
+def _note(text: str) -> None:
+    _say(f"note: {text}")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)

@@ -1,0 +1,322 @@
+"""Network-stack artefacts on disk: made of copies that are read again, and read back."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from stackproof.core import limits, noun
+from stackproof.core.command import Command
+from stackproof.core.effects import files, run
+from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.image import squashfs
+from stackproof.image.effects import image_file
+from stackproof.inject import hook_manifest as compacts
+from stackproof.inject.artefact import Making, Part, Wish, is_machines, plan_artefact
+from stackproof.inject.effects import named
+from stackproof.inject.effects import staging as injecting
+from stackproof.inject.effects.named import Place
+from stackproof.inject.hook_manifest import Compact
+from stackproof.inject.manifest import describe
+from stackproof.inject.replacement import Replacement, find_replacement
+from stackproof.inject.variants import LEVELS, Artefact, Variant, newest_node
+from stackproof.linking.effects.view import HostView
+from stackproof.linking.loader import Setting, load_program
+from stackproof.linking.loader.closure import usual_interpreter
+from stackproof.mpi.effects import fabric
+
+_TOOL_TIMEOUT_S = 120.0
+_PACK_TIMEOUT_S = 3600.0
+_TAG_LETTERS = 8
+_SYSTEM_FOLDERS = ("/usr/lib64", "/lib64", "/usr/lib", "/lib")
+_AGAIN = "make it again with `stackproof inject artefact`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """An artefact that was read: where it lies in a view, and what it says."""
+
+    place: Place
+    artefact: Artefact
+    compacts: Mapping[str, Compact] = field(default_factory=dict)
+
+    def folder(self, variant: Variant) -> str:
+        """Return the folder of a variant in the view."""
+        return os.path.join(self.place.path, variant.folder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A variant that was made: its description, and what was left out of it and why."""
+
+    variant: Variant
+    compact: Compact
+    files: tuple[str, ...]
+    without: tuple[str, ...]
+    left: tuple[str, ...]
+
+
+def make_variant(place: Place, wish: Wish, folder: str) -> Made:
+    """Make a variant of what a place offers, in an empty folder, and check it.
+
+    Every copy is read again, its closure is computed, and the loader is asked. Raises
+    `StackproofError`: what planning raises, BUILD_FAILED when patchelf damaged a copy,
+    INJECTION_FAILS when a copy does not find what it needs, TOOL_MISSING, and what files raise.
+    """
+    view = place.view("/")
+    if not isinstance(view, HostView):
+        raise fail(Reason.UNSUPPORTED, "an artefact is made of libraries, not of a manifest")
+    replacement = _found(view, place)
+    making = _plan(view, replacement, wish)
+    for part in making.parts:
+        _copy(_real(view, part.source), os.path.join(folder, part.target), part)
+    for target, source in making.trees.items():
+        _copy_tree(_real(view, source), os.path.join(folder, target))
+    _copy_bill(view, (replacement.prefix, os.path.dirname(replacement.prefix), place.path), folder)
+    variant = Variant(
+        folder=os.path.basename(folder),
+        shs=wish.shs,
+        libcxi=_libcxi(view, making),
+        levels=tuple(name for name in LEVELS if os.path.isdir(os.path.join(folder, name))),
+    )
+    files.write(os.path.join(folder, compacts.NAME), compacts.render(making.compact))
+    _verify(folder, wish, making)
+    _describe(folder, wish)
+    return Made(
+        variant=variant,
+        compact=making.compact,
+        files=tuple(part.target for part in making.parts),
+        without=making.without,
+        left=making.left,
+    )
+
+
+def _found(view: HostView, place: Place) -> Replacement:
+    """Return what a place offers; where an image has views, what is in the first one with any."""
+    top = place.prefix or place.path
+    views = [name for name in view.listing(f"{place.path}/env") if not name.startswith(".")]
+    views.sort(key=lambda name: name != "default")
+    for path in (top, *(f"{place.path}/env/{name}" for name in views)):
+        try:
+            return find_replacement(view, path)
+        except StackproofError as error:
+            if error.reason is not Reason.NO_MPI:
+                raise
+    return find_replacement(view, top)
+
+
+def _plan(view: HostView, replacement: Replacement, wish: Wish) -> Making:
+    """Return the plan; private names hold a hash of all that is copied."""
+    making = plan_artefact(view, replacement, wish)
+    total = hashlib.sha256()
+    for source in sorted({part.source for part in making.parts}):
+        total.update(files.sha256(_real(view, source)).encode())
+    return plan_artefact(view, replacement, replace(wish, tag=total.hexdigest()[:_TAG_LETTERS]))
+
+
+def _real(view: HostView, path: str) -> str:
+    found = view.resolve(path)
+    return found[1] if found else path
+
+
+def _copy(source: str, target: str, part: Part) -> None:
+    """Copy a library, and give it its names and its search path."""
+    before = injecting.read(source)
+    # One kind of change at a time: patchelf 0.14 gives the search path as SONAME otherwise.
+    calls = []
+    if part.soname != before.soname:
+        calls.append(["--set-soname", part.soname])
+    if part.needed:
+        words = [("--replace-needed", old, new) for old, new in part.needed.items()]
+        calls.append([word for triple in words for word in triple])
+    calls.append(["--force-rpath", "--set-rpath", part.rpath])
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        shutil.copyfile(source, target)
+        os.chmod(target, 0o755)  # noqa: S103 - jobs of all users load it
+    except OSError as error:
+        raise files.translate(error, target) from error
+    for options in calls:
+        run.check(Command(argv=("patchelf", *options, target), timeout_s=_TOOL_TIMEOUT_S))
+    after = injecting.read(target)
+    same = all(
+        getattr(before, word) == getattr(after, word)
+        for word in ("exports", "more_exports", "imports", "version_definitions", "objects")
+    )
+    needed = tuple(part.needed.get(name, name) for name in before.needed)
+    versions = tuple(
+        need._replace(library=part.needed.get(need.library, need.library))
+        for need in before.version_needs
+    )
+    right = (
+        after.needed == needed
+        and after.version_needs == versions
+        and after.soname == part.soname
+        and (after.rpath, after.runpath) == (part.rpath, None)
+    )
+    if not same or not right:
+        raise fail(
+            Reason.BUILD_FAILED,
+            "patchelf changed more, or less, than names and the search path",
+            where=Location(file=source),
+            hint="use another release of patchelf: some damage libraries",
+        )
+
+
+def _copy_tree(source: str, target: str) -> None:
+    if os.path.isdir(source):
+        try:
+            shutil.copytree(source, target, symlinks=True)
+        except OSError as error:
+            raise files.translate(error, target) from error
+
+
+def _copy_bill(view: HostView, places: Sequence[str], folder: str) -> None:
+    """Carry over the bill of materials of the image or tree that the libraries are of."""
+    for place in dict.fromkeys(places):
+        path = os.path.join(place, fabric.BILL)
+        if view.look(path) is not None:
+            files.write(os.path.join(folder, fabric.BILL), Path(_real(view, path)).read_bytes())
+            return
+
+
+def _libcxi(view: HostView, making: Making) -> str:
+    """Return the newest node of the libcxi that a variant is made with."""
+    for part in making.parts:
+        if os.path.basename(part.source).startswith("libcxi.so"):
+            file = view.look(part.source)
+            return newest_node(view.elf(file), "LIBCXI") if file else ""
+    return ""
+
+
+def _verify(folder: str, wish: Wish, making: Making) -> None:
+    """Raise `StackproofError` unless model and loader find everything, and in the artefact."""
+    view = HostView()
+    for part in making.parts:
+        path = os.path.join(folder, part.target)
+        # A plug-in is opened by a libfabric that is loaded already: here by the one it came with.
+        opener = os.path.join(folder, "libfabric") if part.target.startswith("provider/") else ""
+        setting = Setting(library_path=(opener,) if opener else ())
+        closure = load_program(view, path, machine=wish.machine, setting=setting)
+        lost = [edge.name for edge in closure.missing]
+        for name in lost:
+            if not is_machines(name):
+                raise _lacks(path, f"the loader's model does not find `{name}`")
+        interpreter = usual_interpreter(closure.program.elf)
+        if lost or not interpreter or not os.path.exists(interpreter):
+            continue  # made for another machine: the model is all there is
+        environment = {"LD_LIBRARY_PATH": opener} if opener else None
+        for name, found in injecting.trace(interpreter, path, environment).items():
+            mine = f"-sp{_tag(making)}" in name
+            if mine and not os.path.realpath(found).startswith(os.path.realpath(folder) + "/"):
+                raise _lacks(path, f"the loader takes `{found}` for `{name}`")
+
+
+def _tag(making: Making) -> str:
+    """Return the tag of the private names; a text that no name has where there is none."""
+    for part in making.parts:
+        head, found, tail = os.path.basename(part.target).rpartition("-sp")
+        if found and head and part.target.startswith("private/"):
+            return tail.partition(".")[0]
+    return "none"
+
+
+def _lacks(path: str, message: str) -> StackproofError:
+    return fail(
+        Reason.INJECTION_FAILS,
+        message,
+        where=Location(file=path),
+        hint="see what it finds now: `ldd` of the library in the prefix",
+    )
+
+
+def _describe(folder: str, wish: Wish) -> None:
+    """Write the whole manifest too, as `inject check` reads it, with the paths of a container."""
+    view = HostView("/", {wish.place: folder})
+    for level in ("mpi", "libfabric", "libcxi"):
+        path = os.path.join(wish.place, level)
+        if any(view.listing(path)):
+            manifest = describe(view, path, (), machine=wish.machine, setting=Setting())
+            text = noun.to_json(manifest, indent=None)
+            files.write(os.path.join(folder, "meta", "manifest.json"), text)
+            return
+
+
+def publish(artefact: Artefact, folder: str, output: str) -> None:
+    """Write what an artefact says of itself, and give it its name: a folder, or an image.
+
+    Raises `StackproofError`: USAGE when the name is taken, TOOL_MISSING, and what files raise.
+    """
+    files.write(os.path.join(folder, named.ARTEFACT), noun.to_json(artefact))
+    if not output.endswith(".squashfs"):
+        try:
+            os.chmod(folder, 0o755)  # noqa: S103 - jobs of all users enter it
+            os.rename(folder, output)
+        except OSError as error:
+            raise files.translate(error, output) from error
+        return
+    temporary = f"{folder}.squashfs"
+    argv = squashfs.pack_argv(folder, temporary)
+    try:
+        run.check(Command(argv=argv, timeout_s=_PACK_TIMEOUT_S))
+        os.rename(temporary, output)
+    except OSError as error:
+        raise files.translate(error, output) from error
+    finally:
+        files.remove(temporary)
+
+
+def staging(output: str) -> str:
+    """Return a new folder beside an output; raises `StackproofError` when that exists, or USAGE."""
+    if os.path.lexists(output):
+        raise fail(
+            Reason.USAGE,
+            f"`{output}` exists",
+            where=Location(file=output),
+            hint="name one that is not there yet: what is in use must not change",
+        )
+    parent = os.path.dirname(os.path.abspath(output))
+    try:
+        return tempfile.mkdtemp(prefix=".stackproof-artefact-", dir=parent)
+    except OSError as error:
+        raise files.translate(error, parent) from error
+
+
+def load(text: str) -> Held:
+    """Return an artefact; an image is unpacked into the cache, and seen at its own place.
+
+    Raises `StackproofError` for a damaged one, and what reading images raises.
+    """
+    if os.path.isdir(text):
+        place, folder = Place(path=os.path.abspath(text)), os.path.abspath(text)
+        path = os.path.join(text, named.ARTEFACT)
+        content = files.read_bounded(path, limits.ARTEFACT, hint=_AGAIN)
+        artefact = noun.from_json(Artefact, content, file=path)
+    else:
+        content = image_file.read_member(text, named.ARTEFACT)
+        artefact = noun.from_json(Artefact, content, file=f"{text}:{named.ARTEFACT}")
+        place = named.load_place(f"{text}:{artefact.place}")
+        folder = place.binds[artefact.place]
+    return Held(place=place, artefact=artefact, compacts=dict(_compacts(artefact, folder)))
+
+
+def _compacts(artefact: Artefact, folder: str) -> Iterator[tuple[str, Compact]]:
+    for variant in artefact.variants:
+        path = os.path.join(folder, variant.folder, compacts.NAME)
+        content = files.read_bounded(path, limits.ARTEFACT, hint=_AGAIN)
+        yield variant.folder, compacts.parse(content.decode(errors="replace"), file=path)
+
+
+def own_libcxi() -> str:
+    """Return the newest node of the libcxi that came with this machine's driver, empty if none."""
+    view = HostView()
+    for folder in _SYSTEM_FOLDERS:
+        file = view.look(os.path.join(folder, "libcxi.so.1"))
+        if file is not None:
+            return newest_node(view.elf(file), "LIBCXI")
+    return ""

@@ -1,0 +1,209 @@
+"""Programs, and what is to be put under them, to judgements."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from stackproof.core import harmless
+from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.image.container.effects import roots
+from stackproof.inject.effects import named, scripts
+from stackproof.inject.effects import target as injecttarget
+from stackproof.inject.effects.named import Place
+from stackproof.inject.findings import launcher as starting
+from stackproof.inject.judge import Question, judge
+from stackproof.inject.manifest import Manifest, MergedView, describe
+from stackproof.inject.model import Judgement
+from stackproof.inject.replacement import Replacement, find_replacement
+from stackproof.linking.effects.view import HostView
+from stackproof.linking.loader import FileView, Machine, Setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramOptions:
+    """Programs, and how they are started: variables as NAME=VALUE, folders for the loader.
+
+    `root` is where they lie: a folder, or a container's image. `isa` is the level of the processors
+    that they will run on, None for this machine's. Without programs it is the root's own command.
+    """
+
+    programs: tuple[str, ...] = ()
+    root: str = "/"
+    isa: str | None = None
+    library_path: str = ""
+    env: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOptions:
+    """What starts the ranks, which of them share a user namespace, and on which machine."""
+
+    launcher: str = ""
+    namespaces: str = "none"
+    target: str | None = None
+
+
+def question_of(of: ProgramOptions, options: CheckOptions) -> Question:
+    """Return what is asked; raises `StackproofError` for an unknown launcher or machine."""
+    launcher = options.launcher
+    question = Question(
+        machine=machine_of(of.isa),
+        setting=setting_of(of),
+        launcher=named.launcher_kind(launcher, starting.OFFERS) if launcher else "",
+        launcher_file=os.path.abspath(launcher) if os.path.isfile(launcher) else "",
+        namespaces=options.namespaces,
+        releases=named.load_releases,
+    )
+    return injecttarget.asked_of(options.target, of.isa, question)
+
+
+def with_command(of: ProgramOptions) -> ProgramOptions:
+    """Return the options with the root's own command where no program is named."""
+    return of if of.programs else replace(of, programs=(_command(of.root),))
+
+
+def judge_named(
+    of: ProgramOptions,
+    wanted: str,
+    question: Question,
+    say: Callable[[str], None] = lambda _: None,
+) -> list[tuple[str, Judgement]]:
+    """Return the judgements of all programs that some places hold, with the place as it was named.
+
+    The processor is that of the manifest of the replacement, unless it is told. Of several places
+    one that holds no program is left out, which `say` hears. Raises `StackproofError` (NO_MPI)
+    where none does.
+    """
+    other = named.load_place(wanted)
+    if other.manifest is not None and of.isa is None:
+        question = replace(question, machine=other.manifest.machine)
+    found: list[tuple[str, Judgement]] = []
+    empty: list[str] = []
+    for text in of.programs:
+        place = named.load_program(text, of.root)
+        view, replacement = _joined(place, other, of.root)
+        own = view if isinstance(view, HostView) else place.view(of.root)
+        try:
+            paths = named.programs_of(place, own)
+        except StackproofError as error:
+            if error.reason is not Reason.NO_MPI:
+                raise
+            empty.append(text)
+            continue
+        asked = (
+            question
+            if place.manifest
+            else replace(question, setting=setting_of(of, place.root(of.root).config.environment))
+        )
+        asked = injecttarget.asked_in(place, of.root, asked)
+        view = injecttarget.seen_there(view, place, of.root, asked)
+        for path in paths:
+            program = _run_by(own, path, place, of.root)
+            one = judge(view, program, replacement, asked)
+            found.append((text, one if program == path else scripts.of_script(one, path)))
+        _tell_skipped(own, say)
+    if not found:
+        raise fail(
+            Reason.NO_MPI,
+            f"nothing in {', '.join(f'`{text}`' for text in empty)} calls MPI",
+            where=Location(file=empty[0]),
+            hint="name a program, or a folder or an image that holds some",
+        )
+    for text in empty:
+        say(f"nothing in `{text}` calls MPI, so it is left out")
+    return found
+
+
+def machine_of(isa: str | None) -> Machine:
+    """Return the processor that programs will run on: this one, or of a level."""
+    here = named.this_machine()
+    return Machine(architecture=here.architecture, level=isa or here.level)
+
+
+def setting_of(of: ProgramOptions, image: Mapping[str, str] | None = None) -> Setting:
+    """Return how programs are started: by an image's variables, or those of the options."""
+    told = {**(image or {}), **_environment(of.env)}
+    if of.library_path:
+        told["LD_LIBRARY_PATH"] = of.library_path
+    audit = tuple(filter(None, told.get("LD_AUDIT", "").split(":")))
+    return replace(named.setting_of(told), audit=audit)
+
+
+def manifest_of(name: str, of: ProgramOptions) -> Manifest:
+    """Return what a place provides and needs; raises `StackproofError` as reading it does."""
+    place = named.load_place(name, of.root)
+    if place.manifest is not None:
+        raise fail(Reason.USAGE, f"`{name}` is a manifest already")
+    view = place.view(of.root)
+    programs: tuple[str, ...] = ()
+    try:
+        programs = named.programs_of(place, view)
+    except StackproofError as error:
+        if error.reason is not Reason.NO_MPI:
+            raise
+    path = place.prefix or place.path
+    if place.image:
+        with contextlib.suppress(StackproofError):  # it has no MPI, or several
+            path = named.mpi_of(place, view)
+    return describe(view, path, programs, machine=machine_of(of.isa), setting=setting_of(of))
+
+
+def _run_by(view: FileView, path: str, place: Place, root: str) -> str:
+    """Return the program that runs a script, else the path itself."""
+    if not isinstance(view, HostView):
+        return path
+    here = root == "/" and not place.image
+    paths = os.environ if here else place.root(root).config.environment
+    return scripts.program_of(view, path, paths.get("PATH", "/usr/bin:/bin").split(":"))
+
+
+def _tell_skipped(view: FileView, say: Callable[[str], None]) -> None:
+    """Say which files of a folder could not be looked at."""
+    for path in view.skipped if isinstance(view, HostView) else ():
+        shown = harmless.line(path.encode(errors="backslashreplace").decode())
+        say(f"the name of `{shown}` is not UTF-8, so it is left out")
+
+
+def _command(root: str) -> str:
+    """Return the program that a container's image starts; raises `StackproofError` (USAGE)."""
+    words = roots.load_root(root).config.command
+    if not words:
+        raise fail(
+            Reason.USAGE,
+            "no program was named" if root == "/" else f"`{root}` has no command of its own",
+            hint="name programs: stackproof inject check PROGRAM … --with PREFIX",
+        )
+    return words[0]
+
+
+def _environment(words: Sequence[str]) -> dict[str, str]:
+    """Return variables from NAME=VALUE; raises `StackproofError` (USAGE) for what is none."""
+    wrong = next((word for word in words if "=" not in word), None)
+    if wrong is not None:
+        raise fail(Reason.USAGE, f"`{wrong}` is no NAME=VALUE")
+    return dict(word.split("=", 1) for word in words)
+
+
+def _joined(place: Place, other: Place, root: str) -> tuple[FileView, Replacement]:
+    """Return the view that has both a program and what is to be injected."""
+    target = other.prefix or other.path
+    if place.manifest is None and other.manifest is None and not other.image:
+        clash = sorted(place.binds.keys() & other.binds.keys())
+        if clash and place.binds[clash[0]] != other.binds[clash[0]]:
+            raise fail(
+                Reason.MOUNT_POINT_CLASH,
+                f"both images are for `{clash[0]}`",
+                hint="name another mount point for one of them: IMAGE:/another/place",
+            )
+        more = dict(other.binds)
+        if (root != "/" or place.image) and not other.binds:
+            more[other.path] = other.path
+        view = place.view(root, more)
+        return view, find_replacement(view, target)
+    above = other.view("/")
+    prefix = find_replacement(above, named.mpi_of(other, above)).prefix
+    merged = MergedView(place.view(root), above, prefix)
+    return merged, find_replacement(merged, prefix if other.image else target)

@@ -1,0 +1,226 @@
+"""Replacements for programs in containers: binds, devices and hooks, as definitions."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.inject.artefact import folders_of, soname_of
+from stackproof.inject.container import ANNOTATION, FORMS, HOOKS, Hook, plan_containing
+from stackproof.inject.effects import artefact as artefacting
+from stackproof.inject.effects import levels as injectlevels
+from stackproof.inject.effects import named as injectplace
+from stackproof.inject.effects.apply import refuse
+from stackproof.inject.effects.check import CheckOptions, ProgramOptions, judge_named, question_of
+from stackproof.inject.hook_manifest import Compact
+from stackproof.inject.judge import Question, judge
+from stackproof.inject.model import Cause, Judgement
+from stackproof.inject.replacement import find_replacement
+from stackproof.linking.loader import Closure, FileView, load_program
+
+HOOK = "/usr/libexec/stackproof/stackproof-oci-hook"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerOptions:
+    """What is put into a container, in which form, and what a hook does with it.
+
+    `shs` and `level` choose from an artefact; `hook`, `on_mismatch` and `log` are for hooks alone.
+    """
+
+    replacement: str
+    form: str
+    accept_unknown: bool = False
+    shs: str = ""
+    level: str = ""
+    hook: str = HOOK
+    on_mismatch: str = "fail"
+    log: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """The variant of an artefact that is to be injected: its folder here, and at which level."""
+
+    name: str
+    folder: str
+    compact: Compact
+    level: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names that are replaced."""
+        return tuple(one.name for one in self.compact.replaces if one.level == self.level)
+
+
+def definition(of: ProgramOptions, options: ContainerOptions, say: Callable[[str], None]) -> str:
+    """Return the definition that puts a replacement under programs of a container.
+
+    `say` hears lines: notes, and with what containers must be started. Raises `StackproofError`:
+    INJECTION_FAILS, INJECTION_UNKNOWN, USAGE, UNSUPPORTED, and what reading programs raises.
+    """
+    question = question_of(of, CheckOptions())
+    if options.form in HOOKS or injectplace.is_artefact(options.replacement):
+        return _of_artefact(of, options, question, say)
+    prefix = injectplace.load_prefix(options.replacement)
+    named = judge_named(of, options.replacement, question, lambda text: say(f"note: {text}"))
+    judgements = [judgement for _, judgement in named]
+    refuse(judgements, accept_unknown=options.accept_unknown)
+    return FORMS[options.form](plan_containing(judgements, {prefix.path: prefix.path}))
+
+
+def _of_artefact(
+    of: ProgramOptions,
+    options: ContainerOptions,
+    question: Question,
+    say: Callable[[str], None],
+) -> str:
+    if not injectplace.is_artefact(options.replacement):
+        raise fail(
+            Reason.USAGE,
+            f"`{options.replacement}` is no artefact, which is what a hook decides by",
+            hint=f"make one: stackproof inject artefact {options.replacement} -o DIR",
+        )
+    held = artefacting.load(options.replacement)
+    if held.place.binds:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"`{options.replacement}` is not mounted",
+            where=Location(file=options.replacement),
+            hint="mount it where containers are started, and name that folder",
+        )
+    variant = injectlevels.chosen(held, options.shs)
+    compact = held.compacts[variant.folder]
+    level = injectlevels.level_of(compact, options.level)
+    asked = _Asked(
+        name=held.artefact.name, folder=held.folder(variant), compact=compact, level=level
+    )
+    if options.form in HOOKS:
+        return _hook(of, options, asked, question, say)
+    return _bind(of, options, asked, question)
+
+
+def _programs(of: ProgramOptions) -> list[str]:
+    found: list[str] = []
+    for text in of.programs:
+        place = injectplace.load_place(text, of.root)
+        found += injectplace.programs_of(place, place.view(of.root))
+    return found
+
+
+def _view(of: ProgramOptions, more: Mapping[str, str]) -> FileView:
+    return injectplace.load_place(of.programs[0], of.root).view(of.root, more)
+
+
+def _bind(of: ProgramOptions, options: ContainerOptions, asked: _Asked, question: Question) -> str:
+    """Return the definition with a bind of the artefact, and variables."""
+    place = asked.compact.place
+    view = _view(of, {place: asked.folder})
+    found = find_replacement(view, posixpath.join(place, asked.level))
+    judgements = []
+    told = asked.compact.environment.get(asked.level, {})
+    for path in _programs(of):
+        one = judge(view, path, replace(found, prefix=place), question)
+        judgements.append(replace(one, environment={**one.environment, **told}))
+    refuse(judgements, accept_unknown=options.accept_unknown)
+    return FORMS[options.form](plan_containing(judgements, {place: asked.folder}))
+
+
+def _hook(
+    of: ProgramOptions,
+    options: ContainerOptions,
+    asked: _Asked,
+    question: Question,
+    say: Callable[[str], None],
+) -> str:
+    """Return the hook's definition; `say` hears what containers must be started with."""
+    own = _view(of, {})
+    closures = [
+        load_program(own, path, machine=question.machine, setting=question.setting)
+        for path in _programs(of)
+    ]
+    covered = _covered(closures, asked)
+    view = _view(of, {asked.compact.place: asked.folder, **covered})
+    judgements = []
+    for closure in closures:
+        program = closure.program.path
+        paths = {one.path for one in closure.objects} & covered.keys()
+        if not paths:
+            raise _nothing(program, asked)
+        judgements.append(_judged(view, own, program, asked, question))
+    refuse(judgements, accept_unknown=options.accept_unknown)
+    hook = Hook(
+        program=options.hook,
+        name=asked.name,
+        artefact=os.path.abspath(asked.folder),
+        level=asked.level,
+        on_mismatch=options.on_mismatch,
+        log=options.log,
+        folders=folders_of(closures, asked.names),
+        askers=_askers(closures, asked.names),
+        unused=_unused(closures, asked.compact.parts),
+    )
+    told = asked.compact.environment.get(asked.level, {})
+    words = [f"--annotation={ANNOTATION}={hook.name}", *(f"--env={k}={v}" for k, v in told.items())]
+    say(f"for containers that are started with: {' '.join(words)}")
+    return HOOKS[options.form](hook)
+
+
+def _covered(closures: Sequence[Closure], asked: _Asked) -> dict[str, str]:
+    """Return the files of the container that are covered, and by which ones."""
+    by_name = {one.name: one.file for one in asked.compact.replaces if one.level == asked.level}
+    return {
+        loaded.path: os.path.join(asked.folder, by_name[name])
+        for closure in closures
+        for loaded in closure.objects[1:]
+        for name in {posixpath.basename(loaded.path), soname_of(loaded), *loaded.names}
+        if name in by_name
+    }
+
+
+def _judged(
+    view: FileView, own: FileView, program: str, asked: _Asked, question: Question
+) -> Judgement:
+    """Return whether a program works when the files are covered.
+
+    Everything lies in one root then, in which the names tell what is injected.
+    """
+    place = posixpath.join(asked.compact.place, asked.level)
+    found = find_replacement(view, place)
+    private = view.listing(posixpath.join(asked.compact.place, "private"))
+    injected = replace(
+        found, prefix="/", folders=("/usr/lib",), named=(*asked.names, *private), names=found.names
+    )
+    judgement = judge(view, program, injected, replace(question, before=own))
+    told = tuple(one for one in judgement.findings if one.cause is not Cause.RELOCATED)
+    return replace(judgement, findings=told)
+
+
+def _askers(closures: Sequence[Closure], names: Sequence[str]) -> tuple[str, ...]:
+    """Return the files that need what is replaced, and are not replaced themselves."""
+    found = {
+        closure.objects[edge.by].path: None
+        for closure in closures
+        for edge in closure.edges
+        if edge.name in names and soname_of(closure.objects[edge.by]) not in names
+    }
+    return tuple(found)
+
+
+def _unused(closures: Sequence[Closure], parts: Sequence[str]) -> tuple[str, ...]:
+    loaded = {soname_of(one) for closure in closures for one in closure.objects}
+    return tuple(name for name in parts if name not in loaded)
+
+
+def _nothing(program: str, asked: _Asked) -> StackproofError:
+    return StackproofError(
+        Problem(
+            reason=Reason.INJECTION_FAILS,
+            message=f"it loads none of {', '.join(asked.names)}",
+            where=Location(file=program),
+            hint="another level, or --library-path as the container sets it",
+        )
+    )

@@ -1,0 +1,171 @@
+"""Another MPI, or a libfabric, under the programs of one job: judged first, then mounted and set.
+
+What was judged is kept in the cache under all that the answer depends on, so that the second job
+with the same files reads one small file. This runs before commands of users: whatever only the
+first time needs is imported then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from stackproof.core.environment import Change
+from stackproof.inject.effects import job_key as jobcase
+
+TYPE_CHECKING = False  # `typing`, dataclasses and errors take longer to import than to mount
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from stackproof.inject.effects.job_key import JobCase, Part
+    from stackproof.inject.job import JobInjection
+    from stackproof.mpi.transports import Libfabric
+
+
+_UNKNOWN = "injection-unknown"
+
+
+class JobChange:
+    """What a job sets: `all` for all that it starts, `ranks` for the words `started` alone."""
+
+    __slots__ = ("all", "ranks", "started")
+
+    def __init__(self, all_: Change, ranks: Change, started: Sequence[str]) -> None:
+        self.all = all_
+        self.ranks = ranks
+        self.started = started
+
+    def command(self, words: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+        """Return a command that gives its ranks what is theirs, in an environment that is set."""
+        theirs = self.ranks.apply(environment)
+        names = sorted({*environment, *theirs})
+        gone = [word for name in names if name not in theirs for word in ("-u", name)]
+        told = [f"{n}={theirs[n]}" for n in names if theirs.get(n, "") != environment.get(n, "")]
+        found = []
+        for word in words:
+            found += [*(("env", *gone, *told) if word in self.started else ()), word]
+        return found
+
+
+def change(case: JobCase, *, accept_unknown: bool = False) -> JobChange:
+    """Return what must be set for an injection, after it was judged.
+
+    Raises `StackproofError` with all reasons: INJECTION_FAILS, INJECTION_UNKNOWN unless that is
+    accepted, and what reading images and programs raises.
+    """
+    target = jobcase.key_of(case)
+    found = _load(target)
+    if found is None:
+        from stackproof.inject.effects import job_judge as jobjudging  # noqa: PLC0415 - slow, and the first time alone
+
+        decided = jobjudging.decide(case, _links_of(target))
+        _keep(target, decided)
+        found = _load(target) or _data(decided)
+    _refuse(found["problems"], accept_unknown=accept_unknown)
+    return JobChange(_change(found["env"]), _change(found["ranks"]), found["started"])
+
+
+def _change(fields: Mapping[str, Any]) -> Change:
+    return Change(
+        set=fields["set"],
+        unset=tuple(fields["unset"]),
+        prepend={name: tuple(words) for name, words in fields["prepend"].items()},
+        append={name: tuple(words) for name, words in fields["append"].items()},
+    )
+
+
+def links_folder(case: JobCase) -> str:
+    """Return the folder that holds the links of a case which was judged, empty without any."""
+    folder = _links_of(jobcase.key_of(case))
+    return folder if os.path.isdir(folder) else ""
+
+
+def libfabric_of(injected: Part) -> Libfabric:
+    """Return the libfabric that is injected, as bill of materials or pkg-config say; else none."""
+    from stackproof.mpi.effects import fabric  # noqa: PLC0415 - only with a transport
+    from stackproof.mpi.transports import Libfabric  # noqa: PLC0415
+
+    if injected.described:
+        return fabric.libfabric_of_image(injected.path)
+    # A level of an artefact has its bill in the folder above.
+    for tree in (injected.path, os.path.dirname(os.path.abspath(injected.path))):
+        if os.path.isfile(f"{tree}/{fabric.BILL}"):
+            return fabric.libfabric_of_image(tree)
+    home = injected.path if os.path.isdir(injected.path) else os.path.dirname(injected.path)
+    for folder in ("lib", "lib64", "."):
+        try:
+            with open(f"{home}/{folder}/pkgconfig/libfabric.pc", encoding="utf-8") as stream:
+                words = [line.partition(":") for line in stream]
+        except (OSError, UnicodeError):
+            continue
+        version = next((value.strip() for name, _, value in words if name == "Version"), "")
+        return Libfabric(version=version)
+    return Libfabric()
+
+
+def _links_of(target: str) -> str:
+    return f"{target}.links"
+
+
+def _load(target: str) -> dict[str, Any] | None:
+    """Return what was kept, None when there is nothing or its links are gone."""
+    try:
+        with open(f"{target}.json", encoding="utf-8") as stream:
+            data: dict[str, Any] = json.load(stream)
+    except (OSError, ValueError):
+        return None
+    if data.get("schema") != jobcase.SCHEMA or (
+        data["links"] and not os.path.isdir(_links_of(target))
+    ):
+        return None
+    return data
+
+
+def _data(decided: JobInjection) -> dict[str, Any]:
+    from stackproof.core import noun  # noqa: PLC0415 - see above
+
+    return {**noun.to_data(decided), "schema": jobcase.SCHEMA}
+
+
+def _keep(target: str, decided: JobInjection) -> None:
+    """Make the links, and write what was decided; a cache that cannot be written is none."""
+    from stackproof.core.effects import files  # noqa: PLC0415
+    from stackproof.core.errors import StackproofError  # noqa: PLC0415 - see above
+
+    if decided.links:
+        folder = _links_of(target)
+        temporary = f"{folder}.{os.getpid()}"
+        try:
+            os.makedirs(temporary)
+            for name, place in decided.links.items():
+                os.symlink(place, f"{temporary}/{name}")
+            os.rename(temporary, folder)
+        except OSError as error:
+            if not os.path.isdir(folder):
+                raise files.translate(error, folder) from error
+        finally:
+            files.remove(temporary)
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        files.write(f"{target}.json", json.dumps(_data(decided)))
+    except (OSError, StackproofError):
+        return
+
+
+def _refuse(problems: Sequence[Mapping[str, str]], *, accept_unknown: bool) -> None:
+    """Raise every reason against an injection; with `accept_unknown` only why it fails."""
+    against = [one for one in problems if not (accept_unknown and one["reason"] == _UNKNOWN)]
+    if not against:
+        return
+    from stackproof.core import noun  # noqa: PLC0415 - see above
+    from stackproof.core.errors import Problem, StackproofError  # noqa: PLC0415
+
+    found = [noun.from_data(Problem, one) for one in against]
+    if all(one["reason"] == _UNKNOWN for one in against):
+        import dataclasses  # noqa: PLC0415
+
+        last = found[-1]
+        hint = f"{last.hint}; or try it: --accept-unknown" if last.hint else None
+        found[-1] = dataclasses.replace(last, hint=hint or "try it: --accept-unknown")
+    raise StackproofError(*found)

@@ -1,0 +1,125 @@
+"""Artefacts made of what is installed, and the levels at which programs work with one."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from stackproof.core.effects import files
+from stackproof.core.errors import Reason, fail
+from stackproof.inject.artefact import Wish
+from stackproof.inject.effects import artefact as artefacting
+from stackproof.inject.effects import named
+from stackproof.inject.effects.artefact import Held, Made
+from stackproof.inject.effects.check import ProgramOptions, machine_of
+from stackproof.inject.hook_manifest import Compact
+from stackproof.inject.judge import Question
+from stackproof.inject.levels import Level, rank
+from stackproof.inject.variants import Artefact, Variant, check_name, check_release, choose_variant
+
+ARTEFACT_FOLDER = "/opt/stackproof"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtefactOptions:
+    """Prefixes that become the variants of an artefact, with a release (`shs`) for each or none.
+
+    `output` is `NAME.squashfs` or a folder; `place` where containers see it.
+    """
+
+    prefixes: tuple[str, ...]
+    output: str
+    name: str | None = None
+    place: str | None = None
+    shs: tuple[str, ...] = ()
+    isa: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """A variant of an artefact, and each program's levels with it, the safest first."""
+
+    artefact: Artefact
+    variant: Variant
+    programs: dict[str, tuple[Level, ...]]
+
+
+def make(options: ArtefactOptions) -> tuple[Artefact, tuple[Made, ...]]:
+    """Make an artefact and return it, with what is in each variant; raises `StackproofError`."""
+    output = os.path.abspath(options.output.rstrip("/"))
+    stem = os.path.basename(output).removesuffix(".squashfs")
+    name = check_name(options.name or stem, "an artefact")
+    releases = [check_release(text) for text in options.shs]
+    if len(set(releases)) != len(releases) or len(releases) not in {0, len(options.prefixes)}:
+        raise fail(Reason.USAGE, "name one `--shs` for every prefix, and each of them once")
+    if not releases and len(options.prefixes) > 1:
+        raise fail(Reason.USAGE, "several prefixes are variants: name a `--shs` for each")
+    place = _place(options.place or f"{ARTEFACT_FOLDER}/{name}")
+    machine = machine_of(options.isa)
+    folder = artefacting.staging(output)
+    made: list[Made] = []
+    try:
+        for number, text in enumerate(options.prefixes):
+            shs = releases[number] if releases else ""
+            below = f"shs-{shs}" if shs else "default"
+            wish = Wish(name=name, place=f"{place}/{below}", tag="0" * 8, machine=machine, shs=shs)
+            source = named.load_place(text)
+            made.append(artefacting.make_variant(source, wish, os.path.join(folder, below)))
+        artefact = Artefact(name=name, place=place, variants=tuple(one.variant for one in made))
+        artefacting.publish(artefact, folder, output)
+    finally:
+        files.remove(folder)
+    return artefact, tuple(made)
+
+
+def _place(text: str) -> str:
+    normal = os.path.normpath(text)
+    if not normal.startswith("/") or normal == "/" or set(normal) & set(" \t:,"):
+        raise fail(
+            Reason.USAGE,
+            f"`{text}` cannot be the place of an artefact",
+            hint="an absolute path without spaces, `:` and `,`, for example /opt/stackproof/net",
+        )
+    return normal
+
+
+def chosen(held: Held, shs: str) -> Variant:
+    """Return the variant for a release, or for this machine; raises `StackproofError` (USAGE)."""
+    return choose_variant(held.artefact, shs, artefacting.own_libcxi())
+
+
+def ranked(replacement: str, shs: str, of: ProgramOptions, question: Question) -> Ranked:
+    """Return at which levels programs work with an artefact; raises as reading them does."""
+    held = artefacting.load(replacement)
+    variant = chosen(held, shs)
+    compact = held.compacts[variant.folder]
+    programs = {}
+    for text in of.programs:
+        place = named.load_place(text, of.root)
+        if place.manifest is not None:
+            raise fail(
+                Reason.UNSUPPORTED,
+                f"`{text}` is a manifest, which does not say what is in folders of artefacts",
+                hint="check the program itself",
+            )
+        more = dict(held.place.binds) or ({held.place.path: held.place.path})
+        view = place.view(of.root, more if of.root != "/" or held.place.binds else None)
+        for path in named.programs_of(place, view):
+            folder = held.folder(variant)
+            programs[path] = tuple(rank(view, path, folder, variant, compact, question))
+    return Ranked(artefact=held.artefact, variant=variant, programs=programs)
+
+
+def level_of(compact: Compact, wanted: str) -> str:
+    """Return the level that a hook injects at: the wanted one, or the highest that there is.
+
+    Raises `StackproofError` (USAGE) for one that the artefact has not.
+    """
+    have = tuple(dict.fromkeys(one.level for one in compact.replaces))
+    if wanted and wanted not in have:
+        raise fail(
+            Reason.USAGE,
+            f"`{compact.name}` has no level `{wanted}`",
+            hint=f"it has: {', '.join(have)}",
+        )
+    return wanted or next(name for name in ("mpi", "libfabric", "libcxi") if name in have)

@@ -1,0 +1,361 @@
+"""What a user names for an injection: files, folders, images and manifests, as places in a view."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import posixpath
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from stackproof.core import limits, mountlist, noun
+from stackproof.core.effects import files, shipped
+from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.image.container.effects import layers, roots
+from stackproof.image.container.effects.roots import Root
+from stackproof.image.effects import image_file
+from stackproof.image.effects import load as images
+from stackproof.inject.manifest import Manifest, ManifestView
+from stackproof.inject.program import calls_mpi
+from stackproof.inject.releases import Releases, parse_releases
+from stackproof.linking.effects import view as elfview
+from stackproof.linking.effects.view import FileSource, HostView
+from stackproof.linking.elf import read
+from stackproof.linking.loader import FileView, Setting
+from stackproof.mpi import abi
+
+ARTEFACT = "meta/artefact.json"
+"""What an artefact says of itself, in its folder or image."""
+
+_LABEL = "stackproof.mpi.prefix"  # as `image containerfile` writes it
+_NETWORK = ("libfabric.so.1", "libcxi.so.1", "libucp.so.0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Something that was named: a path in a view.
+
+    `binds` are folders of this machine by the place that they are mounted at; `manifest` is there
+    for a manifest only, `prefix` where it is known where an image's MPI is, or its libfabric.
+    `image` names a container's image that the path is in, whatever root is asked for.
+    """
+
+    path: str
+    image: str = ""
+    binds: Mapping[str, str] = field(default_factory=dict)
+    manifest: Manifest | None = None
+    prefix: str = ""
+
+    def view(self, root: str, more: Mapping[str, str] | None = None) -> FileView:
+        """Return the view that the place lies in; `more` are further folders to bind."""
+        if self.manifest is not None:
+            return ManifestView(self.manifest)
+        return self.root(root).view({**self.binds, **(more or {})})
+
+    def root(self, root: str) -> Root:
+        """Return the root file system that the place lies in."""
+        return roots.load_root(self.image or root)
+
+
+def load_place(text: str, root: str = "/") -> Place:
+    """Return the place that a user named: a file, a folder, an image `IMAGE[:MOUNT]`, a manifest.
+
+    With another root, files and folders are named by their path in it, or by the one here. An image
+    is unpacked into the cache, once for its content. A container's image
+    (`image.container.effects.roots`) may be followed by `#` and a path in it. Raises
+    `StackproofError`: FILE_MISSING, NOT_PERMITTED, and what reading images and manifests raises.
+    """
+    image, colon, mount = text.partition(":")
+    if roots.is_squashfs(image):
+        return _load_image(image, mount if colon else "")
+    if text.endswith(".json"):
+        return _load_manifest(text)
+    name, mark, inside = text.partition("#")
+    if roots.is_image(name):
+        return Place(path=posixpath.join("/", inside), image=name, prefix=inside if mark else "")
+    if root != "/":
+        return Place(path=_inside(text, root))
+    if not os.path.exists(text):
+        raise fail(
+            Reason.FILE_MISSING,
+            f"`{text}` does not exist",
+            where=Location(file=text),
+            hint="name a program, a folder, an image or a manifest",
+        )
+    return Place(path=os.path.abspath(text))
+
+
+def load_program(text: str, root: str = "/") -> Place:
+    """Return the place of programs: what `load_place` does, or a name as a shell finds it."""
+    if root == "/" and "/" not in text and not os.path.lexists(text):
+        found = shutil.which(text)
+        if found is not None:
+            return Place(path=os.path.abspath(found))
+    return load_place(text, root)
+
+
+def _inside(text: str, root: str) -> str:
+    """Return the path inside of a root; raises `StackproofError` (FILE_MISSING)."""
+    found = roots.load_root(root)
+    here, top = os.path.abspath(text), os.path.abspath(found.folder or root)
+    if here.startswith(f"{top}/") and os.path.lexists(here):
+        return here[len(top) :]
+    view = found.view()
+    if "/" not in text and not view.exists(f"/{text}"):
+        return found.program(text)
+    if not view.exists(os.path.join("/", text)):
+        raise fail(
+            Reason.FILE_MISSING,
+            f"`{text}` does not exist in `{root}`",
+            where=Location(file=text),
+            hint="name it by its path in that root",
+        )
+    return os.path.join("/", text)
+
+
+def load_prefix(text: str) -> Place:
+    """Return a replacement as `load_place` does, which must lie on this machine to be put in place.
+
+    Raises `StackproofError` (UNSUPPORTED) for an image or a manifest, and what `load_place` raises.
+    """
+    place = load_place(text)
+    if place.manifest is not None or place.binds:
+        image = text.partition(":")[0]
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"`{text}` is not a prefix on this machine",
+            where=Location(file=text),
+            hint=f"mount it first, `stackproof start {image}`, and there name {place.prefix}"
+            if place.prefix and place.binds
+            else "name a folder: mount an image first, `stackproof start IMAGE`, and work in there",
+        )
+    return place
+
+
+def _load_manifest(path: str) -> Place:
+    content = files.read_bounded(
+        path, limits.MANIFEST, hint="check that `inject manifest` wrote this file"
+    )
+    manifest = noun.from_json(Manifest, content, file=path)
+    return Place(path=manifest.prefix, manifest=manifest)
+
+
+def _load_image(path: str, mount: str) -> Place:
+    """Return the place of an image's content at its mount point, or at the one that is named."""
+    prefix = ""
+    inside: tuple[str, ...] = ()
+    try:
+        image = images.load_image(path)
+    except StackproofError as error:
+        if error.reason is not Reason.IMAGE_NO_META:
+            raise
+        if not mount:
+            raise fail(
+                Reason.IMAGE_NO_META,
+                f"image `{path}` does not say where it is mounted",
+                where=Location(file=path),
+                hint=f"say so: `{path}:/where/it/is/mounted`",
+            ) from None
+    else:
+        own = image.mount
+        mount = mount or own
+        if image.mpi is not None and image.mpi.prefix.startswith(own):
+            prefix = mount + image.mpi.prefix[len(own) :]
+        inside = tuple(view.root[len(own) :] for view in image.views.values())
+    if why := mountlist.bad_mount_point(mount):
+        raise fail(
+            Reason.BAD_MOUNT_POINT,
+            f"`{mount}` cannot be a mount point: {why}",
+            where=Location(file=path),
+            hint="use a path of its own, for example /user-environment",
+        )
+    binds = {mount: roots.unsquashed(layers.whole(path))}
+    prefix = prefix or network_prefix(HostView("/", binds), mount, inside)
+    return Place(path=mount, binds=binds, prefix=prefix)
+
+
+def network_prefix(view: HostView, point: str, inside: Sequence[str]) -> str:
+    """Return the prefix of the network libraries of an image without an MPI, empty if none.
+
+    `point` is where the image is in the view, `inside` are roots of its views, below that. They
+    come first; then the first folder that holds one, as trees of EasyBuild and Spack have a prefix
+    for each component.
+    """
+    for root in (point, *(point + folder for folder in inside)):
+        for folder in ("lib", "lib64"):
+            if any(view.look(f"{root}/{folder}/{name}") for name in _NETWORK):
+                return root
+    found = view.resolve(point)
+    if found is None:
+        return ""
+    for folder, folders, names in os.walk(found[1]):
+        folders.sort()
+        place = point + folder[len(found[1]) :]
+        if any(name in names and view.look(f"{place}/{name}") for name in _NETWORK):
+            return os.path.dirname(place)
+    return ""
+
+
+def mpi_of(place: Place, view: FileView) -> str:
+    """Return the prefix that a place offers for injection.
+
+    A container's image says it by `#`, by its label, or by having one MPI only. Raises
+    `StackproofError`: NO_MPI when it has none, INVALID_VALUE when it has several.
+    """
+    if place.prefix or not place.image or not isinstance(view, HostView):
+        return place.prefix or place.path
+    labelled = place.root("/").config.labels.get(_LABEL)
+    if labelled:
+        return labelled
+    found = {}
+    for path, file, seen in view.glances(place.path):
+        if seen.mentions_mpi and abi.abi_of_name(seen.soname) and abi.family_of(view.elf(file)):
+            found[posixpath.dirname(posixpath.dirname(path))] = path
+    if len(found) == 1:
+        return next(iter(found.values()))
+    several = ", ".join(f"`{path}`" for path in sorted(found.values()))
+    raise fail(
+        Reason.INVALID_VALUE if found else Reason.NO_MPI,
+        f"`{place.image}` has several MPIs: {several}" if found else f"`{place.image}` has no MPI",
+        where=Location(file=place.image),
+        hint=f"say which: {place.image}#/its/prefix",
+    )
+
+
+def programs_of(place: Place, view: FileView) -> tuple[str, ...]:
+    """Return the programs of a place that call MPI, by themselves or by their own libraries.
+
+    A file stands for itself. In a folder all ELF files are looked at; libraries that call MPI and
+    that no program names (a Python module, a plug-in) count as well. Raises `StackproofError`
+    (NO_MPI) when there is none.
+    """
+    if place.manifest is not None:
+        found = place.manifest.programs
+    elif not isinstance(view, HostView) or view.look(place.path) is not None:
+        return (place.path,)
+    else:
+        found = tuple(_callers(place.path, view))
+    if not found:
+        raise fail(
+            Reason.NO_MPI,
+            f"nothing in `{place.path}` calls MPI",
+            where=Location(file=place.path),
+            hint="name a program, or the folder that holds some",
+        )
+    return found
+
+
+def _callers(folder: str, view: HostView) -> Iterator[str]:
+    libraries: dict[str, str] = {}
+    programs: dict[str, frozenset[str]] = {}
+    callers = set()
+    for path, file, seen in view.glances(folder):
+        program = bool(seen.interpreter) and not seen.soname
+        if program:
+            programs[path] = frozenset(seen.needed)
+        if not seen.mentions_mpi or not calls_mpi(view.elf(file), posixpath.basename(path)):
+            continue
+        if program:
+            callers.add(path)
+        else:
+            libraries[seen.soname or posixpath.basename(path)] = path
+    named = {name for needed in programs.values() for name in needed}
+    yield from (p for p, needed in programs.items() if p in callers or needed & libraries.keys())
+    yield from (path for name, path in libraries.items() if name not in named)
+
+
+@functools.cache
+def load_releases() -> Releases:
+    """Return what version nodes mean, from the shipped knowledge."""
+    from stackproof.core.effects import documents  # noqa: PLC0415 - slow to import, rarely needed
+
+    return parse_releases(documents.load(str(shipped.find("knowledge", "symbol-versions.yaml"))))
+
+
+def setting_of(environment: Mapping[str, str]) -> Setting:
+    """Return which folders and libraries the loader puts first in an environment; ld.so(8)."""
+    # It takes blanks and semicolons too, in one list or the other.
+    paths, preload = (environment.get(name, "") for name in ("LD_LIBRARY_PATH", "LD_PRELOAD"))
+    return Setting(
+        library_path=tuple(paths.replace(";", ":").split(":")) if paths else (),
+        preload=tuple(preload.replace(":", " ").split()),
+    )
+
+
+def launcher_kind(name: str, known: Mapping[str, str]) -> str:
+    """Return the kind of a launcher: a name that is known, or what a program on disk shows.
+
+    Raises `StackproofError` (UNSUPPORTED) for what is neither.
+    """
+    if name in known:
+        return name
+    if os.path.isfile(name):
+        kind = kind_of_file(os.path.realpath(name))
+        if kind:
+            return kind
+    elif "/" in name:
+        raise fail(
+            Reason.FILE_MISSING,
+            f"there is no launcher `{name}`",
+            where=Location(file=name),
+            hint=f"name an mpiexec file, or one of: {', '.join(known)}",
+        )
+    raise fail(
+        Reason.UNSUPPORTED,
+        f"the launcher `{name}` is not known",
+        hint=f"known launchers are: {', '.join(known)}, and mpiexec files of MPICH and Open MPI",
+    )
+
+
+def kind_of_file(path: str) -> str:
+    """Return which launcher a program is, a key of `starting.OFFERS`; empty for none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise files.translate(error, path) from error
+    try:
+        source = FileSource(path, descriptor, os.fstat(descriptor).st_size)
+        needed = read(source).needed
+        content = source.read(0, min(source.size, 64 << 20))
+    except StackproofError:
+        return ""
+    finally:
+        os.close(descriptor)
+    beside = _libraries_beside(path)
+    if any(name.startswith("libprrte.") for name in (*needed, *beside)):
+        return "prte"
+    if any(name.startswith("libopen-rte.") for name in (*needed, *beside)):
+        return "orterun"
+    if b"I_MPI_" in content:
+        return "intel-hydra"
+    return "hydra" if b"hydra_pmi_proxy" in content else ""
+
+
+def _libraries_beside(path: str) -> tuple[str, ...]:
+    """Return the names of libraries in the prefix of a program: its mpiexec may need none."""
+    prefix = os.path.dirname(os.path.dirname(path))
+    found: list[str] = []
+    for folder in ("lib", "lib/openmpi", "lib64"):
+        with contextlib.suppress(OSError):
+            found += os.listdir(os.path.join(prefix, folder))
+    return tuple(found)
+
+
+this_machine = elfview.this_machine
+"""Return the processor of this machine."""
+
+
+def is_artefact(text: str) -> bool:
+    """Return whether a path names an artefact: a folder or an image with `ARTEFACT` in it."""
+    if os.path.isdir(text):
+        return os.path.isfile(os.path.join(text, ARTEFACT))
+    try:
+        return (
+            text.endswith(".squashfs")
+            and os.path.isfile(text)
+            and bool(image_file.read_member(text, ARTEFACT))
+        )
+    except StackproofError:
+        return False  # whatever it is: who reads it next says what is wrong with it

@@ -1,0 +1,99 @@
+"""Scripts to the programs that run them, and what is then said of an injection into those."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from stackproof.core.errors import Location, Reason, fail
+from stackproof.inject.model import Cause, Effect, Finding, Judgement, verdict_of
+from stackproof.linking.effects.view import HostView
+
+# The kernel reads so much of a file, and goes so deep (fs/exec.c, include/uapi/linux/binfmts.h).
+_FIRST_LINE, _DEEPEST = 256, 5
+# Options of env(1) that take a value (GNU coreutils 9.7, src/env.c).
+_LONG = {"--unset": "u", "--chdir": "C", "--argv0": "a", "--split-string": "S"}
+_WITH_VALUE = frozenset(_LONG.values())
+# What is only said because the program itself calls no MPI.
+_OF_NO_USER = {Cause.NO_MPI, Cause.STATIC, Cause.HOST}
+
+
+def program_of(view: HostView, path: str, folders: Sequence[str]) -> str:
+    """Return the program that runs a script, or the path itself where it is none.
+
+    `folders` are those in which env(1) looks for a name. Raises `StackproofError` (INVALID_VALUE)
+    for scripts that are run by scripts without end, and as reading files does.
+    """
+    found = path
+    for _ in range(_DEEPEST + 1):
+        file = view.look(found)
+        line = view.head(file, _FIRST_LINE).partition(b"\n")[0] if file else b""
+        words = line[2:].decode(errors="surrogateescape").split()
+        if not line.startswith(b"#!") or not words:
+            return found
+        found = posixpath.join("/", words[0])
+        if posixpath.basename(words[0]) == "env":
+            found = _told(view, words[1:], folders) or found
+    raise fail(
+        Reason.INVALID_VALUE,
+        f"`{path}` is a script that is run by a script, and so on without end",
+        where=Location(file=path),
+        hint="name the program",
+    )
+
+
+def _told(view: HostView, words: Sequence[str], folders: Sequence[str]) -> str:
+    """Return the program that env(1) is told to start, empty where it is told or finds none."""
+    options, left = _options_of_env(words)
+    while left and "=" in left[0]:
+        variable, _, value = left.pop(0).partition("=")
+        folders = value.split(":") if variable == "PATH" else folders
+    name = left[0] if left else ""
+    if "/" in name:
+        return posixpath.join("/", options.get("C", ""), name)
+    places = (posixpath.join("/", folder, name) for folder in folders if folder and name)
+    return next((place for place in places if view.look(place) is not None), "")
+
+
+def _options_of_env(words: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
+    """Return the values of env(1)'s options by their letters, and the words after all options.
+
+    What `-S` splits has been split: its words are as any other.
+    """
+    found: dict[str, str] = {}
+    left = list(words)
+    while left and left[0].startswith("-"):
+        word = left.pop(0)
+        if word == "--":
+            break
+        if word.startswith("--"):
+            name, _, value = word.partition("=")
+            letter = _LONG.get(name, "")
+        else:
+            at = next((n for n, one in enumerate(word) if one in _WITH_VALUE), len(word))
+            letter, value = word[at : at + 1], word[at + 1 :]
+        if letter == "S":
+            left = [value, *left] if value else left
+        elif letter:
+            found[letter] = value or (left.pop(0) if left else "")
+    return found, left
+
+
+def of_script(judgement: Judgement, path: str) -> Judgement:
+    """Return what a judgement of the program that runs a script says of the script at `path`."""
+    undecided = any(
+        one.cause in _OF_NO_USER and one.effect is not Effect.NOTE for one in judgement.findings
+    )
+    told = Finding(
+        cause=Cause.HOST,
+        effect=Effect.CANNOT_TELL if undecided else Effect.NOTE,
+        message=f"it is a script for `{judgement.program}`"
+        + (": what it starts or opens shows only when it runs" if undecided else ""),
+        file=path,
+        provider=judgement.program,
+        remedy="name what it starts, or the `.so` of the module that it opens" if undecided else "",
+    )
+    kept = [one for one in judgement.findings if not (undecided and one.cause in _OF_NO_USER)]
+    findings = (*kept, told)
+    return replace(judgement, program=path, findings=findings, verdict=verdict_of(findings))

@@ -1,0 +1,1 @@
+"""What speaks for or against an injection: one module for each kind of reason."""

@@ -1,0 +1,338 @@
+"""Findings beyond files and symbols: ABI, static MPI, C library, launcher, plug-ins, steps."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+
+from stackproof.core.errors import StackproofError
+from stackproof.inject.findings import opening
+from stackproof.inject.findings.symbols import Case
+from stackproof.inject.manifest import is_borrowed
+from stackproof.inject.model import Cause, Effect, Finding, Way
+from stackproof.inject.program import is_mpi
+from stackproof.inject.ways import unnameable
+from stackproof.linking.loader import Closure, Loaded
+from stackproof.linking.loader.machine import LEVELS
+from stackproof.mpi import abi
+
+
+def start_findings(case: Case) -> Iterator[Finding]:
+    """Yield why nothing can be injected at all: static, no MPI, another C library."""
+    program = case.after.program
+    elf = program.elf
+    if not elf.dynamic:
+        yield Finding(
+            cause=Cause.STATIC,
+            effect=Effect.FAILS,
+            message="the program is linked statically: nothing of it can be replaced",
+            file=program.path,
+            remedy="link it dynamically, or build it with the other MPI",
+        )
+        return
+    if elf.interpreter and case.view.look(elf.interpreter) is None:
+        yield Finding(
+            cause=Cause.NO_LOADER,
+            effect=Effect.FAILS,
+            message=f"its loader `{elf.interpreter}` does not exist",
+            file=program.path,
+            provider=elf.interpreter,
+            remedy="check it in the root (container) that it is for, with --root",
+        )
+    if "ld-musl" in elf.interpreter:
+        yield Finding(
+            cause=Cause.OTHER_C_LIBRARY,
+            effect=Effect.FAILS,
+            message="the program is for musl's loader; the replacement is for glibc",
+            file=program.path,
+            provider=elf.interpreter,
+            remedy="build the program, or its container, on glibc",
+        )
+    if case.main is not None and not case.demand.users:
+        yield _no_mpi(case.after)
+
+
+# The C library opens its own plug-ins (iconv, names of hosts), as every program has it.
+_OF_THE_C_LIBRARY = re.compile(r"(?:lib(?:c|m|dl|pthread|nss_\w+|resolv)\.so|ld-linux)")
+
+
+def _opens(loaded: Loaded) -> bool:
+    """Return whether an object opens libraries by itself."""
+    if _OF_THE_C_LIBRARY.match(loaded.path.rpartition("/")[2]):
+        return False
+    return any(entry.name in {"dlopen", "dlmopen"} for entry in loaded.elf.imports)
+
+
+def _no_mpi(closure: Closure) -> Finding:
+    program = closure.program
+    if not program.elf.is_program and is_mpi(program.elf):
+        return Finding(
+            cause=Cause.NO_MPI,
+            effect=Effect.FAILS,
+            message="this is a library of an MPI itself",
+            file=program.path,
+            remedy="name a program that uses it",
+        )
+    own = [name for name in ("MPI_Init", "MPI_Init_thread") if name in program.elf.exports]
+    if (own and program.elf.is_program) or program.elf.mpi_inside:
+        return Finding(
+            cause=Cause.STATIC,
+            effect=Effect.FAILS,
+            message="an MPI is linked into the program itself: it defines `MPI_Init`",
+            file=program.path,
+            symbols=("MPI_Init",),
+            remedy="link it with a shared MPI, or build it with the other MPI",
+        )
+    opens = next((loaded for loaded in closure.objects if _opens(loaded)), None)
+    if opens is not None:
+        return Finding(
+            cause=Cause.HOST,
+            effect=Effect.CANNOT_TELL,
+            message="it calls no MPI, but opens libraries while it runs, which may: an interpreter "
+            "does with its modules",
+            file=opens.path,
+            remedy="name what it opens and what calls MPI: the `.so` of a module or plug-in",
+        )
+    return Finding(
+        cause=Cause.NO_MPI,
+        effect=Effect.FAILS,
+        message="neither the program nor its libraries call MPI",
+        file=program.path,
+        remedy="name the program that calls MPI; for a plug-in or a Python module, its `.so` file",
+    )
+
+
+def abi_findings(case: Case) -> Iterator[Finding]:
+    """Yield whether program and replacement are of one ABI, by what both show."""
+    main, demand = case.main, case.demand
+    if main is None or not demand.users:
+        return
+    family = main.family
+    shown = "; ".join(f"`{path}`: {words}" for path, words in demand.shown)
+    if len(demand.abis) > 1:
+        yield Finding(
+            cause=Cause.OTHER_ABI,
+            effect=Effect.FAILS,
+            message=f"parts of the program are compiled for different ABIs ({shown})",
+            file=case.after.program.path,
+            remedy="build all of it with one MPI",
+            before=True,
+        )
+    elif demand.abis and demand.abis[0] != family.abi:
+        yield Finding(
+            cause=Cause.OTHER_ABI,
+            effect=Effect.FAILS,
+            message=f"the program is compiled for the {demand.abis[0]} ABI ({shown}), "
+            f"`{main.path}` is {family.title} ({main.shown})",
+            file=demand.shown[0][0],
+            provider=main.path,
+            remedy="inject an MPI of the same ABI; symbols that resolve do not help here",
+        )
+    elif not demand.abis and demand.promised == family.abi:
+        yield Finding(
+            cause=Cause.ABI_UNKNOWN,
+            effect=Effect.NOTE,
+            message="nothing in its code shows the ABI; the name of its MPI library says "
+            f"{family.abi}, which fits",
+            file=case.after.program.path,
+        )
+    elif not demand.abis:
+        yield Finding(
+            cause=Cause.ABI_UNKNOWN,
+            effect=Effect.CANNOT_TELL,
+            message="nothing in its code shows for which ABI it is compiled, and the name of its "
+            f"MPI library says {demand.promised or 'nothing'}, not {family.abi}",
+            file=case.after.program.path,
+            provider=main.path,
+            remedy="find out with which MPI it was built",
+        )
+
+
+def taken_findings(case: Case, way: Way) -> Iterator[Finding]:
+    """Yield whether the program really takes the replacement, and why not."""
+    wanted = case.demand.names if case.main is not None else ()
+    stays = []
+    for name in wanted:
+        loaded = case.after.named(name)
+        if loaded is None or case.is_injected(loaded):
+            continue
+        if name in case.replacement.names or any(p.endswith(f"/{name}") for p in way.links):
+            stays.append((name, loaded))
+    bound = _bound_main(case) if case.main is not None and case.demand.users else None
+    if bound is not None and not case.is_injected(bound) and bound not in dict(stays).values():
+        stays.append((bound.elf.soname or posixpath.basename(bound.path), bound))
+    for name, loaded in stays:
+        yield _stays(case, name, loaded)
+    taken = any(case.is_injected(loaded) for loaded in case.after.objects)
+    asked = case.demand.users or any(map(case.before.named, case.replacement.names))
+    if not taken and not stays and not case.after.missing and asked:
+        yield from opening.nothing_findings(case)
+
+
+def _bound_main(case: Case) -> Loaded | None:
+    """Return the MPI that calls are bound to: of several the one that was loaded first."""
+    for loaded in case.after.objects[1:]:
+        if abi.family_of(loaded.elf) is not None:
+            return loaded
+    return None
+
+
+def _stays(case: Case, name: str, loaded: Loaded) -> Finding:
+    asking = case.after.objects[loaded.by or 0]
+    by_path = any("/" in word for word in loaded.names)
+    return Finding(
+        cause=Cause.NOT_INJECTED,
+        effect=Effect.FAILS,
+        message=f"`{name}` still is `{loaded.path}`, found by {loaded.how}",
+        file=asking.path,
+        provider=loaded.path,
+        remedy="it is asked for by its path, which no variable changes: "
+        f"patchelf --replace-needed {loaded.path} {name} COPY"
+        if by_path
+        else "DT_RPATH wins over LD_LIBRARY_PATH: use LD_PRELOAD, or change the DT_RPATH",
+    )
+
+
+def step_findings(case: Case, way: Way) -> Iterator[Finding]:
+    """Yield what must be done besides setting LD_LIBRARY_PATH."""
+    program = case.after.program.path
+    for link, target in way.links.items():
+        yield Finding(
+            cause=Cause.ALIAS,
+            effect=Effect.STEP,
+            message=f"`{posixpath.basename(link)}` must lead to `{target}`",
+            file=program,
+            provider=target,
+            remedy=f"ln -s {target} {link}, or in another folder that comes first",
+        )
+    if way.name == "preload":
+        yield Finding(
+            cause=Cause.PRELOAD,
+            effect=Effect.STEP,
+            message="its DT_RPATH comes before LD_LIBRARY_PATH, so that only LD_PRELOAD reaches it",
+            file=program,
+            remedy=f"LD_PRELOAD={':'.join(way.preload)}",
+        )
+    if way.name == "rpath":
+        yield from _rpath_findings(case, way)
+    if way.opened:
+        yield Finding(
+            cause=Cause.HOST,
+            effect=Effect.NOTE,
+            message="it asks for no MPI library: whoever opens it opens one first, and finds "
+            f"`{way.opened[0]}` by its name",
+            file=program,
+            provider=way.opened[0],
+        )
+    prefix = moved_from(case)
+    if prefix:
+        yield Finding(
+            cause=Cause.RELOCATED,
+            effect=Effect.STEP,
+            message=f"this Open MPI was configured for `{prefix}` and does not lie there",
+            file=program,
+            provider=case.main.path if case.main else "",
+            remedy=f"OPAL_PREFIX={case.replacement.home} (and PMIX_PREFIX, PRTE_PREFIX)",
+        )
+
+
+def _rpath_findings(case: Case, way: Way) -> Iterator[Finding]:
+    """Yield that a copy needs another DT_RPATH, and whether there can be such a one."""
+    program = case.after.program.path
+    path = unnameable(way.rpath)
+    if path:
+        yield Finding(
+            cause=Cause.UNNAMEABLE,
+            effect=Effect.FAILS,
+            message=f"no list of the loader can name `{path}`: `:` and `;` separate folders, and "
+            "something else is put in the place of `$LIB` and its like",
+            file=program,
+            remedy="name a link to it, without such signs in its path",
+        )
+    if case.after.searcher.setting.secure:
+        yield Finding(
+            cause=Cause.MORE_RIGHTS,
+            effect=Effect.NOTE,
+            message="it is set-user-id, set-group-id or has capabilities: the loader drops "
+            "LD_LIBRARY_PATH and LD_PRELOAD for all to whom that gives more rights",
+            file=program,
+            remedy="a copy with another DT_RPATH has none of these rights, until they are given",
+        )
+    yield Finding(
+        cause=Cause.RPATH,
+        effect=Effect.STEP,
+        message="no variable reaches it: the DT_RPATH of a copy must be changed",
+        file=program,
+        remedy=f"patchelf --force-rpath --set-rpath {':'.join(way.rpath)}:OLD COPY",
+    )
+
+
+def borrowed_findings(case: Case) -> Iterator[Finding]:
+    """Yield libraries that only the replacement's machine is known to have."""
+    for loaded in case.after.objects:
+        if is_borrowed(loaded.file, case.replacement.prefix):
+            yield Finding(
+                cause=Cause.BORROWED,
+                effect=Effect.STEP,
+                message="it is known of the replacement's machine only, outside of its prefix",
+                file=loaded.path,
+                remedy="see that it is where the program runs, or bring it along",
+            )
+
+
+def moved_from(case: Case) -> str:
+    """Return the folder that an injected Open MPI was configured for and does not lie in."""
+    prefix = compiled_prefix(case)
+    home = posixpath.normpath(case.replacement.home)
+    return prefix if prefix and posixpath.normpath(prefix) != home else ""
+
+
+def compiled_prefix(case: Case) -> str:
+    """Return the folder that an injected Open MPI was configured for, empty for none."""
+    if case.main is None or case.main.family.abi != "openmpi":
+        return ""
+    for loaded in case.after.objects:
+        if not case.replacement.owns(loaded.path):
+            continue
+        if posixpath.basename(loaded.path).startswith(("libopen-pal.", "libopen_mpi.")):
+            try:
+                return case.view.traces(loaded.file).prefix
+            except StackproofError:
+                return ""
+    return ""
+
+
+def audit_findings(case: Case) -> Iterator[Finding]:
+    """Yield audit libraries: they may send the loader to any other file (rtld-audit(7))."""
+    elf = case.after.program.elf
+    setting = case.after.searcher.setting
+    told = () if setting.secure else setting.audit
+    for name in (*elf.audits, *told):
+        yield Finding(
+            cause=Cause.AUDIT,
+            effect=Effect.CANNOT_TELL,
+            message=f"`{name}` audits the loader, and may have it load other files than these",
+            file=case.after.program.path,
+            provider=name,
+            remedy="look at what is loaded when it runs: LD_DEBUG=files, or /proc/PID/maps"
+            if name in elf.audits
+            else "start it without LD_AUDIT",
+        )
+
+
+def instruction_findings(case: Case) -> Iterator[Finding]:
+    """Yield injected libraries that demand more of the processor than it has."""
+    level = case.after.searcher.machine.level
+    if case.after.searcher.machine.architecture != "x86_64":
+        return
+    for loaded in case.after.objects:
+        needed = loaded.elf.isa
+        if needed and LEVELS.index(needed) > LEVELS.index(level):
+            yield Finding(
+                cause=Cause.INSTRUCTIONS,
+                effect=Effect.FAILS,
+                message=f"it demands {needed}; the processor has {level}",
+                file=loaded.path,
+                remedy="inject a build for this processor",
+            )

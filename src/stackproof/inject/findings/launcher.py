@@ -1,0 +1,184 @@
+"""Whether a launcher and an MPI find each other: a launcher of another MPI starts single ranks.
+
+A rank learns from its launcher who it is by one of two ways, PMI (a socket in PMI_FD or PMI_PORT)
+or PMIx (a server named in PMIX_NAMESPACE). A rank that finds none takes itself for the only one:
+nothing fails, and N programs of one rank run.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import shlex
+from collections.abc import Iterator, Mapping
+
+from stackproof.core.errors import StackproofError
+from stackproof.inject.findings.symbols import Case
+from stackproof.inject.model import Cause, Effect, Finding
+from stackproof.linking.loader import Closure, Loaded, Setting, load_program
+
+# Which way each launcher offers; Slurm's srun depends on --mpi, so that it must be said.
+OFFERS = {
+    "hydra": "pmi",
+    "intel-hydra": "pmi",
+    "prte": "pmix",
+    "orterun": "pmix",
+    "srun:pmi2": "pmi2",
+    "srun:pmix": "pmix",
+    "srun:cray_shasta": "cray",
+}
+"""Launchers by name, and the way that they offer."""
+
+NAMESPACES = ("none", "per-node", "per-rank")
+"""Which processes share a user namespace with which."""
+
+
+def launcher_findings(case: Case, launcher: str, file: str = "") -> Iterator[Finding]:
+    """Yield whether a launcher starts one job with the injected MPI, or single ranks.
+
+    `file` is the launcher's path, empty where only its kind is known.
+    """
+    main = case.main
+    if main is None or not launcher:
+        return
+    speaks = _spoken(case)
+    offer = OFFERS[launcher]
+    if offer in speaks:
+        if main.family.name == "openmpi" and launcher == "prte" and _is_openmpi4(case):
+            yield _refused(case, launcher, "PRRTE does not start Open MPI 4 as one job")
+        elif file and launcher == "orterun" and _is_openmpi4(case) and not case.owns(file):
+            yield Finding(
+                cause=Cause.LAUNCHER,
+                effect=Effect.CANNOT_TELL,
+                message=f"`{file}` is of another Open MPI 4: two releases may wait for each other "
+                "forever, as 4.1.7 and 4.1.8 do",
+                file=main.path,
+                remedy=f"start it with the MPI's own mpiexec, in `{case.replacement.prefix}/bin`",
+            )
+        return
+    if offer == "cray":
+        yield Finding(
+            cause=Cause.LAUNCHER,
+            effect=Effect.CANNOT_TELL,
+            message="whether this MPI finds Cray PMI shows only at its start",
+            file=main.path,
+            remedy="start it with two ranks and look at the size of MPI_COMM_WORLD",
+        )
+        return
+    if offer == "pmi2" and "pmi" in speaks and _has_words(case, "PMI2_Init"):
+        if _has_words(case, "I_MPI_PMI_LIBRARY"):  # MPICH has PMI-2 inside, Intel MPI opens it
+            yield Finding(
+                cause=Cause.LAUNCHER,
+                effect=Effect.STEP,
+                message="Intel MPI takes Slurm's PMI-2 from a library that it must be told of",
+                file=main.path,
+                remedy="I_MPI_PMI_LIBRARY=/path/of/Slurm's/libpmi2.so",
+            )
+        return
+    words = " or ".join(sorted(speaks)) or "neither PMI nor PMIx"
+    yield _refused(case, launcher, f"it offers {offer}, the MPI speaks {words}")
+
+
+def environment_findings(
+    case: Case, file: str, environment: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Yield whether a launcher must be kept from the variables that its ranks need."""
+    view, searcher = case.after.searcher.view, case.after.searcher
+    if case.owns(file) or view.look(file) is None:
+        return
+    paths = environment.get("LD_LIBRARY_PATH", "")
+    preload = environment.get("LD_PRELOAD", "")
+    setting = Setting(
+        library_path=tuple(paths.split(":")) if paths else (),
+        preload=tuple(preload.split(":")) if preload else (),
+    )
+    try:
+        closure = load_program(view, file, machine=searcher.machine, setting=setting)
+    except StackproofError:  # a script, for example
+        return
+    taken = [loaded.path for loaded in closure.objects[1:] if case.owns(loaded.path)]
+    if "OPAL_PREFIX" in environment and _is_of_openmpi(closure):
+        taken.append(environment["OPAL_PREFIX"])
+    if taken:
+        words = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
+        yield Finding(
+            cause=Cause.LAUNCHER,
+            effect=Effect.STEP,
+            message=f"the variables are for the ranks alone: with them `{file}` itself would take "
+            f"`{taken[0]}`",
+            file=file,
+            provider=taken[0],
+            remedy=f"{posixpath.basename(file)} … env {words} {case.after.program.path}",
+        )
+
+
+def _is_of_openmpi(closure: Closure) -> bool:
+    names = (loaded.elf.soname for loaded in closure.objects[1:])
+    return any(name.startswith(("libopen-rte.", "libopen-pal.", "libprrte.")) for name in names)
+
+
+def _refused(case: Case, launcher: str, why: str) -> Finding:
+    main = case.main
+    return Finding(
+        cause=Cause.LAUNCHER,
+        effect=Effect.FAILS,
+        message=f"`{launcher}` would start N jobs of one rank each, or none: {why}",
+        file=main.path if main else "",
+        remedy=f"start it with the MPI's own mpiexec, in `{case.replacement.prefix}/bin`",
+    )
+
+
+def _spoken(case: Case) -> frozenset[str]:
+    """Return the ways that the injected MPI can take."""
+    main = case.main
+    if main is None:
+        return frozenset()
+    found = set()
+    # PMIx is a library of its own; Open MPI 4 has it inside.
+    if main.family.abi == "openmpi" or any(
+        "PMIx_Init" in loaded.elf.exports for loaded in case.after.objects
+    ):
+        found.add("pmix")
+    if main.family.abi != "openmpi" and _has_words(case, "PMI_FD"):
+        found.add("pmi")
+    return frozenset(found)
+
+
+def _has_words(case: Case, word: str) -> bool:
+    """Return whether an injected library names a variable or a function."""
+    mains = [loaded for loaded in case.after.objects if _is_main(case, loaded)]
+    for loaded in mains:
+        try:
+            if word in case.view.traces(loaded.file).words:
+                return True
+        except StackproofError:
+            continue
+    return False
+
+
+def _is_main(case: Case, loaded: Loaded) -> bool:
+    return case.main is not None and loaded.file.identity == case.main.file.identity
+
+
+def _is_openmpi4(case: Case) -> bool:
+    return any(
+        loaded.path.rpartition("/")[2].startswith("libopen-rte.") for loaded in case.after.objects
+    )
+
+
+def namespace_findings(case: Case, namespaces: str) -> Iterator[Finding]:
+    """Yield what a user namespace for every rank does: the kernel then refuses single-copy reads.
+
+    `namespaces` is `per-rank`, `per-node` or `none`.
+    """
+    if namespaces != "per-rank" or case.main is None:
+        return
+    if case.main.family.name == "mpich" and _has_words(case, "process_vm_readv"):
+        yield Finding(
+            cause=Cause.NAMESPACES,
+            effect=Effect.STEP,
+            message="this MPICH reads other ranks' memory (process_vm_readv) and aborts where each "
+            "rank has a user namespace of its own",
+            file=case.main.path,
+            remedy="let all ranks of a node join one namespace; else "
+            "MPIR_CVAR_CH4_CMA_ENABLE=0, at half the bandwidth",
+        )

@@ -1,0 +1,90 @@
+"""What is opened while a program runs: a replacement below an MPI that no library asks for.
+
+Intel MPI opens its libfabric by name, Open MPI has plug-ins that need one: nothing of it is loaded
+when the program starts, and all the same it is what messages go through.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+
+from stackproof.core.errors import StackproofError
+from stackproof.inject.findings.plugins import fault_of
+from stackproof.inject.findings.symbols import Case
+from stackproof.inject.model import Cause, Effect, Finding
+from stackproof.inject.replacement import find_replacement
+from stackproof.linking.loader import Loaded
+from stackproof.linking.loader.search import Hit
+from stackproof.mpi import abi
+
+_MOST = 500
+
+
+def nothing_findings(case: Case) -> Iterator[Finding]:
+    """Yield what follows where a program loads nothing of a replacement at its start."""
+    later = [*_opened_later(case)] if case.main is None else []
+    if not later:
+        yield Finding(
+            cause=Cause.NOT_INJECTED,
+            effect=Effect.FAILS,
+            message=f"the program loads nothing of `{case.replacement.prefix}`",
+            file=case.after.program.path,
+            remedy="check which names it asks for: the tree shows them",
+        )
+        return
+    for path, (opener, who) in dict(later).items():
+        fault = fault_of(case.after, path, opener.number, case.scope)
+        yield Finding(
+            cause=Cause.OPENED_LATER,
+            effect=Effect.CANNOT_TELL if fault else Effect.NOTE,
+            message=f"`{who}` opens it while the program runs, when it is told to use it"
+            + (f", and cannot: {fault}" if fault else ""),
+            file=who,
+            provider=path,
+        )
+
+
+def _opened_later(case: Case) -> Iterator[tuple[str, tuple[Loaded, str]]]:
+    """Yield files of the replacement that would be opened, by which object, and for whom."""
+    for loaded in case.after.objects:
+        try:
+            opened = case.view.traces(loaded.file).opened
+        except StackproofError:
+            continue
+        for name in opened:
+            path = _found(case, posixpath.basename(name), loaded)
+            if path:
+                yield path, (loaded, loaded.path)
+    for loaded in case.after.objects:
+        if abi.family_of(loaded.elf) is None:
+            continue
+        for plugin in _plugins_of(case, loaded.path):
+            for name in _needs(case, plugin):
+                path = _found(case, name, loaded)
+                if path:
+                    yield path, (loaded, plugin)
+
+
+def _plugins_of(case: Case, main: str) -> list[str]:
+    try:
+        return [*find_replacement(case.view, main).plugins(case.view)][:_MOST]
+    except StackproofError:  # what lies beside it is not known
+        return []
+
+
+def _needs(case: Case, path: str) -> tuple[str, ...]:
+    file = case.view.look(path)
+    try:
+        return case.view.elf(file).needed if file else ()
+    except StackproofError:
+        return ()
+
+
+def _found(case: Case, name: str, by: Loaded) -> str:
+    """Return the file of the replacement that a name leads to, empty for another or for none."""
+    after = case.after
+    if name not in case.replacement.names or after.named(name) is not None:
+        return ""
+    hit = after.searcher.find(name, after.chain(by), after.program)
+    return hit.path if isinstance(hit, Hit) and case.replacement.owns(hit.path) else ""

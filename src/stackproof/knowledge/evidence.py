@@ -1,0 +1,247 @@
+"""The evidence noun: what is known of a job and its machine, with where each piece comes from.
+
+Rules are decided on it and on nothing else, so that evidence from one machine gives the same
+answers on another.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from stackproof.core import limits
+
+LONGEST_LOG = limits.LOG_KEPT.bytes
+"""Characters of a log that are kept, half of them from its end."""
+
+LONGEST_LINE = limits.LINE_KEPT.bytes
+"""Characters of one line of a log that are kept: patterns of rules are looked for in a line."""
+
+FactValue = str | bool | float | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is known; what is missing is not known.
+
+    `versions` maps a component to its exact version. `variables` is the environment of the job,
+    None when it is not known. `logs` maps a name to what the job printed. `partial` names those
+    of `variables`, `logs` and facts (`fact uses`) that are not whole: what is not in them may still
+    be there. `origins`
+    says where a piece comes from, under `version libfabric`, `variable FI_PROVIDER`, `fact gpu`.
+    """
+
+    SCHEMA: ClassVar[str] = "stackproof/evidence/1"
+
+    versions: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] | None = None
+    facts: Mapping[str, FactValue] = field(default_factory=dict)
+    logs: Mapping[str, str] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
+    partial: tuple[str, ...] = ()
+    taken: str = ""
+
+    def origin(self, kind: str, name: str) -> str:
+        """Return where a piece comes from, in words; empty when nobody said."""
+        return self.origins.get(f"{kind} {name}", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactKind:
+    """A fact that rules may ask for: what it is, and what would tell it."""
+
+    name: str
+    description: str
+    told_by: str
+
+
+FACTS: Mapping[str, FactKind] = {
+    name: FactKind(name=name, description=description, told_by=told_by)
+    for name, description, told_by in (
+        ("mpi", "family of the MPI", "an image, or `--fact mpi=openmpi`"),
+        ("transport", "transport that was asked for", "results, or `--fact transport=lnx`"),
+        ("memory", "where buffers lie: host or device", "results, or `--fact memory=device`"),
+        ("placement", "intra-node or inter-node", "results, or `--fact placement=inter-node`"),
+        ("launcher", "what starts ranks: srun, mpirun, mpiexec, pals", "`--fact launcher=srun`"),
+        ("scheduler", "what hands out nodes", "a site, or `--fact scheduler=slurm`"),
+        ("fabric", "what joins the nodes", "a site, or `--fact fabric=slingshot-11`"),
+        ("gpu", "what GPUs are programmed with: cuda, rocm, none", "a site, or `--fact gpu=cuda`"),
+        ("node", "kind of node: gh200", "a site, or `--fact node=gh200`"),
+        ("uses", "what of MPI the program uses", "`--fact uses=one-sided,probe`"),
+        ("ended", "how the job ended: ok, hang, crash, killed", "results, or `--fact ended=hang`"),
+        ("cut-short", "what the job printed stops before the program's end",
+         "results, or `--log FILE`"),
+        ("wrong-bytes", "received bytes that were not those that were sent",
+         "results, or `--log FILE`, of a benchmark that validates"),
+        ("worlds", "how many programs thought that they are rank 0", "results of a bench"),
+        ("nodes", "number of nodes", "`--fact nodes=2`"),
+        ("jobs-on-node", "how many mpiexec run on a node", "`--fact jobs-on-node=1`"),
+        ("nics-per-node", "NICs of a node", "a site, or `--fact nics-per-node=4`"),
+        ("pmi", "what srun is told with --mpi", "results, or `--fact pmi=pmix`"),
+        ("pmix-loads", "Slurm's PMIx plug-in finds its library",
+         "a machine with Slurm, or `srun --mpi=pmix true`"),
+        ("slurm-pmix", "first numbers of the PMIx of Slurm's plug-ins",
+         "a machine with Slurm, or `--probe`"),
+        ("pmix-majors-differ", "PMIx of the MPI and of Slurm differ in the first number",
+         "an image on a machine with Slurm, or `srun --mpi=list` and `pmix_info`"),
+        ("exclusive", "the job has its nodes alone", "`scontrol show job`"),
+        ("single-node-vni", "Slurm gives steps on one node a network number",
+         "`scontrol show config`, SwitchParameters"),
+        ("network-options", "options of --network", "the srun line, `--fact network-options=…`"),
+        ("cxi-device", "the machine has a cxi device", "`ls /sys/class/cxi`"),
+        ("cxi-provider", "libfabric has the cxi provider", "an image, or `fi_info -l`"),
+        ("ofi-support", "the MPI was built with libfabric", "an image, or `ompi_info`"),
+        ("container", "the program runs in a container", "`--fact container=true`"),
+        ("builds", "what is being built", "`--fact builds=libcxi`"),
+        ("fuse2", "FUSE 2 is there for compiling", "`pkg-config --exists fuse`"),
+        ("fuse3", "FUSE 3 is there for compiling", "`pkg-config --exists fuse3`"),
+        ("fabric-symbols-missing",
+         "libfabric or libcxi lacks versions of symbols that are asked for",
+         "an image, or `--program FILE`"),
+        ("libraries-missing", "a library that the program or the MPI needs is nowhere",
+         "an image, or `--program FILE`"),
+        ("interface-missing", "a variable names an interface that the machine lacks",
+         "this machine and `--env FILE`"),
+        ("names-misspelt", "a variable has almost the name of one that is read",
+         "the environment of the job: `--env FILE`"),
+        ("values-unknown", "a variable has a value that it cannot have",
+         "the environment of the job: `--env FILE`"),
+        ("core-shared", "a rank shared its core with another process", "results of a bench"),
+        ("ranks-bound", "each rank stays in one NUMA node",
+         "results, or `--fact ranks-bound=false`"),
+        ("memlock-kib", "memory that a process may lock, in KiB",
+         "doctor in a job, or `--fact memlock-kib=64` (`ulimit -l` there)"),
+        ("sibling-memory", "a process may read the memory of its sibling",
+         "this machine, or `--fact sibling-memory=false`"),
+        ("cpe-libraries-match", "libraries are those of the loaded module",
+         "`--program FILE`, or `MPICH_VERSION_DISPLAY=1`"),
+        ("xpmem-built", "the MPI was built for XPMEM", "an image, or `--program FILE`"),
+        ("xpmem-device", "the machine has /dev/xpmem", "`ls /dev/xpmem`"),
+        ("gtl-linked", "Cray's library for GPUs is linked", "`--program FILE`"),
+        ("shapes", "rules on curves that hold", "results, `--results FOLDER`"),
+        ("small-message-rate-lnx-over-cxi", "message rate of lnx over that of cxi up to 1 KiB",
+         "results of both transports"),
+        ("device-over-host-bandwidth", "bandwidth of device over host memory at 4 MiB",
+         "results of both memories"),
+    )
+}  # fmt: skip
+"""Every fact that a rule may ask for."""
+
+_SECRET = re.compile(
+    r"token|secret|passw|cred|cookie|auth|private|(?:api|(?<![a-z]))key(?![a-z])", re.IGNORECASE
+)
+_SECRETIVE = r"\w*(?:token|secret|passw(?:or)?d|credential|cookie|api[_-]?key|authorization)\w*"
+_SECRET_KEY = re.compile(_SECRETIVE, re.IGNORECASE)
+_ASSIGNED_SECRET = re.compile(
+    rf"(?i)(\b{_SECRETIVE}[\"']?[ \t]*[=:][ \t]*|--?{_SECRETIVE}[ \t]+)"
+    r"(?:(?:bearer|basic)[ \t]+)?(?:\"[^\"\n]*\"|'[^'\n]*'|\S+)"
+)
+_SECRET_SHAPES = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+    r"|\bgh[pousr]_[A-Za-z0-9]{20,}|\bglpat-[\w-]{15,}|\bAKIA[A-Z0-9]{16}\b"
+    r"|\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]+",
+    re.DOTALL,
+)
+_PASSWORD_IN_ADDRESS = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/@:]+:[^\s/@]+@", re.IGNORECASE)
+# What ssh is told: the file of a key, or of a certificate, after `-i` or an option's name.
+_KEY_FILE = re.compile(
+    r"((?<![\w-])-i(?:[ \t=]*|[\"'],?[ \t]*)(?=[\"']?(?:[~/$]|(?<!i)[\w.-]*/|(?<!i)id_))"
+    r"|(?i:(?:identity|certificate)file)[ \t=]+)"
+    r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']+)"
+)
+_LEFT_OUT = "(left out)"
+_KEPT = re.compile(
+    r"^(?:FI_|OMPI_|PMIX_|PRTE_|OPAL_|MPIR?_|MPICH_|I_MPI_|UCX_|HYDRA_|PALS_|SLINGSHOT_|CXI_|NCCL_"
+    r"|SLURM_(?:MPI|NETWORK|GPU|CPU|NNODES|NTASKS|JOB_NUM|STEP_NUM|DISTRIBUTION|GPUS)"
+    r"|CUDA_VISIBLE|HIP_VISIBLE|ROCR_VISIBLE|HSA_|OMP_|LD_LIBRARY_PATH$|LD_PRELOAD$)"
+)
+
+
+def relevant(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that have to do with MPI; none of them may hold a secret."""
+    return {
+        name: value
+        for name, value in sorted(variables.items())
+        if _KEPT.match(name) and not _SECRET.search(name)
+    }
+
+
+def redacted(text: str) -> str:
+    """Return a log without values that look like secrets, and no longer than a log may be."""
+    # A key has several lines, so it is taken out before lines are.
+    return without_secrets(shortened(_SECRET_SHAPES.sub(_LEFT_OUT, text)))
+
+
+def shortened(text: str) -> str:
+    """Return the beginning and the end of a log, with long lines cut."""
+    if len(text) > LONGEST_LOG:
+        half = LONGEST_LOG // 2
+        text = f"{text[:half]}\n{text[1 - half :]}"
+    return "\n".join(line[:LONGEST_LINE] for line in text.split("\n"))
+
+
+def without_secrets(text: str) -> str:
+    """Return a text without values that look like secrets, by their names or by their form."""
+    text = _SECRET_SHAPES.sub(_LEFT_OUT, text)
+    text = _KEY_FILE.sub(rf"\1{_LEFT_OUT}", text)
+    text = _PASSWORD_IN_ADDRESS.sub(rf"\1{_LEFT_OUT}@", text)
+    return _ASSIGNED_SECRET.sub(rf"\1{_LEFT_OUT}", text)
+
+
+def data_without_secrets(value: Any) -> Any:
+    """Return JSON-ready data without values that look like secrets, whatever holds them.
+
+    A value goes by the name of its key, and in a list by the option that stands before it.
+    """
+    if isinstance(value, str):
+        return without_secrets(value)
+    if isinstance(value, Mapping):
+        return {
+            key: _LEFT_OUT
+            if isinstance(inner, str) and _SECRET_KEY.search(str(key))
+            else data_without_secrets(inner)
+            for key, inner in value.items()
+        }
+    if isinstance(value, list | tuple):
+        before = [None, *value]
+        return [
+            _LEFT_OUT if _is_option(last) and isinstance(one, str) else data_without_secrets(one)
+            for last, one in zip(before, value, strict=False)
+        ]
+    return value
+
+
+def _is_option(word: object) -> bool:
+    """Return whether a word asks for a secret, or for the file of a key, in the next one."""
+    if not isinstance(word, str) or not word.startswith("-"):
+        return False
+    return word == "-i" or bool(_SECRET_KEY.fullmatch(word.strip("-")))
+
+
+def merged(first: Evidence, second: Evidence) -> Evidence:
+    """Return both together; where they disagree the second one counts."""
+    variables = first.variables
+    if second.variables is not None:
+        variables = {**(first.variables or {}), **second.variables}
+    whole = {
+        name
+        for name in ("variables", "logs")
+        for one in (first, second)
+        if (one.variables is not None if name == "variables" else one.logs)
+        and name not in one.partial
+    }
+    known_now = {f"fact {name}" for name in second.facts} - {*second.partial}
+    partial = {*first.partial, *second.partial} - whole - known_now
+    return dataclasses.replace(
+        first,
+        versions={**first.versions, **second.versions},
+        variables=variables,
+        facts={**first.facts, **second.facts},
+        logs={**first.logs, **second.logs},
+        origins={**first.origins, **second.origins},
+        partial=tuple(sorted(partial)),
+        taken=second.taken or first.taken,
+    )

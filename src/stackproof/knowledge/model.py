@@ -1,0 +1,410 @@
+"""The knowledge nouns, settings, known problems and rules on curves, and their reading from YAML.
+
+A file that lacks a source, or names a version, a fact or a rule that cannot be, is refused with
+every problem at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import operator
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from stackproof.core import document as documents
+from stackproof.core.document import Document
+from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.core.versions import versions
+from stackproof.knowledge.evidence import FACTS
+
+LAUNCHER = "launcher"
+OTHERS = frozenset({"nvidia-driver", "pmix", "prrte", "slurm"})
+"""Components that rules name though no release of them was looked at."""
+
+
+class Severity(StrEnum):
+    """How bad a known problem is, the worst first."""
+
+    WRONG = "wrong"
+    FAILS = "fails"
+    BUILD = "build"
+    SLOW = "slow"
+
+
+class CurveLevel(StrEnum):
+    """What a rule on curves says of a machine, faults first."""
+
+    FAULT = "fault"
+    NOISE = "noise"
+    INFORMATION = "information"
+    HEALTHY = "healthy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicSource:
+    """A public document."""
+
+    id: str
+    title: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Default:
+    """What holds for some versions when a setting is not set."""
+
+    value: str
+    versions: str = ":"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Variables or options that belong together; `versions` are those of `component`."""
+
+    component: str
+    names: tuple[str, ...]
+    kind: str
+    versions: str
+    defaults: tuple[Default, ...]
+    when: str
+    values: tuple[str, ...]
+    effect: str
+    evidence: tuple[str, ...]
+    sources: tuple[PublicSource, ...]
+    allowed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A known problem; `when` and `supported_by` are conditions, see schemas/rules.json.
+
+    `outranks` are problems that it explains, or that do not matter while it is there.
+    """
+
+    id: str
+    name: str
+    severity: Severity
+    title: str
+    when: Mapping[str, Any]
+    supported_by: Mapping[str, Any] | None
+    cause: str
+    remedy: str
+    commands: tuple[str, ...]
+    evidence: tuple[str, ...]
+    sources: tuple[PublicSource, ...]
+    outranks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveRule:
+    """What the shape of a curve tells; `thresholds` are the numbers of `test`."""
+
+    id: str
+    name: str
+    level: CurveLevel
+    title: str
+    test: str
+    thresholds: Mapping[str, float]
+    needs: tuple[str, ...]
+    meaning: str
+    remedy: str
+    related: tuple[str, ...]
+    evidence: tuple[str, ...]
+    sources: tuple[PublicSource, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knowledge:
+    """Everything together; `newest` are the newest releases that were looked at."""
+
+    settings: tuple[Setting, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    curve_rules: tuple[CurveRule, ...] = ()
+    newest: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeFiles:
+    """The documents that knowledge is made of; `whole` is False when some were left out."""
+
+    sources: Document
+    settings: tuple[Document, ...]
+    rules: tuple[Document, ...]
+    curve_rules: Document
+    whole: bool = True
+
+
+def parse_knowledge(files: KnowledgeFiles) -> Knowledge:
+    """Return what the files say; raises `StackproofError` with every problem of all of them."""
+    found = [*documents.problems(files.sources, "knowledge-sources")]
+    for document in files.settings:
+        found += documents.problems(document, "settings")
+    for document in files.rules:
+        found += documents.problems(document, "rules")
+    found += documents.problems(files.curve_rules, "curve-rules")
+    if not found:
+        found = [*_lint(files)]
+    if found:
+        raise StackproofError(*found)
+    sources = {
+        name: PublicSource(id=name, title=body["title"], url=body["url"])
+        for name, body in files.sources.data["sources"].items()
+    }
+    return Knowledge(
+        settings=tuple(
+            _setting(document.data["component"], entry, sources)
+            for document in files.settings
+            for entry in document.data["settings"]
+        ),
+        rules=tuple(
+            _rule(entry, sources)
+            for entry in sorted(
+                (entry for document in files.rules for entry in document.data["rules"]),
+                key=operator.itemgetter("id"),
+            )
+        ),
+        curve_rules=tuple(_curve_rule(entry, sources) for entry in files.curve_rules.data["rules"]),
+        newest=dict(files.sources.data["newest"]),
+    )
+
+
+def find(knowledge: Knowledge, name: str) -> tuple[Setting | Rule | CurveRule, ...]:
+    """Return the entries of a name or an id; several where several components read a variable.
+
+    Raises `StackproofError` (USAGE) with the closest names.
+    """
+    entries: dict[str, list[Setting | Rule | CurveRule]] = {}
+    for setting in knowledge.settings:
+        for one in setting.names:
+            entries.setdefault(one, []).append(setting)
+    rules: list[Rule | CurveRule] = [*knowledge.rules, *knowledge.curve_rules]
+    for rule in rules:
+        entries[rule.id] = entries[rule.name] = [rule]
+    by_case = {key.lower(): key for key in entries}
+    if name.lower() in by_case:
+        return tuple(entries[by_case[name.lower()]])
+    close = difflib.get_close_matches(name.lower(), by_case, n=3, cutoff=0.5)
+    guess = ", ".join(f"`{by_case[one]}`" for one in close)
+    raise fail(
+        Reason.USAGE,
+        f"nothing is known of `{name}`",
+        hint=f"did you mean {guess}?" if guess else "`stackproof explain` lists everything",
+    )
+
+
+def words(condition: Mapping[str, Any]) -> str:
+    """Return a condition as words."""
+    parts = [f"{name} {text}" for name, text in condition.get("version", {}).items()]
+    parts += [f"{name} is {_or(value)}" for name, value in condition.get("fact", {}).items()]
+    parts += [f"{name} above {number:g}" for name, number in condition.get("above", {}).items()]
+    parts += [f"{name} below {number:g}" for name, number in condition.get("below", {}).items()]
+    parts += [f"{name}={value}" for name, value in condition.get("equals", {}).items()]
+    parts += [f"{name} holds `{one}`" for name, one in condition.get("matches", {}).items()]
+    parts += [f"{name} is set" for name in condition.get("set", ())]
+    parts += [f"{name} is not set" for name in condition.get("unset", ())]
+    if "named" in condition:
+        parts.append(f"a variable is named like `{condition['named']}`")
+    if "log" in condition:
+        # A pattern may hold a backtick itself; Markdown then wants two around it.
+        fence = "``" if "`" in condition["log"] else "`"
+        parts.append(f"the job printed {fence}{condition['log']}{fence}")
+    parts += [words(inner) for inner in condition.get("all", ())]
+    if "any" in condition:
+        parts.append(f"({' or '.join(words(inner) for inner in condition['any'])})")
+    if "not" in condition:
+        parts.append(f"not ({words(condition['not'])})")
+    return " and ".join(parts)
+
+
+def _or(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return " or ".join(value) if isinstance(value, list) else str(value)
+
+
+def _setting(
+    component: str, entry: Mapping[str, Any], sources: Mapping[str, PublicSource]
+) -> Setting:
+    return Setting(
+        component=component,
+        names=tuple(entry["names"]),
+        kind=entry.get("kind", "variable"),
+        versions=entry.get("versions", ":"),
+        defaults=tuple(Default(**default) for default in entry.get("defaults", ())),
+        when=entry["when"],
+        values=tuple(entry.get("values", ())),
+        effect=entry["effect"],
+        evidence=tuple(entry["evidence"]),
+        sources=tuple(sources[name] for name in entry["sources"]),
+        allowed=tuple(entry.get("allowed", ())),
+    )
+
+
+def _rule(entry: Mapping[str, Any], sources: Mapping[str, PublicSource]) -> Rule:
+    return Rule(
+        id=entry["id"],
+        name=entry["name"],
+        severity=Severity(entry["severity"]),
+        title=entry["title"],
+        when=entry["when"],
+        supported_by=entry.get("supported-by"),
+        cause=entry["cause"],
+        remedy=entry["remedy"],
+        commands=tuple(entry.get("commands", ())),
+        evidence=tuple(entry["evidence"]),
+        sources=tuple(sources[name] for name in entry["sources"]),
+        outranks=tuple(entry.get("outranks", ())),
+    )
+
+
+def _curve_rule(entry: Mapping[str, Any], sources: Mapping[str, PublicSource]) -> CurveRule:
+    return CurveRule(
+        id=entry["id"],
+        name=entry["name"],
+        level=CurveLevel(entry["level"]),
+        title=entry["title"],
+        test=entry["test"],
+        thresholds=dict(entry["thresholds"]),
+        needs=tuple(entry.get("needs", ())),
+        meaning=entry["meaning"],
+        remedy=entry.get("remedy", ""),
+        related=tuple(entry.get("related", ())),
+        evidence=tuple(entry["evidence"]),
+        sources=tuple(sources[name] for name in entry["sources"]),
+    )
+
+
+# --- lint -----------------------------------------------------------------------------------
+
+
+def _lint(files: KnowledgeFiles) -> Iterator[Problem]:
+    """Yield what a schema cannot see."""
+    named = [(document, "settings") for document in files.settings]
+    named += [(document, "rules") for document in (*files.rules, files.curve_rules)]
+    used: set[str] = set()
+    for document, section in named:
+        for index, entry in enumerate(document.data[section]):
+            used.update(entry["sources"])
+            yield from _unknown(
+                document, (section, index, "sources"), entry["sources"],
+                files.sources.data["sources"], "a source of sources.yaml",
+            )  # fmt: skip
+    for name in files.sources.data["sources"]:
+        if files.whole and name not in used:
+            yield _bad(files.sources, ("sources", name), f"no entry has the source `{name}`")
+    yield from _settings_lint(files)
+    yield from _rules_lint(files)
+
+
+def _settings_lint(files: KnowledgeFiles) -> Iterator[Problem]:
+    newest = files.sources.data["newest"]
+    for document in files.settings:
+        component = document.data["component"]
+        yield from _unknown(
+            document, ("component",), [component], {*newest, LAUNCHER}, "a component"
+        )
+        seen: Counter[str] = Counter()
+        for index, entry in enumerate(document.data["settings"]):
+            path = ("settings", index)
+            seen.update(entry["names"])
+            yield from _range_problems(document, (*path, "versions"), entry.get("versions", ":"))
+            for number, default in enumerate(entry.get("defaults", ())):
+                place = (*path, "defaults", number, "versions")
+                yield from _range_problems(document, place, default.get("versions", ":"))
+            for name in entry["names"]:
+                if seen[name] > 1:
+                    yield _bad(document, (*path, "names"), f"`{name}` stands here twice")
+
+
+def _rules_lint(files: KnowledgeFiles) -> Iterator[Problem]:
+    components = {*files.sources.data["newest"], *OTHERS}
+    seen: Counter[str] = Counter()
+    known = {entry["id"] for document in files.rules for entry in document.data["rules"]}
+    for document in (*files.rules, files.curve_rules):
+        for index, entry in enumerate(document.data["rules"]):
+            seen.update((entry["id"], entry["name"]))
+            for word in (entry["id"], entry["name"]):
+                if seen[word] > 1:
+                    yield _bad(document, ("rules", index, "id"), f"`{word}` stands here twice")
+            for key in ("when", "supported-by"):
+                if key in entry:
+                    path = ("rules", index, key)
+                    yield from _condition_problems(document, path, entry[key], components)
+            for key in ("related", "outranks"):
+                path = ("rules", index, key)
+                yield from _unknown(document, path, entry.get(key, ()), known, "a known problem")
+
+
+def _condition_problems(
+    document: Document,
+    path: tuple[str | int, ...],
+    condition: Mapping[str, Any],
+    components: set[str],
+) -> Iterator[Problem]:
+    """Yield what is wrong with a condition and those inside it."""
+    for name, text in condition.get("version", {}).items():
+        place = (*path, "version", name)
+        yield from _unknown(document, place, [name], components, "a component")
+        yield from _range_problems(document, place, text)
+    for key in ("fact", "above", "below"):
+        for name in condition.get(key, {}):
+            yield from _unknown(document, (*path, key, name), [name], FACTS, "a fact")
+    for name, pattern in condition.get("matches", {}).items():
+        yield from _pattern_problems(document, (*path, "matches", name), pattern)
+    for key in ("log", "named"):
+        if key in condition:
+            yield from _pattern_problems(document, (*path, key), condition[key])
+    for key in ("all", "any"):
+        for index, inner in enumerate(condition.get(key, ())):
+            yield from _condition_problems(document, (*path, key, index), inner, components)
+    if "not" in condition:
+        yield from _condition_problems(document, (*path, "not"), condition["not"], components)
+
+
+def _range_problems(
+    document: Document, path: tuple[str | int, ...], text: str
+) -> Iterator[Problem]:
+    """Yield a range that holds no version: its end is before its beginning, or it is none."""
+    asked = versions(text)
+    empty = [
+        one
+        for one in asked.ranges
+        if one.low is not None and one.high is not None and one.low[: len(one.high)] > one.high
+    ]
+    if empty or not asked.known:
+        yield _bad(document, path, f"no version is in the range `{text}`")
+
+
+def _pattern_problems(
+    document: Document, path: tuple[str | int, ...], pattern: str
+) -> Iterator[Problem]:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        yield _bad(document, path, f"`{pattern}` is not a regular expression: {error}")
+
+
+def _unknown(
+    document: Document,
+    path: tuple[str | int, ...],
+    names: Sequence[str],
+    known: Any,
+    what: str,
+) -> Iterator[Problem]:
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, list(known), n=1)
+            yield Problem(
+                reason=Reason.INVALID_VALUE,
+                message=f"`{name}` is not {what}",
+                hint=f"did you mean `{close[0]}`?" if close else None,
+                where=document.where(*path),
+            )
+
+
+def _bad(document: Document, path: tuple[str | int, ...], message: str) -> Problem:
+    return Problem(reason=Reason.INVALID_VALUE, message=message, where=document.where(*path))

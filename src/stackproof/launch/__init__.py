@@ -1,0 +1,1 @@
+"""How ranks and batch jobs start: launchers of MPIs, and schedulers."""

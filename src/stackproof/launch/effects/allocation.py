@@ -1,0 +1,192 @@
+"""Inside a Slurm job: which nodes it has, how a step is started on them, what ends one.
+
+Steps are started by srun with an environment made here, not with the batch script's: variables such
+as SLURM_DISTRIBUTION or SLURM_CPU_BIND of the job would change what the command line asks for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from stackproof.core.command import Command, Completed, EnvPatch
+from stackproof.core.effects.run import base_environment, failure, run
+from stackproof.core.errors import Reason, StackproofError, fail
+from stackproof.launch.effects import slurm_task
+from stackproof.launch.schedulers import slurm
+
+_ANSWER_S = 60.0
+# What srun must know to find the allocation; all else is on its command line.
+_KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JOB_ID")
+_TASK = (sys.executable, "-I", "-S", slurm_task.__file__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """What a node said of itself: CPUs for tasks, and the boot of its kernel, empty if unknown."""
+
+    cpus: tuple[int, ...]
+    machine: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """The nodes of a running job.
+
+    `nodes` maps names to the CPUs that ranks may have. `element` is the number in an array,
+    `restarts` how often the job was put back into the queue, `pmi` what `srun --mpi` takes,
+    `plugin` whether srun mounts images by itself (`--image`), `srun` its path. `one_machine` says
+    that the nodes are namespaces of one kernel, so that equal numbers are one CPU.
+    """
+
+    job: str
+    nodes: Mapping[str, tuple[int, ...]]
+    srun: str
+    element: int = 0
+    restarts: int = 0
+    pmi: tuple[str, ...] = ()
+    plugin: bool = False
+    version: str = ""
+    one_machine: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def patch(self) -> EnvPatch:
+        """Return the change that makes the base environment that of srun.
+
+        The job's TMPDIR need not exist on its other nodes.
+        """
+        return EnvPatch(set=dict(self.environment), unset=("TMPDIR",))
+
+
+def enter() -> Allocation:
+    """Return the allocation that this process runs in.
+
+    Raises `StackproofError`: USAGE outside of a job, TOOL_MISSING without srun, NODE_UNREACHABLE
+    when not every node answers.
+    """
+    job = os.environ.get("SLURM_JOB_ID", "")
+    if not job:
+        raise fail(
+            Reason.USAGE,
+            "this is not inside a Slurm job",
+            hint="leave `--in-job` out: then a job is made and waited for",
+        )
+    srun = shutil.which("srun", path=base_environment()["PATH"])
+    if srun is None:
+        raise fail(Reason.TOOL_MISSING, "`srun` is not on PATH inside the job")
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    bare = Allocation(job=job, nodes={}, srun=srun, environment=kept)
+    names = _names(bare)
+    seen = look(bare, names)
+    silent = [name for name in names if name not in seen]
+    if silent:
+        raise lost(silent)
+    machines = {seen[name].machine for name in names}
+    return Allocation(
+        job=job,
+        nodes={name: seen[name].cpus for name in names},
+        one_machine=len(names) > 1 and len(machines) == 1 and machines != {""},
+        srun=srun,
+        element=int(os.environ.get(slurm.ELEMENT, "0")),
+        restarts=int(os.environ.get("SLURM_RESTART_COUNT", "0")),
+        pmi=_words(_ask(bare, (srun, "--mpi=list"))),
+        plugin="--image=" in _ask(bare, (srun, "--help")),
+        version=(_ask(bare, (srun, "--version")).split() or [""])[-1],
+        environment=kept,
+    )
+
+
+def look(allocation: Allocation, names: tuple[str, ...]) -> dict[str, Node]:
+    """Return the nodes that answer, with one CPU of each core that a task there may run on.
+
+    What srun says of its own success is not believed: it ends with 0 when a node has died.
+    """
+    argv = (
+        allocation.srun, f"--nodes={len(names)}", f"--ntasks={len(names)}", "--ntasks-per-node=1",
+        f"--nodelist={','.join(names)}", "--mpi=none", "--cpu-bind=none", "--export=ALL",
+        *_TASK, "look",
+    )  # fmt: skip
+    done = _run(allocation, argv)
+    found: dict[str, Node] = {}
+    for line in done.stdout.splitlines():
+        try:
+            data = json.loads(line)
+            cpus = tuple(map(int, data["cpus"]))
+            found[str(data["node"])] = Node(cpus=cpus, machine=str(data.get("machine", "")))
+        except (ValueError, TypeError, KeyError):  # a prologue of the site may print as well
+            continue
+    if done.timed_out:
+        end_steps(allocation)
+    return found
+
+
+def lost(names: list[str]) -> StackproofError:
+    """Return the error for nodes of the allocation from which no answer came."""
+    said = ", ".join(f"`{name}`" for name in names)
+    return fail(
+        Reason.NODE_UNREACHABLE,
+        f"no answer from the job's nodes {said}",
+        hint="continue when the nodes are back, or on others",
+    )
+
+
+def end_steps(allocation: Allocation) -> None:
+    """Kill what still runs on the nodes for a step whose srun was ended.
+
+    srun asks its tasks politely, and Slurm waits KillWait seconds for them; the next launch must
+    not run beside them.
+    """
+    listed = _run(allocation, slurm.steps_argv(allocation.job))
+    argv = slurm.kill_steps_argv(listed.stdout)
+    if argv:
+        _run(allocation, argv)
+
+
+def task_words(
+    cpus: tuple[int | None, ...], mounts: str, base: Mapping[str, str], wanted: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return the words before a program that make a task of a step ready for it.
+
+    `base` is the environment that srun has, `wanted` that of the program.
+    """
+    pinned = tuple(str(cpu) for cpu in cpus if cpu is not None)
+    words = ["--cpus", ",".join(pinned)] if pinned and len(pinned) == len(cpus) else []
+    words += ["--mounts", mounts] if mounts else []
+    for name in sorted(set(base) - set(wanted)):
+        words += ["--unset", name]
+    words += [f"{k}={v}" for k, v in sorted(wanted.items()) if base.get(k) != v]
+    return (*_TASK, "run", *words, "--")
+
+
+def base_of(allocation: Allocation) -> dict[str, str]:
+    """Return the environment that srun gets, before a launch's own variables."""
+    return allocation.patch().apply(base_environment())
+
+
+def _names(allocation: Allocation) -> tuple[str, ...]:
+    nodelist = os.environ.get("SLURM_JOB_NODELIST") or os.environ.get("SLURM_NODELIST", "")
+    return tuple(_ask(allocation, ("scontrol", "show", "hostnames", nodelist)).split())
+
+
+def _ask(allocation: Allocation, argv: tuple[str, ...]) -> str:
+    command = Command(argv=argv, env=allocation.patch(), timeout_s=_ANSWER_S, cwd="/")
+    done = run(command)
+    if done.returncode != 0:
+        raise failure(command, done, log=None, reason=Reason.JOB_FAILED)
+    # `srun --mpi=list` writes to standard error.
+    return (done.stdout + done.stderr).decode(errors="replace")
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """Return the names in the answer of `srun --mpi=list`, one in each line or after a colon."""
+    lines = text.replace("specific pmix plugin versions available:", "\n").splitlines()
+    told = [line.replace(",", " ").split() for line in lines if not line.rstrip().endswith("...")]
+    return tuple(dict.fromkeys(word for words in told for word in words))
+
+
+def _run(allocation: Allocation, argv: tuple[str, ...]) -> Completed:
+    return run(Command(argv=argv, env=allocation.patch(), timeout_s=_ANSWER_S, cwd="/"))

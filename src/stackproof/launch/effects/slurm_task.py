@@ -1,0 +1,144 @@
+"""What every task of a Slurm step starts as: mounts, CPU and variables, then the program.
+
+    python -I -S slurm_task.py run [--cpus C,C…] [--mounts LIST] [--unset NAME] [NAME=VALUE…] --
+    PROG… python -I -S slurm_task.py look
+
+`run`: the images of LIST (`mountexec`) are mounted once per node and user, for all tasks; task
+number r of the step runs on the r-th of the CPUs only; the variables are set and unset for the
+program alone, so that they change neither srun nor this file. A failure is one line, `error:
+[reason] message`, as `mountexec` has it.
+
+`look` prints a line of JSON about this node: `node`, its name in Slurm, `machine`, the boot of its
+kernel, and `cpus`, the CPUs that this task may run on, one for each core.
+
+Imports as little as `mountexec`, for the same reason: it is part of every launch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+if __name__ == "__main__":  # run by its path, with `-I`: the package is around this file
+    _here = os.path.abspath(__file__)
+    for _ in range(4):  # effects, the room, the package
+        _here = os.path.dirname(_here)
+    sys.path.insert(0, _here)
+
+from stackproof.core.effects.libc import MountFailure
+from stackproof.mount.effects import mount_exec
+
+_TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+_USAGE = 2
+
+
+class Wish:
+    """The words of `run`, read."""
+
+    __slots__ = ("cpus", "mounts", "program", "settings", "unset")
+
+    def __init__(self) -> None:
+        self.cpus: list[int] = []
+        self.mounts = ""
+        self.unset: list[str] = []
+        self.settings: dict[str, str] = {}
+        self.program: list[str] = []
+
+
+def read(words: list[str]) -> Wish:
+    """Return what the words after `run` ask for; raises `MountFailure` (usage)."""
+    wish, rest = Wish(), list(words)
+    while rest and rest[0] != "--":
+        word = rest.pop(0)
+        name, equals, value = word.partition("=")
+        if word in {"--cpus", "--mounts", "--unset"} and rest:
+            given = rest.pop(0)
+            if word == "--cpus":
+                wish.cpus = [int(number) for number in given.split(",")]
+            elif word == "--mounts":
+                wish.mounts = given
+            else:
+                wish.unset.append(given)
+        elif equals and name and not word.startswith("-"):
+            wish.settings[name] = value
+        else:
+            raise MountFailure("usage", f"not a word for a task: `{word}`", exit_code=_USAGE)
+    wish.program = rest[1:]
+    if not wish.program:
+        raise MountFailure("usage", "say `--` and a program", exit_code=_USAGE)
+    return wish
+
+
+def run(wish: Wish) -> int:
+    """Become the program of a wish; raises `MountFailure`."""
+    environment = dict(os.environ)
+    if wish.mounts:
+        mounted = mount_exec.attach(mount_exec.parse_wire(wish.mounts), join=True)
+        environment = mount_exec.with_marker(mounted, environment)
+    if wish.cpus:
+        _pin(wish.cpus, environment.get("SLURM_PROCID", ""))
+    for name in wish.unset:
+        environment.pop(name, None)
+    mount_exec.become(wish.program, {**environment, **wish.settings})
+
+
+def _pin(cpus: list[int], rank: str) -> None:
+    """Keep this process, and what it becomes, on the CPU of its rank.
+
+    After the mounts, so that a process which serves them is not kept there as well.
+    """
+    if not rank.isdecimal() or int(rank) >= len(cpus):
+        raise MountFailure("usage", f"there is no CPU for task `{rank}`", exit_code=_USAGE)
+    cpu = cpus[int(rank)]
+    try:
+        os.sched_setaffinity(0, {cpu})
+    except OSError as error:
+        # The words of taskset(1), which pins the ranks of other launchers.
+        raise MountFailure(
+            "wrong-placement",
+            f"failed to set pid {os.getpid()}'s affinity to CPU {cpu}: {error.strerror}",
+        ) from None
+
+
+def look() -> int:
+    """Print what this node is."""
+    cores: dict[str, int] = {}
+    for cpu in sorted(os.sched_getaffinity(0)):
+        try:
+            with open(_TOPOLOGY.format(cpu), encoding="ascii") as stream:
+                core = stream.read()
+        except OSError:  # not told: every CPU counts as a core
+            core = str(cpu)
+        cores.setdefault(core, cpu)
+    name = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+    # One write, so that lines of several nodes do not mix.
+    told = {"node": name, "cpus": list(cores.values()), "machine": _boot()}
+    os.write(1, (json.dumps(told) + "\n").encode())
+    return 0
+
+
+def _boot() -> str:
+    """Return the id of this boot of the kernel (random(4)); nodes of one machine share it."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
+            return stream.read().strip()
+    except OSError:
+        return ""
+
+
+def main(words: list[str]) -> int:
+    """Do what the module's docstring says."""
+    try:
+        if words == ["look"]:
+            return look()
+        return run(read(words[1:] if words[:1] == ["run"] else words))
+    except MountFailure as failure:
+        sys.stderr.write(f"error: [{failure.reason}] {failure.message}\n")
+        if failure.hint:
+            sys.stderr.write(f"hint: {failure.hint}\n")
+        return failure.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

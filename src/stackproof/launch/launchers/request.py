@@ -1,0 +1,136 @@
+"""What a launcher is asked to start, and what all launchers do with it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from stackproof.core.errors import Problem, Reason, StackproofError
+from stackproof.results.case import Placement, Rank
+
+THIS_MACHINE = "localhost"
+"""The host name that a launcher without an agent is given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRequest:
+    """One job.
+
+    `prefix` is the folder of the MPI (`bin/mpiexec` below it), `program` the argv of one rank,
+    `environment` the variables that every rank on every node must see, `agent` the path of the
+    program that starts a command on a node (None: all ranks are here). `as_root` says that the
+    launcher runs as user 0, which Open MPI refuses unless it is told to go on. `family` is the
+    name of the MPI in `stackproof.mpi.families`, needed where one launcher serves several.
+    `oversubscribe` allows two ranks on one CPU; they then yield instead of polling, which costs
+    latency. `labelled` puts the rank before each line that it writes (`launch.launchers.labels`
+    takes that apart).
+
+    Of use to Slurm's launcher alone: `pmi` is how ranks find each other, None for what the family
+    speaks; `mounts` a list of images (`stackproof.core.mountlist`) that its plug-in mounts for the
+    ranks, empty for none; `pinned` says that the program pins itself to the placement's CPUs.
+    """
+
+    prefix: str
+    program: tuple[str, ...]
+    placement: Placement
+    agent: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    as_root: bool = False
+    family: str = ""
+    oversubscribe: bool = False
+    labelled: bool = False
+    pmi: str | None = None
+    mounts: str = ""
+    pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Consecutive ranks of one node with one command line."""
+
+    node: str
+    ranks: int
+    argv: tuple[str, ...]
+
+
+def check(request: LaunchRequest) -> None:
+    """Raise `StackproofError` (INVALID_VALUE) with everything no launcher can do."""
+    found = []
+    ranks = request.placement.ranks
+    if not ranks:
+        found.append(_problem("the placement has no ranks", "name at least one rank"))
+    if not request.program:
+        found.append(_problem("there is no program to start", "name one"))
+    if ":" in request.program:
+        found.append(
+            _problem(
+                "an argument of the program is `:`, which launchers take as the end of it",
+                "give that argument in another way",
+            )
+        )
+    if request.agent is None and len(request.placement.nodes) > 1:
+        found.append(
+            _problem(
+                f"the placement `{request.placement.name}` has {len(request.placement.nodes)} "
+                "nodes, and there is nothing to start ranks on other nodes with",
+                "start a cluster, or use a placement with one node",
+            )
+        )
+    if not request.oversubscribe:
+        found += _crowded(ranks)
+    if found:
+        raise StackproofError(*found)
+
+
+def _crowded(ranks: tuple[Rank, ...]) -> list[Problem]:
+    counts = Counter((rank.node, rank.cpu) for rank in ranks if rank.cpu is not None)
+    return [
+        _problem(
+            f"{count} ranks are pinned to CPU {cpu} of `{node}`",
+            "give each rank a CPU of its own; ranks that share one wait for each other's turns",
+        )
+        for (node, cpu), count in counts.items()
+        if count > 1
+    ]
+
+
+def _problem(message: str, hint: str) -> Problem:
+    return Problem(reason=Reason.INVALID_VALUE, message=message, hint=hint)
+
+
+def segments(request: LaunchRequest) -> tuple[Segment, ...]:
+    """Return the job as segments in rank order; neighbours that do not differ are one."""
+    return tuple(
+        Segment(node=host(request, node), ranks=len(list(same)), argv=(*pin(cpu), *request.program))
+        for (node, cpu), same in groupby(
+            request.placement.ranks, key=lambda rank: (rank.node, rank.cpu)
+        )
+    )
+
+
+def runs(request: LaunchRequest) -> tuple[tuple[str, int], ...]:
+    """Return nodes in rank order with how many consecutive ranks each has."""
+    return tuple(
+        (host(request, node), len(list(same)))
+        for node, same in groupby(rank.node for rank in request.placement.ranks)
+    )
+
+
+def host(request: LaunchRequest, node: str) -> str:
+    """Return the name under which the launcher reaches a node."""
+    return THIS_MACHINE if request.agent is None else node
+
+
+def pin(cpu: int | None) -> tuple[str, ...]:
+    """Return the words before a program that keep it on one CPU; none for None."""
+    return () if cpu is None else ("taskset", "-c", str(cpu))
+
+
+def joined(parts: list[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the segments of an MPMD command line with `:` between them."""
+    words: list[str] = []
+    for part in parts:
+        words += [":", *part] if words else part
+    return tuple(words)

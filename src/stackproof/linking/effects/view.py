@@ -1,0 +1,404 @@
+"""A folder of this machine as a root for the loader's model; links never lead out of it.
+
+Paths are followed one component at a time, as the kernel does in that root: an absolute link starts
+again at the root, `..` stops there. Folders can be put at places of the root (`binds`), as mounted
+images are. What was read of a file is kept for the life of the view, under its device and inode.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from stackproof.core import limits
+from stackproof.core.effects import files
+from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.linking.effects import cache as elfcache
+from stackproof.linking.effects.cache import ElfCache
+from stackproof.linking.elf import MAGIC, ElfFile, Glance, Source, glance, read
+from stackproof.linking.elf.constants import Traces, read_traces
+from stackproof.linking.loader import CacheEntry, File, Machine, ldcache, level_of
+from stackproof.linking.loader.view import PRELOAD_FILE
+
+_DOTS = {"", ".", ".."}
+_EXECUTABLE = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
+
+
+T = TypeVar("T")
+
+
+class FileSource:
+    """An open file that the ELF reader reads in pieces."""
+
+    def __init__(self, name: str, descriptor: int, size: int, start: int = 0) -> None:
+        self.name = name
+        self.size = size
+        self._descriptor = descriptor
+        self._start = start
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Return `count` bytes from `offset`, fewer at the end of the file."""
+        if offset < 0 or offset >= self.size:
+            return b""
+        count = min(count, self.size - offset)
+        offset += self._start
+        content = os.pread(self._descriptor, count, offset)
+        while 0 < len(content) < count:
+            more = os.pread(self._descriptor, count - len(content), offset + len(content))
+            if not more:
+                break
+            content += more
+        return content
+
+
+class HostView:
+    """The `FileView` of a folder of this machine, with other folders bound into it.
+
+    `root` is `/` for the machine itself. `binds` maps an absolute path of the view to a folder.
+    What is read of files is also taken from and put into `kept`, where that is given.
+    """
+
+    def __init__(
+        self,
+        root: str = "/",
+        binds: Mapping[str, str] | None = None,
+        kept: ElfCache | None = None,
+    ) -> None:
+        self.kept = kept
+        self.skipped: list[str] = []
+        self.root = os.path.realpath(root)
+        self.binds = {
+            posixpath.normpath(place): os.path.realpath(folder)
+            for place, folder in (binds or {}).items()
+        }
+        self._places = sorted(self.binds, key=len, reverse=True)
+        self._elfs: dict[str, ElfFile] = {}
+        self._traces: dict[str, Traces] = {}
+        self._folders: dict[str, str | None] = {}
+        self._resolved: dict[str, tuple[str, str] | None] = {}
+        self._looked: dict[str, File | None] = {}
+        self._caches: dict[str, Mapping[str, tuple[CacheEntry, ...]]] = {}
+
+    def look(self, path: str) -> File | None:
+        """Return the regular file at an absolute path of the view, None when there is none."""
+        if path not in self._looked:
+            self._looked[path] = self._look(path)
+        return self._looked[path]
+
+    def _look(self, path: str) -> File | None:
+        folder, _, name = path.rpartition("/")
+        if name not in _DOTS and self._folder(folder or "/") is None:
+            return None  # most places that a loader looks at are not there
+        found = self.resolve(path)
+        return None if found is None else self._file(*found)
+
+    def _file(self, inside: str, real: str) -> File | None:
+        """Return the regular file at a path without links, None for what is none."""
+        try:
+            state = os.stat(real, follow_symlinks=False)
+        except OSError:
+            return None
+        if not stat.S_ISREG(state.st_mode):
+            return None
+        more_rights = bool(state.st_mode & (stat.S_ISUID | stat.S_ISGID)) or (
+            bool(state.st_mode & _EXECUTABLE) and _has_capabilities(real)
+        )
+        return File(inside, f"{state.st_dev}:{state.st_ino}", more_rights)
+
+    def elf(self, file: File) -> ElfFile:
+        """Return what an ELF file says; raises like `elf.read`, and NOT_PERMITTED."""
+        if file.identity not in self._elfs:
+            self._elfs[file.identity] = self._read(file, ElfFile, read)
+        return self._elfs[file.identity]
+
+    def glance(self, file: File) -> Glance:
+        """Return the little that tells whether a file has to do with MPI; raises like `elf`."""
+        with self._opened(file) as source:
+            return glance(source)
+
+    def head(self, file: File, count: int) -> bytes:
+        """Return the first bytes of a file; raises NOT_PERMITTED and its like."""
+        with self._opened(file) as source:
+            return source.read(0, count)
+
+    def glances(self, folder: str) -> Iterator[tuple[str, File, Glance]]:
+        """Yield the ELF files below a folder with a glance at each; damaged ones are left out.
+
+        What was seen is kept for the folder as a whole: to open a file takes no less than a glance.
+        Raises what `elf_files` raises.
+        """
+        name = f"{self._name}\0{folder}"
+        before = (self.kept.load(dict[str, Glance], name) if self.kept else None) or {}
+        seen: dict[str, Glance] = {}
+        for path in self.elf_files(folder):
+            file = self.look(path)
+            if file is None:
+                continue
+            key = self._key(file) if self.kept else ""
+            found = before.get(key)
+            if found is None:
+                with contextlib.suppress(StackproofError):  # the loader would not take it either
+                    found = self.glance(file)
+            if found is not None:
+                if key:
+                    seen[key] = found
+                yield path, file, found
+        if self.kept and seen != before:
+            self.kept.store(dict[str, Glance], name, seen)
+
+    @property
+    def _name(self) -> str:
+        """Return what this view shows, in a word that another run finds again."""
+        return repr((self.root, sorted(self.binds.items())))
+
+    def traces(self, file: File) -> Traces:
+        """Return what code and constants of an ELF file tell; raises like `elf`."""
+        if file.identity not in self._traces:
+            self._traces[file.identity] = self._read(file, Traces, read_traces)
+        return self._traces[file.identity]
+
+    def _read(self, file: File, kind: type[T], reader: Callable[[Source], T]) -> T:
+        """Return what a reader says of a file, as it was kept or by reading it."""
+        key = self._key(file) if self.kept else ""
+        if self.kept is None or not key:
+            with self._opened(file) as source:
+                return reader(source)
+        found = self.kept.load(kind, key)
+        if found is None:
+            with self._opened(file) as source:
+                found = reader(source)
+            if self._key(file) == key:
+                self.kept.store(kind, key, found)
+        return found
+
+    def _key(self, file: File) -> str:
+        """Return what a file is kept by, empty for one that cannot be kept."""
+        found = self.resolve(file.path)
+        try:
+            return elfcache.key_of(os.stat(found[1], follow_symlinks=False)) if found else ""
+        except OSError:
+            return ""
+
+    def listing(self, folder: str) -> tuple[str, ...]:
+        """Return the sorted names in a folder, none when it is none.
+
+        Names that are not UTF-8 are left out: no library that is asked for has one.
+        """
+        found = self.resolve(folder)
+        return tuple(sorted(filter(is_utf8, self._names(*found)))) if found else ()
+
+    def _names(self, inside: str, real: str) -> Iterable[str]:
+        """Return the names in a folder without links, none when it is none."""
+        del inside
+        try:
+            return os.listdir(real)
+        except OSError:
+            return ()
+
+    def elf_files(self, folder: str) -> Iterator[str]:
+        """Yield the paths of regular ELF files below a folder, links not followed.
+
+        Files whose names no JSON can hold are left out, and stand in `skipped`.
+        """
+        found = self.resolve(folder)
+        return iter(()) if found is None else self._elf_files(*found)
+
+    def _elf_files(self, inside: str, real: str) -> Iterator[str]:
+        for below, folders, names in os.walk(real):
+            folders.sort()
+            for name in sorted(names):
+                path = os.path.join(below, name)
+                if not _is_elf(path):
+                    continue
+                shown = posixpath.normpath(inside + path[len(real) :])
+                if is_utf8(shown):
+                    yield shown
+                else:
+                    self.skipped.append(shown)
+
+    def cache(self, path: str) -> Mapping[str, tuple[CacheEntry, ...]]:
+        """Return the entries of an ld.so.cache by name, none when it is missing or damaged."""
+        if path not in self._caches:
+            self._caches[path] = self._read_cache(path)
+        return self._caches[path]
+
+    def _read_cache(self, path: str) -> Mapping[str, tuple[CacheEntry, ...]]:
+        file = self.look(path)
+        if file is None:
+            return {}
+        with self._opened(file) as source:
+            content = source.read(0, min(source.size, limits.LD_CACHE.bytes))
+        try:
+            return ldcache.parse(content, file=path)
+        except StackproofError:
+            return {}  # as the loader does
+
+    def preloads(self) -> tuple[str, ...]:
+        """Return what every program has preloaded, nothing where that cannot be read."""
+        file = self.look(PRELOAD_FILE)
+        if file is None:
+            return ()
+        try:
+            with self._opened(file) as source:
+                content = source.read(0, min(source.size, limits.SMALL_RECORD.bytes))
+        except StackproofError:
+            return ()
+        lines = (line.partition("#")[0] for line in content.decode(errors="replace").splitlines())
+        return tuple(word for line in lines for word in line.replace(":", " ").split())
+
+    @contextlib.contextmanager
+    def _opened(self, file: File) -> Iterator[FileSource]:
+        found = self.resolve(file.path)
+        if found is None:
+            raise fail(
+                Reason.FILE_MISSING,
+                f"`{file.path}` is gone",
+                where=Location(file=file.path),
+            )
+        try:
+            # Without O_NONBLOCK a FIFO that takes a library's place would hang.
+            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+            descriptor = os.open(found[1], flags)
+        except OSError as error:
+            raise files.translate(error, file.path) from error
+        try:
+            yield FileSource(file.path, descriptor, os.fstat(descriptor).st_size)
+        except OSError as error:
+            raise files.translate(error, file.path) from error
+        finally:
+            os.close(descriptor)
+
+    def resolve(self, path: str) -> tuple[str, str] | None:
+        """Return the real path inside the view and on this machine, None when it leads nowhere."""
+        if path not in self._resolved:
+            folder, name = posixpath.split(path)
+            base = self._folder(folder)
+            if base is None or name in _DOTS:
+                inside = self._follow(path)
+            else:
+                here = posixpath.join(base, name)
+                target = self._target(here)
+                inside = here if target is None else self._follow(posixpath.join(base, target))
+            self._resolved[path] = None if inside is None else (inside, self._real(inside))
+        return self._resolved[path]
+
+    def _folder(self, path: str) -> str | None:
+        """Return the real path inside the view of a folder, None when there is none."""
+        if path not in self._folders:
+            self._folders[path] = self._find_folder(path)
+        return self._folders[path]
+
+    def _find_folder(self, path: str) -> str | None:
+        above, _, name = path.rpartition("/")
+        if name in _DOTS:
+            inside = self._follow(path)
+        else:
+            base = self._folder(above or "/")
+            if base is None:
+                return None
+            here = posixpath.join(base, name)
+            target = self._target(here)
+            inside = here if target is None else self._follow(posixpath.join(base, target))
+        return inside if inside is not None and self._is_folder(inside) else None
+
+    def _is_folder(self, inside: str) -> bool:
+        """Return whether a path without links is a folder, or leads to one that is bound."""
+        if any(place.startswith(f"{inside.rstrip('/')}/") for place in self._places):
+            return True
+        return os.path.isdir(self._real(inside))
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is anything at a path."""
+        found = self.resolve(path)
+        return found is not None and os.path.lexists(found[1])
+
+    def _follow(self, path: str) -> str | None:
+        """Return a path of the view without links, None when there are too many."""
+        todo = _words(path)
+        inside = "/"
+        links = 0
+        while todo:
+            word = todo.pop()
+            if word == "..":
+                inside = posixpath.dirname(inside)
+                continue
+            here = posixpath.join(inside, word)
+            target = self._target(here)
+            if target is None:
+                inside = here
+                continue
+            links += 1
+            if links > limits.LINKS.count:
+                return None
+            if target.startswith("/"):
+                inside = "/"
+            todo += _words(target)
+        return inside
+
+    def _target(self, inside: str) -> str | None:
+        """Return where a link of the view points to, None for what is no link."""
+        if inside in self.binds:
+            return None
+        return self._link(inside)
+
+    def _link(self, inside: str) -> str | None:
+        try:
+            return os.readlink(self._real(inside))
+        except OSError:
+            return None
+
+    def _real(self, inside: str) -> str:
+        """Return the path on this machine of a path of the view that has no links left."""
+        for place in self._places:
+            if inside == place or inside.startswith(f"{place}/"):
+                return self.binds[place] + inside[len(place) :]
+        return inside if self.root == "/" else self.root + inside
+
+
+def _has_capabilities(path: str) -> bool:
+    """Return whether a file gives capabilities to who runs it; capabilities(7)."""
+    try:
+        return bool(os.getxattr(path, "security.capability", follow_symlinks=False))
+    except OSError:
+        return False
+
+
+def _words(path: str) -> list[str]:
+    """Return the components of a path, the last one first."""
+    return [word for word in reversed(path.split("/")) if word and word != "."]
+
+
+def is_utf8(path: str) -> bool:
+    """Return whether a path is UTF-8: no JSON can hold another one."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_elf(path: str) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        try:
+            return os.read(descriptor, len(MAGIC)) == MAGIC
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return False
+
+
+def this_machine() -> Machine:
+    """Return the processor of this machine."""
+    architecture = os.uname().machine
+    flags: list[str] = []
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as stream:
+        for line in stream:
+            if line.startswith(("flags", "Features")):
+                flags = line.partition(":")[2].split()
+                break
+    return Machine(architecture=architecture, level=level_of(flags))

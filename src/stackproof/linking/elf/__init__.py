@@ -1,0 +1,32 @@
+"""ELF objects to values: what the loader would read, bounds-checked, from program headers alone.
+
+Section headers may be stripped, so they are believed only where nothing else tells (how many
+symbols there are in an object that exports none, and the full symbol table).
+"""
+
+from stackproof.linking.elf.model import (
+    HIDDEN,
+    CopiedVariable,
+    ElfFile,
+    Glance,
+    Import,
+    VersionDefinition,
+    VersionNeed,
+)
+from stackproof.linking.elf.reader import MAGIC, glance, read
+from stackproof.linking.elf.source import BytesSource, Source
+
+__all__ = [
+    "HIDDEN",
+    "MAGIC",
+    "BytesSource",
+    "CopiedVariable",
+    "ElfFile",
+    "Glance",
+    "Import",
+    "Source",
+    "VersionDefinition",
+    "VersionNeed",
+    "glance",
+    "read",
+]

@@ -1,0 +1,39 @@
+"""A model of glibc's dynamic loader: which files a program loads, and what binds to what.
+
+Pure: it sees a file system through a `FileView` and never runs anything.
+"""
+
+from stackproof.linking.loader.binding import (
+    MissingNode,
+    Scope,
+    Unbound,
+    missing_nodes,
+    unbound,
+    unbound_of,
+    unversioned_providers,
+)
+from stackproof.linking.loader.closure import Closure, Edge, load_program
+from stackproof.linking.loader.machine import Interpreter, Machine, level_of
+from stackproof.linking.loader.search import Loaded, Setting
+from stackproof.linking.loader.view import CacheEntry, File, FileView
+
+__all__ = [
+    "CacheEntry",
+    "Closure",
+    "Edge",
+    "File",
+    "FileView",
+    "Interpreter",
+    "Loaded",
+    "Machine",
+    "MissingNode",
+    "Scope",
+    "Setting",
+    "Unbound",
+    "level_of",
+    "load_program",
+    "missing_nodes",
+    "unbound",
+    "unbound_of",
+    "unversioned_providers",
+]

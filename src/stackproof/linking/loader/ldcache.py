@@ -1,0 +1,86 @@
+"""ld.so.cache: its bytes to entries, in the order in which the loader meets them.
+
+The format is that of glibc's `sysdeps/generic/dl-cache.h`; the old one (before glibc 2.2) is only
+skipped over, since every cache that has it holds the new one too.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from stackproof.core import limits
+from stackproof.core.errors import Location, Reason, fail
+from stackproof.linking.loader.view import CacheEntry
+
+_OLD, _NEW = b"ld.so-1.7.0", b"glibc-ld.so.cache1.1"
+_OLD_HEADER, _OLD_ENTRY = 16, 12
+_HEADER, _ENTRY = struct.Struct("<20sIIBxxxI12x"), struct.Struct("<iIIIQ")
+_EXTENSION = 0xEAA42174
+_HWCAPS_TAG = 1
+_NAMES_OF_BYTES = 4  # a name is the end of a path, and the machine's are in two formats at most
+_HWCAP_EXTENSION = 1 << 62
+
+
+def parse(content: bytes, *, file: str) -> dict[str, tuple[CacheEntry, ...]]:
+    """Return the entries of a cache by the name of the library.
+
+    Raises `StackproofError` (INVALID_VALUE) for a file that is no cache, or a damaged one.
+    """
+    try:
+        return _entries(content)
+    except (struct.error, ValueError, IndexError) as error:
+        raise fail(
+            Reason.INVALID_VALUE,
+            f"not an ld.so.cache: {error}",
+            where=Location(file=file),
+            hint="make it again with `ldconfig`",
+        ) from None
+
+
+def _entries(content: bytes) -> dict[str, tuple[CacheEntry, ...]]:
+    base = 0
+    if content.startswith(_OLD) and len(content) >= _OLD_HEADER:
+        count = struct.unpack_from("<I", content, 12)[0]
+        base = -(-(_OLD_HEADER + count * _OLD_ENTRY) // 8) * 8
+    magic, count, _, _, extension = _HEADER.unpack_from(content, base)
+    if magic != _NEW or count > limits.LD_CACHE.count:
+        raise ValueError("no `glibc-ld.so.cache1.1` in it")
+    folders = _folders(content, base, extension)
+    found: dict[str, list[CacheEntry]] = {}
+    left = _NAMES_OF_BYTES * len(content)
+    for number in range(count):
+        place = base + _HEADER.size + number * _ENTRY.size
+        flags, key, value, _, hwcap = _ENTRY.unpack_from(content, place)
+        subfolder = folders[hwcap & 0xFFFFFFFF] if hwcap & _HWCAP_EXTENSION else ""
+        name, path = _text(content, base + key), _text(content, base + value)
+        left -= len(name) + len(path)
+        if left < 0:
+            raise ValueError("its names overlap more than a path and its last part do")
+        entry = CacheEntry(
+            path=path, flags=flags, hwcap=0 if subfolder else hwcap, subfolder=subfolder
+        )
+        found.setdefault(name, []).append(entry)
+    return {name: tuple(entries) for name, entries in found.items()}
+
+
+def _folders(content: bytes, base: int, extension: int) -> tuple[str, ...]:
+    """Return the names of the hwcaps folders, by their number."""
+    if not extension:
+        return ()
+    magic, count = struct.unpack_from("<II", content, base + extension)
+    if magic != _EXTENSION:
+        return ()
+    for number in range(min(count, 64)):
+        tag, _, offset, size = struct.unpack_from(
+            "<IIII", content, base + extension + 8 + 16 * number
+        )
+        if tag == _HWCAPS_TAG:
+            places = struct.unpack_from(f"<{min(size // 4, 4096)}I", content, base + offset)
+            return tuple(_text(content, base + place) for place in places)
+    return ()
+
+
+def _text(content: bytes, place: int) -> str:
+    """Return the text at a place to its zero byte, which is near: names would add up."""
+    end = content.index(b"\0", place, place + limits.LD_CACHE_NAME.bytes)
+    return content[place:end].decode("utf-8", "backslashreplace")

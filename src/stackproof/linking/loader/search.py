@@ -1,0 +1,218 @@
+"""Where glibc looks for a library: the folders, in order, and which file it takes.
+
+The order is that of `_dl_map_object` (glibc, elf/dl-load.c) and of ld.so(8): what is loaded under
+that name already; DT_RPATH of the object that asks and of those that had it loaded, unless it has a
+DT_RUNPATH itself; LD_LIBRARY_PATH; DT_RUNPATH of the object that asks; ld.so.cache; the default
+folders. Each folder is tried with the subfolders of the processor first. A file for another
+machine or class is passed over; a file that is no ELF file ends the program.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.linking.elf import ElfFile
+from stackproof.linking.loader.machine import Interpreter, Machine, hwcaps
+from stackproof.linking.loader.view import CacheEntry, File, FileView
+
+_TOKEN = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
+# FLAG_ELF_LIBC6 with the flag of each architecture: glibc, sysdeps/generic/ldconfig.h.
+_CACHE_FLAGS = {"x86_64": 0x0303, "aarch64": 0x0A03, "ppc64": 0x0503, "s390x": 0x0403, "i386": 3}
+_LINUX_ABIS = {0, 3}  # ELFOSABI_SYSV, ELFOSABI_LINUX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What a program is started with: variables of the loader, and whether they count.
+
+    `secure` is a set-user-id program or one with capabilities: the loader drops the variables.
+    `folder` is the current folder, for relative paths.
+    """
+
+    library_path: tuple[str, ...] = ()
+    preload: tuple[str, ...] = ()
+    audit: tuple[str, ...] = ()
+    secure: bool = False
+    folder: str = "/"
+
+
+@dataclass(slots=True, kw_only=True)
+class Loaded:
+    """An object that the loader has mapped.
+
+    `path` is the name it was opened by, `origin` what `$ORIGIN` stands for in it; `by` is the
+    number of the object that asked for it first, None for the program. `how` says in words where
+    it was found. `names` are all names it answers to.
+    """
+
+    number: int
+    path: str
+    file: File
+    elf: ElfFile
+    origin: str
+    by: int | None
+    how: str
+    names: set[str] = field(default_factory=set)
+
+    def copy(self) -> Loaded:
+        """Return the same object with names of its own."""
+        return Loaded(
+            number=self.number,
+            path=self.path,
+            file=self.file,
+            elf=self.elf,
+            origin=self.origin,
+            by=self.by,
+            how=self.how,
+            names=set(self.names),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fatal:
+    """A file that ends the program because it cannot be read as a library."""
+
+    path: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A file that the search ended at."""
+
+    path: str
+    file: File
+    elf: ElfFile
+    how: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searcher:
+    """All that a search depends on, except for who asks."""
+
+    view: FileView
+    machine: Machine
+    interpreter: Interpreter
+    setting: Setting
+    bits: int
+    subfolders: tuple[str, ...]
+    """Those of every folder of a search: `Interpreter.subfolders` of that machine."""
+    passed_over: dict[str, str] = field(default_factory=dict)
+    """Files that had the right name and were for another machine, with that machine."""
+
+    def find(self, name: str, chain: Sequence[Loaded], main: Loaded) -> Hit | Fatal | None:
+        """Return what a name leads to; `chain` is who asks, who had that one loaded, and so on."""
+        if "/" in name:
+            path = self.expanded(name, chain[0]) if chain else name
+            return None if path is None else self._open(self._absolute(path), "by its path")
+        look = self.view.look
+        for folders, how, plain in self._places(name, chain, main):
+            for folder in folders:
+                for subfolder in ("",) if plain else self.subfolders:
+                    path = f"{folder}/{subfolder}/{name}" if subfolder else f"{folder}/{name}"
+                    path = path.replace("//", "/", 1)
+                    hit = self._opened(path, how, file) if (file := look(path)) else None
+                    if hit is not None:
+                        return hit
+        return None
+
+    def _places(
+        self, name: str, chain: Sequence[Loaded], main: Loaded
+    ) -> Iterator[tuple[tuple[str, ...], str, bool]]:
+        """Yield folders, why they are searched, and whether without subfolders."""
+        asking = chain[0] if chain else main
+        if asking.elf.runpath is None:
+            for loaded in (*chain, *(() if main in chain else (main,))):
+                if loaded.elf.rpath is not None and loaded.elf.runpath is None:
+                    folders = self.folders_of(loaded.elf.rpath, loaded)
+                    yield folders, f"DT_RPATH of {loaded.path}", False
+        if not self.setting.secure:
+            folders = tuple(self._absolute(word or ".") for word in self.setting.library_path)
+            yield folders, "LD_LIBRARY_PATH", False
+        if asking.elf.runpath is not None:
+            folders = self.folders_of(asking.elf.runpath, asking)
+            yield folders, f"DT_RUNPATH of {asking.path}", False
+        cached = self._cached(name, without_defaults=asking.elf.no_default_libraries)
+        if cached:
+            yield (posixpath.dirname(cached),), "ld.so.cache", True
+        if not asking.elf.no_default_libraries:
+            yield self.interpreter.folders, "a default folder", False
+
+    def folders_of(self, text: str, loaded: Loaded) -> tuple[str, ...]:
+        """Return the folders of an RPATH or RUNPATH; entries that a loader drops are left out."""
+        found = []
+        for word in text.split(":"):
+            path = self.expanded(word, loaded)
+            if path is not None:
+                found.append(self._absolute(path or "."))
+        return tuple(dict.fromkeys(found))
+
+    def expanded(self, text: str, loaded: Loaded) -> str | None:
+        """Return a path with `$ORIGIN`, `$LIB` and `$PLATFORM` put in, None where that is refused.
+
+        A program that runs with more rights than its user may use `$ORIGIN` for default folders
+        only.
+        """
+        values = {
+            "ORIGIN": loaded.origin,
+            "LIB": self.interpreter.library_token,
+            "PLATFORM": self.machine.architecture,
+        }
+        path = _TOKEN.sub(lambda match: values[match.group(1) or match.group(2)], text)
+        if self.setting.secure and "ORIGIN" in text and path != text:
+            trusted = {posixpath.normpath(folder) for folder in self.interpreter.folders}
+            return path if posixpath.normpath(path) in trusted else None
+        return path
+
+    def _absolute(self, path: str) -> str:
+        full = posixpath.join(self.setting.folder, path)
+        if path == "." or not path:
+            full = self.setting.folder
+        return full.rstrip("/") or "/"
+
+    def _cached(self, name: str, *, without_defaults: bool) -> str:
+        """Return the path that ld.so.cache has for a name, empty for none.
+
+        The loader takes the entry of the best subfolder that the processor has, else the first
+        one without.
+        """
+        entries = self.view.cache(self.interpreter.cache).get(name, ())
+        flags = _CACHE_FLAGS.get(self.machine.architecture)
+        fit = [e for e in entries if flags is None or e.flags in {flags, 1}]
+        usable = [e for e in fit if not e.hwcap and self._uses(e)]
+        usable.sort(key=lambda entry: self._rank(entry.subfolder))
+        if not usable:
+            return ""
+        path = usable[0].path
+        inside = posixpath.dirname(path) in self.interpreter.folders
+        return "" if without_defaults and inside else path
+
+    def _uses(self, entry: CacheEntry) -> bool:
+        return not entry.subfolder or entry.subfolder in hwcaps(self.machine)
+
+    def _rank(self, subfolder: str) -> int:
+        order = hwcaps(self.machine)
+        return order.index(subfolder) if subfolder in order else len(order)
+
+    def _open(self, path: str, how: str) -> Hit | Fatal | None:
+        """Return what opening a path gives: a library, nothing, or the end of the program."""
+        file = self.view.look(path)
+        return None if file is None else self._opened(path, how, file)
+
+    def _opened(self, path: str, how: str, file: File) -> Hit | Fatal | None:
+        try:
+            elf = self.view.elf(file)
+        except StackproofError as error:
+            if error.reason in {Reason.NOT_ELF, Reason.ELF_DAMAGED, Reason.TOO_LARGE}:
+                return Fatal(path=path, message=error.problems[0].message)
+            raise
+        if elf.bits != self.bits or elf.machine != self.machine.architecture:
+            self.passed_over[path] = f"{elf.machine}, {elf.bits} bits"
+            return None
+        if elf.os_abi not in _LINUX_ABIS:
+            return Fatal(path=path, message=f"its OS ABI is {elf.os_abi}, not that of Linux")
+        return Hit(path=path, file=file, elf=elf, how=how)

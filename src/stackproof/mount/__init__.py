@@ -1,0 +1,1 @@
+"""DEPLOY: images mounted for commands, shells and jobs."""

@@ -1,0 +1,95 @@
+"""`stackproof activate IMAGE[:MOUNT][,…]`: what a job must mount and set to see images.
+
+Nothing is mounted. It is for those who mount and start by themselves: the Slurm plug-in asks it at
+submission, as the user, so that nothing of an image is ever read with root's rights; and a job
+script for another scheduler can `eval` it.
+
+With `--null` each record ends with a NUL byte: `stackproof-activate 1` first, then `mounts LIST`,
+`set NAME=VALUE` and `unset NAME`, and `end` last, without which the answer is not whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from stackproof.core import harmless
+from stackproof.core.cli import choices, streams
+from stackproof.core.cli.parsing import read
+from stackproof.image.activate import MountOptions, MpiOptions
+from stackproof.mount import undo
+from stackproof.mount.effects import job_mpi
+from stackproof.mount.effects.activation import activated, check_names
+
+TYPE_CHECKING = False  # `typing`, dataclasses and errors take longer to import than all the rest
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from stackproof.core.errors import StackproofError
+
+_PROTOCOL = "stackproof-activate 1"
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the mount list and the change to the environment."""
+    names = [name for text in args.view for name in text.split(",")]
+    if names and args.no_view:
+        raise _usage("`--view` and `--no-view` exclude each other")
+    before = dict(os.environ) if args.keep else undo.left(os.environ)
+    mpi = read(MpiOptions, args)
+    if args.images == choices.NO_IMAGES:
+        job_mpi.requested(mpi)
+        if names or mpi.transport or mpi.inject:
+            raise _usage("`none` has no views, no transport and no injection")
+        mounts, after = "", before
+    else:
+        options = MountOptions(args.images, views=None if args.no_view else names, mpi=mpi)
+        mounts, after = activated(options, before, _note)
+    to_set, to_unset = undo.difference(os.environ, after)
+    check_names(to_set)
+    if args.null:
+        _write_records(mounts, to_set, to_unset)
+    elif args.json:
+        import json  # noqa: PLC0415 - not for the plug-in
+
+        data = {"mounts": mounts, "set": to_set, "unset": list(to_unset)}
+        print(json.dumps({"schema": "stackproof/activation/1", **data}, indent=1))
+    else:
+        out = sys.stdout if sys.stdout.isatty() else streams.unguarded(sys.stdout)
+        print(render(mounts, to_set, to_unset), file=out)  # to a shell every value as it is
+    return 0
+
+
+def render(mounts: str, to_set: Mapping[str, str], to_unset: Sequence[str]) -> str:
+    """Return the change as text for a POSIX shell."""
+    import shlex  # noqa: PLC0415 - not for the plug-in
+
+    lines = [f"# mount: {harmless.line(mounts) or 'nothing'}"]
+    lines += [f"unset {name}" for name in to_unset if name.isidentifier()]
+    lines += [
+        f"export {name}={shlex.quote(value)}"
+        for name, value in sorted(to_set.items())
+        if name.isidentifier()
+    ]
+    return "\n".join(lines)
+
+
+def _usage(message: str) -> StackproofError:
+    from stackproof.core.errors import Reason, fail  # noqa: PLC0415 - see above
+
+    return fail(Reason.USAGE, message)
+
+
+def _write_records(mounts: str, to_set: Mapping[str, str], to_unset: Sequence[str]) -> None:
+    records = [_PROTOCOL, f"mounts {mounts}"]
+    records += [f"set {name}={value}" for name, value in to_set.items()]
+    records += [f"unset {name}" for name in to_unset]
+    text = "".join(f"{record}\0" for record in (*records, "end"))
+    sys.stdout.flush()
+    # The environment is bytes, which Python shows as text with surrogates.
+    sys.stdout.buffer.write(os.fsencode(text))
+
+
+def _note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)

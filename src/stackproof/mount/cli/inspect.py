@@ -1,0 +1,144 @@
+"""`stackproof inspect IMAGE`: what an image holds, read without mounting it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shlex
+from dataclasses import replace
+
+from stackproof.core import harmless, ids, limits, mountlist, noun
+from stackproof.core.effects import files
+from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.image.effects.load import load_image, load_superblock
+from stackproof.image.model import Image
+from stackproof.image.superblock import Superblock
+from stackproof.mount import methods as mounts
+from stackproof.mount.effects.facts import load_mount_facts
+
+_OTHER_KINDS = {Reason.IMAGE_NOT_SQUASHFS, Reason.IMAGE_NO_META, Reason.IMAGE_MISSING}
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what an image says of itself."""
+    digest = None if args.verify is None else _verified(args.image, args.verify)
+    try:
+        image = load_image(args.image)
+    except StackproofError as error:
+        raise _other_kind(args.image, error) or error from None
+    head, _ = load_superblock(args.image)
+    if digest:
+        image = replace(image, sha256=digest)
+    elif args.digest:
+        image = replace(image, sha256=files.sha256(args.image))
+    facts = load_mount_facts()
+    verified = args.verify is not None
+    print(_json(image, head, facts) if args.json else render(image, head, facts, verified=verified))
+    return 0
+
+
+def _other_kind(path: str, error: StackproofError) -> StackproofError | None:
+    """Return what is said of a file or folder of another kind of ours; None where it is none."""
+    from stackproof.image.container.effects import roots  # noqa: PLC0415 - slow, and for failures alone
+    from stackproof.inject.effects import named  # noqa: PLC0415 - slow, and for failures alone
+    from stackproof.results.model import SPECIFICATION  # noqa: PLC0415
+
+    if error.reason not in _OTHER_KINDS:
+        return None
+    name = shlex.quote(path)
+    if os.path.isfile(os.path.join(path, SPECIFICATION)):
+        title, hint = "a results folder", f"see `stackproof compare {name}`, or `report {name}`"
+    elif named.is_artefact(path):
+        title = "an artefact to be injected"
+        hint = f"see `stackproof inject check PROGRAM --with {name}`: at which levels it fits"
+    elif roots.is_image(path):
+        title = "a container's image"
+        hint = f"see `stackproof inject check --root {name} --with PREFIX`: what it would load"
+    elif path.endswith((".yaml", ".yml")) and os.path.isfile(path):
+        title, hint = "a recipe, or another document", f"see `stackproof plan {name}`"
+    else:
+        return None
+    where = Location(file=path)
+    return fail(error.reason, f"`{path}` is {title}, no image with views", where=where, hint=hint)
+
+
+def _verified(path: str, wanted: str) -> str:
+    """Return the digest of an image that is the one that was recorded.
+
+    Raises `StackproofError`: IMAGE_DAMAGED, USAGE for what is no digest, FILE_MISSING for none.
+    """
+    record = f"{path}{files.DIGEST_SUFFIX}"
+    if not wanted:
+        content = files.read_bounded(
+            record,
+            limits.SMALL_RECORD,
+            hint="name the digest: --verify SHA256, as `build` printed it",
+        )
+        wanted = content.decode(errors="replace").partition(" ")[0]
+    if not re.fullmatch(r"[0-9a-f]{64}", wanted):
+        raise fail(Reason.USAGE, f"`{wanted[:80]}` is no SHA-256", hint="it has 64 hex digits")
+    found = files.sha256(path)
+    if found != wanted:
+        raise fail(
+            Reason.IMAGE_DAMAGED,
+            f"`{path}` is not what was recorded of it",
+            detail=f"recorded sha256 {wanted}\nfound    sha256 {found}",
+            where=Location(file=path),
+            hint="copy or build it again; if it was replaced on purpose, its record is old",
+        )
+    return found
+
+
+def _json(image: Image, head: Superblock, facts: mounts.MountFacts) -> str:
+    ways = {
+        name: [problem.message for problem in way.problems(facts)]
+        for name, way in mounts.REGISTRY.items()
+    }
+    data = {**noun.to_data(image), "squashfs": noun.to_data(head), "problems-to-mount": ways}
+    return json.dumps(data, indent=1)
+
+
+def render(
+    image: Image, head: Superblock, facts: mounts.MountFacts, *, verified: bool = False
+) -> str:
+    """Return the facts of an image, and how it would be mounted here, for people."""
+    way = mounts.first(facts)
+    rows = [
+        ("file", f"{image.path}"),
+        ("size", f"{image.size} bytes, {head.compressor}, {head.inodes} files and folders"),
+        ("mount point", image.mount),
+    ]
+    if why := mountlist.bad_mount_point(image.mount):
+        rows.append(("", f"this cannot be a mount point: {why}"))
+    reasons = [
+        problem for mounter in mounts.REGISTRY.values() for problem in mounter.problems(facts)
+    ]
+    rows += _listed(
+        "mounted by", [way.title] if way else [f"not here: {p.message}" for p in reasons]
+    )
+    if image.mpi:
+        mpi = image.mpi
+        rows.append(
+            ("MPI", f"{mpi.family} {mpi.version} in {mpi.prefix}, started by {mpi.launcher}")
+        )
+    rows += _listed("views", [_view_text(image, name) for name in image.views])
+    rows += _listed("benchmarks", [f"{item.name}: {item.path}" for item in image.benchmarks])
+    rows += [
+        ("stack", ids.short(image.stack_id)),
+        ("lock", ids.short(image.lock_digest)),
+        ("SHA-256", f"{image.sha256}, as recorded" if verified else image.sha256),
+    ]
+    title = f"{image.name}: {image.description}" if image.description else image.name
+    lines = [title, *(f"  {label:<12} {text}" for label, text in rows if text)]
+    return "\n".join(map(harmless.line, lines))
+
+
+def _view_text(image: Image, name: str) -> str:
+    text = f"{name}: {image.views[name].description}".rstrip(": ")
+    return f"{text} (default)" if name == image.default_view else text
+
+
+def _listed(label: str, texts: list[str]) -> list[tuple[str, str]]:
+    return [(label if not number else "", text) for number, text in enumerate(texts)]

@@ -1,0 +1,173 @@
+"""Images that others will mount, to the list of them and the environment with their views.
+
+What the plug-in for Slurm asks at submission passes here: what is slow to import is imported where
+it is used.
+"""
+
+from __future__ import annotations
+
+import os
+
+from stackproof.core import mountlist
+from stackproof.core.mountlist import MountRequest
+from stackproof.image import activate
+from stackproof.image.effects.image_file import load_described
+from stackproof.mount import undo
+from stackproof.mount.effects import job_mpi
+
+TYPE_CHECKING = False  # `typing`, dataclasses and errors take longer to import than all the rest
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from stackproof.core.errors import Problem, StackproofError
+    from stackproof.image.activate import MountOptions
+    from stackproof.image.described import Described
+
+# Bash and its like run what these hold, or what they name, without anything of an image started.
+_OF_SHELLS = frozenset({
+    "BASH_ENV", "BASHOPTS", "ENV", "FPATH", "IFS", "PROMPT_COMMAND", "PS0", "PS1", "PS2", "PS3",
+    "PS4", "SHELLOPTS", "ZDOTDIR",
+})  # fmt: skip
+# Programs outside of the image run code for these, or trust whom they name.
+_OF_EVERY_PROGRAM = frozenset({
+    "EDITOR", "GCONV_PATH", "GIT_EXTERNAL_DIFF", "GIT_SSH", "GIT_SSH_COMMAND", "HOME",
+    "JAVA_TOOL_OPTIONS", "LD_AUDIT", "LD_PRELOAD", "LESSOPEN", "NODE_OPTIONS", "PAGER", "PERL5OPT",
+    "PYTHONHOME", "PYTHONSTARTUP", "RUBYOPT", "SLURM_CONF", "SSH_ASKPASS", "SUDO_ASKPASS", "VISUAL",
+})  # fmt: skip
+
+
+def activated(
+    options: MountOptions, before: Mapping[str, str], say: Callable[[str], None] = lambda _: None
+) -> tuple[str, dict[str, str]]:
+    """Return the mount list and the environment with the views; `say` hears notes.
+
+    How to mount is not asked of the options. Raises `StackproofError`: NOT_PERMITTED for a view
+    that has a shell run its code, BAD_MOUNT_POINT, and what reading images and choosing views
+    raises.
+    """
+    mpi = options.mpi
+    injected = job_mpi.requested(mpi)
+    requests = (*mountlist.parse(options.images), *((injected,) if injected else ()))
+    optional = options.views is None and not mpi.transport and not mpi.inject
+    images = _load(requests, say, optional=optional)
+    has_views = [options.views is not None and injected is not request for request in requests]
+    placed = _placed(requests, images, has_views, say)
+    own = images[:-1] if injected else images
+    known = tuple(image for image in own if image)
+    views = () if options.views is None else activate.choose_views(known, options.views)
+    activate.forced_transport(known, views, mpi.transport)
+    patch = activate.combined(views, environment=before)
+    _judge({*patch.set, *patch.prepend, *patch.append, *patch.unset}, say)
+    last = (images[-1], placed[-1].mount_point or "") if injected else (None, "")
+    part = job_mpi.part_of(mpi, *last)
+    if part:
+        points = [request.mount_point or "" for request in placed]
+        together = list(zip(known, points, strict=False))
+        around = patch.apply(before)
+        patch = patch.then(job_mpi.injection(mpi, together, part, around).all)
+    if mpi.transport:
+        patch = patch.then(job_mpi.transport(mpi, known, part, say))
+    return mountlist.render(placed), undo.entered(before, patch)
+
+
+def _load(
+    requests: Sequence[MountRequest], say: Callable[[str], None], *, optional: bool
+) -> tuple[Described | None, ...]:
+    """Return what the images say of themselves.
+
+    None for one that is not on this machine, when `optional` (nothing of it is needed here) and its
+    mount point is named: the nodes may have it.
+    """
+    found: list[Described | None] = []
+    problems: list[Problem] = []
+    for request in requests:
+        try:
+            found.append(load_described(request.image))
+        except _error() as error:
+            away = error.reason in {"image-missing", "image-no-meta"}
+            if not (away and optional and request.mount_point):
+                problems += error.problems
+                continue
+            if error.reason == "image-missing":
+                say(f"`{request.image}` is not on this machine")
+            found.append(None)
+    _raise(problems)
+    return tuple(found)
+
+
+def _placed(
+    requests: Sequence[MountRequest],
+    images: Sequence[Described | None],
+    has_views: Sequence[bool],
+    say: Callable[[str], None],
+) -> list[MountRequest]:
+    """Return the images with absolute paths and every mount point; raises BAD_MOUNT_POINT."""
+    placed: list[MountRequest] = []
+    problems: list[Problem] = []
+    for request, image, views in zip(requests, images, has_views, strict=True):
+        wanted = request.mount_point or (image.mount if image else "")
+        if why := mountlist.bad_mount_point(wanted):
+            problems.append(_bad_place(wanted, why, request.image))
+            continue
+        if views and image and wanted != image.mount and image.views:
+            say(
+                f"`{image.name}` was built for {image.mount}; its views name that path, "
+                f"not {wanted}"
+            )
+        path = os.path.abspath(request.image)
+        placed.append(MountRequest(image=path, mount_point=mountlist.normal(wanted)))
+    problems += mountlist.clashes(placed)
+    _raise(problems)
+    return placed
+
+
+def _bad_place(wanted: str, why: str, image: str) -> Problem:
+    from stackproof.core.errors import Location, Problem, Reason  # noqa: PLC0415 - see above
+
+    return Problem(
+        reason=Reason.BAD_MOUNT_POINT,
+        message=f"`{wanted}` cannot be a mount point: {why}",
+        where=Location(file=image),
+        hint="name another one: IMAGE:MOUNT",
+    )
+
+
+def _error() -> type[StackproofError]:
+    """Return the class of our errors; what stands behind `except` is looked at when one comes."""
+    from stackproof.core.errors import StackproofError  # noqa: PLC0415 - see above
+
+    return StackproofError
+
+
+def _raise(problems: Sequence[Problem]) -> None:
+    """Raise all problems together, if there are any."""
+    if problems:
+        raise _error()(*problems)
+
+
+def _judge(names: Collection[str], say: Callable[[str], None]) -> None:
+    """Refuse what has a shell run code at once; say what changes every program."""
+    for name in sorted(names):
+        if name in _OF_SHELLS or name.startswith("BASH_FUNC_"):
+            from stackproof.core.errors import Reason, fail  # noqa: PLC0415 - see above
+
+            raise fail(
+                Reason.NOT_PERMITTED,
+                f"a view changes `{name}`, by which a shell runs code of the image at once",
+                hint="`stackproof run` uses the image for one command; --no-view leaves views out",
+            )
+        if name in _OF_EVERY_PROGRAM:
+            say(f"a view changes `{name}`: every program that you start obeys the image")
+
+
+def check_names(to_set: Mapping[str, str]) -> None:
+    """Raise `StackproofError` (IMAGE_NO_META) for what cannot be the name of a variable."""
+    bad = [name for name in to_set if not name or "=" in name]
+    if bad:
+        from stackproof.core.errors import Reason, fail  # noqa: PLC0415 - see above
+
+        raise fail(
+            Reason.IMAGE_NO_META,
+            f"a view sets what cannot be the name of a variable: `{bad[0]}`",
+            hint="build the image again with another name",
+        )

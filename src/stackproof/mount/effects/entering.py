@@ -1,0 +1,204 @@
+"""Images mounted for this process, or by the helper that it becomes, and the environment with them.
+
+This runs before every command of a user: whatever is slow to import is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import os
+
+from stackproof.core import mountlist
+from stackproof.core.effects.libc import MountFailure
+from stackproof.image import activate, described
+from stackproof.image.effects import image_file
+from stackproof.mount import undo
+from stackproof.mount.effects import helper as mounthelper
+from stackproof.mount.effects import job_mpi, mount_exec
+from stackproof.mount.effects import join as mountjoin
+from stackproof.mount.effects import methods as mountways
+
+TYPE_CHECKING = False  # `typing`, dataclasses and errors take longer to import than to mount
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from stackproof.core.errors import StackproofError
+    from stackproof.image.activate import MountOptions
+    from stackproof.image.described import Described
+
+
+class Entered:
+    """What a command is started with: images, the list of them, a program in front, environment.
+
+    `words` are those of the command, with what is for its ranks alone.
+    """
+
+    __slots__ = ("environment", "images", "mounts", "start", "words")
+
+    def __init__(
+        self,
+        images: Sequence[Described],
+        mounts: str,
+        environment: dict[str, str],
+        words: Sequence[str],
+        start: Sequence[str] = (),
+    ) -> None:
+        self.images = images
+        self.mounts = mounts
+        self.environment = environment
+        self.words = words
+        self.start = start
+
+
+def enter(
+    options: MountOptions, words: Sequence[str] = (), say: Callable[[str], None] = lambda _: None
+) -> Entered:
+    """Mount the images for this process, or have them mounted by the helper that it becomes.
+
+    `words` are those of the command, whose programs an injection is judged for; `say` hears what
+    users should know. Raises `StackproofError`; this process is then good for nothing but to end.
+    """
+    if options.how == "helper" and options.join == "yes":
+        raise _wrong(
+            "usage",
+            "`--how helper` and `--join yes` exclude each other",
+            hint="ranks that the helper has mounted for reach each other as they are",
+        )
+    injected = job_mpi.requested(options.mpi)
+    wanted = [
+        mount_exec.Wanted(item.image, item.mount_point or "")
+        for item in (*mountlist.parse(options.images), *((injected,) if injected else ()))
+    ]
+    asked = Asked(words, say, injected=injected is not None)
+    try:
+        program = None if options.join == "yes" else mounthelper.choose(options.how, os.environ)
+        entered = program and _by_helper(options, program, wanted, asked)
+        return entered or _by_itself(options, wanted, asked)
+    except MountFailure as failure:
+        raise _wrong(failure.reason, failure.message, hint=failure.hint) from None
+
+
+class Asked:
+    """The command, whom notes are told, and whether the last image is one to inject."""
+
+    __slots__ = ("injected", "say", "words")
+
+    def __init__(self, words: Sequence[str], say: Callable[[str], None], *, injected: bool) -> None:
+        self.words = words
+        self.say = say
+        self.injected = injected
+
+
+def _by_itself(options: MountOptions, wanted: Sequence[mount_exec.Wanted], asked: Asked) -> Entered:
+    images: list[Described] = []
+
+    def place(wanted: mount_exec.Wanted, meta: bytes | None, size: int) -> str:
+        image = _described(wanted, meta, size, bare=options.views is None)
+        images.append(image)
+        return _mount_point(wanted, image)
+
+    join = options.join == "yes" or (options.join == "auto" and mountjoin.is_rank(os.environ))
+    say = asked.say if options.verbose else lambda _: None
+    mounted = mount_exec.attach(wanted, how=options.how, place=place, say=say, join=join)
+    points = [item.mount_point for item in mounted]
+    changed, words = _environment(options, images, points, asked, mounted=True)
+    environment = mount_exec.with_marker(mounted, changed)
+    return Entered(images, environment[mount_exec.MARKER], environment, words)
+
+
+def _by_helper(
+    options: MountOptions, program: str, wanted: Sequence[mount_exec.Wanted], asked: Asked
+) -> Entered | None:
+    """Return how to start the helper; None where it cannot serve and nobody insists on it."""
+    if options.how == "auto" and not image_file.can_read():
+        return None
+    images = [
+        image_file.load_described(item.image, bare=bool(options.views is None and item.mount_point))
+        for item in wanted
+    ]
+    points = [_mount_point(item, image) for item, image in zip(wanted, images, strict=True)]
+    if options.how == "auto" and not mounthelper.can_reach(points):
+        return None
+    if options.verbose:
+        asked.say(f"mounting by {mountways.WAYS['helper']}, `{program}`")
+    places = [(image.path, point) for image, point in zip(images, points, strict=True)]
+    environment, words = _environment(options, images, points, asked, mounted=False)
+    environment = mounthelper.forwarded(environment)
+    start = mounthelper.argv(program, places, verbose=options.verbose)
+    mounts = ",".join(f"{path}:{point}" for path, point in places)
+    return Entered(images, mounts, environment, words, start)
+
+
+def _environment(
+    options: MountOptions,
+    images: Sequence[Described],
+    points: Sequence[str],
+    asked: Asked,
+    *,
+    mounted: bool,
+) -> tuple[dict[str, str], Sequence[str]]:
+    """Return the environment with the views, and the words of the command.
+
+    Tells of images that are not at their own place.
+    """
+    own = images[:-1] if asked.injected else images
+    views = () if options.views is None else activate.choose_views(own, options.views)
+    activate.forced_transport(own, views, options.mpi.transport)
+    for image, point in zip(own, points, strict=False):
+        if point != image.mount and image.views and options.views is not None:
+            asked.say(
+                f"`{image.name}` was built for {image.mount}; its views name that path, not {point}"
+            )
+    change = activate.combined(views, environment=os.environ)
+    last = (images[-1], points[-1]) if asked.injected else (None, "")
+    injected = job_mpi.part_of(options.mpi, *last)
+    if injected:
+        placed = list(zip(own, points, strict=False))
+        before = change.apply(os.environ)
+        job = job_mpi.injection(
+            options.mpi, placed, injected, before, words=asked.words, mounted=mounted
+        )
+        change = change.then(job.all)
+    if options.mpi.transport:
+        change = change.then(job_mpi.transport(options.mpi, own, injected, asked.say))
+    environment = undo.entered(os.environ, change)
+    return environment, job.command(asked.words, environment) if injected else asked.words
+
+
+def _described(
+    wanted: mount_exec.Wanted, meta: bytes | None, size: int, *, bare: bool
+) -> Described:
+    """Return what an image says; one of others says nothing, and is mounted where it is told."""
+    path = wanted.image
+    if meta is not None:
+        return described.parse(meta, path=path, size=size)
+    if bare and wanted.mount_point:
+        return described.silent(path, size)
+    raise _wrong(
+        "image-no-meta",
+        f"image `{path}` has no `{described.META}`, so nothing tells what is in it",
+        file=path,
+        hint="make images with `stackproof build`; a SquashFS file of others is mounted by "
+        "`IMAGE:MOUNT` with --no-view",
+    )
+
+
+def _mount_point(wanted: mount_exec.Wanted, image: Described) -> str:
+    point = wanted.mount_point or image.mount
+    # A link may lead to a place that must not be hidden.
+    real = os.path.realpath(point) if point.startswith("/") else point
+    for path in (point, real):
+        if why := mountlist.bad_mount_point(path):
+            raise _wrong(
+                "bad-mount-point",
+                f"`{path}` cannot be a mount point: {why}",
+                file=image.path,
+                hint="name another one: IMAGE:MOUNT",
+            )
+    return point
+
+
+def _wrong(reason: str, message: str, *, file: str = "", hint: str = "") -> StackproofError:
+    from stackproof.core.errors import Location, Reason, fail  # noqa: PLC0415 - see above
+
+    where = Location(file=file) if file else None
+    return fail(Reason(reason), message, where=where, hint=hint or None)

@@ -1,0 +1,43 @@
+"""Look what this machine offers for mounting, by trying it."""
+
+from __future__ import annotations
+
+import os
+
+from stackproof.core.command import Command
+from stackproof.core.effects.run import run
+from stackproof.core.errors import StackproofError
+from stackproof.mount.effects import helper as mounthelper
+from stackproof.mount.effects import methods as mountways
+from stackproof.mount.methods.facts import MountFacts
+
+_TIMEOUT_S = 10.0
+
+
+def load_mount_facts() -> MountFacts:
+    """Return what the user of this process may do; nothing is changed."""
+    helper = mounthelper.find(os.environ)
+    return MountFacts(
+        kernel_mounts=mountways.kernel_permitted(),
+        mounts=mountways.may_mount(),
+        user_namespaces=_succeeds("unshare", "--user", "--map-current-user", "--mount", "true"),
+        fuse=_opens("/dev/fuse"),
+        squashfuse=mountways.find_squashfuse(os.environ.get("PATH", "")),
+        helper=helper,
+        helper_mounts=helper is not None and mounthelper.has_rights(helper),
+    )
+
+
+def _succeeds(*argv: str) -> bool:
+    try:
+        return run(Command(argv=argv, timeout_s=_TIMEOUT_S)).returncode == 0
+    except StackproofError:  # there is no unshare(1)
+        return False
+
+
+def _opens(path: str) -> bool:
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True

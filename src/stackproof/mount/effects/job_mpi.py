@@ -1,0 +1,145 @@
+"""Which MPI the programs of a job get, and the path that it is made to take, as variables.
+
+What is needed for it is imported when it is asked for: commands of users wait for the rest.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # `typing` takes longer to import than an image to mount
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from stackproof.core.command import EnvPatch
+    from stackproof.core.mountlist import MountRequest
+    from stackproof.image.activate import MpiOptions
+    from stackproof.image.described import Described
+    from stackproof.inject.effects.job import JobChange
+    from stackproof.inject.effects.job_key import Part
+    from stackproof.mpi.transports import Libfabric
+
+
+def requested(options: MpiOptions) -> MountRequest | None:
+    """Return the image that is to be mounted for an injection, None where there is none.
+
+    Raises `StackproofError`: USAGE, UNSUPPORTED, FILE_MISSING, NOT_PERMITTED.
+    """
+    if options.inject is None:
+        if options.accept_unknown:
+            from stackproof.core.errors import Reason, fail  # noqa: PLC0415 - see above
+
+            raise fail(Reason.USAGE, "`--accept-unknown` is for `--inject`")
+        return None
+    from stackproof.inject.effects import job_key as jobcase  # noqa: PLC0415 - see above
+
+    return jobcase.image_in(options.inject)
+
+
+def part_of(options: MpiOptions, image: Described | None, point: str) -> Part | None:
+    """Return what is injected: an image and where it is mounted, or the folder; None for none."""
+    if not options.inject:
+        return None
+    from stackproof.inject.effects.job_key import Part  # noqa: PLC0415 - see above
+
+    return Part(image.path, point, image) if image else Part(options.inject, options.inject)
+
+
+def injection(
+    options: MpiOptions,
+    images: Sequence[tuple[Described, str]],
+    injected: Part,
+    environment: Mapping[str, str],
+    *,
+    words: Sequence[str] = (),
+    mounted: bool = False,
+) -> JobChange:
+    """Return what an injection sets; `images` come with their mount points.
+
+    `environment` has the views in it; `words` and `mounted` are those of `JobCase`. Raises
+    `StackproofError` as `jobinjection.change` does.
+    """
+    from stackproof.inject.effects import job as jobinjection  # noqa: PLC0415 - see above
+    from stackproof.inject.effects.job_key import JobCase, Part  # noqa: PLC0415
+
+    parts = [Part(image.path, point, image) for image, point in images]
+    case = JobCase(parts, injected, environment, words=words, mounted=mounted)
+    return jobinjection.change(case, accept_unknown=options.accept_unknown)
+
+
+def transport(
+    options: MpiOptions,
+    images: Sequence[Described],
+    injected: Part | None,
+    say: Callable[[str], None],
+) -> EnvPatch:
+    """Return the variables that make the one MPI among the images take a transport.
+
+    An MPI that is injected takes the place of theirs, and so does a libfabric. `say` hears what is
+    not sure. Raises `StackproofError`: UNSUPPORTED, USAGE where there is not exactly one MPI,
+    and what reading the image or the site raises.
+    """
+    from stackproof.core.errors import Reason, fail  # noqa: PLC0415
+    from stackproof.mpi import transports  # noqa: PLC0415 - see above
+    from stackproof.mpi.effects import fabric  # noqa: PLC0415
+    from stackproof.mpi.transports import Memory, Setup  # noqa: PLC0415
+    from stackproof.results.case import Placement, Rank  # noqa: PLC0415
+
+    path = transports.get(options.transport or "")
+    other = injected.described if injected else None
+    with_mpi = [other] if other and other.mpi else [image for image in images if image.mpi]
+    if len(with_mpi) != 1 or with_mpi[0].mpi is None:
+        has = ", ".join(image.name for image in with_mpi) or "none"
+        raise fail(
+            Reason.USAGE,
+            f"`--transport` needs one image that says which MPI it holds; here: {has}",
+            hint="leave `--transport` out, or name one image that `stackproof build` made",
+        )
+    mpi = with_mpi[0].mpi
+    kind, nics = _site_fabric(options.site) if options.site else fabric.of_this_machine()
+    # Where the ranks will be is not known before the job runs. One node is what every path allows;
+    # a job on several nodes that asks for `shm` fails in its MPI, as a forced path should.
+    anywhere = Placement(name="job", ranks=(Rank(node="node"),))
+    profile = path.profile(
+        Setup(
+            family=mpi["family"],
+            version=mpi["version"],
+            placement=anywhere,
+            libfabric=_libfabric(with_mpi[0], injected),
+            fabric=kind,
+            nics=nics,
+            memory=Memory(options.memory),
+            launcher=mpi["launcher"],
+        )
+    )
+    if not kind and not options.site and options.transport in transports.NEED_SLINGSHOT:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"the transport `{options.transport}` needs Slingshot-11, and there is no NIC of it "
+            "here",
+            hint="`--site NAME` says on which machine the job will run; here use `tcp` or `shm`",
+        )
+    for text in profile.notes:
+        say(text)
+    return profile.env
+
+
+def _libfabric(image: Described, injected: Part | None) -> Libfabric:
+    """Return the injected libfabric, or else the image's."""
+    from stackproof.mpi.effects import fabric  # noqa: PLC0415 - see above
+
+    if injected:
+        from stackproof.inject.effects import job as jobinjection  # noqa: PLC0415 - see above
+
+        found = jobinjection.libfabric_of(injected)
+        if found.version:
+            return found
+    return fabric.libfabric_of_image(image.path)
+
+
+def _site_fabric(name: str) -> tuple[str, int]:
+    """Return what joins a site's nodes, and the NICs of one node where all have as many."""
+    from stackproof.site.effects.probe import load_site  # noqa: PLC0415 - see above
+
+    site = load_site(name)
+    counts = {partition.nics for partition in site.partitions.values()}
+    kind = site.fabric.type
+    return kind.value if kind else "", (counts.pop() or 0) if len(counts) == 1 else 0

@@ -1,0 +1,299 @@
+"""Mount images where only this process sees them, then become the command.
+
+    python -I -S mount_exec.py [--how WAY] [--join] [--verbose] LIST [--] COMMAND …
+
+    LIST = IMAGE ":" MOUNT { "," IMAGE ":" MOUNT }
+
+The mounts live in a private mount namespace: no other process sees them, and the kernel takes them
+away when the last process in it has ended, however it ended. The command takes the place of this
+process, so its exit code and every signal are its own. They are read-only, nosuid and nodev.
+
+WAY is `kernel` (a loop device; needs root), `helper` (`stackproof-mount`, which an administrator
+has installed with that right), `fuse` (squashfuse; makes a user namespace that maps the own ids
+when there is no right to mount) or `auto`, the first of them that is permitted.
+With `--join` the mounts are those of a process of the same user on this machine that has the same
+images already, if there is one (`mountjoin`).
+
+A failure is one line, `error: [reason] message`, perhaps with a line `hint: …`; the reasons are
+values of `stackproof.core.errors.Reason`. Exit codes: 126 and 127 as env(1) for a command that
+cannot be executed or found, 2 for wrong usage, 4 and 6 as the other verbs.
+
+This file and those it needs (`libc`, `confine` and `mount*`) import nothing
+else of ours and little of the standard library, because they also run by themselves on nodes and
+before every benchmark launch. docs/explanation/mounting.md has the why.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+
+if __name__ == "__main__":  # run by its path, with `-I`: the package is around this file
+    _here = os.path.abspath(__file__)
+    for _ in range(4):  # effects, the room, the package
+        _here = os.path.dirname(_here)
+    sys.path.insert(0, _here)
+
+from stackproof.core import harmless, limits
+from stackproof.core.effects import libc
+from stackproof.core.effects import locale as userlocale
+from stackproof.core.effects.libc import MountFailure
+from stackproof.mount.effects import helper as mounthelper
+from stackproof.mount.effects import join as mountjoin
+from stackproof.mount.effects import methods as mountways
+from stackproof.mount.effects.points import Stage
+
+TYPE_CHECKING = False  # `typing` takes longer to import than an image to mount
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import NoReturn
+
+MARKER = "STACKPROOF_MOUNTED"
+"""Environment variable of the command: the mount list as it was really mounted."""
+
+META = "meta/env.json"
+_SIGPIPE, _SIGXFSZ = 13, 25
+
+
+class Wanted:
+    """An image and where to mount it; an empty mount point is asked of `place`."""
+
+    __slots__ = ("image", "mount_point")
+
+    def __init__(self, image: str, mount_point: str = "") -> None:
+        self.image = image
+        self.mount_point = mount_point
+
+
+class Mounted:
+    """A mounted image; `meta` is its meta/env.json, None without one, `size` is in bytes."""
+
+    __slots__ = ("image", "meta", "mount_point", "size")
+
+    def __init__(self, image: str, mount_point: str, meta: bytes | None, size: int) -> None:
+        self.image = image
+        self.mount_point = mount_point
+        self.meta = meta
+        self.size = size
+
+
+def attach(
+    wanted: Sequence[Wanted],
+    *,
+    how: str = "auto",
+    place: Callable[[Wanted, bytes | None, int], str] | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    join: bool = False,
+) -> tuple[Mounted, ...]:
+    """Mount images in a new mount namespace of this process, which must have one thread.
+
+    `how` is `auto`, `kernel` or `fuse`. With `join` the namespace of a process that has these
+    images mounted is entered instead, if there is one. `place` is called for each image with its
+    `meta/env.json` and its size in bytes, and returns the mount point; without it, each image must
+    name one. `say` hears which way was taken. Raises `MountFailure`, or what `place` raises; this
+    process is then good for nothing but to end.
+    """
+    folder = _working_folder()
+    try:
+        images = [mountways.OpenImage(item.image) for item in wanted]
+        way = mountways.choose(how, images)
+        if join:
+            result = _join_or_mount(wanted, images, way, place, say)
+        else:
+            result = _mount_all(wanted, images, way, place, say)
+    except OSError as error:
+        raise MountFailure("mount-failed", f"cannot mount: {error}") from None
+    _return_to(folder)
+    return tuple(result)
+
+
+def _join_or_mount(
+    wanted: Sequence[Wanted], images: Sequence[mountways.OpenImage], way: str,
+    place: Callable[[Wanted, bytes | None, int], str] | None, say: Callable[[str], None],
+) -> list[Mounted]:  # fmt: skip
+    lines = [
+        f"{image.identity()} {item.mount_point}" for item, image in zip(wanted, images, strict=True)
+    ]
+    try:
+        place_to_meet = mountjoin.Meeting("\n".join([way, *lines]))
+    except MountFailure as failure:  # somebody took every name: ranks do without each other
+        _complain(f"note: every rank mounts for itself: {failure.message}")
+        return _mount_all(wanted, images, way, place, say)
+    with place_to_meet as meeting:
+        points = meeting.join()
+        if points is None:
+            result = _mount_all(wanted, images, way, place, say)
+            meeting.record([mounted.mount_point for mounted in result])
+            return result
+    say("joining the mounts of another process")
+    result = []
+    for item, image, point in zip(wanted, images, points, strict=True):
+        meta = _read_meta(point, image)
+        if place:
+            place(item, meta, image.size)
+        result.append(Mounted(image.path, point, meta, image.size))
+        os.close(image.descriptor)
+    return result
+
+
+def _mount_all(
+    wanted: Sequence[Wanted], images: Sequence[mountways.OpenImage], way: str,
+    place: Callable[[Wanted, bytes | None, int], str] | None, say: Callable[[str], None],
+) -> list[Mounted]:  # fmt: skip
+    say(f"mounting by {mountways.WAYS[way]}")
+    if way == "fuse":
+        mountways.prepare_fuse(images, say)
+    libc.unshare(libc.CLONE_NEWNS)
+    libc.mount(None, "/", None, libc.MS_REC | libc.MS_SLAVE)
+    stage = Stage(say)
+    result = []
+    for number, (item, image) in enumerate(zip(wanted, images, strict=True)):
+        slot = stage.slot(number)
+        mountways.mount(image, slot, way)
+        meta = _read_meta(slot, image)
+        point = place(item, meta, image.size) if place else item.mount_point
+        result.append(Mounted(image.path, point, meta, image.size))
+        os.close(image.descriptor)
+    stage.publish([(mounted.image, mounted.mount_point) for mounted in result])
+    return result
+
+
+def become(argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """Replace this process by a command; raises `MountFailure` (command-not-found) if it cannot."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Python ignores these two; a program expects the default (`run … -- yes | head` must end).
+    libc.default_signal(_SIGPIPE)
+    libc.default_signal(_SIGXFSZ)
+    fault = errno.ENOENT
+    for program in _candidates(argv[0], environment):
+        try:
+            os.execve(program, [*argv], environment)  # noqa: S606 - what the user asked for, no shell
+        except OSError as error:
+            if error.errno == errno.ENOEXEC:  # a script without `#!`: as execvp(3) does
+                os.execve("/bin/sh", ["/bin/sh", program, *argv[1:]], environment)  # noqa: S606 - as execvp(3) does where a program has no head
+            if error.errno not in {errno.ENOENT, errno.ENOTDIR}:
+                fault = error.errno or fault
+    raise MountFailure(
+        "command-not-found",
+        f"cannot run `{argv[0]}`: {os.strerror(fault)}",
+        exit_code=127 if fault == errno.ENOENT else 126,
+    )
+
+
+def with_marker(mounted: Sequence[Mounted], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment that says what is mounted, after what was mounted around it."""
+    texts = [f"{item.image}:{item.mount_point}" for item in mounted]
+    outer = environment.get(MARKER)
+    return {**environment, MARKER: ",".join([outer, *texts] if outer else texts)}
+
+
+def _candidates(name: str, environment: Mapping[str, str]) -> Iterable[str]:
+    if "/" in name:
+        return [name]
+    path = environment.get("PATH") or "/usr/bin:/bin"
+    return [os.path.join(folder or ".", name) for folder in path.split(":")]
+
+
+def _read_meta(folder: str, image: mountways.OpenImage) -> bytes | None:
+    try:
+        # A FIFO or a device in its place would keep every command waiting, and a link leads out.
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+        descriptor = os.open(f"{folder}/{META}", flags)
+        with open(descriptor, "rb") as stream:
+            _check_meta(descriptor)
+            return stream.read(limits.IMAGE_MEMBER.bytes)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise MountFailure(
+            "image-unreadable",
+            f"cannot read `{META}` of `{image.path}`: {error.strerror}",
+            "the image is damaged: copy or build it again",
+        ) from None
+
+
+def _check_meta(descriptor: int) -> None:
+    state = os.fstat(descriptor)
+    if not stat.S_ISREG(state.st_mode) or state.st_size > limits.IMAGE_MEMBER.bytes:
+        raise OSError(errno.EINVAL, "it is no file, or a large one")
+
+
+def _working_folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # it has been deleted
+        return "/"
+
+
+def _return_to(folder: str) -> None:
+    try:
+        os.chdir(folder)
+    except OSError:
+        os.chdir("/")
+
+
+def parse_wire(text: str) -> list[Wanted]:
+    """Return the images of a list in which each one names its mount point.
+
+    Raises `MountFailure` (usage). `stackproof.core.mountlist` has the whole grammar.
+    """
+    result = []
+    for entry in text.split(","):
+        image, _, mount_point = entry.partition(":")
+        if not image or not mount_point.startswith("/"):
+            raise MountFailure(
+                "usage", f"`{entry}` is not IMAGE:MOUNT with an absolute MOUNT", exit_code=2
+            )
+        result.append(Wanted(image, mount_point))
+    return result
+
+
+def _read_arguments(words: list[str]) -> tuple[str, bool, bool, str, list[str]]:
+    how, join, verbose = "auto", False, False
+    while words and words[0].startswith("-"):
+        option = words.pop(0)
+        if option == "--verbose":
+            verbose = True
+        elif option == "--join":
+            join = True
+        elif option == "--how" and words and words[0] in {"auto", *mountways.WAYS}:
+            how = words.pop(0)
+        else:
+            raise MountFailure("usage", f"not an option: `{option}`", exit_code=2)
+    if words[1:2] == ["--"]:
+        del words[1]
+    if len(words) < 2:
+        raise MountFailure("usage", "say LIST and COMMAND", exit_code=2)
+    return how, join, verbose, words[0], words[1:]
+
+
+def main(words: list[str]) -> int:
+    """Do what the module's docstring says; returns an exit code only when that fails."""
+    userlocale.forget_coercion()
+    try:
+        how, join, verbose, mounts, argv = _read_arguments(words)
+        say = _complain if verbose else lambda _: None
+        wanted = parse_wire(mounts)
+        helper = mounthelper.choose(how, os.environ)
+        places = [(item.image, item.mount_point) for item in wanted]
+        if helper and (how == "helper" or mounthelper.can_reach([place for _, place in places])):
+            start = mounthelper.argv(helper, places, verbose=verbose)
+            become([*start, *argv], mounthelper.forwarded(os.environ))
+        mounted = attach(wanted, how=how, say=say, join=join)
+        become(argv, with_marker(mounted, os.environ))
+    except MountFailure as failure:
+        _complain(f"error: [{failure.reason}] {failure.message}")
+        if failure.hint:
+            _complain(f"hint: {failure.hint}")
+        return failure.exit_code
+
+
+def _complain(text: str) -> None:
+    sys.stderr.write(f"{harmless.text(text)}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

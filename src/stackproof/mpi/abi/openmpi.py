@@ -1,0 +1,45 @@
+"""Open MPI 4 and 5: handles are addresses of data in libmpi, which programs import or copy."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+from stackproof.linking.elf import ElfFile
+from stackproof.linking.elf.constants import Traces
+from stackproof.mpi.abi import fortran
+from stackproof.mpi.abi.parts import Part
+
+_HANDLE = re.compile(r"ompi_(?:mpi|request|message|win|group|op|file|f08)_\w+")
+_WORLD = "ompi_mpi_comm_world"
+
+
+class OpenMpiAbi:
+    """Open MPI with libopen-pal below libmpi."""
+
+    name = "openmpi"
+    title = "Open MPI 4 and 5"
+    abi = "openmpi"
+
+    PARTS: ClassVar[dict[Part, re.Pattern[str]]] = {
+        Part.MAIN: re.compile(r"libmpi\.so\.(?:20|40|0)"),
+        Part.FORTRAN: re.compile(r"libmpi_(?:mpifh|usempi\w*?)(?:-\w+)?\.so\.\d+"),
+        Part.CXX: re.compile(r"libmpi_cxx\.so\.\d+"),
+        Part.INNER: re.compile(r"lib(?:open-pal|open-rte|open_mpi|mca_common_\w+|prrte)\.so\.\d+"),
+    }
+
+    def exported_by(self, elf: ElfFile) -> str:
+        """Return the handle that libmpi itself exports."""
+        return f"it exports `{_WORLD}`" if {"MPI_Init", _WORLD} <= elf.exports.keys() else ""
+
+    def used_by(self, elf: ElfFile, traces: Traces) -> str:
+        """Return the handle, or the common block of Fortran, that an object refers to."""
+        del traces
+        handles = [entry.name for entry in elf.imports if _HANDLE.fullmatch(entry.name)]
+        handles += [entry.name for entry in elf.copies if _HANDLE.fullmatch(entry.name)]
+        if handles:
+            return f"it uses `{min(handles)}`"
+        block = fortran.shared(
+            (*elf.exports, *(entry.name for entry in elf.imports)), fortran.OPENMPI_BLOCKS
+        )
+        return f"it uses Open MPI's common block `{block}`" if block else ""

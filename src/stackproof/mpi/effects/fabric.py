@@ -1,0 +1,58 @@
+"""What a transport depends on, looked up: the machine's fabric, and an image's libfabric."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from stackproof.image.effects import folder as imagetree
+from stackproof.image.effects import image_file
+from stackproof.mpi.transports import Libfabric, libfabric_of
+from stackproof.mpi.transports.profile import INFINIBAND, SLINGSHOT
+
+CXI = "/sys/class/cxi"
+"""Where the driver of Slingshot-11 shows the NICs."""
+LINKS = "/sys/class/infiniband"
+"""Where the kernel shows NICs with verbs, and which of their ports speak InfiniBand."""
+BILL = "meta/bom.cdx.json"
+"""The bill of materials, in an image or a tree."""
+
+
+def of_this_machine() -> tuple[str, int]:
+    """Return Slingshot-11 and the number of NICs where there are any, else nothing and 0.
+
+    A login node without a NIC may well be a Slingshot machine's.
+    """
+    try:
+        nics = [name for name in os.listdir(CXI) if name.startswith("cxi")]
+    except OSError:
+        return "", 0
+    return (SLINGSHOT, len(nics)) if nics else ("", 0)
+
+
+def seen_here() -> str:
+    """Return what joins this machine to others (`site.FabricType`) as its NICs show it, or nothing.
+
+    Ethernet is never said: a machine whose NICs the kernel does not show may have others. A port
+    that runs Ethernet, as RoCE does, is none of InfiniBand.
+    """
+    found = of_this_machine()[0]
+    if found:
+        return found
+    for path in sorted(Path(LINKS).glob("*/ports/*/link_layer")):
+        try:
+            if path.read_text(encoding="ascii", errors="replace").strip() == "InfiniBand":
+                return INFINIBAND
+        except OSError:  # taken away meanwhile
+            continue
+    return ""
+
+
+def libfabric_of_image(path: str) -> Libfabric:
+    """Return the libfabric in an image (a file, or a folder with its tree), by its bill.
+
+    Raises `StackproofError` when the image cannot be read.
+    """
+    if os.path.isdir(path):
+        return libfabric_of(imagetree.read_tree_member(path, BILL))
+    return libfabric_of(image_file.read_member(path, BILL).decode(errors="replace"))

@@ -1,0 +1,113 @@
+"""Slingshot's NIC for every message, by libfabric's cxi provider."""
+
+from __future__ import annotations
+
+from stackproof.core.command import EnvPatch
+from stackproof.core.errors import Reason, fail
+from stackproof.mpi.transports import support, traffic
+from stackproof.mpi.transports.profile import SLINGSHOT, Memory, Profile, Setup
+from stackproof.results.case import Case, Locality
+from stackproof.results.measurement import Check, Output, State
+from stackproof.results.path import Medium
+
+# Open MPI 5 and MPICH 4.3 are the first whose sources were read for this. Older MPICH mixes up
+# messages of cxi and shared memory (known problem K53).
+_MINIMUM: support.Minimum = {"openmpi": (5,), "mpich": (4, 3)}
+
+# FI_PROVIDER hides every other provider, so that a missing cxi ends the start instead of leaving
+# it to TCP. Sources: docs.cscs.ch, "OpenMPI" and "MPICH"; MPICH, src/mpid/ch4 and pull request
+# 6435 for a job on a single node, which would avoid cxi.
+_SETTINGS = {
+    "openmpi": {
+        "OMPI_MCA_pml": "cm",
+        "OMPI_MCA_mtl": "ofi",
+        "OMPI_MCA_btl": "self",
+        "OMPI_MCA_opal_common_ofi_provider_include": "cxi",
+        "FI_PROVIDER": "cxi",
+    },
+    "mpich": {
+        "MPIR_CVAR_CH4_NETMOD": "ofi",
+        "MPIR_CVAR_NOLOCAL": "1",
+        "MPIR_CVAR_SINGLE_HOST_ENABLED": "0",
+        "FI_PROVIDER": "cxi",
+    },
+}
+
+
+class Cxi:
+    """Messages through the NIC, also inside a node."""
+
+    name = "cxi"
+    title = "Slingshot"
+
+    def supports(self, family: str, version: str) -> bool:
+        """Return whether the release has the settings that force cxi."""
+        return support.reaches(_MINIMUM, family, version)
+
+    def profile(self, setup: Setup) -> Profile:
+        """Return the family's settings; UNSUPPORTED where fabric or libfabric cannot do it."""
+        if not self.supports(setup.family, setup.version):
+            raise support.unsupported(self.name, _MINIMUM, setup.family, setup.version)
+        need_cxi(self.name, setup)
+        env = {**_SETTINGS[setup.family], **support.launched(setup)}
+        if setup.family == "mpich" and setup.memory is not Memory.HOST:
+            env["MPIR_CVAR_CH4_OFI_ENABLE_HMEM"] = "1"  # else all goes through the host (K52)
+        return Profile(
+            env=EnvPatch(set=env),
+            expect="cxi",
+            by_provider=True,
+            inside=(Medium.SLINGSHOT,),
+            between=(Medium.SLINGSHOT,),
+            notes=support.newer(setup),
+        )
+
+    def check(self, output: Output, case: Case) -> Check:
+        """Return BAD when the kernel's interfaces sent what was moved, OK when they did not.
+
+        They do not see what the NIC moves on its own. Between nodes only the NIC is left then;
+        inside of one node it may have been shared memory, so that it cannot be told.
+        """
+        found = traffic.counted(output, case)
+        unseen = traffic.unseen("transport", found, case)
+        if unseen is not None:
+            return unseen
+        reason, quiet = "", found.is_quiet(found.off())
+        if not quiet and found.carried_everywhere():
+            state, reason = State.BAD, Reason.WRONG_TRANSPORT.value
+            what = "the messages went through the kernel, by TCP"
+        elif not quiet:
+            state, what = State.UNKNOWN, "there was other traffic"
+        elif case.placement.locality is Locality.INTER:
+            state, what = State.OK, "past the kernel"
+        else:
+            state, what = State.UNKNOWN, "past the kernel, by the NIC or by shared memory"
+        return Check(name="transport", state=state, reason=reason, evidence=f"{what}: {found.text}")
+
+
+def need_cxi(transport: str, setup: Setup) -> None:
+    """Raise `StackproofError` (UNSUPPORTED) where fabric or libfabric are known to be unfit."""
+    if setup.fabric not in {"", SLINGSHOT}:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"the transport `{transport}` needs Slingshot-11; here it is {setup.fabric}",
+            hint="use `tcp`, or `shm` inside a node; for another machine than this one `run`, "
+            "`start` and `activate` have `--site NAME`",
+        )
+    if "cxi" in setup.libfabric.lacks:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"the transport `{transport}` needs `cxi` in libfabric; the developers' wheels lack it",
+            hint="put a libfabric that has it under the MPI (--inject), or build the MPI on one: "
+            "`slingshot:` in a recipe for EasyBuild, or the chains for Spack",
+        )
+    providers = setup.libfabric.providers
+    if providers and "cxi" not in providers:
+        raise support.no_provider(transport, setup, "cxi")
+    if setup.memory in setup.libfabric.without:
+        gpu = setup.memory.value
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"messages from the memory of a GPU ({gpu}) need a libfabric that was built for it; "
+            "the image's was not",
+            hint=f"build it with `+{gpu}` (a site with that GPU does), or leave `--memory` out",
+        )

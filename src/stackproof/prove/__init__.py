@@ -1,0 +1,1 @@
+"""PROVE: an injection, by running the program with its own MPI, another, and a wrong one."""

@@ -1,0 +1,49 @@
+"""`stackproof inject prove`: run what was predicted, and show that it came true."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from stackproof.core import noun
+from stackproof.core.cli import progress
+from stackproof.core.cli.parsing import read
+from stackproof.core.errors import ExitCode, Reason, fail
+from stackproof.prove import model as proof
+from stackproof.prove.model import Answer
+
+_CODES = {
+    Answer.PROVEN: ExitCode.DONE,
+    Answer.WRONG: ExitCode.WORSE,
+    Answer.UNKNOWN: ExitCode.UNKNOWN,
+}
+
+
+def run(args: argparse.Namespace) -> int:
+    """Judge and run every arm; exit code 0 when proven, 8 when not, 9 when it cannot be told."""
+    from stackproof.prove.effects.arms import ProveOptions  # noqa: PLC0415
+    from stackproof.prove.effects.prove import prove  # noqa: PLC0415 - `inject check` has no use of it
+
+    options = read(
+        ProveOptions,
+        args,
+        program=args.command[0],
+        arguments=tuple(args.command[1:]),
+        timeout_s=args.timeout,
+        variables=_variables(args.set),
+    )
+    proven = prove(options, Path(args.output), progress.monitor())
+    text = noun.to_json(proven) if args.json else proof.render(proven)
+    print(text, end="")
+    return int(_CODES[proven.answer])
+
+
+def _variables(texts: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not (sign and name.isidentifier()):
+            raise fail(Reason.USAGE, f"`{text}` is not NAME=VALUE")
+        found[name] = value
+    return found

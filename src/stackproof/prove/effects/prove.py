@@ -1,0 +1,91 @@
+"""A proof from its beginning to its end: arms run, the two that work compared, and a conclusion."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TypeVar
+
+from stackproof.core import noun
+from stackproof.core.effects import files
+from stackproof.core.errors import Reason, fail
+from stackproof.core.monitor import Monitor
+from stackproof.prove import model as proof
+from stackproof.prove.effects import arms as proving
+from stackproof.prove.effects import speed as provingspeed
+from stackproof.prove.effects.arms import ProveOptions, Ready
+from stackproof.prove.effects.speed import FEWEST, Compared
+from stackproof.prove.model import INJECTED, OWN, Proof
+
+_Number = TypeVar("_Number", int, float)
+_RANKS_AT_MOST = 1024
+_LAUNCHES_AT_MOST = 1000
+_SECONDS_AT_MOST = 86400
+
+
+def prove(options: ProveOptions, folder: Path, monitor: Monitor) -> Proof:
+    """Judge and run every arm, and write `proof.json` into a folder that must be empty.
+
+    Raises `StackproofError` (USAGE and what judging and running raise); then nothing is left there.
+    """
+    _check(options)
+    folder = folder.absolute()
+    files.check_empty(folder)
+    there = folder.exists()
+    try:
+        proven = _prove(proving.prepare(options, folder), monitor)
+        files.write(folder / "proof.json", noun.to_json(proven))
+    except BaseException:  # half a proof proves nothing, and would stand in the next one's way
+        for made in folder.iterdir() if there else [folder]:
+            files.remove(made)
+        raise
+    return proven
+
+
+def _prove(ready: Ready, monitor: Monitor) -> Proof:
+    """Run the arms, compare the speed of the two that run, and conclude."""
+    arms, outputs = {}, {}
+    for name, arm in ready.arms.items():
+        arms[name], outputs[name] = proving.run_arm(ready.stage, arm, monitor)
+    wanted = ready.stage.wanted
+    if wanted.launches == 0:
+        speed = Compared(note="as was asked for")
+    elif arms[OWN].fault or arms[INJECTED].fault:
+        speed = Compared(note="not both arms run")
+    else:
+        speed = provingspeed.measure(ready, outputs, monitor)
+    answer, reasons = proof.conclude(arms)
+    return Proof(
+        program=ready.stage.program,
+        replacement=wanted.replacement,
+        answer=answer,
+        reasons=reasons,
+        arms=tuple(arms.values()),
+        speed=speed.speed,
+        launches=speed.launches,
+        speed_note=speed.note,
+    )
+
+
+def _check(options: ProveOptions) -> None:
+    """Raise `StackproofError` (USAGE) for what no proof can have."""
+    _within("--ranks", options.ranks, 2, _RANKS_AT_MOST)
+    if options.launches and _within("--launches", options.launches, 0, _LAUNCHES_AT_MOST) < FEWEST:
+        raise fail(
+            Reason.USAGE,
+            f"`--launches` must be at least {FEWEST}, not {options.launches}: fewer say nothing "
+            "on speed",
+            hint="0 leaves speed out",
+        )
+    _within("--timeout", options.timeout_s, 1, _SECONDS_AT_MOST)
+    try:
+        re.compile(options.expect)
+    except re.error as error:
+        text = f"`{options.expect}` is not a regular expression: {error}"
+        raise fail(Reason.USAGE, text) from None
+
+
+def _within(option: str, value: _Number, lowest: int, highest: int) -> _Number:
+    if lowest <= value <= highest:
+        return value
+    raise fail(Reason.USAGE, f"`{option}` must be between {lowest} and {highest}, not {value}")

@@ -1,0 +1,419 @@
+"""What was predicted of an injection against what happened: arms that were run, and the answer.
+
+Three arms carry a proof. The program's own MPI must run, or nothing can be said. The injected one
+must do what was predicted, and its ranks must have mapped the files that were predicted. A wrong
+one must be refused and must fail, or a check that always says yes would pass as well.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import ClassVar
+
+from stackproof.core.mountlist import normal
+from stackproof.inject.model import Verdict
+
+OWN, INJECTED, WRONG = "own", "injected", "wrong"
+"""The names of the arms."""
+
+_SYSTEM_FILES = ("/dev/", "/SYSV", "/memfd:", "/anon_hugepage")
+_MOST_SHOWN = 12
+_NEAR = 1.1  # a ratio between this and its inverse is about the same
+_SYSTEM_FOLDERS = ("/usr/lib/", "/lib/", "/usr/lib64/", "/lib64/")
+_IMB_WORLD = re.compile(r"^# #processes = (\d+)", re.MULTILINE)
+_IMB_START = re.compile(r"^#\s+MPI Version\s*:", re.MULTILINE)
+# These end with an error where there are not exactly two ranks, before they print a heading.
+_OSU_PAIR = re.compile(
+    r"^# OSU MPI\S* (?:Bi-Directional )?(?:Latency|Bandwidth) Test", re.MULTILINE
+)
+_OWN_START = re.compile(r'"kind":"start".*?"world_size":(\d+)')
+
+
+class Answer(StrEnum):
+    """What a proof comes to."""
+
+    PROVEN = "proven"
+    WRONG = "not proven"
+    UNKNOWN = "cannot tell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mapped:
+    """A file with code that a rank had in its memory; `build_id` is empty where it has none."""
+
+    path: str
+    build_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Witnessed:
+    """What was seen of one rank: how it ended, and all files that it ever mapped.
+
+    `exit` is None when a signal ended it; `library_path` is the LD_LIBRARY_PATH that it had.
+    """
+
+    SCHEMA: ClassVar[str] = "stackproof/rank-witness/1"
+
+    host: str
+    pid: int
+    exit: int | None
+    signal: int
+    library_path: str = ""
+    files: tuple[Mapped, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedFile:
+    """A file of an arm: in how many ranks it was, and whether the prediction named it.
+
+    What was not predicted was opened later, as a plug-in is.
+    """
+
+    path: str
+    build_id: str
+    ranks: int
+    predicted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What was said beforehand; `files` are real paths. The own MPI's arm has no verdict.
+
+    Of `marks` every rank must have one in its memory, whatever else was predicted: they are the
+    main libraries of the MPI that is meant, or all libraries of what lies below one.
+    """
+
+    verdict: Verdict | None = None
+    reasons: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmProof:
+    """One arm: the MPI, the transport that was forced, what was predicted, and what happened.
+
+    `exit` is the launcher's exit code, None when it was stopped after its time; `world` and
+    `worlds` are what the program's output says of the size of its world and of how many there
+    were, 0 where it says nothing; `expected` whether the output had the text that it should,
+    None when none was asked for. `missing` are predicted files that a rank did not map, `doubled`
+    files that it mapped beside a predicted one of the same name.
+    """
+
+    name: str
+    mpi: str
+    prediction: Prediction
+    wanted_ranks: int
+    transport: str = ""
+    argv: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    exit: int | None = None
+    ranks: tuple[Witnessed, ...] = ()
+    world: int = 0
+    worlds: int = 0
+    expected: bool | None = None
+    output: str = ""
+    files: tuple[LoadedFile, ...] = ()
+    missing: tuple[str, ...] = ()
+    doubled: tuple[str, ...] = ()
+
+    @property
+    def fault(self) -> str:
+        """Return why the arm did not run as one job, empty when it did."""
+        signals = sorted({rank.signal for rank in self.ranks if rank.signal})
+        alone = self.worlds > 1 or (self.world and self.world != self.wanted_ranks)
+        faults = (
+            (self.exit is None, "it did not end in its time"),
+            (signals, f"ranks were ended by signal {', '.join(map(str, signals))}"),
+            (self.exit, f"it ended with exit code {self.exit}"),
+            (
+                len(self.ranks) != self.wanted_ranks,
+                f"{len(self.ranks)} of {self.wanted_ranks} ranks were seen",
+            ),
+            (alone, f"{max(self.worlds, 1)} worlds of {self.world} ranks, not one job"),
+            (self.expected is False, "its output lacks the text that it should have"),
+        )
+        return next((text for is_so, text in faults if is_so), "")
+
+    @property
+    def agrees(self) -> bool:
+        """Return whether every rank mapped every file that was predicted, and no other instead."""
+        return bool(self.ranks) and not self.missing and not self.doubled
+
+    @property
+    def unmarked(self) -> int:
+        """Return how many ranks had nothing in memory that shows the MPI which is meant."""
+        marks = {normal(path) for path in self.prediction.marks}
+        if not marks:
+            return 0
+        return sum(not any(file.path in marks for file in rank.files) for rank in self.ranks)
+
+    @property
+    def is_one_job(self) -> bool:
+        """Return whether the output shows that the ranks were one job and not as many of one rank.
+
+        A program that does not say how many ranks its world has looks the same in both.
+        """
+        return bool(self.worlds) or self.expected is True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """A ratio of the injected MPI to the own one, more than 1 where the injected one is better.
+
+    `low` and `high` are the interval of 95 %; `sizes` the smallest and the largest message, bytes.
+    """
+
+    benchmark: str
+    sizes: tuple[int, int]
+    ratio: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """The whole: arms by name, speed, the answer and why.
+
+    `launches` is how many launches of each arm the speed is from, 0 without a comparison, and
+    `speed_note` says why there is none.
+    """
+
+    SCHEMA: ClassVar[str] = "stackproof/injection-proof/1"
+
+    program: str
+    replacement: str
+    answer: Answer
+    reasons: tuple[str, ...]
+    arms: tuple[ArmProof, ...]
+    speed: tuple[Speed, ...] = ()
+    launches: int = 0
+    speed_note: str = ""
+
+
+def worlds_of(output: str) -> tuple[int, int]:
+    """Return the size of the world and the number of worlds that a program's output shows.
+
+    Both are 0 where no program that is known wrote it.
+    """
+    starts = _OWN_START.findall(output)
+    if starts:
+        return int(starts[0]), len(starts)
+    if pairs := _OSU_PAIR.findall(output):
+        return 2, len(pairs)
+    sizes = [int(word) for word in _IMB_WORLD.findall(output)]
+    return max(sizes, default=0), len(_IMB_START.findall(output))
+
+
+def compared(
+    prediction: Prediction, ranks: Sequence[Witnessed]
+) -> tuple[tuple[LoadedFile, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return all files that ranks mapped, the predicted ones that a rank lacks, and doubled ones.
+
+    A file is doubled when it has the name of a predicted one and lies elsewhere: what should have
+    been replaced, or an older copy.
+    """
+    counts: dict[str, int] = {}
+    builds: dict[str, str] = {}
+    for rank in ranks:
+        for file in rank.files:
+            if file.path.startswith(_SYSTEM_FILES):
+                continue
+            counts[file.path] = counts.get(file.path, 0) + 1
+            builds[file.path] = file.build_id
+    predicted = {normal(path) for path in prediction.files}
+    files = tuple(
+        LoadedFile(path=path, build_id=builds[path], ranks=count, predicted=path in predicted)
+        for path, count in sorted(counts.items())
+    )
+    missing = sorted(path for path in predicted if counts.get(path, 0) < len(ranks))
+    names = {posixpath.basename(path) for path in predicted}
+    doubled = [
+        file.path for file in files if not file.predicted and posixpath.basename(file.path) in names
+    ]
+    return files, tuple(missing), tuple(doubled)
+
+
+def conclude(arms: Mapping[str, ArmProof]) -> tuple[Answer, tuple[str, ...]]:
+    """Return the answer, and every sentence that it follows from."""
+    found = list(_judged(arms))
+    order = (Answer.WRONG, Answer.UNKNOWN, Answer.PROVEN)
+    answer = next((one for one in order if any(kind is one for kind, _ in found)), Answer.UNKNOWN)
+    return answer, tuple(sentence for _, sentence in found)
+
+
+def _judged(arms: Mapping[str, ArmProof]) -> Iterator[tuple[Answer, str]]:
+    own = arms[OWN]
+    if own.fault:
+        text = f"with its own MPI the program does not run here ({own.fault}): nothing follows"
+        yield Answer.UNKNOWN, f"{text} from what it does with another one"
+    elif not own.agrees:
+        yield Answer.WRONG, _other_files(own)
+    elif not own.is_one_job:
+        yield Answer.UNKNOWN, _unseen(own)
+    else:
+        yield Answer.PROVEN, "with its own MPI it runs, from the files that were predicted"
+    yield from _injected(arms[INJECTED], own_runs=not own.fault)
+    wrong = arms.get(WRONG)
+    if wrong is None:
+        text = "there was no wrong MPI to try: name one with --wrong"
+        yield Answer.UNKNOWN, f"{text}, so that a check which always says yes would be found out"
+    else:
+        yield _control(wrong)
+
+
+def _injected(arm: ArmProof, *, own_runs: bool) -> Iterator[tuple[Answer, str]]:
+    verdict, fault = arm.prediction.verdict, arm.fault
+    if verdict is Verdict.UNKNOWN:
+        end = f"fails ({fault})" if fault else "runs"
+        yield Answer.UNKNOWN, f"the check could not tell about the injected MPI; here it {end}"
+    elif verdict is Verdict.FAILS and fault:
+        kind = Answer.WRONG if own_runs else Answer.UNKNOWN
+        yield kind, f"the injected MPI fails as predicted: {fault}"
+    elif verdict is Verdict.FAILS:
+        yield Answer.WRONG, _defect("the injected MPI was to fail, and runs")
+    elif fault and arm.exit is None:
+        text = "the injected MPI was to work, and did not end in its time"
+        yield Answer.UNKNOWN, f"{text}: it hangs, or it is slow; give it more with --timeout"
+    elif fault and own_runs:
+        yield Answer.WRONG, _defect(f"the injected MPI was to work, and does not: {fault}")
+    elif fault:
+        yield Answer.UNKNOWN, f"the injected MPI does not run either: {fault}"
+    elif not arm.agrees:
+        yield Answer.WRONG, _other_files(arm)
+    elif arm.unmarked:
+        yield _not_in_memory(arm)
+    elif not arm.is_one_job:
+        yield Answer.UNKNOWN, _unseen(arm)
+    else:
+        yield (
+            Answer.PROVEN,
+            "the injected MPI runs as predicted, from the files that were predicted",
+        )
+
+
+def _not_in_memory(arm: ArmProof) -> tuple[Answer, str]:
+    """Return the answer for ranks that ran without what was injected."""
+    marks = arm.prediction.marks
+    text = f"{arm.unmarked} of {len(arm.ranks)} ranks ran without {_any_of(marks)} in memory"
+    if set(marks) & set(arm.prediction.files):
+        return Answer.WRONG, _defect(text)
+    return Answer.UNKNOWN, f"{text}: nothing of what was injected was used, so that nothing follows"
+
+
+def _any_of(paths: Sequence[str]) -> str:
+    more = f" or {len(paths) - 1} others" if len(paths) > 1 else ""
+    return f"{paths[0]}{more}"
+
+
+def _control(arm: ArmProof) -> tuple[Answer, str]:
+    refused, fault = arm.prediction.verdict is Verdict.FAILS, arm.fault
+    if refused and fault:
+        return Answer.PROVEN, f"the wrong MPI is refused by the check, and fails: {fault}"
+    if refused:
+        return Answer.WRONG, _defect("the wrong MPI was to fail, and runs")
+    if fault:
+        return Answer.WRONG, _defect(
+            f"the check does not refuse the wrong MPI, which fails: {fault}"
+        )
+    return (
+        Answer.UNKNOWN,
+        "the MPI that was named as a wrong one works: name one of another ABI with --wrong",
+    )
+
+
+def _unseen(arm: ArmProof) -> str:
+    return (
+        f"ranks of the arm `{arm.name}` run, and nothing shows that they are one job of "
+        f"{arm.wanted_ranks}, not {arm.wanted_ranks} jobs of one: name what only the whole job "
+        "prints with --expect"
+    )
+
+
+def _other_files(arm: ArmProof) -> str:
+    texts = []
+    if arm.missing:
+        texts.append(f"did not map what was predicted: {', '.join(arm.missing)}")
+    if arm.doubled:
+        texts.append(f"mapped others of the same name: {', '.join(arm.doubled)}")
+    if not arm.ranks:
+        texts.append("were not seen")
+    return _defect(f"ranks of the arm `{arm.name}` {' and '.join(texts)}")
+
+
+def _defect(text: str) -> str:
+    return f"WRONG PREDICTION, a defect of `inject check`: {text}"
+
+
+def render(proof: Proof) -> str:
+    """Return a proof as text for people."""
+    lines = [f"{proof.program} with {proof.replacement}: {proof.answer.upper()}"]
+    lines += [f"  {sentence}" for sentence in proof.reasons]
+    for arm in proof.arms:
+        lines += ["", *_arm_lines(arm)]
+    lines.append("")
+    if proof.speed:
+        lines.append(
+            f"speed of the injected MPI over that of the own one, {proof.launches} launches each "
+            "(more than 1: faster; interval of 95 %; about the same: within 10 %)"
+        )
+        for one in proof.speed:
+            low, high = one.sizes
+            sizes = f"{low} B" if low == high else f"{low} B to {high} B"
+            lines.append(
+                f"  {one.benchmark}, {sizes}: {one.ratio:.3f}  [{one.low:.3f}, {one.high:.3f}]"
+                f"  {_meaning(one)}"
+            )
+    else:
+        lines.append(f"speed: not compared, {proof.speed_note}")
+    shown = "\n".join(lines).split("\n")
+    # Names of files and words of programs are theirs: a terminal must not obey them.
+    return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in shown) + "\n"
+
+
+def _meaning(speed: Speed) -> str:
+    """Return what an interval lets one say: one that has 1 in it says less the wider it is."""
+    if speed.low > 1:
+        return "faster"
+    if speed.high < 1:
+        return "slower"
+    near = speed.low >= 1 / _NEAR and speed.high <= _NEAR
+    return "about the same" if near else "cannot tell"
+
+
+def _arm_lines(arm: ArmProof) -> Iterator[str]:
+    verdict = arm.prediction.verdict
+    said = f"predicted: {verdict.value.replace('-', ' ')}" if verdict else "its own MPI"
+    yield f"{arm.name}: {arm.mpi}" + (f", over {arm.transport}" if arm.transport else "")
+    yield f"  {said}; {arm.fault or 'it runs'}" + _world(arm)
+    yield from (f"  {reason}" for reason in arm.prediction.reasons)
+    if not arm.files:
+        return
+    ours = [file for file in arm.files if not file.path.startswith(_SYSTEM_FOLDERS)]
+    if arm.prediction.files:
+        predicted = sum(file.predicted for file in arm.files)
+        yield (
+            f"  {predicted} files as predicted, {len(arm.missing)} missing, "
+            f"{len(arm.files) - predicted} more while running; outside of the system's folders:"
+        )
+    else:
+        yield "  files that ranks had, outside of the system's folders:"
+    for path in arm.missing:
+        yield f"  ! {path}   predicted, and not in every rank"
+    more = [file for file in ours if not file.predicted and file.path not in arm.doubled]
+    for file in ours:
+        if file in more[_MOST_SHOWN:]:
+            continue
+        mark = "=" if file.predicted else "!" if file.path in arm.doubled else "+"
+        build = f"   build id {file.build_id[:16]}" if file.build_id else ""
+        yield f"  {mark} {file.path}{build}"
+    if len(more) > _MOST_SHOWN:
+        yield f"  + {len(more) - _MOST_SHOWN} others, which proof.json names"
+
+
+def _world(arm: ArmProof) -> str:
+    return f", {arm.world} ranks in one world" if arm.world and not arm.fault else ""

@@ -1,0 +1,51 @@
+"""`stackproof recipe`: the recipes that come with stackproof, listed or shown."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict, dataclass
+
+from stackproof.core.effects import documents, shipped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """A shipped recipe: its name, what builds it, what it gives, and its file."""
+
+    name: str
+    engine: str
+    description: str
+    file: str
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """Print a line for each recipe."""
+    rows = _rows()
+    if args.json:
+        print(json.dumps([asdict(row) for row in rows], indent=1, ensure_ascii=False))
+        return 0
+    width = max(len(row.name) for row in rows)
+    print(f"{'RECIPE':<{width}}  {'ENGINE':<9}  DESCRIPTION")
+    for row in rows:
+        print(f"{row.name:<{width}}  {row.engine:<9}  {row.description}")
+    return 0
+
+
+def run_show(args: argparse.Namespace) -> int:
+    """Print the text of a recipe."""
+    print(shipped.find("recipes", args.name).read_text(encoding="utf-8"), end="")
+    return 0
+
+
+def _rows() -> list[_Row]:
+    """Return the recipes that can be built: one that others inherit has no description."""
+    rows = []
+    for name in shipped.names("recipes"):
+        path = shipped.find("recipes", name)
+        data = documents.load(str(path)).data
+        if not data.get("description"):
+            continue
+        engine = data.get("engine") or ("spack" if "inherit" in data else "wheel")
+        rows.append(_Row(name=name, engine=engine, description=data["description"], file=str(path)))
+    return rows

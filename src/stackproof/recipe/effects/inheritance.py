@@ -1,0 +1,111 @@
+"""Recipe files of stackproof's own format, from disk, with those that they inherit.
+
+A recipe may name other recipes in its own folder and below, and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from stackproof.core import limits
+from stackproof.core.document import Document
+from stackproof.core.effects import documents
+from stackproof.core.errors import Location, Problem, Reason, StackproofError
+
+
+def load_chain(path: str) -> tuple[Document, ...]:
+    """Return a recipe file and those that it inherits, the base first.
+
+    Raises `StackproofError`: what `documents.load` raises, and INVALID_VALUE for a path that
+    leaves the recipe's folder, a circle, or more than 16 files.
+    """
+    root = os.path.dirname(path) or "."
+    found: list[Document] = []
+    seen: dict[str, str] = {}
+    following: str | None = path
+    while following is not None:
+        real = os.path.realpath(following)
+        where = found[-1].where("inherit") if found else None
+        if real in seen:
+            circle = " inherits ".join([*seen.values(), following])
+            raise _refused(f"recipes inherit each other in a circle: {circle}", where)
+        if len(found) == limits.INHERITED.depth:
+            raise _refused(f"more than {limits.INHERITED.depth} recipes inherit each other", where)
+        seen[real] = following
+        document = _load(following, where)
+        found.append(document)
+        parent = document.data.get("inherit") if isinstance(document.data, dict) else None
+        if not isinstance(parent, str):
+            break
+        following = beside(document, parent, root, document.where("inherit"))
+    return tuple(reversed(found))
+
+
+def _load(path: str, inherited_at: Location | None) -> Document:
+    """Return a document; that it is not there is a problem of the recipe that inherits it."""
+    try:
+        return documents.load(path)
+    except StackproofError as error:
+        if inherited_at is None or error.reason is not Reason.FILE_MISSING:
+            raise
+        raise StackproofError(
+            *(replace(problem, where=inherited_at) for problem in error.problems)
+        ) from None
+
+
+def _refused(message: str, where: Location | None) -> StackproofError:
+    hint = "let one recipe hold what is common, and the others inherit it"
+    problem = Problem(reason=Reason.INVALID_VALUE, message=message, where=where, hint=hint)
+    return StackproofError(problem)
+
+
+def allowed_root(folder: str) -> str:
+    """Return the folder that links may not leave: the git checkout around it, or itself.
+
+    A checkout that is somebody's home or the whole machine does not count: it says nothing of what
+    belongs together.
+    """
+    real = os.path.realpath(folder)
+    excluded = {"/", os.path.realpath(os.path.expanduser("~"))}
+    around = real
+    while around not in excluded and around != os.path.dirname(around):
+        if os.path.lexists(os.path.join(around, ".git")):
+            return around
+        around = os.path.dirname(around)
+    return real
+
+
+def beside(document: Document, path: str, root: str, where: Location) -> str:
+    """Return a path that a document names, relative to its file; it may not leave `root`.
+
+    Raises `StackproofError` (INVALID_VALUE) at `where`.
+    """
+    fault = path_fault(path)
+    full = os.path.join(os.path.dirname(document.file), path)
+    if fault is None:
+        allowed = allowed_root(root)
+        real = os.path.realpath(full)
+        if not (real == allowed or real.startswith(allowed.rstrip("/") + "/")):
+            fault = "a link leads out of the recipe's folder"
+    if fault is None:
+        return full
+    raise StackproofError(
+        Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"`{path[:80]}` cannot be named here: {fault}",
+            hint="name what lies in the recipe's folder or below, relative to the file",
+            where=where,
+        )
+    )
+
+
+def path_fault(path: str) -> str | None:
+    """Return why a recipe may not name a path; None when it may."""
+    if not path or not path.isprintable():
+        return "it is no path"
+    if path.startswith("/"):
+        return "it is absolute"
+    if ".." in path.split("/"):
+        return "`..` leaves the folder"
+    return None

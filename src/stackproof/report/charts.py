@@ -1,0 +1,145 @@
+"""A comparison's curves as data for the report's script; no style here but an index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stackproof.compare.curve_shapes import Mark
+from stackproof.compare.model import ArmCurve, Cell, Comparison, Panel
+from stackproof.knowledge.reference_curves import ReferenceCurve, Role
+from stackproof.report.ranking import scaling_data
+from stackproof.report.shapes import lines_of, marks_on
+from stackproof.report.tables import curve_label, short_reason
+from stackproof.report.verdict import cell_words, unit_text
+
+
+def chart_data(
+    comparison: Comparison,
+    curves: Sequence[ReferenceCurve],
+    overlay: Sequence[str],
+    marks: Sequence[Mark] = (),
+) -> dict[str, Any]:
+    """Return everything the script draws; `overlay` are the ids of curves shown from the start."""
+    return {
+        "arms": [
+            {
+                "name": arm,
+                "role": _role(comparison, arm),
+                "style": _style(comparison, arm),
+                "paths": _paths(comparison, arm),
+            }
+            for arm in comparison.arms
+        ],
+        "byPath": bool(comparison.rankings),
+        "panels": [
+            {
+                **_panel(comparison, panel, index, curves),
+                "lines": [list(line) for line in lines_of(comparison, panel)],
+                "marks": marks_on(panel, marks),
+            }
+            for index, panel in enumerate(comparison.panels)
+        ],
+        "scaling": scaling_data(comparison),
+        "overlay": list(overlay),
+    }
+
+
+def _paths(comparison: Comparison, arm: str) -> list[str]:
+    """Return the paths that an arm took, where not all arms took the same."""
+    if not comparison.rankings:
+        return []
+    return list(dict.fromkeys(p.transport(arm) for p in comparison.panels if p.transport(arm)))
+
+
+def panel_id(index: int) -> str:
+    """Return the id of a panel's element in the page."""
+    return f"panel-{index}"
+
+
+def _role(comparison: Comparison, arm: str) -> str:
+    if arm == comparison.spec.baseline:
+        return "baseline"
+    return "null" if arm == comparison.spec.null else "challenger"
+
+
+def _style(comparison: Comparison, arm: str) -> int:
+    """Return a number for colour, dash and marker; the baseline and the null arm have their own."""
+    challengers = comparison.spec.challengers
+    return challengers.index(arm) if arm in challengers else -1
+
+
+def _panel(
+    comparison: Comparison, panel: Panel, index: int, curves: Sequence[ReferenceCurve]
+) -> dict[str, Any]:
+    curve = panel.curve
+    return {
+        "id": panel_id(index),
+        "title": f"{curve_label(comparison, curve)}, {curve.placement}",
+        "unit": unit_text(curve.unit),
+        "sized": curve.sized,
+        "higher": curve.higher_is_better,
+        "margin": comparison.margins[curve.kind],
+        "limit": panel.limit,
+        "limitSource": panel.limit_source,
+        "arms": [_arm(arm, single=not curve.sized) for arm in panel.arms],
+        "ratios": [
+            {
+                "arm": judgement.arm,
+                "cells": [
+                    [cell.size, cell.ratio, cell.low, cell.high, _mark(cell), _said(cell)]
+                    for cell in judgement.cells
+                    if cell.ratio is not None
+                ],
+            }
+            for judgement in panel.judgements
+        ],
+        "references": [
+            {
+                "id": reference.id,
+                "label": reference_label(reference),
+                "machine": reference.machine,
+                "points": [[point.size, point.value] for point in reference.points],
+            }
+            for reference in curves
+            if fits(reference, panel)
+        ],
+    }
+
+
+def _mark(cell: Cell) -> str:
+    return "SLOWER" if cell.seems_slower else cell.verdict.value
+
+
+def _said(cell: Cell) -> str:
+    why = short_reason(cell)
+    return f"{cell_words(cell)}: {why}" if why else cell_words(cell)
+
+
+def _arm(arm: ArmCurve, *, single: bool) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "arm": arm.arm,
+        "path": arm.transport,
+        "points": [
+            [point.size, point.median, point.minimum, point.maximum, point.percent_of_limit]
+            for point in arm.points
+        ],
+    }
+    if single:
+        data["values"] = [list(point.values) for point in arm.points]
+    return data
+
+
+def fits(reference: ReferenceCurve, panel: Panel) -> bool:
+    """Return whether a reference curve belongs on a panel: same benchmark, unit and locality."""
+    return (
+        reference.benchmark == panel.curve.benchmark
+        and reference.unit == panel.curve.unit
+        and reference.locality == panel.curve.locality
+    )
+
+
+def reference_label(reference: ReferenceCurve) -> str:
+    """Return a reference curve's name with its machine and how it was measured."""
+    fault = ", a known fault" if reference.role is Role.COUNTEREXAMPLE else ""
+    return f"{reference.title} (machine {reference.machine}, {reference.tool}{fault})"

@@ -1,0 +1,122 @@
+"""`stackproof compare RESULTS`: judge measured results; exit code 0 is PASS, 8 FAIL, 9 neither."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from stackproof.compare.compare import compare
+from stackproof.compare.effects.results import load_results
+from stackproof.compare.model import CompareOptions, Comparison, Verdict, parse_margins
+from stackproof.core.cli import streams
+from stackproof.core.errors import ExitCode, Reason, fail
+from stackproof.report.render import render_json, terminal_verdicts
+from stackproof.report.terminal import WIDTH
+from stackproof.results.model import Results
+
+_CODES = {
+    Verdict.PASS: ExitCode.DONE,
+    Verdict.FAIL: ExitCode.WORSE,
+    Verdict.INCONCLUSIVE: ExitCode.UNKNOWN,
+}
+_RED, _GREEN, _YELLOW, _PLAIN = "\x1b[1;31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"
+_COLOURS = {
+    "PASS": _GREEN, "pass": _GREEN, "FAIL": _RED, "INCONCLUSIVE": _YELLOW, "?": _YELLOW,
+    "slow?": _YELLOW,
+}  # fmt: skip
+# A cell of a table, or a verdict at the end of a line.
+_WORD = re.compile(r"\d+\.\d\d (?:pass|FAIL|slow\?|\?)(?= |$)|(?<=: )(?:PASS|FAIL|INCONCLUSIVE)$")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Judge and print."""
+    options = CompareOptions(
+        margins=parse_margins(args.margin), minimum_launches=args.minimum_launches
+    )
+    signed_by = args.signed_by
+    code = judge(Path(args.results), as_json=args.json, options=options, signed_by=signed_by)
+    return required(code) if args.require_pass else code
+
+
+def judge(
+    folder: Path,
+    *,
+    as_json: bool = False,
+    options: CompareOptions | None = None,
+    signed_by: str | None = None,
+) -> int:
+    """Judge a results folder, print the verdicts to standard output and return the exit code."""
+    comparison = load_and_compare(folder, options, signed_by=signed_by)
+    if as_json:
+        sys.stdout.write(render_json(comparison))
+    else:
+        print_verdicts(comparison)
+    return exit_code(comparison)
+
+
+def load_and_compare(
+    folder: Path, options: CompareOptions | None = None, *, signed_by: str | None = None
+) -> Comparison:
+    """Return the comparison of a results folder; files that cannot be read go to stderr."""
+    results: Results = load_results(folder, signed_by=signed_by)
+    for problem in results.problems:
+        print(problem.worded("warning"), file=sys.stderr)
+    return compare(results, options)
+
+
+def exit_code(comparison: Comparison) -> int:
+    """Return 0 for PASS, 8 for FAIL, also the null arm's, and 9 where it cannot be told.
+
+    Results that are not what they say are 7. That, and that the null arm fails, is said aloud on
+    standard error.
+    """
+    trust = comparison.integrity
+    if trust is not None and not trust.trusted:
+        kinds = ", ".join(dict.fromkeys(one.kind for one in trust.doubts))
+        untrue = fail(
+            Reason.NOT_TRUSTED,
+            f"these results cannot be trusted ({kinds}), so there is no verdict",
+            hint="measure again, or take the folder as `stackproof bench` left it",
+        )
+        print(untrue, file=sys.stderr)
+        return int(Reason.NOT_TRUSTED.exit_code)
+    if any(v.is_null and v.verdict is Verdict.FAIL for v in comparison.verdicts):
+        noisy = fail(
+            Reason.WORSE,
+            "the null arm FAILS: the baseline differs from itself, no verdict here can be trusted",
+            hint="make it quiet or take more launches, then measure again",
+        )
+        print(noisy, file=sys.stderr)
+    return int(_CODES[comparison.verdict])
+
+
+def required(code: int) -> int:
+    """Return the exit code with `--require-pass`: what cannot be told has failed too."""
+    return int(ExitCode.WORSE if code == ExitCode.UNKNOWN else code)
+
+
+def print_verdicts(comparison: Comparison) -> None:
+    """Print verdict tables: in colour on a terminal, as plain text anywhere else."""
+    if sys.stdout.isatty():
+        text = terminal_verdicts(
+            comparison, min(shutil.get_terminal_size((WIDTH, 0)).columns, WIDTH)
+        )
+        coloured = text if os.environ.get("NO_COLOR") else _coloured(text)
+        streams.unguarded(sys.stdout).write(coloured)
+    else:
+        sys.stdout.write(terminal_verdicts(comparison))
+
+
+def _coloured(text: str) -> str:
+    """Return text with its verdicts in colour; the words stay as they are."""
+    lines = text.split("\n")
+    return "\n".join(
+        f"{_RED}{line}{_PLAIN}"
+        if line.startswith("warning: ")
+        else _WORD.sub(lambda found: f"{_COLOURS[found[0].split()[-1]]}{found[0]}{_PLAIN}", line)
+        for line in lines
+    )

@@ -1,0 +1,108 @@
+"""A comparison as files: the page of the report, and the same data beside it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackproof.compare.curve_shapes import curves_of, look
+from stackproof.compare.model import Comparison
+from stackproof.core.effects import outputs
+from stackproof.core.errors import Location, Reason, fail
+from stackproof.knowledge.effects.curves import load_curves
+from stackproof.knowledge.effects.load import load_knowledge
+from stackproof.report.render import (
+    render_csv,
+    render_html,
+    render_json,
+    render_markdown,
+    render_paths_csv,
+)
+
+# What each of the files is, for those that may replace it.
+_KINDS = {
+    "html": "report",
+    "json": "comparison",
+    "csv": "points",
+    "paths": "points",
+    "markdown": "verdicts",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """Where a report goes, and which published curves (`overlay`) it shows from the start.
+
+    Without names of their own the data lie beside the page; Markdown is made only under a name.
+    """
+
+    output: str = "report.html"
+    json_file: str | None = None
+    csv: str | None = None
+    transports_csv: str | None = None
+    markdown: str | None = None
+    overlay: tuple[str, ...] = ()
+
+    @property
+    def targets(self) -> dict[str, Path]:
+        """Return the files by what they hold."""
+        stem, _ = os.path.splitext(self.output)
+        found = {
+            "html": Path(self.output),
+            "json": Path(self.json_file or f"{stem}.json"),
+            "csv": Path(self.csv or f"{stem}.csv"),
+            "paths": Path(self.transports_csv or f"{stem}-transports.csv"),
+        }
+        return {**found, "markdown": Path(self.markdown)} if self.markdown else found
+
+
+def claim(options: ReportOptions) -> None:
+    """Look at what is there, before anything is judged.
+
+    Raises `StackproofError`: USAGE where files clash, NOT_REPLACED for what is somebody's.
+    """
+    _refuse_clashes(options.targets)
+    for kind, target in options.targets.items():
+        outputs.claim(target, _KINDS[kind])
+
+
+def write_report(comparison: Comparison, options: ReportOptions) -> dict[str, str]:
+    """Write the files and return their names by what they hold; raises as `claim` does."""
+    claim(options)
+    marks = look(curves_of(comparison), load_knowledge(settings=False))
+    overlay = options.overlay
+    texts = {
+        "html": render_html(comparison, curves=load_curves(), overlay=overlay, marks=marks),
+        "json": render_json(comparison),
+        "csv": render_csv(comparison),
+        "paths": render_paths_csv(comparison) if comparison.rankings else "",
+        "markdown": render_markdown(comparison, marks),
+    }
+    written = {}
+    for kind, target in options.targets.items():
+        if texts[kind]:
+            outputs.write(target, texts[kind], _KINDS[kind])
+            written[kind] = str(target)
+    return written
+
+
+def _refuse_clashes(targets: dict[str, Path]) -> None:
+    """Raise `StackproofError` (USAGE) where one file would overwrite another, or is a folder."""
+    seen: dict[Path, str] = {}
+    for kind, target in targets.items():
+        place = Path(os.path.abspath(target))
+        if place in seen:
+            raise fail(
+                Reason.USAGE,
+                f"`{target}` would hold both the {seen[place]} and the {kind}",
+                hint="give another name with -o, --json-file or --csv",
+            )
+        if place.is_dir():
+            raise fail(
+                Reason.USAGE,
+                f"`{target}` is a folder",
+                hint="give a file name, such as `report.html`",
+                where=Location(file=str(target)),
+            )
+        seen[place] = kind

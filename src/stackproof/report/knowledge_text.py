@@ -1,0 +1,98 @@
+"""What is known of settings, problems and curves, as text for people."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from stackproof.knowledge.model import CurveRule, Knowledge, Rule, Setting, words
+
+_INDENT = 12
+
+
+def overview(knowledge: Knowledge, width: int) -> Iterator[str]:
+    """Yield a line for everything that is known; `width` is in columns."""
+    yield "Known problems"
+    for rule in knowledge.rules:
+        yield f"  {rule.id}  {rule.severity:<6} {rule.title}"
+    yield "\nRules on curves"
+    for shape in knowledge.curve_rules:
+        yield f"  {shape.id}  {shape.level:<12} {shape.title}"
+    component = ""
+    for setting in knowledge.settings:
+        if setting.component != component:
+            component = setting.component
+            yield f"\nSettings of {component}" if component != "launcher" else "\nLaunchers"
+        yield from textwrap.wrap(
+            ", ".join(setting.names), width, initial_indent="  ", subsequent_indent="    "
+        )
+
+
+def lines_of(entry: Setting | Rule | CurveRule, width: int) -> Iterator[str]:
+    """Yield an entry as lines for people; `width` is in columns."""
+    if isinstance(entry, Setting):
+        yield ", ".join(entry.names)
+        pairs = _setting(entry)
+    elif isinstance(entry, Rule):
+        yield f"{entry.id} {entry.name}: {entry.title}"
+        pairs = _rule(entry)
+    else:
+        yield f"{entry.id} {entry.name}: {entry.title}"
+        pairs = _curve_rule(entry)
+    for label, text in pairs:
+        yield from labelled(label, text, width)
+    yield from labelled("known by", ", ".join(entry.evidence).replace("-", " "), width)
+    for number, source in enumerate(entry.sources):
+        label = "sources" if not number else ""
+        yield f"  {label:<{_INDENT - 2}}{source.title}"
+        yield f"{'':<{_INDENT}}{source.url}"
+
+
+def _setting(setting: Setting) -> Iterator[tuple[str, str]]:
+    versions = "any version" if setting.versions == ":" else f"versions {setting.versions}"
+    yield "read by", f"{setting.component}, {versions}"
+    if setting.kind != "variable":
+        yield "kind", setting.kind
+    for default in setting.defaults:
+        there = "" if default.versions == ":" else f" (versions {default.versions})"
+        yield "default", f"{default.value}{there}"
+    yield "when", setting.when
+    if setting.values:
+        yield "values", ", ".join(setting.values)
+    yield "effect", setting.effect
+
+
+def _rule(rule: Rule) -> Iterator[tuple[str, str]]:
+    yield "severity", str(rule.severity)
+    yield "when", words(rule.when)
+    if rule.supported_by is not None:
+        yield "shown by", words(rule.supported_by)
+    yield "cause", rule.cause
+    yield "remedy", rule.remedy
+    for command in rule.commands:
+        yield "", f"$ {command}"
+
+
+def _curve_rule(rule: CurveRule) -> Iterator[tuple[str, str]]:
+    yield "level", str(rule.level)
+    yield "test", rule.test
+    if rule.needs:
+        yield "needs", ", ".join(rule.needs).replace("-", " ")
+    yield "meaning", rule.meaning
+    if rule.remedy:
+        yield "remedy", rule.remedy
+    if rule.related:
+        yield "see", ", ".join(rule.related)
+
+
+def labelled(label: str, text: str, width: int) -> list[str]:
+    """Return a text with its label, wrapped; a command (`$ …`) stays on its line."""
+    if text.startswith("$ "):
+        return [f"{'':<{_INDENT}}{text}"]
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=f"  {label:<{_INDENT - 2}}",
+        subsequent_indent=" " * _INDENT,
+        break_long_words=False,
+    )

@@ -1,0 +1,63 @@
+"""A comparison as Markdown, for pages and threads that show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stackproof.compare.curve_shapes import Mark
+from stackproof.compare.model import Comparison
+from stackproof.report.shapes import markdown_lines
+from stackproof.report.tables import (
+    LEGEND,
+    cell_word,
+    discarded_text,
+    margins_text,
+    placements,
+    presence_text,
+    table_columns,
+    title_of,
+    undecided,
+    undecided_text,
+    validated_lines,
+    verdict_rows,
+)
+
+
+def render_markdown(comparison: Comparison, marks: Sequence[Mark] = ()) -> str:
+    """Return the verdict tables as Markdown (GitHub's tables), and the faults that curves show."""
+    columns = table_columns(comparison)
+    lines = [f"# {_plain(comparison.spec.name)}: {comparison.verdict}", ""]
+    lines += [_plain(margins_text(comparison)), "", _plain(presence_text(comparison)), ""]
+    for arm in comparison.challengers:
+        verdict = comparison.verdict_of(arm)
+        lines += [f"## {_plain(title_of(comparison, arm))}", "", _plain(verdict.sentence), ""]
+        for placement in placements(comparison):
+            rows = verdict_rows(comparison, arm, placement)
+            if not rows:
+                continue
+            lines.append(_markdown_row((placement, *columns)))
+            lines.append("|" + " --- |" * (len(columns) + 1))
+            lines += [
+                _markdown_row((row.label, *(cell_word(cell) for cell in row.cells))) for row in rows
+            ]
+            lines.append("")
+        lines += [f"* {_plain(undecided_text(one))}" for one in undecided(comparison, arm)]
+        lines.append("")
+    lines += [LEGEND, ""]
+    lines += [f"* {_plain(ranking.sentence)}" for ranking in comparison.rankings]
+    lines += [f"* {_plain(line)}" for line in validated_lines(comparison)]
+    lines += [f"* {_plain(discarded_text(entry))}" for entry in comparison.discarded]
+    lines += [f"* {note.level}: {_plain(note.text)}" for note in comparison.notes]
+    lines += [f"* {_plain(line)}" for line in markdown_lines(marks)]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _markdown_row(cells: tuple[str, ...]) -> str:
+    return "| " + " | ".join(_plain(cell) for cell in cells) + " |"
+
+
+def _plain(value: str) -> str:
+    """Return text in which nothing is Markdown or HTML."""
+    for character in "\\`*_[]<>|#&":
+        value = value.replace(character, f"\\{character}")
+    return " ".join(value.split())

@@ -1,0 +1,110 @@
+"""A comparison as text for a terminal or a log: no line is wider than asked for."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from stackproof.compare.model import Comparison
+from stackproof.core import harmless
+from stackproof.report.tables import (
+    LEGEND,
+    Row,
+    cell_word,
+    discarded_text,
+    margins_text,
+    placements,
+    presence_text,
+    row_groups,
+    table_columns,
+    title_of,
+    undecided,
+    undecided_text,
+    validated_lines,
+)
+
+WIDTH = 100
+"""Columns of a line where nobody says otherwise."""
+
+_COLUMN = 11
+_DISCARDED_SHOWN = 20
+
+
+def terminal_verdicts(comparison: Comparison, width: int = WIDTH) -> str:
+    """Return everything `compare` says, as plain text that ends with a newline."""
+    lines = [
+        comparison.spec.name,
+        *_wrapped(margins_text(comparison), width, "  "),
+        *_wrapped(presence_text(comparison), width, "  "),
+        "",
+    ]
+    for arm in comparison.challengers:
+        lines += [
+            *_wrapped(title_of(comparison, arm), width),
+            *_wrapped(comparison.verdict_of(arm).sentence, width, "  "),
+        ]
+        for placement in placements(comparison):
+            for heading, rows in row_groups(comparison, arm, placement):
+                lines += ["", *_table(heading, rows, table_columns(comparison), width)]
+        lines += [*_undecided(comparison, arm, width), ""]
+    lines += [*_wrapped(LEGEND, width), *_closing(comparison, width)]
+    return "\n".join(map(harmless.line, lines)) + "\n"
+
+
+def _wrapped(text: str, width: int, indent: str = "", hanging: str = "  ") -> list[str]:
+    # What a terminal would obey also breaks lines, so it goes first.
+    return textwrap.wrap(
+        harmless.line(text), max(width, 20), initial_indent=indent,
+        subsequent_indent=indent + hanging,
+        break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _table(heading: str, rows: Sequence[Row], columns: Sequence[str], width: int) -> list[str]:
+    """Return a table; columns that have no room stand below the others."""
+    labels = [heading, *(row.label for row in rows)]
+    first = min(max(map(len, labels)) + 2, max(width - 2 - _COLUMN, 10))
+    each = max((width - 2 - first) // _COLUMN, 1)
+    lines: list[str] = []
+    for start in range(0, len(columns), each):
+        part = slice(start, start + each)
+        lines.append(_line(heading, columns[part], first))
+        lines += [
+            _line(row.label, tuple(cell_word(cell) for cell in row.cells[part]), first)
+            for row in rows
+        ]
+    return lines
+
+
+def _line(label: str, cells: Sequence[str], first: int) -> str:
+    # Room for a space is kept before the first cell whatever the name of a placement is.
+    name = label if len(label) < first else f"{label[: first - 2]}… "
+    return f"  {name:{first}}{''.join(f'{cell:{_COLUMN}}' for cell in cells)}".rstrip()
+
+
+def _undecided(comparison: Comparison, arm: str, width: int) -> list[str]:
+    """Return why cells are undecided and what would decide them, all sizes included."""
+    lines: list[str] = []
+    for one in undecided(comparison, arm):
+        lines += _wrapped(undecided_text(one), width, "    ")
+    return ["", "  undecided:", *lines] if lines else []
+
+
+def _closing(comparison: Comparison, width: int) -> list[str]:
+    """Return what stands below the tables: discarded launches, warnings, the whole verdict."""
+    lines: list[str] = []
+    if comparison.discarded:
+        lines += ["", f"discarded: {len(comparison.discarded)}"]
+        for entry in comparison.discarded[:_DISCARDED_SHOWN]:
+            lines += _wrapped(discarded_text(entry), width, "  ")
+        more = len(comparison.discarded) - _DISCARDED_SHOWN
+        if more > 0:
+            lines.append(f"  and {more} more")
+    for texts in (
+        [ranking.sentence for ranking in comparison.rankings],
+        validated_lines(comparison),
+        [f"{note.level}: {note.text}" for note in comparison.notes],
+    ):
+        if texts:
+            lines += ["", *(line for text in texts for line in _wrapped(text, width))]
+    return [*lines, "", f"verdict: {comparison.verdict}"]

@@ -1,0 +1,347 @@
+"""The part of the report that answers the question: verdicts, where, and at which sizes."""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from stackproof.compare.model import (
+    ArmVerdict,
+    Cell,
+    Comparison,
+    Curve,
+    Judgement,
+    Panel,
+    Point,
+    Verdict,
+)
+from stackproof.core.numbers import percent_text, size_text, value_text
+from stackproof.report.markup import DASH, details, element, joined, table
+from stackproof.report.tables import (
+    Row,
+    curve_label,
+    placements,
+    reason_text,
+    short_reason,
+    table_sizes,
+    verdict_rows,
+)
+
+MARKS = {Verdict.PASS: "●", Verdict.FAIL: "✕", Verdict.INCONCLUSIVE: "○"}
+"""Shapes that tell the verdicts apart without colour."""
+
+SLOWER = "▽"
+"""Mark of what looks slower by more than the margin, and is not proven."""
+
+WHOLE_LIMIT = 100.0
+
+OVER_LIMIT = (
+    "* More than the limit: a transfer of milliseconds can be faster than the rate that a link is "
+    "held to on average, because what holds it lets a burst through at first. Far more than the "
+    "limit means that the limit stated is not that of the path taken."
+)
+"""What a star at a share of the limit says."""
+
+_CLASSES = {Verdict.PASS: "pass", Verdict.FAIL: "fail", Verdict.INCONCLUSIVE: "open"}
+
+
+def cell_class(cell: Cell) -> str:
+    """Return the style class of a cell."""
+    return "slower" if cell.seems_slower else _CLASSES[cell.verdict]
+
+
+def cell_mark(cell: Cell) -> str:
+    """Return the mark of a cell."""
+    return SLOWER if cell.seems_slower else MARKS[cell.verdict]
+
+
+def cell_words(cell: Cell) -> str:
+    """Return a cell's verdict in words."""
+    return "slower, not proven" if cell.seems_slower else str(cell.verdict)
+
+
+def cell_title(curve: Curve, cell: Cell) -> str:
+    """Return everything that one mark of a picture stands for."""
+    size = f"{size_text(cell.size)}: " if curve.sized else ""
+    ratio = "" if cell.ratio is None else f", ratio {cell.ratio:.2f}"
+    if ratio and cell.low is not None and cell.high is not None:
+        ratio += f" ({cell.low:.2f} to {cell.high:.2f})"
+    why = why_text(cell)
+    return f"{size}{cell_words(cell)}{ratio}{f'; {why}' if why else ''}"
+
+
+def badge(verdict: Verdict) -> Markup:
+    """Return a verdict as a word with its mark."""
+    mark = element("span", MARKS[verdict], aria_hidden="true")
+    return element("span", mark, f" {verdict}", class_=f"badge {_CLASSES[verdict]}")
+
+
+def verdict_part(comparison: Comparison) -> Markup:
+    """Return the cards with the sentences, and what the reader must be warned of."""
+    cards = joined(_card(comparison, verdict) for verdict in comparison.verdicts)
+    notes = joined(
+        element(
+            "p", element("strong", f"{note.level.capitalize()}: "), note.text, class_=note.level
+        )
+        for note in comparison.notes
+    )
+    return element(
+        "section",
+        element("h2", "Verdict"),
+        element("div", cards, class_="cards"),
+        notes,
+        id="verdict",
+    )
+
+
+def _card(comparison: Comparison, verdict: ArmVerdict) -> Markup:
+    name = (
+        f"{comparison.spec.baseline} against itself"
+        if verdict.is_null
+        else f"{verdict.arm} against {comparison.spec.baseline}"
+    )
+    label = "null arm: the noise of this machine" if verdict.is_null else "challenger"
+    kind = f"card {_CLASSES[verdict.verdict]}" + (" null" if verdict.is_null else "")
+    return element(
+        "article",
+        element("p", label, class_="eyebrow"),
+        element("h3", name, " ", badge(verdict.verdict)),
+        element("p", verdict.sentence),
+        _bar(verdict),
+        class_=kind,
+    )
+
+
+def _bar(verdict: ArmVerdict) -> Markup | None:
+    total = verdict.passed + verdict.failed + verdict.inconclusive
+    if not total:
+        return None
+    counts = (
+        ("pass", verdict.passed, "PASS"),
+        ("open", verdict.inconclusive - verdict.unproven, "undecided"),
+        ("slower", verdict.unproven, "slower, not proven"),
+        ("fail", verdict.failed, "FAIL"),
+    )
+    parts = joined(
+        (
+            element("span", class_=kind, style=f"flex-grow:{count}")
+            for kind, count, _ in counts
+            if count
+        ),
+        "",
+    )
+    words = ", ".join(f"{count} {word}" for _, count, word in counts if count)
+    return element(
+        "div",
+        element("div", parts, class_="bar", aria_hidden="true"),
+        element("p", words, class_="small"),
+    )
+
+
+def tables_part(comparison: Comparison) -> Markup:
+    """Return the verdict tables at the chosen sizes, and every number."""
+    blocks = [_arm_tables(comparison, arm) for arm in comparison.challengers]
+    return element(
+        "section",
+        element("h2", "At which sizes"),
+        element(
+            "p",
+            "Each cell: typical ratio of two launches of a block with its ",
+            f"{comparison.confidence:.0%} interval, then the challenger's median with, in "
+            "brackets, its share of the link's limit, and why it is undecided with the launches "
+            "per arm that would decide it. A ratio above 1 means that the challenger is better. "
+            f"● PASS, ✕ FAIL; INCONCLUSIVE are {SLOWER} SLOWER? (the whole interval lies below "
+            "the margin, and that is not proven) and ○ OPEN.",
+        ),
+        element("p", OVER_LIMIT, class_="small") if over_limit(comparison) else None,
+        joined(blocks),
+        id="sizes",
+    )
+
+
+def _arm_tables(comparison: Comparison, arm: str) -> Markup:
+    verdict = comparison.verdict_of(arm)
+    who = f"{arm} (null arm)" if verdict.is_null else arm
+    sizes = table_sizes(comparison)
+    head = ("", *(size_text(size) for size in sizes))
+    shown = []
+    for placement in placements(comparison):
+        rows = verdict_rows(comparison, arm, placement)
+        if rows:
+            shown.append(
+                table(
+                    f"{who} against {comparison.spec.baseline}, {placement}",
+                    head,
+                    ([_row_head(row), *_row_cells(row, arm, len(sizes))] for row in rows),
+                    class_="verdicts",
+                )
+            )
+    every = [
+        _every_size(comparison, panel, judgement)
+        for panel in comparison.panels
+        if (judgement := panel.judgement(arm)) is not None
+    ]
+    body = (
+        *shown,
+        details(f"Every size of {who}, with every number", *every),
+    )
+    heading = element("h3", f"{who} against {comparison.spec.baseline} ", badge(verdict.verdict))
+    if verdict.is_null:
+        return details(f"{who} against {comparison.spec.baseline}: {verdict.verdict}", *body)
+    return element("div", heading, *body)
+
+
+def _row_head(row: Row) -> str:
+    return row.label if row.panel.curve.sized else f"{row.label} (no size)"
+
+
+def _row_cells(row: Row, arm: str, columns: int) -> list[Markup]:
+    """Return a row's cells; one wide cell where the benchmark has no size."""
+    points = row.panel.points(arm)
+    if not row.panel.curve.sized:
+        cell = row.cells[-1]
+        point = None if cell is None else points.get(cell.size)
+        return [_verdict_cell(cell, point, row.panel, colspan=max(columns, 1))]
+    return [
+        _verdict_cell(cell, None if cell is None else points.get(cell.size), row.panel)
+        for cell in row.cells[:columns]
+    ]
+
+
+def _verdict_cell(
+    cell: Cell | None, point: Point | None, panel: Panel, *, colspan: int | None = None
+) -> Markup:
+    if cell is None:
+        return element("td", element("span", "not measured", class_="quiet"), class_="none")
+    ratio = DASH if cell.ratio is None else f"{cell.ratio:.2f}"
+    mark = element("span", cell_mark(cell), aria_hidden="true", class_="mark")
+    why = short_reason(cell)
+    return element(
+        "td",
+        element(
+            "span",
+            mark,
+            element("b", ratio),
+            element("span", f" {_short_word(cell)}", class_="word"),
+            class_=f"chip {cell_class(cell)}",
+        ),
+        element("span", _interval(cell), class_="interval"),
+        element("span", _point_text(point, panel), class_="value"),
+        element("span", why, class_="why") if why else None,
+        title=why_text(cell) or None,
+        colspan=colspan,
+    )
+
+
+def _short_word(cell: Cell) -> str:
+    """Return a verdict as short as a column is narrow; the section says what each means."""
+    return {"slower": "SLOWER?", "open": "OPEN"}.get(cell_class(cell), str(cell.verdict))
+
+
+def _interval(cell: Cell) -> str:
+    if cell.low is None or cell.high is None:
+        return f"n = {cell.blocks}"
+    return f"{cell.low:.2f} to {cell.high:.2f}"
+
+
+def _point_text(point: Point | None, panel: Panel) -> str:
+    if point is None:
+        return "no value"
+    value = f"{value_text(point.median)} {unit_text(panel.curve.unit)}"
+    if point.percent_of_limit is None:
+        return value
+    return f"{value} ({limit_text(point.percent_of_limit)} %)"
+
+
+def over_limit(comparison: Comparison) -> bool:
+    """Return whether any point is above the limit of its link."""
+    return any(
+        (point.percent_of_limit or 0) > WHOLE_LIMIT
+        for panel in comparison.panels
+        for arm in panel.arms
+        for point in arm.points
+    )
+
+
+def limit_text(percent: float) -> str:
+    """Return a share of a limit, with a star where it is more than all of it."""
+    return f"{percent:.3g}{'*' if percent > WHOLE_LIMIT else ''}"
+
+
+def unit_text(unit: str) -> str:
+    """Return a unit as it is printed."""
+    return "µs" if unit == "us" else unit
+
+
+def _every_size(comparison: Comparison, panel: Panel, judgement: Judgement) -> Markup:
+    baseline = panel.points(comparison.spec.baseline)
+    points = panel.points(judgement.arm)
+    unit = unit_text(panel.curve.unit)
+    limit = panel.limit is not None
+    head = [
+        "size", f"{comparison.spec.baseline} ({unit})", f"{judgement.arm} ({unit})",
+        *(("% of limit",) if limit else ()),
+        "ratio", "interval", "margin", "noise floor", "pairs", "adjusted p", "verdict", "",
+    ]  # fmt: skip
+    rows = []
+    for cell in judgement.cells:
+        left, right = baseline.get(cell.size), points.get(cell.size)
+        percent = None if right is None else right.percent_of_limit
+        rows.append(
+            [
+                size_text(cell.size),
+                DASH if left is None else value_text(left.median),
+                DASH if right is None else value_text(right.median),
+                *((DASH if percent is None else limit_text(percent),) if limit else ()),
+                DASH if cell.ratio is None else f"{cell.ratio:.3f}",
+                DASH if cell.low is None else f"{cell.low:.3f} to {cell.high:.3f}",
+                percent_text(cell.margin),
+                DASH if cell.floor is None else percent_text(cell.floor),
+                str(cell.blocks),
+                DASH if cell.p is None else f"{cell.p:.2g}",
+                element("td", badge(cell.verdict)),
+                f"{SLOWER} {why_text(cell)}" if cell.seems_slower else why_text(cell),
+            ]
+        )
+    caption = (
+        f"{curve_label(comparison, panel.curve)}, {panel.curve.placement}: "
+        f"{judgement.arm} against {comparison.spec.baseline}"
+    )
+    return table(caption, head, rows, class_="numbers")
+
+
+def why_text(cell: Cell) -> str:
+    """Return why a cell is INCONCLUSIVE and what would settle it."""
+    if cell.why is None:
+        return ""
+    text = reason_text(cell.why)
+    if cell.launches_needed is None:
+        return text
+    return f"{text}; about {cell.launches_needed} launches per arm would settle it"
+
+
+def regimes_part(comparison: Comparison) -> Markup | None:
+    """Return the geometric means by range of sizes."""
+    rows = [
+        [
+            f"{curve_label(comparison, panel.curve)}, {panel.curve.placement}",
+            judgement.arm,
+            regime.name,
+            f"{regime.ratio:.3f}",
+            f"{regime.low:.3f} to {regime.high:.3f}",
+        ]
+        for panel in comparison.panels
+        for judgement in panel.judgements
+        for regime in judgement.regimes
+    ]
+    if not rows:
+        return None
+    head = ("curve", "challenger", "range of sizes", "ratio", "interval")
+    return details(
+        "Summaries by range of sizes",
+        element(
+            "p",
+            "Geometric mean of the ratios over all sizes of a range. A summary, not a verdict: "
+            "a deficit at one size can hide in it.",
+        ),
+        table("Geometric mean of ratios by range of sizes", head, rows, class_="numbers"),
+    )

@@ -1,1 +1,0 @@
-"""Rendering of a comparison: pure functions from nouns to text; `stackproof.report` is the door."""

@@ -1,0 +1,85 @@
+"""The case noun: one benchmark program with parameters and placement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Locality(StrEnum):
+    """Whether ranks share a node; taken from the placement, never from the numbers."""
+
+    INTRA = "intra-node"
+    INTER = "inter-node"
+
+
+class Timing(StrEnum):
+    """How a collective is timed (docs/explanation/benchmark-program.md)."""
+
+    SYNCHRONISED = "synchronised"
+    """From the last rank's start to the last rank's end, after a start at one moment."""
+    OSU = "osu"
+    """Each rank by itself, a barrier after each operation; the mean over the ranks."""
+    IMB = "imb"
+    """The same with MPI_FLOAT for reductions; of IMB itself `t_avg` is read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rank:
+    """Where one rank runs: a node's name and the CPU (number on that node) it is pinned to."""
+
+    node: str
+    cpu: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """A named list of ranks, in rank order.
+
+    `interface` is the network interface the MPI must use between the nodes, None for any. `timed`
+    False is for ranks that may share a CPU: what they receive is checked, and no time they take
+    means anything.
+    """
+
+    name: str
+    ranks: tuple[Rank, ...]
+    interface: str | None = None
+    timed: bool = True
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Return the nodes in order of their first rank."""
+        return tuple(dict.fromkeys(rank.node for rank in self.ranks))
+
+    @property
+    def locality(self) -> Locality:
+        """Return INTRA when all ranks are on one node."""
+        return Locality.INTRA if len(self.nodes) == 1 else Locality.INTER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One launch's worth of work: which benchmarks, which sizes, how long, where, by which path.
+
+    `benchmarks` are names of `stackproof.bench.programs.METRICS`; `sizes` are bytes per message;
+    `samples` is how many timed samples each size gets in one launch, `seconds_per_size` a cap on
+    the time that the timed part of one size takes (seconds). `transport` is a name in
+    `stackproof.mpi.transports`; `fabric` is what joins the nodes (`site.FabricType`), empty where
+    that is not known.
+    """
+
+    program: str
+    benchmarks: tuple[str, ...]
+    sizes: tuple[int, ...]
+    placement: Placement
+    transport: str = "auto"
+    fabric: str = ""
+    samples: int = 20
+    seconds_per_size: float = 0.02
+    validate: bool = False
+    spot_check: bool = False
+    timing: str = ""
+    window: int = 64
+    timeout_s: float = 120.0
+    env: Mapping[str, str] = field(default_factory=dict)

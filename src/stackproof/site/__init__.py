@@ -1,0 +1,1 @@
+"""DEFINE: what a machine offers, and how that is found out."""

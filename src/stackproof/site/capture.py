@@ -1,0 +1,317 @@
+"""The capture noun, what was read off a machine, and its reading: capture to site, pure.
+
+A capture is plain text of files, folders and commands, so that one taken on another machine can be
+read anywhere: `stackproof site probe --capture` writes one, `--from FILE` reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from stackproof.site.model import FabricType, Site, SourceKind, from_document
+
+# The name that a probe gives to the kind of node it ran on.
+PARTITION = "node"
+# Tells whether a process may read its sibling's memory; see `site/effects/cma_check.py`.
+SIBLING_READ = "process_vm_readv between siblings"
+USER_NAMESPACE = "unshare --user --map-root-user true"
+# Programs that a probe looks for, and how each tells its version.
+TOOLS: dict[str, str] = {
+    "bwrap": "--version",
+    "fusermount3": "--version",
+    "gcc": "--version",
+    "ip": "-V",
+    "mksquashfs": "-version",
+    "squashfuse_ll": "--version",
+    "srun": "--version",
+    "unshare": "--version",
+}
+
+
+_LSCPU_LINE = re.compile(r"^\s*([^:\n]+?):[ \t]+(.+?)\s*$", re.MULTILINE)
+_ARCHITECTURES = ("x86_64", "aarch64", "ppc64le", "riscv64")
+_CPUINFO, _MEMINFO = "/proc/cpuinfo", "/proc/meminfo"
+_OS_RELEASE, _KERNEL = "/etc/os-release", "/proc/sys/kernel/osrelease"
+_NET, _CXI, _IB = "/sys/class/net", "/sys/class/cxi", "/sys/class/infiniband"
+_NVIDIA = "/proc/driver/nvidia/gpus"
+_CRAY_MPICH, _CRAY_LIBFABRIC = "/opt/cray/pe/mpich", "/opt/cray/libfabric"
+_VERSION_FILES = {
+    "libcxi": "/usr/lib64/pkgconfig/libcxi.pc",
+    "rocm": "/opt/rocm/.info/version",
+}
+
+# What a probe reads; `*` stands for each name in a folder that is listed.
+FILES = (
+    _CPUINFO, _MEMINFO, _OS_RELEASE, _KERNEL, *_VERSION_FILES.values(),
+    f"{_NET}/*/speed", f"{_NET}/*/operstate", f"{_IB}/*/ports/1/link_layer",
+    f"{_NVIDIA}/*/information",
+)  # fmt: skip
+FOLDERS = (_NET, _CXI, _IB, _NVIDIA, _CRAY_MPICH, _CRAY_LIBFABRIC, "/dev")
+COMMANDS = (
+    "uname -m", "lscpu", "getconf GNU_LIBC_VERSION", "srun --mpi=list", USER_NAMESPACE,
+    *(f"{name} {option}" for name, option in TOOLS.items()),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandOutput:
+    """What a command printed (both streams, standard output first) and its exit code."""
+
+    text: str
+    returncode: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capture:
+    """What was read off one machine; a file or command that is not there is left out.
+
+    `folders` maps a path to the names in it, `programs` a name to its path, `sizes` a file system
+    to its size in bytes, `opened` a device to whether it could be opened; `taken` is UTC ISO 8601.
+    """
+
+    SCHEMA: ClassVar[str] = "stackproof/capture/1"
+
+    taken: str
+    note: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    folders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    commands: Mapping[str, CommandOutput] = field(default_factory=dict)
+    programs: Mapping[str, str] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    opened: Mapping[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Finding:
+    """One fact: its path in the site document, its value, and what it was read from."""
+
+    path: tuple[str, ...]
+    value: Any
+    source: str
+    kind: SourceKind = SourceKind.FILE
+
+
+def read_capture(capture: Capture, *, name: str = "local") -> Site:
+    """Return the site that a capture shows; what it does not show stays unknown.
+
+    A text that cannot be understood gives no fact, never an error.
+    """
+    data: dict[str, Any] = {"name": name}
+    sources: dict[str, Any] = {}
+    facts: dict[str, str] = {}
+    for reader in _READERS:
+        for finding in reader(capture):
+            identifier = re.sub(r"[^A-Za-z0-9]+", "-", finding.source).strip("-")
+            sources[identifier] = {
+                "title": finding.source,
+                "kind": str(finding.kind),
+                "date": capture.taken,
+            }
+            facts[".".join(finding.path)] = identifier
+            place = data
+            for key in finding.path[:-1]:
+                place = place.setdefault(key, {})
+            place[finding.path[-1]] = finding.value
+    return from_document({**data, "sources": sources, "facts": facts}, file="<capture>")
+
+
+def _file(capture: Capture, path: str) -> str:
+    return capture.files.get(path, "").strip()
+
+
+def _answer(capture: Capture, command: str) -> str:
+    """Return what a command printed, empty when it is not there or failed."""
+    answer = capture.commands.get(command)
+    return answer.text if answer and answer.returncode == 0 else ""
+
+
+def _told(path: tuple[str, ...], value: Any, command: str) -> _Finding:
+    return _Finding(path=path, value=value, source=command, kind=SourceKind.COMMAND)
+
+
+def _node(key: str, value: Any, source: str, kind: SourceKind = SourceKind.FILE) -> _Finding:
+    return _Finding(path=("partitions", PARTITION, key), value=value, source=source, kind=kind)
+
+
+def _processor(capture: Capture) -> Iterator[_Finding]:
+    machine = _answer(capture, "uname -m").strip()
+    if machine in _ARCHITECTURES:
+        yield _node("architecture", machine, "uname -m", SourceKind.COMMAND)
+    lines = dict(_LSCPU_LINE.findall(_answer(capture, "lscpu")))
+    if model := lines.get("Model name"):
+        yield _node("cpu", model, "lscpu", SourceKind.COMMAND)
+    elif found := re.search(r"^model name\s*:\s*(.+?)\s*$", _file(capture, _CPUINFO), re.MULTILINE):
+        yield _node("cpu", found[1], _CPUINFO)
+    sockets, each = _whole(lines.get("Socket(s)")), _whole(lines.get("Core(s) per socket"))
+    if sockets and each:
+        yield _node("sockets", sockets, "lscpu", SourceKind.COMMAND)
+        yield _node("cores", sockets * each, "lscpu", SourceKind.COMMAND)
+
+
+def _memory(capture: Capture) -> Iterator[_Finding]:
+    if found := re.search(
+        r"^MemTotal:\s+([0-9]{1,15}) kB$", _file(capture, _MEMINFO), re.MULTILINE
+    ):
+        yield _node("memory-gb", _gigabytes(int(found[1]) * 1024), _MEMINFO)
+
+
+def _whole(text: str | None) -> int | None:
+    """Return a number without a sign that fits any use here, None for every other text."""
+    return int(text) if text and re.fullmatch(r"[0-9]{1,15}", text) else None
+
+
+def _gigabytes(size: int) -> float:
+    return round(size / 1e9, 3)
+
+
+def _system(capture: Capture) -> Iterator[_Finding]:
+    if found := re.search(r'^PRETTY_NAME="?(.+?)"?$', _file(capture, _OS_RELEASE), re.MULTILINE):
+        yield _Finding(path=("os",), value=found[1], source=_OS_RELEASE)
+    if kernel := _file(capture, _KERNEL):
+        yield _Finding(path=("kernel",), value=kernel, source=_KERNEL)
+    command = "getconf GNU_LIBC_VERSION"
+    if found := re.match(r"glibc (\S+)", _answer(capture, command)):
+        yield _told(("glibc",), found[1], command)
+
+
+def _interfaces(capture: Capture) -> Iterator[_Finding]:
+    for name in capture.folders.get(_NET, ()):
+        if name == "lo":
+            continue
+        state, speed = f"{_NET}/{name}/operstate", f"{_NET}/{name}/speed"
+        if _file(capture, state) in {"up", "down"}:
+            up = _file(capture, state) == "up"
+            yield _Finding(path=("interfaces", name, "up"), value=up, source=state)
+        if rate := _rate(capture, name):
+            yield _Finding(path=("interfaces", name, "speed-mb-s"), value=rate, source=speed)
+
+
+def _rate(capture: Capture, interface: str) -> float | None:
+    """Return the rate of an interface in MB/s; the kernel gives Mbit/s, -1 when it has none."""
+    rate = _whole(_file(capture, f"{_NET}/{interface}/speed"))
+    return rate / 8 if rate else None
+
+
+def _fabric(capture: Capture) -> Iterator[_Finding]:
+    others = [name for name in capture.folders.get(_NET, ()) if name != "lo"]
+    if devices := capture.folders.get(_CXI, ()):
+        yield _Finding(path=("fabric", "type"), value=FabricType.SLINGSHOT_11.value, source=_CXI)
+        yield _node("nics", len(devices), _CXI)
+        rated = [name for name in others if name.startswith("hsn") and _rate(capture, name)]
+        if rated:
+            source = f"{_NET}/{rated[0]}/speed"
+            limit = _rate(capture, rated[0])
+            yield _Finding(path=("fabric", "limit-mb-s"), value=limit, source=source)
+    elif cards := _infiniband(capture):
+        yield _Finding(path=("fabric", "type"), value=FabricType.INFINIBAND.value, source=_IB)
+        yield _node("nics", len(cards), _IB)
+    elif others:
+        yield _Finding(path=("fabric", "type"), value=FabricType.ETHERNET.value, source=_NET)
+    elif _NET in capture.folders:
+        yield _Finding(path=("fabric", "type"), value=FabricType.NONE.value, source=_NET)
+
+
+def _infiniband(capture: Capture) -> list[str]:
+    """Return the devices whose link is InfiniBand; the same driver serves Ethernet cards."""
+    names = capture.folders.get(_IB, ())
+    return [n for n in names if _file(capture, f"{_IB}/{n}/ports/1/link_layer") == "InfiniBand"]
+
+
+def _gpus(capture: Capture) -> Iterator[_Finding]:
+    devices = capture.folders.get("/dev", ())
+    if cards := capture.folders.get(_NVIDIA, ()):
+        text = _file(capture, f"{_NVIDIA}/{cards[0]}/information")
+        found = re.search(r"^Model:\s+(.+?)\s*$", text, re.MULTILINE)
+        yield _node("gpu", found[1] if found else "NVIDIA", _NVIDIA)
+        yield _node("gpus", len(cards), _NVIDIA)
+    elif numbered := [name for name in devices if re.fullmatch(r"nvidia\d+", name)]:
+        yield _node("gpu", "NVIDIA", "/dev")
+        yield _node("gpus", len(numbered), "/dev")
+    elif "kfd" in devices:
+        # How many there are stays unknown: the kernel counts dies, a site counts packages.
+        yield _node("gpu", "AMD", "/dev")
+
+
+def _launchers(capture: Capture) -> Iterator[_Finding]:
+    if version := _version(capture, "srun"):
+        yield _told(("launchers", "srun", "version"), version, "srun --version")
+    command = "srun --mpi=list"
+    if kinds := parse_pmi_kinds(_answer(capture, command)):
+        yield _told(("launchers", "srun", "pmi"), list(kinds), command)
+
+
+def parse_pmi_kinds(text: str) -> tuple[str, ...]:
+    """Return the wire-up kinds in what `srun --mpi=list` prints, in its order.
+
+    Slurm 22 and newer print a heading and one indented kind a line, then a line that names the
+    PMIx versions; older ones put `srun: ` before each line.
+    """
+    kinds: list[str] = []
+    for line in text.splitlines():
+        word = line.removeprefix("srun:").strip()
+        if re.fullmatch(r"[a-z][a-z0-9_]*", word):
+            kinds.append(word)
+        elif found := re.match(r"specific pmix plugin versions available:\s*(.+)", word):
+            kinds += [name.strip() for name in found[1].split(",")]
+    return tuple(dict.fromkeys(kind for kind in kinds if kind != "none"))
+
+
+def _vendor(capture: Capture) -> Iterator[_Finding]:
+    if version := _newest(capture.folders.get(_CRAY_MPICH, ())):
+        facts = {"family": "cray-mpich", "version": version, "path": f"{_CRAY_MPICH}/{version}"}
+        for key, value in facts.items():
+            yield _Finding(path=("vendor-mpi", key), value=value, source=_CRAY_MPICH)
+    if version := _newest(capture.folders.get(_CRAY_LIBFABRIC, ())):
+        for key, value in (("version", version), ("path", f"{_CRAY_LIBFABRIC}/{version}")):
+            path = ("externals", "libfabric", key)
+            yield _Finding(path=path, value=value, source=_CRAY_LIBFABRIC)
+    for name, file in _VERSION_FILES.items():
+        if found := re.search(r"(?:^|\bVersion: *)(\d[\w.]*)", _file(capture, file), re.MULTILINE):
+            yield _Finding(path=("externals", name, "version"), value=found[1], source=file)
+    if "xpmem" in capture.folders.get("/dev", ()):
+        yield _Finding(path=("externals", "xpmem", "path"), value="/dev/xpmem", source="/dev")
+
+
+def _newest(names: tuple[str, ...]) -> str | None:
+    """Return the highest version among the names of a folder; others, as `default`, are left."""
+    versions = [name for name in names if re.fullmatch(r"\d+(\.\w+)*", name)]
+    return max(versions, key=_numbers, default=None)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def _version(capture: Capture, tool: str) -> str | None:
+    """Return the version in what a program says of itself, whatever its exit code."""
+    answer = capture.commands.get(f"{tool} {TOOLS[tool]}")
+    found = re.search(r"(?<![\w.])v?(\d+(?:\.\d+)+(?:-rc\d+)?)", answer.text if answer else "")
+    return found[1] if found else None
+
+
+def _tools(capture: Capture) -> Iterator[_Finding]:
+    for name, option in TOOLS.items():
+        if path := capture.programs.get(name):
+            yield _Finding(path=("tools", name, "path"), value=path, source=path)
+            if version := _version(capture, name):
+                yield _told(("tools", name, "version"), version, f"{name} {option}")
+
+
+def _limits(capture: Capture) -> Iterator[_Finding]:
+    trials = {"user-namespaces": USER_NAMESPACE, "process-vm-readv": SIBLING_READ}
+    for key, command in trials.items():
+        if answer := capture.commands.get(command):
+            yield _told(("limits", key), answer.returncode == 0, command)
+    if "/dev/fuse" in capture.opened:
+        value = capture.opened["/dev/fuse"]
+        yield _Finding(path=("limits", "fuse"), value=value, source="/dev/fuse")
+    if size := capture.sizes.get("/dev/shm"):  # noqa: S108 - a file system that is looked at
+        yield _Finding(path=("limits", "shm-gb"), value=_gigabytes(size), source="/dev/shm")  # noqa: S108 - as above
+
+
+_READERS = (
+    _processor, _memory, _gpus, _fabric, _interfaces, _launchers, _vendor, _tools, _system, _limits,
+)  # fmt: skip

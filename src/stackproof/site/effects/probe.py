@@ -1,0 +1,123 @@
+"""Looking at this machine: reads files and asks programs, then leaves the reading to arrows."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from stackproof.core import document as documents
+from stackproof.core import limits
+from stackproof.core.command import Command
+from stackproof.core.effects import files, run, shipped
+from stackproof.core.effects.run import Runner
+from stackproof.core.errors import StackproofError
+from stackproof.site import capture as captures
+from stackproof.site.capture import Capture, CommandOutput, read_capture
+from stackproof.site.model import Site, merge, parse_site
+
+# The site that stands for the machine stackproof runs on.
+LOCAL = "local"
+_TIMEOUT_S = 10.0
+_DOCUMENT_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def probe_site(runner: Runner = run.run) -> Site:
+    """Return what can be seen of this machine, as the site `local`; takes well under a second."""
+    return read_capture(take_capture(runner), name=LOCAL)
+
+
+def load_site(name_or_path: str, runner: Runner = run.run) -> Site:
+    """Return a site: the name of a shipped one, or the path of a site file.
+
+    A path has a `/` or ends in `.yaml`. The site `local` is completed by what the probe finds.
+    Raises `StackproofError`: FILE_MISSING (a wrong name lists the right ones), NOT_PERMITTED, and
+    what `parse_site` raises.
+    """
+    site = parse_site(read_site_file(name_or_path))
+    return merge(site, probe_site(runner)) if site.name == LOCAL else site
+
+
+def read_site_file(name_or_path: str) -> documents.Document:
+    """Return the parsed document of a site; raises like `load_site`."""
+    is_path = os.sep in name_or_path or name_or_path.endswith(_DOCUMENT_SUFFIXES)
+    path = Path(name_or_path) if is_path else shipped.find("sites", name_or_path)
+    text = files.read_bounded(path, limits.DOCUMENT)
+    return documents.parse(text, file=str(path))
+
+
+def take_capture(runner: Runner = run.run) -> Capture:
+    """Return what the files, folders and programs of this machine say, unread."""
+    folders = {path: names for path in captures.FOLDERS if (names := _names(path)) is not None}
+    paths = [path for pattern in captures.FILES for path in _expanded(pattern, folders)]
+    programs = {name: path for name in captures.TOOLS if (path := shutil.which(name))}
+    lines = {line: tuple(shlex.split(line)) for line in captures.COMMANDS}
+    cma_check = Path(__file__).with_name("cma_check.py")
+    lines[captures.SIBLING_READ] = (sys.executable, "-I", str(cma_check))
+    answers = {line: _ask(argv, runner) for line, argv in lines.items()}
+    return Capture(
+        taken=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        files={path: text for path in paths if (text := _text(path)) is not None},
+        folders=folders,
+        commands={line: answer for line, answer in answers.items() if answer},
+        programs=programs,
+        sizes={path: size for path in ("/dev/shm",) if (size := _size(path))},  # noqa: S108 - looked at
+        opened={path: opened for path in ("/dev/fuse",) if (opened := _opens(path)) is not None},
+    )
+
+
+def _names(folder: str) -> tuple[str, ...] | None:
+    try:
+        return tuple(sorted(os.listdir(folder)))
+    except OSError:
+        return None
+
+
+def _expanded(pattern: str, folders: dict[str, tuple[str, ...]]) -> list[str]:
+    """Return the paths of a pattern whose `*` stands for the names in a folder."""
+    folder, star, rest = pattern.partition("/*")
+    if not star:
+        return [pattern]
+    return [f"{folder}/{name}{rest}" for name in folders.get(folder, ())]
+
+
+def _text(path: str) -> str | None:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(limits.PROBED.bytes).decode(errors="replace")
+    except OSError:
+        return None  # not there, or the driver has no answer (an interface that is down)
+
+
+def _ask(argv: tuple[str, ...], runner: Runner) -> CommandOutput | None:
+    """Return what a program says; None when it is not there or does not answer in time."""
+    try:
+        done = runner(Command(argv=argv, timeout_s=_TIMEOUT_S))
+    except StackproofError:
+        return None
+    if done.timed_out:
+        return None
+    text = (done.stdout + done.stderr)[: limits.PROBED.bytes].decode(errors="replace")
+    return CommandOutput(text=text, returncode=done.returncode)
+
+
+def _size(path: str) -> int | None:
+    with contextlib.suppress(OSError):
+        status = os.statvfs(path)
+        return status.f_frsize * status.f_blocks
+    return None
+
+
+def _opens(device: str) -> bool | None:
+    """Return whether a device can be opened, None when it is not there."""
+    try:
+        os.close(os.open(device, os.O_RDWR | os.O_CLOEXEC))
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return False
+    return True
