@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import stackproof.host
 
 import fakespack
+import stackproof
 from fakespack import Folder
 from need import need
 from stackproof.build.effects.workspace import MEMORY
 from stackproof.core.effects.cache_kinds import KINDS
 
-SOURCES = Path(stackproof.host.__path__[0]).parent
-USES = "from stackproof.host import cachekinds; cachekinds.in_use(); print(flush=True); input()"
+SOURCES = Path(stackproof.__file__).parent
+USES = "from stackproof.core.effects import cache_kinds; cache_kinds.in_use(); print(flush=True); input()"
 
 
 class Machine:

@@ -32,7 +32,7 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[argparse.Namesp
 
     def install(action: Callable[[argparse.Namespace], int]) -> None:
         module = types.ModuleType("stackproof.build.cli.check")
-        module.configure = lambda parser: parser.set_defaults(run="check:run")  # type: ignore[attr-defined]
+        module.configure = lambda parser: parser.set_defaults(run="build.cli.check:run")  # type: ignore[attr-defined]
         module.run = action  # type: ignore[attr-defined]
         for name in ("stackproof.build.cli.check", "stackproof.build.cli.check_arguments"):
             monkeypatch.setitem(sys.modules, name, module)
@@ -209,7 +209,7 @@ def test_a_reader_that_has_gone_does_not_hide_the_verdict(code: int) -> None:
         "import sys, types\nfrom stackproof import cli\n"
         f"def run(_):\n    print('x')\n    return {code}\n"
         "module = types.ModuleType('m')\n"
-        "module.configure = lambda parser: parser.set_defaults(run='check:run')\n"
+        "module.configure = lambda parser: parser.set_defaults(run='build.cli.check:run')\n"
         "module.run = run\n"
         "sys.modules['stackproof.build.cli.check_arguments'] = module\n"
         "sys.modules['stackproof.build.cli.check'] = module\n"

@@ -16,7 +16,6 @@ import spackstacks
 from aptarchive import AptArchive, tarball
 from need import need
 from stackproof import cli
-from stackproof.build.cli import os_sources
 from stackproof.build.effects import source_mirror, stacks
 from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.engines import spack as engine
@@ -300,10 +299,11 @@ def test_what_a_lock_does_without_is_noted(add: Run, archive: AptArchive, recipe
     assert add("libthing")[0] == 0
     [loaded] = stacks.load_recipes(RecipeOptions(recipe=str(recipe), site=str(FJORD)))
     lock = SpackLock(wants="", clones=(), environments={})
-    problems, [note] = os_sources.accepted_problems(loaded, lock)
+    of_it = (loaded.stack, loaded.os_sources_path)
+    problems, [note] = accepted_sources.accepted_problems(*of_it, lock)
     assert problems == ()
     assert "libthing 1.2" in note.message
-    assert os_sources.accepted_problems(loaded, None) == ((), ())
+    assert accepted_sources.accepted_problems(*of_it, None) == ((), ())
 
 
 @pytest.mark.parametrize("content", ["file", "other"])

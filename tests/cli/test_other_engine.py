@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from stackproof.build.effects.builders import Solving
 from stackproof.build.effects.loaded import Loaded
-from stackproof.build.engine import Container, Findings, tail
+from stackproof.build import tail
+from stackproof.build.engine import Container, Findings
 from stackproof.core.errors import Problem, Reason
 from stackproof.build.effects.workspace import BuildSetup
 from stackproof.build.plan import Plan, Step

@@ -181,7 +181,7 @@ def test_interrupted_build_continues_with_the_same_digest(
         code = textwrap.dedent(f"""
             from stackproof.build.effects.executor import execute
             from stackproof.core.monitor import null_monitor
-            from stackproof import noun
+            from stackproof.core import noun
             from stackproof.build.plan import Plan
             plan = noun.from_json(Plan, open({str(tmp_path / "plan.json")!r}).read())
             print("ready", flush=True)
@@ -298,7 +298,7 @@ def test_disk_full(tmp_path: Path, movable: bool, move: str) -> None:
     need("root")
     code = textwrap.dedent(f"""
         import sys
-        from stackproof import noun
+        from stackproof.core import noun
         from stackproof.core.errors import StackproofError
         from stackproof.build.effects.executor import execute
         from stackproof.build.effects.workspace import BuildSetup

@@ -187,7 +187,7 @@ def test_a_name_that_another_user_took_is_passed_over(
 def test_ranks_mount_for_themselves_where_every_name_is_taken(mounter: Way) -> None:
     need("python")
     script = (
-        "import sys; from stackproof.host import mountexec, mountjoin; "
+        "import sys; from stackproof.mount.effects import mount_exec as mountexec, join as mountjoin; "
         "mountjoin._PLACES = ['/proc/none']; "
         "sys.exit(mountexec.main(sys.argv[1:]))"
     )

@@ -151,7 +151,7 @@ def test_an_interrupt_leaves_no_child(tmp_path: Path, number: signal.Signals) ->
     program = textwrap.dedent(f"""
         import signal
         from stackproof.core.command import Command
-        from stackproof.host import run
+        from stackproof.core.effects import run
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             run.run(Command(argv=("sh", "-c", "sleep 60 & echo $! $$ > {pids}; wait")))
@@ -196,7 +196,7 @@ def test_a_second_interrupt_does_not_wait(tmp_path: Path) -> None:
     program = textwrap.dedent(f"""
         import signal
         from stackproof.core.command import Command
-        from stackproof.host import run
+        from stackproof.core.effects import run
         run._STOP_WAIT_S = 60
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_REAL, 1, 0.5)

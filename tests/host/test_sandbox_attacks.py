@@ -45,7 +45,7 @@ exec %s "$@"
 _DRIVER = """
 import ctypes, json, os, socket, subprocess, sys, time
 from stackproof.core.command import Bind, Command, Sandbox
-from stackproof.host import run
+from stackproof.core.effects import run
 
 program, folder, names = sys.argv[1], sys.argv[2], sys.argv[3].split(",")
 libc = ctypes.CDLL(None, use_errno=True)

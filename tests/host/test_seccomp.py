@@ -15,7 +15,7 @@ from terminals import terminal
 
 _TYPE = """
 import fcntl, os, sys, termios
-from stackproof.host import seccomp
+from stackproof.core.effects import seccomp
 os.setsid()
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 if sys.argv[1] == "filtered":

@@ -71,7 +71,7 @@ def test_names_are_found_where_something_is_mounted_below_etc(tmp_path: Path) ->
     script = (
         "import socket, sys\n"
         "from stackproof.cluster.model import ClusterSpec, enter_argv\n"
-        "from stackproof.host import cluster, run\n"
+        "from stackproof.cluster.effects import up as cluster; from stackproof.core.effects import run\n"
         "from stackproof.core.command import Command\n"
         "state = cluster.up(ClusterSpec())\n"
         "words = ('sh', '-c', 'getent hosts node2; cat /etc/hostname; grep -c overlay.*/etc /proc/mounts')\n"
@@ -197,7 +197,7 @@ def test_killing_what_it_stands_on_ends_everything(part: str, runtime: Path) -> 
 @pytest.mark.parametrize("after", [0.0, 0.02, 0.05, 0.1, 0.15])
 def test_a_start_that_is_killed_leaves_nothing(after: float, runtime: Path) -> None:
     script = (
-        "from stackproof.cluster.model import ClusterSpec\nfrom stackproof.host import cluster\n"
+        "from stackproof.cluster.model import ClusterSpec\nfrom stackproof.cluster.effects import up as cluster\n"
         "print('go', flush=True)\ncluster.up(ClusterSpec(nodes=4, rate='1gbit'))\n"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as starting:

@@ -232,7 +232,7 @@ def test_a_start_that_is_killed_leaves_nothing(after: float, runtime: Path) -> N
     script = (
         "from stackproof.cluster.model import ClusterSpec\n"
         "from stackproof.cluster.slurm import SlurmSpec\n"
-        "from stackproof.host import cluster\n"
+        "from stackproof.cluster.effects import up as cluster\n"
         "print('go', flush=True)\ncluster.up(ClusterSpec(nodes=4, slurm=SlurmSpec()))\n"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as starting:

@@ -24,7 +24,7 @@ import json, os, sys
 sys.path.insert(0, sys.argv[1])
 import clusters as t
 from stackproof.cluster.model import ClusterSpec
-from stackproof.host import cluster
+from stackproof.cluster.effects import up as cluster
 state = cluster.up(ClusterSpec(rate="100mbit"))
 names = t.namespaces(state)
 t.assert_limited(state, 4_000_000)
@@ -86,7 +86,7 @@ def test_no_namespaces_is_an_error_that_says_so(runtime: Path) -> None:
     script = (
         "import ctypes, os, sys\n"
         "from stackproof.cluster.model import ClusterSpec\nfrom stackproof.core.errors import StackproofError\n"
-        "from stackproof.host import cluster, cluster_state\n"
+        "from stackproof.cluster.effects import up as cluster, state as cluster_state\n"
         "open('/proc/sys/user/max_net_namespaces', 'w').write('0')\n"
         "try:\n    cluster.up(ClusterSpec())\n"
         "except StackproofError as error:\n    print(error.reason, os.listdir(cluster_state.base()))\n"
@@ -106,7 +106,7 @@ def test_a_full_disk_is_an_error_that_leaves_no_cluster(tmp_path: Path) -> None:
     script = (
         "import os\n"
         "from stackproof.cluster.model import ClusterSpec\nfrom stackproof.core.errors import StackproofError\n"
-        "from stackproof.host import cluster, cluster_state\n"
+        "from stackproof.cluster.effects import up as cluster, state as cluster_state\n"
         "folder = cluster_state.base()\n"
         "try:\n    open('/mnt/filler', 'wb').write(bytes(1 << 20))\nexcept OSError:\n    pass\n"
         "try:\n    cluster.up(ClusterSpec(rate='1gbit'))\n"

@@ -121,7 +121,7 @@ def test_an_interrupt_ends_what_runs_on_the_nodes(cluster: ClusterState, tmp_pat
         import sys
         sys.path.insert(0, {os.path.dirname(__file__)!r})
         from pathlib import Path
-        from stackproof.host import cluster as host_cluster
+        from stackproof.cluster.effects import up as host_cluster
         from test_spack_nodes import install
         try:
             install(host_cluster.reach({cluster.name!r}), Path({os.fspath(tmp_path)!r}),
@@ -149,7 +149,7 @@ def test_in_a_job_its_nodes_are_used(cluster: ClusterState, tmp_path: Path) -> N
         from pathlib import Path
         from stackproof.core.command import Command
         from stackproof.build.engines.spack.workers import Workers
-        from stackproof.host import spack_nodes
+        from stackproof.build.engines.spack.effects import nodes as spack_nodes
         folder = Path({os.fspath(tmp_path)!r})
         command = Command(argv=("sh", "-c", "echo at $SLURMD_NODENAME in $SLURM_JOB_ID", "install"))
         done = spack_nodes.install(command, Workers(nodes=2), folder, print,

@@ -76,7 +76,7 @@ def test_write_below_a_file(tmp_path: Path) -> None:
 
 def _report(script: str, *prefix: str, cwd: Path) -> str:
     """Run a Python script in another process, below `prefix`; return what it prints."""
-    head = "import os, sys\nfrom stackproof.core.errors import StackproofError\nfrom stackproof.host import files\n"
+    head = "import os, sys\nfrom stackproof.core.errors import StackproofError\nfrom stackproof.core.effects import files\n"
     done = subprocess.run(
         [*prefix, sys.executable, "-c", head + textwrap.dedent(script)],
         stdout=subprocess.PIPE, cwd=cwd, text=True, timeout=60, check=True,
