@@ -18,12 +18,11 @@ from need import need
 from stackproof.core import noun
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.manifest import Manifest, ManifestView, describe
-from stackproof.loader import Setting, load_program
 from stackproof.inject.model import Cause, Effect, Verdict
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import HostView, this_machine
 from stackproof.linking.elf.constants import DISPUTED
-from stackproof.linking.loader import Setting
+from stackproof.linking.loader import Setting, load_program
 from stackproof.mpi import abi
 from stackproof.mpi.abi import constants
 

@@ -10,9 +10,8 @@ import pytest
 from eessilab import EVERY, USES_MPICH, Eessi, inject
 from elflab import run
 from need import need
-from stackproof.errors import ExitCode
-from stackproof.host import injecting
 from stackproof.core.errors import ExitCode
+from stackproof.inject.effects import staging as injecting
 
 
 @pytest.fixture

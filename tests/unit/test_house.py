@@ -126,7 +126,7 @@ def test_a_public_class_has_its_name_alone() -> None:
     assert {name: count for name, count in counts.items() if count > 1} == _SHARED_NAMES
 
 
-ROOMS = sorted(path for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__")
+ROOMS = sorted(path.parent for path in PACKAGE.glob("*/__init__.py"))
 
 
 def test_the_package_is_rooms_only() -> None:

@@ -18,8 +18,7 @@ from stackproof.inject.effects.staging import Injection
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Cause, Effect, Judgement, Verdict
 from stackproof.inject.program import Demand, demand_of
-from stackproof.inject.replacement import Replacement
-from stackproof.inject.replacement import find_replacement
+from stackproof.inject.replacement import Replacement, find_replacement
 from stackproof.inject.wrapper import Wrapping, plan_wrapping
 from stackproof.linking.effects.view import HostView
 from stackproof.linking.loader import Closure, Setting, load_program

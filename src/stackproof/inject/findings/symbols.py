@@ -6,10 +6,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from stackproof import abi
-from stackproof.abi import Part, fortran
-from stackproof.abi.fortran import MPICH_BLOCKS, OPENMPI_BLOCKS
-from stackproof.errors import StackproofError
 from stackproof.core.errors import StackproofError
 from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.inject.program import Demand
@@ -28,7 +24,7 @@ from stackproof.linking.loader import (
     unversioned_providers,
 )
 from stackproof.mpi import abi
-from stackproof.mpi.abi import Part
+from stackproof.mpi.abi import Part, fortran
 from stackproof.mpi.abi.fortran import MPICH_BLOCKS, OPENMPI_BLOCKS
 
 _NAME = re.compile(r"(lib.+?)\.so(?:\.([0-9.]+))?")
