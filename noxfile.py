@@ -28,11 +28,12 @@ ROOT = Path(__file__).parent
 DATA_FOLDERS = ("sites", "recipes", "knowledge")
 # The locks, and what of pyproject.toml is in them besides the package's own dependencies.
 LOCKS = {"test": ("--extra", "test", "--extra", "lint"), "demo": ()}
-# Tests that do not meet, and tests that the machine has one of: mounts, clusters, its two cores.
-ABREAST = ("tests/unit", "tests/contract", "tests/golden", "tests/cli", "tests/browser")
-IN_TURN = ("tests/host", "tests/native", "tests/system")
+# What tests may use that the machine has one of: mounts, clusters, its two cores.
+ABREAST, IN_TURN = ("-m", "not in_turn"), ("-m", "in_turn")
 # The tests that need nothing of the machine: enough to see whether a library still fits.
-WITHOUT_TOOLS = ("tests/unit", "tests/contract")
+WITHOUT_TOOLS = ("-m", "not needs and not in_turn")
+QUICK = ("-m", "not needs and not in_turn and not slow")
+ON_EACH_CORE = ("-n", "auto", "--maxprocesses", "4", "--dist", "loadfile")
 
 
 def python(session: nox.Session, *arguments: str, **options: str) -> None:
@@ -68,8 +69,8 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def abreast(session: nox.Session) -> None:
     """The tests that do not meet, a file on each core, on four at most."""
-    cores = ("-n", "auto", "--maxprocesses", "4", "--dist", "loadfile")
-    python(session, "-m", "pytest", *cores, "--junit-xml=build/tests-abreast.xml", *ABREAST)
+    told = "--junit-xml=build/tests-abreast.xml"
+    python(session, "-m", "pytest", *ON_EACH_CORE, told, *ABREAST)
 
 
 @nox.session
@@ -86,10 +87,10 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def quick(session: nox.Session) -> None:
-    """Lint, types and the tests that need no tool."""
+    """Lint, types and the tests that need nothing and take no second."""
     lint(session)
     types(session)
-    python(session, "-m", "pytest", "-q", *WITHOUT_TOOLS, *session.posargs)
+    python(session, "-m", "pytest", "-q", *ON_EACH_CORE, *QUICK, *session.posargs)
 
 
 @nox.session
@@ -129,7 +130,8 @@ def _attacks_of_a_user(session: nox.Session, folder: Path) -> None:
         session.run(
             *alone, *nobody, str(told).strip(), "-m", "pytest", "-q", "-m", "attack",
             # No attack is there, and the copy of Python may lack what drives a browser.
-            "--ignore=tests/browser", "-p", "no:cacheprovider", *session.posargs,
+            "--ignore=tests/report/test_report_browser.py", "-p", "no:cacheprovider",
+            *session.posargs,
             env=env, external=True,
         )  # fmt: skip
 

@@ -12,8 +12,13 @@ from hypothesis import settings
 
 import attacks
 import fabric
+import needs
+from benchroom import bench_folder, room
+from fixtures import for_everybody, runtime, trees
 from need import SPACK_TAGS
 from stackproof.build.effects import cache_entries, git
+
+__all__ = ["bench_folder", "for_everybody", "room", "runtime", "trees"]  # fixtures of tests
 
 # A busy machine is not a failure, and a test run leaves no database behind. In continuous
 # integration the examples are the same every time.
@@ -33,10 +38,19 @@ def pytest_report_header() -> str:
     return f"spack: {wanted}, from {source or f'nowhere: {git.MIRROR_VARIABLE} is not set'}"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the markers of what tests need known."""
+    for line in needs.markers():
+        config.addinivalue_line("markers", line)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the attacks among the tests."""
+    """Mark the attacks among the tests, and those that need something."""
     here = Path(__file__).parent
     for item in items:
+        things = needs.of(item)
+        for name in ("needs", *map(needs.marker, sorted(things))) if things else ():
+            item.add_marker(name)
         if attacks.is_attack(f"{item.path.relative_to(here).as_posix()}::{item.name}"):
             item.add_marker("attack")
 

@@ -46,7 +46,7 @@ def python(folder: Path) -> tuple[str, Path]:
         return sys.executable, ROOT
     for part in (folder, *folder.parents[:2]):  # pytest makes its own for the tests' user alone
         part.chmod(part.stat().st_mode | 0o055)
-    base = Path(os.path.realpath(sys._base_executable))
+    base = Path(os.path.realpath(sys._base_executable))  # type: ignore[attr-defined]
     if not may_run(base, "import json"):
         base = _copy_of_base(folder / "base", base)
     environment = folder / "environment"
@@ -54,7 +54,7 @@ def python(folder: Path) -> tuple[str, Path]:
         [base, "-m", "venv", "--without-pip", environment], check=True, timeout=_TIMEOUT_S
     )
     copy = environment / "bin" / "python"
-    argv = [copy, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    argv = [str(copy), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
     packages = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
     _give(Path(sysconfig.get_path("purelib")), Path(packages))
     checkout = folder / "checkout"
@@ -64,8 +64,8 @@ def python(folder: Path) -> tuple[str, Path]:
         text = path.read_text().replace(str(ROOT), str(checkout))
         path.unlink()  # it may be the original
         path.write_text(text)
-    for path, _, _ in os.walk(folder):
-        os.chmod(path, 0o755)
+    for place, _, _ in os.walk(folder):
+        os.chmod(place, 0o755)
     assert may_run(copy), f"{folder} is not for every user: is TMPDIR below a private folder?"
     return str(copy), checkout
 

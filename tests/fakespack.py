@@ -3,7 +3,7 @@
 It is a git repository with `bin/spack`, which knows the calls of a build and does what the names
 of packages say: `slow` takes a second, `broken` does not compile, `full` finds no space, `forged`
 has an entry with a wrong signature in a cache, `strange` one with an unknown key. Its words are
-those of Spack 1.1. Whether stackproof understands the real one is asked in tests/system.
+those of Spack 1.1. Whether stackproof understands the real one is asked in tests/build/test_spack.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Files that are made to cost a reader its time or memory: each case, and how reading it must end.
 
-Run as a program (`main`) in a process with bounds; `tests/host/test_hostile_inputs.py` does.
+Run as a program (`main`) in a process with bounds; `tests/house/test_hostile_inputs.py` does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Print the seconds of each folder of tests, then `N passed, N failed, N skipped`, of JUnit files.
+"""Print the seconds of each room of tests, then `N passed, N failed, N skipped`, of JUnit files.
 
 python tools/count_tests.py FILE...
 """

@@ -45,7 +45,8 @@ int activation_ask(const char *program, const struct activation_request *request
                    struct sp_error *error);
 
 /* Reads the answer in `activation->records` (`length` bytes, which it changes) and fills in the
- * rest; -1 when it is not whole or not as mount/cli/activate.py describes it. To be freed either way. */
+ * rest; -1 when it is not whole or not as mount/cli/activate.py describes it. To be freed either
+ * way. */
 int activation_parse(struct activation *activation);
 
 void activation_free(struct activation *activation);

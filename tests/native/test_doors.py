@@ -18,6 +18,8 @@ from images import make_image
 from machine import HELPER, NOBODY, SOMEBODY, Machine, loop_devices, mount, reasons
 from need import need
 
+pytestmark = pytest.mark.in_turn
+
 _POINT = "/user-environment"
 _TIMEOUT_S = 60
 

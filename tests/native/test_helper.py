@@ -15,6 +15,8 @@ from machine import HELPER, NOBODY, Machine, loop_devices, mount, reasons
 from need import need
 from stackproof.core.errors import Reason
 
+pytestmark = pytest.mark.in_turn
+
 _POINT = "/user-environment"
 _SAYS = {
     "root": "mounting by a loop device, as root",

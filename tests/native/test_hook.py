@@ -19,6 +19,8 @@ from stackproof.inject import hook_manifest as compacts
 from stackproof.inject.hook_manifest import Compact, Replaced
 from stackproof.linking.effects.view import HostView
 
+pytestmark = pytest.mark.in_turn
+
 OPEN_MPI = ["MPI_Init", "MPI_Recv", "ompi_mpi_comm_world"]
 
 

@@ -16,6 +16,8 @@ from machine import (
     reasons,
 )
 
+pytestmark = pytest.mark.in_turn
+
 _POINT = "/user-environment"
 _PYTHON = "/usr/bin/python3"
 _IMAGE = f"a.squashfs:{_POINT}"

@@ -18,6 +18,8 @@ from machine import (
 )
 from need import need
 
+pytestmark = pytest.mark.in_turn
+
 _POINT = "/user-environment"
 _PYTHON = "/usr/bin/python3"
 _IMAGE = f"a.squashfs:{_POINT}"

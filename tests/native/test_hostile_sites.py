@@ -21,6 +21,8 @@ from machine import (
 )
 from need import need
 
+pytestmark = pytest.mark.in_turn
+
 _POINT = "/user-environment"
 _IMAGE = f"a.squashfs:{_POINT}"
 

@@ -1,0 +1,224 @@
+"""What a bench says of causes that were planted: where they are, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from benchroom import stackproof, verdicts, write_spec
+
+pytestmark = pytest.mark.in_turn
+
+
+def test_planted_causes_are_found_where_they_are_and_nowhere_else(room: Path) -> None:
+    """A slower link and a wait in sends must FAIL at the sizes they affect, and only there."""
+    spec = write_spec(
+        room, "planted",
+        **{
+            "null-arm": True,
+            "challengers": [
+                {"name": "same", "image": "mpich.squashfs"},
+                {"name": "slow-link", "image": "mpich.squashfs", "rate": "500mbit"},
+                {
+                    "name": "slow-send", "image": "mpich.squashfs",
+                    "env": {
+                        "LD_PRELOAD": str(room / "slowsend.so"),
+                        "STACKPROOF_SLOWSEND_NS": "400000",
+                        "STACKPROOF_SLOWSEND_MIN": "4096",
+                    },
+                },
+            ],
+            "benchmarks": ["latency", "bandwidth"],
+            "sizes": [8, 4096, 1 << 20],
+            "placements": ["intra-node", "inter-node"],
+            "launches": 10,
+            "samples": 10,
+        },
+    )  # fmt: skip
+    for attempt in range(3):
+        done = stackproof("bench", spec, "-o", f"planted-{attempt}", "--json", cwd=room, ok=(8, 9))
+        comparison = json.loads(done.stdout)
+        if done.returncode == 8:
+            break
+        assert '"disturbed"' in done.stdout  # others at the ranks' CPUs: rightly no verdict
+    assert "FAIL" not in verdicts(comparison, "base-again").values()
+    assert "FAIL" not in verdicts(comparison, "same").values()
+    link = verdicts(comparison, "slow-link")
+    failed = {key for key, verdict in link.items() if verdict == "FAIL"}
+    assert ("inter-node", "bandwidth", 1 << 20) in failed
+    assert ("inter-node", "latency", 1 << 20) in failed
+    assert all(place == "inter-node" and size > 8 for place, _, size in failed), failed
+    send = verdicts(comparison, "slow-send")
+    failed = {key for key, verdict in send.items() if verdict == "FAIL"}
+    assert {("intra-node", "latency", 4096), ("inter-node", "latency", 4096)} <= failed
+    assert all(size >= 4096 for _, _, size in failed), failed
+
+
+def test_doctor_has_nothing_against_a_good_image_and_its_launches(room: Path) -> None:
+    spec = write_spec(room, "good", placements=["intra-node", "inter-node"], launches=2)
+    stackproof("bench", spec, "-o", "good", "--no-verdict", cwd=room)
+    alone, measured = ("mpich.squashfs",), ("mpich.squashfs", "--results", "good")
+    for words in (alone, measured):
+        told = json.loads(stackproof("doctor", *words, "--json", cwd=room).stdout)
+        found = {one["rule"] for one in told["findings"] if one["answer"] == "fires"}
+        # Where others keep this machine's cores busy, that is so.
+        assert found <= ({"K83"} if words is measured else set())
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("crash", "rank-crashed"),
+        ("hang", "job-timeout"),
+        ("garbage", "garbage-output"),
+        ("cut", "truncated-output"),
+        ("alone", "singletons"),
+        ("flip", "validation-failed"),
+    ],
+)
+@pytest.mark.parametrize("placement", ["intra-node", "inter-node"])
+def test_a_launch_that_fails_never_becomes_a_number(
+    room: Path, fault: str, reason: str, placement: str
+) -> None:
+    """What fails always is seen by the probe; wrong bytes by the first launch, which looks."""
+    name = f"{fault}-{placement}"
+    spec = write_spec(
+        room, name,
+        baseline={
+            "name": "bad", "image": "faulty.squashfs",
+            "env": {"FAULT": fault, "FLIP": str(room / "wrongbyte.so")},
+        },
+        placements=[placement],
+        timeout=4,
+    )  # fmt: skip
+    done = stackproof("bench", spec, "-o", name, cwd=room, ok=(7,))
+    assert "hint: " in done.stderr
+    seen = list((room / name / ("launches" if fault == "flip" else "probes")).iterdir())
+    assert seen
+    for path in seen:
+        launch = json.loads(path.read_text())
+        bad = {check["reason"] for check in launch["checks"] if check["state"] == "bad"}
+        # Hydra does not always notice a rank that died on another node before it had started MPI.
+        late = {"job-timeout"} if (fault, placement) == ("crash", "inter-node") else set()
+        assert bad & {reason, *late}, (bad, done.stderr)
+    assert fault == "flip" or not (room / name / "launches").exists()
+    assert list((room / name / "logs").iterdir())
+    assert stackproof("compare", name, cwd=room, ok=(7,)).stdout == ""
+    left = subprocess.run(
+        ["pgrep", "-f", "real-bench|sleep 600"], capture_output=True, text=True, check=False
+    )
+    assert left.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("fault", "wrong", "when"),
+    [("flip-once", 1, "block 0"), ("flip-timed", 2, "block 1")],
+)
+def test_wrong_bytes_once_fail_the_arm_and_are_not_tried_away(
+    room: Path, fault: str, wrong: int, when: str
+) -> None:
+    """One launch before the timed ones, then a clean one; or only launches that are timed."""
+    bad = {"FAULT": fault, "FLIP": str(room / "wrongbyte.so"), "ONCE": str(room / f"{fault}.once")}
+    spec = write_spec(
+        room, fault,
+        challengers=[{"name": "bad", "image": "faulty.squashfs", "env": bad}],
+        launches=2, **{"null-arm": True},
+    )  # fmt: skip
+    done = stackproof("bench", spec, "-o", fault, "--json", cwd=room, ok=(8,))
+    comparison = json.loads(done.stdout)
+    (verdict,) = [one for one in comparison["verdicts"] if one["arm"] == "bad"]
+    assert verdict["verdict"] == "FAIL"
+    assert f"wrong bytes in {wrong} of 3 launches" in verdict["sentence"]
+    assert when in verdict["sentence"]
+    assert "latency of 4096 B" in verdict["sentence"]
+    assert "rank 1 received" in verdict["sentence"]
+    assert "at offset 4095" in verdict["sentence"]
+    launches = [path.name for path in (room / fault / "launches").iterdir()]
+    assert not any("-bad-" in name and "failed" in name for name in launches)
+    told = stackproof("compare", fault, cwd=room, ok=(8,)).stdout
+    assert "bad received wrong bytes" in told
+    stackproof("report", fault, "-o", f"{fault}.html", cwd=room)
+    assert "bad received wrong bytes" in (room / f"{fault}.html").read_text()
+
+
+def test_a_core_that_others_keep_busy_is_no_fail_of_the_mpi_that_spins_there(room: Path) -> None:
+    """The ratio alone would be a FAIL, and the null arm, which nobody disturbs, is quiet."""
+    spec = write_spec(
+        room, "busy",
+        challengers=[{"name": "busy", "image": "faulty.squashfs", "env": {"FAULT": "busy"}}],
+        sizes=[65536], launches=10, timeout=60, **{"null-arm": True},
+    )  # fmt: skip
+    done = stackproof("bench", spec, "-o", "busy", "--json", cwd=room, ok=(9,))
+    comparison = json.loads(done.stdout)
+    ((cell,),) = [
+        one["cells"] for one in comparison["panels"][0]["judgements"] if one["arm"] == "busy"
+    ]
+    assert cell["high"] < 1 - cell["margin"]
+    assert (cell["verdict"], cell["why"]) == ("INCONCLUSIVE", "disturbed")
+    assert "FAIL" not in verdicts(comparison, "base-again").values()
+    told = " ".join(note["text"] for note in comparison["notes"])
+    found = re.search(r"in (\d+) of 33 launches something else was at a rank's CPU", told)
+    assert found, told
+    assert int(found[1]) >= 10
+    assert "the verdicts on" in told
+    asked = ("doctor", "--results", "busy", "--arm", "busy", "--json")
+    doctor = json.loads(stackproof(*asked, cwd=room).stdout)
+    assert next(one["rule"] for one in doctor["findings"] if one["answer"] == "fires") == "K83"
+    left = subprocess.run(["pgrep", "-f", "busy-loop"], capture_output=True, text=True, check=False)
+    assert left.stdout == ""
+
+
+def test_a_failed_launch_has_its_whole_block_made_again(room: Path) -> None:
+    bad = {"FAULT": "crash-once", "ONCE": str(room / "crash.once")}
+    spec = write_spec(
+        room, "whole",
+        challengers=[{"name": "bad", "image": "faulty.squashfs", "env": bad}], launches=1,
+    )  # fmt: skip
+    done = stackproof("bench", spec, "-o", "whole", "--no-verdict", cwd=room)
+    assert "block 1 at intra-node is made again, since bad failed" in done.stderr
+    launches = sorted(path.name for path in (room / "whole" / "launches").iterdir())
+    assert len([name for name in launches if "failed1" in name]) == 1
+    assert len(launches) == 5
+    (aside,) = (room / "whole" / "set-aside").iterdir()
+    assert "base" in aside.name
+
+
+def test_a_slow_way_back_is_seen_by_both_directions_together(room: Path) -> None:
+    """What the second node sends is held up for real; one-way tests see nothing of it."""
+    stackproof("cluster", "up", "--nodes", "2", "--name", "test-way-back", cwd=room)
+    try:
+        node = ("cluster", "exec", "--name", "test-way-back", "--on", "node2", "--")
+        slow = "tc qdisc replace dev eth0 root tbf rate 400mbit burst 256k latency 100ms"
+        stackproof(*node, "sh", "-c", slow, cwd=room)
+        spec = write_spec(
+            room, "way-back",
+            benchmarks=["bandwidth", "bibandwidth"], sizes=[1 << 20], placements=["inter-node"],
+            launches=2, cluster="test-way-back",
+        )  # fmt: skip
+        stackproof("bench", spec, "-o", "way-back", "--no-verdict", cwd=room)
+    finally:
+        stackproof("cluster", "down", "--name", "test-way-back", cwd=room)
+    told = json.loads(stackproof("doctor", "--results", "way-back", "--json", cwd=room).stdout)
+    (mark,) = [one for one in told["curves"] if one["rule"] == "S22"]
+    assert "MB/s both ways" in mark["seen"]
+
+
+def test_the_wire_of_a_slow_link_is_named_and_tcp_that_was_asked_for(room: Path) -> None:
+    spec = write_spec(
+        room, "wire",
+        baseline={
+            "name": "base", "image": "mpich.squashfs", "rate": "100mbit",
+            "transports": {"inter-node": "tcp"},
+        },
+        benchmarks=["bandwidth"], sizes=[8, 1 << 16, 1 << 18, 1 << 20], window=4,
+        placements=["inter-node"], launches=2,
+    )  # fmt: skip
+    stackproof("bench", spec, "-o", "wire", "--no-verdict", cwd=room)
+    told = json.loads(stackproof("doctor", "--results", "wire", "--json", cwd=room).stdout)
+    (mark,) = [one for one in told["curves"] if one["rule"] == "S01"]
+    words = "that is what a link of 100 Mbit/s carries, as asked: it was forced on tcp"
+    assert words in mark["seen"]

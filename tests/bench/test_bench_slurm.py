@@ -1,0 +1,398 @@
+"""A bench as a Slurm job for real: from images to verdicts, and everything that cuts it short."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from clusters import wait_until
+from need import need
+from stackproof.cluster.slurm import MUNGE_SOCKET
+
+pytestmark = pytest.mark.in_turn
+
+ROOT = Path(__file__).resolve().parents[2]
+CLUSTER = "bench-slurm"
+# A lost node is noticed, and a requeued job starts again, as soon as this release can.
+SETTINGS = ("SlurmdTimeout=5", "KillWait=1", f"AuthInfo=socket={MUNGE_SOCKET},cred_expire=5")
+SPY = """#!/bin/sh
+# Stands in the place of the benchmark program and tells what a rank sees.
+env -0 >"$SPY/rank-$SLURM_PROCID"
+tr '\\0' '\\n' </proc/$PPID/environ >"$SPY/parent-$SLURM_PROCID" 2>/dev/null
+exec "${0%/*}/real-bench" "$@"
+"""
+
+
+@dataclass
+class Room:
+    """A folder with images, and the cluster that benches run on."""
+
+    folder: Path
+    env: dict[str, str]
+    running: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def argv(self, *words: object) -> list[str]:
+        return [sys.executable, "-m", "stackproof", *map(str, words)]
+
+    def run(
+        self, *words: object, ok: tuple[int, ...] = (0,), timeout: float = 180
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            self.argv(*words), cwd=self.folder, env=self.env, capture_output=True, text=True,
+            check=False, timeout=timeout,
+        )  # fmt: skip
+        assert done.returncode in ok, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def begin(self, *words: object) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            self.argv(*words), cwd=self.folder, env=self.env, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.running.append(process)
+        return process
+
+    def end(self, process: subprocess.Popen[str], ok: int, seconds: float = 180) -> str:
+        _, said = process.communicate(timeout=seconds)
+        self.running.remove(process)
+        assert process.returncode == ok, said
+        return said
+
+    def slurm(self, *words: object) -> str:
+        return self.run("cluster", "exec", "--name", CLUSTER, "--", *words).stdout
+
+    def spec(self, name: str, **changes: object) -> str:
+        spec = {
+            "baseline": {"name": "base", "image": "mpich.squashfs"},
+            "null-arm": False,
+            "benchmarks": ["latency"],
+            "sizes": [8],
+            "placements": ["inter-node"],
+            "launches": 9,
+            "samples": 3,
+            "seconds-per-size": 0.002,
+            "timeout": 30,
+            "cluster": CLUSTER,
+            "on": "slurm",
+            **changes,
+        }
+        (self.folder / f"{name}.yaml").write_text(json.dumps(spec))
+        return f"{name}.yaml"
+
+    def launches(self, name: str) -> dict[str, dict]:
+        files = (self.folder / name / "launches").glob("*.json")
+        return {path.name: json.loads(path.read_text()) for path in sorted(files)}
+
+    def wait_for(self, name: str, count: int) -> dict[str, int]:
+        """Wait until so many launches are done; return when each was written."""
+        place = self.folder / name / "launches"
+
+        def there() -> list[Path]:
+            return sorted(place.glob("*.json")) if place.is_dir() else []
+
+        assert wait_until(lambda: len(there()) >= count, 90), [*map(str, there())]
+        return {path.name: path.stat().st_mtime_ns for path in there()}
+
+    def untouched(self, name: str, before: dict[str, int]) -> bool:
+        place = self.folder / name / "launches"
+        return all((place / one).stat().st_mtime_ns == when for one, when in before.items())
+
+    def job(self, name: str) -> str:
+        return json.loads((self.folder / name / "job" / "job.json").read_text())["id"]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Room:
+    need("slurm", "root", "network", "bubblewrap", "mksquashfs", "netns", "gcc")
+    folder = tmp_path_factory.mktemp("room")
+    runtime = folder / "runtime"
+    runtime.mkdir(mode=0o700)
+    room = Room(folder, {**os.environ, "XDG_RUNTIME_DIR": str(runtime)})
+    shutil.copy(ROOT / "recipes" / "mpich.yaml", folder)
+    room.run("build", "mpich.yaml")
+    argv = ["unsquashfs", "-no-progress", "-d", "tree", "mpich.squashfs"]
+    subprocess.run(argv, cwd=folder, check=True, capture_output=True)
+    return room
+
+
+@pytest.fixture
+def room(built: Room) -> Iterator[Room]:
+    """A cluster of which every node is there."""
+    words = [word for line in SETTINGS for word in ("--set", line)]
+    up = ("cluster", "up", "--nodes", "2", "--slurm", "--no-pin", "--name", CLUSTER)
+    built.run(*up, "--share", built.folder, *words)
+    yield built
+    for process in built.running:
+        process.kill()
+        process.communicate()
+    built.running.clear()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def taken_down(built: Room) -> Iterator[None]:
+    yield
+    built.run("cluster", "down", "--name", CLUSTER)
+
+
+def good(launches: dict[str, dict]) -> bool:
+    return all(c["state"] != "bad" for one in launches.values() for c in one["checks"])
+
+
+def test_an_image_and_its_plain_folder_are_compared(room: Room) -> None:
+    spec = room.spec(
+        "whole",
+        baseline={"name": "image", "image": "mpich.squashfs"},
+        challengers=[{"name": "folder", "image": "tree"}],
+        benchmarks=["latency", "alltoall"],
+        placements=["intra-node", "inter-node"],
+        validated=["2x4"],
+        launches=2,
+    )
+    done = room.run("bench", spec, "-o", "whole", "--no-verdict")
+    assert "--resume" in done.stderr
+    launches = room.launches("whole")
+    assert len(launches) == 12 + 2
+    assert good(launches)
+    said = {one["arm"]: one["host_facts"]["image"] for one in launches.values()}
+    assert said == {"image": said["image"], "folder": "a plain folder; nothing is mounted"}
+    assert "mounted by" in said["image"]
+    for one in launches.values():
+        assert [check["state"] for check in one["checks"] if check["name"] == "world"] == ["ok"]
+        assert [check["state"] for check in one["checks"] if check["name"] == "placement"] == ["ok"]
+        assert one["argv"][1] == "--mpi=pmi2"
+    judged = room.run("compare", "whole", "--json", ok=(0, 8, 9)).stdout
+    panels = json.loads(judged)["panels"]
+    assert {panel["curve"]["placement"] for panel in panels} == {"intra-node", "inter-node"}
+    checked = json.loads(judged)["validated"]
+    assert {(one["arm"], one["ranks"], one["state"]) for one in checked} == {
+        ("image", 8, "ok"), ("folder", 8, "ok"),
+    }  # fmt: skip
+    host = json.loads((room.folder / "whole" / "bench.json").read_text())["host"]
+    assert host["nodes"] == "node1, node2"
+    assert host["scheduler"].startswith("Slurm 2")
+    # Where others keep this machine's cores busy, that is so; nothing else is wrong.
+    told = json.loads(room.run("doctor", "--results", "whole", "--json").stdout)
+    assert {one["rule"] for one in told["findings"] if one["answer"] == "fires"} <= {"K83"}
+    # Nothing is left to do, so no second job is made.
+    room.run("bench", "--resume", "whole", "--no-verdict")
+    assert room.job("whole") == json.loads((room.folder / "whole/job/job.json").read_text())["id"]
+    assert room.slurm("squeue", "-h") == ""
+
+
+# What Slurm itself tells the mpirun of a job's script, since 23.11; of no effect below srun.
+FOR_MPIRUN = {
+    "HYDRA_BOOTSTRAP", "HYDRA_LAUNCHER_EXTRA_ARGS", "I_MPI_HYDRA_BOOTSTRAP",
+    "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS", "OMPI_MCA_plm_slurm_args", "PRTE_MCA_plm_slurm_args",
+}  # fmt: skip
+
+
+def test_ranks_see_the_intended_environment_and_srun_does_not(room: Room) -> None:
+    """Variables of the image and of the arm, of Slurm, and of the plain base: nothing else."""
+    spied = room.folder / "spied"
+    if not spied.exists():
+        shutil.copytree(room.folder / "tree", spied, symlinks=True)
+        (spied / "benchmarks" / "stackproof-bench").rename(spied / "benchmarks" / "real-bench")
+        (spied / "benchmarks" / "stackproof-bench").write_text(SPY)
+    (spied / "benchmarks" / "stackproof-bench").chmod(0o755)
+    told = room.folder / "told"
+    told.mkdir()
+    arm = {"SPY": str(told), "LD_BIND_NOW": "1", "COMMA": "a,b c", "UCX_TLS": "tcp"}
+    room.env |= {"SLURM_CPU_BIND": "rank", "SBATCH_EXPORT": "NONE", "FROM_USER": "leaks"}
+    spec = room.spec("env", baseline={"name": "spy", "image": "spied", "env": arm}, launches=1)
+    try:
+        room.run("bench", spec, "-o", "env", "--no-verdict")
+    finally:
+        for name in ("SLURM_CPU_BIND", "SBATCH_EXPORT", "FROM_USER"):
+            room.env.pop(name)
+    launch = next(iter(room.launches("env").values()))
+    for rank in ("0", "1"):
+        text = (told / f"rank-{rank}").read_text()
+        seen = dict(entry.partition("=")[::2] for entry in text.split("\0") if entry)
+        assert {**launch["env"], "PATH": seen["PATH"]}.items() <= seen.items()
+        assert arm.items() <= seen.items()
+        assert seen["PATH"].startswith(f"{spied}/")
+        known = {*launch["env"], "PATH", "HOME", "LANG", "TERM", "PWD", "SHLVL", "_", "OLDPWD"}
+        rest = {n for n in seen if n not in known and not n.startswith(("SLURM", "PMI", "SRUN"))}
+        rest -= FOR_MPIRUN
+        assert rest <= {"TMPDIR"}, rest
+        assert "FROM_USER" not in seen
+    assert not [word for word in launch["argv"][:10] if "LD_" in word]
+
+
+def test_allocations_of_their_own(room: Room) -> None:
+    spec = room.spec("array", allocations=2, launches=3)
+    room.run("bench", spec, "-o", "array", "--no-verdict")
+    launches = room.launches("array")
+    assert len(launches) == 5
+    assert good(launches)
+    jobs: dict[str, list[int]] = {}
+    for one in launches.values():
+        jobs.setdefault(one["host_facts"]["job"], []).append(one["block"])
+    assert sorted(map(sorted, jobs.values())) == [[0, 1, 3], [0, 2]]
+    # Each allocation is on nodes of its own, and has a probe of its own.
+    probes = sorted((room.folder / "array" / "probes").iterdir())
+    assert [path.name for path in probes] == ["base-inter-node-0.json", "base-inter-node-1.json"]
+    for path in probes:
+        found = json.loads(path.read_text())
+        assert (found["launcher"], "--label" in found["argv"]) == ("srun", True)
+        (route,) = found["routes"]
+        assert (route["state"], route["carrier"]) == ("ok", "`ch4:ofi` with libfabric's `tcp`")
+        assert {one["rank"] for one in found["statements"]} == {0, 1}
+    assert not any("--label" in one["argv"] for one in launches.values())
+
+
+def test_launches_are_made_until_all_is_decided(room: Room) -> None:
+    """A job ends with its budget, and one with more time goes on to the look that decides."""
+    tcp = {"name": "tcp", "image": "mpich.squashfs", "transports": {"intra-node": "tcp"}}
+    more = {"until-decided": True, "launches": 20, "placements": ["intra-node"]}
+    spec = room.spec("until", challengers=[tcp], **more)
+    dry = room.run("bench", spec, "--budget", "1s", "--dry-run")
+    assert "--resume" in dry.stdout
+    assert "after 8, 11, 14 and 20 launches per arm it is looked" in dry.stderr
+    assert "beyond 1 s of timed launches in all" in dry.stderr
+    room.run("bench", spec, "-o", "until", "--budget", "1s", "--no-verdict")
+    before = room.launches("until")
+    assert {one["block"] for one in before.values()} <= set(range(7))
+    (log,) = (room.folder / "until" / "logs").glob("job-*.log")
+    assert "the budget of 1 s ends here" in log.read_text()
+    room.run("bench", "--resume", "until", "--budget", "1h", "--no-verdict")
+    launches = room.launches("until")
+    assert before.keys() < launches.keys()
+    assert good(launches)
+    last = max(one["block"] for one in launches.values())
+    assert last in {8, 11, 14, 20}
+    assert len(launches) == 2 * (last + 1)
+    judged = json.loads(room.run("compare", "until", "--json", ok=(8, 9)).stdout)
+    (cell,) = judged["panels"][0]["judgements"][0]["cells"]
+    # Eight launches decide by far; others at the ranks' CPUs may have it wait for more.
+    assert cell["verdict"] == "FAIL" or last == 20
+
+
+def test_a_cancelled_job_is_told_and_completed(room: Room) -> None:
+    process = room.begin("bench", room.spec("cut"), "-o", "cut", "--no-verdict")
+    before = room.wait_for("cut", 3)
+    first = room.job("cut")
+    room.run("bench", "--resume", "cut", "--cancel")
+    said = room.end(process, 7)
+    assert f"job `{first}` was cancelled" in said
+    assert "--resume" in said
+    assert good(room.launches("cut"))
+    assert len(room.launches("cut")) < 10
+    room.run("bench", "--resume", "cut", "--no-verdict")
+    assert room.job("cut") != first
+    assert len(room.launches("cut")) == 10
+    assert room.untouched("cut", before)
+
+
+def test_whoever_waits_may_go_and_come_back(room: Room) -> None:
+    """An interrupt leaves the job alone; the next one who comes waits for the same job."""
+    process = room.begin("bench", room.spec("away"), "-o", "away", "--no-verdict")
+    room.wait_for("away", 1)
+    process.send_signal(signal.SIGINT)
+    said = room.end(process, 130)
+    job = room.job("away")
+    assert f"job `{job}` goes on" in said
+    done = room.run("bench", "--resume", "away", "--no-verdict")
+    assert "is there already" in done.stderr
+    assert room.job("away") == job
+    assert len(room.launches("away")) == 10
+    numbers = {one["host_facts"]["job"] for one in room.launches("away").values()}
+    assert numbers == {job}
+
+
+def test_a_requeued_job_goes_on_where_it_was(room: Room) -> None:
+    process = room.begin("bench", room.spec("again"), "-o", "again", "--no-verdict")
+    before = room.wait_for("again", 3)
+    job = room.job("again")
+    room.slurm("scontrol", "requeue", job)
+    assert wait_until(lambda: "PENDING" in room.slurm("squeue", "-h", "-o", "%T"), 30)
+    # Slurm lets it wait two minutes. Not at once: the end of the first try may still be on its way,
+    # and Slurm would take it for the end of the second one.
+    room.slurm("scontrol", "update", f"JobId={job}", "StartTime=now+4")
+    room.end(process, 0)
+    launches = room.launches("again")
+    assert len(launches) == 10
+    assert good(launches)
+    assert room.untouched("again", before)
+    assert {one["host_facts"]["restarts"] for one in launches.values()} == {"0", "1"}
+    assert {one["host_facts"]["job"] for one in launches.values()} == {job}
+
+
+def test_a_node_that_dies_gives_no_number_and_the_rest_is_made_later(room: Room) -> None:
+    spec = room.spec("dead", timeout=10)
+    options = ("--sbatch-option", "requeue=no", "--sbatch-option", "no-requeue")
+    process = room.begin("bench", spec, "-o", "dead", "--no-verdict", *options)
+    before = room.wait_for("dead", 3)
+    room.run("cluster", "kill", "node2", "--name", CLUSTER)
+    said = room.end(process, 7)
+    assert "node" in said
+    assert "--resume" in said
+    launches = room.launches("dead")
+    assert len(launches) < 10
+    assert good(launches)
+    room.run("cluster", "restart", "node2", "--name", CLUSTER)
+    room.run("bench", "--resume", "dead", "--no-verdict")
+    assert len(room.launches("dead")) == 10
+    assert good(room.launches("dead"))
+    assert room.untouched("dead", before)
+
+
+@pytest.mark.parametrize(
+    ("arm", "code", "said"),
+    [
+        pytest.param({"pmi": "pmi9"}, 3, "srun --mpi=pmi9", id="no-such-pmi"),
+        pytest.param({"pmi": "none"}, 7, "do not belong together", id="singletons"),
+        pytest.param({"rate": "1gbit"}, 3, "rate", id="rate"),
+        pytest.param(
+            {"env": {"FI_PROVIDER": "sockets"}}, 7, "`FI_PROVIDER` is `sockets`", id="path"
+        ),
+    ],
+)
+def test_what_cannot_be_measured_is_an_error(room: Room, arm, code, said, request) -> None:
+    name = f"bad-{request.node.callspec.id}"
+    baseline = {"name": "base", "image": "mpich.squashfs", **arm}
+    done = room.run("bench", room.spec(name, baseline=baseline), "-o", name, ok=(code,))
+    assert said in done.stderr
+    assert "hint: " in done.stderr
+
+
+def test_what_the_scheduler_refuses_is_told_in_its_words(room: Room) -> None:
+    words = ("--sbatch-option", "partition=nosuch")
+    done = room.run("bench", room.spec("refused"), "-o", "refused", *words, ok=(7,))
+    assert "partition" in done.stderr
+    assert not (room.folder / "refused" / "job" / "job.json").exists()
+
+
+def test_a_cluster_without_slurm_and_none_at_all(built: Room) -> None:
+    done = built.run("bench", built.spec("none", cluster="nowhere"), "-o", "none", ok=(4,))
+    assert "cluster up" in done.stderr
+    built.run("cluster", "up", "--nodes", "1", "--name", "plain")
+    try:
+        spec = built.spec("plain", cluster="plain")
+        done = built.run("bench", spec, "-o", "plain", ok=(3,))
+        assert "--slurm" in done.stderr
+    finally:
+        built.run("cluster", "down", "--name", "plain")
+    assert not (built.folder / "plain").exists()
+
+
+def test_nothing_of_it_stays_on_the_nodes(room: Room) -> None:
+    """After all of the above: no mount, no process of a rank on any node."""
+    time.sleep(0.2)
+    for node in ("node1", "node2"):
+        text = room.run(
+            "cluster", "exec", "--name", CLUSTER, "--on", node, "--", "sh", "-c",
+            "cat /proc/self/mounts; ps -eo args",
+        ).stdout  # fmt: skip
+        assert "squashfs" not in text
+        assert "stackproof-bench" not in text

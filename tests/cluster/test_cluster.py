@@ -1,0 +1,319 @@
+"""Clusters for real: what a node is, what survives nothing and what leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusters import (
+    SOURCE,
+    held,
+    inside,
+    machine,
+    marked,
+    namespaces,
+    program,
+    told,
+    wait_until,
+)
+from need import need
+from stackproof.cluster import model as cluster
+from stackproof.cluster.effects import node as cluster_node
+from stackproof.cluster.effects import power as cluster_power
+from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster.model import ClusterSpec, ClusterState
+from stackproof.core.errors import Reason, StackproofError
+
+pytestmark = [pytest.mark.in_turn, pytest.mark.usefixtures("runtime")]
+
+
+# ---------------------------------------------------------------------------------- what a node is
+
+
+def test_each_node_is_a_machine_of_its_own() -> None:
+    state = host_cluster.up(ClusterSpec(nodes=3))
+    for node in (state.head, *state.nodes):
+        assert told(state, node.name, "hostname") == node.name
+        assert told(state, node.name, "cat", "/proc/1/comm").startswith("python")
+        assert told(state, node.name, "ls", "/dev/shm") == ""
+    for node in state.nodes:
+        assert told(state, node.name, "ls", "/sys/class/net").split() == ["eth0", "lo"]
+        assert f" {node.address}/24 " in told(state, node.name, "ip", "-o", "-4", "addr")
+        # Numbers of one length: MPICH with libfabric's shm provider needs them (K89).
+        assert int(told(state, node.name, "sh", "-c", "echo $$")) >= 10000
+    told(state, "node1", "touch", "/tmp/mine", "/dev/shm/mine")
+    for other in ("node2", None):
+        assert "mine" not in told(state, other, "ls", "/tmp", "/dev/shm")
+    assert len(namespaces(state)) == 4 * 5
+
+
+def test_nodes_know_each_other_by_name() -> None:
+    state = host_cluster.up(ClusterSpec())
+    for here in (None, "node1", "node2"):
+        for there in ("head", "node1", "node2"):
+            found = told(state, here, "getent", "hosts", there)
+            assert found.split() == [cluster.address_of(there), there]
+
+
+def test_names_are_found_where_something_is_mounted_below_etc(tmp_path: Path) -> None:
+    """As in a container: an overlay on /etc would hide it, so only /etc/hosts is replaced."""
+    need("root")
+    script = (
+        "import socket, sys\n"
+        "from stackproof.cluster.model import ClusterSpec, enter_argv\n"
+        "from stackproof.cluster.effects import up as cluster; from stackproof.core.effects import run\n"
+        "from stackproof.core.command import Command\n"
+        "state = cluster.up(ClusterSpec())\n"
+        "words = ('sh', '-c', 'getent hosts node2; cat /etc/hostname; grep -c overlay.*/etc /proc/mounts')\n"
+        "print(run.run(Command(argv=enter_argv(state, 'node1', words))).stdout.decode())\n"
+        "cluster.down()\n"
+    )
+    (tmp_path / "name").write_text("bound\n")
+    bind = f"mount --bind {tmp_path}/name /etc/hostname"
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", f'{bind} && exec "$@"', "sh", sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": SOURCE}, stdout=subprocess.PIPE, text=True,
+        timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["10.77.0.2", "node2", "bound", "0"]
+
+
+def test_processes_that_lost_their_parent_are_reaped() -> None:
+    state = host_cluster.up(ClusterSpec(nodes=1))
+    for where in (None, "node1"):
+        told(state, where, "sh", "-c", "for i in 1 2 3; do (sleep 0.05 &); done")
+        assert wait_until(lambda: " Z" not in told(state, where, "ps", "-A", "-o", "pid,stat"))  # noqa: B023
+        assert wait_until(lambda: "sleep" not in told(state, where, "ps", "-A"))  # noqa: B023
+
+
+def test_a_path_of_tmp_is_seen_when_it_is_shared(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    state = host_cluster.up(ClusterSpec(shared=(str(first),)))
+    (first / "word").write_text("one")
+    second.mkdir()
+    (second / "word").write_text("two")
+    assert told(state, "node2", "cat", str(first / "word")) == "one"
+    if str(tmp_path).startswith("/tmp/"):
+        assert inside(state, "node2", "cat", str(second / "word")).returncode != 0
+    host_cluster.share(state, (str(second / "word"), str(second), "/usr"))
+    host_cluster.share(state, (str(second),))
+    for node in (None, "node1", "node2"):
+        assert told(state, node, "cat", str(second / "word")) == "two"
+    told(state, "node1", "sh", "-c", f"echo three > {second}/word")
+    assert (second / "word").read_text() == "three\n"
+
+
+def test_a_link_below_tmp_is_followed_when_it_is_shared() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        (Path(folder) / "word").write_text("there")
+        link = Path(folder) / "link"
+        link.symlink_to(Path(folder) / "word")
+        state = host_cluster.up(ClusterSpec())
+        host_cluster.share(state, (str(link),))
+        host_cluster.share(state, (str(link),))
+        assert told(state, "node1", "cat", str(link)) == "there"
+
+
+def test_a_link_below_tmp_is_followed_from_the_start_and_after_a_restart() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        real = Path(folder) / "real"
+        real.mkdir()
+        (real / "word").write_text("there")
+        link = Path(folder) / "link"
+        link.symlink_to(real)
+        state = host_cluster.up(ClusterSpec(shared=(str(link),)))
+        assert told(state, "node1", "cat", str(link / "word")) == "there"
+        cluster_power.kill("default", "node1")
+        again = cluster_power.restart("default", "node1")
+        assert told(again, "node1", "cat", str(link / "word")) == "there"
+
+
+def test_sharing_what_is_not_there_is_an_error() -> None:
+    state = host_cluster.up(ClusterSpec(nodes=1))
+    with pytest.raises(StackproofError) as caught:
+        host_cluster.share(state, ("/tmp/there-is-nothing",))
+    assert caught.value.reason is Reason.FILE_MISSING
+
+
+# ------------------------------------------------------------------------------ nothing left behind
+
+
+def test_twenty_clusters_leave_nothing(runtime: Path) -> None:
+    before = machine()
+    names: set[str] = set()
+    for number in range(20):
+        state = host_cluster.up(ClusterSpec(nodes=1 + number % 3, rate="1gbit"))
+        assert told(state, "node1", "hostname") == "node1"
+        names |= namespaces(state)
+        assert host_cluster.down() is True
+        assert host_cluster.status() is None
+    assert wait_until(lambda: not held(names))
+    assert wait_until(lambda: not marked(runtime))
+    assert machine() == before
+    assert list((runtime / "stackproof").iterdir()) == [runtime / "stackproof" / ".default.lock"]
+
+
+def parts(state: ClusterState) -> dict[str, int]:
+    """Return the pids of the processes that a cluster stands on."""
+
+    def parent(pid: int) -> int:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[1])
+
+    return {
+        "head": state.head.pid,
+        "unshare of the head": parent(state.head.pid),
+    }
+
+
+@pytest.mark.parametrize("part", ["head", "unshare of the head"])
+def test_killing_what_it_stands_on_ends_everything(part: str, runtime: Path) -> None:
+    before = machine()
+    state = host_cluster.up(ClusterSpec(rate="1gbit"))
+    names = namespaces(state)
+    with subprocess.Popen(cluster.enter_argv(state, "node1", ("sleep", "60"))) as job:
+        os.kill(parts(state)[part], signal.SIGKILL)
+        assert job.wait(10) != 0
+    assert wait_until(lambda: not held(names) and not marked(runtime))
+    # The kernel lets a head's namespaces go before the head itself is gone.
+    assert wait_until(lambda: host_cluster.status() is None)
+    assert machine() == before
+    # The folder of the dead one is no obstacle, and no reason to think that it lives.
+    again = host_cluster.up(ClusterSpec(nodes=1))
+    assert told(again, "node1", "hostname") == "node1"
+
+
+@pytest.mark.parametrize("after", [0.0, 0.02, 0.05, 0.1, 0.15])
+def test_a_start_that_is_killed_leaves_nothing(after: float, runtime: Path) -> None:
+    script = (
+        "from stackproof.cluster.model import ClusterSpec\nfrom stackproof.cluster.effects import up as cluster\n"
+        "print('go', flush=True)\ncluster.up(ClusterSpec(nodes=4, rate='1gbit'))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as starting:
+        assert starting.stdout is not None
+        starting.stdout.readline()
+        time.sleep(after)
+        starting.kill()
+    if host_cluster.status() is None:
+        assert wait_until(lambda: not marked(runtime))
+        assert told(host_cluster.up(ClusterSpec(nodes=1)), "node1", "hostname") == "node1"
+
+
+def test_down_finds_a_cluster_whose_folder_was_deleted(runtime: Path) -> None:
+    state = host_cluster.up(ClusterSpec())
+    names = namespaces(state)
+    for entry in Path(state.folder).iterdir():
+        entry.unlink()
+    Path(state.folder).rmdir()
+    assert host_cluster.status() is None
+    assert host_cluster.down() is True
+    assert wait_until(lambda: not held(names) and not marked(runtime))
+
+
+def test_a_node_that_died_is_seen_and_replaced() -> None:
+    state = host_cluster.up(ClusterSpec(rate="1gbit"))
+    os.kill(state.nodes[1].pid, signal.SIGKILL)
+    assert wait_until(lambda: bool(host_cluster.status().faults))  # type: ignore[union-attr]
+    seen = host_cluster.status()
+    assert seen is not None
+    assert [node.alive for node in (seen.head, *seen.nodes)] == [True, True, False]
+    with pytest.raises(StackproofError) as caught:
+        host_cluster.require()
+    assert caught.value.reason is Reason.CLUSTER_DOWN
+    assert "--rate 1gbit" in str(caught.value)
+    # The agent's 255, or, while the kernel still ends the node, the end that the node meets.
+    assert program(state, "node2", "true").returncode in {255, -signal.SIGKILL}
+    done = program(state, "node1", "true")
+    assert done.returncode == 0, done.stderr
+    fresh = host_cluster.up(ClusterSpec(rate="1gbit"))
+    assert fresh.faults == ()
+    assert fresh.head.pid != state.head.pid
+
+
+def test_a_node_that_dies_as_the_cluster_comes_up_takes_nobody_along(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All nodes were ready, and the head learns last that the cluster stays."""
+    real = cluster_node.send
+
+    def kill_first(link: socket.socket, message: dict[str, Any]) -> None:
+        if "stay" in message:
+            seen = host_cluster.status()
+            assert seen is not None
+            os.kill(seen.nodes[1].pid, signal.SIGKILL)
+            assert wait_until(lambda: bool(host_cluster.status().faults))  # type: ignore[union-attr]
+        real(link, message)
+
+    def settled() -> bool:
+        output = f"/proc/{state.head.pid}/fd/1"
+        return not os.path.exists(f"/proc/{state.head.pid}") or os.readlink(output) == os.devnull
+
+    monkeypatch.setattr(cluster_node, "send", kill_first)
+    state = host_cluster.up(ClusterSpec())
+    assert wait_until(settled)
+    assert told(state, "node1", "hostname") == "node1"
+    seen = host_cluster.status()
+    assert seen is not None
+    assert [node.alive for node in (seen.head, *seen.nodes)] == [True, True, False]
+
+
+def test_a_broken_cluster_goes_down() -> None:
+    state = host_cluster.up(ClusterSpec())
+    names = namespaces(state)
+    os.kill(state.nodes[0].pid, signal.SIGKILL)
+    assert host_cluster.down() is True
+    assert wait_until(lambda: not held(names))
+
+
+def test_two_clusters_do_not_meet() -> None:
+    one = host_cluster.up(ClusterSpec(name="one", nodes=1))
+    two = host_cluster.up(ClusterSpec(name="two", nodes=2))
+    assert not namespaces(one) & namespaces(two)
+    assert inside(one, "node1", "getent", "hosts", "node2").returncode != 0
+    assert host_cluster.down("one") is True
+    assert host_cluster.require("two").nodes == two.nodes
+    assert told(two, "node2", "hostname") == "node2"
+
+
+def test_up_again_is_no_work_for_the_same_and_an_error_for_another() -> None:
+    state = host_cluster.up(ClusterSpec(rate="1gbit"))
+    assert host_cluster.up(ClusterSpec(rate="1000mbit")).head == state.head
+    for other in (ClusterSpec(nodes=3, rate="1gbit"), ClusterSpec(), ClusterSpec(rate="2gbit")):
+        with pytest.raises(StackproofError) as caught:
+            host_cluster.up(other)
+        assert caught.value.reason is Reason.BUSY
+    assert host_cluster.require().head == state.head
+
+
+def test_two_starts_at_once_give_one_cluster() -> None:
+    states: list[ClusterState] = []
+    threads = [
+        threading.Thread(target=lambda: states.append(host_cluster.up(ClusterSpec())))
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({state.head.pid for state in states}) == 1
+
+
+def test_what_a_launch_left_can_be_ended() -> None:
+    state = host_cluster.up(ClusterSpec())
+    for node in ("node1", "node2"):
+        told(state, node, "sh", "-c", "setsid sleep 60 >/dev/null 2>&1 &")
+    host_cluster.end_processes(state)
+    for node in ("node1", "node2"):
+        assert wait_until(lambda: "sleep" not in told(state, node, "ps", "-A"))  # noqa: B023
+    assert host_cluster.require().faults == ()

@@ -1,0 +1,39 @@
+"""Fixtures of several rooms: clusters, MPIs, a Python for everybody, a place for benches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import everybody
+from mpitrees import Trees
+from need import need
+from stackproof.cluster.effects import up as host_cluster
+
+
+@pytest.fixture
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Give a test its own folder of clusters, and take down what it leaves."""
+    need("netns")
+    folder = tmp_path / "runtime"
+    folder.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    yield folder
+    for entry in (folder / "stackproof").glob("*/"):
+        host_cluster.down(entry.name)
+
+
+@pytest.fixture(scope="session")
+def for_everybody(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """Return a Python and a checkout that users without rights may use, wherever ours lie."""
+    need("root", "unprivileged-user")
+    return everybody.python(tmp_path_factory.mktemp("everybody"))
+
+
+@pytest.fixture(scope="session")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> Trees:
+    """Give tests the MPIs, installed once in a test run."""
+    need("network", "gcc")
+    return Trees(tmp_path_factory.mktemp("trees"))

@@ -1,0 +1,208 @@
+"""Command lines of README and of the pages, run as they stand there, one page in one folder.
+
+Images are those of the shipped recipes, built once. A line that is not run says why; measuring
+ones get what the page says in a comment, so that this takes minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import documented
+from documented import ROOT, Line
+from need import need
+
+pytestmark = pytest.mark.in_turn
+
+PAGES = {
+    str(path.relative_to(ROOT)): [line for line in documented.lines_of(path) if not line.reason]
+    for path in documented.pages()
+}
+IMAGES = ("mpich", "intel-mpi", "openmpi", "openmpi-5.0.8")
+HELLO = """#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+    int rank, size;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    printf("rank %d of %d\\n", rank, size);
+    MPI_Finalize();
+    return 0;
+}
+"""
+VIEWS = "views: {default: {}, tools: {set: {TOOLS: 'yes'}}}\n"
+# Codes that say something of this machine's numbers, or of steps that a person takes.
+CODES = {"bench": {0, 8, 9}, "compare": {0, 8, 9}, "doctor": {0, 8, 9}, "inject check": {0, 10}}
+BASE = f"registry.example.org/debian:12@sha256:{'0' * 64}"
+
+
+class Shelf:
+    """Images of the shipped recipes, and the environment of somebody who has stackproof."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        runtime = folder / "runtime"
+        runtime.mkdir(mode=0o700)
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        self.env = {**os.environ, "PATH": path, "XDG_RUNTIME_DIR": str(runtime), "base": BASE}
+
+    def run(self, line: str, cwd: Path, codes: set[int] | None = None, **env: str) -> str:
+        done = subprocess.run(
+            ["bash", "-c", line], cwd=cwd, env={**self.env, **env}, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, check=False, timeout=560,
+        )  # fmt: skip
+        said = f"{line}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode in (codes or {0}), said
+        assert "bug in stackproof" not in done.stderr, said
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
+    need("network", "bubblewrap", "mksquashfs", "netns", "gcc", "root")
+    found = Shelf(tmp_path_factory.mktemp("shelf"))
+    for name in IMAGES:
+        found.run(f"stackproof build --locked {name}", found.folder)
+    (found.folder / "hello.c").write_text(HELLO)
+    found.run("stackproof run mpich.squashfs -- mpicc -o hello hello.c", found.folder)
+    yield found
+    found.run("stackproof cluster down", found.folder)
+
+
+@pytest.fixture
+def place(shelf: Shelf, tmp_path: Path) -> Path:
+    """Return a folder as a reader has it: recipes, images, a program."""
+    (tmp_path / "recipes").symlink_to(ROOT / "recipes")
+    for path in shelf.folder.iterdir():
+        if path.is_file():
+            (tmp_path / path.name).symlink_to(path)
+    shutil.copy(shelf.folder / "hello", tmp_path / "app")
+    return tmp_path
+
+
+def run_page(shelf: Shelf, page: str, place: Path, **env: str) -> dict[str, str]:
+    """Run the lines of a page and return what each printed; nothing of it is left up."""
+    said = {}
+    try:
+        for line in PAGES[page]:
+            verb = " ".join(re.findall(r"\S+", line.text)[1:3])
+            codes = CODES.get(verb, CODES.get(verb.partition(" ")[0]))
+            said[line.text] = shelf.run(_short(line), place, codes, **env)
+    finally:
+        shelf.run("stackproof cluster down", place, **env)
+    assert said, page
+    return said
+
+
+def _short(line: Line) -> str:
+    measures = re.match(r"stackproof (bench|inject prove) ", line.text)
+    return f"{line.text} {line.more}" if measures and line.more else line.text
+
+
+def block(page: str, number: int = 0) -> str:
+    """Return a YAML block of a page."""
+    return re.findall(r"```yaml\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)[number]
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file in the place of a link, which leads to the shelf."""
+    path.unlink(missing_ok=True)
+    path.write_text(text)
+
+
+def test_readme(shelf: Shelf, place: Path, fabric_image: Path) -> None:
+    """libfabric is there: other tests have built it, and the line finds that nothing is to do."""
+    (place / "hello").unlink()
+    said = run_page(shelf, "README.md", place)
+    assert (place / "report.html").is_file()
+    (lnx,) = (text for line, text in said.items() if "--transport lnx" in line)
+    assert "5.0.8" in lnx
+    assert (place / "libfabric.squashfs").read_bytes() == fabric_image.read_bytes()
+
+
+def test_first_verdict(shelf: Shelf, place: Path) -> None:
+    said = run_page(shelf, "docs/tutorial/first-verdict.md", place)
+    assert "against intel-mpi" in said["stackproof compare results"]
+
+
+def test_build_a_stack(shelf: Shelf, place: Path) -> None:
+    page = "docs/how-to/build-a-stack.md"
+    write(place / "mpich.yaml", block(page))
+    run_page(shelf, page, place)
+    assert (place / "mpich-4.3.squashfs").is_file()
+    assert (place / "mpich.lock.json").is_file()
+
+
+def test_run_with_an_image(shelf: Shelf, place: Path) -> None:
+    page = "docs/how-to/run-with-an-image.md"
+    (place / "mpich.squashfs").unlink()
+    (place / "hello").unlink()
+    write(place / "mpich.yaml", f"name: mpich\nmpi: {{family: mpich, version: '5.0.2'}}\n{VIEWS}")
+    shelf.run("stackproof build mpich.yaml", place)
+    said = run_page(shelf, page, place)
+    assert "rank 1 of 2" in said["stackproof run mpich.squashfs -- mpiexec -n 2 ./hello"]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "docs/how-to/cluster-on-one-machine.md",
+        "docs/how-to/compare-transports.md",
+        "docs/how-to/describe-a-site.md",
+        "docs/how-to/inject-into-a-job.md",
+        "docs/how-to/measure-until-decided.md",
+        "docs/how-to/prove-an-injection.md",
+        "docs/how-to/use-stackinator-recipes.md",
+    ],
+)
+def test_pages_that_need_nothing_more(shelf: Shelf, place: Path, page: str) -> None:
+    run_page(shelf, page, place)
+
+
+def test_compare_stacks(shelf: Shelf, place: Path) -> None:
+    """The specification is the page's own, with less time for each size."""
+    page = "docs/how-to/compare-stacks.md"
+    write(place / "spec.yaml", f"{block(page)}samples: 10\nseconds-per-size: 0.01\n")
+    run_page(shelf, page, place)
+    assert (place / "report.html").is_file()
+
+
+def test_read_a_report(shelf: Shelf, place: Path) -> None:
+    printed = ROOT / "tests" / "captures" / "benchmarks" / "imb-mpich.txt"
+    shelf.run(f"stackproof import {printed} --placement intra-node -o results", place)
+    run_page(shelf, "docs/how-to/read-a-report.md", place)
+
+
+def test_write_a_containerfile(shelf: Shelf, place: Path) -> None:
+    (place / "mpich.squashfs").unlink()
+    for name in ("mpich.yaml", "mpich.lock.json"):
+        shutil.copy(ROOT / "recipes" / name, place)
+    run_page(shelf, "docs/how-to/write-a-containerfile.md", place)
+    assert BASE in (place / "Containerfile").read_text()
+
+
+def test_disk_use(shelf: Shelf, place: Path) -> None:
+    """In a cache of its own: at the end all of it is gone."""
+    cache = {"STACKPROOF_CACHE": str(place / "cache")}
+    shelf.run("stackproof build mpich", place, **cache)
+    said = run_page(shelf, "docs/how-to/disk-use.md", place, **cache)
+    (listed,) = (text for line, text in said.items() if line.startswith("stackproof image ls   "))
+    assert "intel-mpi 2021" in listed
+    left = json.loads(shelf.run("stackproof cache ls --json", place, **cache))
+    assert {one["kind"] for one in left} - {"memory"} <= {"locks", "settings"}
+
+
+def test_every_page_with_lines_that_are_run_has_its_test() -> None:
+    text = Path(__file__).read_text()
+    assert [page for page, lines in PAGES.items() if lines and f'"{page}"' not in text] == []

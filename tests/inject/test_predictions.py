@@ -1,0 +1,93 @@
+"""A small part of `tools/predictions.py`: what is said of programs and MPIs, and what ranks do."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from mpitrees import Trees
+from need import need
+from stackproof.inject.model import Verdict
+
+pytestmark = pytest.mark.in_turn
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = {
+    "mpich": ("wide", "guarded", "seek:standard"),
+    "openmpi": ("tool", "module"),
+    "intel-mpi": ("handler:standard", "wide:standard"),
+}
+KINDS = {"mpich": "mpich", "openmpi": "openmpi", "intel-mpi": "intel"}
+
+
+@pytest.fixture
+def cells(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    return importlib.import_module("prediction_cells")
+
+
+@pytest.fixture
+def table(cells: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    return importlib.import_module("predictions")
+
+
+def mpi_of(cells: ModuleType, table: ModuleType, trees: Trees, name: str, work: Path) -> object:
+    """Return an MPI of the test run as the tool describes one."""
+    prefix = trees[name].prefix
+    library = prefix / "lib" / ("libmpi.so.40" if name == "openmpi" else "libmpi.so.12")
+    standard = prefix / "lib" / "libmpi_abi.so.1"
+    headers = prefix / "include"
+    return cells.Mpi(
+        name=name, kind=KINDS[name], prefix=str(prefix), library=str(library),
+        headers=str(headers),
+        mpiexec=str(prefix / "bin" / ("mpiexec.hydra" if name == "intel-mpi" else "mpiexec")),
+        standard=str(standard) if standard.exists() else "",
+        standard_headers=table.standard_headers(headers / "mpi_abi.h", work / f"abi-{name}"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("built_with", PROGRAMS)
+def test_what_is_said_is_what_happens(
+    cells: ModuleType, table: ModuleType, trees: Trees, tmp_path: Path, built_with: str
+) -> None:
+    need("network")
+    mpis = {name: mpi_of(cells, table, trees, name, tmp_path) for name in PROGRAMS}
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    found = []
+    for program in cells.programs(mpis[built_with], PROGRAMS[built_with], folder):
+        assert cells.runs_natively(program, tmp_path) == (True, "runs")
+        found += [cells.cell(program, mpi, tmp_path) for mpi in mpis.values()]
+    assert [one for one in found if one.is_wrong] == []
+    assert [one for one in found if one.verdict is Verdict.UNKNOWN] == []
+    assert {True, False} == {one.runs for one in found}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "runs", "is_wrong"),
+    [
+        (Verdict.WORKS, True, False),
+        (Verdict.WORKS, False, True),
+        (Verdict.STEPS, False, True),
+        (Verdict.FAILS, True, True),
+        (Verdict.FAILS, False, False),
+        (Verdict.UNKNOWN, True, False),
+    ],
+)
+def test_what_counts_as_wrong(
+    cells: ModuleType, table: ModuleType, verdict: Verdict, runs: bool, is_wrong: bool
+) -> None:
+    cell = cells.Cell(
+        program="wide.a", mpi="b", verdict=verdict, runs=runs, causes=(), seen="exit code 1"
+    )
+    assert cell.is_wrong is is_wrong
+    mpi = cells.Mpi(name="b", kind="mpich", prefix="", library="", headers="", mpiexec="")
+    page = table.page([cell], [mpi], [])
+    assert (
+        f"1 pairs, {int(is_wrong)} predicted wrongly, {int(verdict is Verdict.UNKNOWN)} (" in page
+    )
+    assert ("`wide.a` with b" in page) is is_wrong

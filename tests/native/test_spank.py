@@ -1,0 +1,129 @@
+"""The Slurm plug-in on a real cluster of two nodes: some of the cases of tools/slurm_matrix.py.
+
+All of them, on more nodes, and those with an MPI in the image: `python tools/slurm_matrix.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from images import make_image
+from nativebuild import built
+from need import need
+
+pytestmark = pytest.mark.in_turn
+
+TOOLS = Path(__file__).parents[2] / "tools"
+sys.path.insert(0, str(TOOLS))
+
+from slurm_cases import CASES  # noqa: E402 - only now on the path
+from slurm_site import Site, Wrong  # noqa: E402
+
+_CHOICE = (
+    "srun", "sbatch", "salloc", "login session", "two users", "cancelled", "crashing",
+    "slurmd killed", "bad image", "not on the node", "private image", "unchecked lists",
+)  # fmt: skip
+
+
+def test_srun_has_images_on_a_cluster_as_it_stands(tmp_path: Path) -> None:
+    """README's line, with nothing prepared: no plug-in named, no mount point made, image in /tmp."""
+    need("root", "slurm", "slurm-headers", "meson", "gcc", "netns", "kernel-mount", "mksquashfs")
+    name = f"as-it-stands-{os.getpid()}"
+    before = sorted(os.listdir("/"))
+
+    def stackproof(*words: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "stackproof", "cluster", words[0], "--name", name, *words[1:]]
+        return subprocess.run(
+            argv, cwd="/", capture_output=True, text=True, timeout=300, check=False
+        )
+
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chmod(folder, 0o755)
+        image = make_image(Path(folder, "a.squashfs"))
+        image.chmod(0o644)
+        up = stackproof("up", "--slurm", "--user", "alice:42001")
+        try:
+            assert up.returncode == 0, up.stderr
+            assert sorted(os.listdir("/")) == before, "the machine's root folder is as it was"
+            again = stackproof("up", "--slurm", "--user", "alice:42001")
+            assert again.returncode == 0, again.stderr
+            assert "up already" in again.stderr
+            job = (
+                "exec", "--as", "alice", "--", "srun", "-N2", f"--image={image}",
+                "sh", "-c", "echo $TINY && ls /user-environment/bin",
+            )  # fmt: skip
+            ran = stackproof(*job)
+            assert ran.returncode == 0, ran.stderr
+            assert ran.stdout.split().count("yes") == 2
+            none = stackproof("exec", "--", "srun", "--image=/tmp/none.squashfs", "true")
+            assert none.returncode != 0
+            assert "put the image on what all share" in none.stderr
+        finally:
+            stackproof("down")
+
+
+def test_the_plug_in_can_be_left_out() -> None:
+    need("root", "slurm", "netns")
+    name = f"without-{os.getpid()}"
+    cluster = [sys.executable, "-m", "stackproof", "cluster"]
+    up = [*cluster, "up", "--slurm", "--nodes=1", f"--name={name}", "--no-images"]
+    subprocess.run(up, check=True, timeout=120, stdout=subprocess.DEVNULL)
+    try:
+        words = [*cluster, "exec", f"--name={name}", "--", "srun", "--help"]
+        said = subprocess.run(words, check=True, timeout=60, capture_output=True, text=True)
+        assert "--image" not in said.stdout
+    finally:
+        subprocess.run([*cluster, "down", f"--name={name}"], check=True, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def site(
+    tmp_path_factory: pytest.TempPathFactory, for_everybody: tuple[str, Path]
+) -> Iterator[Site]:
+    need("root", "slurm", "netns", "kernel-mount", "mksquashfs")
+    python, _ = for_everybody
+    plugin = built(tmp_path_factory.mktemp("native"), "spank/stackproof_spank.so")
+    folder = tmp_path_factory.mktemp("site")
+    site = Site(folder, nodes=2, plugin=plugin, name=f"spank-{os.getpid()}", python=python)
+    try:
+        site.up()
+        yield site
+    finally:
+        site.down()
+
+
+@pytest.mark.parametrize("name", _CHOICE)
+def test_case(site: Site, name: str) -> None:
+    try:
+        CASES[name](site)
+    finally:
+        site.settle()
+
+
+def test_what_is_left_is_seen(site: Site) -> None:
+    """Nothing above would be worth anything otherwise."""
+    image = f"{site.folder}/one.squashfs"
+
+    def on_node(*words: str) -> str:
+        done = site.run("srun", "-N1", "-n1", "-w", "node2", *words, user=None)
+        assert done.code == 0, done.err
+        return done.out.strip()
+
+    on_node("mount", "-o", "loop", image, "/mnt/one")
+    assert any(text.startswith("mount ") for text in site.leftovers())
+    on_node("umount", "/mnt/one")
+    device = on_node("losetup", "--find", "--show", image)
+    assert site.leftovers() == [f"loop device {device.removeprefix('/dev/')} {image}"]
+    on_node("losetup", "--detach", device)
+    on_node("touch", "/tmp/left")
+    with pytest.raises(Wrong, match="left: node2:/tmp/left"):
+        site.settle()
+    on_node("rm", "/tmp/left")
+    site.settle()
