@@ -18,14 +18,14 @@ from stackproof.core import document, mountlist, noun
 from stackproof.core.errors import StackproofError
 from stackproof.doctor import bundle
 from stackproof.doctor.evidence import log as printed
-from stackproof.image import described, header
+from stackproof.image import described, superblock
 from stackproof.image.container import oci as description
 from stackproof.image.container import sif, tar
 from stackproof.image.container.tree import Member, RootTree
 from stackproof.inject import hook_manifest
 from stackproof.knowledge.evidence import Evidence, redacted
 from stackproof.linking.elf import read
-from stackproof.linking.elf.source import BytesSource
+from stackproof.linking.elf.layout import BytesSource
 from stackproof.linking.loader import ldcache
 
 _MIB = 1 << 20
@@ -125,7 +125,7 @@ def _superblock(**fields: int) -> bytes:
 
 
 def _header(**fields: int) -> Callable[[], object]:
-    return lambda: header.fields(_superblock(**fields), file_size=4096, path="f")
+    return lambda: superblock.parse(_superblock(**fields), file_size=4096, path="f")
 
 
 def _many_descriptors() -> bytes:

@@ -13,7 +13,7 @@ from stackproof.bench.import_outputs import Imported, ImportSetup, OutputFile, a
 from stackproof.compare.compare import compare
 from stackproof.compare.model import Verdict
 from stackproof.core.errors import Reason, StackproofError
-from stackproof.knowledge.effects.curves import load_curves
+from stackproof.knowledge.effects.load import load_curves
 from stackproof.knowledge.reference_curves import BufferPlace, ReferenceCurve
 from stackproof.report.render import render_html, render_markdown, render_paths_csv
 from stackproof.results.case import Locality

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stackproof.bench.programs import osu
 from stackproof.bench.programs.tables import PrintedTable
 from stackproof.core.errors import Reason
-from stackproof.knowledge.effects.curves import load_curves
+from stackproof.knowledge.effects.load import load_curves
 
 TITLES = {
     "latency": "OSU MPI{tag} Latency Test",

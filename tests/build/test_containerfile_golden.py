@@ -26,13 +26,12 @@ from stackproof.build.engines.easybuild import engine as easybuild_engine
 from stackproof.build.engines.easybuild import tool
 from stackproof.build.engines.easybuild.chain import chain
 from stackproof.build.engines.easybuild.effects import catalogue
-from stackproof.build.engines.easybuild.lock import make_lock
+from stackproof.build.engines.easybuild.stack import make_lock
 from stackproof.build.engines.spack import engine as spack_engine
 from stackproof.build.engines.spack.stack import Caches
 from stackproof.build.engines.wheel.engine import wants
 from stackproof.build.engines.wheel.plan import ENGINE, plan
-from stackproof.build.engines.wheel.recipe import parse_recipe
-from stackproof.build.engines.wheel.resolve import resolve
+from stackproof.build.engines.wheel.recipe import parse_recipe, resolve
 from stackproof.build.engines.wheel.stack import Lock
 from stackproof.build.plan import Plan
 from stackproof.build.stack import Artefact

@@ -11,10 +11,15 @@ from easybuilds import lock, plan, stack
 from stackproof.build.engines.easybuild import events, metadata, tool
 from stackproof.build.engines.easybuild.chain import Chain
 from stackproof.build.engines.easybuild.effects import hooks
-from stackproof.build.engines.easybuild.lock import make_lock, wants
 from stackproof.build.engines.easybuild.metadata import render_bom
 from stackproof.build.engines.easybuild.request import ChainRequest, External
-from stackproof.build.engines.easybuild.stack import Below, EasyBuildLock, EasyBuildStack
+from stackproof.build.engines.easybuild.stack import (
+    Below,
+    EasyBuildLock,
+    EasyBuildStack,
+    make_lock,
+    wants,
+)
 from stackproof.build.plan import Plan, Step
 from stackproof.build.stack import Artefact, StackView
 from stackproof.core import noun

@@ -6,10 +6,9 @@ import pytest
 
 from stackproof.build.engines.easybuild.chain import chain
 from stackproof.build.engines.easybuild.effects import catalogue
-from stackproof.build.engines.easybuild.lock import make_lock
 from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
 from stackproof.build.engines.easybuild.request import ChainRequest, External, Gpu, Toolchain
-from stackproof.build.engines.easybuild.stack import Below, EasyBuildLock, EasyBuildStack
+from stackproof.build.engines.easybuild.stack import Below, EasyBuildLock, EasyBuildStack, make_lock
 from stackproof.core.document import parse
 from stackproof.core.effects import shipped
 from stackproof.core.effects.documents import load, load_noun

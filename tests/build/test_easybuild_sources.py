@@ -23,7 +23,7 @@ from stackproof.build.engines.easybuild.effects.sources import (  # fmt: skip
     mirror_folders,
     obtain_all,
 )
-from stackproof.build.engines.easybuild.lock import pinned
+from stackproof.build.engines.easybuild.stack import pinned
 from stackproof.build.engines.spack.effects import os_sources
 from stackproof.build.stack import Digest, OsPackage, SourceFile
 from stackproof.core.effects import files

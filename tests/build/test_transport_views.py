@@ -15,8 +15,7 @@ from stackproof.build.engines.spack import metadata as spack_metadata
 from stackproof.build.engines.spack.effects import worker as spack_worker
 from stackproof.build.engines.wheel.engine import wants
 from stackproof.build.engines.wheel.plan import describe, transports_of
-from stackproof.build.engines.wheel.recipe import parse_recipe
-from stackproof.build.engines.wheel.resolve import resolve
+from stackproof.build.engines.wheel.recipe import parse_recipe, resolve
 from stackproof.build.engines.wheel.stack import Lock, Stack
 from stackproof.build.stack import Artefact
 from stackproof.build.transport_views import TransportViews, transport_views, with_transports

@@ -11,8 +11,7 @@ import pytest
 from stackproof.build.engine import Sources
 from stackproof.build.engines.wheel.engine import wants
 from stackproof.build.engines.wheel.plan import describe, plan, render_bom
-from stackproof.build.engines.wheel.recipe import parse_recipe
-from stackproof.build.engines.wheel.resolve import resolve
+from stackproof.build.engines.wheel.recipe import parse_recipe, resolve
 from stackproof.build.engines.wheel.stack import Lock, Stack
 from stackproof.build.plan import Plan
 from stackproof.build.stack import Artefact

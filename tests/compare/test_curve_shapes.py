@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from stackproof.compare.curve_shapes import RULES, look
-from stackproof.knowledge.effects.curves import load_curves
-from stackproof.knowledge.effects.load import load_knowledge
+from stackproof.knowledge.effects.load import load_curves, load_knowledge
 from stackproof.knowledge.reference_curves import BufferPlace, ReferenceCurve
 from stackproof.knowledge.shape_curve import ShapeCurve
 from stackproof.results.case import Locality

@@ -22,7 +22,7 @@ from stackproof.compare.effects.results import load_results
 from stackproof.core import noun
 from stackproof.core.effects import files, shipped
 from stackproof.doctor import bundle
-from stackproof.knowledge.effects.curves import load_curves
+from stackproof.knowledge.effects.load import load_curves
 from stackproof.knowledge.evidence import Evidence
 from stackproof.results.case import Placement, Rank
 from stackproof.results.path import MessagePaths, Statement, Topic

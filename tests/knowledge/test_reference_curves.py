@@ -9,7 +9,7 @@ import pytest
 from stackproof.core import document, noun
 from stackproof.core.effects import shipped
 from stackproof.core.errors import StackproofError
-from stackproof.knowledge.effects.curves import load_curves
+from stackproof.knowledge.effects.load import load_curves
 from stackproof.knowledge.reference_curves import BufferPlace, ReferenceCurve, Role, parse_curves
 from stackproof.results.case import Locality
 from stackproof.results.metrics import METRICS

@@ -10,7 +10,7 @@ from selenium import webdriver
 from need import need
 from reportsamples import comparison_of, unsure, with_cells
 from stackproof.compare.compare import compare
-from stackproof.knowledge.effects.curves import load_curves
+from stackproof.knowledge.effects.load import load_curves
 from stackproof.report.render import render_html
 from synthetic import SIZES, Noise, Plan, fault, simulate, simulate_paths
 

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from stackproof.compare.compare import compare
-from stackproof.knowledge.effects.curves import load_curves
+from stackproof.knowledge.effects.load import load_curves
 from stackproof.report.render import render_html
 from synthetic import Noise, Plan, fault, simulate
 

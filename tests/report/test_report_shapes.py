@@ -13,8 +13,7 @@ from stackproof.bench.import_outputs import ImportSetup, OutputFile, import_outp
 from stackproof.compare.compare import compare
 from stackproof.compare.curve_shapes import curves_of, look
 from stackproof.compare.model import Comparison
-from stackproof.knowledge.effects.curves import load_curves
-from stackproof.knowledge.effects.load import load_knowledge
+from stackproof.knowledge.effects.load import load_curves, load_knowledge
 from stackproof.knowledge.model import CurveLevel
 from stackproof.knowledge.reference_curves import BufferPlace
 from stackproof.report.render import render_html, render_markdown

@@ -11,9 +11,8 @@ if TYPE_CHECKING:
 
     from stackproof.core.command import EnvPatch
     from stackproof.core.errors import Problem
-    from stackproof.image.deployment import Deployment
     from stackproof.image.described import Described, DescribedView
-    from stackproof.image.model import Image, View
+    from stackproof.image.model import Deployment, Image, View
 
     AnyView = View | DescribedView
 
@@ -143,9 +142,8 @@ def deployment(
     Raises `StackproofError`: UNKNOWN_VIEW, or IMAGE_NO_META when the image does not say which MPI
     it holds.
     """
-    from stackproof.core.errors import Location, Reason, fail  # noqa: PLC0415
-    from stackproof.image.deployment import Deployment  # noqa: PLC0415 - see above
-    from stackproof.image.model import ImageMount  # noqa: PLC0415
+    from stackproof.core.errors import Location, Reason, fail  # noqa: PLC0415 - see above
+    from stackproof.image.model import Deployment, ImageMount  # noqa: PLC0415
 
     if image.mpi is None:
         raise fail(

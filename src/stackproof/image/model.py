@@ -1,4 +1,4 @@
-"""The image noun: one file that holds a stack, and what it says of itself."""
+"""The image noun: one file that holds a stack, what it says of itself, and how a job sees it."""
 
 from __future__ import annotations
 
@@ -73,3 +73,22 @@ class ImageMount:
 
     image: str
     mount_point: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """Mounts, environment and MPI of one arm of a comparison.
+
+    `name` is the arm's label; `env` already holds the view's patch; the transport's patch is
+    added per case, since it depends on the placement. `mpi.prefix` may also be a folder of the
+    host (a vendor MPI without an image), then `mounts` is empty.
+    """
+
+    name: str
+    mounts: tuple[ImageMount, ...]
+    mpi: MpiFacts
+    programs: dict[str, str]
+    env: EnvPatch = field(default_factory=EnvPatch)
+    image_sha256: str = ""
+    lock_digest: str = ""
+    recipe: str = ""

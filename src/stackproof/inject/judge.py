@@ -8,19 +8,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from stackproof.inject.findings import abi as meaning
-from stackproof.inject.findings import constants, mixing, plugins
+from stackproof.inject.findings import constants, libraries
 from stackproof.inject.findings import launcher as starting
 from stackproof.inject.findings import symbols as checks
 from stackproof.inject.findings.gpu import gpu_findings
 from stackproof.inject.findings.symbols import Case
 from stackproof.inject.model import Cause, Effect, Finding, Judgement, Way, verdict_of
-from stackproof.inject.overlay import Overlay
 from stackproof.inject.program import Demand, demand_of
 from stackproof.inject.releases import Releases, nothing_known
 from stackproof.inject.replacement import Replacement
 from stackproof.inject.target import Target, target_findings
 from stackproof.inject.tree import tree_of
-from stackproof.inject.ways import ALIASES, ways
+from stackproof.inject.ways import ALIASES, Overlay, ways
 from stackproof.linking.loader import Closure, FileView, Machine, Scope, Setting, load_program
 
 _NOT_TAKEN = 1_000_000_000
@@ -95,7 +94,7 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
     way = _pruned(way, case)
     case = replace(case, links=way.links)
     if question.with_plugins:
-        found += tuple(plugins.plugin_findings(case))
+        found += tuple(libraries.plugin_findings(case))
     return _judgement(program, way, case, found, setting)
 
 
@@ -144,7 +143,7 @@ def _findings(case: Case, way: Way, question: Question, setting: Setting) -> Ite
     yield from checks.version_findings(case)
     yield from checks.symbol_findings(case)
     yield from checks.partial_findings(case)
-    yield from mixing.mixed_findings(case)
+    yield from libraries.mixed_findings(case)
     yield from checks.double_findings(case)
     yield from checks.copy_findings(case)
     yield from checks.block_findings(case)

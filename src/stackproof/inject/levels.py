@@ -10,7 +10,7 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stackproof.inject.findings.plugins import fault_of
+from stackproof.inject.findings.libraries import fault_of
 from stackproof.inject.hook_manifest import Compact
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Cause, Effect, Finding, Verdict, verdict_of

@@ -1,15 +1,18 @@
-"""The ways in which a replacement can be put under a program, the simplest one first."""
+"""The ways to put a replacement under a program, the simplest first; each as a view of files."""
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from stackproof.inject.model import Way
 from stackproof.inject.program import Demand
 from stackproof.inject.replacement import Main, Replacement
-from stackproof.linking.loader import Setting
+from stackproof.linking.elf import ElfFile
+from stackproof.linking.elf.constants import Traces
+from stackproof.linking.loader import CacheEntry, File, FileView, Setting
 from stackproof.mpi import abi
 from stackproof.mpi.abi import Part
 
@@ -102,3 +105,50 @@ def _preloads(replacement: Replacement, demand: Demand, links: dict[str, str]) -
             yield link
         elif name in replacement.names:
             yield replacement.names[name]
+
+
+class Overlay:
+    """A view in which a way of injection has been made."""
+
+    def __init__(
+        self,
+        below: FileView,
+        *,
+        links: Mapping[str, str],
+        rpath: tuple[str, ...] = (),
+        program: str = "",
+    ) -> None:
+        self._below = below
+        self._links = links
+        self._rpath = rpath
+        self._program = below.look(program) if rpath else None
+
+    def look(self, path: str) -> File | None:
+        """Return the file at a path; a link is opened by its own name."""
+        return self._below.look(self._links.get(path, path))
+
+    def elf(self, file: File) -> ElfFile:
+        """Return what a file says, the program with its new DT_RPATH."""
+        elf = self._below.elf(file)
+        if self._program is not None and file.identity == self._program.identity:
+            old = elf.rpath or elf.runpath
+            words = (*self._rpath, *((old,) if old else ()))
+            return replace(elf, rpath=":".join(words), runpath=None)
+        return elf
+
+    def traces(self, file: File) -> Traces:
+        """Return what code and constants tell."""
+        return self._below.traces(file)
+
+    def listing(self, folder: str) -> tuple[str, ...]:
+        """Return the names in a folder, new links included."""
+        new = (path.rpartition("/")[2] for path in self._links if path.rpartition("/")[0] == folder)
+        return tuple(sorted({*self._below.listing(folder), *new}))
+
+    def cache(self, path: str) -> Mapping[str, tuple[CacheEntry, ...]]:
+        """Return the entries of an ld.so.cache."""
+        return self._below.cache(path)
+
+    def preloads(self) -> tuple[str, ...]:
+        """Return what every program has preloaded."""
+        return self._below.preloads()

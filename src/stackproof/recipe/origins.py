@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import json
 import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -112,6 +113,25 @@ class ValueOrigin:
     where: Location | None
     why: str
     before: tuple[ValueOrigin, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Yield what people read of it: the value, where it is from, and all that it replaced."""
+        yield f"{self.key}: {self.shown()}"
+        yield f"    {self.place()}"
+        for older in self.before:
+            yield f"    instead of {older.shown()}"
+            yield f"        {older.place()}"
+
+    def shown(self) -> str:
+        """Return a value on one line; a default is words, all else is what YAML would hold."""
+        if self.where is None:
+            return str(self.value)
+        return json.dumps(self.value, ensure_ascii=False)
+
+    def place(self) -> str:
+        """Return where it was set, and why it counts."""
+        place = str(self.where) if self.where else "set nowhere"
+        return f"{place}  {self.why}".rstrip()
 
 
 def recipe_tree(documents: Mapping[str, Document]) -> Node:

@@ -14,12 +14,11 @@ from stackproof.core.command import EnvPatch
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.image import activate
-from stackproof.image.deployment import Deployment
 from stackproof.image.described import Described
 from stackproof.image.effects import image_file
 from stackproof.image.effects.folder import load_tree, read_tree_member
 from stackproof.image.effects.load import load_image, read_member
-from stackproof.image.model import Image, ImageMount, MpiFacts
+from stackproof.image.model import Deployment, Image, ImageMount, MpiFacts
 from stackproof.inject.effects import job as jobinjection
 from stackproof.inject.effects import job_key as jobcase
 from stackproof.inject.effects import named

@@ -21,7 +21,7 @@ from stackproof.core.command import Command, Completed, EnvPatch
 from stackproof.core.effects.run import run
 from stackproof.core.errors import Problem, Reason, StackproofError
 from stackproof.core.mountlist import MountRequest
-from stackproof.image.deployment import Deployment
+from stackproof.image.model import Deployment
 from stackproof.launch.effects import allocation as allocations
 from stackproof.launch.effects.allocation import Allocation
 from stackproof.launch.launchers import REGISTRY as LAUNCHERS

@@ -1,4 +1,7 @@
-"""`stackproof plan RECIPE`: the resolved stack and every step, before anything is done."""
+"""`stackproof plan RECIPE`: the resolved stack and every step, before anything is done.
+
+With `--explain KEY`: which file set a value, and what it took the place of.
+"""
 
 from __future__ import annotations
 
@@ -46,9 +49,8 @@ def _plan(asked: PlanOptions) -> int:
     """
     loaded = stacks.load_recipe(asked.recipe)
     if asked.explain is not None:
-        from stackproof.build.cli import origins  # noqa: PLC0415 - only with --explain
-
-        return origins.show(loaded, asked.recipe, asked.explain, as_json=asked.json)
+        _show(loaded, asked.recipe, asked.explain, as_json=asked.json)
+        return 0
     builder = builders.of(loaded)
     engine, stack = builder.engine, loaded.stack
     if builder.solving is Solving.STEPS:  # what makes a lock is refused as a build is
@@ -99,3 +101,14 @@ def _print_json(loaded: Loaded, lock: AnyLock | None, made: Plan, *, known: bool
         "steps": [{**noun.to_data(step), "id": step.id if known else None} for step in made.steps],
     }
     print(noun.to_json(data), end="")
+
+
+def _show(loaded: Loaded, options: RecipeOptions, key: str, *, as_json: bool) -> None:
+    """Print every value under a key, with its place and history."""
+    from stackproof.build.effects import explained  # noqa: PLC0415 - reads what plans do not need
+
+    settings = explained.origins_of(loaded, options, key)
+    if as_json:
+        print(noun.to_json([noun.to_data(setting) for setting in settings]), end="")
+    else:
+        print("\n".join(line for setting in settings for line in setting.lines()))

@@ -15,7 +15,7 @@ import stat
 import time
 
 from stackproof.core import limits
-from stackproof.image import described, header
+from stackproof.image import described, superblock
 
 TYPE_CHECKING = False  # `typing` takes longer to import than an image to mount
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def load_described(path: str, *, bare: bool = False) -> Described:
     IMAGE_NO_META, and TOOL_MISSING without unsquashfs.
     """
     head, size = load_head(path)
-    header.fields(head, file_size=size, path=path)
+    superblock.parse(head, file_size=size, path=path)
     text = read_member(path, described.META)
     if not text and bare:
         return described.silent(os.path.abspath(path), size)
@@ -64,7 +64,7 @@ def load_head(path: str) -> tuple[bytes, int]:
         try:
             state = os.fstat(descriptor)
             regular = stat.S_ISREG(state.st_mode)
-            head = os.pread(descriptor, header.SIZE, 0) if regular else b""
+            head = os.pread(descriptor, superblock.SIZE, 0) if regular else b""
         finally:
             os.close(descriptor)
     except (FileNotFoundError, NotADirectoryError):

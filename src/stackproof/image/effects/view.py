@@ -19,7 +19,7 @@ from stackproof.image.effects import image_file
 from stackproof.linking.effects.view import HostView
 from stackproof.linking.elf import ElfFile, read
 from stackproof.linking.elf.constants import Traces, read_traces
-from stackproof.linking.elf.source import BytesSource
+from stackproof.linking.elf.layout import BytesSource
 from stackproof.linking.loader import CacheEntry, File
 
 _TIMEOUT_S = 60.0

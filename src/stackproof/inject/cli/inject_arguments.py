@@ -6,12 +6,18 @@ import argparse
 
 from stackproof.core.cli import choices
 from stackproof.core.cli.parsing import add_output
-from stackproof.inject.cli import (
-    apply_arguments,
-    artefact_arguments,
-    hook_arguments,
-    target_arguments,
-)
+from stackproof.inject.cli import apply_arguments, artefact_arguments, hook_arguments
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """Add the option."""
+    parser.add_argument(
+        "--target",
+        metavar="FACTS",
+        help="the machine that programs will run on, where that is another one: the name or file "
+        "of a site, or a manifest that was written there; left out: this machine",
+    )
+
 
 _PLACE = (
     "a program, a folder of programs, IMAGE[:MOUNT], a container's image (oci:DIR[:TAG], an "
@@ -85,7 +91,7 @@ def _configure_check(check: argparse.ArgumentParser) -> None:
     check.add_argument("--json", action="store_true", help="print the judgements as JSON")
     _add_setting(check)
     artefact_arguments.add_variant(check)
-    target_arguments.add_target(check)
+    add_target(check)
     check.set_defaults(run="inject.cli.check:run_check")
 
 

@@ -10,7 +10,7 @@ import posixpath
 from collections.abc import Iterator
 
 from stackproof.core.errors import StackproofError
-from stackproof.inject.findings.plugins import fault_of
+from stackproof.inject.findings.libraries import fault_of
 from stackproof.inject.findings.symbols import Case
 from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.inject.replacement import find_replacement

@@ -1,12 +1,20 @@
-"""Loading the knowledge that comes with stackproof."""
+"""Loading the knowledge and the reference curves that come with stackproof."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from stackproof.core.effects import documents, shipped
+from stackproof.core import document, limits
+from stackproof.core.document import Document
+from stackproof.core.effects import documents, files, shipped
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.knowledge.model import Knowledge, KnowledgeFiles, parse_knowledge
+from stackproof.knowledge.reference_curves import (
+    ReferenceCurve,
+    check_index,
+    file_names,
+    parse_curves,
+)
 
 
 def load_knowledge(folder: Path | None = None, *, settings: bool = True) -> Knowledge:
@@ -14,7 +22,7 @@ def load_knowledge(folder: Path | None = None, *, settings: bool = True) -> Know
 
     Without `settings` only the rules are read, which is faster.
 
-    Raises `StackproofError` (FILE_MISSING, and what `knowledge.parse_knowledge` raises).
+    Raises `StackproofError` (FILE_MISSING, and what `model.parse_knowledge` raises).
     """
     base = shipped.root("knowledge") if folder is None else folder
     described, rules = sorted(base.glob("settings/*.yaml")), sorted(base.glob("rules/*.yaml"))
@@ -33,3 +41,22 @@ def load_knowledge(folder: Path | None = None, *, settings: bool = True) -> Know
             whole=settings,
         )
     )
+
+
+def load_curves(folder: Path | None = None) -> tuple[ReferenceCurve, ...]:
+    """Return the reference curves of a folder with an `index.yaml`, the shipped ones by default.
+
+    Raises `StackproofError` (FILE_MISSING, or what `reference_curves.parse_curves` raises).
+    """
+    return parse_curves(*_load(folder))
+
+
+def _load(folder: Path | None) -> tuple[Document, dict[str, str]]:
+    base = shipped.root("knowledge") / "reference-curves" if folder is None else folder
+    index = document.parse(_read(base / "index.yaml"), file=str(base / "index.yaml"))
+    check_index(index)
+    return index, {name: _read(base / name).decode(errors="replace") for name in file_names(index)}
+
+
+def _read(path: Path) -> bytes:
+    return files.read_bounded(path, limits.TABLES)

@@ -4,6 +4,7 @@ Section headers may be stripped, so they are believed only where nothing else te
 symbols there are in an object that exports none, and the full symbol table).
 """
 
+from stackproof.linking.elf.layout import BytesSource, Source
 from stackproof.linking.elf.model import (
     HIDDEN,
     CopiedVariable,
@@ -14,7 +15,6 @@ from stackproof.linking.elf.model import (
     VersionNeed,
 )
 from stackproof.linking.elf.reader import MAGIC, glance, read
-from stackproof.linking.elf.source import BytesSource, Source
 
 __all__ = [
     "HIDDEN",

@@ -19,10 +19,10 @@ from stackproof.linking.elf.layout import (
     PT_LOAD,
     ElfSegment,
     Frame,
+    Source,
     open_frame,
     too_large,
 )
-from stackproof.linking.elf.source import Source
 
 _X86_64, _AARCH64 = 62, 183
 _WORDS = (

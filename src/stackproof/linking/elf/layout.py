@@ -8,11 +8,43 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
-from stackproof.linking.elf.source import Source
+
+
+class Source(Protocol):
+    """A file that is read in pieces."""
+
+    @property
+    def name(self) -> str:
+        """Return what messages call the file."""
+
+    @property
+    def size(self) -> int:
+        """Return its size in bytes."""
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Return `count` bytes from `offset`, fewer at the end of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class BytesSource:
+    """A file that is in memory."""
+
+    name: str
+    content: bytes
+
+    @property
+    def size(self) -> int:
+        """Return its size in bytes."""
+        return len(self.content)
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Return `count` bytes from `offset`, fewer at the end."""
+        return self.content[offset : offset + count]
+
 
 MAGIC = b"\x7fELF"
 

@@ -23,11 +23,11 @@ from stackproof.linking.elf.layout import (
     PT_GNU_STACK,
     PT_INTERP,
     Frame,
+    Source,
     damaged,
     open_frame,
 )
 from stackproof.linking.elf.model import EXECUTABLE, MACHINES, ElfFile, Glance
-from stackproof.linking.elf.source import Source
 
 __all__ = ["MAGIC", "glance", "read"]
 

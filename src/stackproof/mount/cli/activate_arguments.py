@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from stackproof.core.cli import choices
-from stackproof.mount.cli import job_injection_arguments, transport_arguments
+from stackproof.mount.cli.run_arguments import add_mpi_options
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,8 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="views to use, as VIEW or NAME:VIEW; without it each image's default view",
     )
     parser.add_argument("--no-view", action="store_true", help="set no variables of views")
-    job_injection_arguments.add_arguments(parser)
-    transport_arguments.add_arguments(parser)
+    add_mpi_options(parser)
     parser.add_argument(
         "--keep",
         action="store_true",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from stackproof.mount.cli import job_injection_arguments, transport_arguments
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments."""
@@ -53,6 +51,37 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="use the mounts of another process of yours that has the same images; auto: for "
         "ranks of an MPI job, so that all of a node share one mount and can reach each other",
     )
-    job_injection_arguments.add_arguments(parser)
-    transport_arguments.add_arguments(parser)
+    add_mpi_options(parser)
     parser.add_argument("--verbose", action="store_true", help="say on stderr how it is mounted")
+
+
+def add_mpi_options(parser: argparse.ArgumentParser) -> None:
+    """Add `--inject`, `--transport` and theirs, which `activate` has as well."""
+    parser.add_argument(
+        "--inject",
+        metavar="IMAGE[:MOUNT]|FOLDER",
+        help="put the MPI of this image or folder, or its libfabric, under the programs; refused "
+        "when `inject check` would say that it fails",
+    )
+    parser.add_argument(
+        "--accept-unknown",
+        action="store_true",
+        help="with --inject: go on when the check cannot tell",
+    )
+    parser.add_argument(
+        "--transport",
+        metavar="NAME",
+        help="make the image's MPI use this path: auto, shm, tcp, cxi, lnx, or matched for cxi "
+        "with the settings of the vendor's MPI",
+    )
+    parser.add_argument(
+        "--memory",
+        choices=("host", "cuda", "rocm"),
+        default="host",
+        help="with --transport: where the buffers of messages lie (default: host)",
+    )
+    parser.add_argument(
+        "--site",
+        metavar="SITE",
+        help="with --transport: whose fabric it is, a site's name or file (default: this machine)",
+    )

@@ -9,7 +9,7 @@ from stackproof.core.effects.run import run
 from stackproof.core.errors import StackproofError
 from stackproof.mount.effects import helper as mounthelper
 from stackproof.mount.effects import methods as mountways
-from stackproof.mount.methods.facts import MountFacts
+from stackproof.mount.methods import MountFacts
 
 _TIMEOUT_S = 10.0
 

@@ -10,8 +10,7 @@ from stackproof.compare.curve_shapes import curves_of, look
 from stackproof.compare.model import Comparison
 from stackproof.core.effects import outputs
 from stackproof.core.errors import Location, Reason, fail
-from stackproof.knowledge.effects.curves import load_curves
-from stackproof.knowledge.effects.load import load_knowledge
+from stackproof.knowledge.effects.load import load_curves, load_knowledge
 from stackproof.report.render import (
     render_csv,
     render_html,

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from stackproof.build.engine import OCI, OWN, Container, Findings, Rows, Sources, Where, licences
 from stackproof.build.engines.easybuild import metadata
 from stackproof.build.engines.easybuild.buildplan import build_plan
-from stackproof.build.engines.easybuild.lock import wants
-from stackproof.build.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
+from stackproof.build.engines.easybuild.stack import EasyBuildLock, EasyBuildStack, wants
 from stackproof.build.plan import DOWNLOADS, Plan
 from stackproof.build.stack import Artefact
 from stackproof.core.command import EnvPatch

@@ -35,8 +35,8 @@ _COMPILER = re.compile(r"gcc (\S+)")
 def parse_easybuild_recipe(document: Document, facts: Mapping[str, str]) -> EasyBuildStack:
     """Return the stack that a recipe means on a machine.
 
-    `facts` are those of `resolve.resolve`: `architecture`, and `compiler` (`gcc 12.2.0 (…)`), which
-    is what the toolchain SystemCompilerGCC wraps. Raises `StackproofError` with every problem.
+    `facts` are `architecture`, and `compiler` (`gcc 12.2.0 (…)`), which
+    the toolchain SystemCompilerGCC wraps. Raises `StackproofError` with every problem.
     """
     found = [*documents.problems(document, SCHEMA)]
     if isinstance(document.data, dict):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from stackproof.build.engines.easybuild.chain import Easyconfig, LeftOut
+from stackproof.build.engines.easybuild.chain import Chain, Easyconfig, LeftOut
 from stackproof.build.engines.easybuild.request import ChainRequest
-from stackproof.build.stack import Artefact, StackView
+from stackproof.build.stack import Artefact, Digest, SourceFile, StackView
+from stackproof.core import ids
+from stackproof.core.noun import to_data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,3 +88,44 @@ def files_of(component: Easyconfig) -> tuple[Artefact, ...]:
         )
         for source in component.sources
     )
+
+
+def wants(stack: EasyBuildStack) -> str:
+    """Return the id of what a lock must answer: the request, the machine, and EasyBuild."""
+    return ids.content_id(
+        {
+            "engine": stack.engine,
+            "easybuild": stack.easybuild,
+            "architecture": stack.architecture,
+            "request": to_data(stack.request),
+        }
+    )
+
+
+def make_lock(
+    stack: EasyBuildStack, chain: Chain, tool: tuple[Artefact, ...], digests: Mapping[str, str]
+) -> EasyBuildLock:
+    """Return the lock of a stack; `digests` are those of the source files, by file name."""
+    return EasyBuildLock(
+        wants=wants(stack),
+        tool=tool,
+        components=tuple(
+            replace(
+                one,
+                sources=tuple(pinned(source, digests[source.filename]) for source in one.sources),
+            )
+            for one in chain.easyconfigs
+        ),
+        metadata=chain.metadata,
+        tools=chain.tools,
+        headers=chain.headers,
+        left_out=chain.left_out,
+        notes=chain.notes,
+    )
+
+
+def pinned(source: SourceFile, sha256: str) -> SourceFile:
+    """Return a source file with one digest, which it has besides who says so."""
+    known = {digest.sha256: digest for digest in source.accepted}
+    packed = Digest(sha256=sha256, provenance=f"commit {source.commit} of {source.address}")
+    return replace(source, accepted=(known.get(sha256, packed),))

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stackproof.build.engines.spack import locks
-from stackproof.build.engines.spack.buildplan import INSTALL, build_plan
+from stackproof.build.engines.spack.buildplan import INSTALL, MIRROR, build_plan, mirror_plan
 from stackproof.build.engines.spack.configuration import CacheSettings, cache_settings
 from stackproof.build.engines.spack.lockplan import lock_plan, wants
 from stackproof.build.engines.spack.locks import lock_files
-from stackproof.build.engines.spack.mirrorplan import MIRROR, mirror_plan
 from stackproof.build.engines.spack.missing_sources import source_problems
 from stackproof.build.engines.spack.problems import problems
 from stackproof.build.engines.spack.stack import LockedClone, SpackLock, SpackStack

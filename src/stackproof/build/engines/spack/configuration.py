@@ -1,10 +1,12 @@
-"""Spack's configuration: what belongs to the stack, what to the machine, what users get."""
+"""Spack's configuration, and its YAML: what belongs to the stack, to the machine, to users."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import yaml
 
 from stackproof.build.engines.spack import compilers
 from stackproof.build.engines.spack.compilers import Programs
@@ -17,7 +19,6 @@ from stackproof.build.engines.spack.layout import (
     REPOSITORIES,
 )
 from stackproof.build.engines.spack.stack import Caches, Mirror, SpackLock, SpackStack
-from stackproof.build.engines.spack.text import render
 from stackproof.build.plan import BUILD
 from stackproof.core.command import Bind, EnvPatch
 
@@ -261,3 +262,25 @@ def _folder(url: str) -> str | None:
     if url.startswith("file://"):
         return url.removeprefix("file://")
     return url if url.startswith("/") else None
+
+
+_WIDTH = 1000  # one spec, one line: Spack's messages then name the line of the spec
+
+
+def render(data: Any) -> str:
+    """Return data as block-style YAML with its own order of keys.
+
+    A text that YAML would take for something else (`true`, `1.10`) is quoted.
+    """
+    return yaml.safe_dump(
+        plain(data), sort_keys=False, default_flow_style=False, width=_WIDTH, allow_unicode=True
+    )
+
+
+def plain(data: Any) -> Any:
+    """Return data as dictionaries and lists without sharing, so that YAML needs no anchors."""
+    if isinstance(data, dict) or hasattr(data, "items"):
+        return {key: plain(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [plain(value) for value in data]
+    return data

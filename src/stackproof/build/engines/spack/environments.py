@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from stackproof.build.engines.spack import compilers
+from stackproof.build.engines.spack.configuration import render
 from stackproof.build.engines.spack.layout import compiler_folder, environment_folder
 from stackproof.build.engines.spack.stack import Compiler, SpackEnvironment, SpackStack, SpackView
-from stackproof.build.engines.spack.text import render
 from stackproof.build.plan import BUILD
 
 FOUND = "found"

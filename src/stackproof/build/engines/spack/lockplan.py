@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stackproof.build.engines.spack import compilers, configuration, environments, locks, standin
+from stackproof.build.engines.spack import compilers, configuration, environments, locks
+from stackproof.build.engines.spack.configuration import render
 from stackproof.build.engines.spack.layout import (
     CONFIG,
     EPOCH,
@@ -16,7 +17,6 @@ from stackproof.build.engines.spack.layout import (
     tool,
 )
 from stackproof.build.engines.spack.stack import LockedClone, SpackStack
-from stackproof.build.engines.spack.text import render
 from stackproof.build.plan import BUILD, PYTHON, Clone, Copy, Plan, Step
 from stackproof.core import ids, noun
 from stackproof.core.command import Command, EnvPatch
@@ -133,7 +133,7 @@ def _concretize(
     if compilers_yaml is not None:
         build_files[f"{folder}/compilers.yaml"] = compilers_yaml
         for needed in environments.needed_folders(stack, folder):
-            files |= standin.scripts(stack, compilers.from_content(stack, known[needed]))
+            files |= compilers.scripts(stack, compilers.from_content(stack, known[needed]))
     return Step(
         name=f"concretize-{folder.replace('/', '-')}",
         description=f"let Spack choose the packages of {folder}",

@@ -17,7 +17,7 @@ from stackproof.core import limits
 from stackproof.core.command import Command, Completed
 from stackproof.core.effects import cache_folder, cache_kinds, files, run
 from stackproof.core.errors import Location, Reason, StackproofError, fail
-from stackproof.image import header
+from stackproof.image import superblock
 from stackproof.image.container import sif, tar
 from stackproof.image.container.effects import archives, layers
 from stackproof.image.container.effects.layers import Blob, Content
@@ -101,7 +101,7 @@ def _is_packed_tar(path: str, head: bytes) -> bool:
 
 def is_squashfs(path: str) -> bool:
     """Return whether a path is a file that begins as SquashFS images do."""
-    return _head(path).startswith(header.MAGIC)
+    return _head(path).startswith(superblock.MAGIC)
 
 
 def _head(path: str) -> bytes:
@@ -152,7 +152,7 @@ def load_root(text: str) -> Root:
         if scheme not in {"", "sif"}:
             raise _other_kind(text, "a SIF file")
         return _of_sif(text, path, head)
-    if head.startswith(header.MAGIC) and scheme in {"", "rootfs"}:
+    if head.startswith(superblock.MAGIC) and scheme in {"", "rootfs"}:
         return Root(name=text, folder=unsquashed(layers.whole(path)))
     if not (tar.looks_like_tar(head) or head.startswith((layers.GZIP, layers.ZSTD))):
         raise fail(

@@ -23,9 +23,8 @@ from stackproof.build.engines.easybuild.effects.sources import (
     obtain_all,
 )
 from stackproof.build.engines.easybuild.engine import ENGINE, outside
-from stackproof.build.engines.easybuild.lock import make_lock
 from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
-from stackproof.build.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
+from stackproof.build.engines.easybuild.stack import EasyBuildLock, EasyBuildStack, make_lock
 from stackproof.build.engines.spack.effects import build as spack_build
 from stackproof.build.plan import Plan
 from stackproof.core.command import Bind, EnvPatch

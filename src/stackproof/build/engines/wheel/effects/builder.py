@@ -15,8 +15,7 @@ from stackproof.build.effects.workspace import BuildSetup
 from stackproof.build.engine import Findings
 from stackproof.build.engines.wheel import engine as wheel
 from stackproof.build.engines.wheel.plan import ENGINE
-from stackproof.build.engines.wheel.recipe import parse_recipe
-from stackproof.build.engines.wheel.resolve import resolve
+from stackproof.build.engines.wheel.recipe import parse_recipe, resolve
 from stackproof.build.engines.wheel.stack import Lock, Stack
 from stackproof.build.plan import Plan
 from stackproof.core.document import Document
