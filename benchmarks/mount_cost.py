@@ -1,12 +1,14 @@
 """What a command pays for an image of 500 MB in front of it, beside the other tools for that.
 
     python benchmarks/mount_cost.py [--megabytes N] [--count N]
-        [--helper PROGRAM] [--before PROGRAM] [--squashfs-mount PROGRAM] [--apptainer PROGRAM]
+        [--only WORD] [--helper PROGRAM] [--before PROGRAM]
+        [--squashfs-mount PROGRAM] [--apptainer PROGRAM]
 
 COUNT runs of `true` (default 20) in turns: bare; by `stackproof run` and by the remote-start
 program (`mountexec`), each with a loop device (as root) and with squashfuse; by `stackproof-mount`
 in each of its ways (`--helper`, or on PATH), and by another build of it (`--before`), with the
-ratio of the two in the same turns. Peers run where they are installed or named:
+ratio of the two in the same turns; `--only stackproof-mount` leaves out all else. On a busy machine
+`chrt -f 50` gives them the processor first. Peers run where they are installed or named:
 squashfs-mount, `ch-run`, `podman run --rootfs` (a folder with the same tree, since it mounts no
 SquashFS), apptainer. The image is made here: its data do not compress, and it has the folders that
 containers need.
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import resource
 import shutil
@@ -23,7 +26,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -153,6 +156,13 @@ def _works(name: str, argv: list[str]) -> bool:
     return done.returncode == 0
 
 
+def _interval_of_median(ordered: Sequence[float]) -> tuple[float, float]:
+    """Return where 95 of 100 medians would lie, from the order of the values alone."""
+    away = math.ceil(0.98 * math.sqrt(len(ordered)))
+    middle = len(ordered) // 2
+    return ordered[max(middle - away, 0)], ordered[min(middle + away, len(ordered) - 1)]
+
+
 def main() -> None:
     """Make the image, time the programs, print the table."""
     parser = argparse.ArgumentParser(
@@ -160,6 +170,7 @@ def main() -> None:
     )
     parser.add_argument("--megabytes", type=int, default=500)
     parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--only", metavar="WORD", default="", help="those with it in their name")
     for peer in ("helper", "before", "squashfs-mount", "apptainer"):
         parser.add_argument(f"--{peer}", metavar="PROGRAM")
     args = parser.parse_args()
@@ -173,12 +184,18 @@ def main() -> None:
         pack = ["mksquashfs", tree, image, "-comp", "zstd", "-noappend", "-no-progress", "-quiet"]
         subprocess.run([*map(str, pack)], check=True, stdout=subprocess.DEVNULL)
         print(f"image of {image.stat().st_size / 1e6:.0f} MB, {args.count} runs of each")
-        times = in_turns(programs(image, tree, args), args.count)
+        found = programs(image, tree, args)
+        timed = {name: argv for name, argv in found.items() if name == "true" or args.only in name}
+        times = in_turns(timed, args.count)
         show(times, base="true")
         for name in (name for name in times if BEFORE + name in times):
             pairs = zip(times[name], times[BEFORE + name], strict=True)
-            ratio = statistics.median(new / old for new, old in pairs)
-            print(f"{name} against the build before: {ratio:.3f}")
+            ratios = sorted(new / old for new, old in pairs)
+            low, high = _interval_of_median(ratios)
+            print(
+                f"{name} against the build before: {statistics.median(ratios):.3f} "
+                f"(95 % of medians: {low:.3f} to {high:.3f})"
+            )
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "text.h"
 #include "walk.h"
 
 /* _LINUX_CAPABILITY_VERSION_3 of linux/capability.h */
@@ -70,7 +71,7 @@ static int open_regular(const char *path, struct sp_image *image, struct sp_erro
         (void)close(found);
         return sp_fail(error, SP_IMAGE_NOT_SQUASHFS, "`%s` is not a regular file", path);
     }
-    (void)snprintf(name, sizeof name, "/proc/self/fd/%d", found);
+    sp_text_numbered(name, sizeof name, "/proc/self/fd/", (unsigned long)found);
     image->descriptor = open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     int fault = errno;
     (void)close(found);
@@ -82,6 +83,8 @@ static int open_regular(const char *path, struct sp_image *image, struct sp_erro
         return sp_fail(error, SP_IMAGE_UNREADABLE, "`%s` changed while it was opened", path);
     }
     image->size = (uint64_t)state.st_size;
+    image->device = state.st_dev;
+    image->inode = state.st_ino;
     image->filesystem = (uint64_t)(unsigned long)system.f_type;
     return 0;
 }

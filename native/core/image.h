@@ -22,6 +22,8 @@ struct sp_identity {
 struct sp_image {
     int descriptor;
     uint64_t size;
+    dev_t device; /* of the file system, with `inode` the file itself */
+    ino_t inode;
     uint64_t filesystem; /* the kind of file system that it lies on: statfs(2), f_type */
     struct sp_superblock superblock;
 };

@@ -7,6 +7,7 @@
 
 enum { CALL_FSOPEN = 430, CALL_FSCONFIG = 431, CALL_FSMOUNT = 432, CALL_MOVE_MOUNT = 429 };
 enum { CALL_OPENAT2 = 437, CALL_OPEN_TREE = 428, CALL_MOUNT_SETATTR = 442 };
+enum { CALL_CLOSE_RANGE = 436 };
 
 struct open_how_of_linux {
     uint64_t flags;
@@ -62,6 +63,11 @@ int sp_clone_read_only(int folder, const char *path)
         return -1;
     }
     return mount;
+}
+
+int sp_close_range(unsigned first, unsigned last)
+{
+    return (int)syscall(CALL_CLOSE_RANGE, first, last, 0U);
 }
 
 int sp_fsopen(const char *kind)

@@ -46,6 +46,9 @@ int sp_openat2_inside(int root, const char *path, uint64_t flags);
  * followed. `path` may be empty. It is read-only, and so are the mounts below it. */
 int sp_clone_read_only(int folder, const char *path);
 
+/* Closes all descriptors from one to another. */
+int sp_close_range(unsigned first, unsigned last);
+
 int sp_fsopen(const char *kind);
 int sp_fsconfig(int context, unsigned command, const char *key, const char *value);
 int sp_fsmount(int context);

@@ -5,18 +5,22 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "kernel.h"
+#include "text.h"
 
 enum {
     WALK_FLAGS = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
     MOUNT_FLAGS = MS_RDONLY | MS_NOSUID | MS_NODEV,
     NAME_BYTES = 256,
     DESCRIPTOR_PATH_BYTES = 40,
+    ENTRIES_BYTES = 1024,
 };
 
 int sp_mount_namespace_enter(struct sp_error *error)
@@ -72,28 +76,41 @@ int sp_mount_root(const char *mount_point, unsigned flags)
     return walk(mount_point);
 }
 
-static int is_empty(int point)
+/* Returns whether one of the entries that getdents64(2) wrote is more than `.` and `..`. */
+static bool has_more_than_dots(const char *entries, size_t length)
 {
-    int folder = openat(point, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *stream = folder < 0 ? NULL : fdopendir(folder);
-    if (stream == NULL) {
-        if (folder >= 0) {
-            (void)close(folder);
+    struct dirent64 entry;
+    for (size_t at = 0; at < length; at += entry.d_reclen) {
+        const char *name = entries + at + offsetof(struct dirent64, d_name);
+        memcpy(&entry, entries + at, offsetof(struct dirent64, d_name));
+        if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0) {
+            return true;
         }
+    }
+    return false;
+}
+
+/* By the system call: opendir(3) has memory for a block of the file system, which must be found. */
+int sp_folder_is_empty(int folder)
+{
+    char entries[ENTRIES_BYTES];
+    int result = 1;
+    long length = 1;
+    int opened = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (opened < 0) {
         return -1;
     }
-    int result = 1;
-    errno = 0;
-    for (const struct dirent *entry = readdir(stream); entry != NULL; entry = readdir(stream)) {
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
+    while (length > 0 && result == 1) {
+        length = syscall(SYS_getdents64, opened, entries, sizeof entries);
+        if (length < 0) {
+            result = -1;
+        } else if (has_more_than_dots(entries, (size_t)length)) {
             result = 0;
-            break;
         }
     }
-    if (result == 1 && errno != 0) {
-        result = -1;
-    }
-    (void)closedir(stream);
+    int fault = errno;
+    (void)close(opened);
+    errno = fault;
     return result;
 }
 
@@ -114,7 +131,7 @@ int sp_mount_point_open(const char *path, unsigned flags, int *point, struct sp_
         return sp_fail(error, SP_MOUNT_FAILED, "cannot open mount point `%s`: %s", path,
                        strerror(errno));
     }
-    int empty = is_empty(*point);
+    int empty = sp_folder_is_empty(*point);
     if (empty == 1) {
         return 0;
     }
@@ -178,7 +195,7 @@ static int mount_as_before(const struct filesystem *filesystem, int point)
     char target[DESCRIPTOR_PATH_BYTES];
     char options[SP_MESSAGE_BYTES];
     bool by_source = strcmp(filesystem->parameter, "source") == 0;
-    (void)snprintf(target, sizeof target, "/proc/self/fd/%d", point);
+    sp_text_numbered(target, sizeof target, "/proc/self/fd/", (unsigned long)point);
     int length =
         snprintf(options, sizeof options, "%s=%s%s", filesystem->parameter, filesystem->value,
                  filesystem->no_redirects ? ",redirect_dir=nofollow" : "");

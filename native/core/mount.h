@@ -30,6 +30,9 @@ int sp_mount_loop(const struct sp_loop *loop, const char *image, int point, unsi
 int sp_mount_overlay(const int *roots, size_t count, int point, const char *mount_point,
                      unsigned flags, struct sp_error *error);
 
+/* Returns 1 where an open folder is empty, 0 where not, -1 with errno. */
+int sp_folder_is_empty(int folder);
+
 /* Opens the root folder of what is mounted last on a mount point; -1 with errno. */
 int sp_mount_root(const char *mount_point, unsigned flags);
 

@@ -13,6 +13,7 @@
 
 #include "mountlist.h"
 #include "path.h"
+#include "text.h"
 
 static const char *const built_in_mount_points[] = {"/user-environment", "/user-tools"};
 
@@ -291,7 +292,9 @@ int sp_policy_load(const char *folder, struct sp_policy *policy, struct sp_error
 {
     char path[PATH_MAX];
     *policy = (struct sp_policy){.unprivileged = false};
-    (void)snprintf(path, sizeof path, "%s/" SP_POLICY_NAME, folder);
+    path[0] = '\0';
+    sp_text_append(path, sizeof path, folder);
+    sp_text_append(path, sizeof path, "/" SP_POLICY_NAME);
     int parent = open(folder, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (parent < 0) {
         if (errno != ENOENT) {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "path.h"
+#include "text.h"
 
 /* File systems whose word on owners and contents is that of the kernel or of the site's servers, by
  * f_type. Those not in linux/magic.h: statfs(2), and the clients' own headers. */
@@ -51,7 +52,7 @@ static bool is_in_a_folder(const struct sp_policy *policy, int descriptor)
 {
     char link[64];
     char real[PATH_MAX];
-    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+    sp_text_numbered(link, sizeof link, "/proc/self/fd/", (unsigned long)descriptor);
     ssize_t length = readlink(link, real, sizeof real - 1);
     if (length <= 0) {
         return false; /* also a path of more than PATH_MAX bytes */

@@ -16,6 +16,9 @@ static const uint32_t unprintable[][2] = {
 
 static bool is_printable(uint32_t character)
 {
+    if (character >= ' ' && character < 0x7F) {
+        return true; /* nearly all of them: the ranges are not looked through */
+    }
     if ((character & 0xFFFEU) == 0xFFFEU) {
         return false; /* the last two of each plane */
     }
@@ -95,6 +98,36 @@ bool sp_text_is_printable(const char *text, size_t length)
         }
     }
     return true;
+}
+
+void sp_text_append(char *target, size_t room, const char *more)
+{
+    size_t used = strlen(target);
+    size_t length = strlen(more);
+    if (used + 1 < room) {
+        size_t fits = length < room - used ? length : room - used - 1;
+        memcpy(target + used, more, fits);
+        target[used + fits] = '\0';
+    }
+}
+
+void sp_text_append_number(char *target, size_t room, const char *more, uint64_t number)
+{
+    char digits[24];
+    size_t at = sizeof digits - 1;
+    digits[at] = '\0';
+    do {
+        digits[--at] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    sp_text_append(target, room, more);
+    sp_text_append(target, room, digits + at);
+}
+
+void sp_text_numbered(char *target, size_t room, const char *text, uint64_t number)
+{
+    target[0] = '\0';
+    sp_text_append_number(target, room, text, number);
 }
 
 void sp_text_make_printable(char *text)

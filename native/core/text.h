@@ -18,6 +18,16 @@ bool sp_text_is_utf8(const char *text, size_t length);
  * noncharacters. */
 bool sp_text_is_printable(const char *text, size_t length);
 
+/* Puts `more` behind the text in `target`, cut off where there is no room for all of it. For what
+ * each mount writes: the first snprintf(3) of a process costs as much as several system calls. */
+void sp_text_append(char *target, size_t room, const char *more);
+
+/* Puts `more` and then a number behind the text in `target`, as sp_text_append does. */
+void sp_text_append_number(char *target, size_t room, const char *more, uint64_t number);
+
+/* Writes `text` and a number behind it, where nothing was. */
+void sp_text_numbered(char *target, size_t room, const char *text, uint64_t number);
+
 /* Replaces every byte that does not belong to a printable character by `?`. */
 void sp_text_make_printable(char *text);
 

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "text.h"
+
 enum { CANNOT_EXECUTE = 126, NOT_FOUND = 127 };
 
 static int no_memory(struct sp_error *error)
@@ -70,11 +72,13 @@ static void write_absolute(const char *folder, const char *path, char *target)
 /* Appends `separator` and `text`; false without memory. */
 static bool append(char **whole, const char *separator, const char *text)
 {
-    char *longer = NULL;
-    if (asprintf(&longer, "%s%s%s", *whole, separator, text) < 0) {
+    size_t room = strlen(*whole) + strlen(separator) + strlen(text) + 1;
+    char *longer = realloc(*whole, room);
+    if (longer == NULL) {
         return false;
     }
-    free(*whole);
+    sp_text_append(longer, room, separator);
+    sp_text_append(longer, room, text);
     *whole = longer;
     return true;
 }
@@ -86,7 +90,8 @@ static bool append_step(char **whole, const struct sp_step *step, const char *fo
         return false;
     }
     write_absolute(folder, step->image_path, path);
-    bool done = append(whole, (*whole)[0] == '\0' ? "" : ",", path) &&
+    bool first = (*whole)[strlen(MARKER "=")] == '\0';
+    bool done = append(whole, first ? "" : ",", path) &&
                 append(whole, ":", step->mount_point);
     free(path);
     return done;
@@ -99,15 +104,17 @@ int command_environment(const struct sp_plan *plan, const char *folder, struct s
         found = forward_one();
     }
     const char *outer = getenv(MARKER);
-    char *whole = found < 0 ? NULL : strdup(outer == NULL ? "" : outer);
-    bool done = whole != NULL;
+    char *whole = found < 0 ? NULL : strdup(MARKER "=");
+    bool done = whole != NULL && append(&whole, "", outer == NULL ? "" : outer);
     for (size_t index = 0; done && index < plan->count; index++) {
         /* An overlay is not named: it has the mount point of an image, and a list has each once. */
         done = plan->steps[index].overlay || append_step(&whole, &plan->steps[index], folder);
     }
-    done = done && setenv(MARKER, whole, 1) == 0;
+    if (done && putenv(whole) == 0) { /* what is put there stays the environment's */
+        return 0;
+    }
     free(whole);
-    return done ? 0 : no_memory(error);
+    return no_memory(error);
 }
 
 int command_become(char **command, int *exit_code, struct sp_error *error)

@@ -74,14 +74,17 @@ static int open_standard_descriptors(void)
 /* Resolves `auto`, and refuses a way that is not there. */
 static int choose_way(struct run *run, struct sp_error *error)
 {
-    bool by_kernel = rights_allow_kernel_mount(&run->rights);
     enum way kernel_way = run->rights.root ? WAY_ROOT : WAY_SETUID;
     enum way *way = &run->options.way;
+    if (*way == WAY_USERNS) {
+        return 0;
+    }
+    bool by_kernel = rights_allow_kernel_mount(&run->rights);
     if (*way == WAY_AUTO) {
         *way = by_kernel ? kernel_way : WAY_USERNS;
         return 0;
     }
-    if (*way == WAY_USERNS || (by_kernel && *way == kernel_way)) {
+    if (by_kernel && *way == kernel_way) {
         return 0;
     }
     if (*way == WAY_ROOT) {
@@ -170,7 +173,9 @@ static int mount_all(struct run *run, struct sp_error *error)
                                                 : mount_by_kernel(run, error);
     sp_plan_release(&run->plan);
     userns_release(&run->servers);
-    sp_policy_free(&run->policy);
+    if (run->policy.memory != NULL) { /* not even looked at where none was read */
+        sp_policy_free(&run->policy);
+    }
     return result;
 }
 
@@ -202,7 +207,7 @@ static int run_command(struct run *run, struct sp_error *error)
 
 int main(int argc, char **argv)
 {
-    struct run run = {.servers = {.count = 0}};
+    static struct run run; /* of zeros: only the pages that are used are ever had */
     struct sp_error error = {.reason = SP_USAGE};
     (void)argc;
     int without_rights = rights_begin(&run.rights, &error); /* before any file is opened */

@@ -92,7 +92,6 @@ static int parse_option(const char *word, struct options *options, sp_problem_li
 int options_parse(char **argv, struct options *options, sp_problem_listener *listener,
                   struct sp_error *error)
 {
-    *options = (struct options){.way = WAY_AUTO};
     char **word = argv[0] == NULL ? argv : argv + 1;
     for (; *word != NULL && (*word)[0] == '-'; word++) {
         if (strcmp(*word, "--") == 0) {
@@ -117,7 +116,7 @@ int options_parse(char **argv, struct options *options, sp_problem_listener *lis
 int options_overlays(const struct options *options, struct sp_mount_list *list,
                      struct sp_error *error)
 {
-    *list = (struct sp_mount_list){.count = 0};
+    list->count = 0;
     for (size_t index = 0; index < options->overlay_count; index++) {
         const struct sp_mount_list *one = &options->overlays[index];
         for (size_t entry = 0; entry < one->count; entry++) {

@@ -19,15 +19,16 @@ struct options {
     bool help;
     bool version;
     struct sp_mount_list images;
+    char **command; /* ends with NULL; part of argv */
     size_t overlay_count;
     struct sp_mount_list overlays[MAX_OVERLAYS]; /* one for each `--overlay` */
-    char **command;                              /* ends with NULL; part of argv */
 };
 
 extern const char usage_text[];
 
-/* Parses the arguments. `listener` hears each problem of a mount list; `error` gets the first one.
- * Fails with usage and what sp_mount_list_parse fails with. Free the options in any case. */
+/* Parses the arguments into options of zeros, which are the defaults. `listener` hears each problem
+ * of a mount list; `error` gets the first one. Fails with usage and what sp_mount_list_parse fails
+ * with. Free the options in any case. */
 int options_parse(char **argv, struct options *options, sp_problem_listener *listener,
                   struct sp_error *error);
 

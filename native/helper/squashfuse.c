@@ -3,6 +3,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +15,10 @@
 #include <unistd.h>
 
 #include "confine.h"
+#include "kernel.h"
+#include "text.h"
 
-enum { CANNOT_START = 127 };
+enum { CANNOT_START = 127, STACK_BYTES = 128 * 1024 };
 
 static bool is_program(const char *path)
 {
@@ -51,8 +56,8 @@ bool squashfuse_find(char *path, size_t room)
     return false;
 }
 
-/* Closes everything but four descriptors and the standard ones. */
-static void close_others(const int *kept, size_t count)
+/* The same, one by one. */
+static void close_each(const int *kept, size_t count)
 {
     DIR *stream = opendir("/proc/self/fd");
     if (stream == NULL) {
@@ -71,6 +76,26 @@ static void close_others(const int *kept, size_t count)
     (void)closedir(stream);
 }
 
+static int compare_descriptors(const void *left, const void *right)
+{
+    return *(const int *)left - *(const int *)right;
+}
+
+/* Closes everything but some descriptors, which are put in order, and the standard ones. */
+static void close_others(int *kept, size_t count)
+{
+    unsigned next = STDERR_FILENO + 1;
+    qsort(kept, count, sizeof kept[0], compare_descriptors);
+    for (size_t index = 0; index <= count; index++) {
+        unsigned stop = index < count ? (unsigned)kept[index] : UINT_MAX;
+        if (next < stop && sp_close_range(next, stop - 1) != 0) {
+            close_each(kept, count); /* Linux before 5.9 */
+            return;
+        }
+        next = stop + 1;
+    }
+}
+
 /* Gives a descriptor the number of a standard one. */
 static bool put(int descriptor, int number)
 {
@@ -78,22 +103,36 @@ static bool put(int descriptor, int number)
     return now == number;
 }
 
-static _Noreturn void serve(const char *program, int image, int fuse, int complaints, int go)
+/* What a program that serves is given. */
+struct service {
+    const char *program;
+    int image;
+    int fuse;
+    int complaints;
+    int ends[2]; /* it waits at the first one */
+};
+
+static _Noreturn void serve(const struct service *service)
 {
     char archive[64];
     char device[64];
     char byte = 0;
-    const int kept[] = {go, image, fuse};
+    const char *program = service->program;
+    int image = service->image;
+    int fuse = service->fuse;
+    int go = service->ends[0];
+    int kept[] = {go, image, fuse};
+    (void)close(service->ends[1]);
     char path[] = "PATH=/usr/bin:/bin";
     char *const environment[] = {path, NULL};
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (chdir("/") != 0 || nothing < 0 || !put(nothing, STDIN_FILENO) ||
-        !put(nothing, STDOUT_FILENO) || !put(complaints, STDERR_FILENO)) {
+        !put(nothing, STDOUT_FILENO) || !put(service->complaints, STDERR_FILENO)) {
         _exit(CANNOT_START);
     }
     close_others(kept, sizeof kept / sizeof kept[0]);
-    (void)snprintf(archive, sizeof archive, "/proc/self/fd/%d", image);
-    (void)snprintf(device, sizeof device, "/dev/fd/%d", fuse);
+    sp_text_numbered(archive, sizeof archive, "/proc/self/fd/", (unsigned long)image);
+    sp_text_numbered(device, sizeof device, "/dev/fd/", (unsigned long)fuse);
     if (confine(program, image) != 0) { /* now: the caller mounts meanwhile */
         (void)dprintf(STDERR_FILENO, "cannot confine squashfuse: %s\n", strerror(errno));
         _exit(CANNOT_START);
@@ -104,6 +143,18 @@ static _Noreturn void serve(const char *program, int image, int fuse, int compla
     }
     (void)execle(program, program, "-f", archive, device, (char *)NULL, environment);
     _exit(CANNOT_START);
+}
+
+/* The starter: its child, the program, is nobody's as soon as it ends. It runs in the memory of the
+ * caller, who waits meanwhile: so that memory is copied once. */
+static int start_service(void *context)
+{
+    (void)setsid();
+    pid_t server = fork();
+    if (server == 0) {
+        serve(context);
+    }
+    return server < 0 ? CANNOT_START : 0;
 }
 
 /* Waits for a child that has started another one and ended. */
@@ -128,28 +179,22 @@ static int wait_for(pid_t child)
 int squashfuse_start(const char *program, int image, int fuse, int complaints,
                      struct squashfuse *started)
 {
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    static _Alignas(16) char stack[STACK_BYTES];
+    struct service service = {
+        .program = program, .image = image, .fuse = fuse, .complaints = complaints};
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, service.ends) != 0) {
         return -1;
     }
-    pid_t child = fork();
-    if (child == 0) {
-        (void)setsid();
-        pid_t server = fork();
-        if (server == 0) {
-            (void)close(ends[1]);
-            serve(program, image, fuse, complaints, ends[0]);
-        }
-        _exit(server < 0 ? CANNOT_START : 0);
-    }
+    pid_t child =
+        clone(start_service, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, &service);
     int fault = errno;
-    (void)close(ends[0]);
+    (void)close(service.ends[0]);
     if (child < 0) {
-        (void)close(ends[1]);
+        (void)close(service.ends[1]);
         errno = fault;
         return -1;
     }
-    *started = (struct squashfuse){.start = ends[1], .starter = child};
+    *started = (struct squashfuse){.start = service.ends[1], .starter = child};
     return 0;
 }
 

@@ -1,6 +1,5 @@
 #include "userns.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "mount.h"
+#include "text.h"
 
 static int no_user_namespaces(struct sp_error *error, int fault)
 {
@@ -117,25 +117,6 @@ static void close_one(int *descriptor)
     *descriptor = -1;
 }
 
-/* Asks for the root folder's entries: waits for the first answers; a damaged image has none. */
-static int first_answer(int root)
-{
-    int folder = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *stream = folder < 0 ? NULL : fdopendir(folder);
-    if (stream == NULL) {
-        int fault = errno;
-        close_one(&folder);
-        errno = fault;
-        return -1;
-    }
-    errno = 0;
-    const struct dirent *entry = readdir(stream);
-    int fault = entry == NULL ? errno : 0;
-    (void)closedir(stream);
-    errno = fault;
-    return fault == 0 ? 0 : -1;
-}
-
 /* Reads the last line that squashfuse wrote, or says what `fault` means. */
 static void read_complaint(const struct server *server, int fault, char *text, size_t room)
 {
@@ -158,7 +139,7 @@ static int mount_fuse(const struct sp_step *step, const struct server *server, i
 {
     char target[64];
     char options[160];
-    (void)snprintf(target, sizeof target, "/proc/self/fd/%d", point);
+    sp_text_numbered(target, sizeof target, "/proc/self/fd/", (unsigned long)point);
     (void)snprintf(options, sizeof options,
                    "fd=%d,rootmode=40000,user_id=%lu,group_id=%lu,default_permissions,allow_other",
                    server->fuse, (unsigned long)geteuid(), (unsigned long)getegid());
@@ -179,7 +160,8 @@ int userns_mount(struct sp_step *step, int point, void *context, struct sp_error
     }
     close_one(&server->fuse); /* squashfuse alone holds it now: if it ends, nobody waits for ever */
     step->root = sp_mount_root(step->mount_point, 0);
-    if (step->root >= 0 && first_answer(step->root) == 0) {
+    /* Asked for the entries of its root folder, a damaged image has no answer. */
+    if (step->root >= 0 && sp_folder_is_empty(step->root) >= 0) {
         close_one(&server->complaints);
         return 0;
     }

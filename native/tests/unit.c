@@ -47,6 +47,26 @@ static void test_text(void)
     CHECK(strcmp(text, "a?[31m\xc3\xa4?") == 0);
 }
 
+static void test_appended_text(void)
+{
+    char text[8] = "ab";
+    char number[24];
+    sp_text_append(text, sizeof text, "cd");
+    CHECK(strcmp(text, "abcd") == 0);
+    sp_text_append(text, sizeof text, "efghijk");
+    CHECK(strcmp(text, "abcdefg") == 0); /* with room for the end */
+    sp_text_append(text, sizeof text, "x");
+    CHECK(strcmp(text, "abcdefg") == 0);
+    sp_text_append(text, 4, "x"); /* what is longer than the room already stays as it is */
+    CHECK(strcmp(text, "abcdefg") == 0);
+    sp_text_numbered(text, sizeof text, "/d/", 0);
+    CHECK(strcmp(text, "/d/0") == 0);
+    sp_text_append_number(text, sizeof text, ":", 12345);
+    CHECK(strcmp(text, "/d/0:12") == 0);
+    sp_text_numbered(number, sizeof number, "", UINT64_MAX);
+    CHECK(strcmp(number, "18446744073709551615") == 0);
+}
+
 static void count_problem(void *context, const struct sp_error *problem)
 {
     size_t *problems = context;
@@ -264,6 +284,7 @@ static void test_errors(void)
 int main(void)
 {
     test_text();
+    test_appended_text();
     test_mount_lists();
     test_superblocks();
     test_policies();

@@ -179,6 +179,18 @@ def test_limits_of_a_site(machine: Machine, line: str, reason: str | None) -> No
     assert reasons(done) == ([reason] if reason else [])
 
 
+@pytest.mark.parametrize(("overlays", "reason"), [(1, None), (3, "not-permitted")])
+def test_overlays_of_one_image_count_as_devices(
+    machine: Machine, overlays: int, reason: str | None
+) -> None:
+    """Only those before the first one that had the file were counted: no limit held for them."""
+    policy = f"mount-point = {_POINT}\nloop-devices-per-user = 2\n"
+    limited = Machine(folder=machine.folder, program=machine.program, policy=policy)
+    options = [f"--overlay=a.squashfs:{_POINT}"] * overlays
+    done = limited.run(*mount(f"a.squashfs:{_POINT}", *options), "true")
+    assert reasons(done) == ([reason] if reason else [])
+
+
 def test_one_device_for_a_file_however_many_mount_it(machine: Machine) -> None:
     image = machine.folder / "a.squashfs"
     script = f"touch $0; while [ ! -e go ]; do sleep 0.05; done; test -e {_POINT}/meta"
@@ -231,7 +243,8 @@ def test_a_line_in_the_log_for_each_mount(machine: Machine) -> None:
         pytest.skip("this machine has a log of its own at /dev/log")
     name = "new\nline\x1b.squashfs"
     shutil.copy(machine.folder / "a.squashfs", machine.folder / "b.squashfs")
-    inode = (machine.folder / "b.squashfs").stat().st_ino
+    state = (machine.folder / "b.squashfs").stat()
+    device = f"{os.major(state.st_dev)}:{os.minor(state.st_dev)}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
         log.bind("/dev/log")
         try:
@@ -241,8 +254,8 @@ def test_a_line_in_the_log_for_each_mount(machine: Machine) -> None:
             assert done.returncode == 0, done.stderr
             line = log.recv(4096).decode()
             assert line.startswith("<85>stackproof-mount[")
-            assert f"uid {NOBODY} mounts inode {inode} of device" in line
-            assert f"at {_POINT}: b.squashfs" in line
+            assert f": uid {NOBODY} mounts inode {state.st_ino} of device {device}," in line
+            assert line.endswith(f", owner 0, at {_POINT}: b.squashfs")
             refused = machine.run(HELPER, f"--images={name}:{_POINT}", "--", "true")
             assert refused.returncode != 0
         finally:
