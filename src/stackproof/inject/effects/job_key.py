@@ -9,6 +9,7 @@ import json
 import os
 
 from stackproof.core import mountlist
+from stackproof.mpi import homes
 
 TYPE_CHECKING = False  # `typing`, dataclasses and errors take longer to import than to mount
 if TYPE_CHECKING:
@@ -21,16 +22,8 @@ if TYPE_CHECKING:
 SCHEMA = "stackproof/job-injection/2"
 _MAGIC = b"hsqs"
 # What the answer depends on besides files: where the loader looks, and what is put right.
-_DEPENDS = (
-    "LD_LIBRARY_PATH", "LD_PRELOAD", "FI_PROVIDER_PATH", "OPAL_PREFIX", "PMIX_PREFIX",
-    "PRTE_PREFIX",
-)  # fmt: skip
-_JUDGING = (
-    "inject",
-    "linking",
-    "mpi/abi",
-    "mpi/families",
-)
+_DEPENDS = ("LD_LIBRARY_PATH", "LD_PRELOAD", "FI_PROVIDER_PATH", *homes.OPEN_MPI)
+_JUDGING = ("inject", "linking", "mpi")
 _LOADER_CACHE = "/etc/ld.so.cache"
 _DEEPEST = 2
 

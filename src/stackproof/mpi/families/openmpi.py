@@ -6,6 +6,7 @@ import re
 
 from stackproof.core.command import EnvPatch
 from stackproof.mpi.families import versions
+from stackproof.mpi.homes import OPEN_MPI
 from stackproof.mpi.requirement import Requirement
 
 _VERSION = re.compile(r"Open MPI v(\d[\w.]*)")
@@ -34,9 +35,7 @@ class OpenMpi:
         """
         return EnvPatch(
             set={
-                "OPAL_PREFIX": prefix,
-                "PRTE_PREFIX": prefix,
-                "PMIX_PREFIX": prefix,
+                **dict.fromkeys(OPEN_MPI, prefix),
                 "FI_PROVIDER_PATH": f"{prefix}/lib/openmpi/libfabric",
             },
             prepend={"PATH": (f"{prefix}/bin",), "LD_LIBRARY_PATH": (f"{prefix}/lib",)},

@@ -24,6 +24,7 @@ from stackproof.inject.ways import inner_folders
 from stackproof.linking.effects.view import HostView
 from stackproof.linking.loader import Closure, Setting, load_program
 from stackproof.mpi import abi
+from stackproof.mpi.homes import OPEN_MPI
 
 # Launchers by what `inject check` calls them: ours, and the ABI of the MPIs that they are part of.
 _KINDS = {
@@ -168,7 +169,7 @@ def _of_folder(text: str) -> Provided:
     launcher, mpiexec = _launcher([replacement.home, *_above(folder)], main.family.abi, main.path)
     homes = {}
     if main.family.abi == "openmpi":
-        homes = dict.fromkeys(("OPAL_PREFIX", "PMIX_PREFIX", "PRTE_PREFIX"), replacement.home)
+        homes = dict.fromkeys(OPEN_MPI, replacement.home)
     return Provided(
         title=f"{main.family.title}, {folder}",
         prefix=posixpath.dirname(posixpath.dirname(mpiexec)),
