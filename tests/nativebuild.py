@@ -11,7 +11,7 @@ from pathlib import Path
 from need import need
 
 NATIVE = Path(__file__).parents[1] / "native"
-_TIMEOUT_S = 300
+_TIMEOUT_S = 1500
 
 
 def built(folder: Path, target: str) -> Path:

@@ -15,7 +15,7 @@ from machine import SOMEBODY, Machine
 from need import need
 
 NATIVE = Path(__file__).parents[2] / "native"
-_BUILD_TIMEOUT_S = 300
+_BUILD_TIMEOUT_S = 1500
 
 
 def build(folder: Path, *options: str, compiler: str = "gcc") -> Path:
