@@ -56,7 +56,7 @@ def stackproof(
     """Run a verb in a folder; it ends with one of the codes."""
     done = subprocess.run(
         [sys.executable, "-m", "stackproof", *map(str, words)],
-        cwd=cwd, capture_output=True, text=True, check=False, timeout=540,
+        cwd=cwd, capture_output=True, text=True, check=False, timeout=1500,
     )  # fmt: skip
     assert done.returncode in ok, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
