@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from stackproof.build.plan import Plan
 from stackproof.build.stack import Artefact, SourceFile
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Location, Problem
-
-if TYPE_CHECKING:  # only Spack knows caches
-    from stackproof.build.engines.spack.stack import Caches
 
 Rows = tuple[tuple[str, str], ...]
 """What is known of a stack, a word and a line for each."""
@@ -29,12 +26,13 @@ Where = Callable[..., Location | None]
 class Sources:
     """Texts that go into an image, and where packages come from besides the network.
 
-    `recipe` is the recipe as written, by its file's name, `csrc` the benchmark's C sources by name.
+    `recipe` is the recipe as written, by its file's name, `csrc` the benchmark's C sources by
+    name, `caches` a noun of the engine.
     """
 
     recipe: Mapping[str, str] = field(default_factory=dict)
     csrc: Mapping[str, str] = field(default_factory=dict)
-    caches: Caches | None = None
+    caches: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,8 @@ import posixpath
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from stackproof.inject.findings import abi as meaning
-from stackproof.inject.findings import constants, libraries
-from stackproof.inject.findings import launcher as starting
-from stackproof.inject.findings import symbols as checks
+from stackproof.inject.findings import abi, constants, libraries, symbols
+from stackproof.inject.findings import launcher as launcher_findings
 from stackproof.inject.findings.gpu import gpu_findings
 from stackproof.inject.findings.symbols import Case
 from stackproof.inject.model import Cause, Effect, Finding, Judgement, Way, verdict_of
@@ -132,35 +130,35 @@ def _joined(view: FileView, demand: Demand, after: Closure) -> Demand:
 
 
 def _findings(case: Case, way: Way, question: Question, setting: Setting) -> Iterator[Finding]:
-    start = tuple(meaning.start_findings(case))
+    start = tuple(abi.start_findings(case))
     yield from start
     if any(finding.effect is Effect.FAILS for finding in start):
         return
-    yield from meaning.abi_findings(case)
+    yield from abi.abi_findings(case)
     yield from constants.constant_findings(case)
     yield from constants.descriptor_findings(case)
-    yield from checks.file_findings(case)
-    yield from meaning.taken_findings(case, way)
-    yield from checks.version_findings(case)
-    yield from checks.symbol_findings(case)
-    yield from checks.partial_findings(case)
+    yield from symbols.file_findings(case)
+    yield from abi.taken_findings(case, way)
+    yield from symbols.version_findings(case)
+    yield from symbols.symbol_findings(case)
+    yield from symbols.partial_findings(case)
     yield from libraries.mixed_findings(case)
-    yield from checks.double_findings(case)
-    yield from checks.copy_findings(case)
-    yield from checks.block_findings(case)
-    yield from meaning.instruction_findings(case)
-    yield from meaning.audit_findings(case)
+    yield from symbols.double_findings(case)
+    yield from symbols.copy_findings(case)
+    yield from symbols.block_findings(case)
+    yield from abi.instruction_findings(case)
+    yield from abi.audit_findings(case)
     yield from gpu_findings(case)
     if case.target is not None:
         releases = question.releases()
         yield from target_findings(case.after, case.owns, case.target, releases)
-    yield from starting.launcher_findings(case, question.launcher, question.launcher_file)
+    yield from launcher_findings.launcher_findings(case, question.launcher, question.launcher_file)
     if question.launcher_file:
-        changed = _environment(way, case, setting, relocated=bool(meaning.moved_from(case)))
-        yield from starting.environment_findings(case, question.launcher_file, changed)
-    yield from starting.namespace_findings(case, question.namespaces)
-    yield from meaning.borrowed_findings(case)
-    yield from meaning.step_findings(case, way)
+        changed = _environment(way, case, setting, relocated=bool(abi.moved_from(case)))
+        yield from launcher_findings.environment_findings(case, question.launcher_file, changed)
+    yield from launcher_findings.namespace_findings(case, question.namespaces)
+    yield from abi.borrowed_findings(case)
+    yield from abi.step_findings(case, way)
 
 
 def _environment(way: Way, case: Case, setting: Setting, *, relocated: bool) -> dict[str, str]:

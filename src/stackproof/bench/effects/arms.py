@@ -19,9 +19,7 @@ from stackproof.image.effects import image_file
 from stackproof.image.effects.folder import load_tree, read_tree_member
 from stackproof.image.effects.load import load_image, read_member
 from stackproof.image.model import Deployment, Image, ImageMount, MpiFacts
-from stackproof.inject.effects import job as jobinjection
-from stackproof.inject.effects import job_key as jobcase
-from stackproof.inject.effects import named
+from stackproof.inject.effects import job, job_key, named
 from stackproof.inject.effects.job_key import JobCase, Part
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import HostView
@@ -239,7 +237,7 @@ def _with_program_image(deployment: Deployment, path: str) -> Deployment:
 
 def _with_injection(ready: ReadyArm, text: str, programs: tuple[str, ...]) -> ReadyArm:
     """Put another MPI, or a libfabric, under an arm's programs, after it was judged."""
-    deployment, request = ready.deployment, jobcase.image_in(text)
+    deployment, request = ready.deployment, job_key.image_in(text)
     described = image_file.load_described(request.image) if request else None
     point = (request and request.mount_point) or (described.mount if described else "")
     injected = Part(request.image if request else text, point or text, described)
@@ -256,15 +254,15 @@ def _with_injection(ready: ReadyArm, text: str, programs: tuple[str, ...]) -> Re
     ]
     paths = [path for name, path in deployment.programs.items() if name in programs]
     case = JobCase(parts, injected, deployment.env.apply({}), programs=paths)
-    change = jobinjection.change(case, accept_unknown=ready.arm.accept_unknown)
-    links = jobinjection.links_folder(case)
+    change = job.change(case, accept_unknown=ready.arm.accept_unknown)
+    links = job.links_folder(case)
     mounts = (ImageMount(image=injected.path, mount_point=injected.point),) if described else ()
-    other = jobinjection.libfabric_of(injected)
+    other = job.libfabric_of(injected)
     name = described.name if described else os.path.basename(text.rstrip("/"))
     image = ready.image
     return replace(
         ready,
-        image=replace(image, sha256=f"{image.sha256}+{jobcase.digest(injected)}"),
+        image=replace(image, sha256=f"{image.sha256}+{job_key.digest(injected)}"),
         deployment=replace(
             deployment,
             name=ready.arm.name or f"{deployment.name}+{name}",

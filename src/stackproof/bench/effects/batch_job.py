@@ -24,13 +24,11 @@ from pathlib import Path
 import stackproof
 from stackproof.bench import schedule
 from stackproof.bench.effects import arms as ready_arms
-from stackproof.bench.effects import deciding, launching
-from stackproof.bench.effects import nodes as places
-from stackproof.bench.effects import run as benches
+from stackproof.bench.effects import deciding, launching, nodes, run
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec
-from stackproof.cluster.effects import up as clusters
+from stackproof.cluster.effects import up
 from stackproof.core import limits, noun
 from stackproof.core.effects import documents, files
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
@@ -75,12 +73,12 @@ class Work:
     @property
     def missing(self) -> tuple[Launch, ...]:
         """Return the launches that have no result."""
-        return deciding.missing(benches.experiment(self.spec, self.arms, self.folder, self.plan))
+        return deciding.missing(run.experiment(self.spec, self.arms, self.folder, self.plan))
 
     @property
     def plan(self) -> tuple[Launch, ...]:
         """Return every launch that may be made."""
-        return benches.schedule(self.spec, self.arms)
+        return run.schedule(self.spec, self.arms)
 
     @property
     def done(self) -> int:
@@ -97,7 +95,7 @@ class Work:
 
 def load(folder: Path) -> BenchSpec:
     """Return the specification of a results folder, with the options of its last job."""
-    spec, job = benches.load_spec(folder), _load_job(folder)
+    spec, job = run.load_spec(folder), _load_job(folder)
     return replace(spec, scheduler_options=job.options) if job else spec
 
 
@@ -127,7 +125,7 @@ def run_as_job(
         command=command,
     )  # fmt: skip
     at = scheduler.door(spec.cluster)
-    benches.claim(spec, work.arms, work.folder)
+    run.claim(spec, work.arms, work.folder)
     deciding.keep_budget(work.folder, spec.budget_s)
     if not work.missing:
         return
@@ -162,13 +160,13 @@ def work_in_job(folder: Path, monitor: Monitor) -> None:
     job = _load_job(folder)
     if job is None:
         raise fail(Reason.FILE_MISSING, f"`{folder}` has no job", hint="leave `--in-job` out")
-    spec = benches.load_spec(folder)
+    spec = run.load_spec(folder)
     element = 0
     try:
         allocation = allocations.enter()
         element = allocation.element
-        bench = benches.prepare(spec, place=places.of_job(spec, job, allocation))
-        benches.run_bench(bench, folder, monitor, command=job.command)
+        bench = run.prepare(spec, place=nodes.of_job(spec, job, allocation))
+        run.run_bench(bench, folder, monitor, command=job.command)
     except StackproofError as error:
         _write_end(folder, element, JobEnd(id=job.id, problems=error.problems))
         raise
@@ -234,8 +232,8 @@ def _hand_in(work: Work, at: Door) -> Job:
     for element in elements:
         files.remove(_end_file(folder, element))
     if at.state:
-        shared = (*benches.program_paths(), *work.arms.paths, os.fspath(folder))
-        clusters.share(at.state, shared)
+        shared = (*run.program_paths(), *work.arms.paths, os.fspath(folder))
+        up.share(at.state, shared)
     job = Job(
         scheduler=spec.on,
         id=scheduler.submit(work.scheduler, at, request, os.fspath(script)),
@@ -246,7 +244,7 @@ def _hand_in(work: Work, at: Door) -> Job:
         submitted=launching.now(),
         interface=at.state.nodes[0].interface if at.state else None,
         rate_mb_s=at.state.rate_mb_s if at.state else None,
-        facts=places.cluster_facts(at.state) if at.state else {},
+        facts=nodes.cluster_facts(at.state) if at.state else {},
     )
     files.write(folder / "job" / "job.json", noun.to_json(job))
     work.monitor(

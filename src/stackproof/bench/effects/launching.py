@@ -14,7 +14,7 @@ from stackproof.bench.effects.nodes import Place
 from stackproof.bench.programs import REGISTRY as PROGRAMS
 from stackproof.bench.schedule import Launch
 from stackproof.cluster import model as cluster
-from stackproof.cluster.effects import up as clusters
+from stackproof.cluster.effects import up
 from stackproof.compare import launch_checks
 from stackproof.core import mountlist
 from stackproof.core.command import Command, Completed, EnvPatch
@@ -79,11 +79,11 @@ def run_once(
     state = place.state
     try:
         if planted and state:
-            clusters.set_link(state, rate=planted, delay=state.spec.delay)
+            up.set_link(state, rate=planted, delay=state.spec.delay)
         done = run(command)
     finally:
         if planted and state:
-            clusters.set_link(state, rate=state.spec.rate, delay=state.spec.delay)
+            up.set_link(state, rate=state.spec.rate, delay=state.spec.delay)
     if done.timed_out:
         _clean_up(place)
     return done, command, patch
@@ -262,7 +262,7 @@ def check_nodes(place: Place, case: Case) -> None:
 
 def _clean_up(place: Place) -> None:
     if place.state:
-        clusters.end_processes(place.state)
+        up.end_processes(place.state)
     if place.allocation:
         allocations.end_steps(place.allocation)
 

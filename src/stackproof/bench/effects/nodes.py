@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from stackproof.bench import schedule
 from stackproof.bench.spec import BenchSpec
-from stackproof.cluster.effects import up as clusters
+from stackproof.cluster.effects import up
 from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.launch.effects.allocation import Allocation
 from stackproof.launch.schedulers import Job
@@ -90,7 +90,7 @@ def _state(spec: BenchSpec) -> ClusterState | None:
         schedule.shape(place)[0] == 1 if isinstance(place, str) else {*place.nodes} <= this
         for place in (*spec.placements, *spec.validated)
     )
-    found = clusters.status(name)
+    found = up.status(name)
     if found is None and only_here:
         return None
-    return clusters.require(name)
+    return up.require(name)

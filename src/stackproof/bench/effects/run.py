@@ -26,17 +26,16 @@ from typing import Any
 
 import stackproof
 from stackproof.bench import path_verdict
-from stackproof.bench import schedule as jobs
+from stackproof.bench import schedule as schedules
 from stackproof.bench.effects import arms as ready_arms
-from stackproof.bench.effects import deciding, launching, path_probe
-from stackproof.bench.effects import nodes as places
+from stackproof.bench.effects import deciding, launching, nodes, path_probe
 from stackproof.bench.effects.arms import Arms, ReadyArm
 from stackproof.bench.effects.aside import free_name, set_aside
 from stackproof.bench.effects.nodes import Place
 from stackproof.bench.pace import Pace, pace_of, probes_s, seconds_of, shape_text
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec
-from stackproof.cluster.effects import up as clusters
+from stackproof.cluster.effects import up
 from stackproof.cluster.model import parse_rate
 from stackproof.compare import launch_checks, looks
 from stackproof.compare.effects.results import load_records
@@ -86,7 +85,7 @@ class Bench:
 def schedule(spec: BenchSpec, arms: Arms) -> tuple[Launch, ...]:
     """Return every launch of a specification in order."""
     where = {name: ready.arm.placements for name, ready in arms.by_name.items()}
-    return jobs.schedule(spec, arms.programs, where)
+    return schedules.schedule(spec, arms.programs, where)
 
 
 def prepare(spec: BenchSpec, arms: Arms | None = None, place: Place | None = None) -> Bench:
@@ -94,8 +93,8 @@ def prepare(spec: BenchSpec, arms: Arms | None = None, place: Place | None = Non
 
     Raises `StackproofError` with the problems of all arms at once.
     """
-    place = place or places.here(spec)
-    placements = jobs.placements_for(
+    place = place or nodes.here(spec)
+    placements = schedules.placements_for(
         spec, place.nodes, place.interface, one_machine=place.one_machine
     )
     arms = arms or ready_arms.make_ready(spec)
@@ -124,7 +123,7 @@ def run_bench(
     claim(bench.spec, bench.arms, folder)
     allocation = bench.place.allocation
     if bench.place.state:
-        clusters.share(bench.place.state, program_paths() + bench.arms.paths)
+        up.share(bench.place.state, program_paths() + bench.arms.paths)
     plan = bench.launches()
     own = [one for one in plan if allocation is None or one.allocation == allocation.element]
     results = _results_spec(bench, command)
@@ -493,4 +492,6 @@ def _measure(bench: Bench, launch: Launch) -> tuple[Measurement, Completed]:
 def _case(bench: Bench, launch: Launch) -> Case:
     placement = bench.placements[launch.placement]
     transports = bench.arms.by_name[launch.arm].arm.transports
-    return jobs.case_for(bench.spec, launch, placement, jobs.transport_for(placement, transports))
+    return schedules.case_for(
+        bench.spec, launch, placement, schedules.transport_for(placement, transports)
+    )

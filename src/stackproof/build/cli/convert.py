@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackproof.build.effects import stacks
+from stackproof.build.effects import builders, stacks
 from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.engines.spack.effects import folders
 from stackproof.build.engines.spack.recipe import differences, without_words
@@ -186,7 +186,7 @@ def _variant(source: _Source, base: Path) -> Variant:
         path=os.path.relpath(source.path.resolve(), base),
         folder=source.folder,
         data={name: document.data for name, document in source.documents.items()},
-        facts={**stacks.known_facts(source.site), **source.facts},
+        facts={**builders.known_facts(source.site), **source.facts},
     )
 
 

@@ -13,7 +13,7 @@ from stackproof.build.effects import builders, locking, source_mirror, stacks
 from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.engines.spack import locks
-from stackproof.build.engines.spack import os_sources as overlay
+from stackproof.build.engines.spack import os_sources as source_stacks
 from stackproof.build.engines.spack.effects import accepted_sources, os_sources
 from stackproof.build.engines.spack.effects import build as spack_build
 from stackproof.build.engines.spack.effects.os_sources import Archive, SourcePackage
@@ -166,7 +166,7 @@ class _Search:
             if node.external:
                 continue
             try:
-                if node.namespace == overlay.NAMESPACE:
+                if node.namespace == source_stacks.NAMESPACE:
                     one = self._again(accepted[node.name])
                 else:
                     one = self._for_node(node.name, node.version)
@@ -238,7 +238,7 @@ class _Search:
             source_version=package.version,
             dsc=package.dsc,
             extends=namespace,
-            needs=overlay.TOOLS if facts.autotools else (),
+            needs=source_stacks.TOOLS if facts.autotools else (),
         )
         return _Found(name=name, package=package, path=Path(), accepted=accepted)
 

@@ -105,9 +105,9 @@ def _print_json(loaded: Loaded, lock: AnyLock | None, made: Plan, *, known: bool
 
 def _show(loaded: Loaded, options: RecipeOptions, key: str, *, as_json: bool) -> None:
     """Print every value under a key, with its place and history."""
-    from stackproof.build.effects import explained  # noqa: PLC0415 - reads what plans do not need
+    from stackproof.build.engines.spack.effects import origins  # noqa: PLC0415 - not for plans
 
-    settings = explained.origins_of(loaded, options, key)
+    settings = origins.origins_of(loaded, options, key)
     if as_json:
         print(noun.to_json([noun.to_data(setting) for setting in settings]), end="")
     else:

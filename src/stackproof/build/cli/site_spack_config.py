@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from stackproof.build.engines.spack.effects import machine as spackoffer
+from stackproof.build.engines.spack.effects import machine
 from stackproof.build.engines.spack.stackinator import defaults
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, fail
@@ -17,7 +17,7 @@ from stackproof.site.effects import probe
 
 def run(args: argparse.Namespace) -> int:
     """Write or print a cluster configuration for Spack stacks, and say what is missing in it."""
-    facts, left_out = spackoffer.facts_of(probe.load_site(args.site or probe.LOCAL))
+    facts, left_out = machine.facts_of(probe.load_site(args.site or probe.LOCAL))
     cluster = defaults.default_cluster_config(facts)
     heads = defaults.comments(facts)
     texts = {

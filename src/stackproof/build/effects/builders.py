@@ -31,6 +31,8 @@ REGISTRY: dict[str, str] = {
     "wheel": "stackproof.build.engines.wheel.effects.builder",
 }
 """The module of each engine's builder, which has it as `BUILDER`."""
+FACTS = "stackproof.build.engines.spack.effects.recipe_files"
+"""The module that knows the facts of sites, a cluster's folder for Spack among them."""
 DEFAULT = "wheel"
 """The engine of a recipe that names none, or `auto`."""
 OF_FOLDERS = "spack"
@@ -130,6 +132,15 @@ class Builder(Protocol):
         self, loaded: Loaded, lock: Any, options: BuildOptions, folder: Path, monitor: Monitor
     ) -> frozenset[Path]:
         """Bring the sources of a locked stack into a folder; return the clones in it."""
+
+
+def known_facts(site: str | None, stated: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """Return what conditions may ask for: the site's facts, this machine's where it has none.
+
+    `stated` is what a recipe says outright, where a site's folder is read as one of its kind.
+    """
+    found: dict[str, str] = importlib.import_module(FACTS).known_facts(site, stated)
+    return found
 
 
 def find(name: str) -> Builder:

@@ -208,9 +208,9 @@ def _run_steps(work: _Work) -> int:
         started = time.monotonic()
         _run_step(step, work)
         if work.setup.kept:
-            from stackproof.build.effects import step_cache as kept  # noqa: PLC0415 - only source builds keep results
+            from stackproof.build.effects import step_cache  # noqa: PLC0415 - only source builds keep results
 
-            kept.keep(step, work.space, work.setup.kept)
+            step_cache.keep(step, work.space, work.setup.kept)
         files.write(mark, "")
         ran += 1
         seconds = time.monotonic() - started
@@ -222,9 +222,9 @@ def _restored(step: Step, work: _Work) -> bool:
     """Put a step's kept result into the store; return whether there was one."""
     if not work.setup.kept:
         return False
-    from stackproof.build.effects import step_cache as kept  # noqa: PLC0415 - only source builds keep results
+    from stackproof.build.effects import step_cache  # noqa: PLC0415 - only source builds keep results
 
-    return kept.restore(step, work.space, work.setup.kept)
+    return step_cache.restore(step, work.space, work.setup.kept)
 
 
 def deliver(built: Built, target: Path) -> bool:

@@ -13,7 +13,6 @@ from stackproof.core.effects import shipped
 from stackproof.core.errors import Location, Problem
 
 if TYPE_CHECKING:  # what one kind of recipe needs is imported where it is read
-    from stackproof.build.engines.spack.stack import Caches
     from stackproof.recipe.composition import Composed
 
 
@@ -24,11 +23,12 @@ class Loaded:
     `path` is the recipe's file or its folder (Stackinator's formats), `stack` the noun of its
     engine (`stack.AnyStack`). `document` is what a file means with all that it inherits, `composed`
     where each of its values is from. `blobs` says where the bytes of the stack's files lie on this
-    machine, by digest; `given_caches` are the user's. `notes` are problems that keep nobody from
-    going on. `variant` tells the locks of one recipe for several targets apart, and `site` those of
-    sites that are alike in all that conditions ask for and differ in what they have for Spack.
-    `by_name` is a shipped recipe that was asked for by its name: nothing is written where it lies.
-    `with_site` is one that takes values from the site's own configuration.
+    machine, by digest; `given_caches` are the user's, a noun of the engine. `notes` are problems
+    that keep nobody from going on. `variant` tells the locks of one recipe for several targets
+    apart, and `site` those of sites that are alike in all that conditions ask for and differ in
+    what they have for Spack. `by_name` is a shipped recipe that was asked for by its name: nothing
+    is written where it lies. `with_site` is one that takes values from the site's own
+    configuration.
     """
 
     path: Path
@@ -36,7 +36,7 @@ class Loaded:
     document: Document | None = None
     composed: Composed | None = None
     blobs: Mapping[str, Path] = field(default_factory=dict)
-    given_caches: Caches | None = None
+    given_caches: Any = None
     notes: tuple[Problem, ...] = ()
     variant: str = ""
     site: str = ""

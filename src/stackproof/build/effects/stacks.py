@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,6 @@ from stackproof.recipe.conditions import Truth
 from stackproof.site.effects import toolchain
 
 if TYPE_CHECKING:  # what one kind of recipe needs is imported where it is read
-    from stackproof.build.engines.spack.effects.recipe_files import Place
     from stackproof.recipe.composition import Composed
 
 # What a word must look like to be the name of a shipped recipe: no path and no file's name.
@@ -144,33 +142,12 @@ def _load_file(reading: Reading, choice: Mapping[str, str]) -> Loaded:
 
     facts = dict(reading.facts)
     if composition.has_conditions(reading.chain):
-        from stackproof.build.engines.spack import recipe as spack_recipe  # noqa: PLC0415 - slow
-
         stated = [one.data for one in reading.chain if "generation" in one.data] or [{}]
-        generation = spack_recipe.generation_of(stated[-1])
-        facts = {**known_facts(reading.options.site, generation), **facts}
+        facts = {**builders.known_facts(reading.options.site, stated[-1]), **facts}
     composed = composition.compose(reading.chain, facts, choice)
     builder = builders.find(builders.name_of(composed.document))
     builders.refuse(builder, *(["mirror"] if reading.options.mirror is not None else []))
     return builder.load(replace(reading, composed=composed))
-
-
-def known_facts(site: str | None, generation: int = 1) -> dict[str, str]:
-    """Return what conditions may ask for: the site's facts, this machine's where it has none.
-
-    `generation` says how a cluster's folder is read; the facts are the same for all.
-    """
-    facts = dict(place(site, generation).facts)
-    facts.setdefault("architecture", toolchain.architecture())
-    return facts
-
-
-@functools.cache
-def place(site: str | None, generation: int) -> Place:
-    """Return what a site says; a command asks more than once, and looking takes time."""
-    from stackproof.build.engines.spack.effects import recipe_files  # noqa: PLC0415 - only for recipes with conditions
-
-    return recipe_files.load_place(site, generation)
 
 
 def undecided(composed: Composed) -> tuple[Problem, ...]:

@@ -10,11 +10,9 @@ from typing import Any
 
 from stackproof.cluster import model as cluster
 from stackproof.cluster.effects import exec as cluster_exec
-from stackproof.cluster.effects import plugin as cluster_plugin
-from stackproof.cluster.effects import power as cluster_power
+from stackproof.cluster.effects import plugin, power, up
 from stackproof.cluster.effects import slurm as cluster_slurm_host
 from stackproof.cluster.effects import state as cluster_state
-from stackproof.cluster.effects import up as host_cluster
 from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.cluster.slurm import SlurmOptions, parse_count, slurm_spec
 from stackproof.core import noun
@@ -33,7 +31,7 @@ def run_up(args: argparse.Namespace) -> int:
         users=tuple(args.user),
         settings=tuple(args.set),
     )
-    slurm, note = cluster_plugin.with_own(slurm_spec(options), options)
+    slurm, note = plugin.with_own(slurm_spec(options), options)
     if note:
         print(f"note: {note}", file=sys.stderr)
     spec = ClusterSpec(
@@ -44,14 +42,14 @@ def run_up(args: argparse.Namespace) -> int:
         shared=tuple(map(os.path.abspath, args.share)),
         slurm=slurm,
     )
-    state = host_cluster.up(spec, progress.monitor(quiet=args.json))
+    state = up.up(spec, progress.monitor(quiet=args.json))
     _show(state, as_json=args.json)
     return int(ExitCode.DONE)
 
 
 def run_down(args: argparse.Namespace) -> int:
     """Take a cluster down; that there was none is worth a word, not an error."""
-    existed = host_cluster.down(args.name)
+    existed = up.down(args.name)
     if args.json:
         print(json.dumps({"name": args.name, "up": False, "was_up": existed}, indent=1))
     else:
@@ -62,13 +60,13 @@ def run_down(args: argparse.Namespace) -> int:
 
 def run_status(args: argparse.Namespace) -> int:
     """Print the state of a cluster; NOT_POSSIBLE when it is not up or has lost something."""
-    state = host_cluster.status(args.name)
+    state = up.status(args.name)
     if state is not None:
         _show(state, as_json=args.json)
     elif args.json:
         print(json.dumps({"name": args.name, "up": False}, indent=1))
     try:
-        host_cluster.require(args.name)
+        up.require(args.name)
     except StackproofError as error:
         if not args.json:
             raise
@@ -113,7 +111,7 @@ def _brief(name: str, state: ClusterState | None) -> dict[str, object]:
 
 def run_kill(args: argparse.Namespace) -> int:
     """Kill a node or its daemon; that it was dead already is worth a word, not an error."""
-    killed = cluster_power.kill(args.name, args.node, daemon=args.daemon)
+    killed = power.kill(args.name, args.node, daemon=args.daemon)
     what = "its Slurm daemon" if args.daemon else "it"
     if args.json:
         print(json.dumps({"name": args.name, "node": args.node, "killed": killed}, indent=1))
@@ -125,7 +123,7 @@ def run_kill(args: argparse.Namespace) -> int:
 
 def run_restart(args: argparse.Namespace) -> int:
     """Start a node or its daemon again and print the cluster."""
-    state = cluster_power.restart(args.name, args.node, daemon=args.daemon)
+    state = power.restart(args.name, args.node, daemon=args.daemon)
     _show(state, as_json=args.json)
     return int(ExitCode.DONE)
 
@@ -135,7 +133,7 @@ def run_exec(args: argparse.Namespace) -> int:
     command = args.rest[1:] if args.rest[:1] == ["--"] else args.rest
     if not command:
         raise args.parser.wrong("say what to run: -- COMMAND")
-    state = host_cluster.reach(args.name)
+    state = up.reach(args.name)
     who = cluster_exec.user(state, args.who) if args.who else None
     return cluster_exec.execute(state, args.on, command, who=who, cwd=os.getcwd())
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from stackproof.cluster.effects import link as cluster_link
+from stackproof.cluster.effects import link
 from stackproof.cluster.slurm import SlurmOptions, SlurmSpec, SpankPlugin
 from stackproof.core.command import Command
 from stackproof.core.effects import cache_folder, cache_kinds
@@ -86,7 +86,7 @@ def _built() -> tuple[Path | None, str]:
 def _build(folder: Path) -> str:
     """Build the plug-in into a folder; return why it could not be, or nothing."""
     argv = (os.fspath(_SOURCES / "spank" / "build-against"), _HEADERS, os.fspath(folder))
-    {"PATH": cluster_link.search_path(), "LC_ALL": "C.UTF-8"}
+    {"PATH": link.search_path(), "LC_ALL": "C.UTF-8"}
     done = run(Command(argv=argv, timeout_s=_BUILD_S))
     if done.returncode == 0:
         return ""
@@ -128,4 +128,4 @@ def _files(names: Sequence[str]) -> list[Path]:
 
 @functools.cache
 def _tool(name: str) -> str:
-    return shutil.which(name, path=cluster_link.search_path()) or ""
+    return shutil.which(name, path=link.search_path()) or ""

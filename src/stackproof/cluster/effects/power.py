@@ -18,8 +18,7 @@ from pathlib import Path
 from stackproof.cluster import model as cluster
 from stackproof.cluster.effects import link as cluster_link
 from stackproof.cluster.effects import node as cluster_node
-from stackproof.cluster.effects import slurm as cluster_slurm
-from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster.effects import slurm, up
 from stackproof.cluster.effects.agent import started
 from stackproof.cluster.effects.state import end_process, locked, write
 from stackproof.cluster.model import ClusterState, Node
@@ -37,10 +36,10 @@ def kill(name: str, node: str, *, daemon: bool = False) -> bool:
     daemon in a cluster without Slurm, BUSY).
     """
     with locked(name):
-        state = host_cluster.reach(name)
+        state = up.reach(name)
         target = _checked(state, node, daemon=daemon)
         if daemon:
-            return target.alive and cluster_slurm.kill_daemon(state, target.name)
+            return target.alive and slurm.kill_daemon(state, target.name)
         if target.alive:
             end_process(target.pid)
         return target.alive
@@ -53,7 +52,7 @@ def restart(name: str, node: str, *, daemon: bool = False) -> ClusterState:
     `kill` does, and CLUSTER_FAILED.
     """
     with locked(name):
-        state = host_cluster.reach(name)
+        state = up.reach(name)
         target = _checked(state, node, daemon=daemon)
         if daemon:
             if not target.alive:
@@ -62,17 +61,17 @@ def restart(name: str, node: str, *, daemon: bool = False) -> ClusterState:
                     f"the node `{target.name}` has died itself",
                     hint=f"stackproof cluster restart --name {name} {target.name}",
                 )
-            cluster_slurm.kill_daemon(state, target.name)
+            slurm.kill_daemon(state, target.name)
         else:
             if target.alive:
                 end_process(target.pid)
             state = _boot(state, target)
             write(state)
         if state.slurm and target.name == cluster.HEAD:
-            cluster_slurm.start_controller(state)
+            slurm.start_controller(state)
         elif state.slurm:
-            cluster_slurm.start_node(state, target.name)
-        return host_cluster.reach(name)
+            slurm.start_node(state, target.name)
+        return up.reach(name)
 
 
 def _checked(state: ClusterState, name: str, *, daemon: bool) -> Node:
@@ -145,7 +144,7 @@ def _shared(head: int) -> list[tuple[str, str]]:
 def _spawn(state: ClusterState, link: socket.socket, report: socket.socket) -> None:
     """Start a node's first process as a child of the head's, which reaps it."""
     argv = (
-        "setsid", "--fork", cluster_link.tool("unshare"), *host_cluster.NAMESPACES,
+        "setsid", "--fork", cluster_link.tool("unshare"), *up.NAMESPACES,
         sys.executable, "-I", "-S", cluster_node.__file__,
         "node", str(link.fileno()), str(report.fileno()),
     )  # fmt: skip
@@ -153,7 +152,7 @@ def _spawn(state: ClusterState, link: socket.socket, report: socket.socket) -> N
         subprocess.run(  # noqa: S603 - this Python and a module of ours
             cluster.enter_argv(state, None, argv),
             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            pass_fds=(link.fileno(), report.fileno()), env=host_cluster.inner_environment(),
+            pass_fds=(link.fileno(), report.fileno()), env=up.inner_environment(),
             timeout=_BOOT_S, check=False,
         )  # fmt: skip
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from stackproof.cluster import model as cluster
 from stackproof.cluster import slurm, slurm_conf
-from stackproof.cluster.effects import link as cluster_link
+from stackproof.cluster.effects import link
 from stackproof.cluster.model import ClusterSpec, ClusterState, Node
 from stackproof.cluster.slurm import NodeState, SlurmFacts, SlurmSpec
 from stackproof.core.command import Command
@@ -225,7 +225,7 @@ def _daemon(state: ClusterState, node: str | None, argv: tuple[str, ...]) -> Non
 
     It keeps its log by itself; what it says before it does, or of its end, is in NODE.err.
     """
-    environment = {"PATH": cluster_link.search_path(), "LANG": "C.UTF-8"}
+    environment = {"PATH": link.search_path(), "LANG": "C.UTF-8"}
     with open(_logs(Path(state.folder)) / f"{node or cluster.HEAD}.err", "wb") as errors:
         subprocess.run(  # noqa: S603 - Slurm's programs, named in full
             cluster.enter_argv(state, node, ("setsid", "--fork", *argv)),
@@ -357,7 +357,7 @@ def _version() -> str:
 
 
 def _find(name: str) -> str:
-    return shutil.which(name, path=cluster_link.search_path()) or ""
+    return shutil.which(name, path=link.search_path()) or ""
 
 
 def _read(path: os.PathLike[str] | str) -> str:

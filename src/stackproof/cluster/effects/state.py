@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stackproof.cluster import model as cluster
-from stackproof.cluster.effects import cgroups as cluster_groups
-from stackproof.cluster.effects import slurm as cluster_slurm
+from stackproof.cluster.effects import cgroups, slurm
 from stackproof.cluster.effects.agent import started
 from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.core import noun
@@ -105,7 +104,7 @@ def look(folder: Path) -> ClusterState | None:
     delay = state.delay
     if delay and delay.pid:
         delay = dataclasses.replace(delay, alive=_lives(delay.pid, delay.started))
-    return cluster_slurm.with_faults(dataclasses.replace(state, nodes=nodes, delay=delay))
+    return slurm.with_faults(dataclasses.replace(state, nodes=nodes, delay=delay))
 
 
 def every() -> dict[str, ClusterState | None]:
@@ -136,7 +135,7 @@ def remove(folder: Path) -> bool:
     heads = _heads(folder)
     for pid in heads:
         end_process(pid)
-    cluster_groups.remove(folder)
+    cgroups.remove(folder)
     if not heads and not os.path.lexists(folder):
         return False
     try:

@@ -19,10 +19,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from stackproof.cluster import model as cluster
-from stackproof.cluster.effects import cgroups as cluster_groups
+from stackproof.cluster.effects import cgroups, slurm
 from stackproof.cluster.effects import link as cluster_link
 from stackproof.cluster.effects import node as cluster_node
-from stackproof.cluster.effects import slurm as cluster_slurm
 from stackproof.cluster.effects.agent import started
 from stackproof.cluster.effects.state import (
     STATE_FILE,
@@ -65,7 +64,7 @@ def up(spec: ClusterSpec, monitor: Monitor = null_monitor) -> ClusterState:
     """
     wrong = cluster.problems(spec) + _missing_paths(spec) + _missing_tools()
     if spec.slurm:
-        wrong += cluster_slurm.problems(spec.slurm, root=_is_root())
+        wrong += slurm.problems(spec.slurm, root=_is_root())
     if wrong:
         raise StackproofError(*wrong)
     begin = time.monotonic()
@@ -226,7 +225,7 @@ def _start(spec: ClusterSpec, folder: Path) -> ClusterState:
         )
         state = cluster_link.shape(state, spec)
         if spec.slurm:
-            facts = cluster_slurm.start(state, spec.slurm)
+            facts = slurm.start(state, spec.slurm)
             state = dataclasses.replace(state, slurm=facts)
         _write_agent(state)
         write(state)
@@ -269,7 +268,7 @@ def _planned(spec: ClusterSpec, folder: Path) -> tuple[Node, ...]:
     planned = []
     for number, name in enumerate(names):
         core = cores[number % len(cores)]
-        group = cluster_groups.make(folder, name, core)
+        group = cgroups.make(folder, name, core)
         planned.append(dataclasses.replace(_plan(name), core=core, group=group))
     return tuple(planned)
 
@@ -277,7 +276,7 @@ def _planned(spec: ClusterSpec, folder: Path) -> tuple[Node, ...]:
 def _settings(spec: ClusterSpec, folder: Path, planned: tuple[Node, ...]) -> dict[str, object]:
     hosts = {"hosts": cluster.hosts_text(spec.nodes)}
     return {
-        "etc": hosts | cluster_slurm.files(spec, folder),
+        "etc": hosts | slurm.files(spec, folder),
         "memory": SPOOL if spec.slurm else None,
         "points": MOUNT_POINTS if spec.slurm else (),
         "shared": [pair for pair in _shared(spec, folder) if _is_hidden(pair[0])],
@@ -296,7 +295,7 @@ def _shared(spec: ClusterSpec, folder: Path) -> Iterator[tuple[str, str]]:
     package = Path(cluster_node.__file__).parents[2]
     wanted: list[os.PathLike[str] | str] = [*spec.shared, folder, package, cache_kinds.cache()]
     if spec.slurm:
-        wanted += cluster_slurm.shared(spec.slurm)
+        wanted += slurm.shared(spec.slurm)
     wanted += [sys.prefix, sys.base_prefix, cluster_link.tool("ip"), cluster_link.tool("unshare")]
     with contextlib.suppress(OSError):
         wanted.append(os.getcwd())

@@ -1,6 +1,6 @@
 """The few system calls that mounting needs and Python 3.11 lacks, and how mounting fails.
 
-Imports nothing of ours and little of the standard library: see `mountexec`.
+Imports nothing of ours and little of the standard library: see `mount_exec`.
 """
 
 from __future__ import annotations

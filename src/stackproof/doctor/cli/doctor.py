@@ -10,7 +10,7 @@ from stackproof.core.cli.parsing import read
 from stackproof.core.errors import ExitCode
 from stackproof.doctor.cli.explain import text_width
 from stackproof.doctor.diagnosis import Diagnosis, data_of, text_of
-from stackproof.doctor.effects import bundle as doctor_bundle
+from stackproof.doctor.effects import bundle
 from stackproof.doctor.effects.collect import Collected, DoctorOptions, collect
 from stackproof.doctor.rules import diagnose
 from stackproof.knowledge.effects.load import load_knowledge
@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     text = text_of(diagnosis, text_width(), every=args.all)
     data = data_of(diagnosis)
     if args.bundle:
-        doctor_bundle.write(args.bundle, collected, data, text)
+        bundle.write(args.bundle, collected, data, text)
         print(f"bundle: {args.bundle}", file=sys.stderr)
     print(json.dumps(data, indent=1, ensure_ascii=False) if args.json else text)
     return int(ExitCode.DONE)
@@ -35,10 +35,7 @@ def run(args: argparse.Namespace) -> int:
 def examine(options: DoctorOptions, replay: str | None) -> tuple[Collected, Diagnosis]:
     """Return the evidence, that of a bundle where one is named, and the diagnosis of it."""
     knowledge = load_knowledge()
-    if replay:
-        collected = doctor_bundle.replay(replay, options, knowledge)
-    else:
-        collected = collect(options, knowledge)
+    collected = bundle.replay(replay, options, knowledge) if replay else collect(options, knowledge)
     for problem in collected.results.problems if collected.results else ():
         print(problem.worded("warning"), file=sys.stderr)
     return collected, Diagnosis(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 
 from stackproof.core.cli.parsing import add_output
-from stackproof.doctor.cli import collect_arguments as doctor_collect
+from stackproof.doctor.cli import collect_arguments
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments."""
-    doctor_collect.configure(parser)
+    collect_arguments.configure(parser)
     add_output(
         parser, "bundle", "--bundle", metavar="FILE",
         help="write the evidence and what it was taken from to one archive (.tar.gz), without "

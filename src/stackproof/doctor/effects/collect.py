@@ -17,11 +17,10 @@ from stackproof.compare.effects.results import load_results
 from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, did_you_mean, fail
-from stackproof.doctor.effects import libraries as linkage
-from stackproof.doctor.effects import programs as answers
+from stackproof.doctor.effects import libraries, programs
 from stackproof.doctor.evidence import libraries as linkages
-from stackproof.doctor.evidence import log as printed
-from stackproof.doctor.evidence import results as symptoms
+from stackproof.doctor.evidence import log
+from stackproof.doctor.evidence import results as result_evidence
 from stackproof.doctor.spelling import of_spelling
 from stackproof.image.effects.load import load_image, read_member
 from stackproof.image.model import Image
@@ -88,17 +87,17 @@ def collect(options: DoctorOptions, knowledge: Knowledge) -> Collected:
     mounted = _mounted(variables) if options.site is None else ()
     chosen = options.image or _with_mpi(mounted)
     vendor = chosen is None and options.program is None and results is None
-    evidence = symptoms.of_site(site, vendor=vendor and options.site is not None)
+    evidence = result_evidence.of_site(site, vendor=vendor and options.site is not None)
     if options.site is None:
-        evidence = merged(evidence, merged(answers.driver(), linkage.machine()))
+        evidence = merged(evidence, merged(programs.driver(), libraries.machine()))
     image, bill = _image(chosen, options.view)
     if image is not None:
-        found = symptoms.of_bill(bill, f"bill of materials of {image.name}")
-        evidence = merged(merged(evidence, found), symptoms.of_image(image, options.view))
+        found = result_evidence.of_bill(bill, f"bill of materials of {image.name}")
+        evidence = merged(merged(evidence, found), result_evidence.of_image(image, options.view))
     evidence = merged(job, evidence) if options.env is None else evidence
     evidence = merged(evidence, _loaded(options, (chosen, image), variables, mounted))
     if options.probe:
-        evidence = merged(evidence, answers.ask(options.image))
+        evidence = merged(evidence, programs.ask(options.image))
     if results is not None:
         evidence = merged(evidence, _measured(results, _arm(results, options.arm), knowledge))
     if options.env is not None:
@@ -107,7 +106,7 @@ def collect(options: DoctorOptions, knowledge: Knowledge) -> Collected:
     taken = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     evidence = merged(merged(evidence, given), Evidence(taken=taken))
     return Collected(
-        evidence=merged(evidence, symptoms.implied(evidence)),
+        evidence=merged(evidence, result_evidence.implied(evidence)),
         marks=_marks(results, options.arm, knowledge),
         paths=path_words.differences(results) if results is not None else (),
         site=site,
@@ -129,7 +128,7 @@ def said(options: DoctorOptions, knowledge: Knowledge) -> Evidence:
     logs = {name: text_of(name) for name in options.logs}
     evidence = Evidence()
     for name, text in logs.items():
-        evidence = merged(evidence, printed.of_log(text, name))
+        evidence = merged(evidence, log.of_log(text, name))
     origins = {f"version {name}": "as you say" for name in versions}
     origins |= {f"fact {name}": "as you say" for name in texts}
     given = Evidence(
@@ -167,8 +166,8 @@ def _measured(results: Results, arm: str, knowledge: Knowledge) -> Evidence:
     for path in results.paths:
         if path.arm == arm:
             evidence = merged(evidence, path_verdict.evidence_of_run(path))
-    evidence = merged(evidence, symptoms.of_results(results, arm, knowledge))
-    return merged(evidence, symptoms.of_nodes(results, arm))
+    evidence = merged(evidence, result_evidence.of_results(results, arm, knowledge))
+    return merged(evidence, result_evidence.of_nodes(results, arm))
 
 
 def _of_variables(
@@ -181,7 +180,9 @@ def _of_variables(
     if results is not None or options.site is not None or not evidence.variables:
         return found
     # Those of results are held against the nodes that the ranks ran on.
-    there = symptoms.of_interfaces(evidence.variables, linkage.interfaces(), "this machine")
+    there = result_evidence.of_interfaces(
+        evidence.variables, libraries.interfaces(), "this machine"
+    )
     return merged(found, there)
 
 
@@ -205,7 +206,7 @@ def _with_mpi(mounted: Sequence[tuple[str, str]]) -> str | None:
 
 def _marks(results: Results | None, arm: str | None, knowledge: Knowledge) -> tuple[Mark, ...]:
     """Return what the curves show; of one arm alone, when one is named."""
-    marks = symptoms.marks_of(results, knowledge) if results is not None else ()
+    marks = result_evidence.marks_of(results, knowledge) if results is not None else ()
     return tuple(mark for mark in marks if arm is None or mark.arm == arm)
 
 
@@ -226,7 +227,7 @@ def _image(path: str | None, view: str | None) -> tuple[Image | None, str]:
 def _job(options: DoctorOptions, results: Results | None) -> tuple[Evidence, Mapping[str, str]]:
     """Return the environment of the job as evidence and as it is; nothing where it is not known."""
     if options.env is not None:
-        variables = symptoms.parse_environment(text_of(options.env))
+        variables = result_evidence.parse_environment(text_of(options.env))
         if not variables:
             raise fail(
                 Reason.INVALID_VALUE,
@@ -234,9 +235,9 @@ def _job(options: DoctorOptions, results: Results | None) -> tuple[Evidence, Map
                 where=Location(file=options.env),
                 hint=f"write it in a rank: srun -n1 env > {options.env}",
             )
-        return symptoms.of_environment(variables, options.env), variables
+        return result_evidence.of_environment(variables, options.env), variables
     if results is None and options.site is None:
-        return symptoms.of_environment(os.environ, "this shell"), dict(os.environ)
+        return result_evidence.of_environment(os.environ, "this shell"), dict(os.environ)
     return Evidence(), {}
 
 
@@ -244,7 +245,7 @@ def _loaded(
     options: DoctorOptions,
     chosen: tuple[str | None, Image | None],
     variables: Mapping[str, str],
-    mounted: linkage.Mounted,
+    mounted: libraries.Mounted,
 ) -> Evidence:
     """Return what the image's MPI, or the program, would load here, with all that was mounted."""
     path, image = chosen
@@ -257,10 +258,10 @@ def _loaded(
     if options.program is not None:
         bound = () if path is None or image is None else ((path, image.mount),)
         rest = tuple(one for one in mounted if one not in bound)
-        found = linkage.of_program(options.program, folders, environment, (*bound, *rest))
+        found = libraries.of_program(options.program, folders, environment, (*bound, *rest))
     elif image is not None and path is not None:
         beside = tuple(one for one in mounted if one[0] != path)
-        found = linkage.of_image(path, image, folders, beside)
+        found = libraries.of_image(path, image, folders, beside)
     # An image says itself which MPI it has; this machine's libraries tell nothing of another's.
     out = {"mpi"} if image is not None else set()
     out |= {"libraries-missing"} if options.site is not None else set()
@@ -269,7 +270,7 @@ def _loaded(
     facts = {name: one for name, one in found.facts.items() if name not in out}
     origins = {name: one for name, one in found.origins.items() if name[5:] not in out}
     evidence = dataclasses.replace(found, facts=facts, origins=origins)
-    slurm = linkage.slurm_pmix() if options.site is None else None
+    slurm = libraries.slurm_pmix() if options.site is None else None
     if slurm is None:
         return evidence
     return merged(evidence, linkages.of_slurm(slurm))

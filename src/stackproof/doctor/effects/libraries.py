@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, StackproofError
-from stackproof.doctor.evidence import libraries as linkage
+from stackproof.doctor.evidence import libraries
 from stackproof.doctor.evidence.libraries import Content, SlurmPmix
 from stackproof.image.effects.view import ImageView
 from stackproof.image.model import Image
@@ -85,7 +85,7 @@ def of_program(
         plugins = _plugins(view, posixpath.dirname(posixpath.dirname(mpi.file.path)))
         closure = _with_libfabric(closure, view, mpi.file.path, library_path)
     found = _told(closure, _contents(view), plugins)
-    more = merged(linkage.uses_of(closure), linkage.of_program(closure, variables))
+    more = merged(libraries.uses_of(closure), libraries.of_program(closure, variables))
     return merged(found, more)
 
 
@@ -147,7 +147,7 @@ def _contents(view: HostView | ImageView) -> Content:
 
 
 def _told(closure: Closure, content: Content, plugins: Sequence[str]) -> Evidence:
-    evidence = linkage.of_closure(closure, content, plugins)
+    evidence = libraries.of_closure(closure, content, plugins)
     if closure.program.elf.machine != this_machine().architecture:
         # What it needs of the system lies on machines of its own kind.
         facts = {name: one for name, one in evidence.facts.items() if name != "libraries-missing"}

@@ -12,7 +12,7 @@ from typing import Any
 from stackproof.build.engines.spack.stackinator.facts import facts_of_site
 from stackproof.compare.curve_shapes import Mark, is_slingshot, look, memory_of
 from stackproof.core.errors import Reason
-from stackproof.doctor.evidence import log as printed
+from stackproof.doctor.evidence import log
 from stackproof.image.model import Image
 from stackproof.knowledge.evidence import Evidence, FactValue, merged, relevant
 from stackproof.knowledge.model import Knowledge
@@ -386,7 +386,7 @@ def _ended(launches: Sequence[Measurement]) -> str:
         return "hang"
     if Reason.RANK_CRASHED in bad:
         # The check quotes the launcher's own words.
-        return "killed" if printed.KILLED.search(bad[Reason.RANK_CRASHED]) else "crash"
+        return "killed" if log.KILLED.search(bad[Reason.RANK_CRASHED]) else "crash"
     return "crash" if Reason.JOB_FAILED in bad else "ok"
 
 

@@ -8,13 +8,13 @@ import shlex
 
 from stackproof.core import noun
 from stackproof.core.cli.parsing import read
-from stackproof.inject.effects import apply as injectapply
+from stackproof.inject.effects import apply
 from stackproof.inject.effects.apply import ApplyOptions
 
 
 def run_apply(args: argparse.Namespace) -> int:
     """Make the replacement, and print where."""
-    done = injectapply.apply(read(ApplyOptions, args))
+    done = apply.apply(read(ApplyOptions, args))
     if args.json:
         print(json.dumps({**noun.to_data(done), "dry-run": args.dry_run}, indent=1))
         return 0
@@ -32,7 +32,7 @@ def run_apply(args: argparse.Namespace) -> int:
 
 def run_undo(args: argparse.Namespace) -> int:
     """Put back what was at a place before."""
-    place, record = injectapply.undo(args.place)
+    place, record = apply.undo(args.place)
     now = f"is `{record.before}` again" if record.before else "is gone: nothing was there before"
     if record.before_folder:
         now = "is the folder again that it was before"

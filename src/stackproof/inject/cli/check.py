@@ -15,8 +15,8 @@ from stackproof.core.effects import files
 from stackproof.image.container.effects import roots
 from stackproof.inject import tree
 from stackproof.inject.cli.words import EXIT_CODES, VERDICT_WORDS
-from stackproof.inject.effects import check as injectcheck
-from stackproof.inject.effects import named as injectplace
+from stackproof.inject.effects import check
+from stackproof.inject.effects import named as named_parts
 from stackproof.inject.effects.check import CheckOptions, ProgramOptions
 from stackproof.inject.judge import Question
 from stackproof.inject.model import Finding, Judgement, Verdict, worst
@@ -25,17 +25,17 @@ from stackproof.inject.model import Finding, Judgement, Verdict, worst
 def run_check(args: argparse.Namespace) -> int:
     """Print a judgement for every program; the exit code is that of the worst one."""
     of = read(ProgramOptions, args)
-    question = injectcheck.question_of(of, read(CheckOptions, args))
-    of = injectcheck.with_command(of)
+    question = check.question_of(of, read(CheckOptions, args))
+    of = check.with_command(of)
     if args.upgrade:
         return _upgrade(of, args.upgrade, question, as_json=args.json)
-    if injectplace.is_artefact(args.replacement):
-        from stackproof.inject.cli import artefact as inject_artefact  # noqa: PLC0415 - few are artefacts
-        from stackproof.inject.effects import levels as injectlevels  # noqa: PLC0415
+    if named_parts.is_artefact(args.replacement):
+        from stackproof.inject.cli import artefact  # noqa: PLC0415 - few are artefacts
+        from stackproof.inject.effects import levels  # noqa: PLC0415
 
-        ranked = injectlevels.ranked(args.replacement, args.shs, of, question)
-        return inject_artefact.show_levels(ranked, _reasons, as_json=args.json)
-    named = injectcheck.judge_named(of, args.replacement, question, _note)
+        ranked = levels.ranked(args.replacement, args.shs, of, question)
+        return artefact.show_levels(ranked, _reasons, as_json=args.json)
+    named = check.judge_named(of, args.replacement, question, _note)
     if args.json:
         verdict = worst(tuple(judgement.verdict for _, judgement in named))
         data = {"verdict": verdict, "programs": [noun.to_data(one) for _, one in named]}
@@ -63,7 +63,7 @@ def _show(
 
 def run_manifest(args: argparse.Namespace) -> int:
     """Write the manifest of a place."""
-    manifest = injectcheck.manifest_of(args.place, read(ProgramOptions, args, programs=()))
+    manifest = check.manifest_of(args.place, read(ProgramOptions, args, programs=()))
     text = noun.to_json(manifest, indent=None)
     if args.output:
         files.write(args.output, text)
@@ -79,10 +79,10 @@ def run_manifest(args: argparse.Namespace) -> int:
 
 def run_container(args: argparse.Namespace) -> int:
     """Write the definition that puts a replacement into a container."""
-    from stackproof.inject.effects import container as injecthook  # noqa: PLC0415 - not for `check`
+    from stackproof.inject.effects import container  # noqa: PLC0415 - not for `check`
 
     of = read(ProgramOptions, args)
-    text = injecthook.definition(of, read(injecthook.ContainerOptions, args), _say)
+    text = container.definition(of, read(container.ContainerOptions, args), _say)
     if args.output:
         files.write(args.output, text)
     else:
@@ -116,11 +116,11 @@ def _upgrade(
 ) -> int:
     """Print which programs get worse; the exit code says whether any fails that did not."""
     old, new = releases
-    named = injectcheck.judge_named(of, old, question, _note)
+    named = check.judge_named(of, old, question, _note)
     before = [judgement for _, judgement in named]
     places = {place for place, _ in named}
     same = replace(of, programs=tuple(text for text in of.programs if text in places))
-    after = [judgement for _, judgement in injectcheck.judge_named(same, new, question, _note)]
+    after = [judgement for _, judgement in check.judge_named(same, new, question, _note)]
     titles = {id(judgement): _title(place, judgement) for place, judgement in named}
     order = list(EXIT_CODES)
     pairs = list(zip(before, after, strict=True))

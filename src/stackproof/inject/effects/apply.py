@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.inject.eessi import Filling, family_folder, plan_filling, variant_name
-from stackproof.inject.effects import named
-from stackproof.inject.effects import staging as injecting
+from stackproof.inject.effects import named, staging
 from stackproof.inject.effects.check import machine_of
 from stackproof.inject.effects.staging import Injection
 from stackproof.inject.judge import Question, judge
@@ -88,7 +87,7 @@ def apply(options: ApplyOptions) -> Done:
 
 def undo(name: str) -> tuple[str, Injection]:
     """Put back what was at a place before; return the place and what was recorded of it."""
-    place = injecting.real_place(name)
+    place = staging.real_place(name)
     if not os.path.islink(place):
         raise fail(
             Reason.FILE_MISSING,
@@ -96,8 +95,8 @@ def undo(name: str) -> tuple[str, Injection]:
             where=Location(file=name),
             hint="name the folder that `inject apply` printed",
         )
-    with injecting.locked(place):
-        record = injecting.undo(place)
+    with staging.locked(place):
+        record = staging.undo(place)
     return place, record
 
 
@@ -147,25 +146,25 @@ def _eessi(options: ApplyOptions, software: str) -> Done:
     )
     if options.dry_run:
         with tempfile.TemporaryDirectory(prefix="stackproof-inject-") as folder:
-            injecting.fill(filling, folder, view)
+            staging.fill(filling, folder, view)
             _judge_staged(options, programs, seen, place, folder)
         return done
-    with injecting.locked(place):
-        folder = injecting.staging_folder(place)
+    with staging.locked(place):
+        folder = staging.staging_folder(place)
         try:
-            sources = injecting.fill(filling, folder, view)
+            sources = staging.fill(filling, folder, view)
             _judge_staged(options, programs, seen, place, folder)
-            now = injecting.current(place)
+            now = staging.current(place)
             if now is not None and now.sources == sources and now.prefix == filling.prefix:
                 return replace(done, notes=(*done.notes, "it was so already: nothing was changed"))
             record = Injection(place=place, prefix=filling.prefix, sources=sources)
-            staged = injecting.commit(folder, record)
+            staged = staging.commit(folder, record)
         finally:
             files.remove(folder)
         has = {posixpath.basename(one.target) for one in filling.libraries}
         has |= {posixpath.basename(path) for path in filling.links}
         taken = tuple(name for name in names if name in has)  # others stay, and were accepted
-        injecting.with_rollback(staged, lambda: _verify(programs, taken, place))
+        staging.with_rollback(staged, lambda: _verify(programs, taken, place))
     return done
 
 
@@ -244,15 +243,15 @@ def refuse(judgements: Sequence[Judgement], *, accept_unknown: bool) -> None:
 def _verify(programs: Sequence[_Program], names: tuple[str, ...], place: str) -> None:
     """Raise `StackproofError` unless the programs' own loaders take the new files."""
     for one in programs:
-        found = injecting.trace(one.interpreter, one.path)
+        found = staging.trace(one.interpreter, one.path)
         asked = tuple(name for name in names if name in one.demand.names)
-        injecting.verify_trace(found, asked, place, one.path)
+        staging.verify_trace(found, asked, place, one.path)
 
 
 def _wrapped(options: ApplyOptions, scripts: str) -> Done:
     """Make a folder of scripts that start programs with the replacement."""
-    place = injecting.real_place(scripts)
-    if os.path.lexists(place) and injecting.current(place) is None:
+    place = staging.real_place(scripts)
+    if os.path.lexists(place) and staging.current(place) is None:
         raise fail(
             Reason.USAGE,
             f"`{scripts}` exists, and `stackproof inject apply` did not make it",
@@ -285,17 +284,17 @@ def _wrapped(options: ApplyOptions, scripts: str) -> Done:
     done = Done(place=place, files=tuple(f"{one.script} starts {one.program}" for one in wrappings))
     if options.dry_run:
         return done
-    with injecting.locked(place):
-        folder = injecting.staging_folder(place)
+    with staging.locked(place):
+        folder = staging.staging_folder(place)
         try:
             for wrapping in wrappings:
-                injecting.wrap(wrapping, folder)
+                staging.wrap(wrapping, folder)
             record = Injection(place=place, prefix=replacement.prefix)
-            staged = injecting.commit(folder, record)
+            staged = staging.commit(folder, record)
         finally:
             files.remove(folder)
         wanted = [_injected(one, replacement) for one in judgements]
-        injecting.with_rollback(staged, lambda: _verify_wrapped(programs, wrappings, wanted, place))
+        staging.with_rollback(staged, lambda: _verify_wrapped(programs, wrappings, wanted, place))
     return done
 
 
@@ -315,7 +314,7 @@ def _verify_wrapped(
     """Raise `StackproofError` unless the loader takes what was said to be taken."""
     for one, wrapping, files_wanted in zip(programs, wrappings, wanted, strict=True):
         program = os.path.join(place, wrapping.copy) if wrapping.copy else one.path
-        found = injecting.trace(one.interpreter, program, wrapping.environment)
+        found = staging.trace(one.interpreter, program, wrapping.environment)
         taken = {os.path.realpath(path) for path in found.values()}
         lost = sorted(files_wanted - taken)
         if lost:

@@ -16,10 +16,10 @@ from stackproof.core.effects import files, run
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.image import squashfs
 from stackproof.image.effects import image_file
-from stackproof.inject import hook_manifest as compacts
+from stackproof.inject import hook_manifest
 from stackproof.inject.artefact import Making, Part, Wish, is_machines, plan_artefact
 from stackproof.inject.effects import named
-from stackproof.inject.effects import staging as injecting
+from stackproof.inject.effects import staging as staged
 from stackproof.inject.effects.named import Place
 from stackproof.inject.hook_manifest import Compact
 from stackproof.inject.manifest import describe
@@ -84,7 +84,7 @@ def make_variant(place: Place, wish: Wish, folder: str) -> Made:
         libcxi=_libcxi(view, making),
         levels=tuple(name for name in LEVELS if os.path.isdir(os.path.join(folder, name))),
     )
-    files.write(os.path.join(folder, compacts.NAME), compacts.render(making.compact))
+    files.write(os.path.join(folder, hook_manifest.NAME), hook_manifest.render(making.compact))
     _verify(folder, wish, making)
     _describe(folder, wish)
     return Made(
@@ -126,7 +126,7 @@ def _real(view: HostView, path: str) -> str:
 
 def _copy(source: str, target: str, part: Part) -> None:
     """Copy a library, and give it its names and its search path."""
-    before = injecting.read(source)
+    before = staged.read(source)
     # One kind of change at a time: patchelf 0.14 gives the search path as SONAME otherwise.
     calls = []
     if part.soname != before.soname:
@@ -143,7 +143,7 @@ def _copy(source: str, target: str, part: Part) -> None:
         raise files.translate(error, target) from error
     for options in calls:
         run.check(Command(argv=("patchelf", *options, target), timeout_s=_TOOL_TIMEOUT_S))
-    after = injecting.read(target)
+    after = staged.read(target)
     same = all(
         getattr(before, word) == getattr(after, word)
         for word in ("exports", "more_exports", "imports", "version_definitions", "objects")
@@ -211,7 +211,7 @@ def _verify(folder: str, wish: Wish, making: Making) -> None:
         if lost or not interpreter or not os.path.exists(interpreter):
             continue  # made for another machine: the model is all there is
         environment = {"LD_LIBRARY_PATH": opener} if opener else None
-        for name, found in injecting.trace(interpreter, path, environment).items():
+        for name, found in staged.trace(interpreter, path, environment).items():
             mine = f"-sp{_tag(making)}" in name
             if mine and not os.path.realpath(found).startswith(os.path.realpath(folder) + "/"):
                 raise _lacks(path, f"the loader takes `{found}` for `{name}`")
@@ -307,9 +307,9 @@ def load(text: str) -> Held:
 
 def _compacts(artefact: Artefact, folder: str) -> Iterator[tuple[str, Compact]]:
     for variant in artefact.variants:
-        path = os.path.join(folder, variant.folder, compacts.NAME)
+        path = os.path.join(folder, variant.folder, hook_manifest.NAME)
         content = files.read_bounded(path, limits.ARTEFACT, hint=_AGAIN)
-        yield variant.folder, compacts.parse(content.decode(errors="replace"), file=path)
+        yield variant.folder, hook_manifest.parse(content.decode(errors="replace"), file=path)
 
 
 def own_libcxi() -> str:

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.inject.artefact import folders_of, soname_of
 from stackproof.inject.container import ANNOTATION, FORMS, HOOKS, Hook, plan_containing
-from stackproof.inject.effects import artefact as artefacting
-from stackproof.inject.effects import levels as injectlevels
-from stackproof.inject.effects import named as injectplace
+from stackproof.inject.effects import artefact, levels
+from stackproof.inject.effects import named as named_parts
 from stackproof.inject.effects.apply import refuse
 from stackproof.inject.effects.check import CheckOptions, ProgramOptions, judge_named, question_of
 from stackproof.inject.hook_manifest import Compact
@@ -63,9 +62,9 @@ def definition(of: ProgramOptions, options: ContainerOptions, say: Callable[[str
     INJECTION_FAILS, INJECTION_UNKNOWN, USAGE, UNSUPPORTED, and what reading programs raises.
     """
     question = question_of(of, CheckOptions())
-    if options.form in HOOKS or injectplace.is_artefact(options.replacement):
+    if options.form in HOOKS or named_parts.is_artefact(options.replacement):
         return _of_artefact(of, options, question, say)
-    prefix = injectplace.load_prefix(options.replacement)
+    prefix = named_parts.load_prefix(options.replacement)
     named = judge_named(of, options.replacement, question, lambda text: say(f"note: {text}"))
     judgements = [judgement for _, judgement in named]
     refuse(judgements, accept_unknown=options.accept_unknown)
@@ -78,13 +77,13 @@ def _of_artefact(
     question: Question,
     say: Callable[[str], None],
 ) -> str:
-    if not injectplace.is_artefact(options.replacement):
+    if not named_parts.is_artefact(options.replacement):
         raise fail(
             Reason.USAGE,
             f"`{options.replacement}` is no artefact, which is what a hook decides by",
             hint=f"make one: stackproof inject artefact {options.replacement} -o DIR",
         )
-    held = artefacting.load(options.replacement)
+    held = artefact.load(options.replacement)
     if held.place.binds:
         raise fail(
             Reason.UNSUPPORTED,
@@ -92,9 +91,9 @@ def _of_artefact(
             where=Location(file=options.replacement),
             hint="mount it where containers are started, and name that folder",
         )
-    variant = injectlevels.chosen(held, options.shs)
+    variant = levels.chosen(held, options.shs)
     compact = held.compacts[variant.folder]
-    level = injectlevels.level_of(compact, options.level)
+    level = levels.level_of(compact, options.level)
     asked = _Asked(
         name=held.artefact.name, folder=held.folder(variant), compact=compact, level=level
     )
@@ -106,13 +105,13 @@ def _of_artefact(
 def _programs(of: ProgramOptions) -> list[str]:
     found: list[str] = []
     for text in of.programs:
-        place = injectplace.load_place(text, of.root)
-        found += injectplace.programs_of(place, place.view(of.root))
+        place = named_parts.load_place(text, of.root)
+        found += named_parts.programs_of(place, place.view(of.root))
     return found
 
 
 def _view(of: ProgramOptions, more: Mapping[str, str]) -> FileView:
-    return injectplace.load_place(of.programs[0], of.root).view(of.root, more)
+    return named_parts.load_place(of.programs[0], of.root).view(of.root, more)
 
 
 def _bind(of: ProgramOptions, options: ContainerOptions, asked: _Asked, question: Question) -> str:

@@ -11,7 +11,7 @@ import json
 import os
 
 from stackproof.core.environment import Change
-from stackproof.inject.effects import job_key as jobcase
+from stackproof.inject.effects import job_key
 
 TYPE_CHECKING = False  # `typing`, dataclasses and errors take longer to import than to mount
 if TYPE_CHECKING:
@@ -54,12 +54,12 @@ def change(case: JobCase, *, accept_unknown: bool = False) -> JobChange:
     Raises `StackproofError` with all reasons: INJECTION_FAILS, INJECTION_UNKNOWN unless that is
     accepted, and what reading images and programs raises.
     """
-    target = jobcase.key_of(case)
+    target = job_key.key_of(case)
     found = _load(target)
     if found is None:
-        from stackproof.inject.effects import job_judge as jobjudging  # noqa: PLC0415 - slow, and the first time alone
+        from stackproof.inject.effects import job_judge  # noqa: PLC0415 - slow, and the first time alone
 
-        decided = jobjudging.decide(case, _links_of(target))
+        decided = job_judge.decide(case, _links_of(target))
         _keep(target, decided)
         found = _load(target) or _data(decided)
     _refuse(found["problems"], accept_unknown=accept_unknown)
@@ -77,7 +77,7 @@ def _change(fields: Mapping[str, Any]) -> Change:
 
 def links_folder(case: JobCase) -> str:
     """Return the folder that holds the links of a case which was judged, empty without any."""
-    folder = _links_of(jobcase.key_of(case))
+    folder = _links_of(job_key.key_of(case))
     return folder if os.path.isdir(folder) else ""
 
 
@@ -115,7 +115,7 @@ def _load(target: str) -> dict[str, Any] | None:
             data: dict[str, Any] = json.load(stream)
     except (OSError, ValueError):
         return None
-    if data.get("schema") != jobcase.SCHEMA or (
+    if data.get("schema") != job_key.SCHEMA or (
         data["links"] and not os.path.isdir(_links_of(target))
     ):
         return None
@@ -125,7 +125,7 @@ def _load(target: str) -> dict[str, Any] | None:
 def _data(decided: JobInjection) -> dict[str, Any]:
     from stackproof.core import noun  # noqa: PLC0415 - see above
 
-    return {**noun.to_data(decided), "schema": jobcase.SCHEMA}
+    return {**noun.to_data(decided), "schema": job_key.SCHEMA}
 
 
 def _keep(target: str, decided: JobInjection) -> None:

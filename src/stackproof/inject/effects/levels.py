@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, fail
 from stackproof.inject.artefact import Wish
-from stackproof.inject.effects import artefact as artefacting
+from stackproof.inject.effects import artefact as artefacts
 from stackproof.inject.effects import named
 from stackproof.inject.effects.artefact import Held, Made
 from stackproof.inject.effects.check import ProgramOptions, machine_of
@@ -56,7 +56,7 @@ def make(options: ArtefactOptions) -> tuple[Artefact, tuple[Made, ...]]:
         raise fail(Reason.USAGE, "several prefixes are variants: name a `--shs` for each")
     place = _place(options.place or f"{ARTEFACT_FOLDER}/{name}")
     machine = machine_of(options.isa)
-    folder = artefacting.staging(output)
+    folder = artefacts.staging(output)
     made: list[Made] = []
     try:
         for number, text in enumerate(options.prefixes):
@@ -64,9 +64,9 @@ def make(options: ArtefactOptions) -> tuple[Artefact, tuple[Made, ...]]:
             below = f"shs-{shs}" if shs else "default"
             wish = Wish(name=name, place=f"{place}/{below}", tag="0" * 8, machine=machine, shs=shs)
             source = named.load_place(text)
-            made.append(artefacting.make_variant(source, wish, os.path.join(folder, below)))
+            made.append(artefacts.make_variant(source, wish, os.path.join(folder, below)))
         artefact = Artefact(name=name, place=place, variants=tuple(one.variant for one in made))
-        artefacting.publish(artefact, folder, output)
+        artefacts.publish(artefact, folder, output)
     finally:
         files.remove(folder)
     return artefact, tuple(made)
@@ -85,12 +85,12 @@ def _place(text: str) -> str:
 
 def chosen(held: Held, shs: str) -> Variant:
     """Return the variant for a release, or for this machine; raises `StackproofError` (USAGE)."""
-    return choose_variant(held.artefact, shs, artefacting.own_libcxi())
+    return choose_variant(held.artefact, shs, artefacts.own_libcxi())
 
 
 def ranked(replacement: str, shs: str, of: ProgramOptions, question: Question) -> Ranked:
     """Return at which levels programs work with an artefact; raises as reading them does."""
-    held = artefacting.load(replacement)
+    held = artefacts.load(replacement)
     variant = chosen(held, shs)
     compact = held.compacts[variant.folder]
     programs = {}

@@ -20,7 +20,7 @@ from stackproof.image.effects import load as images
 from stackproof.inject.manifest import Manifest, ManifestView
 from stackproof.inject.program import calls_mpi
 from stackproof.inject.releases import Releases, parse_releases
-from stackproof.linking.effects import view as elfview
+from stackproof.linking.effects import view as elf_view
 from stackproof.linking.effects.view import FileSource, HostView
 from stackproof.linking.elf import read
 from stackproof.linking.loader import FileView, Setting
@@ -343,7 +343,7 @@ def _libraries_beside(path: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-this_machine = elfview.this_machine
+this_machine = elf_view.this_machine
 """Return the processor of this machine."""
 
 

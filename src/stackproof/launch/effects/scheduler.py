@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from stackproof.cluster import model as cluster
-from stackproof.cluster.effects import up as clusters
+from stackproof.cluster.effects import up
 from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.core.command import Command, Completed, EnvPatch
 from stackproof.core.effects.run import failure, run
@@ -56,10 +56,10 @@ def door(name: str | None) -> Door:
     environment = dict(os.environ)
     state = None
     if name is None:
-        found = clusters.status(ClusterSpec().name)
+        found = up.status(ClusterSpec().name)
         state = found if found and found.slurm else None
     else:
-        state = clusters.reach(name)
+        state = up.reach(name)
         if state.slurm is None:
             raise fail(
                 Reason.UNSUPPORTED,
@@ -161,7 +161,7 @@ def wait(
                     hint="see whether the scheduler works, then continue with --resume",
                 )
             elif at.state:
-                clusters.reach(at.state.name)
+                up.reach(at.state.name)
             ask_at = now + min(max((now - begin) / 10, _ASK_S[0]), _ASK_S[1])
         time.sleep(pause)
         pause = min(pause * 1.2, _LOOK_S[1])

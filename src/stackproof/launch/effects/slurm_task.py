@@ -3,15 +3,15 @@
     python -I -S slurm_task.py run [--cpus C,C…] [--mounts LIST] [--unset NAME] [NAME=VALUE…] --
     PROG… python -I -S slurm_task.py look
 
-`run`: the images of LIST (`mountexec`) are mounted once per node and user, for all tasks; task
+`run`: the images of LIST (`mount_exec`) are mounted once per node and user, for all tasks; task
 number r of the step runs on the r-th of the CPUs only; the variables are set and unset for the
 program alone, so that they change neither srun nor this file. A failure is one line, `error:
-[reason] message`, as `mountexec` has it.
+[reason] message`, as `mount_exec` has it.
 
 `look` prints a line of JSON about this node: `node`, its name in Slurm, `machine`, the boot of its
 kernel, and `cpus`, the CPUs that this task may run on, one for each core.
 
-Imports as little as `mountexec`, for the same reason: it is part of every launch.
+Imports as little as `mount_exec`, for the same reason: it is part of every launch.
 """
 
 from __future__ import annotations

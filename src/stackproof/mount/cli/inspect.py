@@ -15,7 +15,7 @@ from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.image.effects.load import load_image, load_superblock
 from stackproof.image.model import Image
 from stackproof.image.superblock import Superblock
-from stackproof.mount import methods as mounts
+from stackproof.mount import methods
 from stackproof.mount.effects.facts import load_mount_facts
 
 _OTHER_KINDS = {Reason.IMAGE_NOT_SQUASHFS, Reason.IMAGE_NO_META, Reason.IMAGE_MISSING}
@@ -91,20 +91,20 @@ def _verified(path: str, wanted: str) -> str:
     return found
 
 
-def _json(image: Image, head: Superblock, facts: mounts.MountFacts) -> str:
+def _json(image: Image, head: Superblock, facts: methods.MountFacts) -> str:
     ways = {
         name: [problem.message for problem in way.problems(facts)]
-        for name, way in mounts.REGISTRY.items()
+        for name, way in methods.REGISTRY.items()
     }
     data = {**noun.to_data(image), "squashfs": noun.to_data(head), "problems-to-mount": ways}
     return json.dumps(data, indent=1)
 
 
 def render(
-    image: Image, head: Superblock, facts: mounts.MountFacts, *, verified: bool = False
+    image: Image, head: Superblock, facts: methods.MountFacts, *, verified: bool = False
 ) -> str:
     """Return the facts of an image, and how it would be mounted here, for people."""
-    way = mounts.first(facts)
+    way = methods.first(facts)
     rows = [
         ("file", f"{image.path}"),
         ("size", f"{image.size} bytes, {head.compressor}, {head.inodes} files and folders"),
@@ -113,7 +113,7 @@ def render(
     if why := mountlist.bad_mount_point(image.mount):
         rows.append(("", f"this cannot be a mount point: {why}"))
     reasons = [
-        problem for mounter in mounts.REGISTRY.values() for problem in mounter.problems(facts)
+        problem for mounter in methods.REGISTRY.values() for problem in mounter.problems(facts)
     ]
     rows += _listed(
         "mounted by", [way.title] if way else [f"not here: {p.message}" for p in reasons]

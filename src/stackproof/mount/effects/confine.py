@@ -4,7 +4,7 @@ Only the system calls are left that reading a file and answering the kernel need
 the kernel has Landlock, no file but the image, the libraries of the system and the program. So no
 network, no other process, no home folder.
 
-Imports nothing but `libc` and little of the standard library: see `mountexec`.
+Imports nothing but `libc` and little of the standard library: see `mount_exec`.
 """
 
 from __future__ import annotations

@@ -12,10 +12,8 @@ from stackproof.core.effects.libc import MountFailure
 from stackproof.image import activate, described
 from stackproof.image.effects import image_file
 from stackproof.mount import undo
-from stackproof.mount.effects import helper as mounthelper
-from stackproof.mount.effects import job_mpi, mount_exec
-from stackproof.mount.effects import join as mountjoin
-from stackproof.mount.effects import methods as mountways
+from stackproof.mount.effects import helper, job_mpi, methods, mount_exec
+from stackproof.mount.effects import join as joining
 
 TYPE_CHECKING = False  # `typing`, dataclasses and errors take longer to import than to mount
 if TYPE_CHECKING:
@@ -70,7 +68,7 @@ def enter(
     ]
     asked = Asked(words, say, injected=injected is not None)
     try:
-        program = None if options.join == "yes" else mounthelper.choose(options.how, os.environ)
+        program = None if options.join == "yes" else helper.choose(options.how, os.environ)
         entered = program and _by_helper(options, program, wanted, asked)
         return entered or _by_itself(options, wanted, asked)
     except MountFailure as failure:
@@ -96,7 +94,7 @@ def _by_itself(options: MountOptions, wanted: Sequence[mount_exec.Wanted], asked
         images.append(image)
         return _mount_point(wanted, image)
 
-    join = options.join == "yes" or (options.join == "auto" and mountjoin.is_rank(os.environ))
+    join = options.join == "yes" or (options.join == "auto" and joining.is_rank(os.environ))
     say = asked.say if options.verbose else lambda _: None
     mounted = mount_exec.attach(wanted, how=options.how, place=place, say=say, join=join)
     points = [item.mount_point for item in mounted]
@@ -116,14 +114,14 @@ def _by_helper(
         for item in wanted
     ]
     points = [_mount_point(item, image) for item, image in zip(wanted, images, strict=True)]
-    if options.how == "auto" and not mounthelper.can_reach(points):
+    if options.how == "auto" and not helper.can_reach(points):
         return None
     if options.verbose:
-        asked.say(f"mounting by {mountways.WAYS['helper']}, `{program}`")
+        asked.say(f"mounting by {methods.WAYS['helper']}, `{program}`")
     places = [(image.path, point) for image, point in zip(images, points, strict=True)]
     environment, words = _environment(options, images, points, asked, mounted=False)
-    environment = mounthelper.forwarded(environment)
-    start = mounthelper.argv(program, places, verbose=options.verbose)
+    environment = helper.forwarded(environment)
+    start = helper.argv(program, places, verbose=options.verbose)
     mounts = ",".join(f"{path}:{point}" for path, point in places)
     return Entered(images, mounts, environment, words, start)
 

@@ -7,8 +7,8 @@ import os
 from stackproof.core.command import Command
 from stackproof.core.effects.run import run
 from stackproof.core.errors import StackproofError
-from stackproof.mount.effects import helper as mounthelper
-from stackproof.mount.effects import methods as mountways
+from stackproof.mount.effects import helper as mount_helper
+from stackproof.mount.effects import methods
 from stackproof.mount.methods import MountFacts
 
 _TIMEOUT_S = 10.0
@@ -16,15 +16,15 @@ _TIMEOUT_S = 10.0
 
 def load_mount_facts() -> MountFacts:
     """Return what the user of this process may do; nothing is changed."""
-    helper = mounthelper.find(os.environ)
+    helper = mount_helper.find(os.environ)
     return MountFacts(
-        kernel_mounts=mountways.kernel_permitted(),
-        mounts=mountways.may_mount(),
+        kernel_mounts=methods.kernel_permitted(),
+        mounts=methods.may_mount(),
         user_namespaces=_succeeds("unshare", "--user", "--map-current-user", "--mount", "true"),
         fuse=_opens("/dev/fuse"),
-        squashfuse=mountways.find_squashfuse(os.environ.get("PATH", "")),
+        squashfuse=methods.find_squashfuse(os.environ.get("PATH", "")),
         helper=helper,
-        helper_mounts=helper is not None and mounthelper.has_rights(helper),
+        helper_mounts=helper is not None and mount_helper.has_rights(helper),
     )
 
 

@@ -4,7 +4,7 @@ Where an administrator has installed it with rights, it is faster than squashfus
 /dev/fuse nor a user namespace. It mounts and becomes the command itself, so this process becomes
 the helper: what it refuses, it says in its own words, with the exit codes of all verbs.
 
-Imports nothing but `libc`, `mountways` and little of the standard library: see `mountexec`.
+Imports nothing but `libc`, `methods` and little of the standard library: see `mount_exec`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import stat
 
 from stackproof.core.effects import libc
 from stackproof.core.effects.libc import MountFailure
-from stackproof.mount.effects import methods as mountways
+from stackproof.mount.effects import methods
 
 TYPE_CHECKING = False  # `typing` takes longer to import than an image to mount
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def choose(how: str, environment: Mapping[str, str]) -> str | None:
     `auto` takes it where it has rights that this process lacks. Raises `MountFailure`
     (tool-missing) where `how` is `helper` and there is none.
     """
-    if how not in {"auto", "helper"} or (how == "auto" and mountways.kernel_permitted()):
+    if how not in {"auto", "helper"} or (how == "auto" and methods.kernel_permitted()):
         return None
     program = find(environment)
     if how == "auto":
@@ -74,7 +74,7 @@ def has_rights(program: str) -> bool:
     setuid = bool(state.st_mode & stat.S_ISUID) and state.st_uid == 0
     return (
         (setuid or capable)
-        and mountways.in_first_user_namespace()
+        and methods.in_first_user_namespace()
         and not _may_gain_nothing()
         and os.path.exists("/dev/loop-control")
     )

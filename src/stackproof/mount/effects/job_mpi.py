@@ -29,9 +29,9 @@ def requested(options: MpiOptions) -> MountRequest | None:
 
             raise fail(Reason.USAGE, "`--accept-unknown` is for `--inject`")
         return None
-    from stackproof.inject.effects import job_key as jobcase  # noqa: PLC0415 - see above
+    from stackproof.inject.effects import job_key  # noqa: PLC0415 - see above
 
-    return jobcase.image_in(options.inject)
+    return job_key.image_in(options.inject)
 
 
 def part_of(options: MpiOptions, image: Described | None, point: str) -> Part | None:
@@ -55,14 +55,14 @@ def injection(
     """Return what an injection sets; `images` come with their mount points.
 
     `environment` has the views in it; `words` and `mounted` are those of `JobCase`. Raises
-    `StackproofError` as `jobinjection.change` does.
+    `StackproofError` as `inject.effects.job.change` does.
     """
-    from stackproof.inject.effects import job as jobinjection  # noqa: PLC0415 - see above
+    from stackproof.inject.effects import job  # noqa: PLC0415 - see above
     from stackproof.inject.effects.job_key import JobCase, Part  # noqa: PLC0415
 
     parts = [Part(image.path, point, image) for image, point in images]
     case = JobCase(parts, injected, environment, words=words, mounted=mounted)
-    return jobinjection.change(case, accept_unknown=options.accept_unknown)
+    return job.change(case, accept_unknown=options.accept_unknown)
 
 
 def transport(
@@ -127,9 +127,9 @@ def _libfabric(image: Described, injected: Part | None) -> Libfabric:
     from stackproof.mpi.effects import fabric  # noqa: PLC0415 - see above
 
     if injected:
-        from stackproof.inject.effects import job as jobinjection  # noqa: PLC0415 - see above
+        from stackproof.inject.effects import job  # noqa: PLC0415 - see above
 
-        found = jobinjection.libfabric_of(injected)
+        found = job.libfabric_of(injected)
         if found.version:
             return found
     return fabric.libfabric_of_image(image.path)

@@ -10,7 +10,7 @@ the processes that are in the namespaces; the kernel keeps these as long as one 
 the last has ended, the next one that comes makes new ones. Joining another job's mount of the same
 image is right too: it is the same file at the same place, seen by the same user.
 
-Imports nothing but `libc` and little of the standard library: see `mountexec`.
+Imports nothing but `libc` and little of the standard library: see `mount_exec`.
 """
 
 from __future__ import annotations

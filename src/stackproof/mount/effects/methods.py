@@ -2,7 +2,7 @@
 
 A third one, `helper`, is another program's: `mounthelper`.
 
-Imports nothing but `libc` and little of the standard library: see `mountexec`.
+Imports nothing but `libc` and little of the standard library: see `mount_exec`.
 """
 
 from __future__ import annotations

@@ -37,12 +37,11 @@ if __name__ == "__main__":  # run by its path, with `-I`: the package is around 
     sys.path.insert(0, _here)
 
 from stackproof.core import harmless, limits
-from stackproof.core.effects import libc
-from stackproof.core.effects import locale as userlocale
+from stackproof.core.effects import libc, locale
 from stackproof.core.effects.libc import MountFailure
-from stackproof.mount.effects import helper as mounthelper
-from stackproof.mount.effects import join as mountjoin
-from stackproof.mount.effects import methods as mountways
+from stackproof.mount.effects import helper as mount_helper
+from stackproof.mount.effects import join as joining
+from stackproof.mount.effects import methods
 from stackproof.mount.effects.points import Stage
 
 TYPE_CHECKING = False  # `typing` takes longer to import than an image to mount
@@ -97,8 +96,8 @@ def attach(
     """
     folder = _working_folder()
     try:
-        images = [mountways.OpenImage(item.image) for item in wanted]
-        way = mountways.choose(how, images)
+        images = [methods.OpenImage(item.image) for item in wanted]
+        way = methods.choose(how, images)
         if join:
             result = _join_or_mount(wanted, images, way, place, say)
         else:
@@ -110,14 +109,14 @@ def attach(
 
 
 def _join_or_mount(
-    wanted: Sequence[Wanted], images: Sequence[mountways.OpenImage], way: str,
+    wanted: Sequence[Wanted], images: Sequence[methods.OpenImage], way: str,
     place: Callable[[Wanted, bytes | None, int], str] | None, say: Callable[[str], None],
 ) -> list[Mounted]:  # fmt: skip
     lines = [
         f"{image.identity()} {item.mount_point}" for item, image in zip(wanted, images, strict=True)
     ]
     try:
-        place_to_meet = mountjoin.Meeting("\n".join([way, *lines]))
+        place_to_meet = joining.Meeting("\n".join([way, *lines]))
     except MountFailure as failure:  # somebody took every name: ranks do without each other
         _complain(f"note: every rank mounts for itself: {failure.message}")
         return _mount_all(wanted, images, way, place, say)
@@ -139,19 +138,19 @@ def _join_or_mount(
 
 
 def _mount_all(
-    wanted: Sequence[Wanted], images: Sequence[mountways.OpenImage], way: str,
+    wanted: Sequence[Wanted], images: Sequence[methods.OpenImage], way: str,
     place: Callable[[Wanted, bytes | None, int], str] | None, say: Callable[[str], None],
 ) -> list[Mounted]:  # fmt: skip
-    say(f"mounting by {mountways.WAYS[way]}")
+    say(f"mounting by {methods.WAYS[way]}")
     if way == "fuse":
-        mountways.prepare_fuse(images, say)
+        methods.prepare_fuse(images, say)
     libc.unshare(libc.CLONE_NEWNS)
     libc.mount(None, "/", None, libc.MS_REC | libc.MS_SLAVE)
     stage = Stage(say)
     result = []
     for number, (item, image) in enumerate(zip(wanted, images, strict=True)):
         slot = stage.slot(number)
-        mountways.mount(image, slot, way)
+        methods.mount(image, slot, way)
         meta = _read_meta(slot, image)
         point = place(item, meta, image.size) if place else item.mount_point
         result.append(Mounted(image.path, point, meta, image.size))
@@ -197,7 +196,7 @@ def _candidates(name: str, environment: Mapping[str, str]) -> Iterable[str]:
     return [os.path.join(folder or ".", name) for folder in path.split(":")]
 
 
-def _read_meta(folder: str, image: mountways.OpenImage) -> bytes | None:
+def _read_meta(folder: str, image: methods.OpenImage) -> bytes | None:
     try:
         # A FIFO or a device in its place would keep every command waiting, and a link leads out.
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
@@ -259,7 +258,7 @@ def _read_arguments(words: list[str]) -> tuple[str, bool, bool, str, list[str]]:
             verbose = True
         elif option == "--join":
             join = True
-        elif option == "--how" and words and words[0] in {"auto", *mountways.WAYS}:
+        elif option == "--how" and words and words[0] in {"auto", *methods.WAYS}:
             how = words.pop(0)
         else:
             raise MountFailure("usage", f"not an option: `{option}`", exit_code=2)
@@ -272,16 +271,16 @@ def _read_arguments(words: list[str]) -> tuple[str, bool, bool, str, list[str]]:
 
 def main(words: list[str]) -> int:
     """Do what the module's docstring says; returns an exit code only when that fails."""
-    userlocale.forget_coercion()
+    locale.forget_coercion()
     try:
         how, join, verbose, mounts, argv = _read_arguments(words)
         say = _complain if verbose else lambda _: None
         wanted = parse_wire(mounts)
-        helper = mounthelper.choose(how, os.environ)
+        helper = mount_helper.choose(how, os.environ)
         places = [(item.image, item.mount_point) for item in wanted]
-        if helper and (how == "helper" or mounthelper.can_reach([place for _, place in places])):
-            start = mounthelper.argv(helper, places, verbose=verbose)
-            become([*start, *argv], mounthelper.forwarded(os.environ))
+        if helper and (how == "helper" or mount_helper.can_reach([place for _, place in places])):
+            start = mount_helper.argv(helper, places, verbose=verbose)
+            become([*start, *argv], mount_helper.forwarded(os.environ))
         mounted = attach(wanted, how=how, say=say, join=join)
         become(argv, with_marker(mounted, os.environ))
     except MountFailure as failure:

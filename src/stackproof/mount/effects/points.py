@@ -1,6 +1,6 @@
 """Bring mounted images to their mount points, in a mount namespace that is already private.
 
-Imports nothing but `libc` and little of the standard library: see `mountexec`.
+Imports nothing but `libc` and little of the standard library: see `mount_exec`.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from stackproof.image.effects import folder as imagetree
-from stackproof.image.effects import image_file
+from stackproof.image.effects import folder, image_file
 from stackproof.mpi.transports import Libfabric, libfabric_of
 from stackproof.mpi.transports.profile import INFINIBAND, SLINGSHOT
 
@@ -54,5 +53,5 @@ def libfabric_of_image(path: str) -> Libfabric:
     Raises `StackproofError` when the image cannot be read.
     """
     if os.path.isdir(path):
-        return libfabric_of(imagetree.read_tree_member(path, BILL))
+        return libfabric_of(folder.read_tree_member(path, BILL))
     return libfabric_of(image_file.read_member(path, BILL).decode(errors="replace"))

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from stackproof.bench.effects import run as benches
+from stackproof.bench.effects import run as bench_run
 from stackproof.bench.programs import REGISTRY as BENCHMARKS
 from stackproof.cluster import model as cluster
-from stackproof.cluster.effects import up as clusters
+from stackproof.cluster.effects import up
 from stackproof.cluster.model import ClusterState
 from stackproof.core import mountlist, noun
 from stackproof.core.command import Command, Completed, EnvPatch
@@ -22,9 +22,7 @@ from stackproof.core.effects.run import run, transcript
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
 from stackproof.core.mountlist import MountRequest
-from stackproof.inject.effects import job as jobinjection
-from stackproof.inject.effects import job_judge as jobjudging
-from stackproof.inject.effects import named
+from stackproof.inject.effects import job, job_judge, named
 from stackproof.inject.effects.job_judge import JUDGED
 from stackproof.inject.effects.job_key import JobCase
 from stackproof.inject.model import Effect, Judgement, Verdict
@@ -40,8 +38,7 @@ from stackproof.mpi import transports
 from stackproof.mpi.effects import fabric
 from stackproof.mpi.transports import Libfabric, Setup
 from stackproof.prove import model as proof
-from stackproof.prove.effects import mpi as provingmpi
-from stackproof.prove.effects import rank_maps
+from stackproof.prove.effects import mpi, rank_maps
 from stackproof.prove.effects.mpi import Provided
 from stackproof.prove.model import INJECTED, OWN, WRONG, ArmProof, Prediction, Witnessed
 from stackproof.results.case import Case, Placement, Rank
@@ -117,8 +114,8 @@ def prepare(wanted: ProveOptions, folder: Path) -> Ready:
     programs and clusters raises.
     """
     files.check_empty(folder)
-    state = clusters.require(wanted.cluster) if wanted.cluster else None
-    own = provingmpi.named(wanted.own) if wanted.own else provingmpi.found_by(wanted.program)
+    state = up.require(wanted.cluster) if wanted.cluster else None
+    own = mpi.named(wanted.own) if wanted.own else mpi.found_by(wanted.program)
     if not own.launcher:
         raise fail(
             Reason.NO_MPI, f"there is no MPI in `{wanted.own}`", hint="--own names the program's"
@@ -129,19 +126,19 @@ def prepare(wanted: ProveOptions, folder: Path) -> Ready:
     wanted = replace(wanted, variables=rest)
     own = replace(own, env=EnvPatch(set=loader).then(own.env))
     view = _view_of(own)
-    program = provingmpi.program_in(wanted.program, own, view)
+    program = mpi.program_in(wanted.program, own, view)
     environment = own.env.apply({})
-    closure, demand = provingmpi.demand_on(view, program, named.setting_of(environment))
+    closure, demand = mpi.demand_on(view, program, named.setting_of(environment))
     stage = Stage(
         wanted=wanted, program=program, placement=_placement(wanted, state), folder=folder,
         state=state,
     )  # fmt: skip
-    other = provingmpi.named(wanted.replacement)
+    other = mpi.named(wanted.replacement)
     _check_places(own, other)
     arms = {OWN: _own_arm(stage, own, closure, view)}
     arms[INJECTED] = _other_arm(stage, INJECTED, own, other)
     abi = demand.abi or ""
-    wrong = provingmpi.named(wanted.wrong) if wanted.wrong else provingmpi.at_hand(abi)
+    wrong = mpi.named(wanted.wrong) if wanted.wrong else mpi.at_hand(abi)
     if wrong:
         _check_places(own, wrong)
         arms[WRONG] = _other_arm(stage, WRONG, own, wrong, names=demand.names)
@@ -173,7 +170,7 @@ def run_arm(stage: Stage, arm: ReadyArm, monitor: Monitor) -> tuple[ArmProof, Co
     place = stage.folder / "ranks" / arm.name
     _make_folder(place)
     if stage.state:
-        clusters.share(stage.state, _shared(stage, arm))
+        up.share(stage.state, _shared(stage, arm))
     settings = [f"{name}={value}" for name, value in arm.rank_env.items()]
     witness = (sys.executable, "-I", "-S", rank_maps.__file__, str(place), *settings, "--")
     # One command for all ranks: with a CPU for each they would be as many programs (MPI_APPNUM).
@@ -260,7 +257,7 @@ def launch(stage: Stage, arm: ReadyArm, words: Sequence[str]) -> Completed:
     cwd = "/" if state else os.getcwd()
     done = run(Command(argv=argv, env=patch, timeout_s=stage.wanted.timeout_s, cwd=cwd))
     if done.timed_out and state:
-        clusters.end_processes(state)
+        up.end_processes(state)
     return done
 
 
@@ -269,7 +266,7 @@ def _shared(stage: Stage, arm: ReadyArm) -> tuple[str, ...]:
     parts = [request.image for request in arm.mounts]
     folders = [arm.provided.part.path] if arm.provided.part else []
     program = [stage.program] if os.path.exists(stage.program) else []
-    return (*benches.program_paths(), str(stage.folder), *parts, *folders, *program)
+    return (*bench_run.program_paths(), str(stage.folder), *parts, *folders, *program)
 
 
 def _tail(done: Completed) -> str:
@@ -293,7 +290,7 @@ def _placement(wanted: ProveOptions, state: ClusterState | None) -> Placement:
 def _view_of(*provided: Provided) -> HostView:
     """Return the view that has the images of some MPIs in their places."""
     parts = [one.part for one in provided if one.part]
-    return jobjudging.view_of(parts)
+    return job_judge.view_of(parts)
 
 
 def _own_arm(stage: Stage, own: Provided, closure: Closure, view: HostView) -> ReadyArm:
@@ -323,7 +320,7 @@ def _other_arm(
     parts = [own.part] if own.part else []
     case = JobCase(parts, other.part, own.env.apply({}), programs=[stage.program])
     links = stage.folder / "links" / name
-    examined = jobjudging.examine(case, str(links))
+    examined = job_judge.examine(case, str(links))
     judgement = examined.judgements[0]
     if judgement.way.rpath and judgement.verdict is not Verdict.FAILS:
         raise fail(
@@ -420,7 +417,7 @@ def _forced(
         family=facts.family,
         version=facts.version,
         placement=stage.placement,
-        libfabric=jobinjection.libfabric_of(below.part) if below.part else Libfabric(),
+        libfabric=job.libfabric_of(below.part) if below.part else Libfabric(),
         fabric=FabricType.ETHERNET.value if stage.state else fabric.of_this_machine()[0],
         launcher=facts.launcher,
     )

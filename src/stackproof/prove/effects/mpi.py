@@ -14,10 +14,10 @@ from stackproof.image import activate, metadata
 from stackproof.image.effects import image_file
 from stackproof.image.effects.folder import relocated
 from stackproof.image.model import MpiFacts
-from stackproof.inject.effects import job_key as jobcase
-from stackproof.inject.effects import named as injectplace
+from stackproof.inject.effects import job_key
+from stackproof.inject.effects import named as named_parts
 from stackproof.inject.effects.job_key import Part
-from stackproof.inject.findings import launcher as starting
+from stackproof.inject.findings import launcher as launcher_findings
 from stackproof.inject.program import Demand, demand_of
 from stackproof.inject.replacement import find_replacement
 from stackproof.inject.ways import inner_folders
@@ -65,7 +65,7 @@ def named(text: str) -> Provided:
 
     Raises `StackproofError` as reading them does, and NO_MPI for an MPI without a launcher.
     """
-    request = jobcase.image_in(text)
+    request = job_key.image_in(text)
     return _of_image(request.image, request.mount_point) if request else _of_folder(text)
 
 
@@ -132,7 +132,7 @@ def demand_on(view: HostView, program: str, setting: Setting) -> tuple[Closure, 
 
 
 def _closure(view: HostView, program: str, setting: Setting) -> Closure:
-    return load_program(view, program, machine=injectplace.this_machine(), setting=setting)
+    return load_program(view, program, machine=named_parts.this_machine(), setting=setting)
 
 
 def _of_image(path: str, mount_point: str | None) -> Provided:
@@ -198,7 +198,7 @@ def _launcher(folders: Sequence[str], wanted: str, main: str) -> tuple[str, str]
             if not os.path.isfile(path):
                 continue
             try:
-                kind = injectplace.launcher_kind(path, starting.OFFERS)
+                kind = named_parts.launcher_kind(path, launcher_findings.OFFERS)
             except StackproofError:
                 continue
             if _KINDS[kind][1] == wanted:

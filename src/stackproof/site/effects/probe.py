@@ -16,7 +16,7 @@ from stackproof.core.command import Command
 from stackproof.core.effects import files, run, shipped
 from stackproof.core.effects.run import Runner
 from stackproof.core.errors import StackproofError
-from stackproof.site import capture as captures
+from stackproof.site import capture
 from stackproof.site.capture import Capture, CommandOutput, read_capture
 from stackproof.site.model import Site, merge, parse_site
 
@@ -52,12 +52,12 @@ def read_site_file(name_or_path: str) -> documents.Document:
 
 def take_capture(runner: Runner = run.run) -> Capture:
     """Return what the files, folders and programs of this machine say, unread."""
-    folders = {path: names for path in captures.FOLDERS if (names := _names(path)) is not None}
-    paths = [path for pattern in captures.FILES for path in _expanded(pattern, folders)]
-    programs = {name: path for name in captures.TOOLS if (path := shutil.which(name))}
-    lines = {line: tuple(shlex.split(line)) for line in captures.COMMANDS}
+    folders = {path: names for path in capture.FOLDERS if (names := _names(path)) is not None}
+    paths = [path for pattern in capture.FILES for path in _expanded(pattern, folders)]
+    programs = {name: path for name in capture.TOOLS if (path := shutil.which(name))}
+    lines = {line: tuple(shlex.split(line)) for line in capture.COMMANDS}
     cma_check = Path(__file__).with_name("cma_check.py")
-    lines[captures.SIBLING_READ] = (sys.executable, "-I", str(cma_check))
+    lines[capture.SIBLING_READ] = (sys.executable, "-I", str(cma_check))
     answers = {line: _ask(argv, runner) for line, argv in lines.items()}
     return Capture(
         taken=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),

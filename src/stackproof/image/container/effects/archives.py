@@ -13,8 +13,7 @@ from typing import NamedTuple
 from stackproof.core import limits
 from stackproof.core.effects import cache_folder, cache_kinds, files
 from stackproof.core.errors import Location, Reason, fail
-from stackproof.image.container import oci as description
-from stackproof.image.container import tar
+from stackproof.image.container import oci, tar
 from stackproof.image.container.effects import layers
 from stackproof.image.container.effects.layers import Blob, FileStream
 from stackproof.image.container.oci import DOCKER, INDEX, LAYOUT, ImageConfig
@@ -176,19 +175,17 @@ def _named(digest: str) -> str:
 def _of_layout(
     holder: _Folder | _Archive, path: str, tag: str
 ) -> tuple[ImageConfig, tuple[Blob, ...]]:
-    blobs = description.parse_index(_document(holder.blob(INDEX)), file=path)
+    blobs = oci.parse_index(_document(holder.blob(INDEX)), file=path)
     for _ in range(limits.DESCRIPTION.depth):
-        one = description.chosen(blobs, tag, os.uname().machine, file=path)
+        one = oci.chosen(blobs, tag, os.uname().machine, file=path)
         content = _document(holder.blob(_named(one.digest)), one.digest)
         if not one.is_index:
             break
-        blobs, tag = description.parse_index(content, file=path), ""
+        blobs, tag = oci.parse_index(content, file=path), ""
     else:
         raise tar.damaged(path, "its indexes name indexes without an end")
-    config, parts = description.parse_manifest(content, file=path)
-    told = description.parse_config(
-        _document(holder.blob(_named(config.digest)), config.digest), file=path
-    )
+    config, parts = oci.parse_manifest(content, file=path)
+    told = oci.parse_config(_document(holder.blob(_named(config.digest)), config.digest), file=path)
     found = []
     for number, part in enumerate(parts):
         blob = holder.blob(_named(part.digest))
@@ -200,11 +197,11 @@ def _of_layout(
 
 
 def _of_docker(archive: _Archive, path: str, tag: str) -> tuple[ImageConfig, tuple[Blob, ...]]:
-    images = description.parse_archived(_document(archive.blob(DOCKER)), file=path)
-    one = description.chosen_archived(images, tag, file=path)
+    images = oci.parse_archived(_document(archive.blob(DOCKER)), file=path)
+    one = oci.chosen_archived(images, tag, file=path)
     name = posixpath.basename(one.config).removesuffix(".json")
     digest = f"sha256:{name}" if re.fullmatch(r"[0-9a-f]{64}", name) else ""
-    told = description.parse_config(_document(archive.blob(one.config), digest), file=path)
+    told = oci.parse_config(_document(archive.blob(one.config), digest), file=path)
     if len(told.diff_ids) != len(one.layers):
         raise tar.damaged(
             path, f"it has {len(one.layers)} layers and {len(told.diff_ids)} digests of layers"

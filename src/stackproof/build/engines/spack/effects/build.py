@@ -14,8 +14,7 @@ from pathlib import Path
 from stackproof.build.effects import executor, git, workspace
 from stackproof.build.effects.workspace import BuildSetup, Installing
 from stackproof.build.engines import spack
-from stackproof.build.engines.spack.effects import nodes as spack_nodes
-from stackproof.build.engines.spack.effects import packages as spack_packages
+from stackproof.build.engines.spack.effects import nodes, packages
 from stackproof.build.engines.spack.effects import progress as spack_progress
 from stackproof.build.engines.spack.engine import repositories
 from stackproof.build.engines.spack.stack import Caches, LockedClone, Mirror, SpackLock, SpackStack
@@ -254,7 +253,7 @@ def _setup(request: Request, clones: tuple[LockedClone, ...]) -> BuildSetup:
         network=settings.network,
         passed=request.place.passed,
         install=partial(_install, request.place.workers),
-        prepare=spack_packages.compiled,
+        prepare=packages.compiled,
         explained=_source_problems,
         origin=request.origin,
         indices=workspace.Indices(
@@ -271,7 +270,7 @@ def _install(workers: Workers | None, job: Installing, monitor: Monitor) -> None
     command, log = job.command, job.log
     if workers:
         tree = job.space.tree
-        done = spack_nodes.install(command, workers, tree, monitor, log=log, watch=reader)
+        done = nodes.install(command, workers, tree, monitor, log=log, watch=reader)
     else:
         done = run(command, log=log, watch=reader)
     if done.returncode not in command.ok or done.timed_out:

@@ -67,10 +67,10 @@ class SpackBuilder:
     ) -> BuildSetup:
         """See `Builder`."""
         from stackproof.build.engines.spack.effects import build as spack_build  # noqa: PLC0415 - slow, and only for builds
-        from stackproof.build.engines.spack.effects import machine as spackoffer  # noqa: PLC0415 - as above
+        from stackproof.build.engines.spack.effects import machine  # noqa: PLC0415 - as above
 
         del plan
-        for note in system_notes(lock, spackoffer.operating_system()):
+        for note in system_notes(lock, machine.operating_system()):
             monitor(Event(what="note", name="system", text=f"{note.message}: {note.hint}"))
         return spack_build.setup(request(loaded, options), lock, monitor)
 
@@ -177,7 +177,7 @@ def _export(lock: SpackLock, folder: Path, monitor: Monitor) -> set[Path]:
 
 def _folder(reading: Reading) -> Loaded:
     """Return the stack of a Stackinator recipe's folder."""
-    from stackproof.build.engines.spack.effects import stackinator  # noqa: PLC0415 - not for other recipes
+    from stackproof.build.engines.spack.effects import recipe_files, stackinator  # noqa: PLC0415
 
     options, facts = reading.options, reading.facts
     site: str | ClusterConfig | None = options.site
@@ -185,7 +185,7 @@ def _folder(reading: Reading) -> Loaded:
     blobs: Mapping[str, Path] = {}
     name = ""
     if options.site is not None:
-        place = stacks.place(options.site, 1)
+        place = recipe_files.load_place(options.site, 1)
         name = place.facts["site"]
         site = place.folder or place.cluster  # a folder is read as the recipe's version has it
         blobs = {} if place.folder else place.blobs
@@ -214,7 +214,8 @@ def _file(reading: Reading, composed: Composed) -> Loaded:
     found = spack_recipe.problems(composed, chain)
     if found:
         raise StackproofError(*found)
-    place = stacks.place(options.site, spack_recipe.generation_of(composed.document.data))
+    generation = spack_recipe.generation_of(composed.document.data)
+    place = recipe_files.load_place(options.site, generation)
     facts = {"architecture": toolchain.architecture(), **place.facts, **reading.facts}
     if spack_recipe.asks_for_microarchitecture(composed.document) and options.site is None:
         facts = {**toolchain.processor_facts(facts["architecture"]), **facts}

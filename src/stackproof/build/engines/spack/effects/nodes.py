@@ -14,13 +14,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from stackproof.build.engines.spack import workers as pure
-from stackproof.build.engines.spack.effects import task as spack_task
+from stackproof.build.engines.spack import workers
+from stackproof.build.engines.spack.effects import task
 from stackproof.build.engines.spack.layout import SPACK_CLONE
 from stackproof.build.engines.spack.workers import Workers, WorkerState
 from stackproof.build.plan import BUILD
 from stackproof.cluster import model as cluster
-from stackproof.cluster.effects import up as clusters
+from stackproof.cluster.effects import up
 from stackproof.core.command import Command, Completed, EnvPatch
 from stackproof.core.effects import files, sandbox
 from stackproof.core.effects.run import Watcher, failure, run
@@ -57,10 +57,10 @@ def install(
     at = Door() if in_job else scheduler.door(wanted.cluster)
     name = f"stackproof-build-{secrets.token_hex(4)}"
     path, token = _write(command, wanted, tree)
-    program = (sys.executable, "-I", "-S", spack_task.__file__, os.fspath(path), token)
-    argv = pure.srun_argv(wanted, name, program, in_job=in_job)
+    program = (sys.executable, "-I", "-S", task.__file__, os.fspath(path), token)
+    argv = workers.srun_argv(wanted, name, program, in_job=in_job)
     if at.state:
-        clusters.share(at.state, _shared(command, tree))
+        up.share(at.state, _shared(command, tree))
     names = _IN_JOB if in_job else _VARIABLES
     given = {key: os.environ[key] for key in names if key in os.environ}
     env = EnvPatch(set=given, unset=("TMPDIR",))
@@ -80,7 +80,7 @@ def _write(command: Command, wanted: Workers, tree: Path) -> tuple[Path, str]:
     box = command.sandbox
     binds = box.binds if box else ()
     spack = next((Path(b.source) for b in binds if b.target == f"{BUILD}/{SPACK_CLONE}"), None)
-    call = pure.install_call(
+    call = workers.install_call(
         command, wanted, old_installer=spack is not None and _has_two_installers(spack)
     )
     token = secrets.token_hex(8)
@@ -103,7 +103,7 @@ def _has_two_installers(spack: Path) -> bool:
 def _shared(command: Command, tree: Path) -> tuple[str, ...]:
     """Return what a cluster of this machine has to show its nodes."""
     binds = command.sandbox.binds if command.sandbox else ()
-    own = (sys.prefix, sys.base_prefix, os.path.dirname(spack_task.__file__), os.fspath(tree))
+    own = (sys.prefix, sys.base_prefix, os.path.dirname(task.__file__), os.fspath(tree))
     return tuple(dict.fromkeys((*own, *(bind.source for bind in binds))))
 
 
@@ -113,8 +113,8 @@ def _through(at: Door, argv: tuple[str, ...]) -> tuple[str, ...]:
 
 def _watcher(watch: Watcher, monitor: Monitor) -> Callable[[str], None]:
     def take(line: str) -> None:
-        number, said = pure.unlabelled(line)
-        if said.startswith(pure.MARK):
+        number, said = workers.unlabelled(line)
+        if said.startswith(workers.MARK):
             return
         if number is None:
             if said.startswith(_TOLD):
@@ -131,7 +131,7 @@ def _cancel(at: Door, env: EnvPatch, name: str, job: str | None) -> None:
     def call(argv: tuple[str, ...]) -> bytes:
         return run(Command(argv=_through(at, argv), env=env, timeout_s=_ANSWER_S)).stdout
 
-    for argv in pure.cancel_argv(name, job):
+    for argv in workers.cancel_argv(name, job):
         said = call(argv)
         kill = slurm.kill_steps_argv(said) if job else ()
         if kill:
@@ -142,7 +142,7 @@ def _joined(
     command: Command, done: Completed, wanted: Workers, log: Path, monitor: Monitor
 ) -> Completed:
     text = done.stdout.decode(errors="replace") + "\n" + done.stderr.decode(errors="replace")
-    states = pure.states(text)
+    states = workers.states(text)
     if not states:
         raise failure(command, done, log=log, reason=Reason.JOB_FAILED)
     good = [one for one in states.values() if one.code in command.ok]
@@ -153,7 +153,7 @@ def _joined(
     for text_of_one in away:
         monitor(Event(what="note", name="slurm", text=text_of_one))
     code = 0 if good else next(one.code or 1 for one in ended)
-    ordered = pure.by_worker(text).encode()
+    ordered = workers.by_worker(text).encode()
     return replace(done, returncode=code, stdout=ordered, stderr=b"", timed_out=False)
 
 

@@ -6,6 +6,7 @@ beside it. Symbolic links are followed as far as `build.engines.spack.effects.fo
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import posixpath
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stackproof.build.engines.spack.effects import folders
-from stackproof.build.engines.spack.recipe import RecipeFolder
+from stackproof.build.engines.spack.recipe import RecipeFolder, generation_of
 from stackproof.build.engines.spack.stack import FileEntry
 from stackproof.build.engines.spack.stackinator import cluster as clusters
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
@@ -29,6 +30,7 @@ from stackproof.core.document import Document
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
 from stackproof.recipe.composition import Composed
 from stackproof.recipe.effects import inheritance
+from stackproof.site.effects import toolchain
 from stackproof.site.model import Site
 
 
@@ -149,15 +151,27 @@ class _Files:
             self.texts[target] = content
 
 
+def known_facts(site: str | None, stated: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """Return what conditions may ask for: the site's facts, this machine's where it has none.
+
+    `stated` is what a recipe says of its generation, and so of how a cluster's folder is read; the
+    facts are the same for all.
+    """
+    facts = dict(load_place(site, 1 if stated is None else generation_of(stated)).facts)
+    facts.setdefault("architecture", toolchain.architecture())
+    return facts
+
+
+@functools.cache
 def load_place(site: str | None, generation: int = 2) -> Place:
     """Return what a site says: a cluster configuration's folder, a site file or a shipped name.
 
     None is this machine. A site that says nothing of Spack gets what is found on this machine and
     what is known of its fabric. `generation` matters for the folder of a cluster only.
+    A command asks more than once, and looking takes time.
     Raises `StackproofError` as `probe.load_site` and `stackinator.load_cluster` do.
     """
-    from stackproof.build.engines.spack.effects import machine as spackoffer  # noqa: PLC0415 - what it needs
-    from stackproof.build.engines.spack.effects import stackinator  # noqa: PLC0415 - what it needs
+    from stackproof.build.engines.spack.effects import machine, stackinator  # noqa: PLC0415 - what it needs
     from stackproof.site.effects import probe  # noqa: PLC0415 - what it needs
 
     if site is not None and os.path.isdir(site):
@@ -167,7 +181,7 @@ def load_place(site: str | None, generation: int = 2) -> Place:
     found: Site = probe.load_site(site or probe.LOCAL)
     facts = facts_of_site(found)
     if found.spack is None:
-        return Place(facts=facts, cluster=spackoffer.cluster_of(found))
+        return Place(facts=facts, cluster=machine.cluster_of(found))
     if found.spack.cluster_config is None:
         return Place(facts=facts, cluster=cluster_of_site(found))
     folder = _beside_site(site, found.spack.cluster_config)

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from stackproof.build.engines.spack.effects import folders, gpg_keys
-from stackproof.build.engines.spack.effects import machine as spackoffer
+from stackproof.build.engines.spack.effects import folders, gpg_keys, machine
 from stackproof.build.engines.spack.effects.folders import Tree
 from stackproof.build.engines.spack.stack import Caches, Mirror, SpackStack
 from stackproof.build.engines.spack.stackinator import cluster as clusters
@@ -113,7 +112,7 @@ def _cluster(
     if isinstance(site, ClusterConfig):
         return site, {}
     if site is None:
-        return spackoffer.this_cluster(), {}
+        return machine.this_cluster(), {}
     if not os.path.isdir(site):
         findings.problem(
             Reason.FILE_MISSING, f"there is no folder `{site}`", where=Location(file=site)

@@ -30,4 +30,4 @@ def _tree(loaded: Loaded, options: RecipeOptions) -> Node:
     site = recipe_files.load_site_documents(options.site)
     given = stacks.given_facts(options.fact)
     root = with_site(root, site, options.site or "this machine")
-    return with_facts(root, stacks.known_facts(options.site), given, site)
+    return with_facts(root, recipe_files.known_facts(options.site), given, site)
