@@ -3,277 +3,48 @@
 from __future__ import annotations
 
 import argparse
-import difflib
-import re
 import sys
-from dataclasses import dataclass, replace
-from pathlib import Path
 
-from stackproof.build.effects import builders, locking, source_mirror, stacks
 from stackproof.build.effects.builders import RecipeOptions
-from stackproof.build.effects.loaded import Loaded
-from stackproof.build.engines.spack import locks
-from stackproof.build.engines.spack import os_sources as source_stacks
-from stackproof.build.engines.spack.effects import accepted_sources, os_sources
-from stackproof.build.engines.spack.effects import build as spack_build
-from stackproof.build.engines.spack.effects.os_sources import Archive, SourcePackage
-from stackproof.build.engines.spack.effects.packages import Packages
-from stackproof.build.engines.spack.stack import Caches, OsSource, OsSources, SpackLock
+from stackproof.build.engines.spack.effects.source_search import Accepted, SourceOptions, accept
+from stackproof.build.engines.spack.stack import OsSources
 from stackproof.core import noun
 from stackproof.core.cli import parsing, progress
-from stackproof.core.errors import Problem, Reason, StackproofError, fail
-from stackproof.core.monitor import Monitor
-
-_LISTED = 6
-# What becomes a line of apt's list of archives.
-_FORMS = {
-    "url": re.compile(r"(https?|file)://[^\s\[\]#]+"),
-    "suite": re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*"),
-    "keyring": re.compile(r"[^\s\[\]#,]+"),
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """A source package that fits a package of Spack; `accepted` is None for upstream's own file."""
-
-    name: str
-    package: SourcePackage
-    path: Path
-    accepted: OsSource | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOptions:
-    """Packages whose sources are accepted, from which archive; `to` is a mirror."""
-
-    recipe: RecipeOptions
-    packages: tuple[str, ...]
-    to: str | None
-    archive: str | None
-    suite: str | None
-    keyring: str | None
-    json: bool
 
 
 def run(args: argparse.Namespace) -> int:
     """Accept sources; nothing is written when a package that was named cannot be had."""
-    return _accept(parsing.read(SourceOptions, args, recipe=parsing.read(RecipeOptions, args)))
-
-
-def _accept(asked: SourceOptions) -> int:
-    loaded = stacks.load_recipe(asked.recipe)
-    if loaded.stack.engine != "spack":
-        raise fail(
-            Reason.UNSUPPORTED,
-            f"`{loaded.path}` is not for Spack",
-            hint="wheels need no sources; a recipe with `engine: easybuild` says itself from where "
-            "they are: `sources: [debian-trixie]`",
-        )
-    lock, _ = locking.find(builders.of(loaded), loaded)
-    if not asked.packages and lock is None:
-        raise fail(
-            Reason.LOCK_MISMATCH,
-            "without a lock it is not known which packages are needed",
-            hint="name packages, or make the lock: stackproof build --stop-after lock",
-        )
-    archive = _archive(asked)
-    monitor = progress.monitor()
-    archive.update(monitor)
-    search = _Search(loaded, lock, archive, _target(loaded, asked.to), monitor)
-    if asked.packages:
-        found = search.named(asked.packages)
-        left_out: list[Problem] = []
+    recipe = parsing.read(RecipeOptions, args)
+    done = accept(parsing.read(SourceOptions, args, recipe=recipe), progress.monitor())
+    if args.json:
+        print(noun.to_json(_data(done)), end="")
     else:
-        assert lock is not None  # noqa: S101 - refused above
-        found, left_out = search.locked(lock)
-    before = accepted_sources.load(loaded.os_sources_path)
-    new = {one.name: one.accepted for one in found if one.accepted is not None}
-    kept = {source.name: source for source in before}
-    accepted_sources.save(loaded.os_sources_path, tuple({**kept, **new}.values()))
-    if asked.json:
-        print(noun.to_json(_data(loaded, found, left_out)), end="")
-    else:
-        _print(loaded, found, left_out, changed={**kept, **new} != kept)
+        _print(done)
     return 0
 
 
-def _archive(asked: SourceOptions) -> Archive:
-    """Return the archive that is meant: what is not said is this system's."""
-    given = {"url": asked.archive, "suite": asked.suite, "keyring": asked.keyring}
-    said = {key: value for key, value in given.items() if value}
-    for key, value in said.items():
-        if not _FORMS[key].fullmatch(value):
-            raise fail(Reason.USAGE, f"`{value[:80]}` can be no {key} of an archive")
-    if "keyring" in said:
-        said["keyring"] = str(Path(said["keyring"]).resolve())
-    if len(said) == len(given):
-        return Archive(**said)
-    own = os_sources.system_archive()
-    if own is not None:
-        return replace(own, **said)
-    raise fail(
-        Reason.TOOL_MISSING,
-        "it is not known from which archive the packages of this system are",
-        hint="run `apt-get update` once as root, or name --archive, --suite and --keyring",
-    )
-
-
-def _target(loaded: Loaded, folder: str | None) -> Path:
-    if folder:
-        return source_mirror.prepare(Path(folder))
-    cache = spack_build.own_caches(loaded.stack, loaded.given_caches or Caches()).source_cache
-    return Path(str(cache))
-
-
-class _Search:
-    """Looks for source packages, and brings those that fit."""
-
-    def __init__(
-        self,
-        loaded: Loaded,
-        lock: SpackLock | None,
-        archive: Archive,
-        target: Path,
-        monitor: Monitor,
-    ) -> None:
-        clones = lock.clones if lock else spack_build.resolve_clones(loaded.stack, monitor)
-        self._stack = loaded.stack
-        self._packages = Packages(loaded.stack, loaded.blobs, clones, monitor)
-        self._archive = archive
-        self._target = target
-
-    def named(self, words: tuple[str, ...]) -> list[_Found]:
-        """Return what was found for packages of the command line; raises all problems at once."""
-        found: list[_Found] = []
-        problems: list[Problem] = []
-        for word in dict.fromkeys(words):
-            name, _, source = word.partition("=")
-            try:
-                found.append(self._one(name, (source,) if source else os_sources.spellings(name)))
-            except StackproofError as error:
-                problems += error.problems
-        if problems:
-            raise StackproofError(*problems)
-        return [self._bring(one) for one in found]
-
-    def locked(self, lock: SpackLock) -> tuple[list[_Found], list[Problem]]:
-        """Return what was found for everything in a lock, and why the rest was not."""
-        found: list[_Found] = []
-        left_out: list[Problem] = []
-        accepted = {source.name: source for source in self._stack.os_sources}
-        for node in locks.everything(lock, self._stack.mount).values():
-            if node.external:
-                continue
-            try:
-                if node.namespace == source_stacks.NAMESPACE:
-                    one = self._again(accepted[node.name])
-                else:
-                    one = self._for_node(node.name, node.version)
-            except StackproofError as error:
-                left_out += error.problems
-            else:
-                found += [self._bring(one)] if one else []
-        return found, left_out
-
-    def _for_node(self, name: str, version: str) -> _Found | None:
-        """Return the source of a package of the lock; None when it has none, or it is there."""
-        _, facts = self._packages.find(name)
-        digest = facts.versions.get(version)
-        if not digest or source_mirror.holds(self._target, digest):
-            return None
-        return self._one(name, os_sources.spellings(name), version)
-
-    def _again(self, accepted: OsSource) -> _Found | None:
-        """Return a source that was accepted before, unless it is there; it must be the same."""
-        if source_mirror.holds(self._target, accepted.sha256):
-            return None
-        for package in self._archive.versions(accepted.source):
-            if package.sha256 == accepted.sha256:
-                return _Found(name=accepted.name, package=package, path=Path(), accepted=accepted)
-        raise fail(
-            Reason.DIGEST_MISMATCH,
-            f"{self._archive.url} {self._archive.suite} has not the accepted source of "
-            f"{accepted.name} {accepted.version}",
-            detail=f"accepted: {accepted.suite}, {accepted.source} {accepted.source_version}",
-            hint="name its suite with --suite",
-        )
-
-    def _one(self, name: str, sources: tuple[str, ...], version: str | None = None) -> _Found:
-        namespace, facts = self._packages.find(name)
-        package = next(filter(None, (self._archive.find(source) for source in sources)), None)
-        where = f"{self._archive.url} {self._archive.suite}"
-        if package is None:
-            raise fail(
-                Reason.UNKNOWN_VERSION,
-                f"{where} has no source package for `{name}`",
-                hint=f"looked for: {', '.join(sources)}; another suite or archive may have it "
-                "(--suite, --archive), or name the source package: PACKAGE=SOURCE",
-            )
-        upstream = package.upstream
-        if version is not None and upstream != version:
-            raise fail(
-                Reason.UNKNOWN_VERSION,
-                f"{where} has {name} {upstream}, the lock wants {version}",
-                hint=f"accept it for a new lock: stackproof mirror add-os-sources RECIPE {name}",
-            )
-        if facts.complete and upstream not in facts.versions:
-            known = difflib.get_close_matches(upstream, facts.versions, n=_LISTED, cutoff=0)
-            raise fail(
-                Reason.UNKNOWN_VERSION,
-                f"{where} has {name} {upstream}, which Spack's package does not know",
-                hint=f"it knows, among others, {', '.join(known)}; "
-                "another suite may have one of them (--suite), or let the recipe's own package in "
-                "`repo` know the version",
-            )
-        if facts.versions.get(upstream) == package.sha256:
-            return _Found(name=name, package=package, path=Path())
-        accepted = OsSource(
-            name=name,
-            version=upstream,
-            sha256=package.sha256,
-            url=package.url,
-            suite=package.suite,
-            source=package.name,
-            source_version=package.version,
-            dsc=package.dsc,
-            extends=namespace,
-            needs=source_stacks.TOOLS if facts.autotools else (),
-        )
-        return _Found(name=name, package=package, path=Path(), accepted=accepted)
-
-    def _bring(self, found: _Found) -> _Found:
-        """Return what was found with its file in the mirror."""
-        tarball = self._archive.fetch(found.package)
-        accepted = found.accepted
-        if accepted is not None and accepted.needs and not os_sources.lacks_configure(tarball):
-            accepted = replace(accepted, needs=())
-        path = source_mirror.put(self._target, tarball, found.package.sha256)
-        return replace(found, path=path, accepted=accepted)
-
-
-def _print(loaded: Loaded, found: list[_Found], left_out: list[Problem], *, changed: bool) -> None:
-    for one in found:
+def _print(done: Accepted) -> None:
+    for one in done.found:
         what = f"{one.name} {one.package.upstream}"
         origin = f"{one.package.suite}: {one.package.name} {one.package.version}"
         megabytes = one.path.stat().st_size / 1e6
         how = "accepted" if one.accepted else "the file that Spack knows"
         print(f"{what:<28} {megabytes:6.1f} MB  sha256 {one.package.sha256[:16]}…  {how}; {origin}")
-    for problem in left_out:
+    for problem in done.left_out:
         print(problem.worded("note"), file=sys.stderr)
-    if changed:
-        print(f"written to {loaded.os_sources_path}: keep it with the recipe", file=sys.stderr)
-        if loaded.lock_path.exists():
+    if done.changed:
+        print(f"written to {done.loaded.os_sources_path}: keep it with the recipe", file=sys.stderr)
+        if done.loaded.lock_path.exists():
             print("the lock is stale now: the next build makes a new one", file=sys.stderr)
-    if not found and not left_out:
+    if not done.found and not done.left_out:
         print("every source is there already", file=sys.stderr)
 
 
-def _data(loaded: Loaded, found: list[_Found], left_out: list[Problem]) -> dict[str, object]:
+def _data(done: Accepted) -> dict[str, object]:
     return {
-        "file": str(loaded.os_sources_path),
+        "file": str(done.loaded.os_sources_path),
         "accepted": noun.to_data(
-            OsSources(sources=tuple(one.accepted for one in found if one.accepted))
+            OsSources(sources=tuple(one.accepted for one in done.found if one.accepted))
         ),
         "files": [
             {
@@ -286,7 +57,7 @@ def _data(loaded: Loaded, found: list[_Found], left_out: list[Problem]) -> dict[
                 "suite": one.package.suite,
                 "url": one.package.url,
             }
-            for one in found
+            for one in done.found
         ],
-        "left_out": [problem.message for problem in left_out],
+        "left_out": [problem.message for problem in done.left_out],
     }
