@@ -571,3 +571,8 @@ def test_a_namespace_goes_no_further_than_the_function_that_makes_options_of_it(
     assert len(tool.entries()) > 40
     assert tool.entries() <= tool.of_namespace()
     assert set(tool.beyond_entries()) == set()
+
+
+def test_three_quarters_of_a_verb_print_or_declare() -> None:
+    total, silent = thin_verbs().lines()
+    assert silent <= total / 4
