@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from stackproof.build.engines.easybuild.request import ChainRequest, External, Gpu, Toolchain
+from stackproof.build.engines.easybuild.request import (
+    ChainRequest,
+    ExternalComponent,
+    Gpu,
+    Toolchain,
+)
 
 OS_SOURCES = ("debian-trixie", "upstream")
 
 EESSI = "/cvmfs/software.eessi.io/versions/2023.06/software/linux/aarch64/nvidia/grace"
 
 
-def eessi(name: str, version: str) -> External:
+def eessi(name: str, version: str) -> ExternalComponent:
     """Return a library of EESSI 2023.06, as its modules name it."""
     full = f"{version}-GCCcore-12.3.0"
-    return External(
+    return ExternalComponent(
         version=version, prefix=f"{EESSI}/software/{name}/{full}", module=f"{name}/{full}"
     )
 
@@ -24,14 +29,14 @@ REQUESTS: dict[str, ChainRequest] = {
         libfabric="2.1.0",
         providers=("shm", "cxi", "lnx"),
         gpu=Gpu.CUDA,
-        gpu_at=External(
+        gpu_at=ExternalComponent(
             version="12.1.1",
             prefix=f"{EESSI}/accel/nvidia/cc90/software/CUDA/12.1.1",
             module="CUDA/12.1.1",
         ),
         externals={
-            "xpmem": External(version="2.9.6", prefix="/usr"),
-            "gdrcopy": External(version="2.5", prefix="/opt/gdrcopy/2.5"),
+            "xpmem": ExternalComponent(version="2.9.6", prefix="/usr"),
+            "gdrcopy": ExternalComponent(version="2.5", prefix="/opt/gdrcopy/2.5"),
             "hwloc": eessi("hwloc", "2.9.1"),
             "libevent": eessi("libevent", "2.1.12"),
             "pmix": eessi("PMIx", "4.2.4"),
@@ -48,7 +53,7 @@ REQUESTS: dict[str, ChainRequest] = {
         libfabric="2.5.1",
         providers=("shm", "cxi", "lnx"),
         gpu=Gpu.ROCM,
-        gpu_at=External(version="6.0.3", prefix="/opt/rocm-6.0.3"),
+        gpu_at=ExternalComponent(version="6.0.3", prefix="/opt/rocm-6.0.3"),
         toolchain=Toolchain(name="SystemCompilerGCC", version="12.2.0"),
         xpmem=True,
         shs="13.0.0",
@@ -60,11 +65,11 @@ REQUESTS: dict[str, ChainRequest] = {
         libfabric="1.22.0",
         providers=("shm", "cxi"),
         gpu=Gpu.CUDA,
-        gpu_at=External(version="12.8.1", prefix="/usr/local/cuda"),
+        gpu_at=ExternalComponent(version="12.8.1", prefix="/usr/local/cuda"),
         externals={
-            "libcxi": External(version="1.7.0", prefix="/usr"),
-            "cassini-headers": External(version="1.7.0", prefix="/usr"),
-            "cxi-driver": External(version="1.7.0", prefix="/usr"),
+            "libcxi": ExternalComponent(version="1.7.0", prefix="/usr"),
+            "cassini-headers": ExternalComponent(version="1.7.0", prefix="/usr"),
+            "cxi-driver": ExternalComponent(version="1.7.0", prefix="/usr"),
         },
         xpmem=True,
     ),

@@ -6,13 +6,13 @@ import os
 
 from elflab import run
 from stackproof.linking.effects.view import HostView, this_machine
-from stackproof.linking.loader import Scope, Setting, load_program, missing_nodes, unbound
+from stackproof.linking.loader import LoaderSettings, Scope, load_program, missing_nodes, unbound
 
 
 def predicted(program, *, env=None, cwd="/", secure=False):
     words = (env or {}).get("LD_LIBRARY_PATH")
     preload = (env or {}).get("LD_PRELOAD", "")
-    setting = Setting(
+    setting = LoaderSettings(
         library_path=()
         if words is None or words == ""
         else tuple(words.replace(";", ":").split(":")),

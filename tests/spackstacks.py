@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from stackproof.build.engines.spack.stack import (
-    Change,
     Compiler,
     FileEntry,
     GitSource,
@@ -18,6 +17,7 @@ from stackproof.build.engines.spack.stack import (
     SpackEnvironment,
     SpackStack,
     SpackView,
+    ViewChange,
 )
 
 SPACK = "https://example.org/spack.git"
@@ -68,9 +68,9 @@ def views() -> tuple[SpackView, ...]:
             description="everything",
             prefix_paths={"LD_LIBRARY_PATH": ("lib", "lib64")},
             changes=(
-                Change(op="set", variable="APP_HOME", value="/user-environment/env/default"),
-                Change(op="unset", variable="PYTHONPATH"),
-                Change(op="prepend", variable="PATH", value="${@HOME@}/bin"),
+                ViewChange(op="set", variable="APP_HOME", value="/user-environment/env/default"),
+                ViewChange(op="unset", variable="PYTHONPATH"),
+                ViewChange(op="prepend", variable="PATH", value="${@HOME@}/bin"),
             ),
         ),
         SpackView(

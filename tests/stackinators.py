@@ -8,7 +8,7 @@ from pathlib import Path
 from stackproof.build.engines.spack.stack import FileEntry, SpackStack
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig, read_cluster
 from stackproof.build.engines.spack.stackinator.config import read_config
-from stackproof.build.engines.spack.stackinator.findings import Findings
+from stackproof.build.engines.spack.stackinator.findings import FindingsList
 from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.build.engines.spack.stackinator.reader import read_recipe
 
@@ -65,7 +65,7 @@ def cluster_folder(version: int) -> Folder:
 
 def cluster(version: int = 2) -> ClusterConfig:
     """Return a cluster without problems, without packages of its own."""
-    findings = Findings()
+    findings = FindingsList()
     found = read_cluster(cluster_folder(version), (), version, findings)
     assert findings.problems == []
     return found
@@ -78,9 +78,9 @@ def understand(
     others: tuple[str, ...] = (),
     mount: str | None = None,
     on: ClusterConfig | None = None,
-) -> tuple[SpackStack | None, Findings]:
+) -> tuple[SpackStack | None, FindingsList]:
     """Return the stack of the small recipe of a version with some files in the place of its own."""
-    findings = Findings()
+    findings = FindingsList()
     recipe = folder("recipe", {**SMALL[version], **texts}, others)
     config = read_config(recipe, mount, findings)
     if config is None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stackproof.cli.commandtree import Argument, Command
+    from stackproof.cli.commandtree import Argument, DocumentedCommand
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "stackproof"
@@ -207,7 +207,7 @@ def commands() -> str:
     return "\n".join([head, *(_command(one, 2) for one in tree.commands)])
 
 
-def _command(command: Command, level: int) -> str:
+def _command(command: DocumentedCommand, level: int) -> str:
     text = f"{'#' * level} {command.title}\n\n{_sentence(command.text)}\n"
     if not command.commands:
         text += f"\n`{command.usage}`\n"

@@ -22,12 +22,12 @@ from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects.run import check, run
 from stackproof.inject.effects import named
 from stackproof.inject.judge import Question, judge
-from stackproof.inject.model import Judgement, Verdict
+from stackproof.inject.model import InjectionVerdict, Judgement
 from stackproof.inject.program import demand_of
 from stackproof.inject.replacement import Replacement, find_replacement
 from stackproof.inject.ways import ALIASES, inner_folders
 from stackproof.linking.effects.view import HostView, this_machine
-from stackproof.linking.loader import Setting, load_program
+from stackproof.linking.loader import LoaderSettings, load_program
 from stackproof.mpi import abi
 
 SOURCES = Path(__file__).parent / "prediction_programs"
@@ -100,7 +100,7 @@ class Cell:
 
     program: str
     mpi: str
-    verdict: Verdict
+    verdict: InjectionVerdict
     runs: bool
     causes: tuple[str, ...]
     seen: str
@@ -108,9 +108,9 @@ class Cell:
     @property
     def is_wrong(self) -> bool:
         """Return whether the verdict says another thing than what was seen."""
-        if self.verdict is Verdict.UNKNOWN:
+        if self.verdict is InjectionVerdict.UNKNOWN:
             return False
-        return (self.verdict is Verdict.FAILS) == self.runs
+        return (self.verdict is InjectionVerdict.FAILS) == self.runs
 
 
 def programs(mpi: Mpi, names: Sequence[str], folder: Path, fortran: str = "") -> Iterator[Program]:
@@ -157,7 +157,9 @@ def _fortran_parts(folder: str) -> list[str]:
     names = [
         name
         for name in sorted(os.listdir(folder))
-        if (found := abi.abi_of_name(name)) and found[1] is abi.Part.FORTRAN and "-" not in name
+        if (found := abi.abi_of_name(name))
+        and found[1] is abi.LibraryRole.FORTRAN
+        and "-" not in name
     ]
     return [f"{folder}/{name}" for name in names]
 
@@ -176,7 +178,7 @@ def cell(program: Program, mpi: Mpi, work: Path, kept: Mapping[str, str] | None 
     again.
     """
     view = HostView()
-    setting = Setting(library_path=program.mpi.needs)
+    setting = LoaderSettings(library_path=program.mpi.needs)
     question = Question(machine=this_machine(), setting=setting, releases=named.load_releases)
     replacement = find_replacement(view, mpi.prefix)
     found = judge(view, program.judged, replacement, question)
@@ -185,7 +187,7 @@ def cell(program: Program, mpi: Mpi, work: Path, kept: Mapping[str, str] | None 
     runs = seen == RUNS
     if not seen:
         runs, seen = _followed(program, mpi, found, replacement, work)
-        if found.verdict in {Verdict.FAILS, Verdict.UNKNOWN} and not runs:
+        if found.verdict in {InjectionVerdict.FAILS, InjectionVerdict.UNKNOWN} and not runs:
             runs, seen = _forced(program, mpi, replacement, work)
     return Cell(
         program=program.name, mpi=mpi.name, verdict=found.verdict, runs=runs, causes=causes,
@@ -225,12 +227,14 @@ def _followed(
 def _forced(program: Program, mpi: Mpi, replacement: Replacement, work: Path) -> tuple[bool, str]:
     """Do what somebody would who goes by names alone, for every main library of an MPI."""
     view = HostView()
-    closure = load_program(view, program.judged, machine=this_machine(), setting=Setting())
+    closure = load_program(view, program.judged, machine=this_machine(), setting=LoaderSettings())
     names = demand_of(view, closure).names
     seen = "no main library"
     names = tuple(name for name in names if "/" not in name)
     only_main = tuple(
-        name for name in names if (found := abi.abi_of_name(name)) and found[1] is abi.Part.MAIN
+        name
+        for name in names
+        if (found := abi.abi_of_name(name)) and found[1] is abi.LibraryRole.MAIN
     )
     mains = [main.path for main in replacement.mains]
     tries = dict.fromkeys((main, linked) for linked in (only_main, names) for main in mains)

@@ -24,7 +24,7 @@ from pathlib import Path
 from prediction_cells import RANKS, Cell, Mpi, Program, cell, key_of, programs, runs_natively
 from stackproof.core.command import Command
 from stackproof.core.effects.run import check, run
-from stackproof.inject.model import Verdict
+from stackproof.inject.model import InjectionVerdict
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "explanation" / "predictions.md"
@@ -258,7 +258,7 @@ def page(cells: list[Cell], mpis: list[Mpi], left_out: list[str]) -> str:
     day = datetime.now(tz=UTC).date().isoformat()
     counts = Counter((one.verdict, one.runs) for one in cells)
     wrong = [one for one in cells if one.is_wrong]
-    unknown = sum(one.verdict is Verdict.UNKNOWN for one in cells)
+    unknown = sum(one.verdict is InjectionVerdict.UNKNOWN for one in cells)
     programs = len({one.program for one in cells})
     share = f"{unknown / max(1, len(cells)):.1%}"
     lines = [_HEAD.format(programs=programs, mpis=len(mpis), ranks=RANKS)]
@@ -266,7 +266,7 @@ def page(cells: list[Cell], mpis: list[Mpi], left_out: list[str]) -> str:
         f"{day}: {len(cells)} pairs, {len(wrong)} predicted wrongly, {unknown} ({share}) not told."
     )
     lines += ["", "| predicted | runs | does not |", "| --- | --- | --- |"]
-    for verdict in Verdict:
+    for verdict in InjectionVerdict:
         words = verdict.value.replace("-", " ")
         lines.append(f"| {words} | {counts[verdict, True]} | {counts[verdict, False]} |")
     if wrong:
@@ -284,10 +284,10 @@ def page(cells: list[Cell], mpis: list[Mpi], left_out: list[str]) -> str:
 
 def _sign(one: Cell) -> str:
     signs = {
-        Verdict.WORKS: "+",
-        Verdict.STEPS: "*",
-        Verdict.UNKNOWN: "(?)" if one.runs else "?",
-        Verdict.FAILS: "-",
+        InjectionVerdict.WORKS: "+",
+        InjectionVerdict.STEPS: "*",
+        InjectionVerdict.UNKNOWN: "(?)" if one.runs else "?",
+        InjectionVerdict.FAILS: "-",
     }
     return signs[one.verdict] + ("!" if one.is_wrong else "")
 

@@ -50,7 +50,7 @@ ARTEFACTS = st.lists(
 )  # fmt: skip
 PACKAGES = st.lists(
     st.builds(
-        lambda name, version, number, **rest: bom.Part(
+        lambda name, version, number, **rest: bom.BillEntry(
             name=name, version=version, ref=f"spack:{name}@{version}/{number}", **rest
         ),
         NAME,
@@ -68,7 +68,7 @@ PACKAGES = st.lists(
 )
 
 
-def by_the_library(stack: Stack, lock: Lock, parts: list[bom.Part], needs: list[str]) -> str:
+def by_the_library(stack: Stack, lock: Lock, parts: list[bom.BillEntry], needs: list[str]) -> str:
     whole = Component(
         name=stack.name,
         version=stack.version,
@@ -94,7 +94,7 @@ def by_the_library(stack: Stack, lock: Lock, parts: list[bom.Part], needs: list[
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
 
 
-def component(part: bom.Part) -> Component:
+def component(part: bom.BillEntry) -> Component:
     return Component(
         name=part.name,
         version=part.version,
@@ -141,7 +141,7 @@ def stack_of(facts: dict[str, str], description: str = "") -> Stack:
 )
 def test_the_same_as_the_library(
     artefacts: list[Artefact],
-    packages: list[bom.Part],
+    packages: list[bom.BillEntry],
     facts: dict[str, str],
     description: str,
     choices: st.DataObject,
@@ -157,11 +157,13 @@ def test_the_same_as_the_library(
 
 def test_what_is_built_on_what_and_repositories_last() -> None:
     stack, lock = stack_of({}), Lock(engine="wheel", wants="w", artefacts=())
-    two = bom.Part(name="two", version="1", ref="two")
-    four = bom.Part(name="four", version="1", ref="four", needs=("two", "two"))
+    two = bom.BillEntry(name="two", version="1", ref="two")
+    four = bom.BillEntry(name="four", version="1", ref="four", needs=("two", "two"))
     first = by_the_library(stack, lock, [two, four], ["four"])
     assert bom.render(stack, lock, [two, four], needs=["four"], facts={}) == first
-    clone = bom.Part(name="a", version="c" * 40, ref="git:a", clone="https://example.org/a.git")
+    clone = bom.BillEntry(
+        name="a", version="c" * 40, ref="git:a", clone="https://example.org/a.git"
+    )
     bill = json.loads(bom.render(stack, lock, [clone, two, four], needs=["four"], facts={}))
     assert [part["bom-ref"] for part in bill["components"]] == ["four", "two", "git:a"]
     assert "git:a" not in {entry["ref"] for entry in bill["dependencies"]}

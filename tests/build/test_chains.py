@@ -108,9 +108,9 @@ def lock_of(chain: Chain) -> SpackLock:
 
 
 @cache
-def nodes(chain: Chain) -> dict[str, locks.Node]:
+def nodes(chain: Chain) -> dict[str, locks.SolvedPackage]:
     """Return the packages of a chain by name; one of each is what `unify` promises."""
-    found: dict[str, locks.Node] = {}
+    found: dict[str, locks.SolvedPackage] = {}
     for node in locks.everything(lock_of(chain), loaded(chain).stack.mount).values():
         found.setdefault(node.name, node)
     return found
@@ -259,7 +259,7 @@ def test_recipes_travel_with_the_program() -> None:
     assert (shipped.root("recipes") / "spack" / "chain.yaml").is_file()
 
 
-def _by_hash(chain: Chain) -> dict[str, locks.Node]:
+def _by_hash(chain: Chain) -> dict[str, locks.SolvedPackage]:
     return locks.everything(lock_of(chain), loaded(chain).stack.mount)
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackproof.build import containerfile
-from stackproof.build.containerfile import Files, Wish
+from stackproof.build.containerfile import ContainerfileRequest, Files
 from stackproof.build.effects import git
 from stackproof.build.engine import Container
 from stackproof.build.plan import Copy, Plan, Step
@@ -40,11 +40,11 @@ HOSTILE = {
 }
 
 
-def wish(**changes: object) -> Wish:
+def wish(**changes: object) -> ContainerfileRequest:
     given: dict[str, object] = {
         "base": BASE, "builder": BASE, "architecture": "x86_64", **changes,
     }  # fmt: skip
-    return Wish(**given)  # type: ignore[arg-type]
+    return ContainerfileRequest(**given)  # type: ignore[arg-type]
 
 
 def render(step: Step, mount: str = "/user-environment", **changes: object) -> str:

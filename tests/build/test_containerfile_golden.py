@@ -18,7 +18,7 @@ import easybuilds
 from easybuildchains import REQUESTS
 from spackstacks import clones, lock_files, stack
 from stackproof.build import containerfile
-from stackproof.build.containerfile import Files, Wish
+from stackproof.build.containerfile import ContainerfileRequest, Files
 from stackproof.build.effects import builders
 from stackproof.build.engine import Container, Sources
 from stackproof.build.engines import spack
@@ -67,7 +67,7 @@ def wheel() -> tuple[Plan, EnvPatch, Container]:
 
 def of_wheel() -> str:
     made, environment, needs = wheel()
-    wish = Wish(
+    wish = ContainerfileRequest(
         base=BASE,
         builder=BASE,
         architecture="x86_64",
@@ -83,7 +83,7 @@ def of_spack() -> str:
     lock = spack.read_lock(wanted, clones(wanted), lock_files(wanted))
     made = spack.build_plan(wanted, lock, Caches(), csrc={"bench.c": "int x;\n"})
     digests = {copy.sha256 for step in made.steps for copy in step.copies.values()}
-    wish = Wish(
+    wish = ContainerfileRequest(
         base=BASE,
         builder=BASE.replace("-slim", ""),
         architecture="aarch64",
@@ -103,7 +103,7 @@ def of_easybuild() -> str:
     digests = {source.filename: source.accepted[0].sha256 for source in sources}
     brought = tuple(tool.artefact(name, tool.VERSION) for name in tool.PACKAGES)
     lock = make_lock(wanted, found, brought, digests)
-    wish = Wish(
+    wish = ContainerfileRequest(
         base=BASE,
         builder=BASE.replace("-slim", ""),
         architecture="x86_64",

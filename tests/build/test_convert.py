@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stackproof.build.engines.spack.stack import FileEntry
 from stackproof.build.engines.spack.stackinator.convert import (
-    Variant,
+    SourceRecipe,
     convert,
     lines_that_count,
     render,
@@ -28,9 +28,9 @@ FACTS = (
 )
 
 
-def variant(number: int, environments: Any, *files: str, facts=None, **config: Any) -> Variant:
+def variant(number: int, environments: Any, *files: str, facts=None, **config: Any) -> SourceRecipe:
     entries = {name: FileEntry(sha256=f"{number}{name}") for name in files}
-    return Variant(
+    return SourceRecipe(
         name=f"r{number}",
         path=f"r{number}",
         folder=Folder(path=f"r{number}", files=entries),
@@ -93,7 +93,7 @@ def test_the_order_of_environments_is_kept_or_they_are_written_apart():
 def test_files_that_are_equal_are_named_once():
     same = Folder(path="p", files={"post-install": FileEntry(sha256="h")})
     variants = [
-        Variant(name=n, path=n, folder=same, data=variant(0, {}).data, facts=facts)
+        SourceRecipe(name=n, path=n, folder=same, data=variant(0, {}).data, facts=facts)
         for n, facts in (("one", FACTS[0]), ("two", FACTS[1]))
     ]
     assert convert(variants)["hooks"] == {"post-install": {"file": "one/post-install"}}

@@ -13,7 +13,7 @@ from easybuilds import lock, plan, put, setup, stack
 from need import need
 from stackproof.build.effects.executor import execute
 from stackproof.build.effects.workspace import download_path
-from stackproof.build.engines.easybuild.effects.sources import Sources
+from stackproof.build.engines.easybuild.effects.sources import SourceFinder
 from stackproof.build.engines.easybuild.stack import Below, EasyBuildLock
 from stackproof.build.stack import Artefact
 from stackproof.core.command import Bind
@@ -29,7 +29,7 @@ BROKEN = {**LIBRARY, "two.c": "int two(void) { return 2 }\n"}
 def tool() -> tuple[Artefact, ...]:
     """EasyBuild itself, from the package index into the cache of the test run."""
     need("easybuild", "gcc", "bubblewrap", "mksquashfs")
-    return Sources((), null_monitor).tool("5.4.1")
+    return SourceFinder((), null_monitor).tool("5.4.1")
 
 
 def unpack(image: Path, folder: Path) -> Path:

@@ -12,14 +12,19 @@ from hypothesis import strategies as st
 from easybuildchains import OS_SOURCES, REQUESTS
 from stackproof.build.engines.easybuild.chain import Chain, Easyconfig, chain
 from stackproof.build.engines.easybuild.effects import catalogue
-from stackproof.build.engines.easybuild.request import ChainRequest, External, Gpu, Toolchain
+from stackproof.build.engines.easybuild.request import (
+    ChainRequest,
+    ExternalComponent,
+    Gpu,
+    Toolchain,
+)
 from stackproof.core import document as documents
 from stackproof.core.errors import Reason, StackproofError
 
 CATALOGUE = catalogue.load()
 SMALL = ChainRequest(libfabric="2.1.0", providers=("shm", "tcp"))
 CXI = ChainRequest(libfabric="2.1.0", providers=("shm", "cxi", "lnx"), shs="13.0.0")
-CUDA = External(version="12.8.0", prefix="/opt/cuda/12.8")
+CUDA = ExternalComponent(version="12.8.0", prefix="/opt/cuda/12.8")
 
 
 def made(request: ChainRequest, **changes: Any) -> Chain:
@@ -99,9 +104,9 @@ def test_libcxi_has_the_name_of_its_release(release: str, library: str) -> None:
 
 def test_what_the_machine_has_is_not_built() -> None:
     machine = {
-        "libcxi": External(version="2.1.1", prefix="/opt/cray/libcxi"),
-        "cassini-headers": External(version="2.1.1", prefix="/usr"),
-        "cxi-driver": External(version="2.1.1", prefix="/usr", module="cxi/2"),
+        "libcxi": ExternalComponent(version="2.1.1", prefix="/opt/cray/libcxi"),
+        "cassini-headers": ExternalComponent(version="2.1.1", prefix="/usr"),
+        "cxi-driver": ExternalComponent(version="2.1.1", prefix="/usr", module="cxi/2"),
     }
     found = made(CXI, shs="", externals=machine)
     assert names(found) == ["json-c", "libfabric"]
@@ -259,7 +264,7 @@ def test_problems_have_their_place_in_a_recipe() -> None:
         mpi=("openmpi", "5.0.12"),
         libfabric="2.9.0",
         providers=("shm", "nope"),
-        externals={"hwloc": External(version="1", prefix="x")},
+        externals={"hwloc": ExternalComponent(version="1", prefix="x")},
         accept=("libfabric-lnx-prob",),
     )
     with pytest.raises(StackproofError) as caught:
@@ -310,7 +315,7 @@ def test_a_conflict_names_its_way_out() -> None:
 
 def test_a_version_that_cannot_be_compared_is_a_note() -> None:
     machine = {
-        name: External(version="SSHOT2.1.3", prefix="/usr")
+        name: ExternalComponent(version="SSHOT2.1.3", prefix="/usr")
         for name in ("libcxi", "cassini-headers", "cxi-driver")
     }
     notes = made(CXI, libfabric="2.5.0", shs="", externals=machine).notes
@@ -334,13 +339,13 @@ TEXTS = st.text(max_size=12) | st.sampled_from(["system", "13.0.0", "2.1.0", "/u
         providers=st.lists(TEXTS, max_size=3).map(tuple),
         mpi=st.none() | st.tuples(TEXTS | st.just("openmpi"), TEXTS | st.just("5.0.7")),
         gpu=st.sampled_from(Gpu),
-        gpu_at=st.none() | st.builds(External, version=TEXTS, prefix=TEXTS, module=TEXTS),
+        gpu_at=st.none() | st.builds(ExternalComponent, version=TEXTS, prefix=TEXTS, module=TEXTS),
         toolchain=st.builds(Toolchain, name=TEXTS, version=TEXTS),
         xpmem=st.booleans(),
         shs=TEXTS,
         externals=st.dictionaries(
             TEXTS | st.just("libnl"),
-            st.builds(External, version=TEXTS, prefix=TEXTS, module=TEXTS),
+            st.builds(ExternalComponent, version=TEXTS, prefix=TEXTS, module=TEXTS),
             max_size=2,
         ),
         benchmarks=st.lists(TEXTS, max_size=2).map(tuple),

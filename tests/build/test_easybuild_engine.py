@@ -12,7 +12,7 @@ from stackproof.build.engines.easybuild import events, metadata, tool
 from stackproof.build.engines.easybuild.chain import Chain
 from stackproof.build.engines.easybuild.effects import hooks
 from stackproof.build.engines.easybuild.metadata import render_bom
-from stackproof.build.engines.easybuild.request import ChainRequest, External
+from stackproof.build.engines.easybuild.request import ChainRequest, ExternalComponent
 from stackproof.build.engines.easybuild.stack import (
     Below,
     EasyBuildLock,
@@ -127,7 +127,7 @@ def test_the_bill_names_sources_licences_and_providers() -> None:
 def test_a_libfabric_of_the_machine_is_in_the_bill_and_in_the_view() -> None:
     request = ChainRequest(
         libfabric="2.2.0", providers=("cxi",),
-        externals={"libfabric": External(version="2.2.0", prefix="/opt/cray/libfabric/2.2.0")},
+        externals={"libfabric": ExternalComponent(version="2.2.0", prefix="/opt/cray/libfabric/2.2.0")},
     )  # fmt: skip
     whole = stack(request=request)
     alone = replace(lock(TOOL), components=(replace(lock().components[1], needs=()),))

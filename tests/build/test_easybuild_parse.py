@@ -18,7 +18,7 @@ from stackproof.build.engines.easybuild import tool
 from stackproof.build.engines.easybuild.chain import chain
 from stackproof.build.engines.easybuild.easyconfig import SYSTEM, Template, render
 from stackproof.build.engines.easybuild.effects import catalogue, lmod
-from stackproof.build.engines.easybuild.effects.sources import Sources
+from stackproof.build.engines.easybuild.effects.sources import SourceFinder
 from stackproof.build.engines.easybuild.tool import VERSION
 from stackproof.core.monitor import null_monitor
 
@@ -43,7 +43,7 @@ def easybuild(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return what PYTHONPATH is with EasyBuild unpacked."""
     need("easybuild")
     folder = tmp_path_factory.mktemp("easybuild")
-    for file in Sources((), null_monitor).tool(VERSION):
+    for file in SourceFinder((), null_monitor).tool(VERSION):
         packed = fetch(file, tool.fetch_command, null_monitor)
         subprocess.run(["tar", "-xf", packed, "-C", folder], check=True)
     return ":".join(str(path) for path in sorted(folder.iterdir()))

@@ -7,7 +7,12 @@ import pytest
 from stackproof.build.engines.easybuild.chain import chain
 from stackproof.build.engines.easybuild.effects import catalogue
 from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
-from stackproof.build.engines.easybuild.request import ChainRequest, External, Gpu, Toolchain
+from stackproof.build.engines.easybuild.request import (
+    ChainRequest,
+    ExternalComponent,
+    Gpu,
+    Toolchain,
+)
 from stackproof.build.engines.easybuild.stack import Below, EasyBuildLock, EasyBuildStack, make_lock
 from stackproof.core.document import parse
 from stackproof.core.effects import shipped
@@ -67,11 +72,11 @@ image: {compression: lz4}
         providers=("cxi", "lnx", "shm"),
         mpi=("openmpi", "5.0.8"),
         gpu=Gpu.CUDA,
-        gpu_at=External(version="12.6", prefix="/opt/cuda", module="cuda/12.6"),
+        gpu_at=ExternalComponent(version="12.6", prefix="/opt/cuda", module="cuda/12.6"),
         toolchain=Toolchain(name="GCC", version="14.3.0"),
         xpmem=True,
         shs="13.0.0",
-        externals={"libcxi": External(version="1.0", prefix="/opt/cxi")},
+        externals={"libcxi": ExternalComponent(version="1.0", prefix="/opt/cxi")},
         benchmarks=("osu",),
         versions={"hwloc": "2.12.0"},
         origins=("debian-trixie", "upstream"),

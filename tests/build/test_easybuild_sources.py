@@ -18,7 +18,7 @@ from need import need
 from stackproof.build.effects.workspace import download_path
 from stackproof.build.engines.easybuild.effects.sources import (  # fmt: skip
     ARCHIVE,
-    Sources,
+    SourceFinder,
     choose_all,
     mirror_folders,
     obtain_all,
@@ -47,8 +47,8 @@ def source(**changes: object) -> SourceFile:
     return replace(SourceFile(filename="two-1.0.tar.gz", accepted=accepted), **changes)  # type: ignore[arg-type]
 
 
-def looking(*folders: Path) -> Sources:
-    return Sources(folders, null_monitor)
+def looking(*folders: Path) -> SourceFinder:
+    return SourceFinder(folders, null_monitor)
 
 
 def test_without_a_file_the_first_accepted_digest_is_locked() -> None:

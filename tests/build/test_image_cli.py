@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stackproof.core import noun
-from stackproof.inject.manifest import Manifest, Provided
+from stackproof.inject.manifest import Manifest, ManifestMpi
 from stackproof.linking.loader import Machine
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -163,7 +163,7 @@ def test_the_label_of_a_manifest(folder: Path) -> None:
     manifest = Manifest(
         prefix="/user-environment/mpich-5.0.2",
         machine=Machine(architecture="x86_64", level="x86-64-v2"),
-        mpis=(Provided(path="/x", soname="libmpi.so.12", family="mpich", shown="it does"),),
+        mpis=(ManifestMpi(path="/x", soname="libmpi.so.12", family="mpich", shown="it does"),),
         needs={"GLIBC": "GLIBC_2.27"},
     )
     file = folder / "abi.json"

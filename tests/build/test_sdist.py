@@ -13,7 +13,7 @@ from need import need
 from stackproof.build.effects import executor
 from stackproof.build.effects import pip as index
 from stackproof.build.engines.easybuild import tool
-from stackproof.build.engines.easybuild.effects.sources import Sources
+from stackproof.build.engines.easybuild.effects.sources import SourceFinder
 from stackproof.build.plan import PYTHON
 from stackproof.build.stack import Artefact
 from stackproof.core.command import Command
@@ -75,14 +75,14 @@ def test_the_locked_one_comes_and_nothing_of_it_runs(distribution: Path, mark: P
 
 
 def test_making_a_lock_runs_nothing_of_it(distribution: Path, mark: Path) -> None:
-    found = Sources((), null_monitor)._tool_file(NAME, "9.9.9")
+    found = SourceFinder((), null_monitor)._tool_file(NAME, "9.9.9")
     assert (found.filename, found.sha256) == (distribution.name, files.sha256(distribution))
     assert not mark.exists()
 
 
 def test_a_release_that_is_not_there_is_told(distribution: Path) -> None:
     with pytest.raises(StackproofError) as caught:
-        Sources((), null_monitor)._tool_file(NAME, "9.9.8")
+        SourceFinder((), null_monitor)._tool_file(NAME, "9.9.8")
     assert caught.value.reason is Reason.UNKNOWN_VERSION
     assert "9.9.9" in (caught.value.problems[0].hint or "")
 

@@ -18,7 +18,7 @@ from stackproof.build.engines.spack.stackinator.defaults import (
     SystemPackage,
     default_cluster_config,
 )
-from stackproof.build.engines.spack.stackinator.findings import Findings
+from stackproof.build.engines.spack.stackinator.findings import FindingsList
 from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.core.document import parse
 from stackproof.core.effects import run
@@ -162,7 +162,7 @@ def test_what_is_generated_is_a_valid_cluster(fabric, gpu):
     assert set(documents) == set(defaults.comments(made["facts"]))
     texts = {name: yaml.safe_dump(data).encode() for name, data in documents.items()}
     for generation in (1, 2):
-        findings = Findings()
+        findings = FindingsList()
         found = read_cluster(Folder(path="here", texts=texts), (), generation, findings)
         assert findings.problems == []
         assert found.mpis == made["cluster"].mpis

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackproof.build.engines.spack.output import (
-    Failure,
+    PackageFailure,
     Progress,
     Signatures,
     advance,
@@ -92,7 +92,7 @@ def test_the_package_that_failed_comes_first_with_its_log() -> None:
     assert first.log.endswith("spack-build-out.txt")
     assert first.message == "ProcessError: Command exited with status 2"
     assert failures(GOOD) == ()
-    assert failures("==> Error: no\n") == (Failure(message="no"),)
+    assert failures("==> Error: no\n") == (PackageFailure(message="no"),)
 
 
 @pytest.mark.parametrize(

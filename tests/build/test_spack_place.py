@@ -11,7 +11,7 @@ from spackstacks import clones, lock_files, stack
 from stackproof.build.effects import workspace
 from stackproof.build.engines import spack
 from stackproof.build.engines.spack.effects import build as spack_build
-from stackproof.build.engines.spack.effects.build import Place
+from stackproof.build.engines.spack.effects.build import BuildPlace
 from stackproof.build.engines.spack.stack import Caches, Mirror
 from stackproof.build.engines.spack.workers import Workers
 from stackproof.core.errors import Reason, StackproofError
@@ -26,7 +26,7 @@ def mirror(kind: str, **settings: object) -> Mirror:
 
 def test_no_room_in_memory() -> None:
     with pytest.raises(StackproofError) as caught:
-        spack_build.tree_folder(Place(in_memory="yes"), MORE_THAN_ANYBODY_HAS, null_monitor)
+        spack_build.tree_folder(BuildPlace(in_memory="yes"), MORE_THAN_ANYBODY_HAS, null_monitor)
     problem = caught.value.problems[0]
     assert problem.reason is Reason.DISK_FULL
     assert "1000000000 GB" in problem.message
@@ -35,20 +35,20 @@ def test_no_room_in_memory() -> None:
 
 def test_without_room_it_is_built_on_disk_and_said() -> None:
     events: list[Event] = []
-    place = Place(in_memory="auto")
+    place = BuildPlace(in_memory="auto")
     assert spack_build.tree_folder(place, MORE_THAN_ANYBODY_HAS, events.append) is None
     assert "building on disk" in events[0].text
 
 
 def test_where_a_tree_lies(tmp_path: Path) -> None:
-    def tree(place: Place) -> Path | None:
+    def tree(place: BuildPlace) -> Path | None:
         return spack_build.tree_folder(place, 1, null_monitor)
 
-    assert tree(Place()) == workspace.memory_folder()
-    assert tree(Place(in_memory="no")) is None
-    assert tree(Place(folder=tmp_path)) == tmp_path
-    assert tree(Place(workers=Workers(nodes=2))) is None
-    assert tree(Place(workers=Workers(nodes=2), folder=tmp_path)) == tmp_path
+    assert tree(BuildPlace()) == workspace.memory_folder()
+    assert tree(BuildPlace(in_memory="no")) is None
+    assert tree(BuildPlace(folder=tmp_path)) == tmp_path
+    assert tree(BuildPlace(workers=Workers(nodes=2))) is None
+    assert tree(BuildPlace(workers=Workers(nodes=2), folder=tmp_path)) == tmp_path
 
 
 def test_this_machines_own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +145,9 @@ def test_what_unfinished_builds_keep_in_memory_is_named() -> None:
     kept.mkdir()
     try:
         with pytest.raises(StackproofError) as caught:
-            spack_build.tree_folder(Place(in_memory="yes"), MORE_THAN_ANYBODY_HAS, null_monitor)
+            spack_build.tree_folder(
+                BuildPlace(in_memory="yes"), MORE_THAN_ANYBODY_HAS, null_monitor
+            )
     finally:
         kept.rmdir()
     assert kept.name in caught.value.problems[0].message

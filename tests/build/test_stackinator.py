@@ -5,11 +5,16 @@ from __future__ import annotations
 import pytest
 
 from stackinators import SMALL, cluster, folder, stack_of, understand
-from stackproof.build.engines.spack.stack import Change, GitSource, PackageRepository, SpackStack
+from stackproof.build.engines.spack.stack import (
+    GitSource,
+    PackageRepository,
+    SpackStack,
+    ViewChange,
+)
 from stackproof.build.engines.spack.stackinator import package_names, shadowed
 from stackproof.build.engines.spack.stackinator.compilers import satisfies
 from stackproof.build.engines.spack.stackinator.config import version_of
-from stackproof.build.engines.spack.stackinator.findings import Findings
+from stackproof.build.engines.spack.stackinator.findings import FindingsList
 from stackproof.build.engines.spack.stackinator.repositories import local_repositories
 from stackproof.core.noun import from_json, to_json
 
@@ -347,7 +352,7 @@ def test_every_key_of_a_view(version):
 
 def changes(text: str) -> list[tuple[str, str, str]]:
     found = view(f"uenv: {{env_vars: {text}}}").changes
-    assert all(isinstance(change, Change) for change in found)
+    assert all(isinstance(change, ViewChange) for change in found)
     return [(change.op, change.variable, change.value) for change in found]
 
 
@@ -469,11 +474,11 @@ def test_packages_of_the_recipe():
 def test_version_1_has_one_repository_of_recipe_and_site():
     recipe = folder("r", {}, ("repo/packages/a/package.py",))
     site = folder("s", {}, ("a/package.py", "a/more", "c/package.py")).files
-    (one,) = local_repositories(recipe, dict(site), 1, Findings())
+    (one,) = local_repositories(recipe, dict(site), 1, FindingsList())
     assert one.namespace == "alps"
     assert sorted(one.files) == ["packages/a/package.py", "packages/c/package.py"]
     assert one.files["packages/a/package.py"] == recipe.files["repo/packages/a/package.py"]
-    two = local_repositories(recipe, dict(site), 2, Findings())
+    two = local_repositories(recipe, dict(site), 2, FindingsList())
     assert [repository.namespace for repository in two] == ["recipe", "alps"]
 
 

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 
 from stackinators import DOCUMENTS, SMALL, cluster, understand
 from stackproof.build.engines.spack.stack import SpackStack
-from stackproof.build.engines.spack.stackinator.findings import Findings
+from stackproof.build.engines.spack.stackinator.findings import FindingsList
 from stackproof.build.engines.spack.stackinator.mirrors import read_mirrors
 from stackproof.core.document import parse
 from stackproof.core.errors import StackproofError
@@ -112,7 +112,7 @@ def test_changed_mirrors(data):
     document = yaml.safe_load((DOCUMENTS / "mirrors.yaml").read_text())
     path = data.draw(st.sampled_from(paths(document)))
     text = yaml.safe_dump(put(document, path, data.draw(values)))
-    findings = Findings()
+    findings = FindingsList()
     try:
         read_mirrors(parse(text, file="mirrors.yaml"), "/x", {"FJORD": "/f"}, findings)
     except StackproofError:

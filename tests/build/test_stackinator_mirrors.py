@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from stackinators import DOCUMENTS
-from stackproof.build.engines.spack.stackinator.findings import Findings
+from stackproof.build.engines.spack.stackinator.findings import FindingsList
 from stackproof.build.engines.spack.stackinator.mirrors import read_mirrors
 from stackproof.core.document import parse
 from stackproof.core.errors import Reason
 
 
 def understand(text: str | bytes, environment=None):
-    findings = Findings()
+    findings = FindingsList()
     document = parse(text, file="mirrors.yaml")
     return read_mirrors(document, "/user-environment", environment or {}, findings), findings
 

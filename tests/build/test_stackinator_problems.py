@@ -10,7 +10,7 @@ from stackproof.build.engines.spack.stackinator.cluster import (
     read_cluster,
     repository_paths,
 )
-from stackproof.build.engines.spack.stackinator.findings import Findings
+from stackproof.build.engines.spack.stackinator.findings import FindingsList
 from stackproof.core.errors import Reason
 
 R = Reason
@@ -159,7 +159,7 @@ def test_a_needed_file_that_is_missing(name):
     _, findings = understand({name: b""})
     assert findings.problems
     recipe = {key: text for key, text in SMALL[2].items() if key != name}
-    findings = Findings()
+    findings = FindingsList()
     assert findings.parse_needed(folder("recipe", recipe), name, "a recipe") is None
     assert [p.reason for p in findings.problems] == [R.FILE_MISSING]
 
@@ -234,7 +234,7 @@ def test_a_recipe_without_an_environment_is_noted():
 
 
 def of_cluster(texts: dict[str, str | None], version: int = 2):
-    findings = Findings()
+    findings = FindingsList()
     own = {name: text.decode() for name, text in cluster_folder(version).texts.items()}
     merged = {name: text for name, text in {**own, **texts}.items() if text is not None}
     place = folder("fjord", merged)

@@ -171,7 +171,7 @@ def test_fish(folder: Path, line: str, there: set[str], absent: set[str]) -> Non
 
 
 @pytest.mark.parametrize("command", [TREE, *TREE.commands], ids=lambda one: one.title)
-def test_man_pages_are_read_without_a_complaint(command: commandtree.Command) -> None:
+def test_man_pages_are_read_without_a_complaint(command: commandtree.DocumentedCommand) -> None:
     need("groff")
     page = completing.man_page(command, stackproof.__version__)
     done = subprocess.run(

@@ -55,7 +55,9 @@ def among(listed: set[str], names: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("command", LEAVES, ids=lambda command: "-".join(command.words))
-def test_help_imports_the_arguments_of_its_verb_only(command: commandtree.Command) -> None:
+def test_help_imports_the_arguments_of_its_verb_only(
+    command: commandtree.DocumentedCommand,
+) -> None:
     names = imported(*command.words, "--help")
     ours = {name for name in names if name.startswith("stackproof.")}
     rooms = {name for name in ours if name.endswith((".cli", ".effects")) or name.count(".") == 1}

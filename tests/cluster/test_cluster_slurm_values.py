@@ -12,7 +12,7 @@ from stackproof.cluster import model as cluster
 from stackproof.cluster import slurm as cluster_slurm
 from stackproof.cluster import slurm_conf
 from stackproof.cluster.effects import cgroups as cluster_groups
-from stackproof.cluster.model import ClusterSpec, ClusterState, Node, enter_argv
+from stackproof.cluster.model import ClusterNode, ClusterSpec, ClusterState, enter_argv
 from stackproof.cluster.slurm import SlurmFacts, SlurmSpec, SpankPlugin, User, parse_user
 from stackproof.core import noun
 from stackproof.core.errors import Reason, StackproofError
@@ -20,8 +20,8 @@ from stackproof.core.errors import Reason, StackproofError
 ALICE = parse_user("alice:2001")
 
 
-def node(name: str, pid: int, **more: object) -> Node:
-    return Node(
+def node(name: str, pid: int, **more: object) -> ClusterNode:
+    return ClusterNode(
         name=name, address="10.77.0.1", interface="eth0", pid=pid, head_pid=1, started=1, **more  # type: ignore[arg-type]
     )  # fmt: skip
 

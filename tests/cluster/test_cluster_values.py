@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from stackproof.cluster import model as cluster
 from stackproof.cluster.effects import agent
-from stackproof.cluster.model import ClusterSpec, ClusterState, DelayFacts, Node
+from stackproof.cluster.model import ClusterNode, ClusterSpec, ClusterState, DelayFacts
 from stackproof.core import noun
 from stackproof.core.errors import Reason, StackproofError
 
 
-def node(name: str, pid: int, **changes: object) -> Node:
-    made = Node(
+def node(name: str, pid: int, **changes: object) -> ClusterNode:
+    made = ClusterNode(
         name=name,
         address=cluster.address_of(name),
         interface="eth0",

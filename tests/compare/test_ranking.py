@@ -9,11 +9,11 @@ import pytest
 from stackproof.compare.compare import compare
 from stackproof.compare.model import (
     ArmCurve,
+    ArmJudgement,
     Cell,
     CompareOptions,
     Comparison,
     Curve,
-    Judgement,
     Panel,
     Verdict,
 )
@@ -107,7 +107,7 @@ def judged(low: float, ratio: float, high: float, floor: float | None) -> Panel:
             ArmCurve(arm="base", points=(), transport="tcp"),
             ArmCurve(arm="ours", points=(), transport="lnx"),
         ),
-        judgements=(Judgement(arm="ours", cells=(cell,)),),
+        judgements=(ArmJudgement(arm="ours", cells=(cell,)),),
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stackproof.build.effects.executor import fetch
-from stackproof.build.engines.easybuild.effects.sources import Sources
+from stackproof.build.engines.easybuild.effects.sources import SourceFinder
 from stackproof.build.engines.wheel import engine as wheel
 from stackproof.build.stack import Artefact, Digest, SourceFile
 from stackproof.core.cli import progress
@@ -102,7 +102,7 @@ def test_of_how_many_is_told_where_the_server_says_it() -> None:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_address[1]}/two-1.0.tar.gz"
         wanted = SourceFile(filename="two-1.0.tar.gz", accepted=accepted, address=address)
-        got = Sources((), events.append).obtain(wanted)
+        got = SourceFinder((), events.append).obtain(wanted)
         server.shutdown()
     check_told(events, address, " of 400.0 kB")
-    assert Sources((), null_monitor).obtain(wanted) == got
+    assert SourceFinder((), null_monitor).obtain(wanted) == got

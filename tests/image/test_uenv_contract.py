@@ -21,7 +21,7 @@ import pytest
 from spackstacks import clones, lock_files, stack
 from stackproof.build.engines import spack
 from stackproof.build.engines.spack.effects import worker as spack_worker
-from stackproof.build.engines.spack.stack import Caches, Change, SpackStack, SpackView
+from stackproof.build.engines.spack.stack import Caches, SpackStack, SpackView, ViewChange
 from stackproof.image import metadata
 from stackproof.image.activate import environment_patch
 
@@ -267,9 +267,9 @@ def test_a_list_that_a_recipe_unsets_is_gone_for_all(tmp_path: Path) -> None:
     view = SpackView(
         name="default",
         changes=(
-            Change(op="unset", variable="PYTHONPATH"),
-            Change(op="unset", variable="CPATH"),
-            Change(op="set", variable="LIBRARY_PATH", value=""),
+            ViewChange(op="unset", variable="PYTHONPATH"),
+            ViewChange(op="unset", variable="CPATH"),
+            ViewChange(op="set", variable="LIBRARY_PATH", value=""),
         ),
     )
     base = mounted(tmp_path, 3)
@@ -287,9 +287,9 @@ def test_values_with_signs_reach_all_three(tmp_path: Path) -> None:
     view = SpackView(
         name="default",
         changes=(
-            Change(op="set", variable="FLAGS", value="-DX='a b' \"$HOME\" `id` \\ % {}"),
-            Change(op="set", variable="MIXED", value="${@HOME@}/x:${@NOT_THERE@}:${HOME}"),
-            Change(op="append", variable="PATH", value="${@HOME@}/tools"),
+            ViewChange(op="set", variable="FLAGS", value="-DX='a b' \"$HOME\" `id` \\ % {}"),
+            ViewChange(op="set", variable="MIXED", value="${@HOME@}/x:${@NOT_THERE@}:${HOME}"),
+            ViewChange(op="append", variable="PATH", value="${@HOME@}/tools"),
         ),
     )
     base = mounted(tmp_path, 3)

@@ -17,7 +17,7 @@ from need import need
 from stackproof.core.errors import ExitCode, Reason, StackproofError
 from stackproof.inject import hook_manifest as compacts
 from stackproof.inject.effects import artefact as artefacting
-from stackproof.inject.variants import Artefact, Variant, choose_variant
+from stackproof.inject.variants import ArtefactMetadata, Variant, choose_variant
 
 NODES = {
     "12": "LIBCXI_1.8 { global: cxil_open; local: *; };\n",
@@ -260,7 +260,7 @@ def test_no_variant_for_an_unknown_or_older_machine(node):
     assert caught.value.reason is Reason.USAGE
 
 
-_TWO = Artefact(
+_TWO = ArtefactMetadata(
     name="net",
     place="/opt/net",
     variants=(

@@ -18,11 +18,11 @@ from need import need
 from stackproof.core import noun
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.manifest import Manifest, ManifestView, describe
-from stackproof.inject.model import Cause, Effect, Verdict
+from stackproof.inject.model import Cause, Effect, InjectionVerdict
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import HostView, this_machine
 from stackproof.linking.elf.constants import DISPUTED
-from stackproof.linking.loader import Setting, load_program
+from stackproof.linking.loader import LoaderSettings, load_program
 from stackproof.mpi import abi
 from stackproof.mpi.abi import constants
 
@@ -40,7 +40,7 @@ def lab(tmp_path: Path) -> Lab:
 
 def judged(lab, program, prefix, **setting):
     view = HostView()
-    question = Question(machine=this_machine(), setting=Setting(**setting))
+    question = Question(machine=this_machine(), setting=LoaderSettings(**setting))
     return judge(view, program, find_replacement(view, lab.path(prefix)), question)
 
 
@@ -79,7 +79,7 @@ def root_of(lab):
     """Make the folder `root` a place where programs of this machine start; return its path."""
     root = lab.path("root")
     program = lab.program("any", calls=[])
-    closure = load_program(HostView(), program, machine=this_machine(), setting=Setting())
+    closure = load_program(HostView(), program, machine=this_machine(), setting=LoaderSettings())
     for path in (closure.program.elf.interpreter, *(one.path for one in closure.objects[1:])):
         os.makedirs(root + os.path.dirname(path), exist_ok=True)
         shutil.copy(os.path.realpath(path), root + path)
@@ -100,14 +100,14 @@ def test_a_fortran_library_that_asks_for_the_main_one(lab):
     mpich(lab, "new")
     lab.library("new/lib/libucp.so.0", defines=["ucp_init"])
     found = judged(lab, program, "new")
-    assert found.verdict is Verdict.STEPS
+    assert found.verdict is InjectionVerdict.STEPS
     assert causes(found, Effect.STEP) == {Cause.ALIAS}
     assert run(program).answers["via_MPI_Init"] == "old/lib/libmpich.so.12"
     real = run(program, env=links_made(lab, found))
     assert real.answers["via_MPI_Init"] == "new/lib/libmpi.so.12"
     openmpi(lab, "else")
     other = judged(lab, program, "else")
-    assert (other.verdict, Cause.NOT_INJECTED in causes(other)) == (Verdict.FAILS, True)
+    assert (other.verdict, Cause.NOT_INJECTED in causes(other)) == (InjectionVerdict.FAILS, True)
     real = run(program, env={"LD_LIBRARY_PATH": lab.path("else/lib")})
     assert real.answers["via_MPI_Init"] == "old/lib/libmpich.so.12"
 
@@ -115,12 +115,12 @@ def test_a_fortran_library_that_asks_for_the_main_one(lab):
 @pytest.mark.parametrize(
     ("calls", "lacks", "verdict"),
     [
-        ("mpi_init_", "MPI_Session_init", Verdict.STEPS),
-        ("mpi_init_", "PMPIX_Delete_error_class", Verdict.STEPS),
-        ("mpi_session_init_", "MPI_Session_init", Verdict.UNKNOWN),
-        ("mpi_init_", "MPI_File_f2c", Verdict.UNKNOWN),
-        ("mpi_bcast_f08ts_", "MPI_Session_init", Verdict.UNKNOWN),
-        ("mpi_init_", "MPIR_Inside", Verdict.UNKNOWN),
+        ("mpi_init_", "MPI_Session_init", InjectionVerdict.STEPS),
+        ("mpi_init_", "PMPIX_Delete_error_class", InjectionVerdict.STEPS),
+        ("mpi_session_init_", "MPI_Session_init", InjectionVerdict.UNKNOWN),
+        ("mpi_init_", "MPI_File_f2c", InjectionVerdict.UNKNOWN),
+        ("mpi_bcast_f08ts_", "MPI_Session_init", InjectionVerdict.UNKNOWN),
+        ("mpi_init_", "MPIR_Inside", InjectionVerdict.UNKNOWN),
     ],
 )
 def test_a_fortran_library_that_stays_and_calls_what_the_new_mpi_lacks(lab, calls, lacks, verdict):
@@ -153,12 +153,15 @@ def test_what_the_machine_preloads_for_all(lab):
     )  # fmt: skip
     view, question = HostView(root), Question(machine=this_machine())
     found = judge(view, "/bin/app", find_replacement(view, "/new"), question)
-    assert found.verdict is Verdict.WORKS
+    assert found.verdict is InjectionVerdict.WORKS
     os.mkdir(f"{root}/etc")
     Path(root, "etc", "ld.so.preload").write_text("/own/lib/libmpi.so.12\n")
     view = HostView(root)
     found = judge(view, "/bin/app", find_replacement(view, "/new"), question)
-    assert (found.verdict, causes(found, Effect.FAILS)) == (Verdict.FAILS, {Cause.TWO_COPIES})
+    assert (found.verdict, causes(found, Effect.FAILS)) == (
+        InjectionVerdict.FAILS,
+        {Cause.TWO_COPIES},
+    )
 
 
 def test_a_library_that_is_asked_for_by_its_path(lab):
@@ -172,7 +175,10 @@ def test_a_library_that_is_asked_for_by_its_path(lab):
     mpich(lab, "new")
     lab.library("new/lib/libucp.so.0", defines=["ucp_init"])
     found = judged(lab, program, "new")
-    assert (found.verdict, causes(found, Effect.FAILS)) == (Verdict.FAILS, {Cause.NOT_INJECTED})
+    assert (found.verdict, causes(found, Effect.FAILS)) == (
+        InjectionVerdict.FAILS,
+        {Cause.NOT_INJECTED},
+    )
     env = {"LD_LIBRARY_PATH": lab.path("new/lib")}
     assert run(program, env=env).answers["MPI_Init"] == "old/lib/libmpi.so.12"
 
@@ -190,19 +196,19 @@ def standard(lab, folder, release):
 @pytest.mark.parametrize(
     ("own", "new", "calls", "verdict"),
     [
-        ("5.0.2", "2021.18.1", "MPI_File_seek(401)", Verdict.FAILS),
-        ("2021.19.0", "5.0.2", "MPI_File_seek(401)", Verdict.FAILS),
-        ("2021.19.0", "2021.18.1", "MPI_File_seek(401)", Verdict.WORKS),
-        ("5.0.1", "5.0.2", "MPI_File_seek(401)", Verdict.WORKS),
-        ("5.0.2", "2021.18.1", "MPI_Comm_set_errhandler(0x143)", Verdict.FAILS),
-        ("2021.18.1", "5.0.2", "MPI_Session_init(0x142)", Verdict.FAILS),
-        ("2021.19.0", "5.0.2", "MPI_Comm_get_attr(506)", Verdict.FAILS),
-        ("2021.19.0", "2021.18.1", "MPI_Comm_get_attr(506)", Verdict.WORKS),
-        ("5.0.2", "2021.18.1", "MPI_Comm_get_attr(401)", Verdict.WORKS),
-        ("5.0.2", "2021.18.1", "MPI_Recv(401)", Verdict.WORKS),
-        ("5.0.2", "2021.18.1", "MPI_File_seek(7)", Verdict.WORKS),
-        ("5.0.2", "6.1.0", "MPI_File_seek(401)", Verdict.UNKNOWN),
-        ("6.1.0", "6.1.0", "MPI_File_seek(401)", Verdict.WORKS),
+        ("5.0.2", "2021.18.1", "MPI_File_seek(401)", InjectionVerdict.FAILS),
+        ("2021.19.0", "5.0.2", "MPI_File_seek(401)", InjectionVerdict.FAILS),
+        ("2021.19.0", "2021.18.1", "MPI_File_seek(401)", InjectionVerdict.WORKS),
+        ("5.0.1", "5.0.2", "MPI_File_seek(401)", InjectionVerdict.WORKS),
+        ("5.0.2", "2021.18.1", "MPI_Comm_set_errhandler(0x143)", InjectionVerdict.FAILS),
+        ("2021.18.1", "5.0.2", "MPI_Session_init(0x142)", InjectionVerdict.FAILS),
+        ("2021.19.0", "5.0.2", "MPI_Comm_get_attr(506)", InjectionVerdict.FAILS),
+        ("2021.19.0", "2021.18.1", "MPI_Comm_get_attr(506)", InjectionVerdict.WORKS),
+        ("5.0.2", "2021.18.1", "MPI_Comm_get_attr(401)", InjectionVerdict.WORKS),
+        ("5.0.2", "2021.18.1", "MPI_Recv(401)", InjectionVerdict.WORKS),
+        ("5.0.2", "2021.18.1", "MPI_File_seek(7)", InjectionVerdict.WORKS),
+        ("5.0.2", "6.1.0", "MPI_File_seek(401)", InjectionVerdict.UNKNOWN),
+        ("6.1.0", "6.1.0", "MPI_File_seek(401)", InjectionVerdict.WORKS),
     ],
 )
 def test_constants_of_the_standard_abi(lab, own, new, calls, verdict):
@@ -217,7 +223,7 @@ def test_constants_of_the_standard_abi(lab, own, new, calls, verdict):
     )  # fmt: skip
     found = judged(lab, program, "new")
     assert found.verdict is verdict
-    assert (Cause.CONSTANTS in causes(found)) == (verdict is not Verdict.WORKS)
+    assert (Cause.CONSTANTS in causes(found)) == (verdict is not InjectionVerdict.WORKS)
 
 
 def test_the_disputed_constants_are_all_looked_for():
@@ -245,7 +251,7 @@ def test_a_module_of_an_interpreter(lab, asks):
     linked += found_in(lab, "old/lib") if asks == "finds-it" else []
     lab._gcc("-shared", "-fPIC", source, *linked, module)
     found = judged(lab, module, "new")
-    assert found.verdict is Verdict.WORKS
+    assert found.verdict is InjectionVerdict.WORKS
     assert Cause.HOST in causes(found, Effect.NOTE)
     host = lab.path("host")
     text = """
@@ -267,7 +273,7 @@ def test_a_module_of_an_interpreter(lab, asks):
     )  # fmt: skip
     assert done.stdout == "new/lib/libmpi.so.12"
     told = judged(lab, host, "new")
-    assert (told.verdict, causes(told)) == (Verdict.UNKNOWN, {Cause.HOST})
+    assert (told.verdict, causes(told)) == (InjectionVerdict.UNKNOWN, {Cause.HOST})
 
 
 def test_a_module_and_an_mpi_that_lacks_what_it_calls(lab):
@@ -278,7 +284,7 @@ def test_a_module_and_an_mpi_that_lacks_what_it_calls(lab):
         imports=["MPI_Session_init", "MPII_Win_get_attr"],
         needs=["old/lib/libmpi.so.12"],
     )
-    assert judged(lab, module, "new").verdict is Verdict.FAILS
+    assert judged(lab, module, "new").verdict is InjectionVerdict.FAILS
 
 
 @pytest.mark.parametrize("how", ["by-name", "plug-in"])
@@ -298,16 +304,16 @@ def test_a_libfabric_that_is_opened_later(lab, how):
         flags=found_in(lab, "old/lib"),
     )  # fmt: skip
     found = judged(lab, program, "fabric")
-    assert (found.verdict, causes(found)) == (Verdict.WORKS, {Cause.OPENED_LATER})
+    assert (found.verdict, causes(found)) == (InjectionVerdict.WORKS, {Cause.OPENED_LATER})
     real = run(program, "libfabric.so.1", env=dict(found.environment))
     assert real.opened == (True,)
     lab.library("else/lib/libother.so.1", defines=["other"])
     other = judged(lab, program, "else")
-    assert (other.verdict, causes(other)) == (Verdict.FAILS, {Cause.NOT_INJECTED})
+    assert (other.verdict, causes(other)) == (InjectionVerdict.FAILS, {Cause.NOT_INJECTED})
 
 
 @pytest.mark.parametrize(
-    ("asks", "verdict"), [(False, Verdict.FAILS), (True, Verdict.UNKNOWN)],
+    ("asks", "verdict"), [(False, InjectionVerdict.FAILS), (True, InjectionVerdict.UNKNOWN)],
     ids=["calls-it", "asks-first"],
 )  # fmt: skip
 def test_what_the_mpi_at_hand_lacks_too(lab, asks, verdict):
@@ -338,7 +344,7 @@ def test_a_tool_that_is_linked_into_the_program(lab):
         flags=[*found_in(lab, "old/lib"), "-rdynamic"],
     )  # fmt: skip
     found = judged(lab, program, "new")
-    assert found.verdict is Verdict.WORKS
+    assert found.verdict is InjectionVerdict.WORKS
     real = run(program, env=dict(found.environment))
     assert real.answers["MPI_Init"] == "new/lib/libmpi.so.40"
 
@@ -354,7 +360,7 @@ def test_a_users_library_with_mpi_in_its_name(lab, name):
         f"-Wl,-soname,{name}", lab.path(f"mine/{name}"),
     )  # fmt: skip
     program = lab.program(needs=[f"mine/{name}"], flags=found_in(lab, "mine", "old/lib"))
-    assert judged(lab, program, "new").verdict is Verdict.WORKS
+    assert judged(lab, program, "new").verdict is InjectionVerdict.WORKS
 
 
 def test_a_debuggers_name_is_no_evidence(lab):
@@ -365,7 +371,7 @@ def test_a_debuggers_name_is_no_evidence(lab):
         needs=["old/lib/libmpi.so.40"], calls=["MPI_Init", "MPIR_being_debugged"],
         declarations=USES_OPENMPI, flags=found_in(lab, "old/lib"),
     )  # fmt: skip
-    assert judged(lab, program, "new").verdict is Verdict.WORKS
+    assert judged(lab, program, "new").verdict is InjectionVerdict.WORKS
     tool = lab.library(
         "tool/libtool.so", imports=["MPIR_being_debugged"], needs=["old/lib/libmpi.so.40"]
     )
@@ -373,9 +379,9 @@ def test_a_debuggers_name_is_no_evidence(lab):
         needs=["old/lib/libmpi.so.40", tool], calls=["MPI_Init", "via_MPIR_being_debugged"],
         declarations=USES_OPENMPI, flags=found_in(lab, "old/lib", "tool"),
     )  # fmt: skip
-    assert judged(lab, program, "old").verdict is Verdict.WORKS
+    assert judged(lab, program, "old").verdict is InjectionVerdict.WORKS
     found = judged(lab, program, "new")
-    assert found.verdict is Verdict.WORKS
+    assert found.verdict is InjectionVerdict.WORKS
     real = run(program, env=dict(found.environment))
     assert real.answers["via_MPIR_being_debugged"] == "new/lib/libmpi.so.40"
 
@@ -389,14 +395,14 @@ def test_a_second_mpi_that_is_only_loaded(lab):
         declarations=USES_OPENMPI, flags=found_in(lab, "old/lib", "other/lib"),
     )  # fmt: skip
     found = judged(lab, program, "new")
-    assert found.verdict is Verdict.WORKS
+    assert found.verdict is InjectionVerdict.WORKS
     assert run(program, env=dict(found.environment)).answers["MPI_Init"] == "new/lib/libmpi.so.40"
 
 
 @pytest.mark.parametrize("part", ["libmpi_mpifh.so.40", "libmpi_cxx.so.40"])
 @pytest.mark.parametrize(
     ("own", "new", "verdict"),
-    [("4.1.4", "4.1.8", Verdict.WORKS), ("4.0.7", "4.1.8", Verdict.UNKNOWN)],
+    [("4.1.4", "4.1.8", InjectionVerdict.WORKS), ("4.0.7", "4.1.8", InjectionVerdict.UNKNOWN)],
 )
 def test_a_part_that_stays_under_open_mpi(lab, part, own, new, verdict):
     openmpi(lab, "old", texts=[f"\\0v{own}"])
@@ -434,10 +440,10 @@ def test_the_release_that_an_mpi_names(lab, texts, release):
 @pytest.mark.parametrize(
     ("own", "new", "verdict"),
     [
-        ("4.0.2", "2021.13", Verdict.UNKNOWN),
-        ("2021.19.0", "4.3.2", Verdict.UNKNOWN),
-        ("2021.18.1", "2021.13", Verdict.WORKS),
-        ("4.0.2", "4.3.2", Verdict.WORKS),
+        ("4.0.2", "2021.13", InjectionVerdict.UNKNOWN),
+        ("2021.19.0", "4.3.2", InjectionVerdict.UNKNOWN),
+        ("2021.18.1", "2021.13", InjectionVerdict.WORKS),
+        ("4.0.2", "4.3.2", InjectionVerdict.WORKS),
     ],
 )
 def test_descriptors_of_fortran_between_intel_s_mpi_and_others(lab, own, new, verdict):
@@ -449,7 +455,7 @@ def test_descriptors_of_fortran_between_intel_s_mpi_and_others(lab, own, new, ve
     )  # fmt: skip
     found = judged(lab, program, "new")
     assert found.verdict is verdict
-    assert (Cause.ABI_UNKNOWN in causes(found)) is (verdict is Verdict.UNKNOWN)
+    assert (Cause.ABI_UNKNOWN in causes(found)) is (verdict is InjectionVerdict.UNKNOWN)
 
 
 def test_one_library_that_is_named_stands_for_itself(lab):
@@ -461,9 +467,9 @@ def test_one_library_that_is_named_stands_for_itself(lab):
         needs=["old/lib/libmpi.so.40"], calls=["MPI_Init"], declarations=USES_OPENMPI,
         flags=found_in(lab, "old/lib"),
     )  # fmt: skip
-    assert judged(lab, program, "all").verdict is Verdict.WORKS
+    assert judged(lab, program, "all").verdict is InjectionVerdict.WORKS
     found = judged(lab, program, "all/lib/libmpich.so.12")
-    assert (found.verdict, Cause.OTHER_ABI in causes(found)) == (Verdict.FAILS, True)
+    assert (found.verdict, Cause.OTHER_ABI in causes(found)) == (InjectionVerdict.FAILS, True)
 
 
 def test_a_prefix_whose_libraries_are_links_to_a_folder_of_the_system(lab):
@@ -488,7 +494,7 @@ def test_a_prefix_whose_libraries_are_links_to_a_folder_of_the_system(lab):
     view = HostView(root)
     replacement = find_replacement(view, f"/{folder}/openmpi")
     found = judge(view, "/bin/app", replacement, Question(machine=this_machine()))
-    assert found.verdict is Verdict.WORKS
+    assert found.verdict is InjectionVerdict.WORKS
     assert found.environment["LD_LIBRARY_PATH"] == f"/{folder}/openmpi/lib"
 
 
@@ -514,7 +520,10 @@ def test_a_link_to_a_part_in_a_folder_of_the_system(lab):
     for place in ("/usr", f"/{folder}/libmpich.so.12"):
         replacement = find_replacement(view, place)
         found = judge(view, "/bin/app", replacement, Question(machine=this_machine()))
-        assert (found.verdict, causes(found, Effect.STEP)) == (Verdict.STEPS, {Cause.ALIAS})
+        assert (found.verdict, causes(found, Effect.STEP)) == (
+            InjectionVerdict.STEPS,
+            {Cause.ALIAS},
+        )
         assert len(found.way.links) == 2
 
 
@@ -527,12 +536,12 @@ def test_a_prefix_that_no_list_can_name(lab, name):
         flags=found_in(lab, "old/lib"),
     )  # fmt: skip
     found = judged(lab, program, name)
-    assert (found.verdict, Cause.UNNAMEABLE in causes(found)) == (Verdict.FAILS, True)
+    assert (found.verdict, Cause.UNNAMEABLE in causes(found)) == (InjectionVerdict.FAILS, True)
     real = run(program, env={"LD_LIBRARY_PATH": lab.path(f"{name}/lib")})
     assert real.answers["MPI_Init"] == "old/lib/libmpi.so.12"
     os.symlink(lab.path(name), lab.path("plain"))
     found = judged(lab, program, "plain")
-    assert found.verdict is Verdict.WORKS
+    assert found.verdict is InjectionVerdict.WORKS
     assert (
         run(program, env=dict(found.environment)).answers["MPI_Init"] == f"{name}/lib/libmpi.so.12"
     )
@@ -549,7 +558,7 @@ def test_a_prefix_that_a_preload_cannot_name(lab, name):
     )
     found = judged(lab, program, name)
     expected = Cause.RPATH if " " in name else Cause.PRELOAD
-    assert (found.verdict, causes(found, Effect.STEP)) == (Verdict.STEPS, {expected})
+    assert (found.verdict, causes(found, Effect.STEP)) == (InjectionVerdict.STEPS, {expected})
 
 
 def test_a_tool_that_is_preloaded_stays_first(lab):
@@ -577,7 +586,7 @@ def test_a_program_with_capabilities(lab):
         needs=["old/lib/libmpi.so.12"], calls=["MPI_Init"], declarations=USES_MPICH,
         flags=found_in(lab, "old/lib"),
     )  # fmt: skip
-    assert judged(lab, program, "new").verdict is Verdict.WORKS
+    assert judged(lab, program, "new").verdict is InjectionVerdict.WORKS
     # struct vfs_cap_data: version 2, effective, cap_ipc_lock (linux/capability.h).
     content = (0x02000001).to_bytes(4, "little") + (1 << 14).to_bytes(4, "little") + bytes(12)
     try:
@@ -585,7 +594,10 @@ def test_a_program_with_capabilities(lab):
     except OSError:
         pytest.skip("only root may give capabilities, and some file systems have none")
     found = judged(lab, program, "new")
-    assert (found.verdict, causes(found)) == (Verdict.STEPS, {Cause.RPATH, Cause.MORE_RIGHTS})
+    assert (found.verdict, causes(found)) == (
+        InjectionVerdict.STEPS,
+        {Cause.RPATH, Cause.MORE_RIGHTS},
+    )
 
 
 def test_names_that_are_not_utf8(lab):
@@ -594,7 +606,7 @@ def test_names_that_are_not_utf8(lab):
     odd = os.fsencode(lab.path("new/lib")) + b"/caf\xe9.so"
     Path(os.fsdecode(odd)).write_bytes(Path(path).read_bytes())
     view = HostView()
-    manifest = describe(view, lab.path("new"), (), machine=this_machine(), setting=Setting())
+    manifest = describe(view, lab.path("new"), (), machine=this_machine(), setting=LoaderSettings())
     assert [mpi.path for mpi in manifest.mpis] == [path]
     assert [*view.elf_files(lab.path("new"))] == [path]
     assert len(view.skipped) == 1
@@ -654,6 +666,6 @@ def test_a_manifest_says_what_its_machine_preloads(lab):
     (Path(lab.path("root")) / "etc").mkdir()
     (Path(lab.path("root")) / "etc" / "ld.so.preload").write_text("/opt/lib.so")
     view = HostView(lab.path("root"))
-    manifest = describe(view, "/new", (), machine=this_machine(), setting=Setting())
+    manifest = describe(view, "/new", (), machine=this_machine(), setting=LoaderSettings())
     again = noun.from_json(Manifest, noun.to_json(manifest, indent=None))
     assert ManifestView(again).preloads() == ("/opt/lib.so",)

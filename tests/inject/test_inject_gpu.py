@@ -7,10 +7,10 @@ import pytest
 from elflab import Lab, run
 from need import need
 from stackproof.inject.judge import Question, judge
-from stackproof.inject.model import Cause, Effect, Verdict
+from stackproof.inject.model import Cause, Effect, InjectionVerdict
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import HostView, this_machine
-from stackproof.linking.loader import Setting
+from stackproof.linking.loader import LoaderSettings
 
 EVERY = ["MPI_Init", "MPI_Recv", "MPII_Win_get_attr"]
 USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
@@ -46,7 +46,7 @@ def program(lab, *needs):
 
 def judged(lab, path, prefix, setting=None):
     view = HostView()
-    question = Question(machine=this_machine(), setting=setting or Setting())
+    question = Question(machine=this_machine(), setting=setting or LoaderSettings())
     return judge(view, path, find_replacement(view, lab.path(prefix)), question)
 
 
@@ -87,7 +87,7 @@ def test_two_of_them(lab):
     lab.library("gtl/libmpi_gtl_cuda.so", defines=["gtl_cuda"], soname="libmpi_gtl_cuda.so.0")
     path = program(lab, "gpu/libcudart.so.12", "gtl/libmpi_gtl_cuda.so")
     lab.library("gtl/libmpi_gtl_cuda.so.0", defines=["gtl_cuda"])
-    found = judged(lab, path, "full", Setting(preload=(preload,)))
+    found = judged(lab, path, "full", LoaderSettings(preload=(preload,)))
     assert Cause.TWO_VERSIONS in {one.cause for one in found.findings}
 
 
@@ -109,15 +109,15 @@ def test_an_audit_library_has_the_last_word(lab, tmp_path):
     audit = lab.path("audit.so")
     lab._gcc("-shared", "-fPIC", source, audit)
     found = judged(lab, path, "plain")
-    assert found.verdict is Verdict.WORKS
+    assert found.verdict is InjectionVerdict.WORKS
     outcome = run(path, env=dict(found.environment))
     assert outcome.answers["MPI_Init"] == "plain/lib/libmpi.so.12"
-    watched = judged(lab, path, "plain", Setting(audit=(audit,)))
-    assert watched.verdict is Verdict.UNKNOWN
+    watched = judged(lab, path, "plain", LoaderSettings(audit=(audit,)))
+    assert watched.verdict is InjectionVerdict.UNKNOWN
     assert effects(watched, Cause.AUDIT) == [Effect.CANNOT_TELL]
     outcome = run(path, env={**found.environment, "LD_AUDIT": audit})
     assert outcome.answers["MPI_Init"] == "else/libmpi.so.12"
-    secure = judged(lab, path, "plain", Setting(audit=(audit,), secure=True))
+    secure = judged(lab, path, "plain", LoaderSettings(audit=(audit,), secure=True))
     assert effects(secure, Cause.AUDIT) == []
 
 
@@ -134,8 +134,8 @@ def test_an_audit_library_that_the_program_names(lab):
 def test_a_preload_of_today_stays(lab):
     """An MPI that the user preloads stays first, and what calls are bound to."""
     path, own = program(lab), lab.path("old/lib/libmpi.so.12")
-    found = judged(lab, path, "plain", Setting(preload=(own,)))
-    assert found.verdict is Verdict.FAILS
+    found = judged(lab, path, "plain", LoaderSettings(preload=(own,)))
+    assert found.verdict is InjectionVerdict.FAILS
     assert effects(found, Cause.NOT_INJECTED) == [Effect.FAILS]
     outcome = run(path, env={"LD_PRELOAD": own, **found.environment})
     assert outcome.answers["MPI_Init"] == "old/lib/libmpi.so.12"

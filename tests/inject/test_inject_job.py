@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from stackproof.core.errors import Reason
 from stackproof.inject.job import broken_before, plan_job
-from stackproof.inject.model import Cause, Effect, Finding, Judgement, Verdict, Way
+from stackproof.inject.model import Cause, Effect, Finding, InjectionVerdict, Judgement, Way
 from stackproof.inject.replacement import Main, Replacement
 from stackproof.inject.ways import ALIASES
 from stackproof.linking.elf import ElfFile
@@ -18,7 +18,7 @@ WAY = Way(name="library-path", library_path=(f"{PREFIX}/lib",))
 WORKS = Judgement(
     program="/bin/app",
     replacement=PREFIX,
-    verdict=Verdict.WORKS,
+    verdict=InjectionVerdict.WORKS,
     abi="mpich",
     family="mpich",
     way=WAY,
@@ -56,9 +56,9 @@ def test_all_ways_at_once() -> None:
         preload=(f"{ALIASES}/libmpi.so.12",),
         links={f"{ALIASES}/libmpi.so.12": f"{PREFIX}/lib/libmpich.so.12"},
     )
-    steps = replace(WORKS, verdict=Verdict.STEPS, way=linked)
+    steps = replace(WORKS, verdict=InjectionVerdict.STEPS, way=linked)
     job = plan_job((WORKS, steps), NETWORK, {}, links="/cache/links")
-    assert job.verdict is Verdict.STEPS
+    assert job.verdict is InjectionVerdict.STEPS
     assert job.links == {"libmpi.so.12": f"{PREFIX}/lib/libmpich.so.12"}
     assert job.env.apply({"LD_LIBRARY_PATH": "/own"}) == {
         "LD_LIBRARY_PATH": f"{PREFIX}/lib:/cache/links:/own",
@@ -86,12 +86,14 @@ def test_the_home_of_another_open_mpi() -> None:
 
 
 def test_reasons_against_it_the_worst_first() -> None:
-    unknown = replace(WORKS, verdict=Verdict.UNKNOWN, findings=(found(Effect.CANNOT_TELL),))
-    fails = replace(WORKS, verdict=Verdict.FAILS, findings=(found(Effect.FAILS),))
+    unknown = replace(
+        WORKS, verdict=InjectionVerdict.UNKNOWN, findings=(found(Effect.CANNOT_TELL),)
+    )
+    fails = replace(WORKS, verdict=InjectionVerdict.FAILS, findings=(found(Effect.FAILS),))
     fine = (found(Effect.STEP), found(Effect.NOTE), found(Effect.FAILS, Cause.RELOCATED))
-    steps = replace(WORKS, verdict=Verdict.STEPS, findings=fine)
+    steps = replace(WORKS, verdict=InjectionVerdict.STEPS, findings=fine)
     job = plan_job((unknown, steps, fails), NETWORK, {}, links="")
-    assert job.verdict is Verdict.FAILS
+    assert job.verdict is InjectionVerdict.FAILS
     assert [one.reason for one in job.problems] == [
         Reason.INJECTION_FAILS,
         Reason.INJECTION_UNKNOWN,
@@ -100,9 +102,11 @@ def test_reasons_against_it_the_worst_first() -> None:
 
 
 def test_what_no_variable_reaches_fails() -> None:
-    rpath = replace(WORKS, verdict=Verdict.STEPS, way=Way(name="rpath", rpath=("/opt/new/lib",)))
+    rpath = replace(
+        WORKS, verdict=InjectionVerdict.STEPS, way=Way(name="rpath", rpath=("/opt/new/lib",))
+    )
     job = plan_job((rpath,), NETWORK, {}, links="")
-    assert job.verdict is Verdict.FAILS
+    assert job.verdict is InjectionVerdict.FAILS
     assert job.problems[0].reason is Reason.INJECTION_FAILS
 
 

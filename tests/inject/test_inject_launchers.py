@@ -12,7 +12,7 @@ from stackproof.core.errors import Reason, StackproofError
 from stackproof.inject.effects import named
 from stackproof.inject.findings import launcher as starting
 from stackproof.inject.judge import Question, judge
-from stackproof.inject.model import Cause, Effect, Verdict
+from stackproof.inject.model import Cause, Effect, InjectionVerdict
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import HostView, this_machine
 
@@ -51,13 +51,13 @@ def judged(lab, launcher):
 
 
 def test_its_own_launcher(lab):
-    assert judged(lab, "new/bin/mpiexec").verdict is Verdict.WORKS
+    assert judged(lab, "new/bin/mpiexec").verdict is InjectionVerdict.WORKS
 
 
 def test_the_launcher_of_another_release(lab):
     """Two Open MPI 4 may not fit, and with the ranks' variables it would not be itself."""
     found = judged(lab, "old/bin/mpiexec")
-    assert found.verdict is Verdict.UNKNOWN
+    assert found.verdict is InjectionVerdict.UNKNOWN
     launchers = [one for one in found.findings if one.cause is Cause.LAUNCHER]
     assert [one.effect for one in launchers] == [Effect.CANNOT_TELL, Effect.STEP]
     real = run(lab.path("old/bin/mpiexec"), env=dict(found.environment))

@@ -7,10 +7,10 @@ from pathlib import Path
 from elflab import Lab, run
 from need import need
 from stackproof.inject.judge import Question, judge
-from stackproof.inject.model import Verdict
+from stackproof.inject.model import InjectionVerdict
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import HostView, this_machine
-from stackproof.linking.loader import Setting
+from stackproof.linking.loader import LoaderSettings
 
 EVERY = ["MPI_Init", "MPI_Recv", "MPII_Win_get_attr"]
 USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
@@ -33,9 +33,9 @@ def test_its_own_libfabric_comes_first(tmp_path: Path) -> None:
     view, new = HostView(), str(tmp_path / "new")
     replacement = find_replacement(view, new)
     for path, count in (((own,), 2), ((), 1)):
-        question = Question(machine=this_machine(), setting=Setting(library_path=path))
+        question = Question(machine=this_machine(), setting=LoaderSettings(library_path=path))
         found = judge(view, program, replacement, question)
-        assert found.verdict is Verdict.WORKS
+        assert found.verdict is InjectionVerdict.WORKS
         assert len(found.way.library_path) == count
         loaded = run(program, env=dict(found.environment)).loaded
         assert f"{new}/lib/inner/libfabric.so.1" in loaded

@@ -11,7 +11,7 @@ from need import need
 from stackproof.inject.effects import named
 from stackproof.inject.findings import launcher as starting
 from stackproof.inject.judge import Question, judge
-from stackproof.inject.model import Cause, Judgement, Verdict
+from stackproof.inject.model import Cause, InjectionVerdict, Judgement
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import HostView, this_machine
 
@@ -63,9 +63,11 @@ def runs(trees: Trees, found: Judgement, launcher: str) -> bool:
 def test_every_program_on_every_mpi(trees: Trees, program: str, target: str) -> None:
     need("network")
     found = judged(trees, program, target, target)
-    assert (found.verdict in {Verdict.WORKS, Verdict.STEPS}) == runs(trees, found, target)
+    assert (found.verdict in {InjectionVerdict.WORKS, InjectionVerdict.STEPS}) == runs(
+        trees, found, target
+    )
     same = (program == "openmpi") == (target == "openmpi")
-    assert (found.verdict is Verdict.FAILS) != same
+    assert (found.verdict is InjectionVerdict.FAILS) != same
     if not same:
         assert Cause.OTHER_ABI in {finding.cause for finding in found.findings}
 
@@ -75,5 +77,9 @@ def test_every_program_on_every_mpi(trees: Trees, program: str, target: str) -> 
 def test_every_mpi_by_every_launcher(trees: Trees, program: str, launcher: str) -> None:
     need("network")
     found = judged(trees, program, program, launcher)
-    assert (found.verdict in {Verdict.WORKS, Verdict.STEPS}) == runs(trees, found, launcher)
-    assert (found.verdict is Verdict.FAILS) == ((program == "openmpi") != (launcher == "openmpi"))
+    assert (found.verdict in {InjectionVerdict.WORKS, InjectionVerdict.STEPS}) == runs(
+        trees, found, launcher
+    )
+    assert (found.verdict is InjectionVerdict.FAILS) == (
+        (program == "openmpi") != (launcher == "openmpi")
+    )

@@ -13,10 +13,10 @@ from stackproof.core import noun
 from stackproof.inject.effects import named
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.manifest import Manifest, ManifestView, MergedView, describe
-from stackproof.inject.model import Cause, Verdict
+from stackproof.inject.model import Cause, InjectionVerdict
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import HostView, this_machine
-from stackproof.linking.loader import Machine, Setting
+from stackproof.linking.loader import LoaderSettings, Machine
 
 MPICH = ["MPI_Init", "MPI_Send", "MPI_Finalize"]
 INSIDE = ["MPII_Win_get_attr"]
@@ -54,7 +54,7 @@ def judged(lab, program, prefix, *, library_path=(), machine=None, **more):
     """Return the judgement, after seeing that manifests of both give the same one."""
     view = HostView()
     machine = machine or this_machine()
-    setting = Setting(library_path=tuple(library_path))
+    setting = LoaderSettings(library_path=tuple(library_path))
     question = Question(machine=machine, setting=setting, **more)
     place = lab.path(prefix)
     found = judge(view, program, find_replacement(view, place), question)
@@ -117,7 +117,7 @@ def test_works(lab):
     program = program_for_mpich(lab)
     mpich(lab, "new")
     found = judged(lab, program, "new")
-    assert (found.verdict, found.abi, found.family) == (Verdict.WORKS, "mpich", "mpich")
+    assert (found.verdict, found.abi, found.family) == (InjectionVerdict.WORKS, "mpich", "mpich")
     assert found.environment == {"LD_LIBRARY_PATH": lab.path("new/lib")}
     real = follow(lab, found, program)
     assert real.answers == {"MPI_Init": "new/lib/libmpi.so.12"}
@@ -127,7 +127,7 @@ def test_another_name(lab):
     program = program_for_mpich(lab)
     mpich(lab, "new", name="libmpich.so.12")
     found = judged(lab, program, "new")
-    assert (found.verdict, causes(found)) == (Verdict.STEPS, {Cause.ALIAS})
+    assert (found.verdict, causes(found)) == (InjectionVerdict.STEPS, {Cause.ALIAS})
     real = follow(lab, found, program)
     assert real.answers == {"MPI_Init": "new/lib/libmpich.so.12"}
 
@@ -140,7 +140,7 @@ def test_rpath_of_the_program(lab):
     stays = run(program, env={"LD_LIBRARY_PATH": lab.path("new/lib")})
     assert stays.answers == {"MPI_Init": "old/lib/libmpi.so.12"}
     found = judged(lab, program, "new")
-    assert (found.verdict, causes(found)) == (Verdict.STEPS, {Cause.PRELOAD})
+    assert (found.verdict, causes(found)) == (InjectionVerdict.STEPS, {Cause.PRELOAD})
     assert follow(lab, found, program).answers == {"MPI_Init": "new/lib/libmpi.so.12"}
 
 
@@ -151,7 +151,7 @@ def test_rpath_of_the_program_and_another_name(lab):
     )
     mpich(lab, "new", name="libmpich.so.12")
     found = judged(lab, program, "new")
-    assert (found.verdict, causes(found)) == (Verdict.STEPS, {Cause.RPATH, Cause.ALIAS})
+    assert (found.verdict, causes(found)) == (InjectionVerdict.STEPS, {Cause.RPATH, Cause.ALIAS})
 
 
 @pytest.mark.parametrize("direction", ["openmpi-to-mpich", "mpich-to-openmpi"])
@@ -163,7 +163,7 @@ def test_another_abi_under_the_right_name(lab, direction):
         program, name, inside, data = program_for_openmpi(lab), "libmpi.so.40", INSIDE, []
     lab.library(f"new/lib/{name}", defines=[*MPICH, "MPI_Recv", *inside, "ompi_init"], data=data)
     found = judged(lab, program, "new")
-    assert found.verdict is Verdict.FAILS
+    assert found.verdict is InjectionVerdict.FAILS
     assert Cause.OTHER_ABI in causes(found)
 
 
@@ -181,7 +181,7 @@ def test_parts_of_two_releases(lab):
     )
     openmpi(lab, "new", inner="libopen-pal.so.80")
     found = judged(lab, program, "new")
-    assert found.verdict is Verdict.FAILS
+    assert found.verdict is InjectionVerdict.FAILS
     assert {Cause.PARTIAL, Cause.TWO_VERSIONS} <= causes(found)
     real = run(program, env={"LD_LIBRARY_PATH": lab.path("new/lib")})
     opal = [path for path in real.loaded if "open-pal" in path]
@@ -199,7 +199,7 @@ def test_a_symbol_that_is_gone(lab, calls):
     openmpi(lab, "new")
     found = judged(lab, program, "new")
     real = run(program, env=dict(found.environment))
-    assert (found.verdict is Verdict.FAILS) == (not real.done)
+    assert (found.verdict is InjectionVerdict.FAILS) == (not real.done)
     assert (Cause.SYMBOL_MISSING in causes(found)) == (len(calls) == 2)
     if len(calls) == 2:
         finding = next(f for f in found.findings if f.cause is Cause.SYMBOL_MISSING)
@@ -233,7 +233,7 @@ def test_only_the_fabric_is_replaced(lab, release):
     lab.library("new/lib/libfabric.so.1", defines=defines, script=script)
     found = judged(lab, program, "new", releases=named.load_releases)
     real = run(program, env=dict(found.environment))
-    assert (found.verdict is Verdict.WORKS) == real.done
+    assert (found.verdict is InjectionVerdict.WORKS) == real.done
     assert real.done == (release == "new")
     if release == "old":
         finding = found.findings[0]
@@ -248,7 +248,7 @@ def test_what_the_mpi_needs_is_missing(lab):
     mpich(lab, "new", needs=["gone/libinner.so.1"])
     os.unlink(lab.path("gone/libinner.so.1"))
     found = judged(lab, program, "new")
-    assert (found.verdict, causes(found)) == (Verdict.FAILS, {Cause.LIBRARY_MISSING})
+    assert (found.verdict, causes(found)) == (InjectionVerdict.FAILS, {Cause.LIBRARY_MISSING})
     assert not follow(lab, found, program).started
 
 
@@ -265,7 +265,7 @@ def test_the_folder_that_the_program_has_now_comes_before_a_runpath(lab):
     lab.library("site/libfabric.so.1", defines=["fi_open"], script=FABRIC_OLD)
     program = program_for_mpich(lab)
     found = judged(lab, program, "new", library_path=[lab.path("site")])
-    assert (found.verdict, found.way.name) == (Verdict.WORKS, "library-path-all")
+    assert (found.verdict, found.way.name) == (InjectionVerdict.WORKS, "library-path-all")
     assert follow(lab, found, program).done
 
 
@@ -276,7 +276,7 @@ def test_mpi_linked_into_the_program(lab):
         declarations=text.replace("void own(int);", "void own(int a) { (void)a; }")
     )
     found = judged(lab, program, "new")
-    assert (found.verdict, causes(found)) == (Verdict.FAILS, {Cause.STATIC})
+    assert (found.verdict, causes(found)) == (InjectionVerdict.FAILS, {Cause.STATIC})
     static = lab.program("bin/static", flags=["-static"])
     assert causes(judge_static(lab, static)) == {Cause.STATIC}
 
@@ -294,9 +294,9 @@ def test_no_mpi_at_all(lab):
     lab._gcc(lab._source("int main(void) { return 0; }", "c"), plain)
     for program in (plain, lab.path("new/lib/libmpi.so.12")):
         found = judged(lab, program, "new")
-        assert (found.verdict, causes(found)) == (Verdict.FAILS, {Cause.NO_MPI})
+        assert (found.verdict, causes(found)) == (InjectionVerdict.FAILS, {Cause.NO_MPI})
     host = judged(lab, lab.program(), "new")  # it calls dlopen, and may open what calls MPI
-    assert (host.verdict, causes(host)) == (Verdict.UNKNOWN, {Cause.HOST})
+    assert (host.verdict, causes(host)) == (InjectionVerdict.UNKNOWN, {Cause.HOST})
 
 
 def test_code_that_does_not_show_its_abi(lab):
@@ -305,11 +305,11 @@ def test_code_that_does_not_show_its_abi(lab):
     flags = [f"-Wl,-rpath,{lab.path('old/lib')}"]
     program = lab.program(needs=["old/lib/libmpi.so.40"], calls=["MPI_Init"], flags=flags)
     openmpi(lab, "new")
-    assert judged(lab, program, "new").verdict is Verdict.WORKS
+    assert judged(lab, program, "new").verdict is InjectionVerdict.WORKS
     mpich(lab, "other")
     os.symlink("libmpi.so.12", lab.path("other/lib/libmpi.so.40"))
     found = judged(lab, program, "other")
-    assert found.verdict in {Verdict.UNKNOWN, Verdict.FAILS}
+    assert found.verdict in {InjectionVerdict.UNKNOWN, InjectionVerdict.FAILS}
     assert Cause.ABI_UNKNOWN in causes(found)
 
 
@@ -324,7 +324,7 @@ def test_a_copied_variable_of_another_size(lab):
         flags=["-Wl,-rpath,$ORIGIN"],
     )
     found = judged(lab, program, "new")
-    assert (found.verdict, causes(found)) == (Verdict.FAILS, {Cause.COPY_SIZE})
+    assert (found.verdict, causes(found)) == (InjectionVerdict.FAILS, {Cause.COPY_SIZE})
     real = run(program, env=dict(found.environment))
     assert "has different size in shared object" in real.error
 
@@ -334,28 +334,31 @@ def test_instructions_that_the_processor_lacks(lab):
         pytest.skip("levels are of x86-64")
     program = program_for_mpich(lab)
     mpich(lab, "new", flags=["-Wl,-z,x86-64-v4"])
-    for level, verdict in (("x86-64-v2", Verdict.FAILS), ("x86-64-v4", Verdict.WORKS)):
+    for level, verdict in (
+        ("x86-64-v2", InjectionVerdict.FAILS),
+        ("x86-64-v4", InjectionVerdict.WORKS),
+    ):
         machine = Machine(architecture="x86_64", level=level)
         found = judged(lab, program, "new", machine=machine)
         assert (found.verdict, Cause.INSTRUCTIONS in causes(found)) == (
             verdict,
-            verdict is Verdict.FAILS,
+            verdict is InjectionVerdict.FAILS,
         )
 
 
 @pytest.mark.parametrize(
     ("family", "launcher", "verdict"),
     [
-        ("mpich", "hydra", Verdict.WORKS),
-        ("mpich", "intel-hydra", Verdict.WORKS),
-        ("mpich", "prte", Verdict.FAILS),
-        ("mpich", "srun:pmix", Verdict.FAILS),
-        ("mpich", "srun:pmi2", Verdict.WORKS),
-        ("intel-mpi", "srun:pmi2", Verdict.STEPS),
-        ("mpich", "srun:cray_shasta", Verdict.UNKNOWN),
-        ("openmpi", "prte", Verdict.WORKS),
-        ("openmpi", "srun:pmix", Verdict.WORKS),
-        ("openmpi", "hydra", Verdict.FAILS),
+        ("mpich", "hydra", InjectionVerdict.WORKS),
+        ("mpich", "intel-hydra", InjectionVerdict.WORKS),
+        ("mpich", "prte", InjectionVerdict.FAILS),
+        ("mpich", "srun:pmix", InjectionVerdict.FAILS),
+        ("mpich", "srun:pmi2", InjectionVerdict.WORKS),
+        ("intel-mpi", "srun:pmi2", InjectionVerdict.STEPS),
+        ("mpich", "srun:cray_shasta", InjectionVerdict.UNKNOWN),
+        ("openmpi", "prte", InjectionVerdict.WORKS),
+        ("openmpi", "srun:pmix", InjectionVerdict.WORKS),
+        ("openmpi", "hydra", InjectionVerdict.FAILS),
     ],
 )
 def test_launchers(lab, family, launcher, verdict):
@@ -368,15 +371,15 @@ def test_launchers(lab, family, launcher, verdict):
         openmpi(lab, "new")
     found = judged(lab, program, "new", launcher=launcher)
     assert found.verdict is verdict
-    assert causes(found) == (set() if verdict is Verdict.WORKS else {Cause.LAUNCHER})
+    assert causes(found) == (set() if verdict is InjectionVerdict.WORKS else {Cause.LAUNCHER})
 
 
 def test_a_namespace_for_every_rank(lab):
     program = program_for_mpich(lab)
     mpich(lab, "new", texts=["process_vm_readv"])
-    assert judged(lab, program, "new").verdict is Verdict.WORKS
+    assert judged(lab, program, "new").verdict is InjectionVerdict.WORKS
     found = judged(lab, program, "new", namespaces="per-rank")
-    assert (found.verdict, causes(found)) == (Verdict.STEPS, {Cause.NAMESPACES})
+    assert (found.verdict, causes(found)) == (InjectionVerdict.STEPS, {Cause.NAMESPACES})
 
 
 def test_an_open_mpi_that_was_moved(lab):
@@ -388,7 +391,7 @@ def test_an_open_mpi_that_was_moved(lab):
         texts=["/opt/somewhere\\0${exec_prefix}/bin\\0"],
     )
     found = judged(lab, program, "new")
-    assert (found.verdict, causes(found)) == (Verdict.STEPS, {Cause.RELOCATED})
+    assert (found.verdict, causes(found)) == (InjectionVerdict.STEPS, {Cause.RELOCATED})
     assert found.environment["OPAL_PREFIX"] == lab.path("new")
 
 
@@ -400,7 +403,7 @@ def test_plugins_that_cannot_be_opened(lab):
     lab.library("new/lib/libfabric/libbad-fi.so", defines=["fi_init"], needs=["gone/libinner.so.1"])
     os.unlink(lab.path("gone/libinner.so.1"))
     found = judged(lab, program, "new")
-    assert (found.verdict, causes(found)) == (Verdict.WORKS, {Cause.PLUGIN})
+    assert (found.verdict, causes(found)) == (InjectionVerdict.WORKS, {Cause.PLUGIN})
     assert "libbad-fi.so" in found.findings[0].message
     assert "libgood-fi.so" not in found.findings[0].message
 
@@ -411,7 +414,7 @@ def test_one_library_of_a_folder(lab):
     view = HostView()
     replacement = find_replacement(view, path)
     found = judge(view, program, replacement, Question(machine=this_machine()))
-    assert found.verdict is Verdict.WORKS
+    assert found.verdict is InjectionVerdict.WORKS
     assert follow(lab, found, program).answers == {"MPI_Init": "new/lib/libmpi.so.12"}
 
 
@@ -422,7 +425,11 @@ def test_a_folder_that_the_program_looks_in_first(lab):
     assert run(program).answers == {"MPI_Init": "old/lib/libmpi.so.12"}
     mpich(lab, "override")
     found = judged(lab, program, "override")
-    assert (found.verdict, found.way.name, found.environment) == (Verdict.WORKS, "as-is", {})
+    assert (found.verdict, found.way.name, found.environment) == (
+        InjectionVerdict.WORKS,
+        "as-is",
+        {},
+    )
     assert follow(lab, found, program).answers == {"MPI_Init": "override/lib/libmpi.so.12"}
 
 
@@ -440,13 +447,13 @@ def test_one_soname_twice(lab):
         flags=[f"-Wl,--enable-new-dtags,-rpath,{lab.path('own')}"],
     )
     found = judged(lab, program, "new")
-    assert (found.verdict, causes(found)) == (Verdict.FAILS, {Cause.TWO_COPIES})
+    assert (found.verdict, causes(found)) == (InjectionVerdict.FAILS, {Cause.TWO_COPIES})
     real = follow(lab, found, program)
     hwloc = [path for path in real.loaded if "hwloc" in path]
     assert sorted(hwloc) == [lab.path("host/libhwloc.so.15"), lab.path("own/libhwloc.so.15")]
     lab.library("own/libhwloc.so.15", defines=["hwloc_init"], soname="libhwloc.so.5")
     found = judged(lab, program, "new")
-    assert (found.verdict, causes(found)) == (Verdict.FAILS, {Cause.TWO_VERSIONS})
+    assert (found.verdict, causes(found)) == (InjectionVerdict.FAILS, {Cause.TWO_VERSIONS})
 
 
 def test_a_program_with_more_rights_than_its_user(lab):
@@ -455,7 +462,10 @@ def test_a_program_with_more_rights_than_its_user(lab):
     mpich(lab, "new")
     os.chmod(program, 0o4755)
     found = judged(lab, program, "new")
-    assert (found.verdict, causes(found)) == (Verdict.STEPS, {Cause.RPATH, Cause.MORE_RIGHTS})
+    assert (found.verdict, causes(found)) == (
+        InjectionVerdict.STEPS,
+        {Cause.RPATH, Cause.MORE_RIGHTS},
+    )
     assert found.environment == {}
 
 
@@ -484,7 +494,7 @@ def test_copies_in_the_place_of_links(lab):
     path = Path(mpich(lab, "new", texts=["PMI_FD"]))
     for name in ("libmpi.so", "libmpi.so.12.0.0"):
         (path.parent / name).write_bytes(path.read_bytes())
-    assert judged(lab, program, "new", launcher="hydra").verdict is Verdict.WORKS
+    assert judged(lab, program, "new", launcher="hydra").verdict is InjectionVerdict.WORKS
 
 
 def test_the_tree_names_every_root(lab):

@@ -8,7 +8,7 @@ import pytest
 
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.inject.eessi import variant_name
-from stackproof.inject.model import Judgement, Verdict, Way
+from stackproof.inject.model import InjectionVerdict, Judgement, Way
 from stackproof.inject.ways import ALIASES
 from stackproof.inject.wrapper import plan_wrapping
 
@@ -17,7 +17,7 @@ def judgement(way, environment):
     return Judgement(
         program="/apps/a b/solver",
         replacement="/opt/mpich",
-        verdict=Verdict.STEPS,
+        verdict=InjectionVerdict.STEPS,
         abi="mpich",
         family="mpich",
         way=way,

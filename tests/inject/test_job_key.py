@@ -12,7 +12,7 @@ from elflab import Lab
 from need import need
 from stackproof.inject import job as jobs
 from stackproof.inject.effects import job_judge, named
-from stackproof.inject.effects.job_key import JobCase, Part, key_of
+from stackproof.inject.effects.job_key import JobCase, MountedImage, key_of
 
 MPI = "libmpi.so.40"
 CALLS = ["MPI_Init", "MPI_Get_count"]
@@ -52,7 +52,7 @@ def case(tmp_path: Path) -> JobCase:
     lab.program("bin/solver", needs=[f"own/lib/{MPI}"], calls=CALLS)
     new = str(tmp_path / "new")
     environment = {"LD_LIBRARY_PATH": str(tmp_path / "own/lib"), "PATH": "/usr/bin"}
-    return JobCase((), Part(new, new), environment, programs=[str(tmp_path / "bin/solver")])
+    return JobCase((), MountedImage(new, new), environment, programs=[str(tmp_path / "bin/solver")])
 
 
 def with_environment(case: JobCase, **values: str) -> JobCase:
@@ -108,5 +108,5 @@ def test_a_command_is_looked_for_where_path_says(case: JobCase) -> None:
 
 
 def test_another_place_of_what_is_injected_is_another_key(case: JobCase) -> None:
-    moved = Part(case.injected.path, "/elsewhere")
+    moved = MountedImage(case.injected.path, "/elsewhere")
     assert key_of(JobCase((), moved, case.environment, programs=case.programs)) != key_of(case)

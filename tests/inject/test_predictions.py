@@ -10,7 +10,7 @@ import pytest
 
 from mpitrees import Trees
 from need import need
-from stackproof.inject.model import Verdict
+from stackproof.inject.model import InjectionVerdict
 
 pytestmark = pytest.mark.in_turn
 
@@ -63,23 +63,23 @@ def test_what_is_said_is_what_happens(
         assert cells.runs_natively(program, tmp_path) == (True, "runs")
         found += [cells.cell(program, mpi, tmp_path) for mpi in mpis.values()]
     assert [one for one in found if one.is_wrong] == []
-    assert [one for one in found if one.verdict is Verdict.UNKNOWN] == []
+    assert [one for one in found if one.verdict is InjectionVerdict.UNKNOWN] == []
     assert {True, False} == {one.runs for one in found}
 
 
 @pytest.mark.parametrize(
     ("verdict", "runs", "is_wrong"),
     [
-        (Verdict.WORKS, True, False),
-        (Verdict.WORKS, False, True),
-        (Verdict.STEPS, False, True),
-        (Verdict.FAILS, True, True),
-        (Verdict.FAILS, False, False),
-        (Verdict.UNKNOWN, True, False),
+        (InjectionVerdict.WORKS, True, False),
+        (InjectionVerdict.WORKS, False, True),
+        (InjectionVerdict.STEPS, False, True),
+        (InjectionVerdict.FAILS, True, True),
+        (InjectionVerdict.FAILS, False, False),
+        (InjectionVerdict.UNKNOWN, True, False),
     ],
 )
 def test_what_counts_as_wrong(
-    cells: ModuleType, table: ModuleType, verdict: Verdict, runs: bool, is_wrong: bool
+    cells: ModuleType, table: ModuleType, verdict: InjectionVerdict, runs: bool, is_wrong: bool
 ) -> None:
     cell = cells.Cell(
         program="wide.a", mpi="b", verdict=verdict, runs=runs, causes=(), seen="exit code 1"
@@ -88,6 +88,7 @@ def test_what_counts_as_wrong(
     mpi = cells.Mpi(name="b", kind="mpich", prefix="", library="", headers="", mpiexec="")
     page = table.page([cell], [mpi], [])
     assert (
-        f"1 pairs, {int(is_wrong)} predicted wrongly, {int(verdict is Verdict.UNKNOWN)} (" in page
+        f"1 pairs, {int(is_wrong)} predicted wrongly, {int(verdict is InjectionVerdict.UNKNOWN)} ("
+        in page
     )
     assert ("`wide.a` with b" in page) is is_wrong

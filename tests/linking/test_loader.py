@@ -17,9 +17,9 @@ from stackproof.linking.loader import (
     CacheEntry,
     File,
     Interpreter,
+    LoaderSettings,
     Machine,
     Scope,
-    Setting,
     level_of,
     load_program,
     missing_nodes,
@@ -69,7 +69,7 @@ def load(elfs, *, cache=None, machine=X86, minor=36, preloaded=(), **setting):
         {LOADER: elf(soname="ld-linux-x86-64.so.2"), **elfs}, cache=cache, traces={LOADER: traces},
         preloaded=preloaded,
     )  # fmt: skip
-    return load_program(view, "/bin/p", machine=machine, setting=Setting(**setting))
+    return load_program(view, "/bin/p", machine=machine, setting=LoaderSettings(**setting))
 
 
 def program(**more):
@@ -176,7 +176,7 @@ def test_a_program_that_needs_itself_in_circles():
 def test_musl_is_noticed():
     path = "/lib/ld-musl-x86_64.so.1"
     view = Files({"/bin/p": elf(interpreter=path), path: elf()})
-    closure = load_program(view, "/bin/p", machine=X86, setting=Setting())
+    closure = load_program(view, "/bin/p", machine=X86, setting=LoaderSettings())
     assert not closure.searcher.interpreter.glibc
 
 

@@ -5,7 +5,7 @@ import pytest
 from stackproof.linking.elf import ElfFile, Import
 from stackproof.linking.elf.constants import Traces
 from stackproof.mpi import abi
-from stackproof.mpi.abi import Abi, Part
+from stackproof.mpi.abi import Abi, LibraryRole
 from stackproof.mpi.abi.fortran import MPICH_BLOCKS, OPENMPI_BLOCKS
 
 FAMILIES = list(abi.FAMILIES.values())
@@ -68,20 +68,20 @@ def test_nothing_is_seen_in_other_files(family):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("libmpi.so.12", (Abi.MPICH, Part.MAIN)),
-        ("libmpich.so.12", (Abi.MPICH, Part.MAIN)),
-        ("libmpi_cray.so.12", (Abi.MPICH, Part.MAIN)),
-        ("libmpi_gnu_123.so.12", (Abi.MPICH, Part.MAIN)),
-        ("libmpifort.so.12", (Abi.MPICH, Part.FORTRAN)),
-        ("libmpichfort.so.12", (Abi.MPICH, Part.FORTRAN)),
-        ("libmpi.so.40", (Abi.OPENMPI, Part.MAIN)),
-        ("libmpi_mpifh.so.40", (Abi.OPENMPI, Part.FORTRAN)),
-        ("libmpi_usempif08.so.40", (Abi.OPENMPI, Part.FORTRAN)),
-        ("libmpi_usempi_ignore_tkr-gfortran.so.40", (Abi.OPENMPI, Part.FORTRAN)),
-        ("libmpi_cxx.so.40", (Abi.OPENMPI, Part.CXX)),
-        ("libopen-pal.so.80", (Abi.OPENMPI, Part.INNER)),
-        ("libmpi_abi.so.1", (Abi.STANDARD, Part.MAIN)),
-        ("libmpifort_abi.so.1", (Abi.STANDARD, Part.FORTRAN)),
+        ("libmpi.so.12", (Abi.MPICH, LibraryRole.MAIN)),
+        ("libmpich.so.12", (Abi.MPICH, LibraryRole.MAIN)),
+        ("libmpi_cray.so.12", (Abi.MPICH, LibraryRole.MAIN)),
+        ("libmpi_gnu_123.so.12", (Abi.MPICH, LibraryRole.MAIN)),
+        ("libmpifort.so.12", (Abi.MPICH, LibraryRole.FORTRAN)),
+        ("libmpichfort.so.12", (Abi.MPICH, LibraryRole.FORTRAN)),
+        ("libmpi.so.40", (Abi.OPENMPI, LibraryRole.MAIN)),
+        ("libmpi_mpifh.so.40", (Abi.OPENMPI, LibraryRole.FORTRAN)),
+        ("libmpi_usempif08.so.40", (Abi.OPENMPI, LibraryRole.FORTRAN)),
+        ("libmpi_usempi_ignore_tkr-gfortran.so.40", (Abi.OPENMPI, LibraryRole.FORTRAN)),
+        ("libmpi_cxx.so.40", (Abi.OPENMPI, LibraryRole.CXX)),
+        ("libopen-pal.so.80", (Abi.OPENMPI, LibraryRole.INNER)),
+        ("libmpi_abi.so.1", (Abi.STANDARD, LibraryRole.MAIN)),
+        ("libmpifort_abi.so.1", (Abi.STANDARD, LibraryRole.FORTRAN)),
         ("libfabric.so.1", None),
         ("libmpi.so", None),
         ("libmpi.so.13", None),

@@ -9,11 +9,11 @@ import pytest
 
 from reportsamples import comparison_of
 from stackproof.bench.effects import run as bench
-from stackproof.bench.effects.nodes import Place
+from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.mpi.effects import fabric
 from stackproof.report.summary import facts_part
 
-HERE = Place(nodes={"nid1": (0, 1)})
+HERE = LaunchNodes(nodes={"nid1": (0, 1)})
 
 
 def machine(folder: Path, monkeypatch: pytest.MonkeyPatch, *, cxi: int = 0, link: str = "") -> None:
@@ -54,7 +54,7 @@ def test_nodes_of_one_machine_have_none_of_its_nics(
 ) -> None:
     machine(tmp_path, monkeypatch, cxi=1)
 
-    class Namespaces(Place):
+    class Namespaces(LaunchNodes):
         one_machine = True
 
     assert "fabric" not in bench._host_facts(Namespaces(nodes={}))

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 import pytest
 
 from stackproof.core import noun
-from stackproof.inject.model import Verdict
+from stackproof.inject.model import InjectionVerdict
 from stackproof.prove import model as proof
 from stackproof.prove.model import (
     INJECTED,
     OWN,
     WRONG,
-    Answer,
     ArmProof,
     Mapped,
     Prediction,
     Proof,
+    ProofOutcome,
     Speed,
     Witnessed,
 )
@@ -31,7 +31,11 @@ def rank(*paths: str, exit_code: int | None = 0, signal: int = 0) -> Witnessed:
 
 
 def arm(
-    name: str, verdict: Verdict | None, *ranks: Witnessed, code: int | None = 0, **more: object
+    name: str,
+    verdict: InjectionVerdict | None,
+    *ranks: Witnessed,
+    code: int | None = 0,
+    **more: object,
 ) -> ArmProof:
     more = {"world": 2, "worlds": 1, **more}
     prediction = Prediction(verdict=verdict, files=FILES, marks=more.pop("marks", ()))  # type: ignore[arg-type]
@@ -51,60 +55,88 @@ USED = rank(*FILES, LATER[0]), rank(*FILES, LATER[1])
 ONE = rank(*FILES, LATER[0]), rank(*FILES)
 RIGHT = {
     OWN: arm(OWN, None, *GOOD),
-    INJECTED: arm(INJECTED, Verdict.WORKS, *GOOD),
-    WRONG: arm(WRONG, Verdict.FAILS, *BAD, code=139),
+    INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *GOOD),
+    WRONG: arm(WRONG, InjectionVerdict.FAILS, *BAD, code=139),
 }
 
 
 def test_proven() -> None:
     answer, reasons = proof.conclude(RIGHT)
-    assert answer is Answer.PROVEN
+    assert answer is ProofOutcome.PROVEN
     assert len(reasons) == 3
 
 
 @pytest.mark.parametrize(
     ("changes", "answer", "defect"),
     [
-        ({INJECTED: arm(INJECTED, Verdict.STEPS, *GOOD)}, Answer.PROVEN, False),
-        ({INJECTED: arm(INJECTED, Verdict.WORKS, *BAD, code=1)}, Answer.WRONG, True),
-        ({INJECTED: arm(INJECTED, Verdict.WORKS, *OLD)}, Answer.WRONG, True),
-        ({INJECTED: arm(INJECTED, Verdict.WORKS, code=None)}, Answer.UNKNOWN, False),
-        ({INJECTED: arm(INJECTED, Verdict.WORKS)}, Answer.WRONG, True),
-        ({INJECTED: arm(INJECTED, Verdict.FAILS, *GOOD)}, Answer.WRONG, True),
-        ({INJECTED: arm(INJECTED, Verdict.FAILS, *BAD, code=1)}, Answer.WRONG, False),
-        ({INJECTED: arm(INJECTED, Verdict.UNKNOWN, *GOOD)}, Answer.UNKNOWN, False),
-        ({INJECTED: arm(INJECTED, Verdict.UNKNOWN, *BAD, code=1)}, Answer.UNKNOWN, False),
-        ({OWN: arm(OWN, None, *BAD, code=1)}, Answer.UNKNOWN, False),
-        ({OWN: arm(OWN, None, *OLD)}, Answer.WRONG, True),
+        ({INJECTED: arm(INJECTED, InjectionVerdict.STEPS, *GOOD)}, ProofOutcome.PROVEN, False),
+        ({INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *BAD, code=1)}, ProofOutcome.WRONG, True),
+        ({INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *OLD)}, ProofOutcome.WRONG, True),
+        ({INJECTED: arm(INJECTED, InjectionVerdict.WORKS, code=None)}, ProofOutcome.UNKNOWN, False),
+        ({INJECTED: arm(INJECTED, InjectionVerdict.WORKS)}, ProofOutcome.WRONG, True),
+        ({INJECTED: arm(INJECTED, InjectionVerdict.FAILS, *GOOD)}, ProofOutcome.WRONG, True),
+        (
+            {INJECTED: arm(INJECTED, InjectionVerdict.FAILS, *BAD, code=1)},
+            ProofOutcome.WRONG,
+            False,
+        ),
+        ({INJECTED: arm(INJECTED, InjectionVerdict.UNKNOWN, *GOOD)}, ProofOutcome.UNKNOWN, False),
+        (
+            {INJECTED: arm(INJECTED, InjectionVerdict.UNKNOWN, *BAD, code=1)},
+            ProofOutcome.UNKNOWN,
+            False,
+        ),
+        ({OWN: arm(OWN, None, *BAD, code=1)}, ProofOutcome.UNKNOWN, False),
+        ({OWN: arm(OWN, None, *OLD)}, ProofOutcome.WRONG, True),
         (
             {
                 OWN: arm(OWN, None, *BAD, code=1),
-                INJECTED: arm(INJECTED, Verdict.WORKS, *BAD, code=1),
+                INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *BAD, code=1),
             },
-            Answer.UNKNOWN,
+            ProofOutcome.UNKNOWN,
             False,
         ),
-        ({WRONG: arm(WRONG, Verdict.FAILS, *GOOD)}, Answer.WRONG, True),
-        ({WRONG: arm(WRONG, Verdict.WORKS, *BAD, code=1)}, Answer.WRONG, True),
-        ({WRONG: arm(WRONG, Verdict.WORKS, *GOOD)}, Answer.UNKNOWN, False),
-        ({WRONG: None}, Answer.UNKNOWN, False),
+        ({WRONG: arm(WRONG, InjectionVerdict.FAILS, *GOOD)}, ProofOutcome.WRONG, True),
+        ({WRONG: arm(WRONG, InjectionVerdict.WORKS, *BAD, code=1)}, ProofOutcome.WRONG, True),
+        ({WRONG: arm(WRONG, InjectionVerdict.WORKS, *GOOD)}, ProofOutcome.UNKNOWN, False),
+        ({WRONG: None}, ProofOutcome.UNKNOWN, False),
         # Ranks that run, from all files that were predicted, without what was injected.
-        ({INJECTED: arm(INJECTED, Verdict.WORKS, *GOOD, marks=FILES[1:])}, Answer.PROVEN, False),
-        ({INJECTED: arm(INJECTED, Verdict.WORKS, *GOOD, marks=LATER)}, Answer.UNKNOWN, False),
-        ({INJECTED: arm(INJECTED, Verdict.WORKS, *USED, marks=LATER)}, Answer.PROVEN, False),
-        ({INJECTED: arm(INJECTED, Verdict.STEPS, *ONE, marks=LATER)}, Answer.UNKNOWN, False),
-        # Ranks that run and whose output does not say whether they are one job.
-        ({INJECTED: arm(INJECTED, Verdict.WORKS, *GOOD, **SILENT)}, Answer.UNKNOWN, False),
-        ({OWN: arm(OWN, None, *GOOD, **SILENT)}, Answer.UNKNOWN, False),
         (
-            {INJECTED: arm(INJECTED, Verdict.WORKS, *GOOD, expected=True, **SILENT)},
-            Answer.PROVEN,
+            {INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *GOOD, marks=FILES[1:])},
+            ProofOutcome.PROVEN,
+            False,
+        ),
+        (
+            {INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *GOOD, marks=LATER)},
+            ProofOutcome.UNKNOWN,
+            False,
+        ),
+        (
+            {INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *USED, marks=LATER)},
+            ProofOutcome.PROVEN,
+            False,
+        ),
+        (
+            {INJECTED: arm(INJECTED, InjectionVerdict.STEPS, *ONE, marks=LATER)},
+            ProofOutcome.UNKNOWN,
+            False,
+        ),
+        # Ranks that run and whose output does not say whether they are one job.
+        (
+            {INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *GOOD, **SILENT)},
+            ProofOutcome.UNKNOWN,
+            False,
+        ),
+        ({OWN: arm(OWN, None, *GOOD, **SILENT)}, ProofOutcome.UNKNOWN, False),
+        (
+            {INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *GOOD, expected=True, **SILENT)},
+            ProofOutcome.PROVEN,
             False,
         ),
     ],
 )
 def test_every_outcome(
-    changes: Mapping[str, ArmProof | None], answer: Answer, defect: bool
+    changes: Mapping[str, ArmProof | None], answer: ProofOutcome, defect: bool
 ) -> None:
     arms = {name: one for name, one in {**RIGHT, **changes}.items() if one}
     found, reasons = proof.conclude(arms)
@@ -158,7 +190,9 @@ def test_worlds_in_outputs() -> None:
 
 
 def test_text_and_json() -> None:
-    answer, reasons = proof.conclude({**RIGHT, INJECTED: arm(INJECTED, Verdict.WORKS, *OLD)})
+    answer, reasons = proof.conclude(
+        {**RIGHT, INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *OLD)}
+    )
     speed = (Speed(benchmark="latency", sizes=(8, 1024), ratio=1.02, low=0.9, high=1.1),)
     whole = Proof(
         program="/bin/app\x1b[31m", replacement="x.squashfs", answer=answer, reasons=reasons,

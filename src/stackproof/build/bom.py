@@ -22,7 +22,7 @@ _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://cyclonedx.org/stackproof")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class BillEntry:
     """One entry of a bill; `ref` names it, and `needs` are the refs of those it is built on.
 
     `kind` is `library` or `application`; `scope` is empty, `required`, or `excluded` for what
@@ -42,11 +42,11 @@ class Part:
     needs: tuple[str, ...] = ()
 
 
-def of_index(artefact: Artefact, *, kind: str = "library", scope: str = "") -> Part:
+def of_index(artefact: Artefact, *, kind: str = "library", scope: str = "") -> BillEntry:
     """Return the part of a file from the Python package index, with its package URL."""
     name = artefact.name.lower().replace("_", "-")
     path = f"{quote(name, safe='')}@{quote(artefact.version, safe='')}"
-    return Part(
+    return BillEntry(
         name=artefact.name,
         version=artefact.version,
         ref=f"pypi:{artefact.name}@{artefact.version}",
@@ -61,7 +61,7 @@ def of_index(artefact: Artefact, *, kind: str = "library", scope: str = "") -> P
 def render(
     stack: AnyStack,
     lock: AnyLock,
-    parts: Iterable[Part],
+    parts: Iterable[BillEntry],
     *,
     needs: Iterable[str],
     facts: Mapping[str, str],
@@ -100,11 +100,11 @@ def render(
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
 
 
-def _order(part: Part) -> tuple[str, ...]:
+def _order(part: BillEntry) -> tuple[str, ...]:
     return (part.kind, part.name, part.version, part.ref)
 
 
-def _component(part: Part) -> dict[str, Any]:
+def _component(part: BillEntry) -> dict[str, Any]:
     found: dict[str, Any] = {
         "bom-ref": part.ref,
         "name": part.name,

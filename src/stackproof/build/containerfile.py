@@ -42,7 +42,7 @@ _ENCODED_LINE = 76
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ContainerfileRequest:
     """What a Containerfile is to have besides the plan's tree and what the engine needs.
 
     `base` and `builder` are image names with their digests; `packages` and `builder_packages`
@@ -93,7 +93,7 @@ def check_package(text: str) -> str:
     )
 
 
-def render(plan: Plan, wish: Wish, needs: Container, files: Files) -> str:
+def render(plan: Plan, wish: ContainerfileRequest, needs: Container, files: Files) -> str:
     """Return the Containerfile that makes a plan's tree and leaves its tools behind.
 
     Raises `StackproofError` (INVALID_VALUE) for what such a file cannot say.

@@ -34,7 +34,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class DocumentedCommand:
     """A command: `words` after `stackproof`, what it does, and the commands below it.
 
     `run` names the function that does it: `MODULE:FUNCTION` below `stackproof.cli`.
@@ -48,25 +48,25 @@ class Command:
     epilog: str = ""
     run: str = ""
     examples: tuple[tuple[str, str], ...] = ()
-    commands: tuple[Command, ...] = ()
+    commands: tuple[DocumentedCommand, ...] = ()
 
     @property
     def title(self) -> str:
         """The command as it is typed."""
         return " ".join(("stackproof", *self.words))
 
-    def all(self) -> tuple[Command, ...]:
+    def all(self) -> tuple[DocumentedCommand, ...]:
         """Return this command and all below it."""
         return (self, *(one for command in self.commands for one in command.all()))
 
 
-def load() -> Command:
+def load() -> DocumentedCommand:
     """Return the whole tree, from the parsers of all verbs."""
     return _command(cli.build_parser("*"), ())
 
 
-def _command(parser: argparse.ArgumentParser, words: tuple[str, ...]) -> Command:
-    below: list[Command] = []
+def _command(parser: argparse.ArgumentParser, words: tuple[str, ...]) -> DocumentedCommand:
+    below: list[DocumentedCommand] = []
     positionals: list[Argument] = []
     options: list[Argument] = []
     for action in parser._actions:  # noqa: SLF001 - argparse has no public way to look inside
@@ -77,7 +77,7 @@ def _command(parser: argparse.ArgumentParser, words: tuple[str, ...]) -> Command
             positionals.append(Argument(value=metavar_of(action), choices=tuple(action.choices)))
         else:
             (options if action.option_strings else positionals).append(_argument(action, parser))
-    return Command(
+    return DocumentedCommand(
         words=words,
         text=" ".join((parser.description or "").split()),
         usage=parser.usage % {"prog": parser.prog} if parser.usage else short_usage(parser),

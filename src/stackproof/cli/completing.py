@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from stackproof.cli.commandtree import Argument, Command
+from stackproof.cli.commandtree import Argument, DocumentedCommand
 
 _FOLDERS = ("DIR", "FOLDER")
 _FILES = (
@@ -42,17 +42,17 @@ def kind_of(argument: Argument, names: Names) -> str:
     return " ".join(words)
 
 
-def bash(tree: Command, names: Names) -> str:
+def bash(tree: DocumentedCommand, names: Names) -> str:
     """Return the script for bash."""
     return _BASH.replace("@TABLES@", _tables(tree, names))
 
 
-def zsh(tree: Command, names: Names) -> str:
+def zsh(tree: DocumentedCommand, names: Names) -> str:
     """Return the script for zsh, to be sourced, or a file `_stackproof` below $fpath."""
     return _ZSH.replace("@TABLES@", _tables(tree, names))
 
 
-def fish(tree: Command, names: Names) -> str:
+def fish(tree: DocumentedCommand, names: Names) -> str:
     """Return the script for fish."""
     lines, valued = [], []
     for command in tree.all():
@@ -76,7 +76,7 @@ def _said(word: str, text: str) -> str:
     return f"        printf '%s\\t%s\\n' {_quoted(word)} {_quoted(text)}"
 
 
-def _arguments(command: Command, names: Names) -> str:
+def _arguments(command: DocumentedCommand, names: Names) -> str:
     kinds = " ".join(kind_of(one, names) for one in command.positionals if not one.rest)
     found = dict.fromkeys(kinds.split())
     if "@file" in found:  # folders are among files
@@ -84,7 +84,7 @@ def _arguments(command: Command, names: Names) -> str:
     return " ".join(found)
 
 
-def _tables(tree: Command, names: Names) -> str:
+def _tables(tree: DocumentedCommand, names: Names) -> str:
     """Return assignments to the associative arrays that the scripts look things up in.
 
     zsh takes quotes in a key for a part of it; keys have nothing to quote.
@@ -296,11 +296,15 @@ end
 complete -c stackproof -f -a '(__stackproof_complete)'
 """
 
-SHELLS: Mapping[str, Callable[[Command, Names], str]] = {"bash": bash, "zsh": zsh, "fish": fish}
+SHELLS: Mapping[str, Callable[[DocumentedCommand, Names], str]] = {
+    "bash": bash,
+    "zsh": zsh,
+    "fish": fish,
+}
 """The shells that have a completion."""
 
 
-def man_page(command: Command, version: str) -> str:
+def man_page(command: DocumentedCommand, version: str) -> str:
     """Return the man page of a verb with all its actions, or of stackproof itself (man(7))."""
     name = "-".join(("stackproof", *command.words))
     parts = [
@@ -333,7 +337,7 @@ def man_page(command: Command, version: str) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _man_arguments(command: Command, *, nested: bool) -> Iterable[str]:
+def _man_arguments(command: DocumentedCommand, *, nested: bool) -> Iterable[str]:
     shown = [*(() if command.commands else command.positionals), *command.options]
     if not shown:
         return
@@ -342,7 +346,7 @@ def _man_arguments(command: Command, *, nested: bool) -> Iterable[str]:
         yield from (".TP", f".B {_roff(one.title)}", _roff(_sentence(one.text)) or r"\&")
 
 
-def _man_examples(command: Command, *, nested: bool) -> Iterable[str]:
+def _man_examples(command: DocumentedCommand, *, nested: bool) -> Iterable[str]:
     if not command.examples:
         return
     yield '.SS "Examples"' if nested else ".SH EXAMPLES"

@@ -72,7 +72,7 @@ class ClusterSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class ClusterNode:
     """The head or a node of a running cluster.
 
     `pid` is its first process as this machine sees it, `head_pid` as the head sees it, `started`
@@ -127,8 +127,8 @@ class ClusterState:
     folder: str
     agent: str
     rootless: bool
-    head: Node
-    nodes: tuple[Node, ...]
+    head: ClusterNode
+    nodes: tuple[ClusterNode, ...]
     delay: DelayFacts | None = None
     notes: tuple[str, ...] = ()
     slurm: SlurmFacts | None = None
@@ -156,7 +156,7 @@ class ClusterState:
             dead += [f"{daemon} has died" for daemon in self.slurm.dead]
         return tuple(dead)
 
-    def node(self, name: str | None) -> Node:
+    def node(self, name: str | None) -> ClusterNode:
         """Return a node by its name, the head for None or `head`.
 
         Raises `StackproofError` (NODE_UNREACHABLE) when the cluster has no such node.
@@ -373,7 +373,7 @@ def shape_lines(
     return tuple(lines)
 
 
-def node_settings(spec: ClusterSpec, node: Node) -> dict[str, object]:
+def node_settings(spec: ClusterSpec, node: ClusterNode) -> dict[str, object]:
     """Return what the first process of a node is told of it, besides its name."""
     return {
         "network": node_network(node.name, spec.nodes),
@@ -453,7 +453,7 @@ def enter_argv(
     )  # fmt: skip
 
 
-def _pinned(node: Node) -> tuple[str, ...]:
+def _pinned(node: ClusterNode) -> tuple[str, ...]:
     """Return the start of a command line that stays on a node's core."""
     if node.group:
         # 0 is the writer itself, see cgroups(7).

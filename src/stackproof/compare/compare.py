@@ -23,12 +23,12 @@ from stackproof.compare.judge import (
 )
 from stackproof.compare.model import (
     DEFAULT_MARGINS,
+    ArmJudgement,
     ArmLaunch,
     ArmVerdict,
     CompareOptions,
     Comparison,
     Curve,
-    Judgement,
     Note,
     Panel,
     RankPlace,
@@ -262,7 +262,7 @@ def _curve(key: tuple[str, str, str], collected: CollectedResults) -> Curve:
 
 def _panel(
     found: tuple[Curve, CollectedResults, Mapping[str, Observations]],
-    null: Judgement | None,
+    null: ArmJudgement | None,
     results: Results,
     rules: Rules,
 ) -> Panel:

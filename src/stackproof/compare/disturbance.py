@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from stackproof.compare.model import Cell, Judgement, Panel, Verdict, Why
+from stackproof.compare.model import ArmJudgement, Cell, Panel, Verdict, Why
 from stackproof.results.measurement import Disturbance, Measurement, RankFacts
 
 LOST = 0.05
@@ -142,7 +142,7 @@ def withheld(
     """
     slower, faster = _cells(arms_calm), _cells(baseline_calm)
 
-    def kept(panel: Panel, judgement: Judgement) -> Judgement:
+    def kept(panel: Panel, judgement: ArmJudgement) -> ArmJudgement:
         cells = []
         for cell in judgement.cells:
             worse = cell.verdict is Verdict.FAIL and (cell.ratio is None or cell.ratio < 1)

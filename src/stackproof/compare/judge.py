@@ -14,10 +14,10 @@ from stackproof.compare import resampling
 from stackproof.compare.model import (
     NULL_FAMILY_ERROR,
     ArmCurve,
+    ArmJudgement,
     Cell,
     Curve,
     Fit,
-    Judgement,
     Point,
     Regime,
     Verdict,
@@ -77,7 +77,7 @@ class Rules:
         return max(self.margins[curve.kind], self.floor.get(size, 0.0))
 
     @staticmethod
-    def floors(null: Judgement) -> dict[int, float]:
+    def floors(null: ArmJudgement) -> dict[int, float]:
         """Return the noise floor by size, as the fraction by which the null arm seems slower.
 
         It is the largest difference that the baseline shows against itself at this size or its two
@@ -145,7 +145,7 @@ def family_p_values(contests: Sequence[Contest], rules: Rules) -> list[dict[int,
 
 def judge(
     arm: str, contest: Contest, rules: Rules, p_values: Mapping[int, float] | None = None
-) -> Judgement:
+) -> ArmJudgement:
     """Return the judgement of `arm` on one curve.
 
     `p_values` are those of a larger family than this curve; None makes the curve the family.
@@ -164,7 +164,7 @@ def judge(
         for estimate in _estimates(pairs, rules, p_values)
     )
     regimes = _regimes(pairs, rules) if curve.sized else ()
-    return Judgement(arm=arm, cells=cells, regimes=regimes)
+    return ArmJudgement(arm=arm, cells=cells, regimes=regimes)
 
 
 def _pair(contest: Contest) -> _Pairs:

@@ -210,7 +210,7 @@ class Regime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class ArmJudgement:
     """One challenger on one curve: a cell for every size, and the regimes."""
 
     arm: str
@@ -226,7 +226,7 @@ class Panel:
     limit: float | None
     limit_source: str
     arms: tuple[ArmCurve, ...]
-    judgements: tuple[Judgement, ...]
+    judgements: tuple[ArmJudgement, ...]
 
     def points(self, arm: str) -> Mapping[int, Point]:
         """Return an arm's points by size."""
@@ -236,7 +236,7 @@ class Panel:
         """Return the path that an arm was forced on here, empty when it was not measured."""
         return next((curve.transport for curve in self.arms if curve.arm == arm), "")
 
-    def judgement(self, arm: str) -> Judgement | None:
+    def judgement(self, arm: str) -> ArmJudgement | None:
         """Return a challenger's judgement, None when it was not measured here."""
         return next((j for j in self.judgements if j.arm == arm), None)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from stackproof.compare import looks
 from stackproof.compare.judge import Observations, Rules
-from stackproof.compare.model import NULL_FAMILY_ERROR, Judgement, Panel, Verdict
+from stackproof.compare.model import NULL_FAMILY_ERROR, ArmJudgement, Panel, Verdict
 
 Table = Mapping[tuple[str, str, str], Mapping[str, Observations]]
 """(placement, program, benchmark) -> arm -> observations."""
@@ -76,7 +76,7 @@ def kept(earlier: Sequence[Panel], later: Sequence[Panel]) -> tuple[Panel, ...]:
         if cell.verdict is not Verdict.INCONCLUSIVE
     }
 
-    def as_decided(panel: Panel, judgement: Judgement) -> Judgement:
+    def as_decided(panel: Panel, judgement: ArmJudgement) -> ArmJudgement:
         cells = tuple(
             before.get((panel.curve.key, judgement.arm, cell.size), cell)
             for cell in judgement.cells

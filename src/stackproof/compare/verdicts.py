@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from stackproof.compare.model import ArmVerdict, Judgement, Panel, Verdict, Why
+from stackproof.compare.model import ArmJudgement, ArmVerdict, Panel, Verdict, Why
 from stackproof.core.numbers import ranges_text
 
 _WORST_SHOWN = 3
@@ -38,7 +38,7 @@ def verdict_on(arm: str, panels: Sequence[Panel], baseline: str, *, is_null: boo
 def _sentence(
     arm: str,
     baseline: str,
-    judged: Sequence[tuple[Panel, Judgement]],
+    judged: Sequence[tuple[Panel, ArmJudgement]],
     counts: Mapping[Verdict, int],
     *,
     is_null: bool,
@@ -69,11 +69,11 @@ def _sentence(
     return "; ".join(parts) + "."
 
 
-def _unproven(judged: Sequence[tuple[Panel, Judgement]]) -> int:
+def _unproven(judged: Sequence[tuple[Panel, ArmJudgement]]) -> int:
     return sum(cell.seems_slower for _, one in judged for cell in one.cells)
 
 
-def _where(judged: Sequence[tuple[Panel, Judgement]]) -> str:
+def _where(judged: Sequence[tuple[Panel, ArmJudgement]]) -> str:
     """Return where an arm fails, worst first: `latency pair 1 B-64 B (ratio 0.80)`.
 
     The null arm may also be too fast, so what counts is how far a ratio is from 1.

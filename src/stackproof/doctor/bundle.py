@@ -116,7 +116,7 @@ def _members(data: bytes, where: Location) -> Iterator[tuple[str, bytes, Problem
         yield entry.name, content, fault
 
 
-def _entries(stream: tar.MemoryStream) -> Iterator[tar.Entry]:
+def _entries(stream: tar.MemoryStream) -> Iterator[tar.ArchiveMember]:
     """Yield the entries of the archive; what is wrong with it is wrong with the bundle."""
     try:
         yield from tar.entries(stream)
@@ -127,7 +127,7 @@ def _entries(stream: tar.MemoryStream) -> Iterator[tar.Entry]:
         raise fail(reason, problem.message, where=problem.where, hint=_HINT) from None
 
 
-def _fault(entry: tar.Entry) -> Problem | None:
+def _fault(entry: tar.ArchiveMember) -> Problem | None:
     """Return why a member is refused, None for a plain file of a plain name."""
     shown = ascii(entry.name[:100])
     if entry.kind != "file":

@@ -21,7 +21,14 @@ from stackproof.inject.hook_manifest import Compact, Replaced
 from stackproof.inject.replacement import Main, Replacement, part_of
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.elf.model import MACHINES
-from stackproof.linking.loader import Closure, FileView, Loaded, Machine, Setting, load_program
+from stackproof.linking.loader import (
+    Closure,
+    FileView,
+    LoaderSettings,
+    Machine,
+    MappedObject,
+    load_program,
+)
 from stackproof.mpi import homes
 
 PRIVATE = "private"
@@ -49,7 +56,7 @@ _PROBES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ArtefactLibrary:
     """A library of an artefact: from where, to where, under which SONAME, needing which names.
 
     `needed` maps the names that the source asks for to those that the copy asks for, where they
@@ -64,7 +71,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ArtefactRequest:
     """What an artefact is to be called, where containers see it, and for which release of SHS.
 
     `tag` is what private SONAMEs hold, `machine` the processor that its libraries may need.
@@ -85,14 +92,14 @@ class Making:
     reason; `trees` maps folders of the artefact to folders of the prefix that are copied whole.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[ArtefactLibrary, ...]
     compact: Compact
     left: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     trees: Mapping[str, str] = field(default_factory=dict)
 
 
-def plan_artefact(view: FileView, replacement: Replacement, wish: Wish) -> Making:
+def plan_artefact(view: FileView, replacement: Replacement, wish: ArtefactRequest) -> Making:
     """Return how a prefix becomes a variant of an artefact.
 
     Raises `StackproofError` with all that is in the way: NO_FABRIC when the prefix has nothing that
@@ -168,8 +175,8 @@ class _Work:
     """What is found on the way: libraries by SONAME, the closures, and what is wrong."""
 
     view: FileView
-    wish: Wish
-    found: dict[str, Loaded] = field(default_factory=dict)
+    wish: ArtefactRequest
+    found: dict[str, MappedObject] = field(default_factory=dict)
     closures: list[Closure] = field(default_factory=list)
     left: set[str] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
@@ -185,7 +192,7 @@ class _Work:
         self._take(closure)
 
     def _load(self, path: str) -> Closure:
-        setting = Setting()
+        setting = LoaderSettings()
         return load_program(self.view, path, machine=self.wish.machine, setting=setting)
 
     def _take(self, closure: Closure) -> None:
@@ -206,7 +213,7 @@ class _Work:
         head, dot, tail = soname.partition(".so")
         return f"{head}-sp{self.wish.tag}{dot}{tail}" if dot else f"{soname}-sp{self.wish.tag}"
 
-    def renamed(self, loaded: Loaded, mine: str) -> dict[str, str]:
+    def renamed(self, loaded: MappedObject, mine: str) -> dict[str, str]:
         """Return what the copy of an object asks for instead; `mine` is the level of the copy.
 
         Parts of one MPI find each other by their own names, everything else by its private one.
@@ -221,7 +228,7 @@ class _Work:
                 names[name] = new
         return names
 
-    def _target(self, loaded: Loaded, name: str) -> str | None:
+    def _target(self, loaded: MappedObject, name: str) -> str | None:
         for closure in self.closures:
             for one in closure.objects:
                 if one.file.identity != loaded.file.identity:
@@ -231,7 +238,7 @@ class _Work:
                         return soname_of(closure.objects[edge.to])
         return None
 
-    def plugins(self, replacement: Replacement) -> Iterator[Part]:
+    def plugins(self, replacement: Replacement) -> Iterator[ArtefactLibrary]:
         """Yield plug-ins of libfabric and UCX; those that lack something are left behind."""
         for path in dict.fromkeys((*replacement.plugins(self.view), *self._beside())):
             name, folder = posixpath.basename(path), posixpath.basename(posixpath.dirname(path))
@@ -264,7 +271,7 @@ class _Work:
                     folder = posixpath.join(posixpath.dirname(loaded.file.path), sub)
                     yield from (posixpath.join(folder, name) for name in self.view.listing(folder))
 
-    def _plugin(self, closure: Closure, folder: str, keep: str = "") -> Part:
+    def _plugin(self, closure: Closure, folder: str, keep: str = "") -> ArtefactLibrary:
         plugin, rest = closure.objects[0], closure.objects[1:]
         self.closures.append(closure)
         beside = posixpath.dirname(plugin.path)
@@ -278,7 +285,7 @@ class _Work:
             old: new for old, new in self.renamed(plugin, "plugin").items() if old not in near
         }
         up = "../private" if folder == "provider" else ".."
-        return Part(
+        return ArtefactLibrary(
             source=plugin.file.path,
             target=f"{folder}/{posixpath.basename(plugin.path)}",
             soname=plugin.elf.soname,
@@ -287,7 +294,7 @@ class _Work:
         )
 
 
-def _parts(work: _Work, chosen: Mapping[str, str]) -> Iterator[Part]:
+def _parts(work: _Work, chosen: Mapping[str, str]) -> Iterator[ArtefactLibrary]:
     place = work.wish.place
     for soname in chosen:
         loaded = work.found[soname]
@@ -295,7 +302,7 @@ def _parts(work: _Work, chosen: Mapping[str, str]) -> Iterator[Part]:
         folders = ["$ORIGIN", f"$ORIGIN/../{PRIVATE}", f"{place}/{level}", f"{place}/{PRIVATE}"]
         if level != "mpi":  # only an MPI has parts that stand beside each other by their names
             folders = [f"$ORIGIN/../{PRIVATE}", f"{place}/{PRIVATE}"]
-        yield Part(
+        yield ArtefactLibrary(
             source=loaded.file.path,
             target=f"{level}/{soname}",
             soname=soname,
@@ -306,7 +313,7 @@ def _parts(work: _Work, chosen: Mapping[str, str]) -> Iterator[Part]:
         if soname in chosen and _level(soname) in {"mpi", ""}:
             continue
         new = work.private(soname)
-        yield Part(
+        yield ArtefactLibrary(
             source=loaded.file.path,
             target=f"{PRIVATE}/{new}",
             soname=new,
@@ -315,11 +322,11 @@ def _parts(work: _Work, chosen: Mapping[str, str]) -> Iterator[Part]:
         )
 
 
-def _asked_for(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+def _asked_for(parts: tuple[ArtefactLibrary, ...]) -> tuple[ArtefactLibrary, ...]:
     """Return parts without private libraries that no other part asks for."""
     by_name = {part.soname: part for part in parts if part.target.startswith(f"{PRIVATE}/lib")}
     todo = [part for part in parts if part.soname not in by_name]
-    found: dict[str, Part] = {}
+    found: dict[str, ArtefactLibrary] = {}
     while todo:
         part = todo.pop()
         if part.target not in found:
@@ -329,7 +336,7 @@ def _asked_for(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _moved(
-    view: FileView, replacement: Replacement, work: _Work, wish: Wish
+    view: FileView, replacement: Replacement, work: _Work, wish: ArtefactRequest
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return what an Open MPI must be told of its new place, and the files that it reads there."""
     for soname, loaded in work.found.items():
@@ -426,7 +433,7 @@ def is_machines(name: str) -> bool:
     return stays(name) or _RDMA.fullmatch(posixpath.basename(name)) is not None
 
 
-def soname_of(loaded: Loaded) -> str:
+def soname_of(loaded: MappedObject) -> str:
     """Return the SONAME of an object, or the name of its file without one."""
     return loaded.elf.soname or posixpath.basename(loaded.path)
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.inject.replacement import Main, Replacement, part_of
-from stackproof.linking.loader import FileView, Loaded, Machine, Setting, load_program
+from stackproof.linking.loader import FileView, LoaderSettings, Machine, MappedObject, load_program
 from stackproof.mpi import abi, homes
-from stackproof.mpi.abi import Part
+from stackproof.mpi.abi import LibraryRole
 
 PRIVATE = "private"
 """The folder below `lib` for what only the MPI itself uses."""
@@ -120,10 +120,10 @@ def plan_filling(
         )
     problems: list[Problem] = []
     own = _own(view, replacement)
-    found: dict[str, Loaded] = {}
+    found: dict[str, MappedObject] = {}
     left: set[str] = set()
     for path in own.values():
-        closure = load_program(view, path, machine=machine, setting=Setting())
+        closure = load_program(view, path, machine=machine, setting=LoaderSettings())
         for edge in closure.missing:
             # What is copied beside it is found there: Intel's libraries name no folder themselves.
             if not stays(edge.name) and edge.name not in own:
@@ -172,7 +172,7 @@ def _own(view: FileView, replacement: Replacement) -> dict[str, str]:
     return own
 
 
-def _copies(found: Mapping[str, Loaded], own: Mapping[str, str]) -> Iterator[Copied]:
+def _copies(found: Mapping[str, MappedObject], own: Mapping[str, str]) -> Iterator[Copied]:
     for soname, loaded in found.items():
         if soname in own:
             target, rpath = f"lib/{soname}", f"$ORIGIN:$ORIGIN/{PRIVATE}"
@@ -182,7 +182,7 @@ def _copies(found: Mapping[str, Loaded], own: Mapping[str, str]) -> Iterator[Cop
 
 
 def _plugins(
-    view: FileView, found: dict[str, Loaded], machine: Machine
+    view: FileView, found: dict[str, MappedObject], machine: Machine
 ) -> tuple[list[Copied], tuple[str, ...]]:
     """Return plug-ins to copy, and which stay behind and why; what they need goes into `found`.
 
@@ -210,12 +210,12 @@ def _plugins(
 
 
 def _needs_of_plugin(
-    view: FileView, path: str, found: Mapping[str, Loaded], machine: Machine
-) -> tuple[dict[str, Loaded], str]:
+    view: FileView, path: str, found: Mapping[str, MappedObject], machine: Machine
+) -> tuple[dict[str, MappedObject], str]:
     """Return the libraries that a plug-in brings, and why it cannot be taken, empty if it can."""
-    more: dict[str, Loaded] = {}
+    more: dict[str, MappedObject] = {}
     try:
-        closure = load_program(view, path, machine=machine, setting=Setting())
+        closure = load_program(view, path, machine=machine, setting=LoaderSettings())
     except StackproofError as error:
         return more, error.problems[0].message
     missing = dict.fromkeys(edge.name for edge in closure.missing if not stays(edge.name))
@@ -240,7 +240,7 @@ def _aliases(
     links = {}
     for name in names:
         promise = abi.abi_of_name(name)
-        if name in own or promise is None or promise[1] is not Part.MAIN:
+        if name in own or promise is None or promise[1] is not LibraryRole.MAIN:
             continue
         main = replacement.main_for(promise[0])
         if main is not None and main.family.abi == promise[0]:
@@ -249,7 +249,7 @@ def _aliases(
 
 
 def _environment(
-    view: FileView, replacement: Replacement, found: Mapping[str, Loaded]
+    view: FileView, replacement: Replacement, found: Mapping[str, MappedObject]
 ) -> dict[str, str]:
     """Return the variables of an Open MPI that does not lie where it was configured for."""
     for soname, loaded in found.items():
@@ -261,7 +261,7 @@ def _environment(
     return {}
 
 
-def _soname(loaded: Loaded) -> str:
+def _soname(loaded: MappedObject) -> str:
     return loaded.elf.soname or posixpath.basename(loaded.path)
 
 
@@ -271,7 +271,7 @@ def stays(name: str) -> bool:
     return bool(_C_LIBRARY.fullmatch(base) or _DRIVERS.fullmatch(base))
 
 
-def _absolute_needs(loaded: Loaded) -> Iterator[Problem]:
+def _absolute_needs(loaded: MappedObject) -> Iterator[Problem]:
     for name in loaded.elf.needed:
         if "/" in name:
             text = f"it needs `{name}` by its path, which no search order can change"

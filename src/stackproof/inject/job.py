@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Location, Problem, Reason
-from stackproof.inject.model import Cause, Effect, Judgement, Verdict, worst
+from stackproof.inject.model import Cause, Effect, InjectionVerdict, Judgement, worst
 from stackproof.inject.replacement import Replacement
 from stackproof.inject.ways import ALIASES, inner_folders
 from stackproof.mpi import homes
@@ -34,7 +34,7 @@ class JobInjection:
     what only the words `started` of the command may get, which a launcher starts.
     """
 
-    verdict: Verdict
+    verdict: InjectionVerdict
     programs: tuple[str, ...]
     env: EnvPatch = field(default_factory=EnvPatch)
     links: Mapping[str, str] = field(default_factory=dict)
@@ -63,7 +63,7 @@ def plan_job(
     problems: list[Problem] = [*reasons_against(judgements)]
     for judgement in judgements:
         way = judgement.way
-        if way.rpath and judgement.verdict is not Verdict.FAILS:
+        if way.rpath and judgement.verdict is not InjectionVerdict.FAILS:
             problems.append(_out_of_reach(judgement))
         folders |= dict.fromkeys(word.replace(ALIASES, links) for word in way.library_path)
         preload |= dict.fromkeys(word.replace(ALIASES, links) for word in way.preload)
@@ -71,7 +71,7 @@ def plan_job(
     problems.sort(key=lambda problem: problem.reason is not Reason.INJECTION_FAILS)
     verdict = worst(tuple(judgement.verdict for judgement in judgements))
     if any(problem.reason is Reason.INJECTION_FAILS for problem in problems):
-        verdict = Verdict.FAILS
+        verdict = InjectionVerdict.FAILS
     lists = EnvPatch(
         prepend={"LD_LIBRARY_PATH": tuple(folders)} if folders else {},
         # A tool that stands before the MPI stays before it.
@@ -112,7 +112,7 @@ def kept_apart(
             hint=f"name its own launcher, or as a command: {harmed.remedy}",
             where=Location(file=launcher),
         )
-        return replace(job, verdict=Verdict.FAILS, problems=(problem, *job.problems))
+        return replace(job, verdict=InjectionVerdict.FAILS, problems=(problem, *job.problems))
     ranks, others = _divided(job.env)
     return replace(job, env=others, ranks=ranks, started=tuple(started))
 

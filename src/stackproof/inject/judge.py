@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from stackproof.inject.findings import abi, constants, libraries, symbols
 from stackproof.inject.findings import launcher as launcher_findings
 from stackproof.inject.findings.gpu import gpu_findings
-from stackproof.inject.findings.symbols import Case
+from stackproof.inject.findings.symbols import InjectionAttempt
 from stackproof.inject.model import Cause, Effect, Finding, Judgement, Way, verdict_of
 from stackproof.inject.program import Demand, demand_of
 from stackproof.inject.releases import Releases, nothing_known
@@ -18,7 +18,14 @@ from stackproof.inject.replacement import Replacement
 from stackproof.inject.target import Target, target_findings
 from stackproof.inject.tree import tree_of
 from stackproof.inject.ways import ALIASES, Overlay, ways
-from stackproof.linking.loader import Closure, FileView, Machine, Scope, Setting, load_program
+from stackproof.linking.loader import (
+    Closure,
+    FileView,
+    LoaderSettings,
+    Machine,
+    Scope,
+    load_program,
+)
 from stackproof.mpi import homes
 
 _NOT_TAKEN = 1_000_000_000
@@ -38,7 +45,7 @@ class Question:
     """
 
     machine: Machine
-    setting: Setting = field(default_factory=Setting)
+    setting: LoaderSettings = field(default_factory=LoaderSettings)
     launcher: str = ""
     launcher_file: str = ""
     namespaces: str = "none"
@@ -61,7 +68,7 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
     before = load_program(view_before, program, machine=question.machine, setting=setting)
     demand = demand_of(view_before, before)
     main = replacement.main_for(demand.abi)
-    best: tuple[int, Way, Case, tuple[Finding, ...]] | None = None
+    best: tuple[int, Way, InjectionAttempt, tuple[Finding, ...]] | None = None
     tries = ways(replacement, demand, main, setting)
     if question.before is not None:
         tries = iter([Way(name="as-is")])
@@ -69,7 +76,7 @@ def judge(view: FileView, program: str, replacement: Replacement, question: Ques
         tries = itertools.chain([Way(name="as-is")], tries)  # a DT_RPATH leads there already
     for way in tries:
         after = _loaded(view, program, way, question.machine, setting)
-        case = Case(
+        case = InjectionAttempt(
             view=view,
             before=before,
             after=after,
@@ -102,7 +109,9 @@ def _weight(finding: Finding) -> int:
     return _NOT_TAKEN if finding.cause is Cause.NOT_INJECTED else _WEIGHTS[finding.effect]
 
 
-def _loaded(view: FileView, program: str, way: Way, machine: Machine, setting: Setting) -> Closure:
+def _loaded(
+    view: FileView, program: str, way: Way, machine: Machine, setting: LoaderSettings
+) -> Closure:
     overlay = Overlay(view, links=way.links, rpath=way.rpath, program=program)
     new = replace(
         setting,
@@ -112,7 +121,7 @@ def _loaded(view: FileView, program: str, way: Way, machine: Machine, setting: S
     return load_program(overlay, program, machine=machine, setting=new)
 
 
-def _pruned(way: Way, case: Case) -> Way:
+def _pruned(way: Way, case: InjectionAttempt) -> Way:
     """Return a way without the links that nothing asks for."""
     asked = {edge.name for edge in case.after.edges}
     asked |= {posixpath.basename(path) for path in way.preload}
@@ -129,7 +138,9 @@ def _joined(view: FileView, demand: Demand, after: Closure) -> Demand:
     return demand if demand.users else demand_of(view, after)
 
 
-def _findings(case: Case, way: Way, question: Question, setting: Setting) -> Iterator[Finding]:
+def _findings(
+    case: InjectionAttempt, way: Way, question: Question, setting: LoaderSettings
+) -> Iterator[Finding]:
     start = tuple(abi.start_findings(case))
     yield from start
     if any(finding.effect is Effect.FAILS for finding in start):
@@ -161,7 +172,9 @@ def _findings(case: Case, way: Way, question: Question, setting: Setting) -> Ite
     yield from abi.step_findings(case, way)
 
 
-def _environment(way: Way, case: Case, setting: Setting, *, relocated: bool) -> dict[str, str]:
+def _environment(
+    way: Way, case: InjectionAttempt, setting: LoaderSettings, *, relocated: bool
+) -> dict[str, str]:
     """Return the variables of a way, with what the program is started with behind them."""
     environment = {}
     if way.library_path or setting.library_path:
@@ -176,7 +189,11 @@ def _environment(way: Way, case: Case, setting: Setting, *, relocated: bool) -> 
 
 
 def _judgement(
-    program: str, way: Way, case: Case, found: tuple[Finding, ...], setting: Setting
+    program: str,
+    way: Way,
+    case: InjectionAttempt,
+    found: tuple[Finding, ...],
+    setting: LoaderSettings,
 ) -> Judgement:
     relocated = any(finding.cause is Cause.RELOCATED for finding in found)
     environment = _environment(way, case, setting, relocated=relocated)

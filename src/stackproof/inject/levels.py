@@ -13,13 +13,18 @@ from dataclasses import dataclass, replace
 from stackproof.inject.findings.libraries import fault_of
 from stackproof.inject.hook_manifest import Compact
 from stackproof.inject.judge import Question, judge
-from stackproof.inject.model import Cause, Effect, Finding, Verdict, verdict_of
+from stackproof.inject.model import Cause, Effect, Finding, InjectionVerdict, verdict_of
 from stackproof.inject.releases import number_of
 from stackproof.inject.replacement import find_replacement
 from stackproof.inject.variants import LEVELS, Variant, newest_node
-from stackproof.linking.loader import FileView, Loaded, load_program
+from stackproof.linking.loader import FileView, MappedObject, load_program
 
-_ORDER = (Verdict.WORKS, Verdict.STEPS, Verdict.UNKNOWN, Verdict.FAILS)
+_ORDER = (
+    InjectionVerdict.WORKS,
+    InjectionVerdict.STEPS,
+    InjectionVerdict.UNKNOWN,
+    InjectionVerdict.FAILS,
+)
 _WHY = {
     "provider": "adds a plug-in to the program's own libfabric; nothing is replaced",
     "libcxi": "replaces the library that talks to the network's driver, and nothing above it",
@@ -34,7 +39,7 @@ class Level:
 
     name: str
     why: str
-    verdict: Verdict
+    verdict: InjectionVerdict
     environment: Mapping[str, str]
     findings: tuple[Finding, ...]
 
@@ -138,7 +143,7 @@ def _plug_in(
     )
 
 
-def _age(fabric: Loaded, compact: Compact) -> Iterator[Finding]:
+def _age(fabric: MappedObject, compact: Compact) -> Iterator[Finding]:
     """Yield that plug-ins are of a newer libfabric: they may use what the older one has not."""
     own = newest_node(fabric.elf, "FABRIC")
     built = max(compact.provides.get("libfabric.so.1", ()), key=number_of, default="")
@@ -156,4 +161,4 @@ def _age(fabric: Loaded, compact: Compact) -> Iterator[Finding]:
 
 def safest(levels: Sequence[Level]) -> Level | None:
     """Return the level to take: the first one, unless even that fails."""
-    return levels[0] if levels and levels[0].verdict is not Verdict.FAILS else None
+    return levels[0] if levels and levels[0].verdict is not InjectionVerdict.FAILS else None

@@ -19,12 +19,19 @@ from stackproof.inject.replacement import Main, Replacement, find_replacement
 from stackproof.inject.ways import inner_folders
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.elf.constants import Traces
-from stackproof.linking.loader import CacheEntry, File, FileView, Machine, Setting, load_program
+from stackproof.linking.loader import (
+    CacheEntry,
+    File,
+    FileView,
+    LoaderSettings,
+    Machine,
+    load_program,
+)
 from stackproof.mpi import abi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Provided:
+class ManifestMpi:
     """An MPI that a manifest describes, and what shows its family."""
 
     path: str
@@ -46,7 +53,7 @@ class Manifest:
 
     prefix: str
     machine: Machine
-    mpis: tuple[Provided, ...] = ()
+    mpis: tuple[ManifestMpi, ...] = ()
     needs: Mapping[str, str] = field(default_factory=dict)
     provides: Mapping[str, str] = field(default_factory=dict)
     programs: tuple[str, ...] = ()
@@ -160,7 +167,12 @@ class Recorder:
 
 
 def describe(
-    view: FileView, place: str, programs: Sequence[str], *, machine: Machine, setting: Setting
+    view: FileView,
+    place: str,
+    programs: Sequence[str],
+    *,
+    machine: Machine,
+    setting: LoaderSettings,
 ) -> Manifest:
     """Return the manifest of a place: its libraries, its programs, and all that these load.
 
@@ -212,13 +224,13 @@ def _libraries(recorder: Recorder, replacement: Replacement) -> tuple[str, ...]:
     return (*replacement.names.values(), *inner, *replacement.plugins(recorder))
 
 
-def _provided(main: Main) -> Provided:
-    return Provided(
+def _provided(main: Main) -> ManifestMpi:
+    return ManifestMpi(
         path=main.path, soname=main.elf.soname, family=main.family.name, shown=main.shown
     )
 
 
-def _record(recorder: Recorder, path: str, machine: Machine, setting: Setting) -> None:
+def _record(recorder: Recorder, path: str, machine: Machine, setting: LoaderSettings) -> None:
     """Let the recorder see all that a check would ask of a program or a library."""
     try:
         closure = load_program(recorder, path, machine=machine, setting=setting)

@@ -63,7 +63,7 @@ class Cause(StrEnum):
     UNNAMEABLE = "unnameable"
 
 
-class Verdict(StrEnum):
+class InjectionVerdict(StrEnum):
     """The answer for one program."""
 
     WORKS = "works"
@@ -131,7 +131,7 @@ class Judgement:
 
     program: str
     replacement: str
-    verdict: Verdict
+    verdict: InjectionVerdict
     abi: str
     family: str
     way: Way
@@ -142,22 +142,22 @@ class Judgement:
 
 _ORDER = (Effect.FAILS, Effect.CANNOT_TELL, Effect.STEP)
 _VERDICTS = {
-    Effect.FAILS: Verdict.FAILS,
-    Effect.CANNOT_TELL: Verdict.UNKNOWN,
-    Effect.STEP: Verdict.STEPS,
+    Effect.FAILS: InjectionVerdict.FAILS,
+    Effect.CANNOT_TELL: InjectionVerdict.UNKNOWN,
+    Effect.STEP: InjectionVerdict.STEPS,
 }
 
 
-def verdict_of(findings: tuple[Finding, ...]) -> Verdict:
+def verdict_of(findings: tuple[Finding, ...]) -> InjectionVerdict:
     """Return the worst that the findings say."""
     effects = {finding.effect for finding in findings}
     for effect in _ORDER:
         if effect in effects:
             return _VERDICTS[effect]
-    return Verdict.WORKS
+    return InjectionVerdict.WORKS
 
 
-def worst(verdicts: tuple[Verdict, ...]) -> Verdict:
+def worst(verdicts: tuple[InjectionVerdict, ...]) -> InjectionVerdict:
     """Return the worst of some verdicts; works when there are none."""
-    order = (Verdict.FAILS, Verdict.UNKNOWN, Verdict.STEPS)
-    return next((verdict for verdict in order if verdict in verdicts), Verdict.WORKS)
+    order = (InjectionVerdict.FAILS, InjectionVerdict.UNKNOWN, InjectionVerdict.STEPS)
+    return next((verdict for verdict in order if verdict in verdicts), InjectionVerdict.WORKS)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from stackproof.core.errors import StackproofError
 from stackproof.linking.elf import ElfFile
-from stackproof.linking.loader import Closure, FileView, Loaded
+from stackproof.linking.loader import Closure, FileView, MappedObject
 from stackproof.mpi import abi
-from stackproof.mpi.abi import Part
+from stackproof.mpi.abi import LibraryRole
 
 _STARTS = ("MPI_", "PMPI_", "mpi_")
 _CALL = re.compile(r"P?MPI_[A-Z]\w+")
@@ -33,7 +33,7 @@ class Demand:
     abis: tuple[str, ...]
     shown: tuple[tuple[str, str], ...]
     promised: str | None
-    users: tuple[Loaded, ...]
+    users: tuple[MappedObject, ...]
     names: tuple[str, ...]
     is_module: bool = False
 
@@ -69,7 +69,7 @@ def demand_of(view: FileView, closure: Closure) -> Demand:
     )
 
 
-def _evidence(view: FileView, family: abi.AbiFamily, loaded: Loaded) -> str:
+def _evidence(view: FileView, family: abi.AbiFamily, loaded: MappedObject) -> str:
     try:
         return family.used_by(loaded.elf, view.traces(loaded.file))
     except StackproofError:
@@ -99,7 +99,7 @@ def is_mpi(elf: ElfFile, name: str = "") -> bool:
     return (named and not elf.is_program) or abi.family_of(elf) is not None
 
 
-def _is_mpi(loaded: Loaded) -> bool:
+def _is_mpi(loaded: MappedObject) -> bool:
     return is_mpi(loaded.elf, loaded.path.rpartition("/")[2])
 
 
@@ -112,6 +112,6 @@ def _names(closure: Closure) -> tuple[str, ...]:
     found = []
     for edge in closure.edges:
         promise = abi.abi_of_name(edge.name)
-        if promise is not None and promise[1] is not Part.INNER:
+        if promise is not None and promise[1] is not LibraryRole.INNER:
             found.append(edge.name)
     return tuple(dict.fromkeys(found))

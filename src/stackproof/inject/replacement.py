@@ -11,7 +11,7 @@ from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.loader import File, FileView
 from stackproof.mpi import abi
-from stackproof.mpi.abi import AbiFamily, Part
+from stackproof.mpi.abi import AbiFamily, LibraryRole
 
 _LIBRARY = re.compile(r"lib.+\.so(?:\.[0-9.]+)?")
 _FOLDERS = ("lib", "lib64")
@@ -186,7 +186,7 @@ def _mains(view: FileView, names: Mapping[str, str]) -> Iterator[Main]:
             yield Main(path=home, file=file, elf=view.elf(file), family=found[0], shown=found[1])
 
 
-def part_of(name: str) -> Part | None:
+def part_of(name: str) -> LibraryRole | None:
     """Return which part of an MPI a name promises, None for another library."""
     found = abi.abi_of_name(name)
     return found[1] if found else None

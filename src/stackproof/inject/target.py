@@ -18,7 +18,7 @@ from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.inject.releases import Releases, number_of
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.elf.constants import Traces
-from stackproof.linking.loader import CacheEntry, Closure, File, FileView, Loaded
+from stackproof.linking.loader import CacheEntry, Closure, File, FileView, MappedObject
 from stackproof.linking.loader.machine import LEVELS
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def target_findings(
     yield from _driver_findings(closure, owns, target, releases)
 
 
-def is_system(loaded: Loaded, owns: Callable[[str], bool]) -> bool:
+def is_system(loaded: MappedObject, owns: Callable[[str], bool]) -> bool:
     """Return whether an object is of the system: neither program nor replacement brings it."""
     return loaded.by is not None and not owns(loaded.path) and bool(_SYSTEM.match(loaded.path))
 
@@ -228,9 +228,9 @@ def _level_findings(closure: Closure, target: Target) -> Iterator[Finding]:
         )
 
 
-def _wanted(closure: Closure, owns: Callable[[str], bool]) -> dict[tuple[str, str], Loaded]:
+def _wanted(closure: Closure, owns: Callable[[str], bool]) -> dict[tuple[str, str], MappedObject]:
     """Return the version nodes that are asked of the system, by library, and who asks."""
-    found: dict[tuple[str, str], Loaded] = {}
+    found: dict[tuple[str, str], MappedObject] = {}
     for loaded in closure.objects:
         if is_system(loaded, owns):
             continue
@@ -244,7 +244,7 @@ def _wanted(closure: Closure, owns: Callable[[str], bool]) -> dict[tuple[str, st
 def _node_findings(
     closure: Closure, owns: Callable[[str], bool], target: Target, releases: Releases
 ) -> Iterator[Finding]:
-    unknown: dict[str, tuple[str, str, Loaded]] = {}
+    unknown: dict[str, tuple[str, str, MappedObject]] = {}
     for (library, node), by in _wanted(closure, owns).items():
         kind = node.rpartition("_")[0]
         number = number_of(node)

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterator, Sequence
 
 from stackproof.inject.model import TreeLine
-from stackproof.linking.loader import Closure, Loaded
+from stackproof.linking.loader import Closure, MappedObject
 
 _SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/lib32", "/lib32")
 # Folders below which one administration keeps many packages: EESSI, EasyBuild, Spack, Guix, Nix.
@@ -20,7 +20,7 @@ def tree_of(closure: Closure, roots: Sequence[str]) -> tuple[TreeLine, ...]:
 
 
 def _lines(
-    closure: Closure, loaded: Loaded, depth: int, seen: set[int], roots: Sequence[str]
+    closure: Closure, loaded: MappedObject, depth: int, seen: set[int], roots: Sequence[str]
 ) -> Iterator[TreeLine]:
     seen.add(loaded.number)
     if depth == 0:
@@ -46,7 +46,7 @@ def _lines(
 
 
 def _line(
-    loaded: Loaded, name: str, depth: int, roots: Sequence[str], *, again: bool = False
+    loaded: MappedObject, name: str, depth: int, roots: Sequence[str], *, again: bool = False
 ) -> TreeLine:
     return TreeLine(
         depth=depth,

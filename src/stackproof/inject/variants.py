@@ -30,7 +30,7 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Artefact:
+class ArtefactMetadata:
     """What an artefact says of itself."""
 
     SCHEMA: ClassVar[str] = "stackproof/artefact/1"
@@ -58,7 +58,7 @@ def check_release(text: str) -> str:
     raise fail(Reason.USAGE, f"`{text}` is no release", hint="for example: --shs 12.0.2")
 
 
-def choose_variant(artefact: Artefact, shs: str, node: str) -> Variant:
+def choose_variant(artefact: ArtefactMetadata, shs: str, node: str) -> Variant:
     """Return the variant for a release of SHS, or for the newest node of a machine's own libcxi.
 
     A libcxi that is newer than the driver asks it for what it does not know, so that the newest one

@@ -12,16 +12,16 @@ from stackproof.inject.program import Demand
 from stackproof.inject.replacement import Main, Replacement
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.elf.constants import Traces
-from stackproof.linking.loader import CacheEntry, File, FileView, Setting
+from stackproof.linking.loader import CacheEntry, File, FileView, LoaderSettings
 from stackproof.mpi import abi
-from stackproof.mpi.abi import Part
+from stackproof.mpi.abi import LibraryRole
 
 ALIASES = "/run/stackproof-aliases"
 """Where links would be made, in examples; any folder does."""
 
 
 def ways(
-    replacement: Replacement, demand: Demand, main: Main | None, setting: Setting
+    replacement: Replacement, demand: Demand, main: Main | None, setting: LoaderSettings
 ) -> Iterator[Way]:
     """Yield ways to try: LD_LIBRARY_PATH, with links, LD_PRELOAD, and a new DT_RPATH."""
     links = aliases(replacement, demand, main)
@@ -83,14 +83,14 @@ def aliases(replacement: Replacement, demand: Demand, main: Main | None) -> dict
             continue
         if promise[0] != main.family.abi:
             continue
-        stand_in = main.path if promise[1] is Part.MAIN else _same_part(replacement, promise)
+        stand_in = main.path if promise[1] is LibraryRole.MAIN else _same_part(replacement, promise)
         if stand_in:
             links[posixpath.join(ALIASES, name)] = stand_in
     return links
 
 
-def _same_part(replacement: Replacement, promise: tuple[abi.Abi, Part]) -> str:
-    if promise[1] is not Part.FORTRAN or promise[0] is not abi.Abi.MPICH:
+def _same_part(replacement: Replacement, promise: tuple[abi.Abi, LibraryRole]) -> str:
+    if promise[1] is not LibraryRole.FORTRAN or promise[0] is not abi.Abi.MPICH:
         return ""
     for name, path in replacement.names.items():
         if abi.abi_of_name(name) == promise:

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from stackproof.core.mountlist import normal
-from stackproof.inject.model import Verdict
+from stackproof.inject.model import InjectionVerdict
 
 OWN, INJECTED, WRONG = "own", "injected", "wrong"
 """The names of the arms."""
@@ -33,7 +33,7 @@ _OSU_PAIR = re.compile(
 _OWN_START = re.compile(r'"kind":"start".*?"world_size":(\d+)')
 
 
-class Answer(StrEnum):
+class ProofOutcome(StrEnum):
     """What a proof comes to."""
 
     PROVEN = "proven"
@@ -87,7 +87,7 @@ class Prediction:
     main libraries of the MPI that is meant, or all libraries of what lies below one.
     """
 
-    verdict: Verdict | None = None
+    verdict: InjectionVerdict | None = None
     reasons: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
@@ -187,7 +187,7 @@ class Proof:
 
     program: str
     replacement: str
-    answer: Answer
+    answer: ProofOutcome
     reasons: tuple[str, ...]
     arms: tuple[ArmProof, ...]
     speed: tuple[Speed, ...] = ()
@@ -238,71 +238,82 @@ def compared(
     return files, tuple(missing), tuple(doubled)
 
 
-def conclude(arms: Mapping[str, ArmProof]) -> tuple[Answer, tuple[str, ...]]:
+def conclude(arms: Mapping[str, ArmProof]) -> tuple[ProofOutcome, tuple[str, ...]]:
     """Return the answer, and every sentence that it follows from."""
     found = list(_judged(arms))
-    order = (Answer.WRONG, Answer.UNKNOWN, Answer.PROVEN)
-    answer = next((one for one in order if any(kind is one for kind, _ in found)), Answer.UNKNOWN)
+    order = (ProofOutcome.WRONG, ProofOutcome.UNKNOWN, ProofOutcome.PROVEN)
+    answer = next(
+        (one for one in order if any(kind is one for kind, _ in found)), ProofOutcome.UNKNOWN
+    )
     return answer, tuple(sentence for _, sentence in found)
 
 
-def _judged(arms: Mapping[str, ArmProof]) -> Iterator[tuple[Answer, str]]:
+def _judged(arms: Mapping[str, ArmProof]) -> Iterator[tuple[ProofOutcome, str]]:
     own = arms[OWN]
     if own.fault:
         text = f"with its own MPI the program does not run here ({own.fault}): nothing follows"
-        yield Answer.UNKNOWN, f"{text} from what it does with another one"
+        yield ProofOutcome.UNKNOWN, f"{text} from what it does with another one"
     elif not own.agrees:
-        yield Answer.WRONG, _other_files(own)
+        yield ProofOutcome.WRONG, _other_files(own)
     elif not own.is_one_job:
-        yield Answer.UNKNOWN, _unseen(own)
+        yield ProofOutcome.UNKNOWN, _unseen(own)
     else:
-        yield Answer.PROVEN, "with its own MPI it runs, from the files that were predicted"
+        yield ProofOutcome.PROVEN, "with its own MPI it runs, from the files that were predicted"
     yield from _injected(arms[INJECTED], own_runs=not own.fault)
     wrong = arms.get(WRONG)
     if wrong is None:
         text = "there was no wrong MPI to try: name one with --wrong"
-        yield Answer.UNKNOWN, f"{text}, so that a check which always says yes would be found out"
+        yield (
+            ProofOutcome.UNKNOWN,
+            f"{text}, so that a check which always says yes would be found out",
+        )
     else:
         yield _control(wrong)
 
 
-def _injected(arm: ArmProof, *, own_runs: bool) -> Iterator[tuple[Answer, str]]:
+def _injected(arm: ArmProof, *, own_runs: bool) -> Iterator[tuple[ProofOutcome, str]]:
     verdict, fault = arm.prediction.verdict, arm.fault
-    if verdict is Verdict.UNKNOWN:
+    if verdict is InjectionVerdict.UNKNOWN:
         end = f"fails ({fault})" if fault else "runs"
-        yield Answer.UNKNOWN, f"the check could not tell about the injected MPI; here it {end}"
-    elif verdict is Verdict.FAILS and fault:
-        kind = Answer.WRONG if own_runs else Answer.UNKNOWN
+        yield (
+            ProofOutcome.UNKNOWN,
+            f"the check could not tell about the injected MPI; here it {end}",
+        )
+    elif verdict is InjectionVerdict.FAILS and fault:
+        kind = ProofOutcome.WRONG if own_runs else ProofOutcome.UNKNOWN
         yield kind, f"the injected MPI fails as predicted: {fault}"
-    elif verdict is Verdict.FAILS:
-        yield Answer.WRONG, _defect("the injected MPI was to fail, and runs")
+    elif verdict is InjectionVerdict.FAILS:
+        yield ProofOutcome.WRONG, _defect("the injected MPI was to fail, and runs")
     elif fault and arm.exit is None:
         text = "the injected MPI was to work, and did not end in its time"
-        yield Answer.UNKNOWN, f"{text}: it hangs, or it is slow; give it more with --timeout"
+        yield ProofOutcome.UNKNOWN, f"{text}: it hangs, or it is slow; give it more with --timeout"
     elif fault and own_runs:
-        yield Answer.WRONG, _defect(f"the injected MPI was to work, and does not: {fault}")
+        yield ProofOutcome.WRONG, _defect(f"the injected MPI was to work, and does not: {fault}")
     elif fault:
-        yield Answer.UNKNOWN, f"the injected MPI does not run either: {fault}"
+        yield ProofOutcome.UNKNOWN, f"the injected MPI does not run either: {fault}"
     elif not arm.agrees:
-        yield Answer.WRONG, _other_files(arm)
+        yield ProofOutcome.WRONG, _other_files(arm)
     elif arm.unmarked:
         yield _not_in_memory(arm)
     elif not arm.is_one_job:
-        yield Answer.UNKNOWN, _unseen(arm)
+        yield ProofOutcome.UNKNOWN, _unseen(arm)
     else:
         yield (
-            Answer.PROVEN,
+            ProofOutcome.PROVEN,
             "the injected MPI runs as predicted, from the files that were predicted",
         )
 
 
-def _not_in_memory(arm: ArmProof) -> tuple[Answer, str]:
+def _not_in_memory(arm: ArmProof) -> tuple[ProofOutcome, str]:
     """Return the answer for ranks that ran without what was injected."""
     marks = arm.prediction.marks
     text = f"{arm.unmarked} of {len(arm.ranks)} ranks ran without {_any_of(marks)} in memory"
     if set(marks) & set(arm.prediction.files):
-        return Answer.WRONG, _defect(text)
-    return Answer.UNKNOWN, f"{text}: nothing of what was injected was used, so that nothing follows"
+        return ProofOutcome.WRONG, _defect(text)
+    return (
+        ProofOutcome.UNKNOWN,
+        f"{text}: nothing of what was injected was used, so that nothing follows",
+    )
 
 
 def _any_of(paths: Sequence[str]) -> str:
@@ -310,18 +321,18 @@ def _any_of(paths: Sequence[str]) -> str:
     return f"{paths[0]}{more}"
 
 
-def _control(arm: ArmProof) -> tuple[Answer, str]:
-    refused, fault = arm.prediction.verdict is Verdict.FAILS, arm.fault
+def _control(arm: ArmProof) -> tuple[ProofOutcome, str]:
+    refused, fault = arm.prediction.verdict is InjectionVerdict.FAILS, arm.fault
     if refused and fault:
-        return Answer.PROVEN, f"the wrong MPI is refused by the check, and fails: {fault}"
+        return ProofOutcome.PROVEN, f"the wrong MPI is refused by the check, and fails: {fault}"
     if refused:
-        return Answer.WRONG, _defect("the wrong MPI was to fail, and runs")
+        return ProofOutcome.WRONG, _defect("the wrong MPI was to fail, and runs")
     if fault:
-        return Answer.WRONG, _defect(
+        return ProofOutcome.WRONG, _defect(
             f"the check does not refuse the wrong MPI, which fails: {fault}"
         )
     return (
-        Answer.UNKNOWN,
+        ProofOutcome.UNKNOWN,
         "the MPI that was named as a wrong one works: name one of another ABI with --wrong",
     )
 

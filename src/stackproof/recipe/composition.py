@@ -34,7 +34,7 @@ Choice = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class PlacedValue:
     """A value with its place; `value` is a scalar, a mapping of nodes or a tuple of nodes.
 
     `why` says in words what made it count (empty: it just stands there), `before` is the value
@@ -45,7 +45,7 @@ class Node:
     where: Location
     key: Location | None = None
     why: str = ""
-    before: Node | None = None
+    before: PlacedValue | None = None
     gone: bool = False
 
 
@@ -67,7 +67,7 @@ class Composed:
     """
 
     document: Document
-    root: Node
+    root: PlacedValue
     decisions: tuple[Decision, ...] = ()
     choice: Choice = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -92,7 +92,7 @@ def compose(chain: Sequence[Document], facts: Mapping[str, str], choice: Choice)
     )
     known = {**facts, **{f"matrix.{axis}": name for axis, name in choice.items()}}
     reader = _Reader(known, tuple(axes))
-    root = Node({}, Location(file=chain[-1].file))
+    root = PlacedValue({}, Location(file=chain[-1].file))
     if not found:
         for one in chain:
             inherited = f"inherited from {one.file}" if one is not chain[-1] else ""
@@ -115,7 +115,7 @@ def compose(chain: Sequence[Document], facts: Mapping[str, str], choice: Choice)
     )
 
 
-def tree(document: Document, *path: str, why: str = "") -> Node:
+def tree(document: Document, *path: str, why: str = "") -> PlacedValue:
     """Return a part of a document as nodes, as it stands there; nothing in it is a condition."""
     data = document.data
     for key in path:
@@ -123,15 +123,15 @@ def tree(document: Document, *path: str, why: str = "") -> Node:
     return _plain(document, data, path, why)
 
 
-def _plain(document: Document, data: Any, path: Path, why: str) -> Node:
+def _plain(document: Document, data: Any, path: Path, why: str) -> PlacedValue:
     where = document.where(*path)
     if isinstance(data, dict):
         inner = {key: _plain(document, value, (*path, key), why) for key, value in data.items()}
-        return Node(inner, where, why=why)
+        return PlacedValue(inner, where, why=why)
     if isinstance(data, list):
         items = (_plain(document, item, (*path, i), why) for i, item in enumerate(data))
-        return Node(tuple(items), where, why=why)
-    return Node(data, where, why=why)
+        return PlacedValue(tuple(items), where, why=why)
+    return PlacedValue(data, where, why=why)
 
 
 def has_conditions(chain: Sequence[Document]) -> bool:
@@ -260,7 +260,7 @@ class _Reader:
         self._axes = axes
         self._everything = everything
 
-    def parts(self, document: Document, choice: Choice, why: str) -> Iterator[Node]:
+    def parts(self, document: Document, choice: Choice, why: str) -> Iterator[PlacedValue]:
         """Yield what counts of a file, in the order in which it is merged."""
         yield self._body(document, why)
         for axis, table in self._choice_bodies(document):
@@ -274,7 +274,7 @@ class _Reader:
                 reason = _join(why, str(condition))
                 yield self.node(document, block["then"], (*path, "then"), reason)
 
-    def all_parts(self, document: Document) -> Iterator[Node]:
+    def all_parts(self, document: Document) -> Iterator[PlacedValue]:
         """Yield every part of a file, whatever its condition."""
         if not isinstance(document.data, dict):
             return
@@ -286,7 +286,7 @@ class _Reader:
             if isinstance(block, dict) and isinstance(block.get("then"), dict):
                 yield self.node(document, block["then"], (*path, "then"), "")
 
-    def _body(self, document: Document, why: str) -> Node:
+    def _body(self, document: Document, why: str) -> PlacedValue:
         own = {key: value for key, value in document.data.items() if key not in KEYS}
         return self.node(document, own, (), why)
 
@@ -304,18 +304,20 @@ class _Reader:
         for index, block in enumerate(blocks if isinstance(blocks, list) else ()):
             yield ("when", index), block
 
-    def node(self, document: Document, data: Any, path: Path, why: str) -> Node:
+    def node(self, document: Document, data: Any, path: Path, why: str) -> PlacedValue:
         """Return a value of a document as a node; conditional list items are decided."""
         where = document.where(*path)
         key = document.where_key(*path) if path and isinstance(path[-1], str) else None
         if isinstance(data, dict):
             inner = {k: self.node(document, v, (*path, k), why) for k, v in data.items()}
-            return Node(inner, where, key, why)
+            return PlacedValue(inner, where, key, why)
         if isinstance(data, list):
-            return Node(tuple(self._items(document, data, path, why)), where, key, why)
-        return Node(data, where, key, why)
+            return PlacedValue(tuple(self._items(document, data, path, why)), where, key, why)
+        return PlacedValue(data, where, key, why)
 
-    def _items(self, document: Document, data: list[Any], path: Path, why: str) -> Iterator[Node]:
+    def _items(
+        self, document: Document, data: list[Any], path: Path, why: str
+    ) -> Iterator[PlacedValue]:
         for index, item in enumerate(data):
             here = (*path, index)
             if not is_conditional(item):
@@ -353,7 +355,7 @@ def _join(why: str, more: str) -> str:
     return f"{why}, {more}" if why else more
 
 
-def _merge(old: Node | None, new: Node) -> Node:
+def _merge(old: PlacedValue | None, new: PlacedValue) -> PlacedValue:
     """Return a node with another one laid over it."""
     there = None if old is None or old.gone else old
     if isinstance(new.value, dict):
@@ -371,7 +373,7 @@ def _merge(old: Node | None, new: Node) -> Node:
     return dataclasses.replace(new, before=old, gone=new.value is None and there is not None)
 
 
-def _flatten(node: Node, path: Path, positions: dict[Path, Location]) -> Any:
+def _flatten(node: PlacedValue, path: Path, positions: dict[Path, Location]) -> Any:
     """Return a node's plain data; the places of all values are put into `positions`."""
     positions[path] = node.where
     if node.key is not None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Reason, fail
-from stackproof.recipe.composition import Node, tree
+from stackproof.recipe.composition import PlacedValue, tree
 from stackproof.recipe.conditions import FACTS
 
 # What counts where nobody says anything; `*` is any name. Keys are those of our recipes.
@@ -134,9 +134,9 @@ class ValueOrigin:
         return f"{place}  {self.why}".rstrip()
 
 
-def recipe_tree(documents: Mapping[str, Document]) -> Node:
+def recipe_tree(documents: Mapping[str, Document]) -> PlacedValue:
     """Return the documents of a Stackinator recipe as one tree, under the keys of our recipes."""
-    inner: dict[str, Node] = {}
+    inner: dict[str, PlacedValue] = {}
     config = documents.get("config.yaml")
     if config is not None and isinstance(config.data, dict):
         for name in map(str, config.data):
@@ -146,17 +146,17 @@ def recipe_tree(documents: Mapping[str, Document]) -> Node:
         if document is not None and isinstance(document.data, dict):
             inner[key] = tree(document, *path)
     first = next(iter(documents.values()))
-    return Node(inner, first.where())
+    return PlacedValue(inner, first.where())
 
 
-def with_site(root: Node, site: Mapping[str, Document], name: str) -> Node:
+def with_site(root: PlacedValue, site: Mapping[str, Document], name: str) -> PlacedValue:
     """Return a recipe's tree with what the site says for packages and MPIs below it.
 
     `site` has `packages.yaml` and `network.yaml` of a cluster configuration, or a site file under
     `site`. A package's entry takes the place of the whole entry before it.
     """
-    packages: dict[str, Node] = {}
-    mpis: dict[str, Node] = {}
+    packages: dict[str, PlacedValue] = {}
+    mpis: dict[str, PlacedValue] = {}
     for file, path in (
         ("packages.yaml", ("packages",)), ("network.yaml", ("packages",)),
         ("site", ("spack", "packages")),
@@ -170,7 +170,7 @@ def with_site(root: Node, site: Mapping[str, Document], name: str) -> Node:
         packages[key] = dataclasses.replace(node, before=node.before or packages.get(key))
     inner = dict(root.value)
     if packages:
-        inner["packages"] = Node(packages, own.where if own is not None else root.where)
+        inner["packages"] = PlacedValue(packages, own.where if own is not None else root.where)
     environments = inner.get("environments")
     if environments is not None and isinstance(environments.value, dict):
         named = {key: _with_network(node, mpis) for key, node in environments.value.items()}
@@ -178,7 +178,7 @@ def with_site(root: Node, site: Mapping[str, Document], name: str) -> Node:
     return dataclasses.replace(root, value=inner)
 
 
-def _below(document: Document | None, path: tuple[str, ...], why: str) -> dict[str, Node]:
+def _below(document: Document | None, path: tuple[str, ...], why: str) -> dict[str, PlacedValue]:
     data = document.data if document is not None else None
     for key in path:
         data = data.get(key) if isinstance(data, dict) else None
@@ -187,7 +187,7 @@ def _below(document: Document | None, path: tuple[str, ...], why: str) -> dict[s
     return dict(tree(document, *path, why=why).value)
 
 
-def _with_network(environment: Node, mpis: Mapping[str, Node]) -> Node:
+def _with_network(environment: PlacedValue, mpis: Mapping[str, PlacedValue]) -> PlacedValue:
     """Return an environment with the specs that come with its MPI, where it names none itself."""
     body = environment.value if isinstance(environment.value, dict) else {}
     network = body.get("network")
@@ -209,18 +209,21 @@ def _with_network(environment: Node, mpis: Mapping[str, Node]) -> Node:
 
 
 def with_facts(
-    root: Node, facts: Mapping[str, str], given: Mapping[str, str], site: Mapping[str, Document]
-) -> Node:
+    root: PlacedValue,
+    facts: Mapping[str, str],
+    given: Mapping[str, str],
+    site: Mapping[str, Document],
+) -> PlacedValue:
     """Return a recipe's tree with the facts of the site under `facts`.
 
     `given` are those of the command line, which count most; `site` is as for `with_site`. A fact
     that no document shows is one of this machine.
     """
-    inner = {name: Node(value, _place_of_fact(name, site)) for name, value in facts.items()}
+    inner = {name: PlacedValue(value, _place_of_fact(name, site)) for name, value in facts.items()}
     for name, value in given.items():
         command = Location(file="the command line")
-        inner[name] = Node(value, command, why=_GIVEN, before=inner.get(name))
-    return dataclasses.replace(root, value={**root.value, "facts": Node(inner, root.where)})
+        inner[name] = PlacedValue(value, command, why=_GIVEN, before=inner.get(name))
+    return dataclasses.replace(root, value={**root.value, "facts": PlacedValue(inner, root.where)})
 
 
 def _place_of_fact(name: str, site: Mapping[str, Document]) -> Location:
@@ -240,7 +243,7 @@ def _place_of_fact(name: str, site: Mapping[str, Document]) -> Location:
     return Location(file="this machine")
 
 
-def explain(root: Node, key: str, *, spack: bool = True) -> tuple[ValueOrigin, ...]:
+def explain(root: PlacedValue, key: str, *, spack: bool = True) -> tuple[ValueOrigin, ...]:
     """Return every value under a key (`environments.gcc-env.network`) and where it was set.
 
     Names may hold dots themselves. Without `spack` it is a recipe for wheels. Raises
@@ -260,7 +263,7 @@ def explain(root: Node, key: str, *, spack: bool = True) -> tuple[ValueOrigin, .
     return tuple(_settings(node, key))
 
 
-def _step(node: Node, words: list[str]) -> tuple[int, Node] | None:
+def _step(node: PlacedValue, words: list[str]) -> tuple[int, PlacedValue] | None:
     """Return the node below that the first words name, and how many they are: the most that fit."""
     if isinstance(node.value, dict):
         for taken in range(len(words), 0, -1):
@@ -272,21 +275,21 @@ def _step(node: Node, words: list[str]) -> tuple[int, Node] | None:
     return None
 
 
-def _entry(node: Node, name: str) -> Node | None:
+def _entry(node: PlacedValue, name: str) -> PlacedValue | None:
     """Return what stands at a key of a mapping, with what the mapping before it had there."""
     found, older = node.value.get(name), _before(node, name)
-    if isinstance(found, Node):
+    if isinstance(found, PlacedValue):
         return dataclasses.replace(found, before=found.before or older)
     return _lost(node, older) if older is not None else None
 
 
-def _lost(node: Node, older: Node) -> Node:
+def _lost(node: PlacedValue, older: PlacedValue) -> PlacedValue:
     """Return what stands for an entry that went with the mapping it was in."""
-    return Node(None, node.where, why=_REPLACED, before=older)
+    return PlacedValue(None, node.where, why=_REPLACED, before=older)
 
 
 def _default(
-    node: Node, path: tuple[str, ...], words: tuple[str, ...], defaults: _Defaults
+    node: PlacedValue, path: tuple[str, ...], words: tuple[str, ...], defaults: _Defaults
 ) -> tuple[ValueOrigin, ...]:
     """Return what counts where nothing is set; `path` leads to `node`, `words` on from there."""
     whole, depth = (*path, *words), len(path)
@@ -307,7 +310,7 @@ def _default(
     )
 
 
-def _what_there_is(node: Node, path: tuple[str, ...], words: tuple[str, ...]) -> str:
+def _what_there_is(node: PlacedValue, path: tuple[str, ...], words: tuple[str, ...]) -> str:
     start = ".".join(path)
     if start == "facts" and words[0] in FACTS:
         return f"the site does not say it; state it there or with `--fact {words[0]}=VALUE`"
@@ -323,7 +326,7 @@ def _what_there_is(node: Node, path: tuple[str, ...], words: tuple[str, ...]) ->
     return f"{guess}{f'`{start}`' if path else 'the recipe'} has: {', '.join(there)}"
 
 
-def _settings(node: Node, key: str) -> Iterator[ValueOrigin]:
+def _settings(node: PlacedValue, key: str) -> Iterator[ValueOrigin]:
     """Yield the values under a node; a list is one value unless its items are from many places."""
     if isinstance(node.value, dict):
         if not node.value:
@@ -339,7 +342,7 @@ def _settings(node: Node, key: str) -> Iterator[ValueOrigin]:
         yield _setting(node, key)
 
 
-def _gone(node: Node, key: str) -> Iterator[ValueOrigin]:
+def _gone(node: PlacedValue, key: str) -> Iterator[ValueOrigin]:
     """Yield what an entry had before another one took its place as a whole."""
     if node.before is not None and isinstance(node.before.value, dict):
         for name, older in node.before.value.items():
@@ -347,22 +350,22 @@ def _gone(node: Node, key: str) -> Iterator[ValueOrigin]:
                 yield _setting(_lost(node, older), f"{key}.{name}")
 
 
-def _before(node: Node, name: str) -> Node | None:
+def _before(node: PlacedValue, name: str) -> PlacedValue | None:
     """Return what stood at a key of the mapping that this one took the place of."""
     if node.before is None or not isinstance(node.before.value, dict):
         return None
     found = node.before.value.get(name)
-    return found if isinstance(found, Node) else None
+    return found if isinstance(found, PlacedValue) else None
 
 
-def _mixed(node: Node) -> bool:
+def _mixed(node: PlacedValue) -> bool:
     return (
         len({(item.why, item.where.file) for item in node.value} | {(node.why, node.where.file)})
         > 1
     )
 
 
-def _setting(node: Node, key: str) -> ValueOrigin:
+def _setting(node: PlacedValue, key: str) -> ValueOrigin:
     history = []
     older = node.before
     while older is not None:
@@ -373,11 +376,11 @@ def _setting(node: Node, key: str) -> ValueOrigin:
     )
 
 
-def _why(node: Node) -> str:
+def _why(node: PlacedValue) -> str:
     return ", ".join(word for word in ("removed" if node.gone else "", node.why) if word)
 
 
-def plain(node: Node) -> Any:
+def plain(node: PlacedValue) -> Any:
     """Return the data of a node."""
     if isinstance(node.value, dict):
         return {key: plain(value) for key, value in node.value.items() if not value.gone}

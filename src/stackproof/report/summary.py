@@ -9,7 +9,7 @@ from statistics import median
 
 from markupsafe import Markup
 
-from stackproof.compare.model import Cell, Comparison, Curve, Judgement, Panel
+from stackproof.compare.model import ArmJudgement, Cell, Comparison, Curve, Panel
 from stackproof.core.numbers import percent_text, size_text
 from stackproof.mpi.families import REGISTRY as MPIS
 from stackproof.report.markup import element, joined
@@ -232,7 +232,7 @@ def _step(sizes: Sequence[int], arms: int) -> float:
 
 
 def _strip(
-    comparison: Comparison, curve: Curve, judgement: Judgement, sizes: Sequence[int]
+    comparison: Comparison, curve: Curve, judgement: ArmJudgement, sizes: Sequence[int]
 ) -> Markup:
     """Return one strip as a picture with its words."""
     step = _step(sizes, sum(_judged(comparison, arm) for arm in comparison.challengers))
@@ -282,7 +282,7 @@ def _mark(curve: Curve, cell: Cell, x: float) -> Markup:
     )
 
 
-def _strip_words(comparison: Comparison, curve: Curve, judgement: Judgement) -> str:
+def _strip_words(comparison: Comparison, curve: Curve, judgement: ArmJudgement) -> str:
     words = [cell_words(cell) for cell in judgement.cells]
     counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
     return f"{judgement.arm}, {curve_label(comparison, curve)}, {curve.placement}: {counts}"

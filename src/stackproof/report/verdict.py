@@ -5,11 +5,11 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from stackproof.compare.model import (
+    ArmJudgement,
     ArmVerdict,
     Cell,
     Comparison,
     Curve,
-    Judgement,
     Panel,
     Point,
     Verdict,
@@ -272,7 +272,7 @@ def unit_text(unit: str) -> str:
     return "µs" if unit == "us" else unit
 
 
-def _every_size(comparison: Comparison, panel: Panel, judgement: Judgement) -> Markup:
+def _every_size(comparison: Comparison, panel: Panel, judgement: ArmJudgement) -> Markup:
     baseline = panel.points(comparison.spec.baseline)
     points = panel.points(judgement.arm)
     unit = unit_text(panel.curve.unit)

@@ -107,7 +107,7 @@ class Fabric:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launcher:
+class SiteLauncher:
     """What starts ranks; `pmi` are the wire-up kinds that it can serve (`srun --mpi=KIND`)."""
 
     version: str | None = None
@@ -181,7 +181,7 @@ class Site:
     description: str = ""
     partitions: Mapping[str, Partition] = field(default_factory=dict)
     fabric: Fabric = field(default_factory=Fabric)
-    launchers: Mapping[str, Launcher] = field(default_factory=dict)
+    launchers: Mapping[str, SiteLauncher] = field(default_factory=dict)
     vendor_mpi: VendorMpi | None = None
     externals: Mapping[str, External] = field(default_factory=dict)
     mount_points: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ from stackproof.image.effects.folder import load_tree, read_tree_member
 from stackproof.image.effects.load import load_image, read_member
 from stackproof.image.model import Deployment, Image, ImageMount, MpiFacts
 from stackproof.inject.effects import job, job_key, named
-from stackproof.inject.effects.job_key import JobCase, Part
+from stackproof.inject.effects.job_key import JobCase, MountedImage
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import HostView
 from stackproof.mpi.effects import fabric
@@ -240,7 +240,7 @@ def _with_injection(ready: ReadyArm, text: str, programs: tuple[str, ...]) -> Re
     deployment, request = ready.deployment, job_key.image_in(text)
     described = image_file.load_described(request.image) if request else None
     point = (request and request.mount_point) or (described.mount if described else "")
-    injected = Part(request.image if request else text, point or text, described)
+    injected = MountedImage(request.image if request else text, point or text, described)
     for mount in deployment.mounts:
         if described and mount.mount_point == point:
             raise fail(
@@ -249,7 +249,7 @@ def _with_injection(ready: ReadyArm, text: str, programs: tuple[str, ...]) -> Re
                 hint="name another place for what is injected: IMAGE:MOUNT",
             )
     parts = [
-        Part(mount.image, mount.mount_point, image_file.load_described(mount.image))
+        MountedImage(mount.image, mount.mount_point, image_file.load_described(mount.image))
         for mount in deployment.mounts
     ]
     paths = [path for name, path in deployment.programs.items() if name in programs]
@@ -275,7 +275,7 @@ def _with_injection(ready: ReadyArm, text: str, programs: tuple[str, ...]) -> Re
     )
 
 
-def _mpi_of(described: Described | None, injected: Part) -> MpiFacts | None:
+def _mpi_of(described: Described | None, injected: MountedImage) -> MpiFacts | None:
     """Return the MPI that takes the place of an arm's own, None where that stays."""
     if described is not None:
         if described.mpi is None:

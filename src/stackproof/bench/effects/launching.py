@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from stackproof.bench import schedule
 from stackproof.bench.effects.arms import Arms, ReadyArm
-from stackproof.bench.effects.nodes import Place
+from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.bench.programs import REGISTRY as PROGRAMS
 from stackproof.bench.schedule import Launch
 from stackproof.cluster import model as cluster
@@ -41,7 +41,7 @@ def now() -> str:
 
 
 def measure(
-    place: Place, ready: ReadyArm, launch: Launch, case: Case
+    place: LaunchNodes, ready: ReadyArm, launch: Launch, case: Case
 ) -> tuple[Measurement, Completed]:
     """Make one launch and judge it; the link is given the arm's own rate while it runs."""
     started = now()
@@ -68,7 +68,7 @@ def measure(
 
 
 def run_once(
-    place: Place, ready: ReadyArm, case: Case, *, labelled: bool = False
+    place: LaunchNodes, ready: ReadyArm, case: Case, *, labelled: bool = False
 ) -> tuple[Completed, Command, EnvPatch]:
     """Run one launch, and end what a launch that took too long left on the nodes.
 
@@ -90,7 +90,7 @@ def run_once(
 
 
 def launch_command(
-    place: Place, ready: ReadyArm, case: Case, *, labelled: bool = False
+    place: LaunchNodes, ready: ReadyArm, case: Case, *, labelled: bool = False
 ) -> tuple[Command, EnvPatch]:
     """Return the command of one launch, and the patch that makes the environment of its ranks.
 
@@ -102,7 +102,7 @@ def launch_command(
     return _mpiexec(place, ready, case, patch, labelled=labelled)
 
 
-def profile_of(place: Place, ready: ReadyArm, case: Case) -> Profile:
+def profile_of(place: LaunchNodes, ready: ReadyArm, case: Case) -> Profile:
     """Return the profile of a launch; raises `StackproofError` (UNSUPPORTED)."""
     return _profile(place, ready, case.placement, case.transport)
 
@@ -128,7 +128,9 @@ def pmi_problems(arms: Arms, allocation: Allocation) -> list[Problem]:
     return found
 
 
-def transport_problems(arms: Arms, place: Place, placements: Sequence[Placement]) -> list[Problem]:
+def transport_problems(
+    arms: Arms, place: LaunchNodes, placements: Sequence[Placement]
+) -> list[Problem]:
     """Return the arms that cannot be forced on the transport that they are to use, and why."""
     found: dict[Problem, None] = {}
     for name, ready in arms.by_name.items():
@@ -147,7 +149,7 @@ def transport_problems(arms: Arms, place: Place, placements: Sequence[Placement]
     return list(found)
 
 
-def fabric_of(place: Place) -> str:
+def fabric_of(place: LaunchNodes) -> str:
     """Return what joins the nodes (`site.FabricType`), empty where it is not known.
 
     Nodes of a cluster on this machine are joined by Ethernet, and this machine without Slingshot
@@ -159,7 +161,7 @@ def fabric_of(place: Place) -> str:
     return found
 
 
-def _profile(place: Place, ready: ReadyArm, placement: Placement, transport: str) -> Profile:
+def _profile(place: LaunchNodes, ready: ReadyArm, placement: Placement, transport: str) -> Profile:
     """Return the profile of an arm; raises `StackproofError` (UNSUPPORTED)."""
     facts = ready.deployment.mpi
     setup = Setup(
@@ -175,7 +177,7 @@ def _profile(place: Place, ready: ReadyArm, placement: Placement, transport: str
 
 
 def _mpiexec(
-    place: Place, ready: ReadyArm, case: Case, patch: EnvPatch, *, labelled: bool
+    place: LaunchNodes, ready: ReadyArm, case: Case, patch: EnvPatch, *, labelled: bool
 ) -> tuple[Command, EnvPatch]:
     """Return the command of the MPI's own launcher.
 
@@ -247,7 +249,7 @@ def _step(
     return Command(argv=argv, env=env, timeout_s=case.timeout_s, cwd="/"), patch
 
 
-def check_nodes(place: Place, case: Case) -> None:
+def check_nodes(place: LaunchNodes, case: Case) -> None:
     """After a launch that failed: raise `StackproofError` when nodes of the job were lost.
 
     A launch that a dying node spoiled says nothing of its arm, and neither would the next ones.
@@ -260,14 +262,14 @@ def check_nodes(place: Place, case: Case) -> None:
         raise allocations.lost(silent)
 
 
-def _clean_up(place: Place) -> None:
+def _clean_up(place: LaunchNodes) -> None:
     if place.state:
         up.end_processes(place.state)
     if place.allocation:
         allocations.end_steps(place.allocation)
 
 
-def _facts(place: Place, deployment: Deployment) -> dict[str, str]:
+def _facts(place: LaunchNodes, deployment: Deployment) -> dict[str, str]:
     facts = {"load": f"{os.getloadavg()[0]:.2f}"}
     if not deployment.mounts:
         facts["image"] = "a plain folder; nothing is mounted"

@@ -15,7 +15,7 @@ from stackproof.launch.schedulers import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class LaunchNodes:
     """Nodes to make launches on.
 
     `nodes` maps names to the CPUs that ranks may have, `interface` is the one to use between
@@ -39,7 +39,7 @@ class Place:
         return self.state is not None
 
 
-def here(spec: BenchSpec) -> Place:
+def here(spec: BenchSpec) -> LaunchNodes:
     """Return this machine, or the cluster on it as soon as a placement names more.
 
     Raises `StackproofError` (CLUSTER_DOWN) when that is not up and whole.
@@ -47,8 +47,8 @@ def here(spec: BenchSpec) -> Place:
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     state = _state(spec)
     if state is None:
-        return Place(nodes={os.uname().nodename: cpus}, interface=spec.interface)
-    return Place(
+        return LaunchNodes(nodes={os.uname().nodename: cpus}, interface=spec.interface)
+    return LaunchNodes(
         nodes={node.name: cpus for node in state.nodes},
         interface=spec.interface or state.nodes[0].interface,
         rate_mb_s=state.rate_mb_s,
@@ -57,14 +57,14 @@ def here(spec: BenchSpec) -> Place:
     )
 
 
-def of_job(spec: BenchSpec, job: Job, allocation: Allocation) -> Place:
+def of_job(spec: BenchSpec, job: Job, allocation: Allocation) -> LaunchNodes:
     """Return the nodes of the Slurm job that this process runs in."""
     facts = {
         "scheduler": f"Slurm {allocation.version}, job {allocation.job}",
         "nodes": ", ".join(allocation.nodes),
         **job.facts,
     }
-    return Place(
+    return LaunchNodes(
         nodes=allocation.nodes,
         interface=spec.interface or job.interface,
         rate_mb_s=job.rate_mb_s,

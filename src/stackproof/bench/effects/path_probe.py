@@ -16,7 +16,7 @@ from pathlib import Path
 from stackproof.bench import path_logs, path_verdict, schedule
 from stackproof.bench.effects import launching
 from stackproof.bench.effects.arms import Arms, ReadyArm
-from stackproof.bench.effects.nodes import Place
+from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.bench.path_verdict import Probed
 from stackproof.bench.programs import REGISTRY as PROGRAMS
 from stackproof.bench.schedule import Launch
@@ -52,7 +52,7 @@ class Probing:
 
     spec: BenchSpec
     arms: Arms
-    place: Place
+    place: LaunchNodes
     folder: Path
     monitor: Monitor
     allocation: int = 0
@@ -136,7 +136,7 @@ def _case(probing: Probing, ready: ReadyArm, launch: Launch, placement: Placemen
     return replace(case, fabric=launching.fabric_of(probing.place))
 
 
-def _identity(place: Place, ready: ReadyArm, case: Case) -> str:
+def _identity(place: LaunchNodes, ready: ReadyArm, case: Case) -> str:
     """Return the digest of all that a probe depends on; another one each time without image."""
     command, patch = launching.launch_command(place, ready, case)
     data = {
@@ -191,7 +191,7 @@ def _made(
 
 
 def _once(
-    place: Place,
+    place: LaunchNodes,
     ready: ReadyArm,
     launch: Launch,
     case: Case,
@@ -245,7 +245,7 @@ def _once(
     return paths, problem
 
 
-def _variables(place: Place, ready: ReadyArm, case: Case) -> dict[str, str]:
+def _variables(place: LaunchNodes, ready: ReadyArm, case: Case) -> dict[str, str]:
     """Return what a launch sets, without what makes the MPI talk."""
     _, patch = launching.launch_command(place, ready, case)
     return dict(sorted(patch.apply({}).items()))

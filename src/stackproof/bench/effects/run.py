@@ -31,7 +31,7 @@ from stackproof.bench.effects import arms as ready_arms
 from stackproof.bench.effects import deciding, launching, nodes, path_probe
 from stackproof.bench.effects.arms import Arms, ReadyArm
 from stackproof.bench.effects.aside import free_name, set_aside
-from stackproof.bench.effects.nodes import Place
+from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.bench.pace import Pace, pace_of, probes_s, seconds_of, shape_text
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec
@@ -73,7 +73,7 @@ class Bench:
 
     spec: BenchSpec
     arms: Arms
-    place: Place
+    place: LaunchNodes
     placements: Mapping[str, Placement]
     paths: Mapping[tuple[str, str], MessagePaths] = field(default_factory=dict)
 
@@ -88,7 +88,7 @@ def schedule(spec: BenchSpec, arms: Arms) -> tuple[Launch, ...]:
     return schedules.schedule(spec, arms.programs, where)
 
 
-def prepare(spec: BenchSpec, arms: Arms | None = None, place: Place | None = None) -> Bench:
+def prepare(spec: BenchSpec, arms: Arms | None = None, place: LaunchNodes | None = None) -> Bench:
     """Read the images, find the nodes, and refuse at once what cannot work.
 
     Raises `StackproofError` with the problems of all arms at once.
@@ -333,7 +333,7 @@ def _machine() -> dict[str, str]:
     return {"cpu": model, "kernel": f"{uname.sysname} {uname.release}", "machine": uname.machine}
 
 
-def _host_facts(place: Place) -> dict[str, str]:
+def _host_facts(place: LaunchNodes) -> dict[str, str]:
     # In a job this is one of its nodes; those of a cluster on one machine use none of its NICs.
     joined = "" if place.one_machine else fabric.seen_here()
     return {

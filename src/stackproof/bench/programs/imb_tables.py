@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 
 from stackproof.bench.programs import imb, stray_output, tables
-from stackproof.bench.programs.tables import Draft, PrintedTable, Reading, TableRow
+from stackproof.bench.programs.tables import Draft, ParsedTables, PrintedTable, TableRow
 
 PROGRAM = "IMB-MPI1"
 
@@ -68,13 +68,13 @@ def metrics_of(table: PrintedTable) -> tuple[tuple[str, str], ...]:
     )
 
 
-def read(text: str) -> Reading:
+def read(text: str) -> ParsedTables:
     """Return every table of a text; never raises, whatever it is."""
     reader = _Reader()
     for number, label, line in tables.clean_lines(text):
         reader.take(number, label, line)
     reader.leave(ended=False)
-    return Reading(tables=tuple(reader.tables), garbage=reader.garbage.lines)
+    return ParsedTables(tables=tuple(reader.tables), garbage=reader.garbage.lines)
 
 
 class _Reader:

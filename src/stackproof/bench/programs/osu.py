@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass
 
 from stackproof.bench.programs import stray_output, tables
-from stackproof.bench.programs.tables import Draft, PrintedTable, Reading, TableRow
+from stackproof.bench.programs.tables import Draft, ParsedTables, PrintedTable, TableRow
 from stackproof.core.errors import Reason
 
 PROGRAM = "OSU"
@@ -91,13 +91,13 @@ def may_be_cut(table: PrintedTable) -> str:
     return f"the last size is {last}; a run without `-m` ends at {largest}"
 
 
-def read(text: str) -> Reading:
+def read(text: str) -> ParsedTables:
     """Return every table of a text; never raises, whatever it is."""
     reader = _Reader()
     for number, label, line in tables.clean_lines(text):
         reader.take(number, label, line)
     reader.leave(ended=False)
-    return Reading(tables=tuple(reader.tables), garbage=reader.garbage.lines)
+    return ParsedTables(tables=tuple(reader.tables), garbage=reader.garbage.lines)
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ class PrintedTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ParsedTables:
     """All tables of a text, and the lines that belong to none."""
 
     tables: tuple[PrintedTable, ...] = ()

@@ -21,7 +21,7 @@ from stackproof.site.effects import toolchain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class BuildRequest:
     """What is to be built, where and how; `output` is the image, `stop_after` may be `lock`."""
 
     recipe: RecipeOptions
@@ -40,10 +40,10 @@ def run(args: argparse.Namespace) -> int:
     """
     recipe = parsing.read(RecipeOptions, args)
     build = parsing.read(BuildOptions, args)
-    return _build(parsing.read(Asked, args, recipe=recipe, build=build))
+    return _build(parsing.read(BuildRequest, args, recipe=recipe, build=build))
 
 
-def _build(asked: Asked) -> int:
+def _build(asked: BuildRequest) -> int:
     every = stacks.load_recipes(asked.recipe)
     if asked.output and len(every) > 1:
         raise fail(Reason.USAGE, "`--output` names one image, and `--matrix` makes several")
@@ -75,7 +75,7 @@ class _Result:
     data: dict[str, object]
 
 
-def _one(loaded: Loaded, asked: Asked, monitor: Monitor) -> _Result:
+def _one(loaded: Loaded, asked: BuildRequest, monitor: Monitor) -> _Result:
     target = _target(loaded, asked)
     if not asked.stop_after:
         _check_target(target)
@@ -110,7 +110,7 @@ def _one(loaded: Loaded, asked: Asked, monitor: Monitor) -> _Result:
     )
 
 
-def _made(loaded: Loaded, asked: Asked, monitor: Monitor) -> tuple[Built | None, str]:
+def _made(loaded: Loaded, asked: BuildRequest, monitor: Monitor) -> tuple[Built | None, str]:
     """Return the image, none where only the lock is asked for, and the digest of the lock."""
     builder = builders.of(loaded)
     engine = builder.engine
@@ -130,7 +130,7 @@ def _made(loaded: Loaded, asked: Asked, monitor: Monitor) -> tuple[Built | None,
     return execute(made, monitor, setup=replace(setup, origin=loaded.origin)), digest
 
 
-def _target(loaded: Loaded, asked: Asked) -> Path:
+def _target(loaded: Loaded, asked: BuildRequest) -> Path:
     if asked.output:
         return Path(asked.output)
     middle = f".{loaded.variant}" if loaded.variant and asked.recipe.matrix else ""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from stackproof.build.effects import cache_entries, workspace
-from stackproof.build.effects.cache_entries import Entry, PruneOptions
+from stackproof.build.effects.cache_entries import DeletableEntry, PruneOptions
 from stackproof.core.effects import cache_kinds
 from stackproof.core.effects.cache_kinds import KINDS, MEMORY
 from stackproof.core.errors import Reason, fail
@@ -67,7 +67,7 @@ def _age(text: str) -> float:
     return int(found[1]) * _UNITS[found[2]]
 
 
-def _print_kinds(found: Sequence[Entry]) -> None:
+def _print_kinds(found: Sequence[DeletableEntry]) -> None:
     rows = []
     for kind in KINDS:
         of_kind = [entry for entry in found if entry.kind == kind.name]
@@ -103,7 +103,7 @@ def _print_kinds(found: Sequence[Entry]) -> None:
         )
 
 
-def _print_entries(found: Sequence[Entry]) -> None:
+def _print_entries(found: Sequence[DeletableEntry]) -> None:
     rows = [
         (
             entry.kind,
@@ -117,7 +117,7 @@ def _print_entries(found: Sequence[Entry]) -> None:
     _print_table(("KIND", "SIZE", "LAST USED", "STATE", "NAME"), rows)
 
 
-def _state(entry: Entry) -> str:
+def _state(entry: DeletableEntry) -> str:
     if entry.foreign:
         return "of another cache"
     if entry.left:
@@ -133,7 +133,7 @@ def _print_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None
         print("  ".join(cells).rstrip())
 
 
-def _data(entry: Entry) -> dict[str, object]:
+def _data(entry: DeletableEntry) -> dict[str, object]:
     return {
         "kind": entry.kind,
         "name": entry.name,

@@ -18,7 +18,7 @@ _NOT_LOOKED_UP = "versions were not looked up"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckOptions:
+class RecipeCheckOptions:
     """What is checked; `offline` asks no package index, `json` prints data."""
 
     recipe: RecipeOptions
@@ -30,10 +30,10 @@ def run(args: argparse.Namespace) -> int:
     """Check a recipe, every combination of its matrix; the exit code is the first problem's."""
     recipe = parsing.read(RecipeOptions, args)
     recipe = replace(recipe, matrix=recipe.matrix or not recipe.choose)
-    return _check(parsing.read(CheckOptions, args, recipe=recipe))
+    return _check(parsing.read(RecipeCheckOptions, args, recipe=recipe))
 
 
-def _check(asked: CheckOptions) -> int:
+def _check(asked: RecipeCheckOptions) -> int:
     found = Findings()
     remark = ""
     try:
@@ -56,7 +56,7 @@ def _check(asked: CheckOptions) -> int:
     return int(code)
 
 
-def _findings(loaded: Loaded, asked: CheckOptions) -> tuple[Findings, str]:
+def _findings(loaded: Loaded, asked: RecipeCheckOptions) -> tuple[Findings, str]:
     """Return what is wrong with a stack and what should be known, and what was not looked up."""
     builder = builders.of(loaded)
     found = Findings(notes=loaded.notes)

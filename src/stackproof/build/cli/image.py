@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackproof.build import containerfile
-from stackproof.build.containerfile import Files, Wish
+from stackproof.build.containerfile import ContainerfileRequest, Files
 from stackproof.build.effects import builders, locking, stacks, visible
 from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.effects.loaded import Loaded
@@ -24,7 +24,7 @@ from stackproof.inject.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerOptions:
+class ContainerfileOptions:
     """What the Containerfile is of; `output` is the file, `manifest` that of the built stack."""
 
     recipe: RecipeOptions
@@ -39,10 +39,12 @@ class ContainerOptions:
 
 def run(args: argparse.Namespace) -> int:
     """Write the Containerfile; nothing is built, and nothing is downloaded."""
-    return _write(parsing.read(ContainerOptions, args, recipe=parsing.read(RecipeOptions, args)))
+    return _write(
+        parsing.read(ContainerfileOptions, args, recipe=parsing.read(RecipeOptions, args))
+    )
 
 
-def _write(asked: ContainerOptions) -> int:
+def _write(asked: ContainerfileOptions) -> int:
     loaded = stacks.load_recipe(asked.recipe)
     faults = _faults(asked)
     if faults:
@@ -69,7 +71,7 @@ def _write(asked: ContainerOptions) -> int:
     if asked.manifest:
         labels[f"{OWN}.abi"] = _abi(asked.manifest, stack.mount)
     found = (package for name in needs.builder_programs for package in packages(name))
-    wish = Wish(
+    wish = ContainerfileRequest(
         base=asked.base,
         builder=asked.builder_base or asked.base,
         architecture=stack.architecture,
@@ -97,7 +99,7 @@ def _carried(needs: Container, loaded: Loaded) -> Files:
     )
 
 
-def _faults(asked: ContainerOptions) -> tuple[Problem, ...]:
+def _faults(asked: ContainerfileOptions) -> tuple[Problem, ...]:
     """Return everything that is wrong with the options."""
     bases = [asked.base, *filter(None, [asked.builder_base])]
     packages = [*asked.package, *asked.builder_package]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from stackproof.build.effects import workspace
 from stackproof.core.effects import cache_kinds, files
-from stackproof.core.effects.cache_kinds import KINDS, MEMORY, Entries, Held, Kind
+from stackproof.core.effects.cache_kinds import KINDS, MEMORY, Entries, Kind, UseSign
 from stackproof.core.errors import Reason, StackproofError, fail
 
 _KEPT_BUILDS = 2
@@ -24,7 +24,7 @@ _GONE = ".gone."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class DeletableEntry:
     """One thing that can be deleted; `used` is when it was last used, as seconds since 1970.
 
     `size` is what it takes on disk. `tree` is the tree of a build that lies elsewhere, which is
@@ -59,25 +59,25 @@ class PruneOptions:
 class Pruned:
     """What was deleted, or would be, and what stays because it is in use."""
 
-    gone: tuple[Entry, ...]
-    left: tuple[Entry, ...]
+    gone: tuple[DeletableEntry, ...]
+    left: tuple[DeletableEntry, ...]
 
 
-def entries(kinds: Sequence[Kind] = KINDS) -> list[Entry]:
+def entries(kinds: Sequence[Kind] = KINDS) -> list[DeletableEntry]:
     """Return all entries of some kinds, those of one kind in the order of their last use."""
     with cache_kinds.nobody_uses() as free:
         together = not free
     return [entry for kind in kinds for entry in of_kind(kind, together=together)]
 
 
-def of_kind(kind: Kind, *, together: bool) -> list[Entry]:
+def of_kind(kind: Kind, *, together: bool) -> list[DeletableEntry]:
     """Return the entries of one kind; `together` says whether some process uses the cache."""
     if kind.name == MEMORY:
         found = [_memory(path) for path in _trees_in_memory()]
-    elif kind.held is Held.OWN:
+    elif kind.held is UseSign.OWN:
         found = [_build(path) for path in _children(cache_kinds.home(kind.name))]
     else:
-        busy = together and kind.held is Held.TOGETHER
+        busy = together and kind.held is UseSign.TOGETHER
         found = [_plain(kind, path, in_use=busy) for path in _paths(kind)]
     return sorted((one for one in found if one), key=lambda one: (one.used, one.name))
 
@@ -103,7 +103,7 @@ def prune(options: PruneOptions) -> Pruned:
     return Pruned(gone=tuple(gone), left=tuple(one for one in meant if one not in gone))
 
 
-def _is_meant(entry: Entry, options: PruneOptions, now: float) -> bool:
+def _is_meant(entry: DeletableEntry, options: PruneOptions, now: float) -> bool:
     kind = cache_kinds.get(entry.kind)
     if kind.entries is Entries.NONE or entry.foreign:
         return False
@@ -112,7 +112,7 @@ def _is_meant(entry: Entry, options: PruneOptions, now: float) -> bool:
     if options.kinds:
         chosen = entry.kind in options.kinds
     elif options.every or options.older_than_s is not None:
-        chosen = kind.held is not Held.UNSEEN
+        chosen = kind.held is not UseSign.UNSEEN
     else:
         chosen = entry.kind == MEMORY
     return chosen and entry.used <= now - (options.older_than_s or 0.0)
@@ -165,13 +165,13 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (Path(where, name) for name in sorted(names))
 
 
-def _plain(kind: Kind, path: Path, *, in_use: bool) -> Entry | None:
+def _plain(kind: Kind, path: Path, *, in_use: bool) -> DeletableEntry | None:
     home = cache_kinds.cache()
     top = next(home / one for one in kind.folders if path.is_relative_to(home / one))
     state = _state(path)
     if state is None:
         return None
-    return Entry(
+    return DeletableEntry(
         kind=kind.name,
         name=str(path.relative_to(top)) if path != top else path.name,
         path=path,
@@ -182,14 +182,14 @@ def _plain(kind: Kind, path: Path, *, in_use: bool) -> Entry | None:
     )
 
 
-def _build(path: Path) -> Entry | None:
+def _build(path: Path) -> DeletableEntry | None:
     state = _state(path)
     if state is None or not stat.S_ISDIR(state.st_mode):
         return None
     tree = workspace.find(path).tree
     tree_elsewhere = tree if tree != path and tree.exists() else None
     outside = tree_elsewhere is not None and not tree.is_relative_to(workspace.MEMORY)
-    return Entry(
+    return DeletableEntry(
         kind="builds",
         name=path.name,
         path=path,
@@ -202,13 +202,13 @@ def _build(path: Path) -> Entry | None:
     )
 
 
-def _memory(path: Path) -> Entry | None:
+def _memory(path: Path) -> DeletableEntry | None:
     """Return the entry of a tree in memory, in use while its build is; the build says so itself."""
     state = _state(path)
     if state is None:
         return None
     build = workspace.build_of(path)
-    return Entry(
+    return DeletableEntry(
         kind=MEMORY,
         name=path.name,
         path=path,
@@ -287,7 +287,7 @@ def _hold(build: Path) -> Iterator[bool]:
         yield True
 
 
-def remove(entry: Entry) -> bool:
+def remove(entry: DeletableEntry) -> bool:
     """Delete an entry; return False where somebody began to use it.
 
     Whoever looks meanwhile sees all of it or nothing. Raises `StackproofError` (NOT_PERMITTED).
@@ -332,7 +332,7 @@ def _away(path: Path) -> None:
     files.remove(path)
 
 
-def give_up_superseded(build: Path) -> list[Entry]:
+def give_up_superseded(build: Path) -> list[DeletableEntry]:
     """Delete the builds of a recipe that newer ones took the place of; return what went.
 
     The newest two that have an image stay, and what was used since the older of these. What an

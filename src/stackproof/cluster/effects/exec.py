@@ -16,7 +16,7 @@ import sys
 from stackproof.cluster.effects import node as cluster_node
 from stackproof.cluster.effects import up as cluster
 from stackproof.cluster.effects.agent import started
-from stackproof.cluster.model import ClusterState, Node
+from stackproof.cluster.model import ClusterNode, ClusterState
 from stackproof.cluster.slurm import SLURM_CONF, User
 from stackproof.core import harmless
 from stackproof.core.effects import files, seccomp
@@ -147,7 +147,7 @@ def _join(descriptor: int) -> None:
 
 
 def _become(
-    target: Node,
+    target: ClusterNode,
     descriptors: dict[str, int],
     argv: list[str],
     who: User | None,

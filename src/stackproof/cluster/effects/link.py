@@ -23,7 +23,7 @@ from pathlib import Path
 from stackproof.cluster import model as cluster
 from stackproof.cluster.effects import node as cluster_node
 from stackproof.cluster.effects.agent import started
-from stackproof.cluster.model import ClusterSpec, ClusterState, DelayFacts, Node
+from stackproof.cluster.model import ClusterNode, ClusterSpec, ClusterState, DelayFacts
 from stackproof.core.command import Command
 from stackproof.core.effects import cache_kinds, files
 from stackproof.core.effects.run import base_environment, failure, run
@@ -62,7 +62,7 @@ def shape(state: ClusterState, spec: ClusterSpec) -> ClusterState:
         raise
 
 
-def connect(state: ClusterState, node: Node) -> None:
+def connect(state: ClusterState, node: ClusterNode) -> None:
     """Join a node that was started again to the bridge; raises `StackproofError`."""
     # The end of the old link goes when the kernel has cleared the old node away, which takes time.
     words = (tool("ip"), "link", "del", cluster.port_of(node.name))
@@ -85,7 +85,7 @@ def reshape(state: ClusterState) -> ClusterState:
     return dataclasses.replace(state, delay=delay)
 
 
-def _alive(state: ClusterState) -> tuple[Node, ...]:
+def _alive(state: ClusterState) -> tuple[ClusterNode, ...]:
     return tuple(node for node in state.nodes if node.alive)
 
 

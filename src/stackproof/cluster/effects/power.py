@@ -21,7 +21,7 @@ from stackproof.cluster.effects import node as cluster_node
 from stackproof.cluster.effects import slurm, up
 from stackproof.cluster.effects.agent import started
 from stackproof.cluster.effects.state import end_process, locked, write
-from stackproof.cluster.model import ClusterState, Node
+from stackproof.cluster.model import ClusterNode, ClusterState
 from stackproof.core.errors import Reason, fail
 
 _BOOT_S = 30.0
@@ -74,7 +74,7 @@ def restart(name: str, node: str, *, daemon: bool = False) -> ClusterState:
         return up.reach(name)
 
 
-def _checked(state: ClusterState, name: str, *, daemon: bool) -> Node:
+def _checked(state: ClusterState, name: str, *, daemon: bool) -> ClusterNode:
     node = state.node(name)
     if daemon and not state.slurm:
         raise fail(
@@ -90,7 +90,7 @@ def _checked(state: ClusterState, name: str, *, daemon: bool) -> Node:
     return node
 
 
-def _boot(state: ClusterState, old: Node) -> ClusterState:
+def _boot(state: ClusterState, old: ClusterNode) -> ClusterState:
     """Make a node again; return the state with it and with the links as they were."""
     link, their_link = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     report, their_report = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -123,7 +123,7 @@ def _boot(state: ClusterState, old: Node) -> ClusterState:
     return state
 
 
-def _settings(state: ClusterState, node: Node) -> dict[str, object]:
+def _settings(state: ClusterState, node: ClusterNode) -> dict[str, object]:
     ip = cluster_link.tool("ip")
     return {
         "name": node.name,

@@ -20,7 +20,7 @@ from pathlib import Path
 from stackproof.cluster import model as cluster
 from stackproof.cluster import slurm, slurm_conf
 from stackproof.cluster.effects import link
-from stackproof.cluster.model import ClusterSpec, ClusterState, Node
+from stackproof.cluster.model import ClusterNode, ClusterSpec, ClusterState
 from stackproof.cluster.slurm import NodeState, SlurmFacts, SlurmSpec
 from stackproof.core.command import Command
 from stackproof.core.effects.run import run
@@ -285,7 +285,7 @@ def _mpi_types(state: ClusterState) -> tuple[str, ...]:
     return tuple(sorted(set(words)))
 
 
-def _daemon_pid(node: Node, path: str, program: str) -> int | None:
+def _daemon_pid(node: ClusterNode, path: str, program: str) -> int | None:
     """Return the pid of a living daemon as its node counts, by its file; None if there is none."""
     root = f"/proc/{node.pid}/root"
     try:
@@ -297,7 +297,7 @@ def _daemon_pid(node: Node, path: str, program: str) -> int | None:
     return pid if name == program and rest.split()[0] not in {"Z", "X"} else None
 
 
-def _listens(node: Node, port: int) -> bool:
+def _listens(node: ClusterNode, port: int) -> bool:
     """Return whether somebody listens there: looked up, as a connection would be an event."""
     with contextlib.suppress(OSError), open(f"/proc/{node.pid}/net/tcp", encoding="ascii") as table:
         for line in table:
@@ -307,7 +307,7 @@ def _listens(node: Node, port: int) -> bool:
     return False
 
 
-def _await_node(state: ClusterState, node: Node) -> None:
+def _await_node(state: ClusterState, node: ClusterNode) -> None:
     """Wait until a node's slurmd listens and the controller has heard of it."""
     what, log = f"slurmd on {node.name}", _logs(Path(state.folder)) / f"{node.name}.err"
     _await(what, log, lambda: _listens(node, slurm.NODE_PORT))

@@ -33,7 +33,7 @@ from stackproof.cluster.effects.state import (
     remove,
     write,
 )
-from stackproof.cluster.model import ClusterSpec, ClusterState, Node
+from stackproof.cluster.model import ClusterNode, ClusterSpec, ClusterState
 from stackproof.cluster.slurm import MOUNT_POINTS, SPOOL, SlurmFacts
 from stackproof.core.command import Command
 from stackproof.core.effects import cache_kinds, files
@@ -259,7 +259,7 @@ def inner_environment() -> dict[str, str]:
     return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 
 
-def _planned(spec: ClusterSpec, folder: Path) -> tuple[Node, ...]:
+def _planned(spec: ClusterSpec, folder: Path) -> tuple[ClusterNode, ...]:
     """Return the nodes that are to be, with their cores if they are to have one each."""
     names = cluster.node_names(spec.nodes)
     if not (spec.slurm and spec.slurm.pin):
@@ -273,7 +273,9 @@ def _planned(spec: ClusterSpec, folder: Path) -> tuple[Node, ...]:
     return tuple(planned)
 
 
-def _settings(spec: ClusterSpec, folder: Path, planned: tuple[Node, ...]) -> dict[str, object]:
+def _settings(
+    spec: ClusterSpec, folder: Path, planned: tuple[ClusterNode, ...]
+) -> dict[str, object]:
     hosts = {"hosts": cluster.hosts_text(spec.nodes)}
     return {
         "etc": hosts | slurm.files(spec, folder),
@@ -320,8 +322,8 @@ def _await_ready(link: socket.socket) -> tuple[dict[str, int], dict[str, int], l
             return pids, message["ready"], message["notes"]
 
 
-def _plan(name: str) -> Node:
-    return Node(
+def _plan(name: str) -> ClusterNode:
+    return ClusterNode(
         name=name,
         address=cluster.address_of(name),
         interface=cluster.BRIDGE if name == cluster.HEAD else cluster.INTERFACE,
@@ -331,7 +333,7 @@ def _plan(name: str) -> Node:
     )
 
 
-def _born(node: Node, pids: Mapping[str, int], head_pids: Mapping[str, int]) -> Node:
+def _born(node: ClusterNode, pids: Mapping[str, int], head_pids: Mapping[str, int]) -> ClusterNode:
     pid = pids[node.name]
     return dataclasses.replace(node, pid=pid, head_pid=head_pids[node.name], started=started(pid))
 

@@ -28,7 +28,7 @@ class Entries(StrEnum):
     NONE = "none"
 
 
-class Held(StrEnum):
+class UseSign(StrEnum):
     """How it shows that somebody uses an entry.
 
     OWN: by a lock in the entry. TOGETHER: by one lock for the whole cache (`in_use`). NOBODY: an
@@ -54,7 +54,7 @@ class Kind:
     again: str
     folders: tuple[str, ...]
     entries: Entries = Entries.CHILDREN
-    held: Held = Held.TOGETHER
+    held: UseSign = UseSign.TOGETHER
 
 
 MEMORY = "memory"
@@ -66,14 +66,14 @@ KINDS = (
         title="build folders: image, logs, and the tree unless it lies elsewhere",
         again="the next build of that recipe runs again",
         folders=("builds",),
-        held=Held.OWN,
+        held=UseSign.OWN,
     ),
     Kind(
         name=MEMORY,
         title="trees of interrupted builds in memory (/dev/shm)",
         again="an interrupted build starts again, from what the other kinds keep",
         folders=(),
-        held=Held.OWN,
+        held=UseSign.OWN,
     ),
     Kind(
         name="downloads",
@@ -167,21 +167,21 @@ KINDS = (
         again="read again",
         folders=("elf",),
         entries=Entries.FILES,
-        held=Held.NOBODY,
+        held=UseSign.NOBODY,
     ),
     Kind(
         name="injections",
         title="answers for `--inject`, and the links that jobs with it use while they run",
         again="judged again",
         folders=("injections",),
-        held=Held.UNSEEN,
+        held=UseSign.UNSEEN,
     ),
     Kind(
         name="delay-switch",
         title="the program that delays packets of clusters where the kernel cannot",
         again="compiled again",
         folders=("delay-switch",),
-        held=Held.NOBODY,
+        held=UseSign.NOBODY,
     ),
     Kind(
         name="native",

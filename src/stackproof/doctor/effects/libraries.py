@@ -22,7 +22,7 @@ from stackproof.image.effects.view import ImageView
 from stackproof.image.model import Image
 from stackproof.knowledge.evidence import Evidence, FactValue, merged
 from stackproof.linking.effects.view import HostView, this_machine
-from stackproof.linking.loader import Closure, FileView, Setting, load_program
+from stackproof.linking.loader import Closure, FileView, LoaderSettings, load_program
 from stackproof.mpi.effects import fabric
 
 _UNREADABLE = {Reason.NOT_ELF, Reason.ELF_DAMAGED, Reason.FILE_MISSING, Reason.TOO_LARGE}
@@ -131,7 +131,7 @@ def slurm_pmix() -> SlurmPmix | None:
 
 
 def _closure(view: FileView, path: str, library_path: Sequence[str]) -> Closure:
-    setting = Setting(library_path=tuple(library_path), folder=os.getcwd())
+    setting = LoaderSettings(library_path=tuple(library_path), folder=os.getcwd())
     return load_program(view, path, machine=this_machine(), setting=setting)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from stackproof.knowledge.evidence import Evidence, FactValue
-from stackproof.linking.loader import Closure, Loaded, missing_nodes
+from stackproof.linking.loader import Closure, MappedObject, missing_nodes
 
 _RELEASES = {
     "libfabric": re.compile(rb"(?<=\0)(\d\.\d{1,2}\.\d{1,2}(?:\.\d{1,2})?)(?:rc\d+)?(?=\0)"),
@@ -147,20 +147,20 @@ def release_of(library: str, content: bytes) -> str:
     return found.pop().decode() if len(found) == 1 else ""
 
 
-def _named(closure: Closure, beginning: str) -> Loaded | None:
+def _named(closure: Closure, beginning: str) -> MappedObject | None:
     return next((one for one in closure.objects if _base(one).startswith(beginning)), None)
 
 
-def _base(loaded: Loaded) -> str:
+def _base(loaded: MappedObject) -> str:
     return posixpath.basename(loaded.elf.soname or loaded.path)
 
 
-def _where(closure: Closure, loaded: Loaded) -> str:
+def _where(closure: Closure, loaded: MappedObject) -> str:
     by = closure.program if loaded.by is None else closure.objects[loaded.by]
     return f"{loaded.file.path}, found for {posixpath.basename(by.path)} by {loaded.how}"
 
 
-def _reason(libfabric: Loaded | None, by_plugin: bool) -> str:  # noqa: FBT001 - what was found
+def _reason(libfabric: MappedObject | None, by_plugin: bool) -> str:  # noqa: FBT001 - what was found
     if libfabric is not None:
         return f"it loads {libfabric.path}"
     return "it has the plug-in mca_mtl_ofi" if by_plugin else "nothing that it loads is libfabric"

@@ -57,7 +57,7 @@ class MemoryStream:
         return self._at
 
 
-class Entry(NamedTuple):
+class ArchiveMember(NamedTuple):
     """A member of an archive: `kind` is file, folder, symlink, hardlink or other.
 
     `size` is in bytes, for files only; `link` is the text of a link; `mode` its permission bits.
@@ -85,7 +85,7 @@ def looks_like_tar(head: bytes) -> bool:
     return len(head) >= BLOCK and head[257:263] in _MARKS[257]
 
 
-def entries(stream: Stream) -> Iterator[Entry]:
+def entries(stream: Stream) -> Iterator[ArchiveMember]:
     """Yield the entries of an archive; the content of a file may be read before the next one.
 
     Raises `StackproofError`: IMAGE_UNREADABLE for what is no whole archive, UNSUPPORTED for sparse
@@ -125,7 +125,7 @@ def entries(stream: Stream) -> Iterator[Entry]:
 
 def _entry(
     stream: Stream, head: bytes, kind: bytes, size: int, extensions: dict[str, str]
-) -> Entry:
+) -> ArchiveMember:
     name = extensions.get("path")
     if name is None:
         name = _text(head[:100])
@@ -144,12 +144,12 @@ def _entry(
         size = _pax_size(stream, extensions["size"])
     is_file = kind in {b"0", b"\0", b"7"}
     if is_file and name.endswith("/"):  # before ustar, folders were told so
-        return Entry(name, "folder", 0, "", 0o755)
+        return ArchiveMember(name, "folder", 0, "", 0o755)
     what = "file" if is_file else _KINDS.get(kind, "other")
     mode = _number(stream, head[100:108]) & 0o7777
     # Links and folders have no content, whatever their size says.
     has_content = what in {"file", "other"} and kind not in {b"3", b"4", b"6"}
-    return Entry(name, what, size if has_content else 0, link, mode)
+    return ArchiveMember(name, what, size if has_content else 0, link, mode)
 
 
 def _verify(stream: Stream, head: bytes) -> None:

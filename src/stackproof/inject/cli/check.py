@@ -19,7 +19,7 @@ from stackproof.inject.effects import check
 from stackproof.inject.effects import named as named_parts
 from stackproof.inject.effects.check import CheckOptions, ProgramOptions
 from stackproof.inject.judge import Question
-from stackproof.inject.model import Finding, Judgement, Verdict, worst
+from stackproof.inject.model import Finding, InjectionVerdict, Judgement, worst
 
 
 def run_check(args: argparse.Namespace) -> int:
@@ -92,7 +92,7 @@ def run_container(args: argparse.Namespace) -> int:
 
 def _how_to_mount(named: Sequence[tuple[str, Judgement]], root: str, replacement: str) -> str:
     """Return what must be mounted for the judgements to hold, empty where all is in place."""
-    if all(one.verdict is Verdict.FAILS for _, one in named) or root != "/":
+    if all(one.verdict is InjectionVerdict.FAILS for _, one in named) or root != "/":
         return ""
     image = _is_squashed(replacement)
     own = next((text for text, _ in named if _is_squashed(text)), "")
@@ -137,7 +137,7 @@ def _upgrade(
             was, is_now = VERDICT_WORDS[one.verdict], VERDICT_WORDS[two.verdict]
             head = f"{titles[id(one)]}: {was} with {old}, {is_now} with {new}"
             print("\n".join([harmless.line(head), *_reasons(two.findings)]))
-        both = sum(a.verdict is b.verdict is Verdict.FAILS for a, b in pairs)
+        both = sum(a.verdict is b.verdict is InjectionVerdict.FAILS for a, b in pairs)
         more = f"; {both} fail with both" if both else ""
         print(f"{len(worse)} of {len(pairs)} programs get worse from {old} to {new}{more}")
     return int(EXIT_CODES[worst(tuple(pair[1].verdict for pair in worse))])

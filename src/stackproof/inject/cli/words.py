@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from stackproof.core.errors import ExitCode
-from stackproof.inject.model import Verdict
+from stackproof.inject.model import InjectionVerdict
 
 EXIT_CODES = {
-    Verdict.WORKS: ExitCode.DONE,
-    Verdict.STEPS: ExitCode.STEPS,
-    Verdict.UNKNOWN: ExitCode.UNKNOWN,
-    Verdict.FAILS: ExitCode.WORSE,
+    InjectionVerdict.WORKS: ExitCode.DONE,
+    InjectionVerdict.STEPS: ExitCode.STEPS,
+    InjectionVerdict.UNKNOWN: ExitCode.UNKNOWN,
+    InjectionVerdict.FAILS: ExitCode.WORSE,
 }
 VERDICT_WORDS = {
-    Verdict.WORKS: "works",
-    Verdict.STEPS: "works with these steps",
-    Verdict.UNKNOWN: "cannot tell",
-    Verdict.FAILS: "fails",
+    InjectionVerdict.WORKS: "works",
+    InjectionVerdict.STEPS: "works with these steps",
+    InjectionVerdict.UNKNOWN: "cannot tell",
+    InjectionVerdict.FAILS: "fails",
 }

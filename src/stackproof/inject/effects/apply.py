@@ -15,15 +15,18 @@ from stackproof.inject.effects import named, staging
 from stackproof.inject.effects.check import machine_of
 from stackproof.inject.effects.staging import Injection
 from stackproof.inject.judge import Question, judge
-from stackproof.inject.model import Cause, Effect, Judgement, Verdict
+from stackproof.inject.model import Cause, Effect, InjectionVerdict, Judgement
 from stackproof.inject.program import Demand, demand_of
 from stackproof.inject.replacement import Replacement, find_replacement
 from stackproof.inject.wrapper import Wrapping, plan_wrapping
 from stackproof.linking.effects.view import HostView
-from stackproof.linking.loader import Closure, Setting, load_program
+from stackproof.linking.loader import Closure, LoaderSettings, load_program
 from stackproof.linking.loader.closure import usual_interpreter
 
-_REASONS = {Verdict.FAILS: Reason.INJECTION_FAILS, Verdict.UNKNOWN: Reason.INJECTION_UNKNOWN}
+_REASONS = {
+    InjectionVerdict.FAILS: Reason.INJECTION_FAILS,
+    InjectionVerdict.UNKNOWN: Reason.INJECTION_UNKNOWN,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +117,9 @@ def _programs(options: ApplyOptions) -> list[_Program]:
             )
         view = HostView()
         for path in named.programs_of(place, view):
-            closure = load_program(view, path, machine=machine_of(options.isa), setting=Setting())
+            closure = load_program(
+                view, path, machine=machine_of(options.isa), setting=LoaderSettings()
+            )
             found.append(_Program(path=path, closure=closure, demand=demand_of(view, closure)))
     return found
 
@@ -229,7 +234,9 @@ def refuse(judgements: Sequence[Judgement], *, accept_unknown: bool) -> None:
                 fails = finding.effect is Effect.FAILS
                 problems.append(
                     Problem(
-                        reason=_REASONS[Verdict.FAILS if fails else Verdict.UNKNOWN],
+                        reason=_REASONS[
+                            InjectionVerdict.FAILS if fails else InjectionVerdict.UNKNOWN
+                        ],
                         message=f"{finding.message} (for `{judgement.program}`)",
                         hint=finding.remedy or None,
                         where=Location(file=finding.file) if finding.file else None,

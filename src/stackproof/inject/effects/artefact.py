@@ -17,16 +17,22 @@ from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.image import squashfs
 from stackproof.image.effects import image_file
 from stackproof.inject import hook_manifest
-from stackproof.inject.artefact import Making, Part, Wish, is_machines, plan_artefact
+from stackproof.inject.artefact import (
+    ArtefactLibrary,
+    ArtefactRequest,
+    Making,
+    is_machines,
+    plan_artefact,
+)
 from stackproof.inject.effects import named
 from stackproof.inject.effects import staging as staged
-from stackproof.inject.effects.named import Place
+from stackproof.inject.effects.named import NamedPath
 from stackproof.inject.hook_manifest import Compact
 from stackproof.inject.manifest import describe
 from stackproof.inject.replacement import Replacement, find_replacement
-from stackproof.inject.variants import LEVELS, Artefact, Variant, newest_node
+from stackproof.inject.variants import LEVELS, ArtefactMetadata, Variant, newest_node
 from stackproof.linking.effects.view import HostView
-from stackproof.linking.loader import Setting, load_program
+from stackproof.linking.loader import LoaderSettings, load_program
 from stackproof.linking.loader.closure import usual_interpreter
 from stackproof.mpi.effects import fabric
 
@@ -38,11 +44,11 @@ _AGAIN = "make it again with `stackproof inject artefact`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class ReadArtefact:
     """An artefact that was read: where it lies in a view, and what it says."""
 
-    place: Place
-    artefact: Artefact
+    place: NamedPath
+    artefact: ArtefactMetadata
     compacts: Mapping[str, Compact] = field(default_factory=dict)
 
     def folder(self, variant: Variant) -> str:
@@ -61,7 +67,7 @@ class Made:
     left: tuple[str, ...]
 
 
-def make_variant(place: Place, wish: Wish, folder: str) -> Made:
+def make_variant(place: NamedPath, wish: ArtefactRequest, folder: str) -> Made:
     """Make a variant of what a place offers, in an empty folder, and check it.
 
     Every copy is read again, its closure is computed, and the loader is asked. Raises
@@ -96,7 +102,7 @@ def make_variant(place: Place, wish: Wish, folder: str) -> Made:
     )
 
 
-def _found(view: HostView, place: Place) -> Replacement:
+def _found(view: HostView, place: NamedPath) -> Replacement:
     """Return what a place offers; where an image has views, what is in the first one with any."""
     top = place.prefix or place.path
     views = [name for name in view.listing(f"{place.path}/env") if not name.startswith(".")]
@@ -110,7 +116,7 @@ def _found(view: HostView, place: Place) -> Replacement:
     return find_replacement(view, top)
 
 
-def _plan(view: HostView, replacement: Replacement, wish: Wish) -> Making:
+def _plan(view: HostView, replacement: Replacement, wish: ArtefactRequest) -> Making:
     """Return the plan; private names hold a hash of all that is copied."""
     making = plan_artefact(view, replacement, wish)
     total = hashlib.sha256()
@@ -124,7 +130,7 @@ def _real(view: HostView, path: str) -> str:
     return found[1] if found else path
 
 
-def _copy(source: str, target: str, part: Part) -> None:
+def _copy(source: str, target: str, part: ArtefactLibrary) -> None:
     """Copy a library, and give it its names and its search path."""
     before = staged.read(source)
     # One kind of change at a time: patchelf 0.14 gives the search path as SONAME otherwise.
@@ -194,14 +200,14 @@ def _libcxi(view: HostView, making: Making) -> str:
     return ""
 
 
-def _verify(folder: str, wish: Wish, making: Making) -> None:
+def _verify(folder: str, wish: ArtefactRequest, making: Making) -> None:
     """Raise `StackproofError` unless model and loader find everything, and in the artefact."""
     view = HostView()
     for part in making.parts:
         path = os.path.join(folder, part.target)
         # A plug-in is opened by a libfabric that is loaded already: here by the one it came with.
         opener = os.path.join(folder, "libfabric") if part.target.startswith("provider/") else ""
-        setting = Setting(library_path=(opener,) if opener else ())
+        setting = LoaderSettings(library_path=(opener,) if opener else ())
         closure = load_program(view, path, machine=wish.machine, setting=setting)
         lost = [edge.name for edge in closure.missing]
         for name in lost:
@@ -235,19 +241,19 @@ def _lacks(path: str, message: str) -> StackproofError:
     )
 
 
-def _describe(folder: str, wish: Wish) -> None:
+def _describe(folder: str, wish: ArtefactRequest) -> None:
     """Write the whole manifest too, as `inject check` reads it, with the paths of a container."""
     view = HostView("/", {wish.place: folder})
     for level in ("mpi", "libfabric", "libcxi"):
         path = os.path.join(wish.place, level)
         if any(view.listing(path)):
-            manifest = describe(view, path, (), machine=wish.machine, setting=Setting())
+            manifest = describe(view, path, (), machine=wish.machine, setting=LoaderSettings())
             text = noun.to_json(manifest, indent=None)
             files.write(os.path.join(folder, "meta", "manifest.json"), text)
             return
 
 
-def publish(artefact: Artefact, folder: str, output: str) -> None:
+def publish(artefact: ArtefactMetadata, folder: str, output: str) -> None:
     """Write what an artefact says of itself, and give it its name: a folder, or an image.
 
     Raises `StackproofError`: USAGE when the name is taken, TOOL_MISSING, and what files raise.
@@ -287,25 +293,25 @@ def staging(output: str) -> str:
         raise files.translate(error, parent) from error
 
 
-def load(text: str) -> Held:
+def load(text: str) -> ReadArtefact:
     """Return an artefact; an image is unpacked into the cache, and seen at its own place.
 
     Raises `StackproofError` for a damaged one, and what reading images raises.
     """
     if os.path.isdir(text):
-        place, folder = Place(path=os.path.abspath(text)), os.path.abspath(text)
+        place, folder = NamedPath(path=os.path.abspath(text)), os.path.abspath(text)
         path = os.path.join(text, named.ARTEFACT)
         content = files.read_bounded(path, limits.ARTEFACT, hint=_AGAIN)
-        artefact = noun.from_json(Artefact, content, file=path)
+        artefact = noun.from_json(ArtefactMetadata, content, file=path)
     else:
         content = image_file.read_member(text, named.ARTEFACT)
-        artefact = noun.from_json(Artefact, content, file=f"{text}:{named.ARTEFACT}")
+        artefact = noun.from_json(ArtefactMetadata, content, file=f"{text}:{named.ARTEFACT}")
         place = named.load_place(f"{text}:{artefact.place}")
         folder = place.binds[artefact.place]
-    return Held(place=place, artefact=artefact, compacts=dict(_compacts(artefact, folder)))
+    return ReadArtefact(place=place, artefact=artefact, compacts=dict(_compacts(artefact, folder)))
 
 
-def _compacts(artefact: Artefact, folder: str) -> Iterator[tuple[str, Compact]]:
+def _compacts(artefact: ArtefactMetadata, folder: str) -> Iterator[tuple[str, Compact]]:
     for variant in artefact.variants:
         path = os.path.join(folder, variant.folder, hook_manifest.NAME)
         content = files.read_bounded(path, limits.ARTEFACT, hint=_AGAIN)

@@ -12,14 +12,14 @@ from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.image.container.effects import roots
 from stackproof.inject.effects import named, scripts
 from stackproof.inject.effects import target as target_files
-from stackproof.inject.effects.named import Place
+from stackproof.inject.effects.named import NamedPath
 from stackproof.inject.findings import launcher as launcher_findings
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.manifest import Manifest, MergedView, describe
 from stackproof.inject.model import Judgement
 from stackproof.inject.replacement import Replacement, find_replacement
 from stackproof.linking.effects.view import HostView
-from stackproof.linking.loader import FileView, Machine, Setting
+from stackproof.linking.loader import FileView, LoaderSettings, Machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,7 @@ def machine_of(isa: str | None) -> Machine:
     return Machine(architecture=here.architecture, level=isa or here.level)
 
 
-def setting_of(of: ProgramOptions, image: Mapping[str, str] | None = None) -> Setting:
+def setting_of(of: ProgramOptions, image: Mapping[str, str] | None = None) -> LoaderSettings:
     """Return how programs are started: by an image's variables, or those of the options."""
     told = {**(image or {}), **_environment(of.env)}
     if of.library_path:
@@ -151,7 +151,7 @@ def manifest_of(name: str, of: ProgramOptions) -> Manifest:
     return describe(view, path, programs, machine=machine_of(of.isa), setting=setting_of(of))
 
 
-def _run_by(view: FileView, path: str, place: Place, root: str) -> str:
+def _run_by(view: FileView, path: str, place: NamedPath, root: str) -> str:
     """Return the program that runs a script, else the path itself."""
     if not isinstance(view, HostView):
         return path
@@ -187,7 +187,7 @@ def _environment(words: Sequence[str]) -> dict[str, str]:
     return dict(word.split("=", 1) for word in words)
 
 
-def _joined(place: Place, other: Place, root: str) -> tuple[FileView, Replacement]:
+def _joined(place: NamedPath, other: NamedPath, root: str) -> tuple[FileView, Replacement]:
     """Return the view that has both a program and what is to be injected."""
     target = other.prefix or other.path
     if place.manifest is None and other.manifest is None and not other.image:

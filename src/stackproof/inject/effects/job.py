@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from stackproof.inject.effects.job_key import JobCase, Part
+    from stackproof.inject.effects.job_key import JobCase, MountedImage
     from stackproof.inject.job import JobInjection
     from stackproof.mpi.transports import Libfabric
 
@@ -81,7 +81,7 @@ def links_folder(case: JobCase) -> str:
     return folder if os.path.isdir(folder) else ""
 
 
-def libfabric_of(injected: Part) -> Libfabric:
+def libfabric_of(injected: MountedImage) -> Libfabric:
     """Return the libfabric that is injected, as bill of materials or pkg-config say; else none."""
     from stackproof.mpi.effects import fabric  # noqa: PLC0415 - only with a transport
     from stackproof.mpi.transports import Libfabric  # noqa: PLC0415

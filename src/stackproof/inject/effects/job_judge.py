@@ -13,11 +13,11 @@ from stackproof.image import activate, metadata
 from stackproof.image.effects.folder import relocated
 from stackproof.inject import job as job_values
 from stackproof.inject.effects import named as named_parts
-from stackproof.inject.effects.job_key import JobCase, Part
-from stackproof.inject.effects.named import Place
+from stackproof.inject.effects.job_key import JobCase, MountedImage
+from stackproof.inject.effects.named import NamedPath
 from stackproof.inject.job import PLUG_IN_FOLDERS, JobInjection
 from stackproof.inject.judge import Question, judge
-from stackproof.inject.model import Judgement, Verdict
+from stackproof.inject.model import InjectionVerdict, Judgement
 from stackproof.inject.program import calls_mpi
 from stackproof.inject.replacement import Replacement, find_replacement
 from stackproof.linking.effects.view import HostView
@@ -86,7 +86,7 @@ def examine(case: JobCase, links: str) -> Examined:
         )
         path = {"LD_LIBRARY_PATH": replacement.folders}
         env = EnvPatch(set=job.env.set, unset=job.env.unset, prepend=path)
-        job = replace(job, verdict=Verdict.UNKNOWN, problems=(problem,), env=env)
+        job = replace(job, verdict=InjectionVerdict.UNKNOWN, problems=(problem,), env=env)
     return Examined(
         job=replace(job, env=own.then(job.env)),
         judgements=tuple(judged),
@@ -95,7 +95,7 @@ def examine(case: JobCase, links: str) -> Examined:
     )
 
 
-def _own_view(injected: Part) -> EnvPatch:
+def _own_view(injected: MountedImage) -> EnvPatch:
     """Return what an injected image sets by itself, where it has an MPI; its paths are judged."""
     described = injected.described
     if described is None or described.mpi is None or described.default_view is None:
@@ -114,7 +114,7 @@ def _own_view(injected: Part) -> EnvPatch:
     )
 
 
-def view_of(parts: Sequence[Part]) -> HostView:
+def view_of(parts: Sequence[MountedImage]) -> HostView:
     """Return the view that has images, unpacked, at their mount points."""
     binds: dict[str, str] = {}
     for part in parts:
@@ -154,7 +154,7 @@ def _programs(case: JobCase, view: HostView, replacement: Replacement) -> list[s
             home = part.point + part.described.mpi["prefix"][len(part.described.mount) :]
             mains += [main.path for main in find_replacement(view, home).mains]
         try:
-            callers = named_parts.programs_of(Place(path=part.point), view)
+            callers = named_parts.programs_of(NamedPath(path=part.point), view)
         except StackproofError as error:
             if error.reason is not Reason.NO_MPI:
                 raise

@@ -28,7 +28,7 @@ _LOADER_CACHE = "/etc/ld.so.cache"
 _DEEPEST = 2
 
 
-class Part:
+class MountedImage:
     """An image of the job and where it is mounted, or a folder that is used where it lies."""
 
     __slots__ = ("described", "path", "point")
@@ -51,7 +51,8 @@ class JobCase:
     __slots__ = ("environment", "injected", "mounted", "parts", "programs", "words")
 
     def __init__(
-        self, parts: Sequence[Part], injected: Part, environment: Mapping[str, str], *,
+        self, parts: Sequence[MountedImage], injected: MountedImage,
+        environment: Mapping[str, str], *,
         programs: Sequence[str] = (), words: Sequence[str] = (), mounted: bool = False,
     ) -> None:  # fmt: skip
         self.parts = parts
@@ -93,7 +94,7 @@ def image_in(text: str) -> MountRequest | None:
         raise files.translate(error, path) from error
 
 
-def digest(injected: Part) -> str:
+def digest(injected: MountedImage) -> str:
     """Return the SHA-256 of an injected image, or of what tells that a folder has changed."""
     import hashlib  # noqa: PLC0415 - only for benchmarks
 

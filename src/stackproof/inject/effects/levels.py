@@ -7,15 +7,21 @@ from dataclasses import dataclass
 
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, fail
-from stackproof.inject.artefact import Wish
+from stackproof.inject.artefact import ArtefactRequest
 from stackproof.inject.effects import artefact as artefacts
 from stackproof.inject.effects import named
-from stackproof.inject.effects.artefact import Held, Made
+from stackproof.inject.effects.artefact import Made, ReadArtefact
 from stackproof.inject.effects.check import ProgramOptions, machine_of
 from stackproof.inject.hook_manifest import Compact
 from stackproof.inject.judge import Question
 from stackproof.inject.levels import Level, rank
-from stackproof.inject.variants import Artefact, Variant, check_name, check_release, choose_variant
+from stackproof.inject.variants import (
+    ArtefactMetadata,
+    Variant,
+    check_name,
+    check_release,
+    choose_variant,
+)
 
 ARTEFACT_FOLDER = "/opt/stackproof"
 
@@ -39,12 +45,12 @@ class ArtefactOptions:
 class Ranked:
     """A variant of an artefact, and each program's levels with it, the safest first."""
 
-    artefact: Artefact
+    artefact: ArtefactMetadata
     variant: Variant
     programs: dict[str, tuple[Level, ...]]
 
 
-def make(options: ArtefactOptions) -> tuple[Artefact, tuple[Made, ...]]:
+def make(options: ArtefactOptions) -> tuple[ArtefactMetadata, tuple[Made, ...]]:
     """Make an artefact and return it, with what is in each variant; raises `StackproofError`."""
     output = os.path.abspath(options.output.rstrip("/"))
     stem = os.path.basename(output).removesuffix(".squashfs")
@@ -62,10 +68,14 @@ def make(options: ArtefactOptions) -> tuple[Artefact, tuple[Made, ...]]:
         for number, text in enumerate(options.prefixes):
             shs = releases[number] if releases else ""
             below = f"shs-{shs}" if shs else "default"
-            wish = Wish(name=name, place=f"{place}/{below}", tag="0" * 8, machine=machine, shs=shs)
+            wish = ArtefactRequest(
+                name=name, place=f"{place}/{below}", tag="0" * 8, machine=machine, shs=shs
+            )
             source = named.load_place(text)
             made.append(artefacts.make_variant(source, wish, os.path.join(folder, below)))
-        artefact = Artefact(name=name, place=place, variants=tuple(one.variant for one in made))
+        artefact = ArtefactMetadata(
+            name=name, place=place, variants=tuple(one.variant for one in made)
+        )
         artefacts.publish(artefact, folder, output)
     finally:
         files.remove(folder)
@@ -83,7 +93,7 @@ def _place(text: str) -> str:
     return normal
 
 
-def chosen(held: Held, shs: str) -> Variant:
+def chosen(held: ReadArtefact, shs: str) -> Variant:
     """Return the variant for a release, or for this machine; raises `StackproofError` (USAGE)."""
     return choose_variant(held.artefact, shs, artefacts.own_libcxi())
 

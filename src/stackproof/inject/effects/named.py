@@ -23,7 +23,7 @@ from stackproof.inject.releases import Releases, parse_releases
 from stackproof.linking.effects import view as elf_view
 from stackproof.linking.effects.view import FileSource, HostView
 from stackproof.linking.elf import read
-from stackproof.linking.loader import FileView, Setting
+from stackproof.linking.loader import FileView, LoaderSettings
 from stackproof.mpi import abi
 
 ARTEFACT = "meta/artefact.json"
@@ -34,7 +34,7 @@ _NETWORK = ("libfabric.so.1", "libcxi.so.1", "libucp.so.0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class NamedPath:
     """Something that was named: a path in a view.
 
     `binds` are folders of this machine by the place that they are mounted at; `manifest` is there
@@ -59,7 +59,7 @@ class Place:
         return roots.load_root(self.image or root)
 
 
-def load_place(text: str, root: str = "/") -> Place:
+def load_place(text: str, root: str = "/") -> NamedPath:
     """Return the place that a user named: a file, a folder, an image `IMAGE[:MOUNT]`, a manifest.
 
     With another root, files and folders are named by their path in it, or by the one here. An image
@@ -74,9 +74,11 @@ def load_place(text: str, root: str = "/") -> Place:
         return _load_manifest(text)
     name, mark, inside = text.partition("#")
     if roots.is_image(name):
-        return Place(path=posixpath.join("/", inside), image=name, prefix=inside if mark else "")
+        return NamedPath(
+            path=posixpath.join("/", inside), image=name, prefix=inside if mark else ""
+        )
     if root != "/":
-        return Place(path=_inside(text, root))
+        return NamedPath(path=_inside(text, root))
     if not os.path.exists(text):
         raise fail(
             Reason.FILE_MISSING,
@@ -84,15 +86,15 @@ def load_place(text: str, root: str = "/") -> Place:
             where=Location(file=text),
             hint="name a program, a folder, an image or a manifest",
         )
-    return Place(path=os.path.abspath(text))
+    return NamedPath(path=os.path.abspath(text))
 
 
-def load_program(text: str, root: str = "/") -> Place:
+def load_program(text: str, root: str = "/") -> NamedPath:
     """Return the place of programs: what `load_place` does, or a name as a shell finds it."""
     if root == "/" and "/" not in text and not os.path.lexists(text):
         found = shutil.which(text)
         if found is not None:
-            return Place(path=os.path.abspath(found))
+            return NamedPath(path=os.path.abspath(found))
     return load_place(text, root)
 
 
@@ -115,7 +117,7 @@ def _inside(text: str, root: str) -> str:
     return os.path.join("/", text)
 
 
-def load_prefix(text: str) -> Place:
+def load_prefix(text: str) -> NamedPath:
     """Return a replacement as `load_place` does, which must lie on this machine to be put in place.
 
     Raises `StackproofError` (UNSUPPORTED) for an image or a manifest, and what `load_place` raises.
@@ -134,15 +136,15 @@ def load_prefix(text: str) -> Place:
     return place
 
 
-def _load_manifest(path: str) -> Place:
+def _load_manifest(path: str) -> NamedPath:
     content = files.read_bounded(
         path, limits.MANIFEST, hint="check that `inject manifest` wrote this file"
     )
     manifest = noun.from_json(Manifest, content, file=path)
-    return Place(path=manifest.prefix, manifest=manifest)
+    return NamedPath(path=manifest.prefix, manifest=manifest)
 
 
-def _load_image(path: str, mount: str) -> Place:
+def _load_image(path: str, mount: str) -> NamedPath:
     """Return the place of an image's content at its mount point, or at the one that is named."""
     prefix = ""
     inside: tuple[str, ...] = ()
@@ -173,7 +175,7 @@ def _load_image(path: str, mount: str) -> Place:
         )
     binds = {mount: roots.unsquashed(layers.whole(path))}
     prefix = prefix or network_prefix(HostView("/", binds), mount, inside)
-    return Place(path=mount, binds=binds, prefix=prefix)
+    return NamedPath(path=mount, binds=binds, prefix=prefix)
 
 
 def network_prefix(view: HostView, point: str, inside: Sequence[str]) -> str:
@@ -198,7 +200,7 @@ def network_prefix(view: HostView, point: str, inside: Sequence[str]) -> str:
     return ""
 
 
-def mpi_of(place: Place, view: FileView) -> str:
+def mpi_of(place: NamedPath, view: FileView) -> str:
     """Return the prefix that a place offers for injection.
 
     A container's image says it by `#`, by its label, or by having one MPI only. Raises
@@ -224,7 +226,7 @@ def mpi_of(place: Place, view: FileView) -> str:
     )
 
 
-def programs_of(place: Place, view: FileView) -> tuple[str, ...]:
+def programs_of(place: NamedPath, view: FileView) -> tuple[str, ...]:
     """Return the programs of a place that call MPI, by themselves or by their own libraries.
 
     A file stands for itself. In a folder all ELF files are looked at; libraries that call MPI and
@@ -274,11 +276,11 @@ def load_releases() -> Releases:
     return parse_releases(documents.load(str(shipped.find("knowledge", "symbol-versions.yaml"))))
 
 
-def setting_of(environment: Mapping[str, str]) -> Setting:
+def setting_of(environment: Mapping[str, str]) -> LoaderSettings:
     """Return which folders and libraries the loader puts first in an environment; ld.so(8)."""
     # It takes blanks and semicolons too, in one list or the other.
     paths, preload = (environment.get(name, "") for name in ("LD_LIBRARY_PATH", "LD_PRELOAD"))
-    return Setting(
+    return LoaderSettings(
         library_path=tuple(paths.replace(";", ":").split(":")) if paths else (),
         preload=tuple(preload.replace(":", " ").split()),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stackproof.inject.effects import named
-from stackproof.inject.effects.named import Place
+from stackproof.inject.effects.named import NamedPath
 from stackproof.inject.findings import launcher as launcher_findings
 from stackproof.inject.judge import Question
 from stackproof.inject.manifest import ManifestView
@@ -51,7 +51,7 @@ def asked_of(name: str | None, isa: str | None, question: Question) -> Question:
     return replace(question, target=target, machine=machine, launcher=launcher)
 
 
-def seen_there(view: FileView, place: Place, root: str, question: Question) -> FileView:
+def seen_there(view: FileView, place: NamedPath, root: str, question: Question) -> FileView:
     """Return the view with the target's own system, where a manifest has it.
 
     A program in a container has its own system whatever the machine is.
@@ -62,7 +62,7 @@ def seen_there(view: FileView, place: Place, root: str, question: Question) -> F
     return TargetView(view, target.there)
 
 
-def asked_in(place: Place, root: str, question: Question) -> Question:
+def asked_in(place: NamedPath, root: str, question: Question) -> Question:
     """Return the question for a place: a container's system is its own, not the target's."""
     if question.target is None or not (place.image or root != "/"):
         return question

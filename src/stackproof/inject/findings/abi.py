@@ -8,17 +8,17 @@ from collections.abc import Iterator
 
 from stackproof.core.errors import StackproofError
 from stackproof.inject.findings import opening
-from stackproof.inject.findings.symbols import Case
+from stackproof.inject.findings.symbols import InjectionAttempt
 from stackproof.inject.manifest import is_borrowed
 from stackproof.inject.model import Cause, Effect, Finding, Way
 from stackproof.inject.program import is_mpi
 from stackproof.inject.ways import unnameable
-from stackproof.linking.loader import Closure, Loaded
+from stackproof.linking.loader import Closure, MappedObject
 from stackproof.linking.loader.machine import LEVELS
 from stackproof.mpi import abi
 
 
-def start_findings(case: Case) -> Iterator[Finding]:
+def start_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield why nothing can be injected at all: static, no MPI, another C library."""
     program = case.after.program
     elf = program.elf
@@ -57,7 +57,7 @@ def start_findings(case: Case) -> Iterator[Finding]:
 _OF_THE_C_LIBRARY = re.compile(r"(?:lib(?:c|m|dl|pthread|nss_\w+|resolv)\.so|ld-linux)")
 
 
-def _opens(loaded: Loaded) -> bool:
+def _opens(loaded: MappedObject) -> bool:
     """Return whether an object opens libraries by itself."""
     if _OF_THE_C_LIBRARY.match(loaded.path.rpartition("/")[2]):
         return False
@@ -103,7 +103,7 @@ def _no_mpi(closure: Closure) -> Finding:
     )
 
 
-def abi_findings(case: Case) -> Iterator[Finding]:
+def abi_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield whether program and replacement are of one ABI, by what both show."""
     main, demand = case.main, case.demand
     if main is None or not demand.users:
@@ -149,7 +149,7 @@ def abi_findings(case: Case) -> Iterator[Finding]:
         )
 
 
-def taken_findings(case: Case, way: Way) -> Iterator[Finding]:
+def taken_findings(case: InjectionAttempt, way: Way) -> Iterator[Finding]:
     """Yield whether the program really takes the replacement, and why not."""
     wanted = case.demand.names if case.main is not None else ()
     stays = []
@@ -170,7 +170,7 @@ def taken_findings(case: Case, way: Way) -> Iterator[Finding]:
         yield from opening.nothing_findings(case)
 
 
-def _bound_main(case: Case) -> Loaded | None:
+def _bound_main(case: InjectionAttempt) -> MappedObject | None:
     """Return the MPI that calls are bound to: of several the one that was loaded first."""
     for loaded in case.after.objects[1:]:
         if abi.family_of(loaded.elf) is not None:
@@ -178,7 +178,7 @@ def _bound_main(case: Case) -> Loaded | None:
     return None
 
 
-def _stays(case: Case, name: str, loaded: Loaded) -> Finding:
+def _stays(case: InjectionAttempt, name: str, loaded: MappedObject) -> Finding:
     asking = case.after.objects[loaded.by or 0]
     by_path = any("/" in word for word in loaded.names)
     return Finding(
@@ -194,7 +194,7 @@ def _stays(case: Case, name: str, loaded: Loaded) -> Finding:
     )
 
 
-def step_findings(case: Case, way: Way) -> Iterator[Finding]:
+def step_findings(case: InjectionAttempt, way: Way) -> Iterator[Finding]:
     """Yield what must be done besides setting LD_LIBRARY_PATH."""
     program = case.after.program.path
     for link, target in way.links.items():
@@ -237,7 +237,7 @@ def step_findings(case: Case, way: Way) -> Iterator[Finding]:
         )
 
 
-def _rpath_findings(case: Case, way: Way) -> Iterator[Finding]:
+def _rpath_findings(case: InjectionAttempt, way: Way) -> Iterator[Finding]:
     """Yield that a copy needs another DT_RPATH, and whether there can be such a one."""
     program = case.after.program.path
     path = unnameable(way.rpath)
@@ -268,7 +268,7 @@ def _rpath_findings(case: Case, way: Way) -> Iterator[Finding]:
     )
 
 
-def borrowed_findings(case: Case) -> Iterator[Finding]:
+def borrowed_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield libraries that only the replacement's machine is known to have."""
     for loaded in case.after.objects:
         if is_borrowed(loaded.file, case.replacement.prefix):
@@ -281,14 +281,14 @@ def borrowed_findings(case: Case) -> Iterator[Finding]:
             )
 
 
-def moved_from(case: Case) -> str:
+def moved_from(case: InjectionAttempt) -> str:
     """Return the folder that an injected Open MPI was configured for and does not lie in."""
     prefix = compiled_prefix(case)
     home = posixpath.normpath(case.replacement.home)
     return prefix if prefix and posixpath.normpath(prefix) != home else ""
 
 
-def compiled_prefix(case: Case) -> str:
+def compiled_prefix(case: InjectionAttempt) -> str:
     """Return the folder that an injected Open MPI was configured for, empty for none."""
     if case.main is None or case.main.family.abi != "openmpi":
         return ""
@@ -303,7 +303,7 @@ def compiled_prefix(case: Case) -> str:
     return ""
 
 
-def audit_findings(case: Case) -> Iterator[Finding]:
+def audit_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield audit libraries: they may send the loader to any other file (rtld-audit(7))."""
     elf = case.after.program.elf
     setting = case.after.searcher.setting
@@ -321,7 +321,7 @@ def audit_findings(case: Case) -> Iterator[Finding]:
         )
 
 
-def instruction_findings(case: Case) -> Iterator[Finding]:
+def instruction_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield injected libraries that demand more of the processor than it has."""
     level = case.after.searcher.machine.level
     if case.after.searcher.machine.architecture != "x86_64":

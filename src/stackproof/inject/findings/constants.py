@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stackproof.core.errors import StackproofError
-from stackproof.inject.findings.symbols import Case, release_before, release_injected
+from stackproof.inject.findings.symbols import InjectionAttempt, release_before, release_injected
 from stackproof.inject.model import Cause, Effect, Finding
-from stackproof.linking.loader import FileView, Loaded
+from stackproof.linking.loader import FileView, MappedObject
 from stackproof.mpi.abi import constants
 from stackproof.mpi.abi.constants import Group
 
 
-def constant_findings(case: Case) -> Iterator[Finding]:
+def constant_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield the constants that a program of the standard ABI hands over with another meaning."""
     main = case.main
     if main is None or main.family.abi != "standard" or case.demand.abi != "standard":
@@ -34,7 +34,7 @@ def constant_findings(case: Case) -> Iterator[Finding]:
                 yield _other_meaning(case, user, group, loaded, known=bool(had and has))
 
 
-def _loads(view: FileView, user: Loaded, group: Group) -> tuple[str, ...]:
+def _loads(view: FileView, user: MappedObject, group: Group) -> tuple[str, ...]:
     """Return the constants of a group that an object may hand over, by the standard's names."""
     if not any(entry.name in group.functions for entry in user.elf.imports):
         return ()
@@ -46,7 +46,7 @@ def _loads(view: FileView, user: Loaded, group: Group) -> tuple[str, ...]:
 
 
 def _other_meaning(
-    case: Case, user: Loaded, group: Group, names: tuple[str, ...], *, known: bool
+    case: InjectionAttempt, user: MappedObject, group: Group, names: tuple[str, ...], *, known: bool
 ) -> Finding:
     main = case.main
     path = main.path if main else ""
@@ -71,7 +71,7 @@ def _other_meaning(
     )
 
 
-def descriptor_findings(case: Case) -> Iterator[Finding]:
+def descriptor_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield Fortran 2008 procedures that take descriptors, where two MPIs may read them otherwise.
 
     Seen with gfortran's programs: Intel MPI 2021.18 ends in `cdesc_create_datatype`, 2021.19 runs.

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 from stackproof.core.errors import StackproofError
-from stackproof.inject.findings.symbols import Case
+from stackproof.inject.findings.symbols import InjectionAttempt
 from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.linking.loader import Closure
 
@@ -33,7 +33,7 @@ _PLUGIN = {
 }
 
 
-def gpu_findings(case: Case) -> Iterator[Finding]:
+def gpu_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield what the files say of GPU buffers, for a program that loads CUDA or ROCm itself."""
     main = case.main
     if main is None:
@@ -63,7 +63,7 @@ def gpu_findings(case: Case) -> Iterator[Finding]:
             )
 
 
-def _gtl_findings(case: Case, runtime: str, gtls: dict[str, str]) -> Iterator[Finding]:
+def _gtl_findings(case: InjectionAttempt, runtime: str, gtls: dict[str, str]) -> Iterator[Finding]:
     other = next((name for kind, name in gtls.items() if kind != runtime and name), "")
     if other and not gtls[runtime]:
         yield Finding(
@@ -91,7 +91,7 @@ def _gtl_findings(case: Case, runtime: str, gtls: dict[str, str]) -> Iterator[Fi
         )
 
 
-def _runtimes(case: Case) -> list[str]:
+def _runtimes(case: InjectionAttempt) -> list[str]:
     """Return the GPU runtimes that the program and its own libraries ask for."""
     asked = {
         edge.name
@@ -119,7 +119,7 @@ def _named(closure: Closure, pattern: re.Pattern[str]) -> str:
     return ""
 
 
-def _is_cray(case: Case) -> bool:
+def _is_cray(case: InjectionAttempt) -> bool:
     main = case.main
     if main is None:
         return False
@@ -128,7 +128,7 @@ def _is_cray(case: Case) -> bool:
     )
 
 
-def _knows(case: Case, runtime: str) -> bool:
+def _knows(case: InjectionAttempt, runtime: str) -> bool:
     """Return whether an injected library asks for a runtime, or has a plug-in that would."""
     wanted, plugin = _RUNTIMES[runtime], _PLUGIN[runtime]
     for loaded in case.after.objects:

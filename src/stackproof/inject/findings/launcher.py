@@ -12,9 +12,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from stackproof.core.errors import StackproofError
-from stackproof.inject.findings.symbols import Case
+from stackproof.inject.findings.symbols import InjectionAttempt
 from stackproof.inject.model import Cause, Effect, Finding
-from stackproof.linking.loader import Closure, Loaded, Setting, load_program
+from stackproof.linking.loader import Closure, LoaderSettings, MappedObject, load_program
 
 # Which way each launcher offers; Slurm's srun depends on --mpi, so that it must be said.
 OFFERS = {
@@ -32,7 +32,7 @@ NAMESPACES = ("none", "per-node", "per-rank")
 """Which processes share a user namespace with which."""
 
 
-def launcher_findings(case: Case, launcher: str, file: str = "") -> Iterator[Finding]:
+def launcher_findings(case: InjectionAttempt, launcher: str, file: str = "") -> Iterator[Finding]:
     """Yield whether a launcher starts one job with the injected MPI, or single ranks.
 
     `file` is the launcher's path, empty where only its kind is known.
@@ -79,7 +79,7 @@ def launcher_findings(case: Case, launcher: str, file: str = "") -> Iterator[Fin
 
 
 def environment_findings(
-    case: Case, file: str, environment: Mapping[str, str]
+    case: InjectionAttempt, file: str, environment: Mapping[str, str]
 ) -> Iterator[Finding]:
     """Yield whether a launcher must be kept from the variables that its ranks need."""
     view, searcher = case.after.searcher.view, case.after.searcher
@@ -87,7 +87,7 @@ def environment_findings(
         return
     paths = environment.get("LD_LIBRARY_PATH", "")
     preload = environment.get("LD_PRELOAD", "")
-    setting = Setting(
+    setting = LoaderSettings(
         library_path=tuple(paths.split(":")) if paths else (),
         preload=tuple(preload.split(":")) if preload else (),
     )
@@ -116,7 +116,7 @@ def _is_of_openmpi(closure: Closure) -> bool:
     return any(name.startswith(("libopen-rte.", "libopen-pal.", "libprrte.")) for name in names)
 
 
-def _refused(case: Case, launcher: str, why: str) -> Finding:
+def _refused(case: InjectionAttempt, launcher: str, why: str) -> Finding:
     main = case.main
     return Finding(
         cause=Cause.LAUNCHER,
@@ -127,7 +127,7 @@ def _refused(case: Case, launcher: str, why: str) -> Finding:
     )
 
 
-def _spoken(case: Case) -> frozenset[str]:
+def _spoken(case: InjectionAttempt) -> frozenset[str]:
     """Return the ways that the injected MPI can take."""
     main = case.main
     if main is None:
@@ -143,7 +143,7 @@ def _spoken(case: Case) -> frozenset[str]:
     return frozenset(found)
 
 
-def _has_words(case: Case, word: str) -> bool:
+def _has_words(case: InjectionAttempt, word: str) -> bool:
     """Return whether an injected library names a variable or a function."""
     mains = [loaded for loaded in case.after.objects if _is_main(case, loaded)]
     for loaded in mains:
@@ -155,17 +155,17 @@ def _has_words(case: Case, word: str) -> bool:
     return False
 
 
-def _is_main(case: Case, loaded: Loaded) -> bool:
+def _is_main(case: InjectionAttempt, loaded: MappedObject) -> bool:
     return case.main is not None and loaded.file.identity == case.main.file.identity
 
 
-def _is_openmpi4(case: Case) -> bool:
+def _is_openmpi4(case: InjectionAttempt) -> bool:
     return any(
         loaded.path.rpartition("/")[2].startswith("libopen-rte.") for loaded in case.after.objects
     )
 
 
-def namespace_findings(case: Case, namespaces: str) -> Iterator[Finding]:
+def namespace_findings(case: InjectionAttempt, namespaces: str) -> Iterator[Finding]:
     """Yield what a user namespace for every rank does: the kernel then refuses single-copy reads.
 
     `namespaces` is `per-rank`, `per-node` or `none`.

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 
 from stackproof.core.errors import StackproofError
-from stackproof.inject.findings.symbols import Case
+from stackproof.inject.findings.symbols import InjectionAttempt
 from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.inject.ways import inner_folders
 from stackproof.linking.loader import Closure, Scope, missing_nodes
@@ -23,7 +23,7 @@ from stackproof.linking.loader.binding import unbound_of
 _CARRIES = re.compile(r"lib(?:fabric|uc[pstm]|cxi|psm2?|pmix|xpmem)\.so.*")
 
 
-def mixed_findings(case: Case) -> Iterator[Finding]:
+def mixed_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield every library that an injected one takes from elsewhere and has beside itself."""
     replacement, after = case.replacement, case.after
     own = {
@@ -54,7 +54,7 @@ def mixed_findings(case: Case) -> Iterator[Finding]:
 _MOST = 500
 
 
-def plugin_findings(case: Case) -> Iterator[Finding]:
+def plugin_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield the plug-ins that the program could not open, by reason: MPI goes on without them."""
     if case.after.missing or case.after.unreadable:
         return

@@ -11,17 +11,17 @@ from collections.abc import Iterator
 
 from stackproof.core.errors import StackproofError
 from stackproof.inject.findings.libraries import fault_of
-from stackproof.inject.findings.symbols import Case
+from stackproof.inject.findings.symbols import InjectionAttempt
 from stackproof.inject.model import Cause, Effect, Finding
 from stackproof.inject.replacement import find_replacement
-from stackproof.linking.loader import Loaded
+from stackproof.linking.loader import MappedObject
 from stackproof.linking.loader.search import Hit
 from stackproof.mpi import abi
 
 _MOST = 500
 
 
-def nothing_findings(case: Case) -> Iterator[Finding]:
+def nothing_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield what follows where a program loads nothing of a replacement at its start."""
     later = [*_opened_later(case)] if case.main is None else []
     if not later:
@@ -45,7 +45,7 @@ def nothing_findings(case: Case) -> Iterator[Finding]:
         )
 
 
-def _opened_later(case: Case) -> Iterator[tuple[str, tuple[Loaded, str]]]:
+def _opened_later(case: InjectionAttempt) -> Iterator[tuple[str, tuple[MappedObject, str]]]:
     """Yield files of the replacement that would be opened, by which object, and for whom."""
     for loaded in case.after.objects:
         try:
@@ -66,14 +66,14 @@ def _opened_later(case: Case) -> Iterator[tuple[str, tuple[Loaded, str]]]:
                     yield path, (loaded, plugin)
 
 
-def _plugins_of(case: Case, main: str) -> list[str]:
+def _plugins_of(case: InjectionAttempt, main: str) -> list[str]:
     try:
         return [*find_replacement(case.view, main).plugins(case.view)][:_MOST]
     except StackproofError:  # what lies beside it is not known
         return []
 
 
-def _needs(case: Case, path: str) -> tuple[str, ...]:
+def _needs(case: InjectionAttempt, path: str) -> tuple[str, ...]:
     file = case.view.look(path)
     try:
         return case.view.elf(file).needed if file else ()
@@ -81,7 +81,7 @@ def _needs(case: Case, path: str) -> tuple[str, ...]:
         return ()
 
 
-def _found(case: Case, name: str, by: Loaded) -> str:
+def _found(case: InjectionAttempt, name: str, by: MappedObject) -> str:
     """Return the file of the replacement that a name leads to, empty for another or for none."""
     after = case.after
     if name not in case.replacement.names or after.named(name) is not None:

@@ -16,7 +16,7 @@ from stackproof.linking.loader import (
     Closure,
     File,
     FileView,
-    Loaded,
+    MappedObject,
     Scope,
     Unbound,
     missing_nodes,
@@ -24,7 +24,7 @@ from stackproof.linking.loader import (
     unversioned_providers,
 )
 from stackproof.mpi import abi
-from stackproof.mpi.abi import Part, fortran
+from stackproof.mpi.abi import LibraryRole, fortran
 from stackproof.mpi.abi.fortran import MPICH_BLOCKS, OPENMPI_BLOCKS
 
 _NAME = re.compile(r"(lib.+?)\.so(?:\.([0-9.]+))?")
@@ -40,7 +40,7 @@ _SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class InjectionAttempt:
     """One attempt: the closures without and with the injection, and what they are about.
 
     `scope` has the definitions of the closure with it.
@@ -61,19 +61,19 @@ class Case:
         """Return whether a path is of the replacement, or a link of ours to it."""
         return path in self.links or self.replacement.owns(path)
 
-    def is_injected(self, loaded: Loaded) -> bool:
+    def is_injected(self, loaded: MappedObject) -> bool:
         """Return whether an object is of the replacement, under whatever name."""
         own = self.main is not None and loaded.file.identity == self.main.file.identity
         return own or self.owns(loaded.path) or self.replacement.owns(loaded.file.path)
 
-    def is_elsewhere(self, loaded: Loaded) -> bool:
+    def is_elsewhere(self, loaded: MappedObject) -> bool:
         """Return whether an object only stands for that of another machine, which facts tell of."""
         target = self.target
         told = target is not None and target.there is None and not target.contained
         return told and is_system(loaded, self.owns)
 
 
-def file_findings(case: Case) -> Iterator[Finding]:
+def file_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield what is wrong with the files: not found, not readable, for another machine."""
     old = {(edge.name, case.before.objects[edge.by].path) for edge in case.before.missing}
     seen = set()
@@ -119,7 +119,7 @@ def file_findings(case: Case) -> Iterator[Finding]:
         )
 
 
-def _there(target: Target, name: str, by: Loaded) -> Finding:
+def _there(target: Target, name: str, by: MappedObject) -> Finding:
     """Return what is said of a library that only the target is known to have."""
     driver = target.is_driver(name)
     return Finding(
@@ -133,7 +133,9 @@ def _there(target: Target, name: str, by: Loaded) -> Finding:
     )
 
 
-def _remedy_for_missing(case: Case, name: str, by: Loaded, *, before: bool) -> str:
+def _remedy_for_missing(
+    case: InjectionAttempt, name: str, by: MappedObject, *, before: bool
+) -> str:
     if before:
         return (
             "the program lacks it without the injection too: install it, or name its folder "
@@ -151,7 +153,7 @@ def _remedy_for_missing(case: Case, name: str, by: Loaded, *, before: bool) -> s
     return "name the folder that has it in LD_LIBRARY_PATH"
 
 
-def version_findings(case: Case) -> Iterator[Finding]:
+def version_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield version nodes that a library lacks: they end the program at its start."""
     old = {(m.by.path, m.need.name) for m in missing_nodes(case.before)}
     for missing in missing_nodes(case.after):
@@ -189,7 +191,9 @@ def version_findings(case: Case) -> Iterator[Finding]:
             )
 
 
-def _remedy_for_version(case: Case, by: Loaded, provider: Loaded, name: str) -> str:
+def _remedy_for_version(
+    case: InjectionAttempt, by: MappedObject, provider: MappedObject, name: str
+) -> str:
     if name.startswith("GLIBC_"):
         return "use a build of the replacement for an older glibc, or a container with a newer one"
     if case.replacement.owns(provider.path):
@@ -201,7 +205,7 @@ def _remedy_for_version(case: Case, by: Loaded, provider: Loaded, name: str) -> 
     return f"put a newer `{_base(provider)}` first in LD_LIBRARY_PATH"
 
 
-def symbol_findings(case: Case) -> Iterator[Finding]:
+def symbol_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield functions and variables that nothing defines, grouped by who asks."""
     if case.after.missing or case.after.unreadable:
         return
@@ -248,12 +252,12 @@ def symbol_findings(case: Case) -> Iterator[Finding]:
         )
 
 
-def _is_idle(case: Case, path: str, functions: list[str]) -> bool:
+def _is_idle(case: InjectionAttempt, path: str, functions: list[str]) -> bool:
     """Return whether nothing that is loaded makes a Fortran part, which stays, call functions."""
     part = next(loaded for loaded in case.after.objects if loaded.path == path)
     if case.demand.is_module or case.main is None or case.main.family.abi != "mpich":
         return False
-    if case.is_injected(part) or part_of(_soname(part)) is not Part.FORTRAN:
+    if case.is_injected(part) or part_of(_soname(part)) is not LibraryRole.FORTRAN:
         return False
     asked = (
         entry.name for one in case.after.objects for entry in one.elf.imports if one is not part
@@ -261,7 +265,7 @@ def _is_idle(case: Case, path: str, functions: list[str]) -> bool:
     return not fortran.may_call([name for name in asked if name in part.elf.exports], functions)
 
 
-def _asks_for_the_version(user: Loaded) -> bool:
+def _asks_for_the_version(user: MappedObject) -> bool:
     """Return whether an object may call a function only where the MPI is new enough for it."""
     return any(entry.name == "MPI_Get_version" for entry in user.elf.imports)
 
@@ -286,7 +290,7 @@ def _words(names: list[str], version: str) -> str:
     return f"nothing defines {shown}{more}{wanted}; the program ends"
 
 
-def _remedy_for_symbol(case: Case, names: list[str]) -> str:
+def _remedy_for_symbol(case: InjectionAttempt, names: list[str]) -> str:
     if any("_f08" in name for name in names):
         return (
             "inject the Fortran 2008 library of the release that the program was built with, "
@@ -299,7 +303,7 @@ def _remedy_for_symbol(case: Case, names: list[str]) -> str:
     return "inject all parts of one release"
 
 
-def copy_findings(case: Case) -> Iterator[Finding]:
+def copy_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield variables that the program copies with another size than the library has."""
     program = case.after.program
     for copy in program.elf.copies:
@@ -321,7 +325,7 @@ def copy_findings(case: Case) -> Iterator[Finding]:
             break
 
 
-def block_findings(case: Case) -> Iterator[Finding]:
+def block_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield common blocks of Fortran that the program has with another size than the MPI.
 
     The program's own is what both use, and only its address means something: MPI_STATUS_IGNORE has
@@ -345,7 +349,7 @@ def block_findings(case: Case) -> Iterator[Finding]:
                 break
 
 
-def double_findings(case: Case) -> Iterator[Finding]:
+def double_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield libraries that are loaded in two versions, or twice in one."""
     old = _by_base(case.before)
     for base, loaded in _by_base(case.after).items():
@@ -374,29 +378,29 @@ def double_findings(case: Case) -> Iterator[Finding]:
         )
 
 
-def _by_base(closure: Closure) -> dict[str, list[Loaded]]:
-    found: dict[str, list[Loaded]] = {}
+def _by_base(closure: Closure) -> dict[str, list[MappedObject]]:
+    found: dict[str, list[MappedObject]] = {}
     for loaded in closure.objects[1:]:
         found.setdefault(_base(loaded), []).append(loaded)
     return found
 
 
-def _soname(loaded: Loaded) -> str:
+def _soname(loaded: MappedObject) -> str:
     return loaded.elf.soname or loaded.path.rpartition("/")[2]
 
 
-def _base(loaded: Loaded) -> str:
+def _base(loaded: MappedObject) -> str:
     """Return the name of a library without numbers: `libhwloc`, `libevent_core`."""
     match = _NAME.fullmatch(_soname(loaded))
     return _RELEASE_IN_NAME.sub("", match.group(1)) if match else _soname(loaded)
 
 
-def partial_findings(case: Case) -> Iterator[Finding]:
+def partial_findings(case: InjectionAttempt) -> Iterator[Finding]:
     """Yield parts of an MPI that still come from elsewhere while its main library is injected."""
     main = case.main
     if main is None:
         return
-    parts: Mapping[str, Loaded] = {
+    parts: Mapping[str, MappedObject] = {
         _soname(loaded): loaded for loaded in case.after.objects if part_of(_soname(loaded))
     }
     injected = {name for name, one in parts.items() if case.is_injected(one)}
@@ -423,9 +427,9 @@ def partial_findings(case: Case) -> Iterator[Finding]:
         )
 
 
-def _fits(case: Case, main: Main, part: Part) -> str:
+def _fits(case: InjectionAttempt, main: Main, part: LibraryRole) -> str:
     """Return why a part that was not replaced fits the injected main library, empty if unknown."""
-    if part not in {Part.FORTRAN, Part.CXX, Part.FORTRAN_2008}:
+    if part not in {LibraryRole.FORTRAN, LibraryRole.CXX, LibraryRole.FORTRAN_2008}:
         return ""
     if main.family.abi == "mpich":
         return "the MPICH ABI holds between its main library and those of Fortran and C++"
@@ -438,7 +442,7 @@ def _series(release: str) -> str:
     return ".".join(release.split(".")[:2])
 
 
-def release_before(case: Case) -> str:
+def release_before(case: InjectionAttempt) -> str:
     """Return the release of the MPI that the program has without the injection, empty without."""
     for loaded in case.before.objects[1:]:
         if abi.family_of(loaded.elf) is not None:
@@ -446,7 +450,7 @@ def release_before(case: Case) -> str:
     return ""
 
 
-def release_injected(case: Case) -> str:
+def release_injected(case: InjectionAttempt) -> str:
     """Return the release that the injected MPI names in its constants, empty without."""
     view = case.after.searcher.view
     return _release_of(view, view.look(case.main.path)) if case.main else ""

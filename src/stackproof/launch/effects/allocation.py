@@ -26,7 +26,7 @@ _TASK = (sys.executable, "-I", "-S", slurm_task.__file__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class NodeReply:
     """What a node said of itself: CPUs for tasks, and the boot of its kernel, empty if unknown."""
 
     cpus: tuple[int, ...]
@@ -100,7 +100,7 @@ def enter() -> Allocation:
     )
 
 
-def look(allocation: Allocation, names: tuple[str, ...]) -> dict[str, Node]:
+def look(allocation: Allocation, names: tuple[str, ...]) -> dict[str, NodeReply]:
     """Return the nodes that answer, with one CPU of each core that a task there may run on.
 
     What srun says of its own success is not believed: it ends with 0 when a node has died.
@@ -111,12 +111,12 @@ def look(allocation: Allocation, names: tuple[str, ...]) -> dict[str, Node]:
         *_TASK, "look",
     )  # fmt: skip
     done = _run(allocation, argv)
-    found: dict[str, Node] = {}
+    found: dict[str, NodeReply] = {}
     for line in done.stdout.splitlines():
         try:
             data = json.loads(line)
             cpus = tuple(map(int, data["cpus"]))
-            found[str(data["node"])] = Node(cpus=cpus, machine=str(data.get("machine", "")))
+            found[str(data["node"])] = NodeReply(cpus=cpus, machine=str(data.get("machine", "")))
         except (ValueError, TypeError, KeyError):  # a prologue of the site may print as well
             continue
     if done.timed_out:

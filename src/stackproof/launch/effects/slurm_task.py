@@ -33,7 +33,7 @@ _TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 _USAGE = 2
 
 
-class Wish:
+class TaskRequest:
     """The words of `run`, read."""
 
     __slots__ = ("cpus", "mounts", "program", "settings", "unset")
@@ -46,9 +46,9 @@ class Wish:
         self.program: list[str] = []
 
 
-def read(words: list[str]) -> Wish:
+def read(words: list[str]) -> TaskRequest:
     """Return what the words after `run` ask for; raises `MountFailure` (usage)."""
-    wish, rest = Wish(), list(words)
+    wish, rest = TaskRequest(), list(words)
     while rest and rest[0] != "--":
         word = rest.pop(0)
         name, equals, value = word.partition("=")
@@ -70,7 +70,7 @@ def read(words: list[str]) -> Wish:
     return wish
 
 
-def run(wish: Wish) -> int:
+def run(wish: TaskRequest) -> int:
     """Become the program of a wish; raises `MountFailure`."""
     environment = dict(os.environ)
     if wish.mounts:

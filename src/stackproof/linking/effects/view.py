@@ -19,7 +19,7 @@ from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.linking.effects import cache as elf_cache
 from stackproof.linking.effects.cache import ElfCache
-from stackproof.linking.elf import MAGIC, ElfFile, Glance, Source, glance, read
+from stackproof.linking.elf import MAGIC, ElfFile, Glance, ReadableFile, glance, read
 from stackproof.linking.elf.constants import Traces, read_traces
 from stackproof.linking.loader import CacheEntry, File, Machine, ldcache, level_of
 from stackproof.linking.loader.view import PRELOAD_FILE
@@ -161,7 +161,7 @@ class HostView:
             self._traces[file.identity] = self._read(file, Traces, read_traces)
         return self._traces[file.identity]
 
-    def _read(self, file: File, kind: type[T], reader: Callable[[Source], T]) -> T:
+    def _read(self, file: File, kind: type[T], reader: Callable[[ReadableFile], T]) -> T:
         """Return what a reader says of a file, as it was kept or by reading it."""
         key = self._key(file) if self.kept else ""
         if self.kept is None or not key:

@@ -4,7 +4,7 @@ Section headers may be stripped, so they are believed only where nothing else te
 symbols there are in an object that exports none, and the full symbol table).
 """
 
-from stackproof.linking.elf.layout import BytesSource, Source
+from stackproof.linking.elf.layout import BytesSource, ReadableFile
 from stackproof.linking.elf.model import (
     HIDDEN,
     CopiedVariable,
@@ -24,7 +24,7 @@ __all__ = [
     "ElfFile",
     "Glance",
     "Import",
-    "Source",
+    "ReadableFile",
     "VersionDefinition",
     "VersionNeed",
     "glance",

@@ -19,7 +19,7 @@ from stackproof.linking.elf.layout import (
     PT_LOAD,
     ElfSegment,
     Frame,
-    Source,
+    ReadableFile,
     open_frame,
     too_large,
 )
@@ -72,7 +72,7 @@ class Traces:
     glibc_minor: int | None = None
 
 
-def read_traces(source: Source) -> Traces:
+def read_traces(source: ReadableFile) -> Traces:
     """Return what code and constants tell; raises `StackproofError` like `elf.read`."""
     frame = open_frame(source)
     code, data = _content(frame)

@@ -14,7 +14,7 @@ from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 
 
-class Source(Protocol):
+class ReadableFile(Protocol):
     """A file that is read in pieces."""
 
     @property
@@ -79,7 +79,7 @@ class ElfSegment(NamedTuple):
 class Frame:
     """An opened ELF file: header values, segments, dynamic entries and the string table."""
 
-    source: Source
+    source: ReadableFile
     bits: int
     order: str
     os_abi: int
@@ -152,7 +152,7 @@ def too_large(name: str, count: int) -> StackproofError:
     )
 
 
-def open_frame(source: Source) -> Frame:
+def open_frame(source: ReadableFile) -> Frame:
     """Return the frame of an ELF file.
 
     Raises `StackproofError`: NOT_ELF for another kind of file, ELF_DAMAGED, TOO_LARGE.

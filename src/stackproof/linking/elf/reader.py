@@ -23,7 +23,7 @@ from stackproof.linking.elf.layout import (
     PT_GNU_STACK,
     PT_INTERP,
     Frame,
-    Source,
+    ReadableFile,
     damaged,
     open_frame,
 )
@@ -34,7 +34,7 @@ __all__ = ["MAGIC", "glance", "read"]
 _DF_BIND_NOW, _DF_1_NOW, _DF_1_NODEFLIB = 8, 1, 0x800
 
 
-def read(source: Source) -> ElfFile:
+def read(source: ReadableFile) -> ElfFile:
     """Return what an ELF file says of itself.
 
     Raises `StackproofError`: NOT_ELF for another kind of file, ELF_DAMAGED where its parts do not
@@ -78,7 +78,7 @@ def read(source: Source) -> ElfFile:
     )
 
 
-def glance(source: Source) -> Glance:
+def glance(source: ReadableFile) -> Glance:
     """Return the little that tells whether a file has to do with MPI; raises like `read`.
 
     It costs a tenth of `read`: symbols are not looked at, only the text of their names.

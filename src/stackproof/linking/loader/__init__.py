@@ -14,7 +14,7 @@ from stackproof.linking.loader.binding import (
 )
 from stackproof.linking.loader.closure import Closure, Edge, load_program
 from stackproof.linking.loader.machine import Interpreter, Machine, level_of
-from stackproof.linking.loader.search import Loaded, Setting
+from stackproof.linking.loader.search import LoaderSettings, MappedObject
 from stackproof.linking.loader.view import CacheEntry, File, FileView
 
 __all__ = [
@@ -24,11 +24,11 @@ __all__ = [
     "File",
     "FileView",
     "Interpreter",
-    "Loaded",
+    "LoaderSettings",
     "Machine",
+    "MappedObject",
     "MissingNode",
     "Scope",
-    "Setting",
     "Unbound",
     "level_of",
     "load_program",

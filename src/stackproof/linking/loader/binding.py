@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from stackproof.linking.elf import HIDDEN, ElfFile, Import, VersionNeed
 from stackproof.linking.loader.closure import Closure
-from stackproof.linking.loader.search import Loaded
+from stackproof.linking.loader.search import MappedObject
 
 _FIRST_VERSION, _SECOND_VERSION = 2, 3
 
@@ -24,8 +24,8 @@ _FIRST_VERSION, _SECOND_VERSION = 2, 3
 class MissingNode:
     """A version node that `by` needs of `provider`, which has version nodes but not this one."""
 
-    by: Loaded
-    provider: Loaded
+    by: MappedObject
+    provider: MappedObject
     need: VersionNeed
 
 
@@ -38,11 +38,11 @@ class Unbound:
     another version.
     """
 
-    by: Loaded
+    by: MappedObject
     name: str
     version: str
     eager: bool
-    other_versions: tuple[Loaded, ...] = ()
+    other_versions: tuple[MappedObject, ...] = ()
 
 
 class Scope:
@@ -61,7 +61,7 @@ class Scope:
         if below:
             self._definitions = [*below._definitions, *self._definitions]  # noqa: SLF001
 
-    def provider(self, name: str, need: VersionNeed | None = None) -> Loaded | None:
+    def provider(self, name: str, need: VersionNeed | None = None) -> MappedObject | None:
         """Return the object that a reference is bound to, None when there is none.
 
         A library without a table of versions is good for any version. An older loader ends the
@@ -85,21 +85,21 @@ class Scope:
         number = None if self._below is None else self._below._number(name)  # noqa: SLF001
         return self._first.get(name) if number is None else number
 
-    def source_of_copy(self, name: str) -> Loaded | None:
+    def source_of_copy(self, name: str) -> MappedObject | None:
         """Return the library that the program copies a variable from, None when there is none."""
         for loaded in self._objects[1:]:
             if name in loaded.elf.exports:
                 return loaded
         return None
 
-    def all_with(self, name: str) -> tuple[Loaded, ...]:
+    def all_with(self, name: str) -> tuple[MappedObject, ...]:
         """Return every object that defines a name, whatever the version."""
         first = self._number(name)
         if first is None:
             return ()
         return tuple(loaded for loaded in self._objects[first:] if name in loaded.elf.exports)
 
-    def _fits(self, loaded: Loaded, name: str, need: VersionNeed | None) -> bool:
+    def _fits(self, loaded: MappedObject, name: str, need: VersionNeed | None) -> bool:
         definitions = self._definitions[loaded.number]
         if not definitions:  # a library that defines no versions answers to every one
             return True
@@ -162,7 +162,7 @@ def unbound(closure: Closure, scope: Scope) -> Iterator[Unbound]:
         yield from unbound_of(loaded, scope)
 
 
-def unbound_of(loaded: Loaded, scope: Scope) -> Iterator[Unbound]:
+def unbound_of(loaded: MappedObject, scope: Scope) -> Iterator[Unbound]:
     """Yield every strong reference of one object that finds no definition, copies included."""
     needs = {need.number: need for need in loaded.elf.version_needs}
     for wanted in loaded.elf.imports:

@@ -16,7 +16,7 @@ from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.loader.machine import Interpreter, Machine, interpreter_of
-from stackproof.linking.loader.search import Fatal, Hit, Loaded, Searcher, Setting
+from stackproof.linking.loader.search import Fatal, Hit, LoaderSettings, MappedObject, Searcher
 from stackproof.linking.loader.view import FileView
 
 
@@ -49,7 +49,7 @@ class Closure:
     """
 
     searcher: Searcher
-    objects: list[Loaded] = field(default_factory=list)
+    objects: list[MappedObject] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
     unreadable: list[Unreadable] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Closure:
     _indexed: int = 0
 
     @property
-    def program(self) -> Loaded:
+    def program(self) -> MappedObject:
         """Return the program itself."""
         return self.objects[0]
 
@@ -72,7 +72,7 @@ class Closure:
         """Return files that had the right name and were for another machine, and for which."""
         return self.searcher.passed_over
 
-    def named(self, name: str) -> Loaded | None:
+    def named(self, name: str) -> MappedObject | None:
         """Return the object that answers to a name."""
         for loaded in self.objects[self._indexed :]:
             for word in (*loaded.names, loaded.elf.soname):
@@ -82,7 +82,7 @@ class Closure:
         number = self._numbers.get(name)
         return None if number is None else self.objects[number]
 
-    def _answers(self, loaded: Loaded, name: str) -> Loaded:
+    def _answers(self, loaded: MappedObject, name: str) -> MappedObject:
         """Let an object answer to one more name."""
         loaded.names.add(name)
         self._numbers.setdefault(name, loaded.number)
@@ -92,19 +92,19 @@ class Closure:
         """Return the edges that leave an object."""
         return tuple(edge for edge in self.edges if edge.by == number)
 
-    def chain(self, loaded: Loaded) -> list[Loaded]:
+    def chain(self, loaded: MappedObject) -> list[MappedObject]:
         """Return an object, the one that had it loaded, and so on up to the program."""
         found = [loaded]
         while found[-1].by is not None:
             found.append(self.objects[found[-1].by])
         return found
 
-    def add(self, name: str, hit: Hit, by: Loaded) -> Loaded:
+    def add(self, name: str, hit: Hit, by: MappedObject) -> MappedObject:
         """Take in a found file, or the object that is this file already."""
         for loaded in self.objects:
             if loaded.file.identity == hit.file.identity:
                 return self._answers(loaded, name)
-        loaded = Loaded(
+        loaded = MappedObject(
             number=len(self.objects),
             path=hit.path,
             file=hit.file,
@@ -123,7 +123,7 @@ class Closure:
             )
         return loaded
 
-    def load(self, name: str, by: Loaded) -> Loaded | None:
+    def load(self, name: str, by: MappedObject) -> MappedObject | None:
         """Load one library for an object, without what it needs itself."""
         found = self.named(name)
         if found is not None:
@@ -183,7 +183,9 @@ class Closure:
         if order != sorted(order):
             self._renumber(order)
 
-    def _need(self, name: str, by: Loaded, *, may_be_missing: bool = False) -> Loaded | None:
+    def _need(
+        self, name: str, by: MappedObject, *, may_be_missing: bool = False
+    ) -> MappedObject | None:
         broken = len(self.unreadable)
         found = self.load(name, by)
         if may_be_missing:  # or be no library: then the loader goes on
@@ -209,7 +211,7 @@ class Closure:
         self._indexed = 0
 
 
-def _put_before(loaded: Loaded, found: Loaded | None, order: list[int]) -> None:
+def _put_before(loaded: MappedObject, found: MappedObject | None, order: list[int]) -> None:
     """Put what an object filters before that object, unless it is searched earlier already.
 
     So does glibc for DT_FILTER and DT_AUXILIARY. Nothing comes before the program itself.
@@ -223,7 +225,9 @@ def _put_before(loaded: Loaded, found: Loaded | None, order: list[int]) -> None:
     order.insert(order.index(loaded.number) + (loaded.number == 0), found.number)
 
 
-def load_program(view: FileView, path: str, *, machine: Machine, setting: Setting) -> Closure:
+def load_program(
+    view: FileView, path: str, *, machine: Machine, setting: LoaderSettings
+) -> Closure:
     """Return what a program loads when it is started with `setting`.
 
     A library in the place of a program is taken as one, with the machine's usual loader. Raises
@@ -250,7 +254,7 @@ def load_program(view: FileView, path: str, *, machine: Machine, setting: Settin
     )
     closure = Closure(searcher=searcher)
     # The kernel tells the loader the program's real place, whatever link it was started by.
-    main = Loaded(
+    main = MappedObject(
         number=0,
         path=path,
         file=file,

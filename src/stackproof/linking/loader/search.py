@@ -26,7 +26,7 @@ _LINUX_ABIS = {0, 3}  # ELFOSABI_SYSV, ELFOSABI_LINUX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class LoaderSettings:
     """What a program is started with: variables of the loader, and whether they count.
 
     `secure` is a set-user-id program or one with capabilities: the loader drops the variables.
@@ -41,7 +41,7 @@ class Setting:
 
 
 @dataclass(slots=True, kw_only=True)
-class Loaded:
+class MappedObject:
     """An object that the loader has mapped.
 
     `path` is the name it was opened by, `origin` what `$ORIGIN` stands for in it; `by` is the
@@ -58,9 +58,9 @@ class Loaded:
     how: str
     names: set[str] = field(default_factory=set)
 
-    def copy(self) -> Loaded:
+    def copy(self) -> MappedObject:
         """Return the same object with names of its own."""
-        return Loaded(
+        return MappedObject(
             number=self.number,
             path=self.path,
             file=self.file,
@@ -97,14 +97,16 @@ class Searcher:
     view: FileView
     machine: Machine
     interpreter: Interpreter
-    setting: Setting
+    setting: LoaderSettings
     bits: int
     subfolders: tuple[str, ...]
     """Those of every folder of a search: `Interpreter.subfolders` of that machine."""
     passed_over: dict[str, str] = field(default_factory=dict)
     """Files that had the right name and were for another machine, with that machine."""
 
-    def find(self, name: str, chain: Sequence[Loaded], main: Loaded) -> Hit | Fatal | None:
+    def find(
+        self, name: str, chain: Sequence[MappedObject], main: MappedObject
+    ) -> Hit | Fatal | None:
         """Return what a name leads to; `chain` is who asks, who had that one loaded, and so on."""
         if "/" in name:
             path = self.expanded(name, chain[0]) if chain else name
@@ -121,7 +123,7 @@ class Searcher:
         return None
 
     def _places(
-        self, name: str, chain: Sequence[Loaded], main: Loaded
+        self, name: str, chain: Sequence[MappedObject], main: MappedObject
     ) -> Iterator[tuple[tuple[str, ...], str, bool]]:
         """Yield folders, why they are searched, and whether without subfolders."""
         asking = chain[0] if chain else main
@@ -142,7 +144,7 @@ class Searcher:
         if not asking.elf.no_default_libraries:
             yield self.interpreter.folders, "a default folder", False
 
-    def folders_of(self, text: str, loaded: Loaded) -> tuple[str, ...]:
+    def folders_of(self, text: str, loaded: MappedObject) -> tuple[str, ...]:
         """Return the folders of an RPATH or RUNPATH; entries that a loader drops are left out."""
         found = []
         for word in text.split(":"):
@@ -151,7 +153,7 @@ class Searcher:
                 found.append(self._absolute(path or "."))
         return tuple(dict.fromkeys(found))
 
-    def expanded(self, text: str, loaded: Loaded) -> str | None:
+    def expanded(self, text: str, loaded: MappedObject) -> str | None:
         """Return a path with `$ORIGIN`, `$LIB` and `$PLATFORM` put in, None where that is refused.
 
         A program that runs with more rights than its user may use `$ORIGIN` for default folders

@@ -66,7 +66,7 @@ def enter(
         mount_exec.Wanted(item.image, item.mount_point or "")
         for item in (*mountlist.parse(options.images), *((injected,) if injected else ()))
     ]
-    asked = Asked(words, say, injected=injected is not None)
+    asked = EntryRequest(words, say, injected=injected is not None)
     try:
         program = None if options.join == "yes" else helper.choose(options.how, os.environ)
         entered = program and _by_helper(options, program, wanted, asked)
@@ -75,7 +75,7 @@ def enter(
         raise _wrong(failure.reason, failure.message, hint=failure.hint) from None
 
 
-class Asked:
+class EntryRequest:
     """The command, whom notes are told, and whether the last image is one to inject."""
 
     __slots__ = ("injected", "say", "words")
@@ -86,7 +86,9 @@ class Asked:
         self.injected = injected
 
 
-def _by_itself(options: MountOptions, wanted: Sequence[mount_exec.Wanted], asked: Asked) -> Entered:
+def _by_itself(
+    options: MountOptions, wanted: Sequence[mount_exec.Wanted], asked: EntryRequest
+) -> Entered:
     images: list[Described] = []
 
     def place(wanted: mount_exec.Wanted, meta: bytes | None, size: int) -> str:
@@ -104,7 +106,7 @@ def _by_itself(options: MountOptions, wanted: Sequence[mount_exec.Wanted], asked
 
 
 def _by_helper(
-    options: MountOptions, program: str, wanted: Sequence[mount_exec.Wanted], asked: Asked
+    options: MountOptions, program: str, wanted: Sequence[mount_exec.Wanted], asked: EntryRequest
 ) -> Entered | None:
     """Return how to start the helper; None where it cannot serve and nobody insists on it."""
     if options.how == "auto" and not image_file.can_read():
@@ -130,7 +132,7 @@ def _environment(
     options: MountOptions,
     images: Sequence[Described],
     points: Sequence[str],
-    asked: Asked,
+    asked: EntryRequest,
     *,
     mounted: bool,
 ) -> tuple[dict[str, str], Sequence[str]]:

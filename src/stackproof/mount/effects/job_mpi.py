@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from stackproof.image.activate import MpiOptions
     from stackproof.image.described import Described
     from stackproof.inject.effects.job import JobChange
-    from stackproof.inject.effects.job_key import Part
+    from stackproof.inject.effects.job_key import MountedImage
     from stackproof.mpi.transports import Libfabric
 
 
@@ -34,19 +34,23 @@ def requested(options: MpiOptions) -> MountRequest | None:
     return job_key.image_in(options.inject)
 
 
-def part_of(options: MpiOptions, image: Described | None, point: str) -> Part | None:
+def part_of(options: MpiOptions, image: Described | None, point: str) -> MountedImage | None:
     """Return what is injected: an image and where it is mounted, or the folder; None for none."""
     if not options.inject:
         return None
-    from stackproof.inject.effects.job_key import Part  # noqa: PLC0415 - see above
+    from stackproof.inject.effects.job_key import MountedImage  # noqa: PLC0415 - see above
 
-    return Part(image.path, point, image) if image else Part(options.inject, options.inject)
+    return (
+        MountedImage(image.path, point, image)
+        if image
+        else MountedImage(options.inject, options.inject)
+    )
 
 
 def injection(
     options: MpiOptions,
     images: Sequence[tuple[Described, str]],
-    injected: Part,
+    injected: MountedImage,
     environment: Mapping[str, str],
     *,
     words: Sequence[str] = (),
@@ -58,9 +62,9 @@ def injection(
     `StackproofError` as `inject.effects.job.change` does.
     """
     from stackproof.inject.effects import job  # noqa: PLC0415 - see above
-    from stackproof.inject.effects.job_key import JobCase, Part  # noqa: PLC0415
+    from stackproof.inject.effects.job_key import JobCase, MountedImage  # noqa: PLC0415
 
-    parts = [Part(image.path, point, image) for image, point in images]
+    parts = [MountedImage(image.path, point, image) for image, point in images]
     case = JobCase(parts, injected, environment, words=words, mounted=mounted)
     return job.change(case, accept_unknown=options.accept_unknown)
 
@@ -68,7 +72,7 @@ def injection(
 def transport(
     options: MpiOptions,
     images: Sequence[Described],
-    injected: Part | None,
+    injected: MountedImage | None,
     say: Callable[[str], None],
 ) -> EnvPatch:
     """Return the variables that make the one MPI among the images take a transport.
@@ -122,7 +126,7 @@ def transport(
     return profile.env
 
 
-def _libfabric(image: Described, injected: Part | None) -> Libfabric:
+def _libfabric(image: Described, injected: MountedImage | None) -> Libfabric:
     """Return the injected libfabric, or else the image's."""
     from stackproof.mpi.effects import fabric  # noqa: PLC0415 - see above
 

@@ -16,10 +16,18 @@ from stackproof.mpi.abi.fortran import is_fortran_call
 from stackproof.mpi.abi.mpich import MpichAbi
 from stackproof.mpi.abi.openmpi import OpenMpiAbi
 from stackproof.mpi.abi.openmpi6 import OpenMpi6Abi
-from stackproof.mpi.abi.parts import Part
+from stackproof.mpi.abi.parts import LibraryRole
 from stackproof.mpi.abi.standard import StandardAbi
 
-__all__ = ["FAMILIES", "Abi", "AbiFamily", "Part", "abi_of_name", "family_of", "is_fortran_call"]
+__all__ = [
+    "FAMILIES",
+    "Abi",
+    "AbiFamily",
+    "LibraryRole",
+    "abi_of_name",
+    "family_of",
+    "is_fortran_call",
+]
 
 
 class Abi(StrEnum):
@@ -75,7 +83,7 @@ def calls_below(elf: ElfFile) -> bool:
     return any(entry.name in _OWN_START for entry in elf.imports)
 
 
-def abi_of_name(name: str) -> tuple[Abi, Part] | None:
+def abi_of_name(name: str) -> tuple[Abi, LibraryRole] | None:
     """Return which ABI and which part of an MPI the name of a library promises, None if none."""
     for abi, parts in (
         (Abi.STANDARD, StandardAbi.PARTS),

@@ -12,7 +12,7 @@ from typing import ClassVar
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.elf.constants import Traces
 from stackproof.mpi.abi import fortran
-from stackproof.mpi.abi.parts import Part
+from stackproof.mpi.abi.parts import LibraryRole
 
 _INSIDE = (
     "MPIR_F08_MPI_STATUS_IGNORE_OBJ",
@@ -37,10 +37,10 @@ class MpichAbi:
     title = "the MPICH ABI"
     abi = "mpich"
 
-    PARTS: ClassVar[dict[Part, re.Pattern[str]]] = {
-        Part.MAIN: re.compile(rf"libmpi(?:ch)?{_VENDOR}\.so\.12"),
-        Part.FORTRAN: re.compile(rf"libmpi(?:ch)?f(?:ort|90){_VENDOR}\.so\.12"),
-        Part.CXX: re.compile(rf"libmpi(?:ch)?cxx{_VENDOR}\.so\.12"),
+    PARTS: ClassVar[dict[LibraryRole, re.Pattern[str]]] = {
+        LibraryRole.MAIN: re.compile(rf"libmpi(?:ch)?{_VENDOR}\.so\.12"),
+        LibraryRole.FORTRAN: re.compile(rf"libmpi(?:ch)?f(?:ort|90){_VENDOR}\.so\.12"),
+        LibraryRole.CXX: re.compile(rf"libmpi(?:ch)?cxx{_VENDOR}\.so\.12"),
     }
 
     def exported_by(self, elf: ElfFile) -> str:

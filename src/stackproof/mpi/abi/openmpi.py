@@ -8,7 +8,7 @@ from typing import ClassVar
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.elf.constants import Traces
 from stackproof.mpi.abi import fortran
-from stackproof.mpi.abi.parts import Part
+from stackproof.mpi.abi.parts import LibraryRole
 
 _HANDLE = re.compile(r"ompi_(?:mpi|request|message|win|group|op|file|f08)_\w+")
 _WORLD = "ompi_mpi_comm_world"
@@ -21,11 +21,13 @@ class OpenMpiAbi:
     title = "Open MPI 4 and 5"
     abi = "openmpi"
 
-    PARTS: ClassVar[dict[Part, re.Pattern[str]]] = {
-        Part.MAIN: re.compile(r"libmpi\.so\.(?:20|40|0)"),
-        Part.FORTRAN: re.compile(r"libmpi_(?:mpifh|usempi\w*?)(?:-\w+)?\.so\.\d+"),
-        Part.CXX: re.compile(r"libmpi_cxx\.so\.\d+"),
-        Part.INNER: re.compile(r"lib(?:open-pal|open-rte|open_mpi|mca_common_\w+|prrte)\.so\.\d+"),
+    PARTS: ClassVar[dict[LibraryRole, re.Pattern[str]]] = {
+        LibraryRole.MAIN: re.compile(r"libmpi\.so\.(?:20|40|0)"),
+        LibraryRole.FORTRAN: re.compile(r"libmpi_(?:mpifh|usempi\w*?)(?:-\w+)?\.so\.\d+"),
+        LibraryRole.CXX: re.compile(r"libmpi_cxx\.so\.\d+"),
+        LibraryRole.INNER: re.compile(
+            r"lib(?:open-pal|open-rte|open_mpi|mca_common_\w+|prrte)\.so\.\d+"
+        ),
     }
 
     def exported_by(self, elf: ElfFile) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Part(StrEnum):
+class LibraryRole(StrEnum):
     """What a library of an MPI is for."""
 
     MAIN = "main"

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.elf.constants import Traces
-from stackproof.mpi.abi.parts import Part
+from stackproof.mpi.abi.parts import LibraryRole
 
 _VERSION = "MPI_Abi_get_version"
 _MARKS = ("ompi_mpi_comm_world",)
@@ -20,9 +20,9 @@ class StandardAbi:
     title = "the standard ABI of MPI 5.0"
     abi = "standard"
 
-    PARTS: ClassVar[dict[Part, re.Pattern[str]]] = {
-        Part.MAIN: re.compile(r"libmpi_abi\.so(?:\.[01])?"),
-        Part.FORTRAN: re.compile(r"libmpifort_abi\.so(?:\.[01])?"),
+    PARTS: ClassVar[dict[LibraryRole, re.Pattern[str]]] = {
+        LibraryRole.MAIN: re.compile(r"libmpi_abi\.so(?:\.[01])?"),
+        LibraryRole.FORTRAN: re.compile(r"libmpifort_abi\.so(?:\.[01])?"),
     }
 
     def exported_by(self, elf: ElfFile) -> str:
@@ -36,6 +36,6 @@ class StandardAbi:
         """Return the library that an object was linked to, when no other ABI shows in it."""
         del traces
         for name in elf.needed:
-            if self.PARTS[Part.MAIN].fullmatch(name):
+            if self.PARTS[LibraryRole.MAIN].fullmatch(name):
                 return f"it was linked to `{name}`"
         return ""

@@ -11,12 +11,12 @@ from stackproof.core.cli import progress
 from stackproof.core.cli.parsing import read
 from stackproof.core.errors import ExitCode, Reason, fail
 from stackproof.prove import model as proof
-from stackproof.prove.model import Answer
+from stackproof.prove.model import ProofOutcome
 
 _CODES = {
-    Answer.PROVEN: ExitCode.DONE,
-    Answer.WRONG: ExitCode.WORSE,
-    Answer.UNKNOWN: ExitCode.UNKNOWN,
+    ProofOutcome.PROVEN: ExitCode.DONE,
+    ProofOutcome.WRONG: ExitCode.WORSE,
+    ProofOutcome.UNKNOWN: ExitCode.UNKNOWN,
 }
 
 

@@ -25,7 +25,7 @@ from stackproof.core.mountlist import MountRequest
 from stackproof.inject.effects import job, job_judge, named
 from stackproof.inject.effects.job_judge import JUDGED
 from stackproof.inject.effects.job_key import JobCase
-from stackproof.inject.model import Effect, Judgement, Verdict
+from stackproof.inject.model import Effect, InjectionVerdict, Judgement
 from stackproof.inject.replacement import Replacement
 from stackproof.inject.tree import tree_of
 from stackproof.inject.ways import inner_folders
@@ -72,7 +72,7 @@ class ProveOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadyArm:
+class ProofArm:
     """An arm made ready: what it mounts and sets, what starts it, and what was predicted.
 
     `env` is what the launcher gets, `rank_env` what the loader of a rank reads, for ranks alone;
@@ -89,7 +89,7 @@ class ReadyArm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class ProofRun:
     """Where arms run: placement, cluster, folder of results, and the program's path there."""
 
     wanted: ProveOptions
@@ -103,8 +103,8 @@ class Stage:
 class Ready:
     """All that is ready to be run: the stage and the arms by name."""
 
-    stage: Stage
-    arms: Mapping[str, ReadyArm]
+    stage: ProofRun
+    arms: Mapping[str, ProofArm]
 
 
 def prepare(wanted: ProveOptions, folder: Path) -> Ready:
@@ -129,7 +129,7 @@ def prepare(wanted: ProveOptions, folder: Path) -> Ready:
     program = mpi.program_in(wanted.program, own, view)
     environment = own.env.apply({})
     closure, demand = mpi.demand_on(view, program, named.setting_of(environment))
-    stage = Stage(
+    stage = ProofRun(
         wanted=wanted, program=program, placement=_placement(wanted, state), folder=folder,
         state=state,
     )  # fmt: skip
@@ -164,7 +164,7 @@ def _make_folder(folder: Path) -> None:
         raise files.translate(error, folder) from error
 
 
-def run_arm(stage: Stage, arm: ReadyArm, monitor: Monitor) -> tuple[ArmProof, Completed]:
+def run_arm(stage: ProofRun, arm: ProofArm, monitor: Monitor) -> tuple[ArmProof, Completed]:
     """Run an arm with a witness at every rank, and return what happened."""
     monitor(Event(what="progress", name=arm.name, text=arm.provided.title))
     place = stage.folder / "ranks" / arm.name
@@ -207,7 +207,7 @@ def run_arm(stage: Stage, arm: ReadyArm, monitor: Monitor) -> tuple[ArmProof, Co
     return made, done
 
 
-def words_of(stage: Stage) -> tuple[str, ...]:
+def words_of(stage: ProofRun) -> tuple[str, ...]:
     """Return the command line of one rank of the program."""
     case = case_of(stage)
     if case is None:
@@ -215,7 +215,7 @@ def words_of(stage: Stage) -> tuple[str, ...]:
     return BENCHMARKS[case.program].argv(stage.program, case)
 
 
-def case_of(stage: Stage) -> Case | None:
+def case_of(stage: ProofRun) -> Case | None:
     """Return what a known program is told to measure, None where the user says it, or must."""
     name = posixpath.basename(stage.program)
     if name not in BENCHMARKS or stage.wanted.arguments:
@@ -232,7 +232,7 @@ def case_of(stage: Stage) -> Case | None:
     )
 
 
-def launch(stage: Stage, arm: ReadyArm, words: Sequence[str]) -> Completed:
+def launch(stage: ProofRun, arm: ProofArm, words: Sequence[str]) -> Completed:
     """Start the ranks of an arm, each as `words`, and wait for them."""
     provided, state = arm.provided, stage.state
     request = LaunchRequest(
@@ -261,7 +261,7 @@ def launch(stage: Stage, arm: ReadyArm, words: Sequence[str]) -> Completed:
     return done
 
 
-def _shared(stage: Stage, arm: ReadyArm) -> tuple[str, ...]:
+def _shared(stage: ProofRun, arm: ProofArm) -> tuple[str, ...]:
     """Return what every node must see."""
     parts = [request.image for request in arm.mounts]
     folders = [arm.provided.part.path] if arm.provided.part else []
@@ -293,11 +293,11 @@ def _view_of(*provided: Provided) -> HostView:
     return job_judge.view_of(parts)
 
 
-def _own_arm(stage: Stage, own: Provided, closure: Closure, view: HostView) -> ReadyArm:
+def _own_arm(stage: ProofRun, own: Provided, closure: Closure, view: HostView) -> ProofArm:
     """Return the arm of the program's own MPI."""
     lines = tree_of(closure, ())
     transport, forced = _forced(stage, own, own, must=False)
-    return ReadyArm(
+    return ProofArm(
         name=OWN,
         provided=own,
         mounts=_mounts(own),
@@ -312,8 +312,8 @@ def _own_arm(stage: Stage, own: Provided, closure: Closure, view: HostView) -> R
 
 
 def _other_arm(
-    stage: Stage, name: str, own: Provided, other: Provided, names: Sequence[str] = ()
-) -> ReadyArm:
+    stage: ProofRun, name: str, own: Provided, other: Provided, names: Sequence[str] = ()
+) -> ProofArm:
     """Return an arm with another MPI; `names` are those that a wrong one is forced under."""
     if other.part is None:
         raise ValueError("what is injected was named")
@@ -322,7 +322,7 @@ def _other_arm(
     links = stage.folder / "links" / name
     examined = job_judge.examine(case, str(links))
     judgement = examined.judgements[0]
-    if judgement.way.rpath and judgement.verdict is not Verdict.FAILS:
+    if judgement.way.rpath and judgement.verdict is not InjectionVerdict.FAILS:
         raise fail(
             Reason.UNSUPPORTED,
             f"no variable reaches `{stage.program}`: its DT_RPATH comes first",
@@ -332,7 +332,7 @@ def _other_arm(
     env = own.env.then(examined.job.env)
     rank_env = _rank_env(env.apply({}))
     main = examined.replacement.mains[0] if examined.replacement.mains else None
-    if judgement.verdict is Verdict.FAILS and names and main:
+    if judgement.verdict is InjectionVerdict.FAILS and names and main:
         # As somebody would who goes by names alone: under each name that the program asks for.
         made |= dict.fromkeys(names, main.path)
         inner = inner_folders(examined.replacement)
@@ -352,7 +352,7 @@ def _other_arm(
         other, launcher=own.launcher, mpiexec=own.mpiexec, prefix=own.prefix, facts=own.facts
     )  # fmt: skip
     transport, forced = _forced(stage, provided, other, must=name == INJECTED)
-    return ReadyArm(
+    return ProofArm(
         name=name,
         provided=provided,
         mounts=(*_mounts(own), *_mounts(other)),
@@ -378,7 +378,7 @@ def _prediction(judgement: Judgement, view: HostView) -> Prediction:
     links = judgement.way.links
     paths = [links.get(line.path, line.path) for line in judgement.tree if line.path]
     # Of what fails there is nothing to say which files it would load.
-    files = () if judgement.verdict is Verdict.FAILS else _real(view, paths)
+    files = () if judgement.verdict is InjectionVerdict.FAILS else _real(view, paths)
     return Prediction(verdict=judgement.verdict, reasons=tuple(reasons), files=files)
 
 
@@ -400,7 +400,7 @@ def _mounts(provided: Provided) -> tuple[MountRequest, ...]:
 
 
 def _forced(
-    stage: Stage, provided: Provided, below: Provided, *, must: bool
+    stage: ProofRun, provided: Provided, below: Provided, *, must: bool
 ) -> tuple[str, EnvPatch]:
     """Return the transport, empty for none, and what forces it, with the user's variables.
 

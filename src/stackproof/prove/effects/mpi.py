@@ -16,13 +16,13 @@ from stackproof.image.effects.folder import relocated
 from stackproof.image.model import MpiFacts
 from stackproof.inject.effects import job_key
 from stackproof.inject.effects import named as named_parts
-from stackproof.inject.effects.job_key import Part
+from stackproof.inject.effects.job_key import MountedImage
 from stackproof.inject.findings import launcher as launcher_findings
 from stackproof.inject.program import Demand, demand_of
 from stackproof.inject.replacement import find_replacement
 from stackproof.inject.ways import inner_folders
 from stackproof.linking.effects.view import HostView
-from stackproof.linking.loader import Closure, Setting, load_program
+from stackproof.linking.loader import Closure, LoaderSettings, load_program
 from stackproof.mpi import abi
 from stackproof.mpi.homes import OPEN_MPI
 
@@ -53,7 +53,7 @@ class Provided:
 
     title: str
     prefix: str
-    part: Part | None = None
+    part: MountedImage | None = None
     launcher: str = ""
     mpiexec: str = ""
     facts: MpiFacts | None = None
@@ -71,7 +71,7 @@ def named(text: str) -> Provided:
 
 def found_by(program: str) -> Provided:
     """Return the MPI that a program finds by itself; raises `StackproofError` (NO_MPI)."""
-    closure = _closure(HostView(), program, Setting())
+    closure = _closure(HostView(), program, LoaderSettings())
     for loaded in closure.objects[1:]:
         family = abi.family_of(loaded.elf)
         if family is None:
@@ -125,20 +125,20 @@ def program_in(text: str, own: Provided, view: HostView) -> str:
     )
 
 
-def demand_on(view: HostView, program: str, setting: Setting) -> tuple[Closure, Demand]:
+def demand_on(view: HostView, program: str, setting: LoaderSettings) -> tuple[Closure, Demand]:
     """Return what a program loads and asks of MPI, without any injection."""
     closure = _closure(view, program, setting)
     return closure, demand_of(view, closure)
 
 
-def _closure(view: HostView, program: str, setting: Setting) -> Closure:
+def _closure(view: HostView, program: str, setting: LoaderSettings) -> Closure:
     return load_program(view, program, machine=named_parts.this_machine(), setting=setting)
 
 
 def _of_image(path: str, mount_point: str | None) -> Provided:
     described = image_file.load_described(path)
     point = mountlist.normal(mount_point or described.mount)
-    part = Part(os.path.abspath(path), point, described)
+    part = MountedImage(os.path.abspath(path), point, described)
     title = f"{described.name} ({os.path.basename(path)}) at {point}"
     if described.mpi is None:
         return Provided(title=title, prefix=point, part=part)
@@ -161,7 +161,7 @@ def _of_image(path: str, mount_point: str | None) -> Provided:
 def _of_folder(text: str) -> Provided:
     folder = os.path.abspath(text)
     replacement = find_replacement(HostView(), folder)
-    part = Part(folder, folder)
+    part = MountedImage(folder, folder)
     folders = (*replacement.folders, *inner_folders(replacement))
     if not replacement.mains:
         return Provided(title=folder, prefix=replacement.prefix, part=part)

@@ -27,7 +27,7 @@ from stackproof.core.effects import files
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.monitor import Event, Monitor
 from stackproof.knowledge.reference_curves import BufferPlace
-from stackproof.prove.effects.arms import Ready, ReadyArm, Stage, case_of, launch, words_of
+from stackproof.prove.effects.arms import ProofArm, ProofRun, Ready, case_of, launch, words_of
 from stackproof.prove.model import INJECTED, OWN, Speed
 from stackproof.results.case import Case
 from stackproof.results.measurement import Check, Measurement, State
@@ -86,13 +86,13 @@ def measure(ready: Ready, first: Mapping[str, Completed], monitor: Monitor) -> C
     return Compared(speed=tuple(_speeds(comparison)), launches=count)
 
 
-def _launched(stage: Stage, arm: ReadyArm) -> Completed:
+def _launched(stage: ProofRun, arm: ProofArm) -> Completed:
     """Make a launch that nobody watches: what the loader reads is set for the ranks alone."""
     settings = [f"{name}={value}" for name, value in arm.rank_env.items()]
     return launch(stage, arm, (*(("env", *settings) if settings else ()), *words_of(stage)))
 
 
-def _has_tables(stage: Stage, done: Completed) -> bool:
+def _has_tables(stage: ProofRun, done: Completed) -> bool:
     text = done.stdout.decode(errors="replace")
     one = OutputFile(arm=OWN, name="output", text=text)
     setup = import_outputs.ImportSetup(
@@ -163,7 +163,7 @@ def _spec(ready: Ready) -> ResultsSpec:
     )
 
 
-def _result_arm(arm: ReadyArm) -> ResultArm:
+def _result_arm(arm: ProofArm) -> ResultArm:
     facts, part = arm.provided.facts, arm.provided.part
     return ResultArm(
         image=part.path if part else arm.provided.title,
@@ -172,7 +172,7 @@ def _result_arm(arm: ReadyArm) -> ResultArm:
     )
 
 
-def _save(stage: Stage, results: Results) -> None:
+def _save(stage: ProofRun, results: Results) -> None:
     """Write a results folder that `compare` and `report` read."""
     files.write(stage.folder / SPECIFICATION, noun.to_json(results.spec))
     for order, one in enumerate(results.measurements):

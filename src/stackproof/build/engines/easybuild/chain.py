@@ -15,7 +15,7 @@ from typing import Any
 from stackproof.build.engines.easybuild.components import PREFIX, PROVIDERS, Catalogue, Need, Option
 from stackproof.build.engines.easybuild.easyconfig import EXTERNAL_MODULE, SYSTEM, Template, render
 from stackproof.build.engines.easybuild.request import ChainRequest, Gpu, Toolchain
-from stackproof.build.engines.easybuild.selection import CXI, Part, Selection, select
+from stackproof.build.engines.easybuild.selection import CXI, SelectedComponent, Selection, select
 from stackproof.build.stack import SourceFile
 from stackproof.core.errors import Location, StackproofError
 
@@ -101,16 +101,16 @@ def chain(
     )
 
 
-def _tools(found: Selection, part: Part) -> tuple[str, ...]:
+def _tools(found: Selection, part: SelectedComponent) -> tuple[str, ...]:
     prepared = part.source.tools if part.source else ()
     return (*found.build(part).tools, *prepared)
 
 
-def _texts(found: Selection, part: Part, options: tuple[Option, ...]) -> Iterator[str]:
+def _texts(found: Selection, part: SelectedComponent, options: tuple[Option, ...]) -> Iterator[str]:
     return (one.text for one in options if found.holds(one.when, part.version))
 
 
-def _left_out(found: Selection, built: list[Part]) -> Iterator[LeftOut]:
+def _left_out(found: Selection, built: list[SelectedComponent]) -> Iterator[LeftOut]:
     seen: set[str] = set()
     for part in built:
         for one in part.component.left_out:
@@ -123,7 +123,7 @@ def _left_out(found: Selection, built: list[Part]) -> Iterator[LeftOut]:
 # --- names ----------------------------------------------------------------------------------
 
 
-def _suffix(found: Selection, part: Part) -> str:
+def _suffix(found: Selection, part: SelectedComponent) -> str:
     """Return EasyBuild's `versionsuffix`: builds for accelerators differ by it."""
     gpu, at = found.request.gpu, found.request.gpu_at
     if gpu is Gpu.NONE or at is None or not part.component.by_gpu:
@@ -131,7 +131,7 @@ def _suffix(found: Selection, part: Part) -> str:
     return f"-{_SUFFIXES[gpu]}-{at.version}"
 
 
-def _full_version(found: Selection, part: Part) -> str:
+def _full_version(found: Selection, part: SelectedComponent) -> str:
     """Return a version as EasyBuild's module names have it.
 
     Source: `det_full_ec_version` in easybuild-framework's `easybuild/tools/module_naming_scheme`.
@@ -149,7 +149,7 @@ def _toolchain(toolchain: Toolchain) -> dict[str, str]:
     return {"name": name, "version": toolchain.version}
 
 
-def _module(found: Selection, part: Part) -> str:
+def _module(found: Selection, part: SelectedComponent) -> str:
     return f"{part.component.software}/{_full_version(found, part)}"
 
 
@@ -180,7 +180,7 @@ def _compiler(toolchain: Toolchain) -> Easyconfig:
     )
 
 
-def _easyconfig(found: Selection, part: Part) -> Easyconfig:
+def _easyconfig(found: Selection, part: SelectedComponent) -> Easyconfig:
     component = part.component
     source = part.source.file if part.source else SourceFile(filename="")
     full = _full_version(found, part)
@@ -198,7 +198,7 @@ def _easyconfig(found: Selection, part: Part) -> Easyconfig:
     )
 
 
-def _parameters(found: Selection, part: Part, source: SourceFile) -> dict[str, Any]:
+def _parameters(found: Selection, part: SelectedComponent, source: SourceFile) -> dict[str, Any]:
     component, build = part.component, found.build(part)
     made = _toolchain(found.request.toolchain)
     sums = [digest.sha256 for digest in source.accepted]
@@ -250,7 +250,7 @@ def _obtained(source: SourceFile) -> dict[str, Any]:
     }
 
 
-def _steps(found: Selection, part: Part) -> dict[str, Any]:
+def _steps(found: Selection, part: SelectedComponent) -> dict[str, Any]:
     """Return what is done with the sources: configure and make, or commands and copies."""
     build, fill = found.build(part), _filler(found)
     prepare = (*(part.source.prepare if part.source else ()), *build.prepare)
@@ -289,11 +289,11 @@ def _filler(found: Selection) -> Callable[[str], Template | str]:
     return fill
 
 
-def _there(found: Selection, part: Part, need: Need) -> bool:
+def _there(found: Selection, part: SelectedComponent, need: Need) -> bool:
     return need.component in found.parts and found.holds(need.when, part.version)
 
 
-def _option_texts(found: Selection, part: Part) -> Iterator[str]:
+def _option_texts(found: Selection, part: SelectedComponent) -> Iterator[str]:
     """Yield what configure is told of components that are there, and of those that are not."""
     for need in part.component.needs:
         text = need.option if _there(found, part, need) else need.otherwise
@@ -301,13 +301,13 @@ def _option_texts(found: Selection, part: Part) -> Iterator[str]:
             yield text
 
 
-def _needed(found: Selection, part: Part) -> Iterator[Part]:
+def _needed(found: Selection, part: SelectedComponent) -> Iterator[SelectedComponent]:
     for need in part.component.needs:
         if _there(found, part, need):
             yield found.parts[need.component]
 
 
-def _dependencies(found: Selection, part: Part) -> list[tuple[Any, ...]]:
+def _dependencies(found: Selection, part: SelectedComponent) -> list[tuple[Any, ...]]:
     """Return the dependencies as EasyBuild has them; a plain path of the machine is none."""
     listed: list[tuple[Any, ...]] = []
     for one in _needed(found, part):
@@ -325,7 +325,7 @@ def _metadata(found: Selection) -> str:
 
     Source: "Using external modules", https://docs.easybuild.io/using-external-modules/.
     """
-    sections: Mapping[str, Part] = {
+    sections: Mapping[str, SelectedComponent] = {
         part.external.module: part
         for part in found.parts.values()
         if part.external and part.external.module

@@ -79,7 +79,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class ReleaseSource:
     """A way to obtain a release: its kind (`upstream`, `debian-trixie`), and what it lacks.
 
     `prepare` are commands before configure, `tools` the programs that they run.
@@ -96,7 +96,7 @@ class Release:
     """A version of a component and where it comes from, the best way first."""
 
     version: str
-    sources: tuple[Source, ...]
+    sources: tuple[ReleaseSource, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,9 +313,9 @@ def _release(entry: Mapping[str, Any], people: Mapping[str, Any]) -> Release:
     )
 
 
-def _source(entry: Mapping[str, Any], people: Mapping[str, Any]) -> Source:
+def _source(entry: Mapping[str, Any], people: Mapping[str, Any]) -> ReleaseSource:
     package = entry.get("package")
-    return Source(
+    return ReleaseSource(
         origin=entry["origin"],
         file=SourceFile(
             filename=entry["file"],

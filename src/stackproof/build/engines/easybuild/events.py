@@ -21,7 +21,7 @@ _REASONS: Mapping[int, Reason] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class EasyBuildFailure:
     """How EasyBuild ended: its words, its exit code, the step it was in, and the path of its log.
 
     `step` and `log` are empty when it had not begun with a component.
@@ -49,7 +49,7 @@ def event(line: str) -> Mapping[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def failure(output: str) -> Failure | None:
+def failure(output: str) -> EasyBuildFailure | None:
     """Return how EasyBuild failed by its own words; None when it did not say."""
     step = log = ""
     for line in output.splitlines():
@@ -60,7 +60,7 @@ def failure(output: str) -> Failure | None:
             step, log = str(found.get("step", "")), str(found.get("log", ""))
         elif found.get("event") == "fail":
             code = found.get("code")
-            return Failure(
+            return EasyBuildFailure(
                 message=" ".join(str(found.get("message", "")).split()),
                 code=code if isinstance(code, int) else 1,
                 step=step,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from stackproof.build import benchmark, bom, tail
 from stackproof.build.engines.easybuild import layout
 from stackproof.build.engines.easybuild.chain import Easyconfig
-from stackproof.build.engines.easybuild.request import External
+from stackproof.build.engines.easybuild.request import ExternalComponent
 from stackproof.build.engines.easybuild.stack import EasyBuildLock, EasyBuildStack
 from stackproof.build.transport_views import TransportViews, transport_views
 from stackproof.core.command import EnvPatch
@@ -36,14 +36,14 @@ def render_bom(stack: EasyBuildStack, lock: EasyBuildLock) -> str:
     return bom.render(stack, lock, parts, needs=needs, facts=facts)
 
 
-def _part(one: Easyconfig) -> bom.Part:
+def _part(one: Easyconfig) -> bom.BillEntry:
     properties = {"easybuild:module": one.module}
     if one.providers:
         properties[PROVIDERS] = ",".join(one.providers)
     for source in one.sources:
         where = source.accepted[0].provenance or source.address
         properties[f"source:{source.filename}"] = where
-    return bom.Part(
+    return bom.BillEntry(
         name=one.component,
         version=one.version,
         ref=f"easybuild:{one.module}",
@@ -55,17 +55,17 @@ def _part(one: Easyconfig) -> bom.Part:
     )
 
 
-def _outside(stack: EasyBuildStack) -> Iterator[bom.Part]:
+def _outside(stack: EasyBuildStack) -> Iterator[bom.BillEntry]:
     """Yield what the machine has; of its libfabric the recipe says which providers are in."""
     request = stack.request
-    given: dict[str, External] = dict(request.externals)
+    given: dict[str, ExternalComponent] = dict(request.externals)
     if request.gpu_at:
         given[request.gpu] = request.gpu_at
     for name, external in given.items():
         properties = {"easybuild:external": external.prefix, "easybuild:module": external.module}
         if name == "libfabric":
             properties[PROVIDERS] = ",".join(request.providers)
-        yield bom.Part(
+        yield bom.BillEntry(
             name=name,
             version=external.version,
             ref=f"external:{name}@{external.version}",

@@ -9,7 +9,12 @@ from typing import Any
 from stackproof.build import benchmark
 from stackproof.build.engines.easybuild import tool
 from stackproof.build.engines.easybuild.metadata import MODULES_VIEW
-from stackproof.build.engines.easybuild.request import ChainRequest, External, Gpu, Toolchain
+from stackproof.build.engines.easybuild.request import (
+    ChainRequest,
+    ExternalComponent,
+    Gpu,
+    Toolchain,
+)
 from stackproof.build.engines.easybuild.stack import Below, EasyBuildStack
 from stackproof.build.engines.wheel.recipe import (
     DEFAULT_MOUNT,
@@ -166,11 +171,13 @@ def _request(
         providers=tuple(data["libfabric"]["providers"]),
         mpi=(mpi["family"], mpi["version"]) if mpi else None,
         gpu=Gpu(data.get("gpu", "none")),
-        gpu_at=External(**place) if place else None,
+        gpu_at=ExternalComponent(**place) if place else None,
         toolchain=_toolchain(data.get("toolchain", "system"), facts),
         xpmem=data.get("xpmem", False),
         shs=data.get("slingshot", ""),
-        externals={name: External(**one) for name, one in data.get("externals", {}).items()},
+        externals={
+            name: ExternalComponent(**one) for name, one in data.get("externals", {}).items()
+        },
         benchmarks=benchmarks,
         versions=data.get("versions", {}),
         origins=tuple(data.get("sources", ("upstream",))),

@@ -30,7 +30,7 @@ class Toolchain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class External:
+class ExternalComponent:
     """A component that the machine has: where, and by which module it is loaded (if any)."""
 
     version: str
@@ -58,11 +58,11 @@ class ChainRequest:
     providers: tuple[str, ...]
     mpi: tuple[str, str] | None = None
     gpu: Gpu = Gpu.NONE
-    gpu_at: External | None = None
+    gpu_at: ExternalComponent | None = None
     toolchain: Toolchain = Toolchain()
     xpmem: bool = False
     shs: str = ""
-    externals: Mapping[str, External] = field(default_factory=dict)
+    externals: Mapping[str, ExternalComponent] = field(default_factory=dict)
     benchmarks: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     origins: tuple[str, ...] = ("upstream",)

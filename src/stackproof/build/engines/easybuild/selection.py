@@ -13,10 +13,10 @@ from stackproof.build.engines.easybuild.components import (
     Component,
     Need,
     Release,
-    Source,
+    ReleaseSource,
     When,
 )
-from stackproof.build.engines.easybuild.request import ChainRequest, External, Gpu
+from stackproof.build.engines.easybuild.request import ChainRequest, ExternalComponent, Gpu
 from stackproof.core.errors import Location, Problem, Reason
 from stackproof.core.versions import Versions, versions
 
@@ -36,13 +36,13 @@ _MODULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+/-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SelectedComponent:
     """A component of a chain: built from `source`, or `external` on the machine."""
 
     component: Component
     version: str
-    source: Source | None = None
-    external: External | None = None
+    source: ReleaseSource | None = None
+    external: ExternalComponent | None = None
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Selection:
     request: ChainRequest
     catalogue: Catalogue
     where: Callable[..., Location] | None = None
-    parts: dict[str, Part] = field(default_factory=dict)
+    parts: dict[str, SelectedComponent] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
@@ -78,7 +78,7 @@ class Selection:
             self.notes.append(text)
 
     @property
-    def machine(self) -> Mapping[str, External]:
+    def machine(self) -> Mapping[str, ExternalComponent]:
         """Return what the machine has, the accelerator's software among it."""
         gpu, at = self.request.gpu, self.request.gpu_at
         return {**self.request.externals, **({gpu.value: at} if gpu is not Gpu.NONE and at else {})}
@@ -103,7 +103,7 @@ class Selection:
             and (not name or flags[name] is (name == when.flag))
         )
 
-    def build(self, part: Part) -> Build:
+    def build(self, part: SelectedComponent) -> Build:
         """Return how a component of the chain is built."""
         return next(
             (one for one in part.component.builds if self.holds(one.when, part.version)), Build()
@@ -220,7 +220,7 @@ def _origins(catalogue: Catalogue) -> set[str]:
     return {source.origin for release in every for source in release.sources}
 
 
-def _check_external(found: Selection, name: str, external: External) -> None:
+def _check_external(found: Selection, name: str, external: ExternalComponent) -> None:
     gpu = external is found.request.gpu_at
     at: tuple[str, ...] = ("gpu-at",) if gpu else ("externals", name)
     if not _PATH.fullmatch(external.prefix) or ".." in external.prefix.split("/"):
@@ -303,14 +303,14 @@ def span(known: Versions) -> str:
     return ", ".join(words)
 
 
-def _take(found: Selection, name: str, version: str) -> Part | None:
+def _take(found: Selection, name: str, version: str) -> SelectedComponent | None:
     """Take a component after all that it needs; return None when it cannot be had."""
     if name in found.parts:
         return found.parts[name]
     component = found.catalogue.components[name]
     external = found.machine.get(name)
     if external is not None:
-        found.parts[name] = Part(component, external.version, external=external)
+        found.parts[name] = SelectedComponent(component, external.version, external=external)
         return found.parts[name]
     chosen = _release(found, component, version)
     if chosen is None:
@@ -319,7 +319,7 @@ def _take(found: Selection, name: str, version: str) -> Part | None:
     for need in component.needs:
         if found.holds(need.when, release.version):
             _take_need(found, component, need)
-    found.parts[name] = Part(component, release.version, source)
+    found.parts[name] = SelectedComponent(component, release.version, source)
     return found.parts[name]
 
 
@@ -369,7 +369,9 @@ def _asked_at(found: Selection, name: str) -> tuple[str, ...]:
     return ("slingshot",) if name in _HOST_SOFTWARE else ()
 
 
-def _release(found: Selection, component: Component, version: str) -> tuple[Release, Source] | None:
+def _release(
+    found: Selection, component: Component, version: str
+) -> tuple[Release, ReleaseSource] | None:
     """Return the release that is asked for, or the first of the best origin, and its source."""
     releases = [one for one in component.releases if version in ("", one.version)]
     if not releases:

@@ -16,7 +16,7 @@ from typing import Any
 
 from stackproof.build.engines.spack import locks
 from stackproof.build.engines.spack.layout import compiler_folder
-from stackproof.build.engines.spack.locks import Node
+from stackproof.build.engines.spack.locks import SolvedPackage
 from stackproof.build.engines.spack.stack import Compiler, SpackEnvironment, SpackLock, SpackStack
 
 # The programs of a compiler package for C, C++ and Fortran, below its folder of programs.
@@ -184,7 +184,7 @@ def _languages(one: Programs) -> str:
     return f" languages:='{','.join(words[language] for language in one.paths)}'"
 
 
-def _of_node(node: Node, stack: SpackStack) -> Programs:
+def _of_node(node: SolvedPackage, stack: SpackStack) -> Programs:
     folder = f"{node.prefix}/{_program_folder(node, stack.architecture)}"
     names = _PROGRAMS[node.name]
     if node.name == "llvm" and _major(node) < _FLANG_RENAMED:
@@ -203,7 +203,7 @@ def _of_node(node: Node, stack: SpackStack) -> Programs:
     )
 
 
-def _has_languages(node: Node) -> frozenset[str]:
+def _has_languages(node: SolvedPackage) -> frozenset[str]:
     if node.name == "gcc":
         words = {"c": "c", "c++": "cxx", "fortran": "fortran"}
         given = node.variants.get("languages", tuple(words))
@@ -213,7 +213,7 @@ def _has_languages(node: Node) -> frozenset[str]:
     return frozenset(_LANGUAGES)
 
 
-def _program_folder(node: Node, machine: str) -> str:
+def _program_folder(node: SolvedPackage, machine: str) -> str:
     """Return the folder of programs below the prefix, as each vendor's installer lays it out."""
     if node.name == "nvhpc":
         return f"Linux_{machine}/{node.version}/compilers/bin"
@@ -224,7 +224,7 @@ def _program_folder(node: Node, machine: str) -> str:
     return "bin"
 
 
-def _major(node: Node) -> int:
+def _major(node: SolvedPackage) -> int:
     digits = node.version.split(".")[0]
     return int(digits) if digits.isdigit() else 0
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from stackproof.build.engines.spack import locks
-from stackproof.build.engines.spack.locks import Node
+from stackproof.build.engines.spack.locks import SolvedPackage
 from stackproof.build.engines.spack.stack import SpackEnvironment, SpackLock, SpackStack
 from stackproof.core import document as documents
 from stackproof.core.document import Document
@@ -185,7 +185,7 @@ def _solved(
         }
 
 
-def _exact(node: Node) -> PackageSpec:
+def _exact(node: SolvedPackage) -> PackageSpec:
     variants = {
         key: frozenset(map(str, value))
         if isinstance(value, list | tuple)

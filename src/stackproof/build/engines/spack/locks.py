@@ -26,7 +26,7 @@ _UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class SolvedPackage:
     """One package of a solution.
 
     `prefix` is where it is or will be installed; `dependencies` are the hashes of what it is
@@ -88,7 +88,7 @@ def read_lock(
     return SpackLock(wants=wanted, clones=clones, environments=read_files(stack, files))
 
 
-def nodes(content: Mapping[str, Any], mount: str) -> dict[str, Node]:
+def nodes(content: Mapping[str, Any], mount: str) -> dict[str, SolvedPackage]:
     """Return the nodes of a lock file's content by hash, in an order that is always the same."""
     raw: Mapping[str, Mapping[str, Any]] = content["concrete_specs"]
     for key, included in content.get("include_concrete", {}).items():
@@ -105,9 +105,9 @@ def roots(content: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(root["hash"] for root in content["roots"])
 
 
-def everything(lock: SpackLock, mount: str) -> dict[str, Node]:
+def everything(lock: SpackLock, mount: str) -> dict[str, SolvedPackage]:
     """Return every node of every environment of a lock, by hash."""
-    found: dict[str, Node] = {}
+    found: dict[str, SolvedPackage] = {}
     for _, content in sorted(lock.environments.items()):
         found |= nodes(content, mount)
     return dict(sorted(found.items(), key=lambda item: (item[1].name, item[0])))
@@ -119,7 +119,7 @@ def systems(lock: SpackLock) -> tuple[str, ...]:
     return tuple(sorted({node.os for found in every for node in found if not node.external}))
 
 
-def needed(start: tuple[str, ...], known: Mapping[str, Node]) -> Iterator[Node]:
+def needed(start: tuple[str, ...], known: Mapping[str, SolvedPackage]) -> Iterator[SolvedPackage]:
     """Return the nodes that `start` is linked with or needs to run, `start` first, each once."""
     seen: dict[str, None] = {}
     waiting = list(start)
@@ -156,7 +156,7 @@ def content_of(path: str, data: bytes | None) -> dict[str, Any]:
     return dict(content)
 
 
-def _node(key: str, node: Mapping[str, Any], raw: Mapping[str, Any], mount: str) -> Node:
+def _node(key: str, node: Mapping[str, Any], raw: Mapping[str, Any], mount: str) -> SolvedPackage:
     arch = node["arch"]
     target = arch["target"]
     outside = node.get("external") or {}
@@ -169,7 +169,7 @@ def _node(key: str, node: Mapping[str, Any], raw: Mapping[str, Any], mount: str)
             built_with.append(edge["hash"])
         virtuals.update(edge["parameters"].get("virtuals", ()))
     name, version = node["name"], str(node["version"])
-    found = Node(
+    found = SolvedPackage(
         hash=key,
         name=name,
         version=version,
@@ -188,7 +188,7 @@ def _node(key: str, node: Mapping[str, Any], raw: Mapping[str, Any], mount: str)
     return found if outside else _at(found, arch["platform"], mount)
 
 
-def _at(node: Node, platform: str, mount: str) -> Node:
+def _at(node: SolvedPackage, platform: str, mount: str) -> SolvedPackage:
     """Return the node with the prefix that `layout.PROJECTION` gives it.
 
     Spack writes anything but letters, digits and a few signs as `_` in a prefix

@@ -14,7 +14,7 @@ from stackproof import __version__
 from stackproof.build import bom, tail
 from stackproof.build.engines.spack import locks
 from stackproof.build.engines.spack.layout import environment_folder
-from stackproof.build.engines.spack.locks import Node
+from stackproof.build.engines.spack.locks import SolvedPackage
 from stackproof.build.engines.spack.os_sources import NAMESPACE
 from stackproof.build.engines.spack.stack import (
     GitSource,
@@ -121,15 +121,15 @@ def render_bom(stack: SpackStack, lock: SpackLock) -> str:
 
 
 def _packages(
-    stack: SpackStack, known: Mapping[str, Node], roots: tuple[str, ...]
-) -> Iterator[bom.Part]:
+    stack: SpackStack, known: Mapping[str, SolvedPackage], roots: tuple[str, ...]
+) -> Iterator[bom.BillEntry]:
     running = {node.hash for node in locks.needed(roots, known)}
     accepted = {(source.name, source.version): source for source in stack.os_sources}
     for key, node in known.items():
         own = node.namespace == NAMESPACE
         source = accepted.get((node.name, node.version)) if own else None
         needs = (*node.linked, *node.built_with)
-        yield bom.Part(
+        yield bom.BillEntry(
             name=node.name,
             version=node.version,
             ref=_ref(node),
@@ -140,11 +140,11 @@ def _packages(
         )
 
 
-def _ref(node: Node) -> str:
+def _ref(node: SolvedPackage) -> str:
     return f"spack:{node.name}@{node.version}/{node.hash}"
 
 
-def _properties(node: Node, source: OsSource | None) -> dict[str, str]:
+def _properties(node: SolvedPackage, source: OsSource | None) -> dict[str, str]:
     """Return what is said of a package; `source` is that of the operating system it is made of."""
     found = {
         "spack:hash": node.hash,
@@ -169,9 +169,9 @@ def _text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
-def _repositories(lock: SpackLock) -> Iterator[bom.Part]:
+def _repositories(lock: SpackLock) -> Iterator[bom.BillEntry]:
     for clone in lock.clones:
-        yield bom.Part(
+        yield bom.BillEntry(
             name=clone.name,
             version=clone.commit,
             ref=f"git:{clone.name}@{clone.commit}",
@@ -244,7 +244,9 @@ def _default_first(stack: SpackStack) -> list[SpackEnvironment]:
     return sorted(stack.environments, key=is_other)
 
 
-def _mpi_node(stack: SpackStack, lock: SpackLock, environment: SpackEnvironment) -> Node | None:
+def _mpi_node(
+    stack: SpackStack, lock: SpackLock, environment: SpackEnvironment
+) -> SolvedPackage | None:
     content = lock.environments[environment_folder(environment.name)]
     known = locks.nodes(content, stack.mount)
     wanted = {environment.mpi} if environment.mpi else set(_FAMILIES)

@@ -124,7 +124,7 @@ def _at_state(progress: Progress, found: re.Match[str]) -> Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class PackageFailure:
     """A package that was not installed; `log` is the path of its build log in the sandbox."""
 
     message: str
@@ -135,9 +135,9 @@ class Failure:
     lines: tuple[str, ...] = field(default=())
 
 
-def failures(text: str) -> tuple[Failure, ...]:
+def failures(text: str) -> tuple[PackageFailure, ...]:
     """Return every failure that Spack's output tells of, those with a build log first."""
-    found: list[Failure] = []
+    found: list[PackageFailure] = []
     package: re.Match[str] | None = None
     lines = text.splitlines()
     for number, line in enumerate(lines):
@@ -150,7 +150,7 @@ def failures(text: str) -> tuple[Failure, ...]:
         path = next((m["path"] for m in map(_LOG.match, block) if m), "")
         named = _STAGE.search("\n".join(block)) or (package if path else None)
         found.append(
-            Failure(
+            PackageFailure(
                 message=error["text"].rstrip(":"),
                 package=named["name"] if named else "",
                 version=named["version"] if named else "",

@@ -16,7 +16,7 @@ from typing import Any
 from stackproof.build.engines.spack.stack import SpackStack
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.config import read_config
-from stackproof.build.engines.spack.stackinator.findings import Findings, mapping
+from stackproof.build.engines.spack.stackinator.findings import FindingsList, mapping
 from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.build.engines.spack.stackinator.reader import HOOKS, read_recipe
 from stackproof.build.engines.spack.stackinator.versions import LANGUAGES
@@ -70,7 +70,7 @@ class RecipeFolder(Folder):
         return self.places.get(name, self.path)
 
 
-class PartFindings(Findings):
+class PartFindings(FindingsList):
     """Findings on one document that is read in parts, each under the name it has as a file."""
 
     def __init__(self, documents_by_name: Mapping[str, Document]) -> None:
@@ -284,7 +284,7 @@ def asks_for_microarchitecture(document: Document) -> bool:
     return bool(document.data.get("target") == "site")
 
 
-def _target(document: Document, facts: Mapping[str, str], findings: Findings) -> str | None:
+def _target(document: Document, facts: Mapping[str, str], findings: FindingsList) -> str | None:
     if not asks_for_microarchitecture(document):
         target: str | None = document.data.get("target")
         return target

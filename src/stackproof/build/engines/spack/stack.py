@@ -110,7 +110,7 @@ class Compiler:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ViewChange:
     """One change of a variable in a view: `op` is `set`, `unset`, `prepend` or `append`.
 
     The value may hold `${@NAME@}`, which is replaced when the view is used; `$@mount@`,
@@ -139,7 +139,7 @@ class SpackView:
     projections: Mapping[str, str] = field(default_factory=dict)
     add_compilers: bool = True
     prefix_paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ViewChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

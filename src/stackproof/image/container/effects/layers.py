@@ -313,7 +313,7 @@ def _keep(blob: Blob, folder: Path) -> None:
     files.write(folder / "layer.json", noun.to_json(layer, indent=None))
 
 
-def _member(entry: tar.Entry, stream: _Plain, content: BinaryIO) -> Member:
+def _member(entry: tar.ArchiveMember, stream: _Plain, content: BinaryIO) -> Member:
     """Return the entry for the index, with its content kept where a check reads it."""
     offset = -1
     if entry.kind == "file" and entry.size:

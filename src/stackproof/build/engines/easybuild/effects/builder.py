@@ -17,7 +17,7 @@ from stackproof.build.engines.easybuild.chain import Chain, chain
 from stackproof.build.engines.easybuild.effects import catalogue, lmod
 from stackproof.build.engines.easybuild.effects import progress as easybuild_progress
 from stackproof.build.engines.easybuild.effects.sources import (
-    Sources,
+    SourceFinder,
     choose_all,
     mirror_folders,
     obtain_all,
@@ -91,7 +91,7 @@ class EasyBuildBuilder:
         stack: EasyBuildStack = loaded.stack
         monitor(Event(what="started", name="resolve", text="components, files and digests"))
         found = _chain_of(loaded)
-        places = Sources(mirror_folders(options.mirror), monitor)
+        places = SourceFinder(mirror_folders(options.mirror), monitor)
         digests = choose_all(places, (file for one in found.easyconfigs for file in one.sources))
         lock = make_lock(stack, found, places.tool(stack.easybuild), digests)
         listed = ", ".join(one.module for one in lock.components)
@@ -112,7 +112,7 @@ class EasyBuildBuilder:
         lacking = machine_problems(loaded.stack, lock.tools, lock.headers)
         if lacking:
             raise StackproofError(*lacking)
-        _obtain(lock, Sources(mirror_folders(options.mirror), monitor))
+        _obtain(lock, SourceFinder(mirror_folders(options.mirror), monitor))
         return _setup(loaded.stack, lock, options, monitor)
 
     def fill_mirror(
@@ -125,7 +125,7 @@ class EasyBuildBuilder:
     ) -> frozenset[Path]:
         """See `Builder`; raises `StackproofError`: NO_NETWORK for what cannot be had."""
         del loaded
-        found = _obtain(lock, Sources((folder, *mirror_folders(options.mirror)), monitor))
+        found = _obtain(lock, SourceFinder((folder, *mirror_folders(options.mirror)), monitor))
         own = tuple(executor.fetch(file, tool.fetch_command, monitor) for file in lock.tool)
         for path in (*found, *own):
             target = folder / source_mirror.EASYBUILD / path.name
@@ -196,7 +196,7 @@ def _include_folders(stack: EasyBuildStack) -> tuple[str, ...]:
     return ("/usr/include", f"/usr/include/{stack.architecture}-linux-gnu")
 
 
-def _obtain(lock: EasyBuildLock, places: Sources) -> tuple[Path, ...]:
+def _obtain(lock: EasyBuildLock, places: SourceFinder) -> tuple[Path, ...]:
     """Return the source files of a lock in the cache; with EasyBuild's own where they are at hand.
 
     The executor asks the package index for what of EasyBuild is not in the cache then.
@@ -211,7 +211,9 @@ def _setup(
 ) -> BuildSetup:
     program = lmod.find()
     folder = options.build_dir and Path(options.build_dir).resolve()
-    place = spack_build.Place(in_memory=options.in_memory, folder=folder or None, jobs=options.jobs)
+    place = spack_build.BuildPlace(
+        in_memory=options.in_memory, folder=folder or None, jobs=options.jobs
+    )
     needed = _BYTES_AT_LEAST + _BYTES_PER_COMPONENT * len(lock.components)
     return BuildSetup(
         binds=(

@@ -35,7 +35,7 @@ _TIMEOUT_S = 60.0
 _CHUNK = 1 << 20
 
 
-class Sources:
+class SourceFinder:
     """Where source files are looked for: the cache, folders of the user, then their origins."""
 
     def __init__(self, folders: Iterable[Path], monitor: Monitor) -> None:
@@ -218,7 +218,7 @@ class Sources:
         return target
 
 
-def choose_all(sources: Sources, wanted: Iterable[SourceFile]) -> dict[str, str]:
+def choose_all(sources: SourceFinder, wanted: Iterable[SourceFile]) -> dict[str, str]:
     """Return the digests that a lock is to name, by file name; raises all problems at once."""
     found: dict[str, str] = {}
     problems: list[Problem] = []
@@ -232,7 +232,7 @@ def choose_all(sources: Sources, wanted: Iterable[SourceFile]) -> dict[str, str]
     return found
 
 
-def obtain_all(sources: Sources, wanted: Iterable[SourceFile]) -> tuple[Path, ...]:
+def obtain_all(sources: SourceFinder, wanted: Iterable[SourceFile]) -> tuple[Path, ...]:
     """Return the files of a lock in the cache; raises all problems at once."""
     found: list[Path] = []
     problems: list[Problem] = []

@@ -41,7 +41,7 @@ _GIANTS = frozenset(("gcc", "llvm", "llvm-amdgpu", "cuda", "nvhpc", "intel-oneap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class BuildPlace:
     """Where a build may work: `in_memory` is `auto`, `yes` or `no`; `folder` names a place.
 
     `jobs` is how many processes it may start at once, None for all cores; `passed` are variables
@@ -63,7 +63,7 @@ class Request:
     blobs: Mapping[str, Path] = field(default_factory=dict)
     caches: Caches = field(default_factory=Caches)
     origin: str = ""
-    place: Place = field(default_factory=Place)
+    place: BuildPlace = field(default_factory=BuildPlace)
 
 
 def make_lock(request: Request, monitor: Monitor) -> SpackLock:
@@ -186,7 +186,7 @@ def own_caches(stack: SpackStack, caches: Caches) -> Caches:
     )
 
 
-def tree_folder(place: Place, needed: int, monitor: Monitor) -> Path | None:
+def tree_folder(place: BuildPlace, needed: int, monitor: Monitor) -> Path | None:
     """Return the folder for the build tree, None for the build folder in the cache.
 
     Raises `StackproofError` (DISK_FULL) when it must be in memory and does not fit.

@@ -108,7 +108,7 @@ def request(loaded: Loaded, options: BuildOptions) -> Request:
         blobs=loaded.blobs,
         caches=spack_build.own_caches(stack, loaded.given_caches or Caches()),
         origin=loaded.origin,
-        place=spack_build.Place(
+        place=spack_build.BuildPlace(
             in_memory=options.in_memory,
             folder=folder or None,
             jobs=options.jobs,

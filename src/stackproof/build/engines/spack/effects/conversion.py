@@ -14,12 +14,12 @@ from stackproof.build.engines.spack.effects import folders
 from stackproof.build.engines.spack.recipe import differences, without_words
 from stackproof.build.engines.spack.stack import SpackStack
 from stackproof.build.engines.spack.stackinator.convert import (
-    Variant,
+    SourceRecipe,
     convert,
     lines_that_count,
     render,
 )
-from stackproof.build.engines.spack.stackinator.findings import Findings
+from stackproof.build.engines.spack.stackinator.findings import FindingsList
 from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.build.engines.spack.stackinator.reader import DOCUMENTS
 from stackproof.core.document import Document
@@ -168,7 +168,7 @@ def _source(path: Path, site: str | None, words: Sequence[str]) -> _Source:
     loaded = stacks.load_recipe(_recipe(path, site, facts))
     tree = folders.read_tree(str(path), root=None, wanted=lambda found: found in DOCUMENTS)
     folder = Folder(path=str(path), files=tree.files, texts=tree.texts)
-    findings = Findings()
+    findings = FindingsList()
     documents = {name: findings.parse(folder, name) for name in folder.texts}
     return _Source(
         name=name,
@@ -186,8 +186,8 @@ def _recipe(path: Path, site: str | None, facts: Mapping[str, str]) -> RecipeOpt
     return RecipeOptions(recipe=str(path), site=site, fact=words)
 
 
-def _variant(source: _Source, base: Path) -> Variant:
-    return Variant(
+def _variant(source: _Source, base: Path) -> SourceRecipe:
+    return SourceRecipe(
         name=source.name,
         path=os.path.relpath(source.path.resolve(), base),
         folder=source.folder,

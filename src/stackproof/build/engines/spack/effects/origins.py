@@ -7,7 +7,7 @@ from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.engines.spack.effects import recipe_files, stackinator
 from stackproof.build.engines.spack.stackinator.reader import DOCUMENTS
-from stackproof.recipe.composition import Node
+from stackproof.recipe.composition import PlacedValue
 from stackproof.recipe.origins import ValueOrigin, explain, recipe_tree, with_facts, with_site
 
 
@@ -19,7 +19,7 @@ def origins_of(loaded: Loaded, options: RecipeOptions, key: str) -> tuple[ValueO
     return tuple(explain(_tree(loaded, options), key, spack=loaded.with_site))
 
 
-def _tree(loaded: Loaded, options: RecipeOptions) -> Node:
+def _tree(loaded: Loaded, options: RecipeOptions) -> PlacedValue:
     root = (
         loaded.composed.root
         if loaded.composed is not None

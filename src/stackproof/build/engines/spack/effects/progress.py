@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stackproof.build.effects.workspace import Workspace
 from stackproof.build.engines.spack import output as spack_output
-from stackproof.build.engines.spack.output import Failure, Progress
+from stackproof.build.engines.spack.output import PackageFailure, Progress
 from stackproof.core.command import Command, Completed
 from stackproof.core.effects import files
 from stackproof.core.effects.run import failure as plain_failure
@@ -84,7 +84,9 @@ def check_signatures(done: Completed, log: Path, monitor: Monitor) -> None:
         monitor(Event(what="note", name="signatures", text=text))
 
 
-def _problem(entry: Failure, command: Command, log: Path, space: Workspace, mount: str) -> Problem:
+def _problem(
+    entry: PackageFailure, command: Command, log: Path, space: Workspace, mount: str
+) -> Problem:
     kept = log
     shown: tuple[str, ...] = entry.lines[-8:]
     path = space.on_host(entry.log, mount) if entry.log else None
@@ -104,7 +106,7 @@ def _problem(entry: Failure, command: Command, log: Path, space: Workspace, moun
     ).problems[0]
 
 
-def _repeat(command: Command, entry: Failure) -> str:
+def _repeat(command: Command, entry: PackageFailure) -> str:
     """Return the call of Spack that installs one package of the same environment again."""
     words = list(command.argv)
     where = words[words.index("-e") : words.index("-e") + 2] if "-e" in words else []

@@ -35,7 +35,7 @@ from stackproof.site.model import Site
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RecipeContext:
     """Where a stack is to be built: facts for conditions, what Spack gets, where its files lie.
 
     `folder` is that of the cluster's configuration, None where what Spack gets is from elsewhere.
@@ -163,7 +163,7 @@ def known_facts(site: str | None, stated: Mapping[str, Any] | None = None) -> di
 
 
 @functools.cache
-def load_place(site: str | None, generation: int = 2) -> Place:
+def load_place(site: str | None, generation: int = 2) -> RecipeContext:
     """Return what a site says: a cluster configuration's folder, a site file or a shipped name.
 
     None is this machine. A site that says nothing of Spack gets what is found on this machine and
@@ -177,17 +177,17 @@ def load_place(site: str | None, generation: int = 2) -> Place:
     if site is not None and os.path.isdir(site):
         cluster, blobs = stackinator.load_cluster(site, generation)
         facts = facts_of_cluster(cluster)
-        return Place(facts=facts, cluster=cluster, blobs=blobs, folder=site)
+        return RecipeContext(facts=facts, cluster=cluster, blobs=blobs, folder=site)
     found: Site = probe.load_site(site or probe.LOCAL)
     facts = facts_of_site(found)
     if found.spack is None:
-        return Place(facts=facts, cluster=machine.cluster_of(found))
+        return RecipeContext(facts=facts, cluster=machine.cluster_of(found))
     if found.spack.cluster_config is None:
-        return Place(facts=facts, cluster=cluster_of_site(found))
+        return RecipeContext(facts=facts, cluster=cluster_of_site(found))
     folder = _beside_site(site, found.spack.cluster_config)
     cluster, blobs = stackinator.load_cluster(folder, generation)
     facts = {**facts_of_cluster(cluster), **facts}
-    return Place(facts=facts, cluster=cluster, blobs=blobs, folder=folder)
+    return RecipeContext(facts=facts, cluster=cluster, blobs=blobs, folder=folder)
 
 
 def _beside_site(site: str | None, folder: str) -> str:

@@ -13,7 +13,7 @@ from stackproof.build.engines.spack.stack import Caches, Mirror, SpackStack
 from stackproof.build.engines.spack.stackinator import cluster as clusters
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.config import read_config
-from stackproof.build.engines.spack.stackinator.findings import Findings
+from stackproof.build.engines.spack.stackinator.findings import FindingsList
 from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.build.engines.spack.stackinator.mirrors import Mirrors, read_mirrors
 from stackproof.build.engines.spack.stackinator.reader import read_recipe
@@ -57,7 +57,7 @@ def load(
     around it), `architecture` that of the machine built for (None: this one's). Raises
     `StackproofError` with all problems at once.
     """
-    findings = Findings()
+    findings = FindingsList()
     if os.path.isdir(recipe) and not os.path.lexists(os.path.join(recipe, "config.yaml")):
         # Some other folder, maybe a large one: nothing of it is read.
         read_config(Folder(path=recipe), mount, findings)
@@ -84,7 +84,7 @@ def load_cluster(path: str, generation: int = 2) -> tuple[ClusterConfig, dict[st
     `generation` is the version of the recipe language that it is for: what is read differs.
     Raises `StackproofError` with all problems at once.
     """
-    findings = Findings()
+    findings = FindingsList()
     found = _cluster(path, generation, findings)
     findings.raise_problems()
     return found
@@ -95,7 +95,7 @@ def load_documents(path: str, names: tuple[str, ...]) -> dict[str, Document]:
 
     Raises `StackproofError` with the problems of all of them at once.
     """
-    findings = Findings()
+    findings = FindingsList()
     folder = Folder(path=path, texts=_documents(path, findings, names))
     found = {name: findings.parse(folder, name) for name in folder.texts}
     findings.raise_problems()
@@ -107,7 +107,7 @@ def _is_read(path: str) -> bool:
 
 
 def _cluster(
-    site: str | ClusterConfig | None, generation: int, findings: Findings
+    site: str | ClusterConfig | None, generation: int, findings: FindingsList
 ) -> tuple[ClusterConfig, dict[str, Path]]:
     if isinstance(site, ClusterConfig):
         return site, {}
@@ -132,7 +132,7 @@ def _cluster(
     return cluster, blobs
 
 
-def _documents(folder: str, findings: Findings, names: tuple[str, ...]) -> dict[str, bytes]:
+def _documents(folder: str, findings: FindingsList, names: tuple[str, ...]) -> dict[str, bytes]:
     """Return documents of a folder; the user names the folder, so links may lead anywhere."""
     found = {}
     for name in names:
@@ -145,7 +145,7 @@ def _documents(folder: str, findings: Findings, names: tuple[str, ...]) -> dict[
     return found
 
 
-def _repository(site: str, path: str, where: Location, findings: Findings) -> Tree | None:
+def _repository(site: str, path: str, where: Location, findings: FindingsList) -> Tree | None:
     """Return the files of a repository that `repos.yaml` names."""
     folder = os.path.normpath(os.path.join(site, path))
     if os.path.isabs(path) or not os.path.isdir(os.path.join(folder, "packages")):
@@ -168,13 +168,13 @@ def load_caches(path: str, mount: str) -> tuple[Caches, tuple[Problem, ...]]:
 
     Raises `StackproofError` with all problems at once.
     """
-    findings = Findings()
+    findings = FindingsList()
     caches = _caches(path, mount, findings)
     findings.raise_problems()
     return caches, tuple(findings.notes)
 
 
-def _caches(path: str | None, mount: str, findings: Findings) -> Caches:
+def _caches(path: str | None, mount: str, findings: FindingsList) -> Caches:
     if path is None:
         return Caches()
     if os.path.isdir(path):
@@ -190,7 +190,7 @@ def _caches(path: str | None, mount: str, findings: Findings) -> Caches:
     )
 
 
-def _source_mirror(folder: str, findings: Findings) -> Caches:
+def _source_mirror(folder: str, findings: FindingsList) -> Caches:
     """Return the caches of a folder that `stackproof mirror create` made."""
     if not os.path.isdir(os.path.join(folder, "_source-cache")):
         findings.problem(
@@ -204,7 +204,7 @@ def _source_mirror(folder: str, findings: Findings) -> Caches:
     return Caches(mirrors=(Mirror(name="mirror", kind="source", settings=settings),))
 
 
-def _with_keys(found: Mirrors, folder: str, findings: Findings) -> Caches:
+def _with_keys(found: Mirrors, folder: str, findings: FindingsList) -> Caches:
     """Return the caches with the paths of their keys; keys and folders must be there."""
     for needed in found.folders:
         if not os.path.isdir(needed.path) and "$" not in needed.path:

@@ -6,9 +6,9 @@ the machine: `stackproof.build.engines.spack.effects.stackinator` reads the fold
 """
 
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
-from stackproof.build.engines.spack.stackinator.findings import Findings
+from stackproof.build.engines.spack.stackinator.findings import FindingsList
 from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.build.engines.spack.stackinator.reader import read_recipe
 from stackproof.build.engines.spack.stackinator.repositories import package_names, shadowed
 
-__all__ = ["ClusterConfig", "Findings", "Folder", "package_names", "read_recipe", "shadowed"]
+__all__ = ["ClusterConfig", "FindingsList", "Folder", "package_names", "read_recipe", "shadowed"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stackproof.build.engines.spack.stack import FileEntry
-from stackproof.build.engines.spack.stackinator.findings import Findings, mapping, strings
+from stackproof.build.engines.spack.stackinator.findings import FindingsList, mapping, strings
 from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.build.engines.spack.stackinator.repositories import packages_of
 from stackproof.core.document import Document
@@ -47,7 +47,7 @@ class ClusterConfig:
         return {**self.packages, **self.network_packages, **recipe}
 
 
-def repository_paths(folder: Folder, findings: Findings) -> tuple[tuple[str, Location], ...]:
+def repository_paths(folder: Folder, findings: FindingsList) -> tuple[tuple[str, Location], ...]:
     """Return the folders that `repos.yaml` names, relative to the cluster's, and their places."""
     document = findings.parse(folder, "repos.yaml")
     if document is None or not findings.check(document, "stackinator-repos"):
@@ -61,7 +61,7 @@ def read_cluster(
     folder: Folder,
     repositories: tuple[Folder, ...],
     generation: int,
-    findings: Findings,
+    findings: FindingsList,
 ) -> ClusterConfig:
     """Return a cluster's configuration from its folder and those that `repos.yaml` names."""
     if "mirrors.yaml" in folder.texts:
@@ -90,7 +90,7 @@ def read_cluster(
     )
 
 
-def _packages(folder: Folder, generation: int, findings: Findings) -> dict[str, Any]:
+def _packages(folder: Folder, generation: int, findings: FindingsList) -> dict[str, Any]:
     """Return the packages of a cluster; since Spack 1.0 its gcc is among them."""
     if generation == 1:
         document = findings.parse(folder, "packages.yaml")
@@ -110,7 +110,7 @@ def _packages(folder: Folder, generation: int, findings: Findings) -> dict[str, 
     return packages
 
 
-def _check_gcc(document: Document, packages: Mapping[str, Any], findings: Findings) -> None:
+def _check_gcc(document: Document, packages: Mapping[str, Any], findings: FindingsList) -> None:
     """Find out whether the cluster says which gcc it has, with the paths of its programs."""
     hint = (
         "add an external of gcc with its `extra_attributes: compilers:`, as "
@@ -139,7 +139,7 @@ def _check_gcc(document: Document, packages: Mapping[str, Any], findings: Findin
 
 
 def _network(
-    folder: Folder, findings: Findings
+    folder: Folder, findings: FindingsList
 ) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
     document = findings.parse(folder, "network.yaml")
     if document is None or not findings.check(document, "stackinator-network"):
@@ -152,7 +152,7 @@ def _network(
 
 
 def _first_generation(
-    folder: Folder, generation: int, findings: Findings
+    folder: Folder, generation: int, findings: FindingsList
 ) -> tuple[tuple[Mapping[str, Any], ...], Mapping[str, Any]]:
     """Return what only Spack up to 0.23 reads: compilers.yaml and concretizer.yaml."""
     if generation > 1:

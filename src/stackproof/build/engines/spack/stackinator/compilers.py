@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stackproof.build.engines.spack.stack import Compiler
-from stackproof.build.engines.spack.stackinator.findings import Findings, mapping
+from stackproof.build.engines.spack.stackinator.findings import FindingsList, mapping
 from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.build.engines.spack.stackinator.versions import Language
 from stackproof.core.document import Document
@@ -29,7 +29,7 @@ _BOOTSTRAP_VARIANTS = ("build_type=Release", "~bootstrap", "+strip")
 
 
 def read_compilers(
-    folder: Folder, language: Language, findings: Findings
+    folder: Folder, language: Language, findings: FindingsList
 ) -> tuple[Compiler, ...] | None:
     """Return the compilers in the order they are built; None when the document is not valid."""
     document = findings.parse_needed(folder, "compilers.yaml", "a recipe")
@@ -41,7 +41,7 @@ def read_compilers(
 
 
 def _by_kind(
-    document: Document, language: Language, findings: Findings
+    document: Document, language: Language, findings: FindingsList
 ) -> tuple[Compiler, ...] | None:
     """Return one compiler of each kind: gcc by the site's own, the others by gcc."""
     data = mapping(document.data)
@@ -82,7 +82,7 @@ def _by_kind(
     return tuple(result)
 
 
-def _check_version(version: str, where: Location, findings: Findings) -> None:
+def _check_version(version: str, where: Location, findings: FindingsList) -> None:
     if any(character in version for character in " @%^/"):
         findings.problem(
             Reason.INVALID_VALUE,
@@ -92,7 +92,7 @@ def _check_version(version: str, where: Location, findings: Findings) -> None:
         )
 
 
-def _stages(document: Document, language: Language, findings: Findings) -> tuple[Compiler, ...]:
+def _stages(document: Document, language: Language, findings: FindingsList) -> tuple[Compiler, ...]:
     """Return the stages of version 1: bootstrap, gcc, and what gcc builds."""
     data = mapping(document.data)
     first, defaults = data["bootstrap"]["spec"], language.compiler_defaults

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stackproof.build.engines.spack.stack import GitSource, PackageRepository
-from stackproof.build.engines.spack.stackinator.findings import Findings, mapping
+from stackproof.build.engines.spack.stackinator.findings import FindingsList, mapping
 from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.build.engines.spack.stackinator.versions import LANGUAGES, Language, SpackVersion
 from stackproof.core.document import Document
@@ -57,7 +57,7 @@ def version_of(commit: str | None) -> SpackVersion | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def read_config(folder: Folder, mount: str | None, findings: Findings) -> Config | None:
+def read_config(folder: Folder, mount: str | None, findings: FindingsList) -> Config | None:
     """Return what `config.yaml` says; None when it does not even say the version."""
     document = findings.parse_needed(folder, "config.yaml", "a recipe's folder", NOT_A_RECIPE)
     if document is None:
@@ -79,7 +79,7 @@ def read_config(folder: Folder, mount: str | None, findings: Findings) -> Config
     return config
 
 
-def _language(document: Document, findings: Findings) -> Language | None:
+def _language(document: Document, findings: FindingsList) -> Language | None:
     """Return the language of the version a recipe says; without one it is 1."""
     if not isinstance(document.data, dict):
         findings.check(document, LANGUAGES[1].config)
@@ -132,7 +132,7 @@ def _config(
     )
 
 
-def _check_mount(document: Document, data: dict[str, Any], findings: Findings) -> None:
+def _check_mount(document: Document, data: dict[str, Any], findings: FindingsList) -> None:
     mount = data.get("store", MOUNT)
     fault = bad_mount_point(mount)
     if fault:
@@ -144,7 +144,7 @@ def _check_mount(document: Document, data: dict[str, Any], findings: Findings) -
         )
 
 
-def _check_name(document: Document, data: dict[str, Any], findings: Findings) -> None:
+def _check_name(document: Document, data: dict[str, Any], findings: FindingsList) -> None:
     name = data["name"]
     if not name.isprintable() or "/" in name or name.strip(". ") == "":
         findings.problem(
@@ -156,7 +156,7 @@ def _check_name(document: Document, data: dict[str, Any], findings: Findings) ->
 
 
 def _repositories(
-    document: Document, packages: Any, findings: Findings
+    document: Document, packages: Any, findings: FindingsList
 ) -> tuple[PackageRepository, ...]:
     """Return the repositories of packages, those that count most first."""
     if packages is None:
@@ -191,7 +191,7 @@ def _repositories(
     return tuple(result)
 
 
-def _check_spack(config: Config, findings: Findings) -> None:
+def _check_spack(config: Config, findings: FindingsList) -> None:
     """Find a Spack that the recipe's version cannot be built with, as far as its name tells."""
     language, found = config.language, config.spack_version
     if found is None:

@@ -49,7 +49,7 @@ _MISSING: Any = _Missing()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
+class SourceRecipe:
     """One of the recipes: its documents' data by file name, its files, the facts of its site.
 
     `name` is how people call it, `path` the path of its folder relative to the new recipe.
@@ -62,7 +62,7 @@ class Variant:
     facts: Mapping[str, str] = field(default_factory=dict)
 
 
-def convert(variants: Sequence[Variant]) -> dict[str, Any]:
+def convert(variants: Sequence[SourceRecipe]) -> dict[str, Any]:
     """Return the data of one recipe that means each variant where its facts hold.
 
     Raises `StackproofError` (INVALID_VALUE) when no fact tells variants apart that differ.
@@ -79,7 +79,7 @@ def convert(variants: Sequence[Variant]) -> dict[str, Any]:
     return {key: common[key] for key in _KEYS if key in common}
 
 
-def _body(variant: Variant) -> dict[str, Any]:
+def _body(variant: SourceRecipe) -> dict[str, Any]:
     """Return a recipe's documents as one, in our words; files are named by their path."""
     config = variant.data["config.yaml"]
     generation = int(config.get("version", 1))
@@ -107,11 +107,11 @@ def _body(variant: Variant) -> dict[str, Any]:
     return body
 
 
-def _share_files(variants: Sequence[Variant], bodies: Sequence[dict[str, Any]]) -> None:
+def _share_files(variants: Sequence[SourceRecipe], bodies: Sequence[dict[str, Any]]) -> None:
     """Name each file or folder relative to the new recipe; equal ones by the first one's path."""
     known: list[tuple[dict[str, FileEntry], str]] = []
 
-    def named(variant: Variant, top: str) -> str:
+    def named(variant: SourceRecipe, top: str) -> str:
         files = variant.folder.files
         tree = {"": files[top]} if top in files else variant.folder.below(top)
         for other, path in known:
@@ -135,7 +135,7 @@ def _share_files(variants: Sequence[Variant], bodies: Sequence[dict[str, Any]]) 
 class _Merger:
     """Merges data of several recipes; what differs is collected by the recipes it is for."""
 
-    def __init__(self, variants: Sequence[Variant]) -> None:
+    def __init__(self, variants: Sequence[SourceRecipe]) -> None:
         self.problems: list[Problem] = []
         self._variants = variants
         self._all = frozenset(range(len(variants)))

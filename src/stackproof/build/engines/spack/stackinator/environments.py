@@ -12,7 +12,12 @@ from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.compilers import CONSTRAINT_NAMES, base, satisfies
 from stackproof.build.engines.spack.stackinator.config import Config
 from stackproof.build.engines.spack.stackinator.externals import missing_external
-from stackproof.build.engines.spack.stackinator.findings import Findings, KeyPath, mapping, strings
+from stackproof.build.engines.spack.stackinator.findings import (
+    FindingsList,
+    KeyPath,
+    mapping,
+    strings,
+)
 from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.build.engines.spack.stackinator.network import Network, first_network, network
 from stackproof.build.engines.spack.stackinator.versions import Language
@@ -39,7 +44,7 @@ class Offer:
 
 
 def read_environments(
-    folder: Folder, config: Config, offer: Offer, findings: Findings
+    folder: Folder, config: Config, offer: Offer, findings: FindingsList
 ) -> tuple[SpackEnvironment, ...]:
     """Return the environments in the order of the file."""
     document = findings.parse_needed(folder, FILE, "a recipe")
@@ -65,7 +70,7 @@ def read_environments(
     return tuple(result)
 
 
-def _check_views(document: Document, findings: Findings) -> None:
+def _check_views(document: Document, findings: FindingsList) -> None:
     """Find views of one name: a name is there once in the whole recipe."""
     first: dict[str, Location] = {}
     for environment, body in document.data.items():
@@ -90,7 +95,7 @@ class _Reader:
         name: str,
         body: Mapping[str, Any],
         config: Config,
-        findings: Findings,
+        findings: FindingsList,
     ) -> None:
         self.document = document
         self.name = name

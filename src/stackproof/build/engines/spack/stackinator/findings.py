@@ -16,7 +16,7 @@ from stackproof.core.errors import Location, Problem, Reason, StackproofError
 KeyPath = tuple[str | int, ...]
 
 
-class Findings:
+class FindingsList:
     """Problems (nothing can be built) and notes (somebody should know), in the order found."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from stackproof.build.engines.spack.stackinator.findings import Findings
+from stackproof.build.engines.spack.stackinator.findings import FindingsList
 from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.build.plan import BUILD
 from stackproof.core import limits
@@ -27,7 +27,7 @@ def variables(mount: str) -> dict[str, str]:
     }
 
 
-def read_hook(folder: Folder, name: str, mount: str, findings: Findings) -> str | None:
+def read_hook(folder: Folder, name: str, mount: str, findings: FindingsList) -> str | None:
     """Return a rendered hook (`pre-install` or `post-install`); None when there is none."""
     if name not in folder.texts:
         return None
@@ -38,7 +38,7 @@ def read_hook(folder: Folder, name: str, mount: str, findings: Findings) -> str 
         return None
 
 
-def _render(folder: Folder, name: str, mount: str, findings: Findings) -> str:
+def _render(folder: Folder, name: str, mount: str, findings: FindingsList) -> str:
     import jinja2  # noqa: PLC0415 - slow to import, and most recipes have no hook
     import jinja2.sandbox  # noqa: PLC0415
 

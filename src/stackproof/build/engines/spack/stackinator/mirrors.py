@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stackproof.build.engines.spack.stack import Caches, Mirror
-from stackproof.build.engines.spack.stackinator.findings import Findings, mapping
+from stackproof.build.engines.spack.stackinator.findings import FindingsList, mapping
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Reason
 
@@ -49,7 +49,7 @@ class Mirrors:
 
 
 def read_mirrors(
-    document: Document, mount: str, environment: Mapping[str, str], findings: Findings
+    document: Document, mount: str, environment: Mapping[str, str], findings: FindingsList
 ) -> Mirrors | None:
     """Return what a mirrors.yaml or a cache.yaml says; None when it is not valid.
 
@@ -66,7 +66,7 @@ def read_mirrors(
 
 
 def _old(
-    document: Document, mount: str, environment: Mapping[str, str], findings: Findings
+    document: Document, mount: str, environment: Mapping[str, str], findings: FindingsList
 ) -> Mirrors | None:
     """Return the build cache of a cache.yaml; every mount point has its own folder in it."""
     if not findings.check(document, "stackinator-cache"):
@@ -94,7 +94,7 @@ class _Reader:
         document: Document,
         mount: str,
         environment: Mapping[str, str],
-        findings: Findings,
+        findings: FindingsList,
     ) -> None:
         self.document = document
         self.data: dict[str, Any] = document.data

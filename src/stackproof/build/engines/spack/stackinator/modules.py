@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from stackproof.build.engines.spack.stackinator.config import Config
-from stackproof.build.engines.spack.stackinator.findings import Findings, mapping
+from stackproof.build.engines.spack.stackinator.findings import FindingsList, mapping
 from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.core.errors import Reason
 
 FILE = "modules.yaml"
 
 
-def read_modules(folder: Folder, config: Config, findings: Findings) -> dict[str, Any] | None:
+def read_modules(folder: Folder, config: Config, findings: FindingsList) -> dict[str, Any] | None:
     """Return `modules:` for Spack, None when no module files are made.
 
     They always lie in `<mount>/modules`, whatever the file says. Since version 2 the file decides;
@@ -49,7 +49,7 @@ def read_modules(folder: Folder, config: Config, findings: Findings) -> dict[str
     return {**modules, "default": fixed}
 
 
-def _check_agreement(config: Config, there: bool, findings: Findings) -> None:  # noqa: FBT001 - a fact
+def _check_agreement(config: Config, there: bool, findings: FindingsList) -> None:  # noqa: FBT001 - a fact
     """Compare the old `modules:` of config.yaml with the presence of modules.yaml."""
     if config.modules is None:
         return

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
-from stackproof.build.engines.spack.stackinator.findings import Findings, KeyPath, mapping, strings
+from stackproof.build.engines.spack.stackinator.findings import (
+    FindingsList,
+    KeyPath,
+    mapping,
+    strings,
+)
 from stackproof.core.document import Document
 from stackproof.core.errors import Reason
 
@@ -43,7 +48,7 @@ def package_of(spec: str) -> str:
 
 
 def first_network(
-    document: Document, at: KeyPath, environment: Mapping[str, Any], findings: Findings
+    document: Document, at: KeyPath, environment: Mapping[str, Any], findings: FindingsList
 ) -> Network:
     """Return what `mpi:` of version 1 asks for: `spec`, and `gpu` as a variant."""
     mpi = mapping(environment.get("mpi"))
@@ -74,7 +79,7 @@ def network(
     at: KeyPath,
     environment: Mapping[str, Any],
     cluster: ClusterConfig,
-    findings: Findings,
+    findings: FindingsList,
 ) -> Network:
     """Return what `network:` asks for; its `specs` take the place of the cluster's defaults."""
     asked = mapping(environment.get("network"))

@@ -10,7 +10,7 @@ from stackproof.build.engines.spack.stackinator.compilers import read_compilers
 from stackproof.build.engines.spack.stackinator.config import Config
 from stackproof.build.engines.spack.stackinator.environments import Offer, read_environments
 from stackproof.build.engines.spack.stackinator.externals import site_facts
-from stackproof.build.engines.spack.stackinator.findings import Findings
+from stackproof.build.engines.spack.stackinator.findings import FindingsList
 from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.build.engines.spack.stackinator.hooks import read_hook
 from stackproof.build.engines.spack.stackinator.modules import read_modules
@@ -30,7 +30,11 @@ HOOKS = ("pre-install", "post-install")
 
 
 def read_recipe(
-    folder: Folder, config: Config, cluster: ClusterConfig, architecture: str, findings: Findings
+    folder: Folder,
+    config: Config,
+    cluster: ClusterConfig,
+    architecture: str,
+    findings: FindingsList,
 ) -> SpackStack:
     """Return the stack that a recipe means on a cluster.
 
@@ -83,7 +87,7 @@ def _sorted(files: dict[str, FileEntry]) -> dict[str, FileEntry]:
     return {path: files[path] for path in sorted(files)}
 
 
-def _packages(folder: Folder, findings: Findings) -> dict[str, Any]:
+def _packages(folder: Folder, findings: FindingsList) -> dict[str, Any]:
     """Return the recipe's own `packages:`."""
     document = findings.parse(folder, "packages.yaml")
     if document is None or not findings.check(document, "stackinator-packages"):
@@ -96,7 +100,7 @@ def _check_default_view(
     config: Config,
     environments: tuple[SpackEnvironment, ...],
     modules: dict[str, Any] | None,
-    findings: Findings,
+    findings: FindingsList,
 ) -> None:
     """Find out whether the default view is one of the recipe's or of every image's."""
     if config.default_view is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stackproof.build.engines.spack.stack import FileEntry, LocalRepository
-from stackproof.build.engines.spack.stackinator.findings import Findings
+from stackproof.build.engines.spack.stackinator.findings import FindingsList
 from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.core.errors import Location
 
@@ -27,7 +27,7 @@ def packages_of(folder: Folder, prefix: str = "") -> dict[str, FileEntry]:
 
 
 def local_repositories(
-    recipe: Folder, site: dict[str, FileEntry], generation: int, findings: Findings
+    recipe: Folder, site: dict[str, FileEntry], generation: int, findings: FindingsList
 ) -> tuple[LocalRepository, ...]:
     """Return the repositories of recipe and site, the one that counts most first.
 

@@ -7,8 +7,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from stackproof.build.engines.spack.stack import Change, SpackView
-from stackproof.build.engines.spack.stackinator.findings import Findings, KeyPath, mapping, strings
+from stackproof.build.engines.spack.stack import SpackView, ViewChange
+from stackproof.build.engines.spack.stackinator.findings import (
+    FindingsList,
+    KeyPath,
+    mapping,
+    strings,
+)
 from stackproof.core.document import Document
 from stackproof.core.errors import Location, Reason
 
@@ -34,7 +39,7 @@ _PLACEHOLDER = re.compile(r"\$@(\w+)@")
 
 
 def read_views(
-    document: Document, at: KeyPath, views: Mapping[str, Any], mount: str, findings: Findings
+    document: Document, at: KeyPath, views: Mapping[str, Any], mount: str, findings: FindingsList
 ) -> tuple[SpackView, ...]:
     """Return the views of one environment; `at` is the path of its `views`."""
     return tuple(
@@ -49,7 +54,7 @@ def _view(
     name: str,
     body: Mapping[str, Any],
     root: str,
-    findings: Findings,
+    findings: FindingsList,
 ) -> SpackView:
     where = document.where_key(*at)
     findings.check_name(name, "a view", where)
@@ -76,7 +81,7 @@ def _view(
 
 
 def _prefix_paths(
-    document: Document, at: KeyPath, extra: Mapping[str, Any], findings: Findings
+    document: Document, at: KeyPath, extra: Mapping[str, Any], findings: FindingsList
 ) -> dict[str, tuple[str, ...]]:
     result = {}
     for variable, folders in mapping(extra.get("prefix_paths")).items():
@@ -100,8 +105,8 @@ def _prefix_paths(
 
 
 def _changes(
-    document: Document, at: KeyPath, env_vars: Mapping[str, Any], root: str, findings: Findings
-) -> tuple[Change, ...]:
+    document: Document, at: KeyPath, env_vars: Mapping[str, Any], root: str, findings: FindingsList
+) -> tuple[ViewChange, ...]:
     """Return the changes of variables: those that set, then those that extend.
 
     The last of several that set one variable counts. A path-like variable can only be unset, which
@@ -109,16 +114,16 @@ def _changes(
     """
     mount, _, view = root.partition("/env/")
     known = {"mount": mount, "view_name": view, "view_path": root}
-    set_: dict[str, Change] = {}
+    set_: dict[str, ViewChange] = {}
     for index, entry in enumerate(env_vars.get("set", [])):
         ((variable, value),) = entry.items()
         where = document.where(*at, "set", index, variable)
         set_.pop(variable, None)
         if value is None:
-            set_[variable] = Change(op="unset", variable=variable)
+            set_[variable] = ViewChange(op="unset", variable=variable)
             continue
         text = _filled(value, known, where, findings)
-        set_[variable] = Change(op="set", variable=variable, value=text)
+        set_[variable] = ViewChange(op="set", variable=variable, value=text)
         if variable in PREFIX_VARIABLES:
             findings.problem(
                 Reason.INVALID_VALUE,
@@ -140,11 +145,11 @@ def _changes(
                     hint=f"`set` it, or use one of: {', '.join(sorted(PREFIX_VARIABLES))}",
                 )
             path = posixpath.normpath(_filled(value, known, where, findings))
-            changes.append(Change(op=op, variable=variable, value=path))
+            changes.append(ViewChange(op=op, variable=variable, value=path))
     return tuple(changes)
 
 
-def _filled(text: str, known: Mapping[str, str], where: Location, findings: Findings) -> str:
+def _filled(text: str, known: Mapping[str, str], where: Location, findings: FindingsList) -> str:
     """Return a text with `$@mount@` and the like replaced; an unknown one is a problem."""
     for name in _PLACEHOLDER.findall(text):
         if name not in known:
