@@ -13,6 +13,7 @@ from mounting import Way, way
 from need import need
 from stackproof.core.effects.libc import MountFailure
 from stackproof.mount.effects import join as mountjoin
+from stackproof.mount.effects import mount_exec
 
 pytestmark = pytest.mark.in_turn
 
@@ -164,8 +165,8 @@ def test_a_damaged_record_is_not_followed(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_only_ranks_of_launchers_are_ranks() -> None:
-    assert mountjoin.is_rank({"PMIX_RANK": "3"})
-    assert not mountjoin.is_rank({"PATH": "/bin"})
+    assert mount_exec.is_rank({"PMIX_RANK": "3"})
+    assert not mount_exec.is_rank({"PATH": "/bin"})
 
 
 def test_a_name_that_another_user_took_is_passed_over(

@@ -13,7 +13,13 @@ from stackproof.compare.model import ArmJudgement, Cell, Comparison, Curve, Pane
 from stackproof.core.numbers import percent_text, size_text
 from stackproof.mpi.families import REGISTRY as MPIS
 from stackproof.report.markup import element, joined
-from stackproof.report.tables import curve_label, margins_text, place_label, presence_text
+from stackproof.report.tables import (
+    curve_label,
+    margins_text,
+    measured_sizes,
+    place_label,
+    presence_text,
+)
 from stackproof.report.verdict import badge, cell_class, cell_title, cell_words
 from stackproof.site.model import FabricType
 
@@ -163,15 +169,7 @@ def picture_part(comparison: Comparison) -> Markup | None:
     arms = [arm for arm in comparison.challengers if _judged(comparison, arm)]
     if not arms:
         return None
-    sizes = sorted(
-        {
-            cell.size
-            for panel in comparison.panels
-            if panel.curve.sized
-            for judgement in panel.judgements
-            for cell in judgement.cells
-        }
-    )
+    sizes = measured_sizes(comparison)
     bodies = []
     groups: dict[str, list[Panel]] = {}
     for panel in comparison.panels:

@@ -60,12 +60,9 @@ class Row:
     cells: tuple[Cell | None, ...]
 
 
-def table_sizes(comparison: Comparison) -> tuple[int, ...]:
-    """Return the sizes of the verdict table that were measured.
-
-    All sizes where there are at most six; six others where none of the table's was measured.
-    """
-    measured = sorted(
+def measured_sizes(comparison: Comparison) -> list[int]:
+    """Return the sizes of messages, in bytes, that anything was judged at, the smallest first."""
+    return sorted(
         {
             cell.size
             for panel in comparison.panels
@@ -74,6 +71,14 @@ def table_sizes(comparison: Comparison) -> tuple[int, ...]:
             for cell in judgement.cells
         }
     )
+
+
+def table_sizes(comparison: Comparison) -> tuple[int, ...]:
+    """Return the sizes of the verdict table that were measured.
+
+    All sizes where there are at most six; six others where none of the table's was measured.
+    """
+    measured = measured_sizes(comparison)
     if len(measured) <= len(TABLE_SIZES):
         return tuple(measured)
     chosen = tuple(size for size in TABLE_SIZES if size in measured)

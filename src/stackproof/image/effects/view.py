@@ -21,6 +21,7 @@ from stackproof.linking.elf import ElfFile, read
 from stackproof.linking.elf.constants import Traces, read_traces
 from stackproof.linking.elf.layout import BytesSource
 from stackproof.linking.loader import CacheEntry, File
+from stackproof.linking.loader.view import without_links
 
 _TIMEOUT_S = 60.0
 _TOP = "squashfs-root"
@@ -77,29 +78,12 @@ class ImageView:
 
     def resolve(self, path: str) -> str | None:
         """Return a path without links, which may lead out of the image; None for a loop of them."""
-        todo = _words(path)
-        done = "/"
-        links = 0
-        while todo:
-            word = todo.pop()
-            if word == "..":
-                done = posixpath.dirname(done)
-                continue
-            here = posixpath.join(done, word)
-            if not self.holds(here):
-                target = None if self.mount.startswith(f"{here}/") else _host_link(here)
-            else:
-                target = self._links.get(here)
-            if target is None:
-                done = here
-                continue
-            links += 1
-            if links > limits.LINKS.count:
-                return None
-            if target.startswith("/"):
-                done = "/"
-            todo += _words(target)
-        return done
+        return without_links(path, self._link)
+
+    def _link(self, path: str) -> str | None:
+        if self.holds(path):
+            return self._links.get(path)
+        return None if self.mount.startswith(f"{path}/") else _host_link(path)
 
     def look(self, path: str) -> File | None:
         """Return the regular file at an absolute path, None when there is none."""
@@ -176,11 +160,6 @@ class ImageView:
             hint="the image is damaged: copy or build it again",
             detail=done.stderr.decode(errors="replace")[-2000:] or None,
         )
-
-
-def _words(path: str) -> list[str]:
-    """Return the components of a path, the last one first."""
-    return [word for word in reversed(path.split("/")) if word and word != "."]
 
 
 def _host_link(path: str) -> str | None:

@@ -22,7 +22,7 @@ from stackproof.linking.effects.cache import ElfCache
 from stackproof.linking.elf import MAGIC, ElfFile, Glance, ReadableFile, glance, read
 from stackproof.linking.elf.constants import Traces, read_traces
 from stackproof.linking.loader import CacheEntry, File, Machine, ldcache, level_of
-from stackproof.linking.loader.view import PRELOAD_FILE
+from stackproof.linking.loader.view import PRELOAD_FILE, without_links
 
 _DOTS = {"", ".", ".."}
 _EXECUTABLE = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
@@ -318,26 +318,7 @@ class HostView:
 
     def _follow(self, path: str) -> str | None:
         """Return a path of the view without links, None when there are too many."""
-        todo = _words(path)
-        inside = "/"
-        links = 0
-        while todo:
-            word = todo.pop()
-            if word == "..":
-                inside = posixpath.dirname(inside)
-                continue
-            here = posixpath.join(inside, word)
-            target = self._target(here)
-            if target is None:
-                inside = here
-                continue
-            links += 1
-            if links > limits.LINKS.count:
-                return None
-            if target.startswith("/"):
-                inside = "/"
-            todo += _words(target)
-        return inside
+        return without_links(path, self._target)
 
     def _target(self, inside: str) -> str | None:
         """Return where a link of the view points to, None for what is no link."""
@@ -365,11 +346,6 @@ def _has_capabilities(path: str) -> bool:
         return bool(os.getxattr(path, "security.capability", follow_symlinks=False))
     except OSError:
         return False
-
-
-def _words(path: str) -> list[str]:
-    """Return the components of a path, the last one first."""
-    return [word for word in reversed(path.split("/")) if word and word != "."]
 
 
 def is_utf8(path: str) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import posixpath
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from stackproof.core import limits
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.elf.constants import Traces
 
@@ -50,3 +52,36 @@ class FileView(Protocol):
 
     def preloads(self) -> tuple[str, ...]:
         """Return what `PRELOAD_FILE` names: the loader puts it into every program; ld.so(8)."""
+
+
+def without_links(path: str, link: Callable[[str], str | None]) -> str | None:
+    """Return a path inside of a root without links, None when there are too many, as in a loop.
+
+    `link` says where a link points to, None for what is none. An absolute one starts again at the
+    root, and `..` stops there, as in path_resolution(7).
+    """
+    todo = _words(path)
+    inside = "/"
+    links = 0
+    while todo:
+        word = todo.pop()
+        if word == "..":
+            inside = posixpath.dirname(inside)
+            continue
+        here = posixpath.join(inside, word)
+        target = link(here)
+        if target is None:
+            inside = here
+            continue
+        links += 1
+        if links > limits.LINKS.count:
+            return None
+        if target.startswith("/"):
+            inside = "/"
+        todo += _words(target)
+    return inside
+
+
+def _words(path: str) -> list[str]:
+    """Return the components of a path, the last one first."""
+    return [word for word in reversed(path.split("/")) if word and word != "."]

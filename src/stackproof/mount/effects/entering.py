@@ -10,10 +10,8 @@ import os
 from stackproof.core import mountlist
 from stackproof.core.effects.libc import MountFailure
 from stackproof.image import activate, described
-from stackproof.image.effects import image_file
 from stackproof.mount import undo
-from stackproof.mount.effects import helper, job_mpi, methods, mount_exec
-from stackproof.mount.effects import join as joining
+from stackproof.mount.effects import helper, methods, mount_exec
 
 TYPE_CHECKING = False  # `typing`, dataclasses and errors take longer to import than to mount
 if TYPE_CHECKING:
@@ -61,7 +59,11 @@ def enter(
             "`--how helper` and `--join yes` exclude each other",
             hint="ranks that the helper has mounted for reach each other as they are",
         )
-    injected = job_mpi.requested(options.mpi)
+    injected = None
+    if options.mpi.inject is not None or options.mpi.accept_unknown:
+        from stackproof.mount.effects import job_mpi  # noqa: PLC0415 - see above
+
+        injected = job_mpi.requested(options.mpi)
     wanted = [
         mount_exec.Wanted(item.image, item.mount_point or "")
         for item in (*mountlist.parse(options.images), *((injected,) if injected else ()))
@@ -96,7 +98,7 @@ def _by_itself(
         images.append(image)
         return _mount_point(wanted, image)
 
-    join = options.join == "yes" or (options.join == "auto" and joining.is_rank(os.environ))
+    join = options.join == "yes" or (options.join == "auto" and mount_exec.is_rank(os.environ))
     say = asked.say if options.verbose else lambda _: None
     mounted = mount_exec.attach(wanted, how=options.how, place=place, say=say, join=join)
     points = [item.mount_point for item in mounted]
@@ -109,6 +111,8 @@ def _by_helper(
     options: MountOptions, program: str, wanted: Sequence[mount_exec.Wanted], asked: EntryRequest
 ) -> Entered | None:
     """Return how to start the helper; None where it cannot serve and nobody insists on it."""
+    from stackproof.image.effects import image_file  # noqa: PLC0415 - see above
+
     if options.how == "auto" and not image_file.can_read():
         return None
     images = [
@@ -149,19 +153,24 @@ def _environment(
                 f"`{image.name}` was built for {image.mount}; its views name that path, not {point}"
             )
     change = activate.combined(views, environment=os.environ)
-    last = (images[-1], points[-1]) if asked.injected else (None, "")
-    injected = job_mpi.part_of(options.mpi, *last)
-    if injected:
-        placed = list(zip(own, points, strict=False))
-        before = change.apply(os.environ)
-        job = job_mpi.injection(
-            options.mpi, placed, injected, before, words=asked.words, mounted=mounted
-        )
-        change = change.then(job.all)
-    if options.mpi.transport:
-        change = change.then(job_mpi.transport(options.mpi, own, injected, asked.say))
-    environment = undo.entered(os.environ, change)
-    return environment, job.command(asked.words, environment) if injected else asked.words
+    words = asked.words
+    if options.mpi.inject or options.mpi.transport:
+        from stackproof.mount.effects import job_mpi  # noqa: PLC0415 - see above
+
+        last = (images[-1], points[-1]) if asked.injected else (None, "")
+        injected = job_mpi.part_of(options.mpi, *last)
+        if injected:
+            placed = list(zip(own, points, strict=False))
+            before = change.apply(os.environ)
+            job = job_mpi.injection(
+                options.mpi, placed, injected, before, words=words, mounted=mounted
+            )
+            change = change.then(job.all)
+        if options.mpi.transport:
+            change = change.then(job_mpi.transport(options.mpi, own, injected, asked.say))
+        environment = undo.entered(os.environ, change)
+        return environment, job.command(words, environment) if injected else words
+    return undo.entered(os.environ, change), words
 
 
 def _described(

@@ -26,21 +26,12 @@ from stackproof.core.effects.libc import MountFailure
 
 TYPE_CHECKING = False  # `typing` takes longer to import than an image to mount
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from types import TracebackType
     from typing import Self
 
-# What launchers give each rank: PMI-1 and PMI-2 (MPICH, Intel MPI, srun), PMIx (Open MPI, srun),
-# Open MPI itself, Intel MPI.
-_RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID")
-
 # Somebody else may have taken the name in one of them.
 _PLACES = ("/tmp", "/dev/shm", "/var/tmp")  # noqa: S108 - made for this user alone, and checked
-
-
-def is_rank(environment: Mapping[str, str]) -> bool:
-    """Say whether an MPI launcher has started this process as one of its ranks."""
-    return any(name in environment for name in _RANK_VARIABLES)
 
 
 class Meeting:

@@ -12,7 +12,7 @@ WAY is `kernel` (a loop device; needs root), `helper` (`stackproof-mount`, which
 has installed with that right), `fuse` (squashfuse; makes a user namespace that maps the own ids
 when there is no right to mount) or `auto`, the first of them that is permitted.
 With `--join` the mounts are those of a process of the same user on this machine that has the same
-images already, if there is one (`mountjoin`).
+images already, if there is one (`join`).
 
 A failure is one line, `error: [reason] message`, perhaps with a line `hint: …`; the reasons are
 values of `stackproof.core.errors.Reason`. Exit codes: 126 and 127 as env(1) for a command that
@@ -40,7 +40,6 @@ from stackproof.core import harmless, limits
 from stackproof.core.effects import libc, locale
 from stackproof.core.effects.libc import MountFailure
 from stackproof.mount.effects import helper as mount_helper
-from stackproof.mount.effects import join as joining
 from stackproof.mount.effects import methods
 from stackproof.mount.effects.points import Stage
 
@@ -54,6 +53,9 @@ MARKER = "STACKPROOF_MOUNTED"
 
 META = "meta/env.json"
 _SIGPIPE, _SIGXFSZ = 13, 25
+# What launchers give each rank: PMI-1 and PMI-2 (MPICH, Intel MPI, srun), PMIx (Open MPI, srun),
+# Open MPI itself, Intel MPI.
+_RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID")
 
 
 class Wanted:
@@ -115,6 +117,8 @@ def _join_or_mount(
     lines = [
         f"{image.identity()} {item.mount_point}" for item, image in zip(wanted, images, strict=True)
     ]
+    from stackproof.mount.effects import join as joining  # noqa: PLC0415 - for ranks alone
+
     try:
         place_to_meet = joining.Meeting("\n".join([way, *lines]))
     except MountFailure as failure:  # somebody took every name: ranks do without each other
@@ -157,6 +161,11 @@ def _mount_all(
         os.close(image.descriptor)
     stage.publish([(mounted.image, mounted.mount_point) for mounted in result])
     return result
+
+
+def is_rank(environment: Mapping[str, str]) -> bool:
+    """Say whether an MPI launcher has started this process as one of its ranks."""
+    return any(name in environment for name in _RANK_VARIABLES)
 
 
 def become(argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
