@@ -35,6 +35,16 @@ class Superblock:
         self.compressor = compressor
         self.bytes_used = bytes_used
 
+    def data(self) -> dict[str, int | str]:
+        """Return it as data, for JSON."""
+        return {
+            "inodes": self.inodes,
+            "made": self.made,
+            "block_size": self.block_size,
+            "compressor": self.compressor,
+            "bytes_used": self.bytes_used,
+        }
+
 
 def parse(head: bytes, *, file_size: int, path: str) -> Superblock:
     """Return the superblock that a file of `file_size` bytes begins with.

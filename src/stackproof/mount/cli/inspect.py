@@ -96,7 +96,7 @@ def _json(image: Image, head: Superblock, facts: methods.MountFacts) -> str:
         name: [problem.message for problem in way.problems(facts)]
         for name, way in methods.REGISTRY.items()
     }
-    data = {**noun.to_data(image), "squashfs": noun.to_data(head), "problems-to-mount": ways}
+    data = {**noun.to_data(image), "squashfs": head.data(), "problems-to-mount": ways}
     return json.dumps(data, indent=1)
 
 
