@@ -274,8 +274,9 @@ def test_launches_are_made_until_all_is_decided(room: Room) -> None:
     assert len(launches) == 2 * (last + 1)
     judged = json.loads(room.run("compare", "until", "--json", ok=(8, 9)).stdout)
     (cell,) = judged["panels"][0]["judgements"][0]["cells"]
-    # Eight launches decide by far; others at the ranks' CPUs may have it wait for more.
-    assert cell["verdict"] == "FAIL" or last == 20
+    # Eight launches decide by far; others at the ranks' CPUs may have it wait for more, or give up
+    # where more than it may make would be needed.
+    assert cell["verdict"] == "FAIL" or last == 20 or (cell["launches_needed"] or 21) > 20
 
 
 def test_a_cancelled_job_is_told_and_completed(room: Room) -> None:
