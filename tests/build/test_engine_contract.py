@@ -1,0 +1,173 @@
+"""What every engine holds, with one small stack of each; and the ids of its steps.
+
+An id that changes means that everybody builds that step again: it is named in the changelog, and
+STACKPROOF_WRITE_GOLDEN=1 python -m pytest tests/build/test_engine_contract.py writes it anew.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import easybuilds
+from spackstacks import clones, lock_files, stack
+from stackproof.build.effects import builders
+from stackproof.build.engine import Sources
+from stackproof.build.engines import spack
+from stackproof.build.engines.easybuild.stack import wants as easybuild_wants
+from stackproof.build.engines.wheel.engine import wants
+from stackproof.build.engines.wheel.recipe import parse_recipe, resolve
+from stackproof.build.engines.wheel.stack import Lock
+from stackproof.build.plan import Plan
+from stackproof.build.stack import Artefact
+from stackproof.core import document, noun
+from stackproof.core.errors import StackproofError
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "step-ids"
+RECIPE = 'name: small\nmpi: {family: mpich, version: "5.0.2"}\nviews: {default: {description: a}}\n'
+FACTS = {"architecture": "x86_64", "compiler": "gcc 12.2.0"}
+SOURCES = Sources(recipe={"r.yaml": RECIPE}, csrc={"main.c": "int x;\n", "a.h": ""})
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A stack with the lock that answers it, and a stack that needs another lock."""
+
+    stack: Any
+    lock: Any
+    other: Any
+
+
+def wheel() -> Sample:
+    made = resolve(parse_recipe(document.parse(RECIPE, file="r.yaml")), FACTS)
+    files = Artefact(
+        name="mpich", version="5.0.2", filename="mpich-5.0.2-py3-none-manylinux_2_28_x86_64.whl",
+        sha256="cd" * 32, licence="BSD",
+    )  # fmt: skip
+    other = resolve(
+        parse_recipe(document.parse(RECIPE.replace("5.0.2", "4.3.1"), file="r.yaml")), FACTS
+    )
+    return Sample(made, Lock(engine="wheel", wants=wants(made), artefacts=(files,)), other)
+
+
+def easybuild() -> Sample:
+    made = easybuilds.stack()
+    lock = replace(easybuilds.lock(), wants=easybuild_wants(made))
+    return Sample(made, lock, replace(made, easybuild="5.0.0"))
+
+
+def of_spack() -> Sample:
+    made = stack(2)
+    return Sample(
+        made, spack.read_lock(made, clones(made), lock_files(made)), replace(made, target="zen3")
+    )
+
+
+@cache
+def sample(name: str) -> Sample:
+    return {"wheel": wheel, "easybuild": easybuild, "spack": of_spack}[name]()
+
+
+def planned(name: str) -> Plan:
+    made = sample(name)
+    return builders.find(name).engine.plan(made.stack, made.lock, SOURCES)
+
+
+def listed(name: str) -> str:
+    return "".join(f"{step.id}  {step.name}\n" for step in planned(name).steps)
+
+
+EVERY = pytest.mark.parametrize("name", builders.REGISTRY)
+
+
+@EVERY
+def test_a_lock_answers_its_stack_and_no_other(name: str) -> None:
+    made, engine = sample(name), builders.find(name).engine
+    assert engine.stale(made.stack, made.lock) == ""
+    assert engine.stale(made.other, made.lock) != ""
+
+
+@EVERY
+def test_nothing_is_wrong_with_the_sample(name: str) -> None:
+    made = sample(name)
+    found = builders.find(name).engine.problems(made.stack, made.lock, lambda *_: None)
+    assert found.problems == ()
+
+
+@EVERY
+def test_inputs_are_steps_before(name: str) -> None:
+    before: set[str] = set()
+    for step in planned(name).steps:
+        assert set(step.inputs) <= before, step.name
+        before.add(step.id)
+    assert planned(name).steps[-1].name == "image"
+    assert len(before) == len(planned(name).steps)
+
+
+@EVERY
+def test_a_plan_is_a_function_of_what_it_is_given(name: str) -> None:
+    """Again after a trip of stack and lock through JSON: the same."""
+    made, builder = sample(name), builders.find(name)
+    again_stack = noun.from_json(type(made.stack), noun.to_json(made.stack))
+    again_lock = noun.from_json(builder.lock_kind, noun.to_json(made.lock))
+    assert (again_stack, again_lock) == (made.stack, made.lock)
+    assert builder.engine.plan(again_stack, again_lock, SOURCES) == planned(name)
+
+
+@EVERY
+def test_ids_are_those_of_any_machine(name: str, tmp_path: Path) -> None:
+    """Another process, with another seed of hashes, folder, home, user's language and time zone."""
+    env = {
+        "PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONHASHSEED": "77", "LC_ALL": "C",
+        "TZ": "Asia/Tokyo", "USER": "somebody", "PYTHONPATH": os.pathsep.join(sys.path),
+        "STACKPROOF_CACHE": str(tmp_path),
+    }  # fmt: skip
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+    code += f"import test_engine_contract as t; print(t.listed({name!r}), end='')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=env, stdout=subprocess.PIPE, check=True
+    )
+    assert done.stdout.decode() == listed(name)
+
+
+@EVERY
+def test_ids_are_those_of_before(name: str) -> None:
+    file = GOLDEN / f"{name}.txt"
+    if os.environ.get("STACKPROOF_WRITE_GOLDEN"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(listed(name))
+    assert listed(name) == file.read_text()
+
+
+@EVERY
+def test_rows_and_container_say_something_of_every_stack(name: str) -> None:
+    made, engine = sample(name), builders.find(name).engine
+    rows = engine.rows(made.stack, made.lock)
+    assert rows
+    assert all(word and text for word, text in rows)
+    assert engine.container(made.stack, made.lock).labels
+
+
+@EVERY
+def test_the_image_has_its_stack_its_lock_and_its_bill(name: str) -> None:
+    written = {path for step in planned(name).steps for path in step.files}
+    assert {"meta/stack.json", "meta/lock.json"} <= written
+    assert any("bom" in path for path in written)
+
+
+@EVERY
+def test_an_option_that_is_nothing_for_it_is_refused_with_a_reason(name: str) -> None:
+    builder = builders.find(name)
+    for option in builder.refused:
+        with pytest.raises(StackproofError) as caught:
+            builders.refuse(builder, option)
+        (problem,) = caught.value.problems
+        assert problem.message
+        assert problem.reason
