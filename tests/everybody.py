@@ -44,7 +44,9 @@ def python(folder: Path) -> tuple[str, Path]:
     """Return Python and checkout of the tests where everybody may use them, else copies."""
     if may_run(sys.executable, f"{_TRY}; open({str(ROOT / 'recipes' / 'mpich.yaml')!r})"):
         return sys.executable, ROOT
-    for part in (folder, *folder.parents[:2]):  # pytest makes its own for the tests' user alone
+    # Pytest makes its own folders for the tests' user alone, one more where tests run abreast.
+    own = (part for part in folder.parents if part.name.startswith(("pytest-", "popen-")))
+    for part in (folder, *own):
         part.chmod(part.stat().st_mode | 0o055)
     base = Path(os.path.realpath(sys._base_executable))  # type: ignore[attr-defined]
     if not may_run(base, "import json"):
