@@ -15,6 +15,12 @@ from benchroom import stackproof, stopped, write_spec
 from pythonpage import programs
 from stackproof.compare.effects.results import load_results
 
+COVERS = (
+    "bench/effects/aside.py",
+    "bench/effects/launching.py",
+    "bench/options.py",
+)
+
 pytestmark = pytest.mark.in_turn
 
 
@@ -157,7 +163,7 @@ def test_bad_arms_are_reported_together(room: Path) -> None:
 def test_short_form_needs_no_specification_and_no_cluster(room: Path) -> None:
     done = stackproof(
         "bench", "--baseline", "mpich.squashfs", "--launches", "1", "--placement", "intra-node",
-        "--cluster", "nowhere", "-o", "short", "--no-verdict", cwd=room,
+        "--benchmarks", "latency", "--sizes", "8,4096", "--cluster", "nowhere", "-o", "short", "--no-verdict", cwd=room,
     )  # fmt: skip
     assert done.stdout == "short\n"
     stackproof("bench", "-o", "x", cwd=room, ok=(2,))

@@ -12,6 +12,8 @@ import pytest
 
 from benchroom import CLUSTER, stackproof, write_spec
 
+COVERS = ("bench/effects/path_probe.py",)
+
 pytestmark = pytest.mark.in_turn
 
 

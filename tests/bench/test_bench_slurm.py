@@ -19,6 +19,14 @@ from clusters import wait_until
 from need import need
 from stackproof.cluster.slurm import MUNGE_SOCKET
 
+COVERS = (
+    "bench/effects/batch_job.py",
+    "image/effects/folder.py",
+    "launch/effects/allocation.py",
+    "launch/effects/scheduler.py",
+    "launch/effects/slurm_task.py",
+)
+
 pytestmark = pytest.mark.in_turn
 
 ROOT = Path(__file__).resolve().parents[2]

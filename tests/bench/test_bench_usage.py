@@ -21,6 +21,8 @@ from stackproof.bench.spec import BenchSpec
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.results.model import RECOMMENDED_LAUNCHES
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("words", "said"),

@@ -13,6 +13,8 @@ from stackproof.core import noun
 from stackproof.results.model import LAUNCHES
 from synthetic import INTER, Noise, Plan, simulate
 
+pytestmark = pytest.mark.slow
+
 ARMS = {
     name: frozenset({"stackproof-bench"}) for name in ("impi", "impi again", "mpich", "openmpi")
 }

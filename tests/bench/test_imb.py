@@ -14,6 +14,8 @@ from stackproof.bench.programs import imb
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.metrics import METRICS
 
+pytestmark = pytest.mark.slow
+
 CAPTURES = Path(__file__).parents[1] / "captures" / "benchmarks"
 BENCH = imb.BENCHMARK
 # The order in which the captured runs asked for the tables.

@@ -10,6 +10,12 @@ import pytest
 
 from stackproof import cli
 
+COVERS = (
+    "bench/cli/import_.py",
+    "bench/cli/import_arguments.py",
+    "bench/effects/import_files.py",
+)
+
 TABLE = (
     "# OSU MPI Latency Test v7.4\n# Datatype: MPI_CHAR.\n# Size       Avg Latency(us)\n"
     + "".join(f"{2**k:<10}{1.5 + k:>20.2f}\n" for k in range(23))

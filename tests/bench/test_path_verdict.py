@@ -23,6 +23,15 @@ from stackproof.results.case import Case, Locality, Placement, Rank
 from stackproof.results.measurement import Output, RankFacts, State
 from stackproof.results.path import Medium, MessagePaths, Override, Route, Statement, Topic
 
+COVERS = (
+    "bench/path_logs/cray_mpich.py",
+    "bench/path_logs/intel_mpi.py",
+    "bench/path_logs/libfabric.py",
+    "bench/path_logs/mpich.py",
+    "bench/path_logs/openmpi.py",
+    "bench/path_logs/ucx.py",
+)
+
 CAPTURES = Path(__file__).parents[1] / "captures" / "probes"
 OK, BAD, UNKNOWN = State.OK, State.BAD, State.UNKNOWN
 LNX = "`cm` with libfabric's `shm+tcp;ofi_rxm:lnx`"

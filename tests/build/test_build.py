@@ -20,6 +20,17 @@ from stackproof.core.effects.documents import load_noun
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.monitor import null_monitor
 
+COVERS = (
+    "build/benchmark.py",
+    "build/cli/build.py",
+    "build/cli/build_arguments.py",
+    "build/effects/step_cache.py",
+    "build/engines/wheel/effects/builder.py",
+    "build/engines/wheel/effects/worker.py",
+    "build/pip_answers.py",
+    "image/squashfs.py",
+)
+
 MPICH = "name: small\nmpi: {family: mpich, version: '5.0.2'}\n"
 
 

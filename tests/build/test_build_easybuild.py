@@ -15,6 +15,11 @@ import pytest
 from need import need
 from stackproof.build.engines.easybuild.effects import lmod
 
+COVERS = (
+    "build/engines/easybuild/effects/builder.py",
+    "build/engines/easybuild/effects/worker.py",
+)
+
 SHIPPED = Path(__file__).resolve().parents[2] / "recipes"
 RECIPE = (SHIPPED / "libfabric.yaml").read_text()
 

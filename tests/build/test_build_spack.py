@@ -20,6 +20,13 @@ from clusters import wait_until
 from fakespack import Folder
 from need import need
 
+COVERS = (
+    "build/engines/spack/buildplan.py",
+    "build/engines/spack/effects/folders.py",
+    "build/engines/spack/effects/progress.py",
+    "build/engines/spack/missing_sources.py",
+)
+
 
 def argv(folder: Folder, *words: object) -> list[str]:
     place = [] if "--in-memory" in words or "--build-dir" in words else ["--in-memory", "no"]

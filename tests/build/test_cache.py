@@ -22,6 +22,12 @@ from need import need
 from stackproof.build.effects.workspace import MEMORY
 from stackproof.core.effects.cache_kinds import KINDS
 
+COVERS = (
+    "build/cli/cache.py",
+    "build/cli/cache_arguments.py",
+    "build/cli/image_ls.py",
+)
+
 SOURCES = Path(stackproof.__file__).parent
 USES = "from stackproof.core.effects import cache_kinds; cache_kinds.in_use(); print(flush=True); input()"
 

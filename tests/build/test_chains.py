@@ -27,6 +27,8 @@ from stackproof.build.engines.spack.stack import Caches, SpackLock
 from stackproof.core.cli import parsing
 from stackproof.core.effects import shipped
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[2] / "recipes" / "spack"
 ZEN3 = ("architecture=x86_64", "microarchitecture=zen3")
 NEOVERSE = ("architecture=aarch64", "microarchitecture=neoverse_v2")

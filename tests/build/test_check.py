@@ -10,6 +10,12 @@ import pytest
 
 from stackproof import cli
 
+COVERS = (
+    "build/cli/check.py",
+    "build/cli/check_arguments.py",
+    "build/engines/spack/problems.py",
+)
+
 DOCUMENTS = Path(__file__).parents[1] / "documents"
 FJORD = DOCUMENTS / "stackinator" / "clusters" / "fjord"
 OLD = DOCUMENTS / "stackinator" / "clusters" / "fjord-spack-0.23"

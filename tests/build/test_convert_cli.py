@@ -14,6 +14,12 @@ from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.engines.spack.recipe import differences, without_words
 from stackproof.build.engines.spack.stackinator.reader import DOCUMENTS as RECIPE_FILES
 
+COVERS = (
+    "build/cli/convert.py",
+    "build/cli/convert_arguments.py",
+    "build/engines/spack/effects/conversion.py",
+)
+
 DOCUMENTS = Path(__file__).parents[1] / "documents"
 CLUSTERS = DOCUMENTS / "stackinator" / "clusters"
 FJORD, OLD = CLUSTERS / "fjord", CLUSTERS / "fjord-spack-0.23"

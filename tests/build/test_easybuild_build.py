@@ -22,6 +22,11 @@ from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.monitor import Event, null_monitor
 from tinysources import LIBRARY
 
+COVERS = (
+    "build/engines/easybuild/buildplan.py",
+    "build/engines/easybuild/effects/progress.py",
+)
+
 BROKEN = {**LIBRARY, "two.c": "int two(void) { return 2 }\n"}
 
 

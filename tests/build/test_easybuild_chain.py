@@ -21,6 +21,8 @@ from stackproof.build.engines.easybuild.request import (
 from stackproof.core import document as documents
 from stackproof.core.errors import Reason, StackproofError
 
+COVERS = ("build/engines/easybuild/selection.py",)
+
 CATALOGUE = catalogue.load()
 SMALL = ChainRequest(libfabric="2.1.0", providers=("shm", "tcp"))
 CXI = ChainRequest(libfabric="2.1.0", providers=("shm", "cxi", "lnx"), shs="13.0.0")

@@ -14,6 +14,13 @@ from stackproof.core import noun
 from stackproof.inject.manifest import Manifest, ManifestMpi
 from stackproof.linking.loader import Machine
 
+COVERS = (
+    "build/cli/image.py",
+    "build/cli/image_arguments.py",
+)
+
+pytestmark = pytest.mark.slow
+
 RECIPES = Path(__file__).parents[2] / "recipes"
 BASE = "registry.example.org/debian:bookworm-slim@sha256:" + "ab" * 32
 ETHERNET = ("--site", RECIPES / "spack" / "sites" / "ethernet.yaml")

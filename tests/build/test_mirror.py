@@ -27,6 +27,14 @@ from stackproof.core import ids
 from stackproof.core.monitor import null_monitor
 from stackproof.core.noun import to_json
 
+COVERS = (
+    "build/cli/mirror.py",
+    "build/cli/mirror_arguments.py",
+    "build/cli/os_sources.py",
+    "build/cli/os_sources_arguments.py",
+    "build/engines/spack/effects/source_search.py",
+)
+
 FJORD = Path(__file__).parents[1] / "documents" / "stackinator" / "clusters" / "fjord"
 UPSTREAM = tarball("configure", "thing.c")
 PACKAGES = {

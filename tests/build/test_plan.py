@@ -17,6 +17,12 @@ from stackproof.build.engines.spack import wants
 from stackproof.build.engines.spack.stack import LockedClone, SpackLock
 from stackproof.core.noun import to_json
 
+COVERS = (
+    "build/cli/plan.py",
+    "build/cli/plan_arguments.py",
+    "build/engines/spack/effects/origins.py",
+)
+
 DOCUMENTS = Path(__file__).parents[1] / "documents"
 FJORD = DOCUMENTS / "stackinator" / "clusters" / "fjord"
 V2 = DOCUMENTS / "stackinator" / "recipes" / "v2-smallest"

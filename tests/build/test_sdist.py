@@ -22,6 +22,8 @@ from stackproof.core.effects.run import run
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.monitor import null_monitor
 
+COVERS = ("build/effects/sdist.py",)
+
 NAME = "easybuild-framework"
 
 

@@ -15,6 +15,13 @@ import fakespack
 from fakespack import Folder
 from need import need
 
+COVERS = (
+    "build/cli/shell.py",
+    "build/cli/shell_arguments.py",
+    "build/effects/inside.py",
+    "build/effects/shell.py",
+)
+
 
 @pytest.fixture(scope="module")
 def failed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Folder, str]:

@@ -12,6 +12,11 @@ from stackinators import SMALL
 from stackproof import cli
 from stackproof.build.engines.spack.effects.stackinator import load
 
+COVERS = (
+    "build/cli/site_spack_config.py",
+    "build/cli/spack_arguments.py",
+)
+
 
 def command(*words: str) -> int:
     with pytest.raises(SystemExit) as ended:

@@ -19,6 +19,8 @@ import tinysources
 from need import need
 from stackproof.build.engines.spack.effects import machine as spackoffer
 
+COVERS = ("build/engines/spack/effects/gpg_keys.py",)
+
 pytestmark = pytest.mark.in_turn
 
 _TIMEOUT_S = 900

@@ -17,6 +17,13 @@ from stackproof.build.engines import spack
 from stackproof.build.engines.spack.stack import Caches, Compiler, Mirror, SpackStack
 from stackproof.build.plan import Plan, Step
 
+COVERS = (
+    "build/engines/spack/compilers.py",
+    "build/engines/spack/environments.py",
+    "build/engines/spack/lockplan.py",
+    "build/engines/spack/views.py",
+)
+
 FOLDER = Path(__file__).parents[1] / "golden" / "spack"
 # Whole copies of what other tests look at.
 AS_LOCKED = ("spack.lock", "meta/lock.json", "meta/stack.json", "apps.json", "gcc.json")

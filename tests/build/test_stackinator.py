@@ -18,6 +18,15 @@ from stackproof.build.engines.spack.stackinator.findings import FindingsList
 from stackproof.build.engines.spack.stackinator.repositories import local_repositories
 from stackproof.core.noun import from_json, to_json
 
+COVERS = (
+    "build/engines/spack/stackinator/environments.py",
+    "build/engines/spack/stackinator/externals.py",
+    "build/engines/spack/stackinator/modules.py",
+    "build/engines/spack/stackinator/network.py",
+    "build/engines/spack/stackinator/versions.py",
+    "build/engines/spack/stackinator/views.py",
+)
+
 
 def environment(body: str, version: int = 2) -> dict[str, str]:
     head = "compiler: [gcc]" if version > 1 else "compiler: [{toolchain: gcc, spec: gcc@12.3}]"

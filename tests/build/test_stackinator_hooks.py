@@ -8,6 +8,8 @@ from stackinators import understand
 from stackproof.core import limits
 from stackproof.core.errors import Reason
 
+COVERS = ("build/engines/spack/stackinator/hooks.py",)
+
 
 def rendered(text: str | bytes, **others: str) -> str:
     stack, findings = understand({"post-install": text, **others})

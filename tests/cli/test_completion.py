@@ -16,6 +16,10 @@ import stackproof
 from need import need
 from stackproof.cli import commandtree, completing, completion
 
+COVERS = ("cli/completion_arguments.py",)
+
+pytestmark = pytest.mark.slow
+
 TREE = commandtree.load()
 LINES = [
     ("stackproof b", {"bench", "build"}, set()),

@@ -16,6 +16,10 @@ import terminals
 from stackproof.core import harmless
 from stackproof.core.errors import Location, Problem, Reason
 
+COVERS = ("core/cli/streams.py",)
+
+pytestmark = pytest.mark.slow
+
 # Clear the screen, set a title, have the terminal answer, C1, direction, a line of its own.
 EVIL = "na\x1b[2J\x1b]0;PWN\x07\x9b31m\u202e\rme"
 OBEYED = [chr(number) for number in (*range(9), *range(11, 32), *range(127, 160), 0x202E, 0x2028)]

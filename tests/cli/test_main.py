@@ -18,6 +18,11 @@ import stackproof
 from stackproof import cli
 from stackproof.core.errors import ExitCode, Problem, Reason, StackproofError, fail
 
+COVERS = (
+    "__init__.py",
+    "__main__.py",
+)
+
 
 @pytest.fixture(autouse=True)
 def signals_as_they_were() -> Iterator[None]:

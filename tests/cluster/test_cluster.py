@@ -34,6 +34,8 @@ from stackproof.cluster.effects import up as host_cluster
 from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.core.errors import Reason, StackproofError
 
+COVERS = ("cluster/effects/state.py",)
+
 pytestmark = [pytest.mark.in_turn, pytest.mark.usefixtures("runtime")]
 
 

@@ -11,6 +11,11 @@ import pytest
 from stackproof import cli
 from stackproof.core.errors import ExitCode
 
+COVERS = (
+    "cluster/cli/cluster.py",
+    "cluster/cli/cluster_arguments.py",
+)
+
 
 @pytest.fixture(autouse=True)
 def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -26,6 +26,8 @@ from stackproof.cluster.effects.agent import started
 from stackproof.cluster.model import ClusterSpec
 from stackproof.core.errors import Reason, StackproofError
 
+COVERS = ("cluster/effects/link.py",)
+
 pytestmark = [pytest.mark.in_turn, pytest.mark.usefixtures("runtime")]
 
 

@@ -33,6 +33,11 @@ from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.cluster.slurm import SlurmSpec, SpankPlugin, User, parse_user
 from stackproof.core.errors import ExitCode, Reason, StackproofError
 
+COVERS = (
+    "cluster/effects/plugin.py",
+    "cluster/effects/root.py",
+)
+
 pytestmark = [pytest.mark.in_turn, pytest.mark.usefixtures("runtime")]
 
 STACKPROOF = (sys.executable, "-m", "stackproof")

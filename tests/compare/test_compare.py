@@ -10,6 +10,14 @@ from stackproof.compare.model import CompareOptions, Verdict, Why
 from stackproof.core.errors import Reason, StackproofError
 from synthetic import INTER, SIZES, Noise, Plan, simulate
 
+COVERS = (
+    "compare/collect.py",
+    "compare/judge.py",
+    "compare/verdicts.py",
+)
+
+pytestmark = pytest.mark.slow
+
 
 def test_equal_arms_pass_on_a_quiet_machine():
     comparison = compare(experiment(), FAST)

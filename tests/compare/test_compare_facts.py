@@ -11,6 +11,8 @@ from stackproof.core import noun
 from stackproof.results.model import ComparedArm, Results, ResultsSpec
 from synthetic import INTRA, SIZES, Noise
 
+pytestmark = pytest.mark.slow
+
 
 def test_comparison_round_trips():
     comparison = compare(experiment(benchmarks=("latency", "barrier")), FAST)

@@ -10,6 +10,8 @@ from stackproof.compare.model import Verdict, Why
 from stackproof.core.errors import Problem, Reason, StackproofError
 from synthetic import INTER, fault
 
+pytestmark = pytest.mark.slow
+
 
 def test_an_unusable_launch_never_enters_and_takes_its_block_along():
     results = fault(experiment(blocks=12), "mpich", [3], "rank-crashed", "SIGBUS")

@@ -9,6 +9,8 @@ from stackproof.compare.compare import compare
 from stackproof.compare.model import Verdict, Why
 from synthetic import INTER, SIZES, Noise, Plan, simulate
 
+pytestmark = pytest.mark.slow
+
 NOISES = [
     Noise(launch=level, size=level / 2, heavy=heavy)
     for level in (0.03, 0.05, 0.10)

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from stackproof.compare import resampling
 
+pytestmark = pytest.mark.slow
+
 
 def against(rows, limit=0.0):
     """Return the p-values of "not below the limit"."""

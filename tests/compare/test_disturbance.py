@@ -10,6 +10,8 @@ from stackproof.compare.model import Verdict, Why
 from stackproof.results.measurement import Disturbance
 from synthetic import INTER, SIZES, Noise, Plan, simulate
 
+pytestmark = pytest.mark.slow
+
 QUIET = Noise(launch=0.004, size=0.004, block=0.05)
 CALM = Disturbance(
     wall_s=2.0, run_queue_wait_s=0.01, involuntary_switches=9, other_load=0.01, frequency_mhz=2600.0

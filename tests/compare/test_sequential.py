@@ -13,6 +13,8 @@ from stackproof.compare.compare import compare
 from stackproof.compare.model import Verdict, Why
 from synthetic import INTER, Noise, Plan, simulate
 
+pytestmark = pytest.mark.slow
+
 QUIET = Noise(launch=0.004, size=0.004, block=0.05)
 
 

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from stackproof.core.command import Bind, Command, EnvPatch, Sandbox
 from stackproof.core.noun import from_json, to_json
 
+COVERS = ("core/environment.py",)
+
 # Few names and few words, so that patches meet each other; words with colons and without anything.
 NAMES = st.sampled_from(["A", "B", "C"])
 WORDS = st.text(alphabet="xy:", max_size=4)

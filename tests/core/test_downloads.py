@@ -19,6 +19,10 @@ from stackproof.core.command import Command, Completed
 from stackproof.core.effects.run import Runner
 from stackproof.core.monitor import Event, null_monitor
 
+COVERS = ("core/effects/downloads.py",)
+
+pytestmark = pytest.mark.slow
+
 PART, PARTS = b"x" * 100_000, 4
 WHOLE = PART * PARTS
 NAME = "x-1-py3-none-any.whl"

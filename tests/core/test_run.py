@@ -14,6 +14,8 @@ from stackproof.core.command import Command, Completed, EnvPatch
 from stackproof.core.effects import run
 from stackproof.core.errors import Reason, StackproofError
 
+pytestmark = pytest.mark.slow
+
 
 def shell(script: str, **options: object) -> Command:
     return Command(argv=("sh", "-c", script), **options)  # type: ignore[arg-type]

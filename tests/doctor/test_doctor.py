@@ -27,6 +27,17 @@ from stackproof.knowledge.evidence import Evidence
 from stackproof.results.case import Placement, Rank
 from stackproof.results.path import MessagePaths, Statement, Topic
 
+COVERS = (
+    "doctor/cli/collect_arguments.py",
+    "doctor/cli/doctor.py",
+    "doctor/cli/doctor_arguments.py",
+    "doctor/diagnosis.py",
+    "doctor/effects/bundle.py",
+    "doctor/effects/collect.py",
+)
+
+pytestmark = pytest.mark.slow
+
 LNX = "OMPI_MCA_opal_common_ofi_provider_include"
 
 

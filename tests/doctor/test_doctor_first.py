@@ -23,6 +23,8 @@ from stackproof.knowledge.model import CurveLevel
 from stackproof.results.measurement import Disturbance, Measurement
 from stackproof.results.model import Results, ResultsSpec
 
+pytestmark = pytest.mark.slow
+
 CAPTURES = Path(__file__).parents[1] / "captures" / "doctor"
 KNOWLEDGE = load_knowledge()
 SITE = ("--site", "lumi-g")

@@ -8,6 +8,12 @@ import pytest
 
 from stackproof import cli
 
+COVERS = (
+    "doctor/cli/explain.py",
+    "doctor/cli/explain_arguments.py",
+    "report/knowledge_text.py",
+)
+
 
 def run(*argv: str) -> int:
     with pytest.raises(SystemExit) as stop:

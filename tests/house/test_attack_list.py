@@ -10,9 +10,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
 import attacks
 import everybody
 from need import as_unprivileged, need
+
+pytestmark = pytest.mark.slow
 
 TESTS = Path(__file__).parents[1]
 # Whole verbs, and what only root can: these take long, and run as a user in `nox -s attacks`.

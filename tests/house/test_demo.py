@@ -16,6 +16,8 @@ import pytest
 from stackproof.bench.spec import parse_bench
 from stackproof.core.effects.documents import load
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 # In the place of the package: makes what the real verbs make, or waits where a test says so.
 _STACKPROOF = """

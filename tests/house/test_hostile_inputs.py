@@ -14,6 +14,8 @@ import pytest
 
 import hostilefiles
 
+pytestmark = pytest.mark.slow
+
 _TESTS = str(Path(hostilefiles.__file__).parent)
 _MEMORY = 4 << 30
 _CPU_S = 120

@@ -546,9 +546,9 @@ def test_every_page_can_be_found_from_the_index() -> None:
     assert sorted(name(page) for page in set(docs.rglob("*.md")) - found) == []
 
 
-def thin_verbs() -> ModuleType:
-    """Return `tools/thin_verbs.py`, which is no part of the package."""
-    spec = importlib.util.spec_from_file_location("thin_verbs", ROOT / "tools" / "thin_verbs.py")
+def tool(name: str) -> ModuleType:
+    """Return a module of `tools/`, which is no part of the package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -557,12 +557,21 @@ def thin_verbs() -> ModuleType:
 
 
 def test_a_namespace_goes_no_further_than_the_function_that_makes_options_of_it() -> None:
-    tool = thin_verbs()
-    assert len(tool.entries()) > 40
-    assert tool.entries() <= tool.of_namespace()
-    assert set(tool.beyond_entries()) == set()
+    verbs = tool("thin_verbs")
+    assert len(verbs.entries()) > 40
+    assert verbs.entries() <= verbs.of_namespace()
+    assert set(verbs.beyond_entries()) == set()
 
 
 def test_three_quarters_of_a_verb_print_or_declare() -> None:
-    total, silent = thin_verbs().lines()
+    total, silent = tool("thin_verbs").lines()
     assert silent <= total / 4
+
+
+def test_no_module_is_without_a_test() -> None:
+    """A test imports it, or is of its verb and says so; what is said is there and is tested there."""
+    untested = tool("untested")
+    assert untested.untested() == []
+    said = [path for file in TEST_FILES for path in untested.covers(tree(file))]
+    assert sorted(set(said) - untested.modules()) == []
+    assert len(said) == len(set(said)), "two files say that they cover one module"

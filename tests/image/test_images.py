@@ -14,6 +14,8 @@ from need import need
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.image.effects.load import load_image, load_superblock, read_member
 
+COVERS = ("image/effects/image_file.py",)
+
 
 @pytest.fixture
 def image(tmp_path: Path) -> Path:

@@ -33,6 +33,11 @@ from stackproof.core.errors import ExitCode, Reason, StackproofError
 from stackproof.image.container.effects import layers, roots
 from stackproof.linking.effects.view import HostView
 
+COVERS = (
+    "image/container/effects/archives.py",
+    "image/container/effects/view.py",
+)
+
 PATHS = {"Env": ["LD_LIBRARY_PATH=/srv/lib", "PATH=/none:/srv/bin:/bin"], "Entrypoint": ["app"]}
 
 

@@ -16,6 +16,15 @@ from need import need
 from stackproof import cli
 from stackproof.core.errors import ExitCode
 
+COVERS = (
+    "inject/cli/check.py",
+    "inject/cli/inject_arguments.py",
+    "inject/cli/words.py",
+    "inject/effects/check.py",
+    "inject/effects/scripts.py",
+    "inject/levels.py",
+)
+
 USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
 
 

@@ -21,6 +21,12 @@ from stackproof.inject.effects import staging as injecting
 from stackproof.inject.effects.staging import Injection
 from stackproof.linking.effects.view import HostView
 
+COVERS = (
+    "inject/cli/apply.py",
+    "inject/cli/apply_arguments.py",
+    "inject/effects/apply.py",
+)
+
 
 @pytest.fixture
 def eessi(tmp_path: Path) -> Eessi:

@@ -19,6 +19,12 @@ from stackproof.inject import hook_manifest as compacts
 from stackproof.inject.effects import artefact as artefacting
 from stackproof.inject.variants import ArtefactMetadata, Variant, choose_variant
 
+COVERS = (
+    "inject/artefact.py",
+    "inject/cli/artefact.py",
+    "inject/cli/artefact_arguments.py",
+)
+
 NODES = {
     "12": "LIBCXI_1.8 { global: cxil_open; local: *; };\n",
     "13": "LIBCXI_1.8 { global: cxil_open; local: *; };\n"

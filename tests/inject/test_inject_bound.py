@@ -26,6 +26,12 @@ from stackproof.linking.loader import LoaderSettings, load_program
 from stackproof.mpi import abi
 from stackproof.mpi.abi import constants
 
+COVERS = (
+    "inject/findings/abi.py",
+    "inject/findings/opening.py",
+    "inject/program.py",
+)
+
 MPICH = ["MPI_Init", "PMPI_Init", "MPI_Recv", "MPII_Win_get_attr"]
 WORLD = [("ompi_mpi_comm_world", 8)]
 USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"

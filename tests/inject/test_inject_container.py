@@ -15,6 +15,8 @@ from need import need
 from stackproof.core.errors import ExitCode
 from stackproof.linking.effects.view import HostView
 
+COVERS = ("inject/cli/hook_arguments.py",)
+
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Eessi:

@@ -18,6 +18,11 @@ from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import HostView, this_machine
 from stackproof.linking.loader import LoaderSettings, Machine
 
+COVERS = (
+    "inject/findings/constants.py",
+    "inject/findings/symbols.py",
+)
+
 MPICH = ["MPI_Init", "MPI_Send", "MPI_Finalize"]
 INSIDE = ["MPII_Win_get_attr"]
 WORLD = [("ompi_mpi_comm_world", 8)]

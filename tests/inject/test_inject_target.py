@@ -19,6 +19,8 @@ from stackproof.inject.target import target_of_site
 from stackproof.linking.loader.machine import LEVELS
 from stackproof.site.model import External, Partition, Site
 
+COVERS = ("inject/effects/target.py",)
+
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Eessi:

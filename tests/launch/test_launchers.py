@@ -8,6 +8,14 @@ from stackproof.launch import launchers
 from stackproof.launch.launchers import LaunchRequest, messages
 from stackproof.results.case import Placement, Rank
 
+COVERS = (
+    "launch/launchers/hydra.py",
+    "launch/launchers/intel_hydra.py",
+    "launch/launchers/prte.py",
+    "launch/launchers/request.py",
+    "launch/launchers/srun.py",
+)
+
 CAPTURES = Path(__file__).parents[1] / "captures" / "launch"
 
 

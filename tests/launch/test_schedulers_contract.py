@@ -10,6 +10,11 @@ from stackproof.core.errors import Reason, StackproofError
 from stackproof.launch import schedulers
 from stackproof.launch.schedulers import JobRequest
 
+COVERS = (
+    "launch/schedulers/job.py",
+    "launch/schedulers/local.py",
+)
+
 each_scheduler = pytest.mark.parametrize("name", list(schedulers.REGISTRY))
 
 

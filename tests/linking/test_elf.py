@@ -17,6 +17,15 @@ from stackproof.core.noun import from_data, to_data
 from stackproof.linking.elf import BytesSource, ElfFile, read
 from stackproof.linking.elf.constants import MPICH_DATATYPES, _of_aarch64, _of_x86, read_traces
 
+COVERS = (
+    "linking/elf/layout.py",
+    "linking/elf/model.py",
+    "linking/elf/notes.py",
+    "linking/elf/reader.py",
+    "linking/elf/symbols.py",
+    "linking/elf/versions.py",
+)
+
 # A real library of this Python, as the linker of this machine made it.
 REAL = Path(_ctypes.__file__).read_bytes()
 REASONS = {Reason.NOT_ELF, Reason.ELF_DAMAGED, Reason.TOO_LARGE}

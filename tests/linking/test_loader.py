@@ -27,6 +27,13 @@ from stackproof.linking.loader import (
 )
 from stackproof.linking.loader.ldcache import parse
 
+COVERS = (
+    "linking/loader/binding.py",
+    "linking/loader/closure.py",
+    "linking/loader/search.py",
+    "linking/loader/view.py",
+)
+
 LOADER = "/lib64/ld-linux-x86-64.so.2"
 X86 = Machine(architecture="x86_64", level="x86-64-v3")
 

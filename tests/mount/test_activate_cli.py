@@ -15,6 +15,12 @@ from need import need
 from stackproof.cli import main
 from stackproof.mount import undo
 
+COVERS = (
+    "mount/cli/activate.py",
+    "mount/cli/activate_arguments.py",
+    "mount/effects/activation.py",
+)
+
 
 @pytest.fixture
 def image(tmp_path: Path) -> Path:

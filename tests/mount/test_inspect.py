@@ -12,6 +12,11 @@ from images import MOUNT, env_json, make_image
 from need import need
 from stackproof.cli import main
 
+COVERS = (
+    "mount/cli/inspect.py",
+    "mount/cli/inspect_arguments.py",
+)
+
 
 @pytest.fixture
 def image(tmp_path: Path) -> Path:

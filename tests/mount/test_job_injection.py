@@ -15,6 +15,14 @@ from images import MOUNT, env_json
 from mounting import Way, way
 from need import need
 
+COVERS = (
+    "inject/effects/job.py",
+    "inject/effects/job_judge.py",
+    "inject/effects/job_key.py",
+    "mount/effects/job_mpi.py",
+    "mpi/homes.py",
+)
+
 USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
 EVERY = ["MPI_Init", "MPI_Recv", "MPI_Get_count", "MPII_Win_get_attr"]
 

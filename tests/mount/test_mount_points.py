@@ -13,6 +13,11 @@ from need import need
 from stackproof.core.errors import Reason
 from stackproof.mount.effects import methods as mountways
 
+COVERS = (
+    "mount/effects/facts.py",
+    "mount/effects/points.py",
+)
+
 pytestmark = pytest.mark.in_turn
 
 

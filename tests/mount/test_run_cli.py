@@ -14,6 +14,15 @@ from images import MOUNT, env_json, make_image
 from mounting import Way, way
 from terminals import read_until
 
+COVERS = (
+    "core/effects/locale.py",
+    "mount/cli/run.py",
+    "mount/cli/run_arguments.py",
+    "mount/cli/start.py",
+    "mount/cli/start_arguments.py",
+    "mount/effects/entering.py",
+)
+
 _TIMEOUT_S = 60
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _ENVIRONMENT = {"PATH": _PATH, "LC_ALL": "C.UTF-8", "HOME": "/"}

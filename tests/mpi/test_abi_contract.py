@@ -8,6 +8,14 @@ from stackproof.mpi import abi
 from stackproof.mpi.abi import Abi, LibraryRole
 from stackproof.mpi.abi.fortran import MPICH_BLOCKS, OPENMPI_BLOCKS
 
+COVERS = (
+    "mpi/abi/mpich.py",
+    "mpi/abi/openmpi.py",
+    "mpi/abi/openmpi6.py",
+    "mpi/abi/parts.py",
+    "mpi/abi/standard.py",
+)
+
 FAMILIES = list(abi.FAMILIES.values())
 each_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 

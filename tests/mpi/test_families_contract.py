@@ -6,6 +6,13 @@ from stackproof.core.command import EnvPatch
 from stackproof.core.noun import from_data, to_data
 from stackproof.mpi import families
 
+COVERS = (
+    "mpi/families/cray_mpich.py",
+    "mpi/families/intel_mpi.py",
+    "mpi/families/mpich.py",
+    "mpi/families/openmpi.py",
+)
+
 FAMILIES = list(families.REGISTRY.values())
 each_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 

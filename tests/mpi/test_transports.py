@@ -6,6 +6,14 @@ from stackproof.mpi.transports import Setup, support, traffic
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import Disturbance, Output, RankFacts, Series, State
 
+COVERS = (
+    "mpi/transports/auto.py",
+    "mpi/transports/lnx.py",
+    "mpi/transports/matched.py",
+    "mpi/transports/shm.py",
+    "mpi/transports/tcp.py",
+)
+
 MB = 1_000_000
 INTRA = Placement(name="intra", ranks=(Rank(node="a"), Rank(node="a")))
 INTER = Placement(name="inter", ranks=(Rank(node="a"), Rank(node="b")), interface="eth0")

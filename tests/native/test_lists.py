@@ -15,6 +15,8 @@ from stackproof.core import mountlist
 from stackproof.core.effects.libc import MountFailure
 from stackproof.core.errors import Reason, StackproofError
 
+pytestmark = pytest.mark.slow
+
 _EXAMPLES = yaml.safe_load(
     (Path(__file__).parents[1] / "documents" / "mountlists.yaml").read_text(encoding="utf-8")
 )

@@ -12,6 +12,14 @@ from need import need
 from stackproof import cli
 from stackproof.core.errors import ExitCode
 
+COVERS = (
+    "prove/cli/prove.py",
+    "prove/cli/prove_arguments.py",
+    "prove/effects/mpi.py",
+    "prove/effects/prove.py",
+    "prove/effects/speed.py",
+)
+
 pytestmark = pytest.mark.in_turn
 
 WORDS = ["--benchmarks", "latency", "--sizes", "8", "--samples", "3", "--expect-ranks", "2"]

@@ -12,6 +12,11 @@ import pytest
 from stackproof import cli
 from stackproof.core.effects import documents, shipped
 
+COVERS = (
+    "recipe/cli/recipe.py",
+    "recipe/cli/recipe_arguments.py",
+)
+
 Call = Callable[..., tuple[int, str, str]]
 
 

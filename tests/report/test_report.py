@@ -28,6 +28,14 @@ from stackproof.results.path import MessagePaths, Route, Statement, Topic
 from stackproof.site.model import Source
 from synthetic import SIZES, Plan, fault, simulate
 
+COVERS = (
+    "report/charts.py",
+    "report/markdown.py",
+    "report/page.py",
+    "report/terminal.py",
+    "report/verdict.py",
+)
+
 PLOTLY = importlib.resources.files("stackproof.report.assets") / "plotly"
 HOSTILE = '<script>alert("x")</script>&\'</td>\u2028'
 

@@ -20,6 +20,8 @@ from stackproof.report.ranking import default_size
 from stackproof.report.render import render_csv, render_html, render_markdown, render_paths_csv
 from synthetic import PATHS, simulate_paths
 
+COVERS = ("report/paths_taken.py",)
+
 
 @pytest.fixture(scope="module")
 def comparison() -> Comparison:

@@ -22,6 +22,13 @@ from stackproof.results.measurement import Measurement
 from stackproof.results.model import Results
 from synthetic import INTER, INTRA, Noise, Plan, simulate
 
+COVERS = (
+    "results/chain.py",
+    "results/trust.py",
+)
+
+pytestmark = pytest.mark.slow
+
 PLAN = Plan(
     challengers=("mpich",), sizes=(8, 1024, 65536), blocks=10,
     noise=Noise(launch=0.004, size=0.002, block=0.01),

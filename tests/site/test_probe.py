@@ -16,6 +16,11 @@ from stackproof.site import capture
 from stackproof.site.effects import probe
 from stackproof.site.model import leaves
 
+COVERS = (
+    "site/effects/cma_check.py",
+    "site/effects/toolchain.py",
+)
+
 
 def test_probe_of_this_machine() -> None:
     site = probe.probe_site()

@@ -16,6 +16,11 @@ from stackproof.core.effects import shipped
 from stackproof.site.capture import Capture
 from stackproof.site.model import Site
 
+COVERS = (
+    "site/cli/site.py",
+    "site/cli/site_arguments.py",
+)
+
 CAPTURES = Path(__file__).parents[1] / "captures" / "probe"
 
 
