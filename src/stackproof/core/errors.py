@@ -81,6 +81,8 @@ class Reason(StrEnum):
     # machine
     TOOL_MISSING = "tool-missing"
     """A program is not installed."""
+    SITE_INCOMPLETE = "site-incomplete"
+    """A site does not state what a recipe asks for; who can look at the machine can state it."""
     NO_USER_NAMESPACES = "no-user-namespaces"
     """The kernel does not let this user make a user namespace."""
     NO_FUSE = "no-fuse"
@@ -214,6 +216,7 @@ _EXIT_CODES: dict[Reason, ExitCode] = {
     **_codes(
         ExitCode.NOT_POSSIBLE,
         Reason.TOOL_MISSING,
+        Reason.SITE_INCOMPLETE,
         Reason.NO_USER_NAMESPACES,
         Reason.NO_FUSE,
         Reason.NOT_PERMITTED,

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 
 from stackproof.build.engines.spack import compilers
 from stackproof.build.engines.spack.stack import SpackEnvironment, SpackStack
+from stackproof.build.engines.spack.stackinator.network import VENDOR_MPIS, where_to_state
 from stackproof.core.errors import Problem, Reason
 
 _GENERATIONS = {1: "Spack 0.23", 2: "Spack 1.0 or 1.1", 3: "Spack 1.2"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 _RESERVED_VIEWS = ("modules", "spack")
 _STAGES = frozenset(("bootstrap", "gcc", "llvm"))
-_VENDORS = frozenset(("cray-mpich",))
 """Packages of Spack that are only ever found, never built."""
 _UPSTREAM = "builtin"
 _OPERATIONS = frozenset(("set", "unset", "prepend", "append"))
@@ -127,19 +127,18 @@ def _vendors(stack: SpackStack) -> Iterator[Problem]:
         if "/" in path
     }
     # Other repositories of packages, as sites have them, may repackage it.
-    if own & _VENDORS or any(one.name != _UPSTREAM for one in stack.package_repositories):
+    if own & VENDOR_MPIS or any(one.name != _UPSTREAM for one in stack.package_repositories):
         return
     for environment in stack.environments:
         named = {spec.split("@")[0].split()[0] for spec in environment.specs if spec.split()}
-        for name in sorted(_VENDORS & named):
+        for name in sorted(VENDOR_MPIS & named):
             body = stack.packages.get(name)
             if not (isinstance(body, Mapping) and body.get("externals")):
                 yield _problem(
-                    Reason.UNSUPPORTED,
+                    Reason.SITE_INCOMPLETE,
                     f"environment `{environment.name}` wants `{name}`, which nobody can build, and "
                     "the site does not say where it has it",
-                    f"state it in the site: `spack: packages: {name}: externals`, with its spec "
-                    "and prefix; see docs/how-to/mpi-chains.md",
+                    where_to_state(name),
                 )
 
 

@@ -290,10 +290,11 @@ def _target(document: Document, facts: Mapping[str, str], findings: FindingsList
         return target
     if "microarchitecture" not in facts:
         findings.problem(
-            Reason.INVALID_VALUE,
+            Reason.SITE_INCOMPLETE,
             "the site does not state its microarchitecture, and `target: site` asks for it",
             where=document.where("target"),
-            hint="name it here, or give it with `--fact microarchitecture=NAME`",
+            hint="state it in the site (`partitions: NAME: microarchitecture`, as `spack arch "
+            "--target` says on such a node), or give it with `--fact microarchitecture=NAME`",
         )
     return facts.get("microarchitecture")
 

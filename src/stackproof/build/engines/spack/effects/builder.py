@@ -209,6 +209,7 @@ def _file(reading: Reading, composed: Composed) -> Loaded:
     from stackproof.build.engines.spack import recipe as spack_recipe  # noqa: PLC0415 - slow
     from stackproof.build.engines.spack.effects import recipe_files, stackinator  # noqa: PLC0415
     from stackproof.site.effects import toolchain  # noqa: PLC0415
+    from stackproof.site.effects.probe import LOCAL  # noqa: PLC0415
 
     chain, options = reading.chain, reading.options
     found = spack_recipe.problems(composed, chain)
@@ -217,7 +218,7 @@ def _file(reading: Reading, composed: Composed) -> Loaded:
     generation = spack_recipe.generation_of(composed.document.data)
     place = recipe_files.load_place(options.site, generation)
     facts = {"architecture": toolchain.architecture(), **place.facts, **reading.facts}
-    if spack_recipe.asks_for_microarchitecture(composed.document) and options.site is None:
+    if spack_recipe.asks_for_microarchitecture(composed.document) and options.site in {None, LOCAL}:
         facts = {**toolchain.processor_facts(facts["architecture"]), **facts}
     folder, blobs = recipe_files.load_files(composed, chain)
     stack, findings = spack_recipe.read(composed, folder, place.cluster, facts)

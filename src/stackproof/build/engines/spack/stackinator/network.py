@@ -41,6 +41,18 @@ class Network:
     requirement: str | None = None
 
 
+VENDOR_MPIS = frozenset(("cray-mpich",))
+"""Packages that Spack's own repository cannot build: a site has them, or nobody."""
+
+
+def where_to_state(name: str) -> str:
+    """Return where a site says that it has a package of its vendor."""
+    return (
+        f"state it in the site: `spack: packages: {name}: externals`, with its spec and prefix; "
+        "see docs/how-to/mpi-chains.md"
+    )
+
+
 def package_of(spec: str) -> str:
     """Return the name of the package that a spec begins with, empty when there is none."""
     found = _PACKAGE.match(spec.strip())
@@ -95,6 +107,14 @@ def network(
             )
         return Network()
     name = package_of(spec)
+    if name in VENDOR_MPIS and name not in cluster.mpis:
+        findings.problem(
+            Reason.SITE_INCOMPLETE,
+            f"`{name}` is not built but found, and `{cluster.name}` does not say where it has it",
+            where=document.where(*path, "mpi"),
+            hint=where_to_state(name),
+        )
+        return Network()
     if name not in cluster.mpis:
         findings.problem(
             Reason.INVALID_VALUE,
