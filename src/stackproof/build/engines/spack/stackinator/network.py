@@ -112,7 +112,7 @@ def network(
             Reason.SITE_INCOMPLETE,
             f"`{name}` is not built but found, and `{cluster.name}` does not say where it has it",
             where=document.where(*path, "mpi"),
-            hint=where_to_state(name),
+            hint=f"{where_to_state(name)}; else it has: {', '.join(cluster.mpis) or 'no MPI'}",
         )
         return Network()
     if name not in cluster.mpis:
