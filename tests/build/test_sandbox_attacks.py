@@ -21,6 +21,9 @@ import pytest
 import everybody
 from need import as_unprivileged, need
 
+# Another run of pytest closes the folder of all runs again, in which a Python for everybody lies.
+pytestmark = pytest.mark.in_turn
+
 SOURCE = Path(__file__).parents[1] / "csrc" / "sandboxed.c"
 ATTACKS = re.findall(
     r"\bA\((\w+)\)", SOURCE.read_text().partition("#define A(call)")[2].partition("\n")[2]

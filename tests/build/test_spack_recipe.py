@@ -71,7 +71,7 @@ def test_the_target_of_the_site():
     assert (one.target, findings.problems) == ("neoverse_v2", [])
     _, findings = stack(SMALL + "target: site\n")
     (problem,) = findings.problems
-    assert (problem.reason, problem.where.line) == (R.INVALID_VALUE, 10)
+    assert (problem.reason, problem.where.line) == (R.SITE_INCOMPLETE, 10)
     assert "--fact microarchitecture=" in problem.hint
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stackproof.core.versions import ANY, PackageSpec, Range, Versions, parse_spec, versions
@@ -148,6 +148,7 @@ def test_a_spec_without_a_name_gets_the_packages():
 
 
 @given(st.text(max_size=60))
+@example("\N{SUPERSCRIPT TWO}")  # a digit, and no number
 def test_no_text_breaks_it(text):
     for one in parse_spec(text):
         assert one.name

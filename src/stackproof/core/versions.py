@@ -108,7 +108,7 @@ def versions(text: str) -> Versions:
 
 def _numbers(text: str) -> Part | None:
     parts = re.split(r"[.\-_]", text)
-    return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else None
+    return tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else None
 
 
 @dataclass(frozen=True, slots=True)

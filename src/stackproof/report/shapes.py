@@ -81,14 +81,14 @@ def _set_by(launch: ArmLaunch, locality: str) -> Iterator[tuple[int, str]]:
     memory = memory_of(launch.host_facts)
     for name, threshold in _THRESHOLDS.items():
         value = launch.env.get(name, "")
-        if not value.isdigit() or threshold.locality != locality:
+        if not value.isdecimal() or threshold.locality != locality:
             continue
         if threshold.memory not in {None, memory}:
             continue
         size = int(value)
         if name == "FI_CXI_RDZV_THRESHOLD":
             least = launch.env.get(_GET_MIN[0], "")
-            size += int(least) if least.isdigit() else _GET_MIN[1]
+            size += int(least) if least.isdecimal() else _GET_MIN[1]
         if size > 0:
             yield size, threshold.title
 

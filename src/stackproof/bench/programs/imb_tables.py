@@ -59,7 +59,7 @@ def metrics_of(table: PrintedTable) -> tuple[tuple[str, str], ...]:
     if section is None or plain != section.columns:
         return ()  # also tables of several groups, and those of IMB-P2P, which has other columns
     pair = table.facts.get("processes") == "2"
-    decimal = int(table.version[:4]) >= _FIRST_DECIMAL if table.version[:4].isdigit() else False
+    decimal = int(table.version[:4]) >= _FIRST_DECIMAL if table.version[:4].isdecimal() else False
     return tuple(
         (metric, column)
         for metric, column in section.reads
@@ -136,7 +136,7 @@ class _Reader:
             draft.reject(number, text, f"the program has no sample of {lacking[1]} bytes")
             return True
         words = text.split()
-        if not draft.columns or not words or not words[0].isdigit():
+        if not draft.columns or not words or not words[0].isdecimal():
             if tables.is_row(words):  # the heading was lost: what follows may be another table
                 self.leave(ended=False)
             return False

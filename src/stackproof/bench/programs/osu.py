@@ -203,7 +203,7 @@ class _Reader:
             draft.add(TableRow(size=0, values=values, printed=printed, line=line.number), line.text)
             return True
         sized = draft.columns[:1] == (_SIZE,)
-        if not draft.columns or not words or (not words[0].isdigit() and sized):
+        if not draft.columns or not words or (not words[0].isdecimal() and sized):
             if not draft.columns and tables.is_row(words):
                 # The heading was lost: what follows may be another table, without its title.
                 self.leave(ended=False)

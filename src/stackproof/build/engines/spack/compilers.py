@@ -226,7 +226,7 @@ def _program_folder(node: SolvedPackage, machine: str) -> str:
 
 def _major(node: SolvedPackage) -> int:
     digits = node.version.split(".")[0]
-    return int(digits) if digits.isdigit() else 0
+    return int(digits) if digits.isdecimal() else 0
 
 
 _ANSWERS = {
