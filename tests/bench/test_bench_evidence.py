@@ -39,7 +39,7 @@ def test_planted_causes_are_found_where_they_are_and_nowhere_else(room: Path) ->
             "samples": 10,
         },
     )  # fmt: skip
-    for attempt in range(2):
+    for attempt in range(3):
         done = stackproof("bench", spec, "-o", f"planted-{attempt}", "--json", cwd=room, ok=(8, 9))
         comparison = json.loads(done.stdout)
         if done.returncode == 8:
@@ -47,8 +47,6 @@ def test_planted_causes_are_found_where_they_are_and_nowhere_else(room: Path) ->
         assert '"disturbed"' in done.stdout  # others at the ranks' CPUs: rightly no verdict
     assert "FAIL" not in verdicts(comparison, "base-again").values()
     assert "FAIL" not in verdicts(comparison, "same").values()
-    if done.returncode == 9:
-        return  # where others never leave the CPUs no verdict is what is right
     link = verdicts(comparison, "slow-link")
     failed = {key for key, verdict in link.items() if verdict == "FAIL"}
     assert ("inter-node", "bandwidth", 1 << 20) in failed
