@@ -17,8 +17,8 @@ import tempfile
 import time
 from collections.abc import Callable
 
-from stackproof.cluster import model as cluster
-from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster import model as cluster_model
+from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.model import ClusterSpec
 from stackproof.cluster.slurm import SlurmSpec
 
@@ -36,14 +36,14 @@ def times(spec: ClusterSpec, starts: int) -> dict[str, list[float]]:
     """Return the times of starts, first jobs and ends of such a cluster."""
     found: dict[str, list[float]] = {"up": [], "srun": [], "down": []}
     for _ in range(starts):
-        found["up"].append(seconds(lambda: host_cluster.up(spec)))
+        found["up"].append(seconds(lambda: cluster_up.up(spec)))
         if spec.slurm:
             argv = ("srun", f"--nodes={spec.nodes}", "hostname")
-            command = cluster.enter_argv(host_cluster.require(spec.name), None, argv)
+            command = cluster_model.enter_argv(cluster_up.require(spec.name), None, argv)
             found["srun"].append(
                 seconds(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))  # noqa: B023 - called at once
             )
-        found["down"].append(seconds(lambda: host_cluster.down(spec.name)))
+        found["down"].append(seconds(lambda: cluster_up.down(spec.name)))
     return found
 
 

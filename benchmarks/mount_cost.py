@@ -30,8 +30,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from stackproof.mount.effects import methods as mountways
-from stackproof.mount.effects import mount_exec
+from stackproof.mount.effects import methods, mount_exec
 from turns import in_turns, show
 
 MOUNT = "/user-environment"
@@ -73,7 +72,7 @@ def mount_point() -> Iterator[None]:
 def programs(image: Path, tree: Path, args: argparse.Namespace) -> dict[str, list[str]]:
     """Return the command lines to time, by name."""
     found = {"true": ["true"]}
-    ways = ["fuse", *(["kernel"] if mountways.kernel_permitted() else [])]
+    ways = ["fuse", *(["kernel"] if methods.kernel_permitted() else [])]
     mounts = f"{image}:{MOUNT}"
     for way in ways:
         run = [sys.executable, "-m", "stackproof", "run", mounts, "--no-view", "--how", way]

@@ -16,12 +16,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from stackproof.cluster import model as cluster
-from stackproof.cluster.effects import cgroups as cluster_groups
-from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster import model
+from stackproof.cluster.effects import cgroups
+from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.model import ClusterState
 
-SOURCE = str(Path(host_cluster.__file__).parents[2])
+SOURCE = str(Path(cluster_up.__file__).parents[2])
 # Of 1514 bytes on the link 1448 are a user's: 14 Ethernet, 20 IP, 32 TCP with time stamps.
 PAYLOAD = 1448 / 1514
 
@@ -69,7 +69,7 @@ def inside(
     state: ClusterState, node: str | None, *argv: str, timeout: float = 30, **env: str
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        cluster.enter_argv(state, node, argv),
+        model.enter_argv(state, node, argv),
         env={**os.environ, **env}, stdin=subprocess.DEVNULL, capture_output=True,
         text=True, timeout=timeout, check=False,
     )  # fmt: skip
@@ -87,7 +87,9 @@ def between(
     """Run a server on node2 and its client on node1; return what both said in the end."""
     python = (sys.executable, "-I", "-S", "-c")
     with subprocess.Popen(
-        cluster.enter_argv(state, "node2", (*python, *server)), stdout=subprocess.PIPE, text=True
+        model.enter_argv(state, "node2", (*python, *server)),
+        stdout=subprocess.PIPE,
+        text=True,
     ) as listening:
         assert listening.stdout is not None
         port = listening.stdout.readline().strip()
@@ -166,7 +168,7 @@ def machine() -> tuple[str, list[str], list[str]]:
 
 def groups(runtime: Path, name: str = "default") -> list[str]:
     """Return the control groups that a cluster has."""
-    return cluster_groups.present(runtime / "stackproof" / name)
+    return cgroups.present(runtime / "stackproof" / name)
 
 
 def program(state: ClusterState, *words: str, **env: str) -> subprocess.CompletedProcess[str]:

@@ -10,7 +10,7 @@ import pytest
 import everybody
 from mpitrees import Trees
 from need import need
-from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster.effects import up as cluster_up
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
     yield folder
     for entry in (folder / "stackproof").glob("*/"):
-        host_cluster.down(entry.name)
+        cluster_up.down(entry.name)
 
 
 @pytest.fixture(scope="session")

@@ -17,9 +17,9 @@ from stackproof.bench.programs import imb_tables, osu
 from stackproof.core import document, mountlist, noun
 from stackproof.core.errors import StackproofError
 from stackproof.doctor import bundle
-from stackproof.doctor.evidence import log as printed
+from stackproof.doctor.evidence import log as evidence_log
 from stackproof.image import described, superblock
-from stackproof.image.container import oci as description
+from stackproof.image.container import oci as container_oci
 from stackproof.image.container import sif, tar
 from stackproof.image.container.tree import Member, RootTree
 from stackproof.inject import hook_manifest
@@ -158,8 +158,8 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
         "image-no-meta",
     ),
     "mount list: a million": (lambda: mountlist.parse("/a:/b," * 200_000), "usage"),
-    "log: one line of 32 MiB": (lambda: printed.of_log("a=" * (16 * _MIB), "f"), "read"),
-    "log: a million lines": (lambda: printed.of_log("FI_PROVIDER=x\n" * 1_000_000, "f"), "read"),
+    "log: one line of 32 MiB": (lambda: evidence_log.of_log("a=" * (16 * _MIB), "f"), "read"),
+    "log: a million lines": (lambda: evidence_log.of_log("FI_PROVIDER=x\n" * 1_000_000, "f"), "read"),
     "log: secrets without end": (lambda: redacted("password=" * _MIB), "read"),
     "output: a line of 8 MiB": (lambda: osu.read("1 " * (4 * _MIB)), "read"),
     "output: titles": (lambda: osu.read("# OSU MPI Latency Test v7.0\n" * 100_000), "read"),
@@ -173,9 +173,9 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "tar: a sparse file": (_entries(_tar(type=b"S")), "unsupported"),
     "tar: a size without end": (_entries(_tar(size=1 << 62)), "read"),
     "tar: links in a circle": (_looping, "read"),
-    "oci: deep": (lambda: description.parse_index(_DEEP.encode(), file="f"), "image-unreadable"),
+    "oci: deep": (lambda: container_oci.parse_index(_DEEP.encode(), file="f"), "image-unreadable"),
     "oci: a million layers": (
-        lambda: description.parse_manifest(
+        lambda: container_oci.parse_manifest(
             json.dumps(
                 {
                     "config": {"digest": f"sha256:{'0' * 64}"},

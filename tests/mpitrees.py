@@ -11,12 +11,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackproof.bench import programs as benchmarks
+from stackproof.bench import programs
 from stackproof.core.command import Command
 from stackproof.core.effects.run import run
 from stackproof.mpi import families
 
-CSRC = Path(benchmarks.__file__).parent / "csrc"
+CSRC = Path(programs.__file__).parent / "csrc"
 PROGRAM = "stackproof-bench"
 FAMILIES = ("openmpi", "mpich", "intel-mpi")
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import slurm_endings as endings
-import slurm_refusals as refusals
+import slurm_endings
+import slurm_refusals
 from slurm_expect import all_saw, nobody_else, one, refused
 from slurm_site import Ended, Site, expect, names, output_of, read_seen
 
@@ -236,9 +236,11 @@ CASES: dict[str, Case] = {
     for function in (
         srun, sbatch, sbatch_directive, export_none, salloc, salloc_mpirun, mpi_srun,
         login_session, start_session, two_images, two_users, overlap, many_steps, array, het_job,
-        endings.requeued, endings.cancelled, endings.crashing, endings.srun_killed,
-        endings.slurmd_killed, endings.slurmstepd_killed, endings.node_rebooted,
-        refusals.variables, refusals.bad_syntax, refusals.bad_image, refusals.not_on_the_node,
-        refusals.mount_point_missing, refusals.private_image, refusals.unchecked_lists,
+        slurm_endings.requeued, slurm_endings.cancelled, slurm_endings.crashing,
+        slurm_endings.srun_killed, slurm_endings.slurmd_killed, slurm_endings.slurmstepd_killed,
+        slurm_endings.node_rebooted, slurm_refusals.variables, slurm_refusals.bad_syntax,
+        slurm_refusals.bad_image, slurm_refusals.not_on_the_node,
+        slurm_refusals.mount_point_missing, slurm_refusals.private_image,
+        slurm_refusals.unchecked_lists,
     )
 }  # fmt: skip

@@ -15,7 +15,7 @@ from need import need
 from stackproof.bench.effects.arms import Arms, make_ready
 from stackproof.bench.spec import Arm, BenchSpec
 from stackproof.core.errors import Reason, StackproofError
-from stackproof.inject.effects import named as injectplace
+from stackproof.inject.effects import named as inject_named
 
 USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
 EVERY = ["MPI_Init", "MPI_Recv", "MPI_Get_count", "MPII_Win_get_attr"]
@@ -93,15 +93,15 @@ def test_a_libfabric_is_found_in_an_image(site: Site, place: str) -> None:
     site.lab.library(f"net/{place}/libfabric.so.1", defines=["fi_getinfo"])
     site.image("net", env_json(name="net", mount="/user-net", mpi=None, views={}, **NONE))
     prefix = str(Path("/user-net", place).parent)
-    assert injectplace.load_place(f"{site.folder}/net.squashfs").prefix == prefix
-    moved = injectplace.load_place(f"{site.folder}/net.squashfs:/opt/net")
+    assert inject_named.load_place(f"{site.folder}/net.squashfs").prefix == prefix
+    moved = inject_named.load_place(f"{site.folder}/net.squashfs:/opt/net")
     assert moved.prefix == prefix.replace("/user-net", "/opt/net")
 
 
 def test_an_image_without_a_network_has_no_prefix(site: Site) -> None:
     site.lab.library("plain/lib/libother.so.1", defines=["other"])
     site.image("plain", env_json(name="plain", mount="/user-net", mpi=None, views={}, **NONE))
-    assert injectplace.load_place(f"{site.folder}/plain.squashfs").prefix == ""
+    assert inject_named.load_place(f"{site.folder}/plain.squashfs").prefix == ""
 
 
 def test_what_fails_is_refused_with_its_reason(site: Site) -> None:

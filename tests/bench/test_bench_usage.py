@@ -13,8 +13,7 @@ from unittest import mock
 
 import pytest
 
-from stackproof.bench.cli import bench
-from stackproof.bench.cli import bench_arguments as arguments
+from stackproof.bench.cli import bench, bench_arguments
 from stackproof.bench.effects.dry_run import notes
 from stackproof.bench.effects.request import specification
 from stackproof.bench.spec import BenchSpec
@@ -73,7 +72,7 @@ def test_a_transport_that_is_not_known_is_refused_with_those_that_are(tmp_path: 
 
 def asked(*words: str, tell: Callable[[str], None] = print) -> BenchSpec:
     parser = argparse.ArgumentParser()
-    arguments.configure(parser)
+    bench_arguments.configure(parser)
     args = parser.parse_args(["--baseline", "v.squashfs", "--challenger", "o.squashfs", *words])
     with mock.patch.object(bench, "bench", return_value=0) as made:
         bench.run(args)

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackproof.bench import path_logs, path_verdict
+from stackproof.bench import path_logs, path_verdict, programs
 from stackproof.bench.path_logs import patterns
 from stackproof.bench.path_verdict import Probed
-from stackproof.bench.programs import REGISTRY as PROGRAMS
 from stackproof.core import noun
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Reason
@@ -98,7 +97,7 @@ def probed(data, stdout=None, stderr=None) -> Probed:
         profile=profile,
         env={**profile.env.set, **data["arm"]},
         statements=path_logs.read(path_logs.REGISTRY[family].rules, lines),
-        output=PROGRAMS[case.program].parse(labels.joined(launcher, out).encode(), case),
+        output=programs.REGISTRY[case.program].parse(labels.joined(launcher, out).encode(), case),
     )
 
 

@@ -9,11 +9,10 @@ import pytest
 
 from mpitrees import FAMILIES, PROGRAM, Tree, Trees
 from need import need
-from stackproof.bench import path_logs, path_verdict
-from stackproof.bench import programs as benchmarks
+from stackproof.bench import path_logs, path_verdict, programs
 from stackproof.bench.path_verdict import Probed
-from stackproof.cluster import model as cluster
-from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster import model as cluster_model
+from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects.run import run
@@ -53,8 +52,8 @@ def nodes(trees: Trees) -> Iterator[ClusterState]:
     need("netns")
     shared = str(trees[FAMILIES[0]].prefix.parents[1])
     name = f"probes-{os.getpid()}"
-    yield host_cluster.up(ClusterSpec(name=name, nodes=2, shared=(shared,)))
-    host_cluster.down(name)
+    yield cluster_up.up(ClusterSpec(name=name, nodes=2, shared=(shared,)))
+    cluster_up.down(name)
 
 
 def probe(
@@ -77,7 +76,7 @@ def probe(
     patch = tree.family.environment(str(tree.prefix)).then(EnvPatch(set=env))
     request = LaunchRequest(
         prefix=str(tree.prefix),
-        program=benchmarks.REGISTRY[PROGRAM].argv(str(tree.program), case),
+        program=programs.REGISTRY[PROGRAM].argv(str(tree.program), case),
         placement=where,
         agent=state.agent,
         environment={**patch.apply({"PATH": "/usr/bin:/bin"}), **path_logs.settings_of(name)},
@@ -85,7 +84,7 @@ def probe(
         labelled=True,
     )
     member = launchers.get(tree.family.launcher)
-    argv = cluster.enter_argv(state, None, member.argv(request))
+    argv = cluster_model.enter_argv(state, None, member.argv(request))
     done = run(Command(argv=argv, env=member.environment(request), timeout_s=case.timeout_s))
     said = (done.stdout + b"\n" + done.stderr).decode(errors="replace")
     assert done.returncode == 0, said
@@ -93,7 +92,7 @@ def probe(
     statements = path_logs.read(path_logs.REGISTRY[name].rules, labels.split(member.name, said))
     probed = Probed(
         family=name, case=case, profile=profile, env=env, statements=statements,
-        output=benchmarks.REGISTRY[PROGRAM].parse(plain, case),
+        output=programs.REGISTRY[PROGRAM].parse(plain, case),
     )  # fmt: skip
     assert probed.output.complete, said
     (route,) = path_verdict.routes(probed)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.bench import programs as benchmarks
+from stackproof.bench import programs
 from stackproof.bench.programs import Benchmark
 from stackproof.core.noun import from_data, to_data
 from stackproof.results.case import Case, Placement, Rank
@@ -31,7 +31,7 @@ GOOD = {
 PLACEMENT = Placement(name="pair", ranks=(Rank(node="node1", cpu=0), Rank(node="node1", cpu=1)))
 
 each_program = pytest.mark.parametrize(
-    "program", benchmarks.REGISTRY.values(), ids=lambda program: program.name
+    "program", programs.REGISTRY.values(), ids=lambda program: program.name
 )
 
 
@@ -49,12 +49,12 @@ def good(program: Benchmark) -> bytes:
 
 
 def test_every_program_has_a_capture() -> None:
-    assert set(GOOD) == set(benchmarks.REGISTRY)
+    assert set(GOOD) == set(programs.REGISTRY)
 
 
 @each_program
 def test_registered_under_its_name(program: Benchmark) -> None:
-    assert benchmarks.REGISTRY[program.name] is program
+    assert programs.REGISTRY[program.name] is program
 
 
 @each_program

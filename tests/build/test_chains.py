@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from stackproof import cli
-from stackproof.build.cli import stacks_arguments as arguments
+from stackproof.build.cli import stacks_arguments
 from stackproof.build.effects import locking, stacks
 from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.effects.loaded import Loaded
@@ -98,7 +98,7 @@ EVERY = pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: chain.lock)
 @cache
 def loaded(chain: Chain) -> Loaded:
     parser = argparse.ArgumentParser()
-    arguments.add_arguments(parser)
+    stacks_arguments.add_arguments(parser)
     return stacks.load_recipe(parsing.read(RecipeOptions, parser.parse_args(chain.words)))
 
 

@@ -12,7 +12,7 @@ from stackproof import cli
 from stackproof.build.effects import stacks
 from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.engines.spack.recipe import differences, without_words
-from stackproof.build.engines.spack.stackinator.reader import DOCUMENTS as RECIPE_FILES
+from stackproof.build.engines.spack.stackinator import reader
 
 COVERS = (
     "build/cli/convert.py",
@@ -76,7 +76,7 @@ def load(path: Path, site: Path, given: dict[str, str]):
 
 
 def same(folder: Path, file: Path, site: Path, given: dict[str, str]) -> tuple[str, ...]:
-    own = frozenset({*RECIPE_FILES, file.name})
+    own = frozenset({*reader.DOCUMENTS, file.name})
     one, other = load(folder, site, given), load(file, site, given)
     return differences(without_words(one, own), without_words(other, own))
 

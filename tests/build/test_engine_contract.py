@@ -21,7 +21,7 @@ from spackstacks import clones, lock_files, stack
 from stackproof.build.effects import builders
 from stackproof.build.engine import Sources
 from stackproof.build.engines import spack
-from stackproof.build.engines.easybuild.stack import wants as easybuild_wants
+from stackproof.build.engines.easybuild import stack as easybuild_stack
 from stackproof.build.engines.wheel.engine import wants
 from stackproof.build.engines.wheel.recipe import parse_recipe, resolve
 from stackproof.build.engines.wheel.stack import Lock
@@ -59,7 +59,7 @@ def wheel() -> Sample:
 
 def easybuild() -> Sample:
     made = easybuilds.stack()
-    lock = replace(easybuilds.lock(), wants=easybuild_wants(made))
+    lock = replace(easybuilds.lock(), wants=easybuild_stack.wants(made))
     return Sample(made, lock, replace(made, easybuild="5.0.0"))
 
 

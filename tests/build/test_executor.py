@@ -19,11 +19,11 @@ import pytest
 
 from need import need, private_namespaces
 from stackproof.build.effects import visible
-from stackproof.build.effects import workspace as rooms
+from stackproof.build.effects import workspace as build_workspace
 from stackproof.build.effects.executor import Built, deliver, execute, fetch
 from stackproof.build.effects.workspace import BuildSetup, workspace
-from stackproof.build.engines.easybuild.layout import INSTALL as EASYBUILD
-from stackproof.build.engines.wheel import engine as wheel
+from stackproof.build.engines.easybuild import layout
+from stackproof.build.engines.wheel import engine as wheel_engine
 from stackproof.build.plan import Plan, Step
 from stackproof.build.stack import Artefact
 from stackproof.build.tail import pack_step
@@ -87,7 +87,7 @@ def test_results_that_are_kept_serve_other_builds_and_damaged_ones_are_made_agai
     tmp_path: Path,
 ) -> None:
     def plan_of(text: str) -> Plan:
-        made = Step(name="made", outputs=("made",), reports=EASYBUILD,
+        made = Step(name="made", outputs=("made",), reports=layout.INSTALL,
                     commands=(Command(argv=("sh", "-c", f"mkdir {MOUNT}/made")),))  # fmt: skip
         words = Step(name="words", inputs=(made.id,), files={"meta/env.json": text})
         pack = pack_step(mount=MOUNT, compression="zstd", level=3, inputs=(words.id,))
@@ -259,7 +259,10 @@ def pip_that_brings(
 def test_a_file_with_another_digest_is_refused_and_removed(cache: Path) -> None:
     with pytest.raises(StackproofError) as caught:
         fetch(
-            wheel_file(b"good"), wheel.fetch_command, null_monitor, runner=pip_that_brings(b"evil")
+            wheel_file(b"good"),
+            wheel_engine.fetch_command,
+            null_monitor,
+            runner=pip_that_brings(b"evil"),
         )
     assert caught.value.reason is Reason.DIGEST_MISMATCH
     assert not [p for p in cache.rglob("*") if p.is_file()]
@@ -267,28 +270,41 @@ def test_a_file_with_another_digest_is_refused_and_removed(cache: Path) -> None:
 
 def test_a_file_that_was_tampered_with_in_the_cache_is_fetched_anew() -> None:
     path = fetch(
-        wheel_file(b"good"), wheel.fetch_command, null_monitor, runner=pip_that_brings(b"good")
+        wheel_file(b"good"),
+        wheel_engine.fetch_command,
+        null_monitor,
+        runner=pip_that_brings(b"good"),
     )
     path.write_bytes(b"evil")
     again = fetch(
-        wheel_file(b"good"), wheel.fetch_command, null_monitor, runner=pip_that_brings(b"good")
+        wheel_file(b"good"),
+        wheel_engine.fetch_command,
+        null_monitor,
+        runner=pip_that_brings(b"good"),
     )
     assert again.read_bytes() == b"good"
 
 
 def test_a_cached_file_needs_no_network() -> None:
-    fetch(wheel_file(b"good"), wheel.fetch_command, null_monitor, runner=pip_that_brings(b"good"))
+    fetch(
+        wheel_file(b"good"),
+        wheel_engine.fetch_command,
+        null_monitor,
+        runner=pip_that_brings(b"good"),
+    )
     offline = pip_that_brings(b"", code=1, stderr=b"Retrying (Retry(total=0))")
-    assert fetch(wheel_file(b"good"), wheel.fetch_command, null_monitor, runner=offline).exists()
+    assert fetch(
+        wheel_file(b"good"), wheel_engine.fetch_command, null_monitor, runner=offline
+    ).exists()
     with pytest.raises(StackproofError) as caught:
-        fetch(wheel_file(b"more"), wheel.fetch_command, null_monitor, runner=offline)
+        fetch(wheel_file(b"more"), wheel_engine.fetch_command, null_monitor, runner=offline)
     assert caught.value.reason is Reason.NO_NETWORK
 
 
 def test_another_file_name_is_refused() -> None:
     runner = pip_that_brings(b"good", "x-1-py3-none-manylinux1_x86_64.whl")
     with pytest.raises(StackproofError) as caught:
-        fetch(wheel_file(b"good"), wheel.fetch_command, null_monitor, runner=runner)
+        fetch(wheel_file(b"good"), wheel_engine.fetch_command, null_monitor, runner=runner)
     assert caught.value.reason is Reason.DIGEST_MISMATCH
 
 
@@ -381,13 +397,13 @@ def test_nothing_is_mounted_where_a_step_put_a_link(tmp_path: Path) -> None:
     space = workspace(plan, BuildSetup())
     space.build.mkdir(parents=True)
     setup = BuildSetup(binds=(Bind(source=str(tmp_path), target="/build/a/b"),))
-    assert rooms.sandbox(step, plan, space, setup, {}).binds
+    assert build_workspace.sandbox(step, plan, space, setup, {}).binds
     for link in ("a", "a/b"):
         files.remove(space.build / "a")
         (space.build / link).parent.mkdir(exist_ok=True)
         (space.build / link).symlink_to("/oldroot/tmp")
         with pytest.raises(StackproofError) as caught:
-            rooms.sandbox(step, plan, space, setup, {})
+            build_workspace.sandbox(step, plan, space, setup, {})
         assert caught.value.reason is Reason.BUILD_FAILED
 
 

@@ -18,8 +18,8 @@ from need import need
 from stackproof import cli
 from stackproof.build.effects import source_mirror, stacks
 from stackproof.build.effects.builders import RecipeOptions
-from stackproof.build.engines import spack as engine
-from stackproof.build.engines.spack import os_sources as overlay
+from stackproof.build.engines import spack as build_spack
+from stackproof.build.engines.spack import os_sources as spack_os_sources
 from stackproof.build.engines.spack.effects import accepted_sources
 from stackproof.build.engines.spack.effects import build as spack_build
 from stackproof.build.engines.spack.stack import SpackLock
@@ -138,7 +138,7 @@ def test_a_source_is_accepted_with_its_provenance(
     assert source.suite == "debian testing"
     assert source.source_version == "1.2-3"
     assert source.url.endswith("/pool/main/l/libthing/libthing_1.2.orig.tar.gz")
-    assert source.needs == overlay.TOOLS  # no `configure` in it
+    assert source.needs == spack_os_sources.TOOLS  # no `configure` in it
     dsc = archive.folder / "pool/main/l/libthing/libthing_1.2-3.dsc"
     assert source.dsc == hashlib.sha256(dsc.read_bytes()).hexdigest()
     assert source_mirror.holds(tmp_path / "cache" / "spack" / "sources", digest)
@@ -340,8 +340,10 @@ def write_lock(recipe: Path, namespace: str = "builtin") -> None:
         spackstacks.node("other", "2.0", ("gcc", "build")),
         spackstacks.node("gcc", "13.2.0", **outside),
     )
-    every = {path.removesuffix("/spack.lock"): content for path in engine.lock_files(loaded.stack)}
-    lock = SpackLock(wants=engine.wants(loaded.stack), clones=clones, environments=every)
+    every = {
+        path.removesuffix("/spack.lock"): content for path in build_spack.lock_files(loaded.stack)
+    }
+    lock = SpackLock(wants=build_spack.wants(loaded.stack), clones=clones, environments=every)
     loaded.lock_path.write_text(to_json(lock))
 
 
@@ -359,7 +361,7 @@ def test_all_that_a_lock_wants_is_looked_for(
     assert "LOCK" not in err
     code, out, err = stackproof("check", recipe, "--site", FJORD)
     assert "small.fjord.lock.json" in err  # it is stale
-    write_lock(recipe, overlay.NAMESPACE)
+    write_lock(recipe, spack_os_sources.NAMESPACE)
     assert stackproof("check", recipe, "--site", FJORD)[0] == 0
     code, _, err = add("--json")
     assert code == 0
@@ -375,7 +377,7 @@ def test_an_accepted_source_that_the_suite_has_no_more_is_named(
     archive.add("libthing", "1.2-3", tarball("configure"))
     assert add("libthing")[0] == 0
     accepted = sources_file(recipe).read_bytes()
-    write_lock(recipe, overlay.NAMESPACE)
+    write_lock(recipe, spack_os_sources.NAMESPACE)
     archive.clear()
     archive.add("libthing", "1.2-4", tarball("configure", "another"))
     shutil.rmtree(tmp_path / "cache" / "apt")

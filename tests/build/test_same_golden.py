@@ -17,13 +17,13 @@ from stackproof.build.effects import stacks
 from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.engines.spack.recipe import without_words
 from stackproof.build.engines.spack.stack import SpackEnvironment, SpackStack
-from stackproof.build.engines.spack.stackinator.reader import DOCUMENTS as RECIPE_FILES
+from stackproof.build.engines.spack.stackinator import reader
 from stackproof.core.noun import to_json
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "same"
 SAME = DOCUMENTS.parent / "same"
 CHOICES = {1: "old", 2: "middle", 3: "new"}
-OWN_FILES = frozenset({*RECIPE_FILES, "own.yaml"})
+OWN_FILES = frozenset({*reader.DOCUMENTS, "own.yaml"})
 
 
 def load(path: Path, generation: int, *choose: str) -> SpackStack:

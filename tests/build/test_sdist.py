@@ -11,7 +11,7 @@ import pytest
 
 from need import need
 from stackproof.build.effects import executor
-from stackproof.build.effects import pip as index
+from stackproof.build.effects import pip as build_pip
 from stackproof.build.engines.easybuild import tool
 from stackproof.build.engines.easybuild.effects.sources import SourceFinder
 from stackproof.build.plan import PYTHON
@@ -98,5 +98,5 @@ def test_a_module_in_the_working_folder_is_not_run(
     monkeypatch.chdir(tmp_path)
     for argv in (("python", "-m", "pip", "--version"), tool.fetch_command(locked(""), "x").argv):
         words = tuple(PYTHON if word == "python" else word for word in argv)
-        run(index.index_command(Command(argv=words, timeout_s=60)))
+        run(build_pip.index_command(Command(argv=words, timeout_s=60)))
     assert not mark.exists()

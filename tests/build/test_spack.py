@@ -20,7 +20,7 @@ import pytest
 import tinysources
 from need import need
 from stackproof.build.effects import git, source_mirror
-from stackproof.build.engines.spack.effects import machine as spackoffer
+from stackproof.build.engines.spack.effects import machine
 from stackproof.build.engines.spack.stack import SpackLock
 from stackproof.core.noun import from_json
 
@@ -78,7 +78,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     folder = tmp_path_factory.mktemp("spack")
     packages = tinysources.fill(folder / "mirror")
     own, theirs = tinysources.write_recipes(folder, packages)
-    compiler = next(spackoffer.find_compilers())
+    compiler = next(machine.find_compilers())
     (folder / "site").mkdir()
     (folder / "site" / "packages.yaml").write_text(
         tinysources.SITE.format(version=compiler.version, c=compiler.c, cxx=compiler.cxx)

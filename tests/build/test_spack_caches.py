@@ -17,7 +17,7 @@ import pytest
 
 import tinysources
 from need import need
-from stackproof.build.engines.spack.effects import machine as spackoffer
+from stackproof.build.engines.spack.effects import machine
 
 COVERS = ("build/engines/spack/effects/gpg_keys.py",)
 
@@ -81,7 +81,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         pytest.skip("no gpg, which signs a cache, here")
     folder = tmp_path_factory.mktemp("caches")
     _, recipe = tinysources.write_recipes(folder, tinysources.fill(folder / "mirror"))
-    compiler = next(spackoffer.find_compilers())
+    compiler = next(machine.find_compilers())
     (folder / "site").mkdir()
     (folder / "site" / "packages.yaml").write_text(
         tinysources.SITE.format(version=compiler.version, c=compiler.c, cxx=compiler.cxx)

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from need import need
-from stackproof.build.engines.spack.effects import machine as spackoffer
+from stackproof.build.engines.spack.effects import machine as spack_machine
 from stackproof.build.engines.spack.stackinator import defaults
 from stackproof.build.engines.spack.stackinator.cluster import read_cluster
 from stackproof.build.engines.spack.stackinator.defaults import (
@@ -39,7 +39,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "usr" / "bin"
     folder.mkdir(parents=True)
     monkeypatch.setenv("PATH", f"{folder}:/bin")
-    monkeypatch.setattr(spackoffer.shutil, "which", lambda name: which(folder, name))
+    monkeypatch.setattr(spack_machine.shutil, "which", lambda name: which(folder, name))
     return folder
 
 
@@ -53,7 +53,7 @@ def test_compilers_each_version_once(programs: Path):
         program(programs, f"g++{suffix}", "exit 1")
     program(programs, "gfortran-13", "exit 1")
     program(programs, "gcc-11", "echo 11.4.0")  # without a C++ compiler
-    found = list(spackoffer.find_compilers())
+    found = list(spack_machine.find_compilers())
     assert [(c.version, Path(c.c).name, c.fortran is None) for c in found] == [
         ("12.3.0", "gcc", True),
         ("13.2.1", "gcc-13", False),
@@ -64,20 +64,20 @@ def test_compilers_each_version_once(programs: Path):
 def test_a_gcc_without_its_cxx_is_left_out_with_the_reason(programs: Path):
     """As Debian's package `gcc` is alone."""
     program(programs, "gcc", "echo 14.2.0")
-    facts, left_out = spackoffer.facts_of(load_site("lumi-c"))
+    facts, left_out = spack_machine.facts_of(load_site("lumi-c"))
     assert facts.compilers == ()
     assert [line for line in left_out if line.startswith("gcc: ")] == [
         f"gcc: `{programs}/gcc` is here and its C++ compiler, g++, is not: install that too"
     ]
     program(programs, "g++", "exit 0")
-    facts, left_out = spackoffer.facts_of(load_site("lumi-c"))
+    facts, left_out = spack_machine.facts_of(load_site("lumi-c"))
     assert [compiler.version for compiler in facts.compilers] == ["14.2.0"]
     assert not any(line.startswith("gcc: ") for line in left_out)
 
 
 def test_a_machine_without_anything(programs: Path):
-    assert list(spackoffer.find_compilers()) == []
-    found = spackoffer.find_packages()
+    assert list(spack_machine.find_compilers()) == []
+    found = spack_machine.find_packages()
     assert {p.name for p in found.packages} <= {"cray-mpich", "libfabric"}
 
 
@@ -99,7 +99,7 @@ def test_packages(programs: Path, tmp_path: Path):
         '"--modversion cray-xpmem") echo 2.9.6;;\n'
         "--variable*) echo /usr;;\n*) exit 1;;\nesac",
     )
-    found = {p.name: (p.spec, p.prefix) for p in spackoffer.find_packages().packages}
+    found = {p.name: (p.spec, p.prefix) for p in spack_machine.find_packages().packages}
     assert found["slurm"] == ("slurm@24-05-4", str(programs.parent))
     assert found["xpmem"] == ("xpmem@2.9.6", "/usr")
     assert found["rdma-core"] == ("rdma-core@44.0", "/usr")
@@ -108,7 +108,7 @@ def test_packages(programs: Path, tmp_path: Path):
 
 def test_slurm_that_does_not_answer_is_left_out_with_the_reason(programs: Path):
     program(programs, "srun", "exit 1")
-    found = spackoffer.find_packages()
+    found = spack_machine.find_packages()
     assert "slurm" not in {p.name for p in found.packages}
     assert any(line.startswith("slurm: ") for line in found.left_out)
 
@@ -121,8 +121,8 @@ def test_cray_mpich_with_the_newest_compiler(tmp_path: Path, monkeypatch: pytest
         "8.1.30/ofi/crayclang/17.0",
     ):
         (tmp_path / path).mkdir(parents=True)
-    monkeypatch.setattr(spackoffer, "_CRAY_MPICH", str(tmp_path))
-    found = [p for p in spackoffer.find_packages().packages if p.name == "cray-mpich"]
+    monkeypatch.setattr(spack_machine, "_CRAY_MPICH", str(tmp_path))
+    found = [p for p in spack_machine.find_packages().packages if p.name == "cray-mpich"]
     assert [(p.spec, p.prefix) for p in found] == [
         ("cray-mpich@8.1.32", f"{tmp_path}/8.1.32/ofi/gnu/12.3")
     ]
@@ -136,7 +136,7 @@ def test_packages_of_a_site_file():
         "sources: {a: {title: a}}\nfacts: {externals: a, vendor-mpi: a, fabric: a}\n"
     )
     site = parse_site(parse(text, file="fjord.yaml"))
-    facts, left_out = spackoffer.facts_of(site)
+    facts, left_out = spack_machine.facts_of(site)
     assert {p.name: p.prefix for p in facts.packages} == {
         "libfabric": "/opt/cray/libfabric/1.22.0",
         "slurm": "/usr",
@@ -192,10 +192,10 @@ def test_what_is_not_known_is_not_required():
 
 def test_the_gcc_of_this_machine_is_found_for_real():
     need("gcc", "g++")
-    cluster = spackoffer.this_cluster(run.run)
+    cluster = spack_machine.this_cluster(run.run)
     compilers = cluster.packages["gcc"]["externals"][0]["extra_attributes"]["compilers"]
     assert os.access(compilers["c"], os.X_OK)
     assert cluster.name == "local"
-    shipped = spackoffer.cluster_of(load_site("lumi-c"))
+    shipped = spack_machine.cluster_of(load_site("lumi-c"))
     assert shipped.packages["gcc"] == cluster.packages["gcc"]
     assert "cxi" in shipped.mpis["openmpi"][0]

@@ -22,11 +22,11 @@ import pytest
 import tinysources
 from clusters import inside, told, wait_until
 from need import need
-from stackproof.build.engines.spack.effects import machine as spackoffer
+from stackproof.build.engines.spack.effects import machine
 from stackproof.build.engines.spack.effects import nodes as spack_nodes
 from stackproof.build.engines.spack.workers import Workers
 from stackproof.cluster.effects import power as cluster_power
-from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.cluster.slurm import MUNGE_SOCKET, SlurmSpec
 from stackproof.core.command import Command, Completed
@@ -48,9 +48,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterState]:
         name = f"workers-{os.getpid()}"
         spec = ClusterSpec(name=name, nodes=2, slurm=SlurmSpec(pin=False, settings=SETTINGS))
         try:
-            yield host_cluster.up(spec)
+            yield cluster_up.up(spec)
         finally:
-            host_cluster.down(name)
+            cluster_up.down(name)
 
 
 def install(
@@ -158,7 +158,7 @@ def test_in_a_job_its_nodes_are_used(cluster: ClusterState, tmp_path: Path) -> N
                                    log=folder / "install-1.log", watch=print)
         sys.exit(done.returncode)
     """
-    host_cluster.share(cluster, (os.fspath(tmp_path),))
+    cluster_up.share(cluster, (os.fspath(tmp_path),))
     own = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     words = ("salloc", "--quiet", "--nodes=2", sys.executable, "-c", textwrap.dedent(code))
     lines = [line for line in told(cluster, None, *words, **own).splitlines() if "at node" in line]
@@ -169,7 +169,7 @@ def test_in_a_job_its_nodes_are_used(cluster: ClusterState, tmp_path: Path) -> N
 def test_spack_itself_on_two_nodes(cluster: ClusterState, tmp_path: Path) -> None:
     need("spack", "bubblewrap", "mksquashfs", "gcc")
     _, recipe = tinysources.write_recipes(tmp_path, tinysources.fill(tmp_path / "mirror"))
-    compiler = next(spackoffer.find_compilers())
+    compiler = next(machine.find_compilers())
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "packages.yaml").write_text(
         tinysources.SITE.format(version=compiler.version, c=compiler.c, cxx=compiler.cxx)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+import spackstacks
 from spackstacks import clones, lock_files
-from spackstacks import stack as spack_stack
 from stackproof.build.engines import spack
-from stackproof.build.engines.easybuild import metadata as easybuild
+from stackproof.build.engines.easybuild import metadata as easybuild_metadata
 from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
 from stackproof.build.engines.spack import metadata as spack_metadata
 from stackproof.build.engines.spack.effects import worker as spack_worker
@@ -146,7 +146,7 @@ def test_recipes_for_easybuild() -> None:
         "transports: [lnx, shm]\nbundled: true\n"
     )
     stack = parse_easybuild_recipe(document.parse(text, file="r.yaml"), FACTS)
-    assert list(easybuild.transports_of(stack).changes) == ["lnx", "shm"]
+    assert list(easybuild_metadata.transports_of(stack).changes) == ["lnx", "shm"]
     bare = "\n".join(line for line in text.splitlines() if not line.startswith("mpi"))
     with pytest.raises(StackproofError) as error:
         parse_easybuild_recipe(document.parse(bare, file="r.yaml"), FACTS)
@@ -154,7 +154,7 @@ def test_recipes_for_easybuild() -> None:
 
 
 def test_recipes_for_spack() -> None:
-    of = spack_stack(transports=("shm", "tcp", "cxi"))
+    of = spackstacks.stack(transports=("shm", "tcp", "cxi"))
     lock = spack.read_lock(of, clones(of), lock_files(of))
     views = spack_metadata.env_json(of, lock, {})["views"]
     assert views["tcp"]["on"] == of.default_view

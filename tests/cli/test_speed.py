@@ -14,15 +14,15 @@ from elflab import Lab
 from need import need
 from stackproof import cli
 from stackproof.cli import commandtree
-from stackproof.cluster import model as clusters
+from stackproof.cluster import model as cluster_model
 from stackproof.cluster.slurm import SlurmSpec
-from stackproof.compare import model as comparison
+from stackproof.compare import model as compare_model
 from stackproof.core.cli import choices
 from stackproof.core.effects import cache_kinds
-from stackproof.inject import container as containing
-from stackproof.inject.effects import container as injecthook
-from stackproof.inject.effects import levels as injectlevels
-from stackproof.inject.findings import launcher as starting
+from stackproof.inject import container as inject_container
+from stackproof.inject.effects import container as containers
+from stackproof.inject.effects import levels
+from stackproof.inject.findings import launcher
 from stackproof.knowledge import reference_curves
 from stackproof.launch.schedulers import REGISTRY
 from stackproof.linking.loader import machine
@@ -83,14 +83,14 @@ def test_help_imports_the_arguments_of_its_verb_only(
         (choices.SCHEDULERS, REGISTRY),
         (choices.TRANSPORTS, transports.REGISTRY),
         (choices.BENCHMARKS, METRICS),
-        (choices.MARGINS, comparison.DEFAULT_MARGINS),
-        (choices.LAUNCHERS, starting.OFFERS),
-        (choices.NAMESPACES, starting.NAMESPACES),
-        (choices.CONTAINER_FORMS, (*containing.FORMS, *containing.HOOKS)),
+        (choices.MARGINS, compare_model.DEFAULT_MARGINS),
+        (choices.LAUNCHERS, launcher.OFFERS),
+        (choices.NAMESPACES, launcher.NAMESPACES),
+        (choices.CONTAINER_FORMS, (*inject_container.FORMS, *inject_container.HOOKS)),
         (choices.LEVELS, machine.LEVELS),
-        ((choices.HOOK,), (injecthook.HOOK,)),
-        ((choices.ARTEFACT_FOLDER,), (injectlevels.ARTEFACT_FOLDER,)),
-        ((choices.MOST_NODES,), (clusters.MAX_NODES,)),
+        ((choices.HOOK,), (containers.HOOK,)),
+        ((choices.ARTEFACT_FOLDER,), (levels.ARTEFACT_FOLDER,)),
+        ((choices.MOST_NODES,), (cluster_model.MAX_NODES,)),
         ((choices.NODE_CPUS,), (SlurmSpec().cpus,)),
     ],
 )

@@ -15,22 +15,12 @@ from typing import Any
 
 import pytest
 
-from clusters import (
-    SOURCE,
-    held,
-    inside,
-    machine,
-    marked,
-    namespaces,
-    program,
-    told,
-    wait_until,
-)
+from clusters import SOURCE, held, inside, machine, marked, namespaces, program, told, wait_until
 from need import need
-from stackproof.cluster import model as cluster
+from stackproof.cluster import model
 from stackproof.cluster.effects import node as cluster_node
 from stackproof.cluster.effects import power as cluster_power
-from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.core.errors import Reason, StackproofError
 
@@ -43,7 +33,7 @@ pytestmark = [pytest.mark.in_turn, pytest.mark.usefixtures("runtime")]
 
 
 def test_each_node_is_a_machine_of_its_own() -> None:
-    state = host_cluster.up(ClusterSpec(nodes=3))
+    state = cluster_up.up(ClusterSpec(nodes=3))
     for node in (state.head, *state.nodes):
         assert told(state, node.name, "hostname") == node.name
         assert told(state, node.name, "cat", "/proc/1/comm").startswith("python")
@@ -60,11 +50,11 @@ def test_each_node_is_a_machine_of_its_own() -> None:
 
 
 def test_nodes_know_each_other_by_name() -> None:
-    state = host_cluster.up(ClusterSpec())
+    state = cluster_up.up(ClusterSpec())
     for here in (None, "node1", "node2"):
         for there in ("head", "node1", "node2"):
             found = told(state, here, "getent", "hosts", there)
-            assert found.split() == [cluster.address_of(there), there]
+            assert found.split() == [model.address_of(there), there]
 
 
 def test_names_are_found_where_something_is_mounted_below_etc(tmp_path: Path) -> None:
@@ -91,7 +81,7 @@ def test_names_are_found_where_something_is_mounted_below_etc(tmp_path: Path) ->
 
 
 def test_processes_that_lost_their_parent_are_reaped() -> None:
-    state = host_cluster.up(ClusterSpec(nodes=1))
+    state = cluster_up.up(ClusterSpec(nodes=1))
     for where in (None, "node1"):
         told(state, where, "sh", "-c", "for i in 1 2 3; do (sleep 0.05 &); done")
         assert wait_until(lambda: " Z" not in told(state, where, "ps", "-A", "-o", "pid,stat"))  # noqa: B023
@@ -101,15 +91,15 @@ def test_processes_that_lost_their_parent_are_reaped() -> None:
 def test_a_path_of_tmp_is_seen_when_it_is_shared(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
-    state = host_cluster.up(ClusterSpec(shared=(str(first),)))
+    state = cluster_up.up(ClusterSpec(shared=(str(first),)))
     (first / "word").write_text("one")
     second.mkdir()
     (second / "word").write_text("two")
     assert told(state, "node2", "cat", str(first / "word")) == "one"
     if str(tmp_path).startswith("/tmp/"):
         assert inside(state, "node2", "cat", str(second / "word")).returncode != 0
-    host_cluster.share(state, (str(second / "word"), str(second), "/usr"))
-    host_cluster.share(state, (str(second),))
+    cluster_up.share(state, (str(second / "word"), str(second), "/usr"))
+    cluster_up.share(state, (str(second),))
     for node in (None, "node1", "node2"):
         assert told(state, node, "cat", str(second / "word")) == "two"
     told(state, "node1", "sh", "-c", f"echo three > {second}/word")
@@ -121,9 +111,9 @@ def test_a_link_below_tmp_is_followed_when_it_is_shared() -> None:
         (Path(folder) / "word").write_text("there")
         link = Path(folder) / "link"
         link.symlink_to(Path(folder) / "word")
-        state = host_cluster.up(ClusterSpec())
-        host_cluster.share(state, (str(link),))
-        host_cluster.share(state, (str(link),))
+        state = cluster_up.up(ClusterSpec())
+        cluster_up.share(state, (str(link),))
+        cluster_up.share(state, (str(link),))
         assert told(state, "node1", "cat", str(link)) == "there"
 
 
@@ -134,7 +124,7 @@ def test_a_link_below_tmp_is_followed_from_the_start_and_after_a_restart() -> No
         (real / "word").write_text("there")
         link = Path(folder) / "link"
         link.symlink_to(real)
-        state = host_cluster.up(ClusterSpec(shared=(str(link),)))
+        state = cluster_up.up(ClusterSpec(shared=(str(link),)))
         assert told(state, "node1", "cat", str(link / "word")) == "there"
         cluster_power.kill("default", "node1")
         again = cluster_power.restart("default", "node1")
@@ -142,9 +132,9 @@ def test_a_link_below_tmp_is_followed_from_the_start_and_after_a_restart() -> No
 
 
 def test_sharing_what_is_not_there_is_an_error() -> None:
-    state = host_cluster.up(ClusterSpec(nodes=1))
+    state = cluster_up.up(ClusterSpec(nodes=1))
     with pytest.raises(StackproofError) as caught:
-        host_cluster.share(state, ("/tmp/there-is-nothing",))
+        cluster_up.share(state, ("/tmp/there-is-nothing",))
     assert caught.value.reason is Reason.FILE_MISSING
 
 
@@ -155,11 +145,11 @@ def test_twenty_clusters_leave_nothing(runtime: Path) -> None:
     before = machine()
     names: set[str] = set()
     for number in range(20):
-        state = host_cluster.up(ClusterSpec(nodes=1 + number % 3, rate="1gbit"))
+        state = cluster_up.up(ClusterSpec(nodes=1 + number % 3, rate="1gbit"))
         assert told(state, "node1", "hostname") == "node1"
         names |= namespaces(state)
-        assert host_cluster.down() is True
-        assert host_cluster.status() is None
+        assert cluster_up.down() is True
+        assert cluster_up.status() is None
     assert wait_until(lambda: not held(names))
     assert wait_until(lambda: not marked(runtime))
     assert machine() == before
@@ -182,17 +172,17 @@ def parts(state: ClusterState) -> dict[str, int]:
 @pytest.mark.parametrize("part", ["head", "unshare of the head"])
 def test_killing_what_it_stands_on_ends_everything(part: str, runtime: Path) -> None:
     before = machine()
-    state = host_cluster.up(ClusterSpec(rate="1gbit"))
+    state = cluster_up.up(ClusterSpec(rate="1gbit"))
     names = namespaces(state)
-    with subprocess.Popen(cluster.enter_argv(state, "node1", ("sleep", "60"))) as job:
+    with subprocess.Popen(model.enter_argv(state, "node1", ("sleep", "60"))) as job:
         os.kill(parts(state)[part], signal.SIGKILL)
         assert job.wait(10) != 0
     assert wait_until(lambda: not held(names) and not marked(runtime))
     # The kernel lets a head's namespaces go before the head itself is gone.
-    assert wait_until(lambda: host_cluster.status() is None)
+    assert wait_until(lambda: cluster_up.status() is None)
     assert machine() == before
     # The folder of the dead one is no obstacle, and no reason to think that it lives.
-    again = host_cluster.up(ClusterSpec(nodes=1))
+    again = cluster_up.up(ClusterSpec(nodes=1))
     assert told(again, "node1", "hostname") == "node1"
 
 
@@ -207,38 +197,38 @@ def test_a_start_that_is_killed_leaves_nothing(after: float, runtime: Path) -> N
         starting.stdout.readline()
         time.sleep(after)
         starting.kill()
-    if host_cluster.status() is None:
+    if cluster_up.status() is None:
         assert wait_until(lambda: not marked(runtime))
-        assert told(host_cluster.up(ClusterSpec(nodes=1)), "node1", "hostname") == "node1"
+        assert told(cluster_up.up(ClusterSpec(nodes=1)), "node1", "hostname") == "node1"
 
 
 def test_down_finds_a_cluster_whose_folder_was_deleted(runtime: Path) -> None:
-    state = host_cluster.up(ClusterSpec())
+    state = cluster_up.up(ClusterSpec())
     names = namespaces(state)
     for entry in Path(state.folder).iterdir():
         entry.unlink()
     Path(state.folder).rmdir()
-    assert host_cluster.status() is None
-    assert host_cluster.down() is True
+    assert cluster_up.status() is None
+    assert cluster_up.down() is True
     assert wait_until(lambda: not held(names) and not marked(runtime))
 
 
 def test_a_node_that_died_is_seen_and_replaced() -> None:
-    state = host_cluster.up(ClusterSpec(rate="1gbit"))
+    state = cluster_up.up(ClusterSpec(rate="1gbit"))
     os.kill(state.nodes[1].pid, signal.SIGKILL)
-    assert wait_until(lambda: bool(host_cluster.status().faults))  # type: ignore[union-attr]
-    seen = host_cluster.status()
+    assert wait_until(lambda: bool(cluster_up.status().faults))  # type: ignore[union-attr]
+    seen = cluster_up.status()
     assert seen is not None
     assert [node.alive for node in (seen.head, *seen.nodes)] == [True, True, False]
     with pytest.raises(StackproofError) as caught:
-        host_cluster.require()
+        cluster_up.require()
     assert caught.value.reason is Reason.CLUSTER_DOWN
     assert "--rate 1gbit" in str(caught.value)
     # The agent's 255, or, while the kernel still ends the node, the end that the node meets.
     assert program(state, "node2", "true").returncode in {255, -signal.SIGKILL}
     done = program(state, "node1", "true")
     assert done.returncode == 0, done.stderr
-    fresh = host_cluster.up(ClusterSpec(rate="1gbit"))
+    fresh = cluster_up.up(ClusterSpec(rate="1gbit"))
     assert fresh.faults == ()
     assert fresh.head.pid != state.head.pid
 
@@ -251,10 +241,10 @@ def test_a_node_that_dies_as_the_cluster_comes_up_takes_nobody_along(
 
     def kill_first(link: socket.socket, message: dict[str, Any]) -> None:
         if "stay" in message:
-            seen = host_cluster.status()
+            seen = cluster_up.status()
             assert seen is not None
             os.kill(seen.nodes[1].pid, signal.SIGKILL)
-            assert wait_until(lambda: bool(host_cluster.status().faults))  # type: ignore[union-attr]
+            assert wait_until(lambda: bool(cluster_up.status().faults))  # type: ignore[union-attr]
         real(link, message)
 
     def settled() -> bool:
@@ -262,46 +252,46 @@ def test_a_node_that_dies_as_the_cluster_comes_up_takes_nobody_along(
         return not os.path.exists(f"/proc/{state.head.pid}") or os.readlink(output) == os.devnull
 
     monkeypatch.setattr(cluster_node, "send", kill_first)
-    state = host_cluster.up(ClusterSpec())
+    state = cluster_up.up(ClusterSpec())
     assert wait_until(settled)
     assert told(state, "node1", "hostname") == "node1"
-    seen = host_cluster.status()
+    seen = cluster_up.status()
     assert seen is not None
     assert [node.alive for node in (seen.head, *seen.nodes)] == [True, True, False]
 
 
 def test_a_broken_cluster_goes_down() -> None:
-    state = host_cluster.up(ClusterSpec())
+    state = cluster_up.up(ClusterSpec())
     names = namespaces(state)
     os.kill(state.nodes[0].pid, signal.SIGKILL)
-    assert host_cluster.down() is True
+    assert cluster_up.down() is True
     assert wait_until(lambda: not held(names))
 
 
 def test_two_clusters_do_not_meet() -> None:
-    one = host_cluster.up(ClusterSpec(name="one", nodes=1))
-    two = host_cluster.up(ClusterSpec(name="two", nodes=2))
+    one = cluster_up.up(ClusterSpec(name="one", nodes=1))
+    two = cluster_up.up(ClusterSpec(name="two", nodes=2))
     assert not namespaces(one) & namespaces(two)
     assert inside(one, "node1", "getent", "hosts", "node2").returncode != 0
-    assert host_cluster.down("one") is True
-    assert host_cluster.require("two").nodes == two.nodes
+    assert cluster_up.down("one") is True
+    assert cluster_up.require("two").nodes == two.nodes
     assert told(two, "node2", "hostname") == "node2"
 
 
 def test_up_again_is_no_work_for_the_same_and_an_error_for_another() -> None:
-    state = host_cluster.up(ClusterSpec(rate="1gbit"))
-    assert host_cluster.up(ClusterSpec(rate="1000mbit")).head == state.head
+    state = cluster_up.up(ClusterSpec(rate="1gbit"))
+    assert cluster_up.up(ClusterSpec(rate="1000mbit")).head == state.head
     for other in (ClusterSpec(nodes=3, rate="1gbit"), ClusterSpec(), ClusterSpec(rate="2gbit")):
         with pytest.raises(StackproofError) as caught:
-            host_cluster.up(other)
+            cluster_up.up(other)
         assert caught.value.reason is Reason.BUSY
-    assert host_cluster.require().head == state.head
+    assert cluster_up.require().head == state.head
 
 
 def test_two_starts_at_once_give_one_cluster() -> None:
     states: list[ClusterState] = []
     threads = [
-        threading.Thread(target=lambda: states.append(host_cluster.up(ClusterSpec())))
+        threading.Thread(target=lambda: states.append(cluster_up.up(ClusterSpec())))
         for _ in range(3)
     ]
     for thread in threads:
@@ -312,10 +302,10 @@ def test_two_starts_at_once_give_one_cluster() -> None:
 
 
 def test_what_a_launch_left_can_be_ended() -> None:
-    state = host_cluster.up(ClusterSpec())
+    state = cluster_up.up(ClusterSpec())
     for node in ("node1", "node2"):
         told(state, node, "sh", "-c", "setsid sleep 60 >/dev/null 2>&1 &")
-    host_cluster.end_processes(state)
+    cluster_up.end_processes(state)
     for node in ("node1", "node2"):
         assert wait_until(lambda: "sleep" not in told(state, node, "ps", "-A"))  # noqa: B023
-    assert host_cluster.require().faults == ()
+    assert cluster_up.require().faults == ()

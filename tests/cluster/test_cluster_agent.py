@@ -8,19 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from clusters import (
-    program,
-    told,
-)
+from clusters import program, told
 from need import need
-from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.model import ClusterSpec
 
 pytestmark = [pytest.mark.in_turn, pytest.mark.usefixtures("runtime")]
 
 
 def test_the_agent_runs_the_words_of_the_launcher_on_the_node() -> None:
-    state = host_cluster.up(ClusterSpec())
+    state = cluster_up.up(ClusterSpec())
     done = program(state, "-x", "node2", "hostname;", "echo", "$COLOUR", "'a  b'", COLOUR="red")
     assert done.stdout == "node2\nred a  b\n"
     assert done.returncode == 0
@@ -30,14 +27,14 @@ def test_the_agent_runs_the_words_of_the_launcher_on_the_node() -> None:
 
 
 def test_a_node_that_is_not_there_is_255_as_with_ssh() -> None:
-    state = host_cluster.up(ClusterSpec(nodes=1))
+    state = cluster_up.up(ClusterSpec(nodes=1))
     done = program(state, "node2", "true")
     assert done.returncode == 255
     assert "node2" in done.stderr
 
 
 def test_the_agent_works_on_the_head_only() -> None:
-    state = host_cluster.up(ClusterSpec(nodes=1))
+    state = cluster_up.up(ClusterSpec(nodes=1))
     done = subprocess.run(
         [state.agent, "node1", "true"], stderr=subprocess.PIPE, text=True, timeout=30, check=False
     )
@@ -54,7 +51,7 @@ def test_the_agent_mounts_images_on_the_node_only(tmp_path: Path) -> None:
         ["mksquashfs", folder, image, "-quiet", "-no-progress"],
         stdout=subprocess.DEVNULL, timeout=60, check=True,
     )  # fmt: skip
-    state = host_cluster.up(ClusterSpec(shared=(str(tmp_path),)))
+    state = cluster_up.up(ClusterSpec(shared=(str(tmp_path),)))
     mounts = f"{image}:/user-word"
     done = program(state, "node1", "cat /user-word/word; hostname", STACKPROOF_MOUNTS=mounts)
     assert done.stdout == "from the image\nnode1\n", done.stderr

@@ -17,7 +17,7 @@ import pytest
 from clusters import SOURCE, told, wait_until
 from need import need
 from stackproof.cluster.effects import power as cluster_power
-from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.cluster.slurm import SlurmSpec, parse_user
 from stackproof.core.errors import ExitCode
@@ -37,8 +37,8 @@ def up(request: pytest.FixtureRequest) -> Iterator[ClusterState]:
         need("slurm")
         wanted = SlurmSpec(users=(parse_user("alice:2001"),))
     name = f"exec-{os.getpid()}"
-    yield host_cluster.up(ClusterSpec(name=name, slurm=wanted))
-    host_cluster.down(name)
+    yield cluster_up.up(ClusterSpec(name=name, slurm=wanted))
+    cluster_up.down(name)
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -173,7 +173,7 @@ def test_another_user_cannot_type_into_the_terminal(up: ClusterState) -> None:
 
 @pytest.mark.usefixtures("runtime")
 def test_what_is_left_of_a_cluster_can_be_used() -> None:
-    state = host_cluster.up(ClusterSpec())
+    state = cluster_up.up(ClusterSpec())
     cluster_power.kill("default", "node1")
     assert execute(state, "hostname").stdout == "head\n"
     assert execute(state, "--on", "node2", "hostname").stdout == "node2\n"

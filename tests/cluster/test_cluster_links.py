@@ -11,17 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from clusters import (
-    PAYLOAD,
-    assert_limited,
-    marked,
-    round_trip_us,
-    throughput,
-    told,
-    wait_until,
-)
+from clusters import PAYLOAD, assert_limited, marked, round_trip_us, throughput, told, wait_until
 from need import need, works
-from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.effects.agent import started
 from stackproof.cluster.model import ClusterSpec
 from stackproof.core.errors import Reason, StackproofError
@@ -35,22 +27,22 @@ pytestmark = [pytest.mark.in_turn, pytest.mark.usefixtures("runtime")]
     ("rate", "total"), [("50mbit", 2_000_000), ("20MB/s", 6_000_000), ("500mbit", 20_000_000)]
 )
 def test_the_rate_is_kept(rate: str, total: int) -> None:
-    assert_limited(host_cluster.up(ClusterSpec(rate=rate)), total)
+    assert_limited(cluster_up.up(ClusterSpec(rate=rate)), total)
 
 
 def test_the_rate_changes_while_it_is_up() -> None:
-    state = host_cluster.up(ClusterSpec())
-    slow = host_cluster.set_link(state, rate="100mbit", delay=None)
+    state = cluster_up.up(ClusterSpec())
+    slow = cluster_up.set_link(state, rate="100mbit", delay=None)
     assert slow.rate_mb_s == 12.5
-    assert host_cluster.require() == slow
+    assert cluster_up.require() == slow
     assert_limited(slow, 4_000_000)
-    again = host_cluster.set_link(slow, rate=None, delay=None)
+    again = cluster_up.set_link(slow, rate=None, delay=None)
     assert again.rate_mb_s is None
     assert throughput(again, 40_000_000) > 5 * 12.5e6
 
 
 def test_both_directions_have_the_rate_at_once() -> None:
-    state = host_cluster.up(ClusterSpec(rate="100mbit"))
+    state = cluster_up.up(ClusterSpec(rate="100mbit"))
     turned = replace(state, nodes=state.nodes[::-1])
     turned = replace(
         turned,
@@ -77,7 +69,7 @@ def test_both_directions_have_the_rate_at_once() -> None:
 def test_the_delay_is_there(delay: str, asked_us: float) -> None:
     if not works("netem"):
         need("gcc")
-    state = host_cluster.up(ClusterSpec(delay=delay))
+    state = cluster_up.up(ClusterSpec(delay=delay))
     assert state.delay is not None
     assert state.delay.method == ("netem" if works("netem") else "switch")
     assert state.delay.seen_us is not None
@@ -89,7 +81,7 @@ def test_the_delay_is_there(delay: str, asked_us: float) -> None:
 def test_delay_and_rate_go_together() -> None:
     if not works("netem"):
         need("gcc")
-    state = host_cluster.up(ClusterSpec(rate="100mbit", delay="500us"))
+    state = cluster_up.up(ClusterSpec(rate="100mbit", delay="500us"))
     assert round_trip_us(state) >= 1000
     assert_limited(state, 4_000_000)
 
@@ -97,17 +89,17 @@ def test_delay_and_rate_go_together() -> None:
 def test_the_delay_comes_and_goes_while_it_is_up() -> None:
     if not works("netem"):
         need("gcc")
-    state = host_cluster.up(ClusterSpec(nodes=3))
-    slow = host_cluster.set_link(state, rate=None, delay="3ms")
+    state = cluster_up.up(ClusterSpec(nodes=3))
+    slow = cluster_up.set_link(state, rate=None, delay="3ms")
     assert round_trip_us(slow) >= 6000
     # Every pair and the head still reach each other.
     for here in (None, "node1", "node3"):
         for there in (node.address for node in (slow.head, *slow.nodes)):
             script = f"import socket; socket.socket().connect_ex(('{there}', 9)) in (0, 111) or 1/0"
             told(slow, here, sys.executable, "-I", "-S", "-c", script)
-    rated = host_cluster.set_link(slow, rate="1gbit", delay="3ms")
+    rated = cluster_up.set_link(slow, rate="1gbit", delay="3ms")
     assert rated.delay == slow.delay
-    quick = host_cluster.set_link(rated, rate=None, delay=None)
+    quick = cluster_up.set_link(rated, rate=None, delay=None)
     assert quick.delay is None
     assert round_trip_us(quick) < 3000
 
@@ -116,18 +108,18 @@ def test_a_dead_delay_switch_is_a_fault() -> None:
     if works("netem"):
         pytest.skip("this kernel delays packets itself")
     need("gcc")
-    state = host_cluster.up(ClusterSpec(delay="1ms"))
+    state = cluster_up.up(ClusterSpec(delay="1ms"))
     assert state.delay is not None
     assert started(state.delay.pid) == state.delay.started
     os.kill(state.delay.pid, signal.SIGKILL)
-    assert wait_until(lambda: bool(host_cluster.status().faults))  # type: ignore[union-attr]
-    assert host_cluster.up(ClusterSpec(delay="1ms")).faults == ()
+    assert wait_until(lambda: bool(cluster_up.status().faults))  # type: ignore[union-attr]
+    assert cluster_up.up(ClusterSpec(delay="1ms")).faults == ()
 
 
 def test_one_node_can_have_a_delay_that_nobody_measured() -> None:
     if not works("netem"):
         need("gcc")
-    state = host_cluster.up(ClusterSpec(nodes=1, delay="1ms"))
+    state = cluster_up.up(ClusterSpec(nodes=1, delay="1ms"))
     assert state.delay is not None
     assert state.delay.seen_us is None
 
@@ -144,9 +136,9 @@ def test_without_netem_and_compiler_there_is_an_error_and_no_cluster(
         (folder / name).symlink_to(told_which(name))
     monkeypatch.setenv("PATH", str(folder))
     with pytest.raises(StackproofError) as caught:
-        host_cluster.up(ClusterSpec(delay="1ms", shared=(str(tmp_path),)))
+        cluster_up.up(ClusterSpec(delay="1ms", shared=(str(tmp_path),)))
     assert caught.value.reason is Reason.TOOL_MISSING
-    assert host_cluster.status() is None
+    assert cluster_up.status() is None
     assert wait_until(lambda: not marked(runtime))
 
 

@@ -26,7 +26,7 @@ from clusters import (
 from need import need, works
 from stackproof.cluster.effects import power as cluster_power
 from stackproof.cluster.effects import slurm as cluster_slurm
-from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.model import ClusterSpec, ClusterState, enter_argv
 from stackproof.cluster.slurm import SlurmSpec
 from stackproof.core.errors import Reason, StackproofError
@@ -39,7 +39,7 @@ QUICK = SlurmSpec(settings=("KillWait=1",))
 
 def with_slurm(nodes: int = 2, spec: SlurmSpec = QUICK) -> ClusterState:
     need("slurm")
-    return host_cluster.up(ClusterSpec(nodes=nodes, slurm=spec))
+    return cluster_up.up(ClusterSpec(nodes=nodes, slurm=spec))
 
 
 def states(state: ClusterState) -> list[str]:
@@ -51,7 +51,7 @@ def jobs(state: ClusterState, what: str = "%T") -> str:
 
 
 def faults() -> tuple[str, ...]:
-    state = host_cluster.status()
+    state = cluster_up.status()
     assert state is not None
     return state.faults
 
@@ -63,11 +63,11 @@ def test_a_node_that_restarts_is_new_and_in_its_old_place(tmp_path: Path) -> Non
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
-    state = host_cluster.up(ClusterSpec(nodes=3, rate="50mbit", shared=(str(first),)))
-    host_cluster.share(state, (str(second),))
+    state = cluster_up.up(ClusterSpec(nodes=3, rate="50mbit", shared=(str(first),)))
+    cluster_up.share(state, (str(second),))
     told(state, "node2", "touch", "/tmp/mine", "/dev/shm/mine", str(first / "ours"))
     fresh = cluster_power.restart("default", "node2")
-    assert fresh == host_cluster.require()
+    assert fresh == cluster_up.require()
     assert fresh.nodes[1].pid != state.nodes[1].pid
     assert fresh.nodes[::2] == state.nodes[::2]
     assert "mine" not in told(fresh, "node2", "ls", "/tmp", "/dev/shm")
@@ -79,24 +79,24 @@ def test_a_node_that_restarts_is_new_and_in_its_old_place(tmp_path: Path) -> Non
 
 
 def test_a_killed_node_is_a_fault_until_it_restarts() -> None:
-    host_cluster.up(ClusterSpec())
+    cluster_up.up(ClusterSpec())
     assert cluster_power.kill("default", "node1") is True
     assert cluster_power.kill("default", "node1") is False
     assert faults() == ("`node1` has died",)
     # What is asked of the rest still works.
-    host_cluster.share(host_cluster.reach(), ("/usr",))
-    assert told(host_cluster.reach(), "node2", "hostname") == "node2"
+    cluster_up.share(cluster_up.reach(), ("/usr",))
+    assert told(cluster_up.reach(), "node2", "hostname") == "node2"
     fresh = cluster_power.restart("default", "node1")
     assert fresh.faults == ()
     names = namespaces(fresh)
-    assert host_cluster.down() is True
+    assert cluster_up.down() is True
     assert wait_until(lambda: not held(names))
 
 
 def test_the_delay_is_there_after_a_restart() -> None:
     if not works("netem"):
         need("gcc")
-    host_cluster.up(ClusterSpec(nodes=3, delay="2ms"))
+    cluster_up.up(ClusterSpec(nodes=3, delay="2ms"))
     cluster_power.kill("default", "node3")
     fresh = cluster_power.restart("default", "node1")
     assert fresh.faults == ("`node3` has died",)
@@ -116,13 +116,13 @@ def test_the_delay_is_there_after_a_restart() -> None:
     ],
 )
 def test_what_cannot_be_killed_is_an_error(node: str, daemon: bool, reason: Reason) -> None:
-    host_cluster.up(ClusterSpec())
+    cluster_up.up(ClusterSpec())
     for action in (cluster_power.kill, cluster_power.restart):
         with pytest.raises(StackproofError) as caught:
             action("default", node, daemon=daemon)
         assert caught.value.reason is reason
     assert faults() == ()
-    host_cluster.down()
+    cluster_up.down()
     with pytest.raises(StackproofError) as caught:
         cluster_power.kill("default", "node1")
     assert caught.value.reason is Reason.CLUSTER_DOWN
@@ -195,18 +195,18 @@ def test_whatever_is_killed_the_next_start_replaces_it(part: str, runtime: Path)
     os.kill(pids.get(part) or pid_of(state, part), signal.SIGKILL)
     if part == "head":
         assert wait_until(lambda: not held(names) and not marked(runtime))
-        assert host_cluster.status() is None
+        assert cluster_up.status() is None
     else:
         assert wait_until(lambda: bool(faults()))
         with pytest.raises(StackproofError) as caught:
-            host_cluster.require()
+            cluster_up.require()
         assert caught.value.reason is Reason.CLUSTER_DOWN
     assert len(groups(runtime)) == 2  # which the kernel keeps
     again = with_slurm(1)
     assert len(groups(runtime)) == 1
     assert told(again, None, "srun", "hostname") == "node1"
     names = namespaces(again)
-    assert host_cluster.down() is True
+    assert cluster_up.down() is True
     assert wait_until(lambda: not held(names) and not marked(runtime))
     assert groups(runtime) == []
     assert machine() == before
@@ -240,9 +240,9 @@ def test_a_start_that_is_killed_leaves_nothing(after: float, runtime: Path) -> N
         starting.stdout.readline()
         time.sleep(after)
         starting.kill()
-    if host_cluster.status() is None:
+    if cluster_up.status() is None:
         assert wait_until(lambda: not marked(runtime))
-    host_cluster.down()
+    cluster_up.down()
     assert groups(runtime) == []
     state = with_slurm(1)
     assert told(state, None, "srun", "hostname") == "node1"

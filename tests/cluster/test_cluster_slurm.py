@@ -25,10 +25,10 @@ from clusters import (
 )
 from mpitrees import Trees
 from need import need
-from stackproof.cluster import model as cluster
+from stackproof.cluster import model
 from stackproof.cluster.effects import exec as cluster_exec
 from stackproof.cluster.effects import slurm as cluster_slurm
-from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.cluster.slurm import SlurmSpec, SpankPlugin, User, parse_user
 from stackproof.core.errors import ExitCode, Reason, StackproofError
@@ -86,15 +86,15 @@ def slurm(shared: Path) -> Iterator[ClusterState]:
     spec = ClusterSpec(
         name=name, nodes=4, shared=(str(shared),), slurm=SlurmSpec(users=(ALICE, BOB))
     )
-    yield host_cluster.up(spec)
-    host_cluster.down(name)
+    yield cluster_up.up(spec)
+    cluster_up.down(name)
 
 
 def as_user(
     state: ClusterState, who: User, *argv: str, **env: str
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        cluster.enter_argv(state, None, argv, who.home, who),
+        model.enter_argv(state, None, argv, who.home, who),
         env={**os.environ, **env}, stdin=subprocess.DEVNULL, capture_output=True,
         text=True, timeout=60, check=False,
     )  # fmt: skip
@@ -121,14 +121,14 @@ def states(state: ClusterState) -> list[str]:
 @pytest.mark.parametrize("nodes", [1, 2, 4, 8])
 def test_a_cluster_runs_a_job_on_every_node_and_leaves_nothing(nodes: int, runtime: Path) -> None:
     before = machine()
-    state = host_cluster.up(ClusterSpec(nodes=nodes, slurm=SlurmSpec()))
+    state = cluster_up.up(ClusterSpec(nodes=nodes, slurm=SlurmSpec()))
     names = namespaces(state)
     assert states(state) == ["idle"] * nodes
     assert len(groups(runtime)) == nodes
     said = told(state, None, "srun", f"--nodes={nodes}", "hostname")
     assert sorted(said.split()) == [f"node{number}" for number in range(1, nodes + 1)]
-    assert host_cluster.require() == state
-    assert host_cluster.down() is True
+    assert cluster_up.require() == state
+    assert cluster_up.down() is True
     assert wait_until(lambda: not held(names) and not marked(runtime))
     assert machine() == before
     assert groups(runtime) == []
@@ -136,27 +136,27 @@ def test_a_cluster_runs_a_job_on_every_node_and_leaves_nothing(nodes: int, runti
 
 
 def test_the_rate_is_kept_with_slurm() -> None:
-    state = host_cluster.up(ClusterSpec(rate="100mbit", slurm=SlurmSpec()))
+    state = cluster_up.up(ClusterSpec(rate="100mbit", slurm=SlurmSpec()))
     assert told(state, None, "srun", "--nodes=2", "hostname")
     assert_limited(state, 4_000_000)
 
 
 def test_two_clusters_run_jobs_at_once() -> None:
-    one = host_cluster.up(ClusterSpec(name="one", slurm=SlurmSpec(users=(ALICE,))))
-    two = host_cluster.up(ClusterSpec(name="two", nodes=3, slurm=SlurmSpec()))
+    one = cluster_up.up(ClusterSpec(name="one", slurm=SlurmSpec(users=(ALICE,))))
+    two = cluster_up.up(ClusterSpec(name="two", nodes=3, slurm=SlurmSpec()))
     told(one, None, "sbatch", "--output=/dev/null", "--wrap=sleep 60")
     assert told(two, None, "squeue", "--noheader") == ""
     assert len(told(two, None, "srun", "--nodes=3", "hostname").split()) == 3
-    assert host_cluster.down("one") is True
-    assert states(host_cluster.require("two")) == ["idle"] * 3
+    assert cluster_up.down("one") is True
+    assert states(cluster_up.require("two")) == ["idle"] * 3
 
 
 def test_another_slurm_is_another_cluster() -> None:
-    state = host_cluster.up(ClusterSpec(nodes=1, slurm=SlurmSpec()))
-    assert host_cluster.up(ClusterSpec(nodes=1, slurm=SlurmSpec())) == state
+    state = cluster_up.up(ClusterSpec(nodes=1, slurm=SlurmSpec()))
+    assert cluster_up.up(ClusterSpec(nodes=1, slurm=SlurmSpec())) == state
     for other in (None, SlurmSpec(cpus=2), SlurmSpec(users=(ALICE,)), SlurmSpec(pin=False)):
         with pytest.raises(StackproofError) as caught:
-            host_cluster.up(ClusterSpec(nodes=1, slurm=other))
+            cluster_up.up(ClusterSpec(nodes=1, slurm=other))
         assert caught.value.reason is Reason.BUSY
 
 
@@ -178,7 +178,7 @@ def test_each_node_has_files_and_one_core_of_its_own(slurm: ClusterState) -> Non
 
 
 def test_nodes_can_have_all_cores(runtime: Path) -> None:
-    state = host_cluster.up(ClusterSpec(nodes=1, slurm=SlurmSpec(pin=False)))
+    state = cluster_up.up(ClusterSpec(nodes=1, slurm=SlurmSpec(pin=False)))
     assert told(state, None, "srun", "nproc") == str(len(os.sched_getaffinity(0)))
     assert groups(runtime) == []
 
@@ -193,7 +193,7 @@ def test_what_slurm_is_can_be_seen(slurm: ClusterState) -> None:
 
 def test_a_setting_replaces_and_adds() -> None:
     settings = ("killwait=7", "PartitionName=small Nodes=node1 MaxTime=5")
-    state = host_cluster.up(ClusterSpec(slurm=SlurmSpec(settings=settings, cpus=3)))
+    state = cluster_up.up(ClusterSpec(slurm=SlurmSpec(settings=settings, cpus=3)))
     said = inside(state, None, "scontrol", "show", "config")
     assert said.stderr == ""
     assert "KillWait                = 7 sec" in said.stdout
@@ -226,7 +226,7 @@ def test_a_users_home_is_on_all_nodes_and_closed_to_others(slurm: ClusterState) 
 def test_a_user_of_this_machine_is_there_as_well(slurm: ClusterState) -> None:
     nobody = cluster_exec.user(slurm, "nobody")
     done = subprocess.run(
-        cluster.enter_argv(slurm, None, ("srun", "id", "-un"), "/", nobody),
+        model.enter_argv(slurm, None, ("srun", "id", "-un"), "/", nobody),
         stdout=subprocess.PIPE, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert done.stdout == "nobody\n"
@@ -243,7 +243,7 @@ def test_mpi_is_started_by_srun_and_by_its_own_launcher(
     family: str, kind: str, trees: Trees, slurm: ClusterState, shared: Path
 ) -> None:
     tree = trees[family]
-    host_cluster.share(slurm, (str(tree.prefix),))
+    cluster_up.share(slurm, (str(tree.prefix),))
     source, program = shared / "hello.c", shared / f"hello-{family}"
     source.write_text(HELLO)
     settings = tree.family.environment(str(tree.prefix)).apply(dict(os.environ))
@@ -283,7 +283,7 @@ def test_a_spank_plugin_is_loaded_into_every_task(way: str, tmp_path: Path) -> N
         stack = tmp_path / "plugstack.conf"
         stack.write_text(f"required {plugin} {' '.join(arguments)}\n")
         spec, shared = SlurmSpec(plugstack=str(stack)), (str(tmp_path),)
-    state = host_cluster.up(ClusterSpec(shared=shared, slurm=spec))
+    state = cluster_up.up(ClusterSpec(shared=shared, slurm=spec))
     said = told(state, None, "srun", "--nodes=2", "sh", "-c", "echo $COLOUR")
     assert said.split() == ["green", "green"]
 
@@ -317,7 +317,7 @@ def test_a_wish_that_cannot_be_is_refused_before_anything_is_made(
     spec: SlurmSpec, reason: Reason, runtime: Path
 ) -> None:
     with pytest.raises(StackproofError) as caught:
-        host_cluster.up(ClusterSpec(slurm=spec))
+        cluster_up.up(ClusterSpec(slurm=spec))
     assert caught.value.reason is reason
     assert list(runtime.iterdir()) == []
 
@@ -326,11 +326,11 @@ def test_a_setting_that_slurm_refuses_is_shown_and_leaves_nothing(runtime: Path)
     before = machine()
     begin = time.monotonic()
     with pytest.raises(StackproofError) as caught:
-        host_cluster.up(ClusterSpec(slurm=SlurmSpec(settings=("SelectType=select/nonsense",))))
+        cluster_up.up(ClusterSpec(slurm=SlurmSpec(settings=("SelectType=select/nonsense",))))
     assert caught.value.reason is Reason.CLUSTER_FAILED
     assert "select/nonsense" in str(caught.value)
     assert time.monotonic() - begin < 15  # it is told at once, not after the time for a start
-    assert host_cluster.status() is None
+    assert cluster_up.status() is None
     assert wait_until(lambda: not marked(runtime))
     assert machine() == before
     assert groups(runtime) == []

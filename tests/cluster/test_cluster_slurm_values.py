@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.cluster import model as cluster
+from stackproof.cluster import model, slurm_conf
 from stackproof.cluster import slurm as cluster_slurm
-from stackproof.cluster import slurm_conf
-from stackproof.cluster.effects import cgroups as cluster_groups
+from stackproof.cluster.effects import cgroups
 from stackproof.cluster.model import ClusterNode, ClusterSpec, ClusterState, enter_argv
 from stackproof.cluster.slurm import SlurmFacts, SlurmSpec, SpankPlugin, User, parse_user
 from stackproof.core import noun
@@ -100,7 +99,7 @@ def test_any_text_is_a_value_or_an_error_of_ours(text: str) -> None:
     ],
 )
 def test_everything_wrong_is_said_at_once(spec: SlurmSpec, count: int) -> None:
-    found = cluster.problems(ClusterSpec(slurm=spec))
+    found = model.problems(ClusterSpec(slurm=spec))
     assert [problem.reason for problem in found] == [Reason.INVALID_VALUE] * count
 
 
@@ -113,8 +112,8 @@ def test_the_command_of_a_hint_brings_the_same_up() -> None:
         pin=False,
         settings=("A=b",),
     )
-    assert cluster.up_command(ClusterSpec(slurm=SlurmSpec())) == "stackproof cluster up --slurm"
-    assert cluster.up_command(ClusterSpec(slurm=spec)) == (
+    assert model.up_command(ClusterSpec(slurm=SlurmSpec())) == "stackproof cluster up --slurm"
+    assert model.up_command(ClusterSpec(slurm=spec)) == (
         "stackproof cluster up --slurm --user alice:2001 --plugstack /p.conf "
         "--spank '/a.so=x y' --cpus 2 --no-pin --set 'A=b'"
     )
@@ -221,9 +220,9 @@ OTHER = "34 31 0:31 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memor
 
 def test_the_place_of_groups_is_found(tmp_path: Path) -> None:
     unified = f"35 31 0:32 / {tmp_path} rw,relatime - cgroup2 cgroup2 rw"
-    assert cluster_groups.find_parent([OTHER, V1, unified]) == "/sys/fs/cgroup/cpuset"
-    assert cluster_groups.find_parent([OTHER]) is None
-    assert cluster_groups.find_parent([unified]) is None
+    assert cgroups.find_parent([OTHER, V1, unified]) == "/sys/fs/cgroup/cpuset"
+    assert cgroups.find_parent([OTHER]) is None
+    assert cgroups.find_parent([unified]) is None
 
 
 @pytest.mark.parametrize(
@@ -233,5 +232,5 @@ def test_version_two_counts_where_it_hands_cpusets_on(
     text: str, usable: bool, tmp_path: Path
 ) -> None:
     (tmp_path / "cgroup.subtree_control").write_text(text)
-    found = cluster_groups.find_parent([f"35 31 0:32 / {tmp_path} rw - cgroup2 cgroup2 rw"])
+    found = cgroups.find_parent([f"35 31 0:32 / {tmp_path} rw - cgroup2 cgroup2 rw"])
     assert found == (str(tmp_path) if usable else None)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackproof.cluster import model as cluster
+from stackproof.cluster import model
 from stackproof.cluster.effects import agent
 from stackproof.cluster.model import ClusterNode, ClusterSpec, ClusterState, DelayFacts
 from stackproof.core import noun
@@ -20,7 +20,7 @@ from stackproof.core.errors import Reason, StackproofError
 def node(name: str, pid: int, **changes: object) -> ClusterNode:
     made = ClusterNode(
         name=name,
-        address=cluster.address_of(name),
+        address=model.address_of(name),
         interface="eth0",
         pid=pid,
         head_pid=pid - 99,
@@ -42,7 +42,7 @@ def state(**changes: object) -> ClusterState:
 
 
 def reasons(spec: ClusterSpec) -> list[Reason]:
-    return [problem.reason for problem in cluster.problems(spec)]
+    return [problem.reason for problem in model.problems(spec)]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def reasons(spec: ClusterSpec) -> list[Reason]:
     ],
 )
 def test_a_rate_has_a_unit(text: str, rate: int) -> None:
-    assert cluster.parse_rate(text) == rate
+    assert model.parse_rate(text) == rate
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_rate_has_a_unit(text: str, rate: int) -> None:
 )  # fmt: skip
 def test_other_rates_are_errors(text: str) -> None:
     with pytest.raises(StackproofError) as caught:
-        cluster.parse_rate(text)
+        model.parse_rate(text)
     assert caught.value.reason is Reason.INVALID_VALUE
 
 
@@ -83,7 +83,7 @@ def test_other_rates_are_errors(text: str) -> None:
     [("20us", 20), ("1ms", 1000), ("0.5ms", 500), ("1s", 1e6), ("1.5 us", 1.5)],
 )
 def test_a_delay_has_a_unit(text: str, delay_us: float) -> None:
-    assert cluster.parse_delay(text) == pytest.approx(delay_us)
+    assert model.parse_delay(text) == pytest.approx(delay_us)
 
 
 @pytest.mark.parametrize(
@@ -91,13 +91,13 @@ def test_a_delay_has_a_unit(text: str, delay_us: float) -> None:
 )
 def test_other_delays_are_errors(text: str) -> None:
     with pytest.raises(StackproofError) as caught:
-        cluster.parse_delay(text)
+        model.parse_delay(text)
     assert caught.value.reason is Reason.INVALID_VALUE
 
 
 @given(st.text(max_size=30))
 def test_any_text_is_a_value_or_an_error_of_ours(text: str) -> None:
-    for parse in (cluster.parse_rate, cluster.parse_delay):
+    for parse in (model.parse_rate, model.parse_delay):
         reason = None
         try:
             parse(text)
@@ -108,8 +108,8 @@ def test_any_text_is_a_value_or_an_error_of_ours(text: str) -> None:
 
 @given(st.integers(min_value=1_000, max_value=400_000_000))
 def test_a_rate_means_the_same_in_bits_and_bytes(kbit: int) -> None:
-    assert cluster.parse_rate(f"{kbit}kbit") == kbit * 125
-    assert cluster.parse_rate(f"{kbit * 125 / 1e6:.6f}MB/s") == kbit * 125
+    assert model.parse_rate(f"{kbit}kbit") == kbit * 125
+    assert model.parse_rate(f"{kbit * 125 / 1e6:.6f}MB/s") == kbit * 125
 
 
 def test_a_plain_wish_is_right() -> None:
@@ -135,64 +135,67 @@ def test_there_are_one_to_eight_nodes(count: int) -> None:
 
 
 def test_addresses_and_ports_are_all_different() -> None:
-    names = (cluster.HEAD, *cluster.node_names(8))
-    assert len({cluster.address_of(name) for name in names}) == 9
-    assert len({cluster.port_of(name) for name in names}) == 9
-    assert cluster.address_of("node3") == "10.77.0.3"
+    names = (model.HEAD, *model.node_names(8))
+    assert len({model.address_of(name) for name in names}) == 9
+    assert len({model.port_of(name) for name in names}) == 9
+    assert model.address_of("node3") == "10.77.0.3"
 
 
 def test_every_node_is_named_in_hosts() -> None:
-    lines = cluster.hosts_text(2).splitlines()
+    lines = model.hosts_text(2).splitlines()
     assert "127.0.0.1 localhost" in lines
     assert {"10.77.0.254 head", "10.77.0.1 node1", "10.77.0.2 node2"} < set(lines)
 
 
 def test_the_bridge_has_a_fixed_address() -> None:
-    made = [line for line in cluster.head_network(2) if "type bridge" in line]
+    made = [line for line in model.head_network(2) if "type bridge" in line]
     assert len(made) == 1
     assert " address 02:00:0a:4d:00:fe " in made[0]
 
 
 def test_neighbours_are_known_beforehand() -> None:
-    known = [line.split()[2] for line in cluster.node_network("node2", 3) if "neigh" in line]
+    known = [line.split()[2] for line in model.node_network("node2", 3) if "neigh" in line]
     assert known == ["10.77.0.254", "10.77.0.1", "10.77.0.3"]
 
 
 def test_a_link_without_shape_has_no_queue() -> None:
-    assert cluster.shape_lines("eth0", rate=None) == ("qdisc replace dev eth0 root noqueue",)
+    assert model.shape_lines("eth0", rate=None) == ("qdisc replace dev eth0 root noqueue",)
 
 
 def test_the_bucket_holds_a_fixed_time() -> None:
-    (_, line) = cluster.shape_lines("eth0", rate=125_000_000)
+    (_, line) = model.shape_lines("eth0", rate=125_000_000)
     assert "root handle 2: tbf rate 1000000000bit burst 16000b limit 1266000b" in line
 
 
 def test_a_slow_bucket_still_takes_whole_packets() -> None:
-    (_, line) = cluster.shape_lines("eth0", rate=125_000)
+    (_, line) = model.shape_lines("eth0", rate=125_000)
     assert " burst 4096b " in line
 
 
 def test_netem_is_first_and_the_bucket_its_child() -> None:
-    (_, netem, bucket) = cluster.shape_lines("eth0", rate=125_000_000, netem_us=20.5)
+    (_, netem, bucket) = model.shape_lines("eth0", rate=125_000_000, netem_us=20.5)
     assert "root handle 1: netem delay 20.5us" in netem
     assert " parent 1:1 " in bucket
 
 
 def test_the_switch_is_told_nanoseconds_and_ports() -> None:
-    argv = cluster.switch_argv("/cache/switch", ("node1", "node2"), 20.5)
+    argv = model.switch_argv("/cache/switch", ("node1", "node2"), 20.5)
     assert argv == ("/cache/switch", "20500", "head1", "port1", "port2")
 
 
 def test_switching_off_undoes_switching_on() -> None:
     names = ("node1", "node2")
-    on, off = " ".join(cluster.switch_on_lines(names)), " ".join(cluster.switch_off_lines(names))
+    on, off = (
+        " ".join(model.switch_on_lines(names)),
+        " ".join(model.switch_off_lines(names)),
+    )
     for port in ("port1", "port2"):
         assert f"set {port} nomaster arp off" in on
         assert f"set {port} arp on master br0" in off
 
 
 def test_entering_keeps_the_environment_and_sets_the_folder() -> None:
-    argv = cluster.enter_argv(state(), "node2", ("hostname", "-f"), "/tmp/x")
+    argv = model.enter_argv(state(), "node2", ("hostname", "-f"), "/tmp/x")
     assert argv[:3] == ("nsenter", "--target", "104")
     assert argv[-5:] == ("--", "env", "--chdir=/tmp/x", "hostname", "-f")
     assert "--user" not in argv
@@ -200,21 +203,21 @@ def test_entering_keeps_the_environment_and_sets_the_folder() -> None:
 
 
 def test_without_a_node_it_is_the_head() -> None:
-    assert cluster.enter_argv(state(), None, ("true",))[2] == "100"
-    assert cluster.enter_argv(state(), "head", ("true",))[2] == "100"
+    assert model.enter_argv(state(), None, ("true",))[2] == "100"
+    assert model.enter_argv(state(), "head", ("true",))[2] == "100"
 
 
 def test_a_cluster_without_rights_is_entered_by_its_user_namespace() -> None:
-    argv = cluster.enter_argv(state(rootless=True), None, ("true",))
+    argv = model.enter_argv(state(rootless=True), None, ("true",))
     assert {"--user", "--preserve-credentials"} < set(argv)
     assert {"--user", "--net"} < set(
-        cluster.enter_network_argv(state(rootless=True), "node1", ("tc",))
+        model.enter_network_argv(state(rootless=True), "node1", ("tc",))
     )
 
 
 def test_an_unknown_node_cannot_be_entered() -> None:
     with pytest.raises(StackproofError) as caught:
-        cluster.enter_argv(state(), "node3", ("true",))
+        model.enter_argv(state(), "node3", ("true",))
     assert caught.value.reason is Reason.NODE_UNREACHABLE
 
 
@@ -240,9 +243,9 @@ def test_faults_say_what_has_died() -> None:
 
 
 def test_the_command_of_a_hint_brings_the_same_up() -> None:
-    assert cluster.up_command(ClusterSpec()) == "stackproof cluster up"
+    assert model.up_command(ClusterSpec()) == "stackproof cluster up"
     spec = ClusterSpec(name="x", nodes=3, rate="1gbit", delay="20us")
-    assert cluster.up_command(spec).split()[3:] == [
+    assert model.up_command(spec).split()[3:] == [
         "--name", "x", "--nodes", "3", "--rate", "1gbit", "--delay", "20us",
     ]  # fmt: skip
 

@@ -12,7 +12,7 @@ import pytest
 
 from stackproof.build.effects.executor import fetch
 from stackproof.build.engines.easybuild.effects.sources import SourceFinder
-from stackproof.build.engines.wheel import engine as wheel
+from stackproof.build.engines.wheel import engine as wheel_engine
 from stackproof.build.stack import Artefact, Digest, SourceFile
 from stackproof.core.cli import progress
 from stackproof.core.command import Command, Completed
@@ -67,7 +67,7 @@ def check_told(events: list[Event], name: str, suffix: str) -> None:
 
 def test_bytes_that_pip_has_are_told_while_they_come() -> None:
     events: list[Event] = []
-    path = fetch(WHEEL, wheel.fetch_command, events.append, runner=slow_pip())
+    path = fetch(WHEEL, wheel_engine.fetch_command, events.append, runner=slow_pip())
     check_told(events, NAME, "")
     assert path.read_bytes() == WHOLE
     assert not [one for one in path.parent.iterdir() if one != path]
@@ -77,12 +77,12 @@ def test_in_a_log_a_file_has_one_line_and_none_when_it_failed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(Exception, match="pip"):
-        fetch(WHEEL, wheel.fetch_command, progress.monitor(), runner=slow_pip(0.1, code=1))
+        fetch(WHEEL, wheel_engine.fetch_command, progress.monitor(), runner=slow_pip(0.1, code=1))
     assert capsys.readouterr().err == ""
-    fetch(WHEEL, wheel.fetch_command, progress.monitor(), runner=slow_pip(0.1))
+    fetch(WHEEL, wheel_engine.fetch_command, progress.monitor(), runner=slow_pip(0.1))
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"ok download  {NAME}  400.0 kB  0.")
-    fetch(WHEEL, wheel.fetch_command, progress.monitor(), runner=slow_pip(0.1))
+    fetch(WHEEL, wheel_engine.fetch_command, progress.monitor(), runner=slow_pip(0.1))
     assert capsys.readouterr().err == ""  # it is there
 
 

@@ -23,11 +23,11 @@ import pytest
 from mpitrees import Tree, Trees
 from need import need
 from stackproof import cli
-from stackproof.cluster import model as cluster
-from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster import model as cluster_model
+from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.cluster.slurm import SlurmSpec
-from stackproof.doctor.effects import libraries as linkage
+from stackproof.doctor.effects import libraries
 
 pytestmark = pytest.mark.in_turn
 
@@ -158,8 +158,8 @@ def nodes(trees: Trees) -> Iterator[ClusterState]:
         shared.append(sys.prefix)  # nodes have a /tmp of their own
     name = f"doctor-{os.getpid()}"
     slurm = SlurmSpec(cpus=4, pin=False)
-    yield host_cluster.up(ClusterSpec(name=name, nodes=2, shared=tuple(shared), slurm=slurm))
-    host_cluster.down(name)
+    yield cluster_up.up(ClusterSpec(name=name, nodes=2, shared=tuple(shared), slurm=slurm))
+    cluster_up.down(name)
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def launched(nodes: ClusterState, trees: Trees, tmp_path: Path) -> Launcher:
         program = (str(tree.program), *WORDS, *launch.more)
         words = ("timeout", str(launch.seconds), *argv, *wrapper, *program)
         done = subprocess.run(
-            cluster.enter_argv(nodes, None, words), env=job, stdin=subprocess.DEVNULL,
+            cluster_model.enter_argv(nodes, None, words), env=job, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=90, check=False,
         )  # fmt: skip
         log, env = tmp_path / "job.log", tmp_path / "job.env"
@@ -280,7 +280,7 @@ def test_bytes_that_arrive_changed(trees: Trees, launched: Launcher, doctor: Doc
 
 def test_slurms_pmix_without_its_library(nodes: ClusterState, launched: Launcher) -> None:
     """srun says `Unspecified error`; that the library is gone is seen on the node."""
-    slurm = linkage.slurm_pmix()
+    slurm = libraries.slurm_pmix()
     if slurm is None or not slurm.loads:
         pytest.skip("Slurm has no PMIx here, or does not say where its library is")
     folder = os.path.dirname(slurm.library)
@@ -306,7 +306,7 @@ def test_slurms_pmix_without_its_library(nodes: ClusterState, launched: Launcher
 
 def _in(nodes: ClusterState, node: str, line: str, text: bytes = b"") -> str:
     done = subprocess.run(
-        cluster.enter_argv(nodes, node, ("sh", "-c", line)), input=text, capture_output=True,
+        cluster_model.enter_argv(nodes, node, ("sh", "-c", line)), input=text, capture_output=True,
         timeout=60, check=False, env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode(errors="replace")

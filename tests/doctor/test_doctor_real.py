@@ -7,7 +7,7 @@ import os
 import pytest
 
 from mpitrees import PROGRAM, Tree, Trees
-from stackproof.bench import programs as benchmarks
+from stackproof.bench import programs
 from stackproof.compare import launch_checks
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects.run import run
@@ -41,7 +41,7 @@ def measured(tree: Tree, *, starter: Tree | None = None, env: dict[str, str]) ->
         timeout_s=60,
     )
     first = starter or tree
-    bench = benchmarks.REGISTRY[PROGRAM]
+    bench = programs.REGISTRY[PROGRAM]
     patch = first.family.environment(str(first.prefix))
     patch = patch.then(tree.family.environment(str(tree.prefix))).then(EnvPatch(set=env))
     member = launchers.get(first.family.launcher)

@@ -7,36 +7,21 @@ import collections
 import importlib.metadata
 import importlib.util
 import itertools
-import json
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-import jsonschema
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from housefiles import MODULES, PACKAGE, PROGRAMS, ROOT, TEST_FILES, name, tracked, tree
 from stackproof import cli
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "src" / "stackproof"
-MODULES = sorted(PACKAGE.rglob("*.py"))
-PROGRAMS = sorted(
-    [
-        *MODULES,
-        ROOT / "noxfile.py",
-        *(ROOT / "tools").glob("*.py"),
-        *(ROOT / "benchmarks").glob("*.py"),
-    ]
-)
-SCHEMAS = sorted((PACKAGE / "core" / "schemas").glob("*.json"))
 # The only folders with effects.
 EFFECTS = {"effects", "cli", "__main__.py"}
 
@@ -47,62 +32,47 @@ PARAMETERS = 6
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def name(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
-
-
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
 def functions(path: Path) -> Iterator[Function]:
     return (node for node in ast.walk(tree(path)) if isinstance(node, Function))
 
 
-def tracked() -> list[Path]:
-    """Return the files of the project, or skip where this is no checkout."""
-    if not (ROOT / ".git").exists() or not shutil.which("git"):
-        pytest.skip("not a git checkout")
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, stdout=subprocess.PIPE, check=True)
-    paths = [ROOT / word for word in listed.stdout.decode().split("\0") if word]
-    return [path for path in paths if path.is_file()]
+def broken(rule: Callable[[Path], Iterable[str]], paths: Iterable[Path]) -> list[str]:
+    """Return each place of files that breaks a rule; a rule has something to look at."""
+    paths = list(paths)
+    assert len(paths) > 30
+    return [f"{name(path)}: {fault}" for path in paths for fault in rule(path)]
 
 
-@pytest.mark.parametrize("path", PROGRAMS, ids=name)
-def test_modules_are_short(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= MODULE_LINES
-
-
-@pytest.mark.parametrize("path", PROGRAMS, ids=name)
-def test_functions_are_short(path: Path) -> None:
-    lengths = {f.name: (f.end_lineno or 0) - f.lineno + 1 for f in functions(path)}
-    assert {name: lines for name, lines in lengths.items() if lines > FUNCTION_LINES} == {}
-
-
-@pytest.mark.parametrize("path", PROGRAMS, ids=name)
-def test_functions_take_few_parameters(path: Path) -> None:
-    counts = {}
+def long_parts(path: Path) -> Iterator[str]:
+    """Yield what has too many lines or parameters."""
+    if (lines := len(path.read_text().splitlines())) > MODULE_LINES:
+        yield f"{lines} lines"
     for function in functions(path):
+        if (lines := (function.end_lineno or 0) - function.lineno + 1) > FUNCTION_LINES:
+            yield f"{function.name} has {lines} lines"
         every = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-        counts[function.name] = len([a for a in every if a.arg not in {"self", "cls"}])
-    assert {name: count for name, count in counts.items() if count > PARAMETERS} == {}
+        if (count := len([a for a in every if a.arg not in {"self", "cls"}])) > PARAMETERS:
+            yield f"{function.name} takes {count} parameters"
 
 
-@pytest.mark.parametrize("path", PROGRAMS, ids=name)
-def test_what_is_public_has_a_docstring(path: Path) -> None:
-    module = tree(path)
-    assert ast.get_docstring(module)
-    owners: list[ast.Module | ast.ClassDef] = [module]
-    owners += [n for n in module.body if isinstance(n, ast.ClassDef) and not n.name.startswith("_")]
-    bare = [
-        node.name
-        for owner in owners
-        for node in owner.body
-        if isinstance(node, Function | ast.ClassDef)
-        and not node.name.startswith("_")
-        and not ast.get_docstring(node)
-    ]
-    assert bare == []
+def test_modules_and_functions_are_short_and_take_few_parameters() -> None:
+    assert broken(long_parts, PROGRAMS) == []
+
+
+def without_docstring(path: Path) -> Iterator[str]:
+    """Yield what is public and does not say what it is."""
+    owners: list[ast.Module | ast.ClassDef] = [tree(path)]
+    owners += [n for n in owners[0].body if isinstance(n, ast.ClassDef) and n.name[0] != "_"]
+    if not ast.get_docstring(owners[0]):
+        yield "the module"
+    for node in (node for owner in owners for node in owner.body):
+        public = isinstance(node, Function | ast.ClassDef) and node.name[0] != "_"
+        if public and not ast.get_docstring(node):
+            yield node.name
+
+
+def test_what_is_public_has_a_docstring() -> None:
+    assert broken(without_docstring, PROGRAMS) == []
 
 
 def test_a_public_class_has_its_name_alone() -> None:
@@ -211,16 +181,15 @@ def effects(path: Path) -> Iterator[str]:
                 yield f"line {node.lineno}: import {module}"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in MODULES if not EFFECTS & set(path.relative_to(PACKAGE).parts)],
-    ids=name,
-)
-def test_only_effects_and_verbs_have_effects(path: Path) -> None:
-    found = list(effects(path))
-    if "importlib.resources" in path.read_text():  # data inside the package never change
-        found = [effect for effect in found if not effect.endswith(".read_text")]
-    assert found == []
+def effects_but_own_data(path: Path) -> Iterator[str]:
+    """Yield effects; data inside the package never change."""
+    own = "importlib.resources" in path.read_text()
+    return (found for found in effects(path) if not (own and found.endswith(".read_text")))
+
+
+def test_only_effects_and_verbs_have_effects() -> None:
+    pure = [path for path in MODULES if not EFFECTS & set(path.relative_to(PACKAGE).parts)]
+    assert broken(effects_but_own_data, pure) == []
 
 
 # Names of packages that are not those by which they are imported.
@@ -292,6 +261,52 @@ def test_an_installation_is_small() -> None:
     assert sum(sizes.values()) < 140_000_000, sorted(sizes.items(), key=lambda item: -item[1])[:5]
 
 
+# What everybody calls so: their own documentation does.
+_CONVENTIONS = {
+    "collections.abc.Set as AbstractSet", "datetime as dt", "hypothesis.strategies as st",
+    "numpy as np", "numpy.typing as npt", "xml.etree.ElementTree as ET",
+}  # fmt: skip
+
+
+def renamed(path: Path) -> Iterator[str]:
+    """Yield the imports that give something another name than its own.
+
+    A module may have the name of one of its folders in front (`cluster_up`), where its own alone
+    would not say enough, or an `s` behind (`documents`), where a value has its name.
+    """
+    for node in ast.walk(tree(path)):
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        above = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+        for alias in node.names:
+            folders = above.split(".")[1:-1]
+            named = alias.name.rpartition(".")[2]
+            allowed = {named, f"{named}s", *(f"{folder}_{named}" for folder in folders)}
+            written = f"{above}{alias.name} as {alias.asname}"
+            if alias.asname and alias.asname not in allowed and written not in _CONVENTIONS:
+                yield f"line {node.lineno}: {written}"
+
+
+def test_a_module_is_called_by_its_name() -> None:
+    tests = [path for path in TEST_FILES if "documents" not in path.parts]  # Spack's, for Spack
+    assert broken(renamed, [*PROGRAMS, *tests]) == []
+
+
+def test_an_old_name_is_found(tmp_path: Path) -> None:
+    lines = {
+        "from stackproof.cluster.effects import up as cluster_up": True,
+        "from stackproof.core import document as documents": True,
+        "import numpy as np": True,
+        "from stackproof.cluster.effects import up as host_cluster": False,
+        "from stackproof.mpi.families import REGISTRY as MPIS": False,
+        "import slurm_endings as endings": False,
+    }
+    for number, (line, good) in enumerate(lines.items()):
+        path = tmp_path / f"{number}.py"
+        path.write_text(f"{line}\n")
+        assert (list(renamed(path)) == []) == good, line
+
+
 # Rooms, and parts of rooms, that read what others wrote.
 _OF_READERS = (
     "bench/import_outputs.py", "bench/path_logs/", "build/engines/spack/stackinator/",
@@ -303,17 +318,8 @@ _OTHER_LIMITS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        path
-        for path in MODULES
-        if "effects" in path.parts or path.relative_to(PACKAGE).as_posix().startswith(_OF_READERS)
-    ],
-    ids=name,
-)
-def test_limits_of_readers_are_in_one_place(path: Path) -> None:
-    """A number that a module says itself, under a name of a limit, is one that the table lacks."""
+def own_limits(path: Path) -> list[str]:
+    """Return the numbers that a module says itself, under names of limits."""
     own = [
         target.id
         for node in tree(path).body
@@ -322,10 +328,19 @@ def test_limits_of_readers_are_in_one_place(path: Path) -> None:
         for target in node.targets
         if isinstance(target, ast.Name) and re.match(r"_?(MAX|MOST|LARGEST|LONGEST)", target.id)
     ]
-    assert [word for word in own if word not in _OTHER_LIMITS] == []
+    return [word for word in own if word not in _OTHER_LIMITS]
 
 
-def texts_without_encoding(path: Path) -> Iterator[int]:
+def test_limits_of_readers_are_in_one_place() -> None:
+    readers = [
+        path
+        for path in MODULES
+        if "effects" in path.parts or path.relative_to(PACKAGE).as_posix().startswith(_OF_READERS)
+    ]
+    assert broken(own_limits, readers) == []
+
+
+def texts_without_encoding(path: Path) -> Iterator[str]:
     """Yield the lines where a text file is opened in whatever encoding the user's locale has."""
     for node in ast.walk(tree(path)):
         if not isinstance(node, ast.Call) or any(
@@ -334,63 +349,17 @@ def texts_without_encoding(path: Path) -> Iterator[int]:
             continue
         match node:
             case ast.Call(func=ast.Attribute(attr="read_text"), args=[]):
-                yield node.lineno
+                yield f"line {node.lineno}"
             case ast.Call(func=ast.Attribute(attr="write_text"), args=[_]):
-                yield node.lineno
+                yield f"line {node.lineno}"
             case ast.Call(func=ast.Attribute(attr="fdopen") | ast.Name(id="open"), args=[_, *more]):
                 modes = [*more[:1], *(k.value for k in node.keywords if k.arg == "mode")]
                 if not modes or (isinstance(modes[0], ast.Constant) and "b" not in modes[0].value):
-                    yield node.lineno
+                    yield f"line {node.lineno}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name)
-def test_texts_are_read_and_written_as_utf_8(path: Path) -> None:
-    assert list(texts_without_encoding(path)) == []
-
-
-def keys_of(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every schema of a key: below `properties`, wherever that stands."""
-    if isinstance(node, list):
-        for index, inner in enumerate(node):
-            yield from keys_of(inner, f"{path}[{index}]")
-    elif isinstance(node, dict):
-        properties = node.get("properties", {})
-        for key, value in properties.items():
-            yield f"{path}.{key}", value
-        for key, inner in node.items():
-            yield from keys_of(inner, f"{path}.{key}")
-
-
-@pytest.mark.parametrize("path", SCHEMAS, ids=lambda path: path.stem)
-def test_schemas(path: Path) -> None:
-    schema = json.loads(path.read_text())
-    jsonschema.Draft202012Validator.check_schema(schema)
-    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    assert schema["description"]
-    bare = [place for place, value in keys_of(schema) if not value.get("description")]
-    assert bare == []
-
-
-def closed(node: Any) -> bool:
-    """Return whether every mapping of a schema says what else it may hold."""
-    if isinstance(node, list):
-        return all(closed(inner) for inner in node)
-    if not isinstance(node, dict):
-        return True
-    if isinstance(node.get("properties"), dict) and isinstance(node.get("type"), str):
-        open_ended = node["type"] == "object" and "additionalProperties" not in node
-        if open_ended:
-            return False
-    return all(closed(inner) for inner in node.values())
-
-
-@pytest.mark.parametrize("path", SCHEMAS, ids=lambda path: path.stem)
-def test_schemas_refuse_unknown_keys(path: Path) -> None:
-    assert closed(json.loads(path.read_text()))
-
-
-def test_there_are_schemas() -> None:
-    assert {path.stem for path in SCHEMAS} >= {"recipe", "site"}
+def test_texts_are_read_and_written_as_utf_8() -> None:
+    assert broken(texts_without_encoding, MODULES) == []
 
 
 def _pattern(*words: tuple[str, ...]) -> re.Pattern[str]:
@@ -437,20 +406,18 @@ def test_nothing_large_or_built_is_tracked() -> None:
     assert [name(path) for path in tracked() if path.stat().st_size > 2 << 20] == []
 
 
-TEST_FILES = sorted((ROOT / "tests").rglob("*.py"))
+def uncollected(path: Path) -> Iterator[str]:
+    """Yield what is wrong: no test where pytest looks, one where it does not, or a hidden one."""
+    names = [f.name for f in tree(path).body if isinstance(f, Function)]
+    tests = [word for word in names if word.startswith("test_")]
+    if bool(tests) != path.name.startswith("test_"):
+        yield f"{len(tests)} tests"
+    if len(tests) != len(set(tests)):
+        yield "two tests of one name: the first one never runs"
 
 
-@pytest.mark.parametrize("path", TEST_FILES, ids=name)
-def test_every_test_is_collected(path: Path) -> None:
-    """A file whose name pytest does not look for holds no test, and none hides behind another."""
-    tests = [
-        f.name for f in tree(path).body if isinstance(f, Function) and f.name.startswith("test_")
-    ]
-    if path.name.startswith("test_"):
-        assert tests
-        assert len(tests) == len(set(tests)), "two tests of one name: the first one never runs"
-    else:
-        assert tests == []
+def test_every_test_is_collected() -> None:
+    assert broken(uncollected, TEST_FILES) == []
 
 
 def test_pytest_looks_everywhere(pytestconfig: pytest.Config) -> None:
@@ -495,9 +462,9 @@ def test_every_test_is_run_by_one_session() -> None:
     """Those with a marker and those without it are all."""
     text = (ROOT / "noxfile.py").read_text()
     assert 'ABREAST, IN_TURN = ("-m", "not in_turn"), ("-m", "in_turn")\n' in text
-    for name in ("abreast", "in_turn"):
-        body = text.partition(f"def {name}(")[2].partition("@nox.session")[0]
-        assert f"*{name.upper()})" in body
+    for session in ("abreast", "in_turn"):
+        body = text.partition(f"def {session}(")[2].partition("@nox.session")[0]
+        assert f"*{session.upper()})" in body
 
 
 def test_tests_stand_where_the_code_stands() -> None:
@@ -508,42 +475,6 @@ def test_tests_stand_where_the_code_stands() -> None:
     assert {path.parent.name for path in tests} <= {*rooms, "native", "house"}
     names = [path.name for path in tests]
     assert len(names) == len(set(names)), "a page names a test by its file alone"
-
-
-def links(text: str) -> Iterator[str]:
-    without_code = re.sub(r"(`+).+?\1", "", text)
-    for target in re.findall(r"\]\(([^)\s]+)\)", without_code):
-        if not target.startswith(("http:", "https:", "#", "mailto:")):
-            yield target.partition("#")[0]
-
-
-def test_links_between_pages_lead_somewhere() -> None:
-    pages = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
-    broken = [
-        f"{name(page)}: {target}"
-        for page in pages
-        for target in links(page.read_text())
-        if not (page.parent / target).exists()
-    ]
-    assert broken == []
-
-
-def test_decisions_are_numbered_without_a_gap() -> None:
-    numbers = sorted(int(path.name[:3]) for path in (ROOT / "docs" / "decisions").glob("*.md"))
-    assert numbers == list(range(1, len(numbers) + 1))
-    assert len(numbers) >= 6
-
-
-def test_every_page_can_be_found_from_the_index() -> None:
-    docs = ROOT / "docs"
-    found: set[Path] = set()
-    left = [docs / "index.md"]
-    while left:
-        page = left.pop()
-        if page not in found and page.suffix == ".md":
-            found.add(page)
-            left += [(page.parent / target).resolve() for target in links(page.read_text())]
-    assert sorted(name(page) for page in set(docs.rglob("*.md")) - found) == []
 
 
 def tool(name: str) -> ModuleType:

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from rootfslab import config, layer, member, oci_files, sif
 from stackproof.core.errors import Reason, StackproofError
-from stackproof.image.container import oci as description
-from stackproof.image.container import sif as sif_format
-from stackproof.image.container import tar
+from stackproof.image.container import oci, tar
+from stackproof.image.container import sif as container_sif
 from stackproof.image.container.tree import Member, RootTree
 
 
@@ -216,7 +215,7 @@ def test_trees_are_those_of_real_folders(tmp_path_factory, layers):
 
 
 def test_configuration():
-    told = description.parse_config(
+    told = oci.parse_config(
         config(
             [b"x"],
             Env=["A=1=2", "EMPTY=", "none"],
@@ -241,22 +240,22 @@ def test_configuration():
 )  # fmt: skip
 def test_indexes_that_are_none(content):
     with pytest.raises(StackproofError) as caught:
-        description.parse_index(content, file="f")
+        oci.parse_index(content, file="f")
     assert caught.value.reason is Reason.IMAGE_UNREADABLE
 
 
 def test_tags():
     blobs = tuple(
-        description.BlobReference(digest=f"sha256:{n}", tag=tag, architecture=machine)
+        oci.BlobReference(digest=f"sha256:{n}", tag=tag, architecture=machine)
         for n, (tag, machine) in enumerate(
             [("one", "x86_64"), ("one", "aarch64"), ("registry/two:v2", "x86_64")]
         )
     )
-    assert description.chosen(blobs, "one", "aarch64", file="f") is blobs[1]
-    assert description.chosen(blobs, "v2", "aarch64", file="f") is blobs[2]
+    assert oci.chosen(blobs, "one", "aarch64", file="f") is blobs[1]
+    assert oci.chosen(blobs, "v2", "aarch64", file="f") is blobs[2]
     for tag in ("", "three"):
         with pytest.raises(StackproofError) as caught:
-            description.chosen(blobs, tag, "x86_64", file="f")
+            oci.chosen(blobs, tag, "x86_64", file="f")
         assert caught.value.reason is Reason.INVALID_VALUE
         assert "one" in caught.value.problems[0].hint
 
@@ -269,15 +268,15 @@ def test_a_manifest_of_too_many_layers():
         + b",".join([str(blob).replace("'", '"').encode()] * 600) + b"]}"
     )  # fmt: skip
     with pytest.raises(StackproofError):
-        description.parse_manifest(content, file="f")
-    assert len(description.parse_index(files["index.json"], file="f")) == 1
+        oci.parse_manifest(content, file="f")
+    assert len(oci.parse_index(files["index.json"], file="f")) == 1
 
 
 def read_sif(content: bytes):
-    table = sif_format.parse_header(content[:512], file_size=len(content), file="f")
-    rows = content[table.offset : table.offset + table.entries * sif_format.DESCRIPTOR_BYTES]
-    found = sif_format.parse_partitions(rows, file_size=len(content), file="f")
-    return sif_format.root_partition(found, file="f")
+    table = container_sif.parse_header(content[:512], file_size=len(content), file="f")
+    rows = content[table.offset : table.offset + table.entries * container_sif.DESCRIPTOR_BYTES]
+    found = container_sif.parse_partitions(rows, file_size=len(content), file="f")
+    return container_sif.root_partition(found, file="f")
 
 
 def test_sif():
@@ -323,6 +322,6 @@ def test_changed_sif_headers():
 def test_looks(tmp_path):
     assert tar.looks_like_tar(layer(member("a", b"1")))
     assert not tar.looks_like_tar(b"\x7fELF" + bytes(600))
-    assert sif_format.looks_like_sif(sif(b"x"))
-    assert not sif_format.looks_like_sif(b"")
+    assert container_sif.looks_like_sif(sif(b"x"))
+    assert not container_sif.looks_like_sif(b"")
     assert io.BytesIO(layer()).read(1) == b"\0"

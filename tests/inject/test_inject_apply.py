@@ -17,7 +17,7 @@ from elflab import run
 from need import need
 from stackproof.core import noun
 from stackproof.core.errors import ExitCode, Reason, StackproofError
-from stackproof.inject.effects import staging as injecting
+from stackproof.inject.effects import staging
 from stackproof.inject.effects.staging import Injection
 from stackproof.linking.effects.view import HostView
 
@@ -247,7 +247,7 @@ def test_names_of_folders(eessi, capsys, words):
 def test_what_the_loader_does_not_take_is_undone(eessi, capsys, monkeypatch):
     """The loader has the last word: were it to disagree with the model, all goes back."""
     applied(capsys, eessi, "host")
-    monkeypatch.setattr(injecting, "trace", lambda *_: {"libmpi.so.12": "/elsewhere/libmpi.so.12"})
+    monkeypatch.setattr(staging, "trace", lambda *_: {"libmpi.so.12": "/elsewhere/libmpi.so.12"})
     code, _, err = applied(capsys, eessi, "newer")
     assert code == ExitCode.WORSE
     assert "/elsewhere/libmpi.so.12" in err
@@ -260,7 +260,7 @@ def test_the_trace_names_what_is_missing(eessi):
     os.unlink(eessi.path("odd/libstackproof-odd.so.1"))
     interpreter = HostView().elf(HostView().look(app)).interpreter
     with pytest.raises(StackproofError) as error:
-        injecting.trace(interpreter, app)
+        staging.trace(interpreter, app)
     assert error.value.reason is Reason.INJECTION_FAILS
     assert "libstackproof-odd.so.1" in str(error.value)
 
@@ -278,7 +278,7 @@ def test_leftovers_of_a_stop_are_removed(eessi, capsys):
 def test_one_at_a_time(eessi, capsys, monkeypatch):
     keep = eessi.overrides / ".stackproof"
     keep.mkdir(parents=True)
-    monkeypatch.setattr(injecting, "_LOCK_S", 0.1)
+    monkeypatch.setattr(staging, "_LOCK_S", 0.1)
     with open(keep / "lock", "w", encoding="utf-8") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         assert applied(capsys, eessi, "host")[0] == ExitCode.NOT_POSSIBLE

@@ -15,8 +15,8 @@ from eessilab import EVERY, USES_MPICH, inject
 from elflab import Lab, run
 from need import need
 from stackproof.core.errors import ExitCode, Reason, StackproofError
-from stackproof.inject import hook_manifest as compacts
-from stackproof.inject.effects import artefact as artefacting
+from stackproof.inject import hook_manifest
+from stackproof.inject.effects import artefact as inject_artefact
 from stackproof.inject.variants import ArtefactMetadata, Variant, choose_variant
 
 COVERS = (
@@ -200,7 +200,9 @@ def test_an_mpi_becomes_an_artefact(site, capsys):
     data = made(capsys, site, site.path("own"), "-o", net)
     (variant,) = data["variants"]
     assert "mpi" in variant["variant"]["levels"]
-    compact = compacts.parse(Path(net, "default", compacts.NAME).read_text(), file="abi.manifest")
+    compact = hook_manifest.parse(
+        Path(net, "default", hook_manifest.NAME).read_text(), file="abi.manifest"
+    )
     assert compact.abis == {"libmpi.so.12": "mpich", "libmpich.so.12": "mpich"}
     assert "MPI_Psend_init" in compact.lacks["libmpi.so.12"]
     _, files = loaded(site.app, LD_LIBRARY_PATH=f"{net}/default/mpi")
@@ -238,7 +240,7 @@ def test_variants_for_releases_of_slingshot(site, capsys):
     site.stack("old", defines=["fi_getinfo"], nodes="12")
     words = [site.path("old"), site.path("new"), "--shs", "12.0.2", "--shs", "13.1.0"]
     made(capsys, site, *words, "-o", net)
-    artefact = artefacting.load(net).artefact
+    artefact = inject_artefact.load(net).artefact
     assert [(one.shs, one.libcxi) for one in artefact.variants] == [
         ("12.0.2", "LIBCXI_1.8"),
         ("13.1.0", "LIBCXI_1.9"),
@@ -308,7 +310,7 @@ def test_what_is_refused(site, capsys, tmp_path):
 def test_a_damaged_manifest_is_refused(site, capsys):
     net = site.path("net")
     made(capsys, site, site.path("new"), "-o", net)
-    path = Path(net, "default", compacts.NAME)
+    path = Path(net, "default", hook_manifest.NAME)
     path.write_text(path.read_text().replace("FABRIC_1.8", "FABRIC_1.9"))
     code, out, err = inject(capsys, "check", site.app, "--with", net)
     assert (code, out) == (ExitCode.INVALID, "")

@@ -10,7 +10,7 @@ from elflab import Lab, run
 from need import need
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.inject.effects import named
-from stackproof.inject.findings import launcher as starting
+from stackproof.inject.findings import launcher as findings_launcher
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Cause, Effect, InjectionVerdict
 from stackproof.inject.replacement import find_replacement
@@ -45,7 +45,7 @@ def lab(tmp_path: Path) -> Lab:
 def judged(lab, launcher):
     view = HostView()
     file = lab.path(launcher)
-    kind = named.launcher_kind(file, starting.OFFERS)
+    kind = named.launcher_kind(file, findings_launcher.OFFERS)
     question = Question(machine=this_machine(), launcher=kind, launcher_file=file)
     return judge(view, lab.path("bin/program"), find_replacement(view, lab.path("new")), question)
 
@@ -77,5 +77,5 @@ def test_a_launcher_that_takes_nothing_of_it(lab):
 
 def test_a_launcher_that_is_not_there(lab):
     with pytest.raises(StackproofError) as raised:
-        named.launcher_kind(lab.path("nowhere/mpiexec"), starting.OFFERS)
+        named.launcher_kind(lab.path("nowhere/mpiexec"), findings_launcher.OFFERS)
     assert raised.value.reason is Reason.FILE_MISSING

@@ -9,7 +9,7 @@ import pytest
 from mpitrees import FAMILIES, Trees
 from need import need
 from stackproof.inject.effects import named
-from stackproof.inject.findings import launcher as starting
+from stackproof.inject.findings import launcher as findings_launcher
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Cause, InjectionVerdict, Judgement
 from stackproof.inject.replacement import find_replacement
@@ -33,7 +33,7 @@ WORDS = ["--benchmarks", "latency", "--sizes", "8", "--samples", "3", "--expect-
 
 
 def judged(trees: Trees, program: str, target: str, launcher: str) -> Judgement:
-    kind = named.launcher_kind(mpiexec(trees, launcher), starting.OFFERS)
+    kind = named.launcher_kind(mpiexec(trees, launcher), findings_launcher.OFFERS)
     view = HostView()
     question = Question(machine=this_machine(), launcher=kind)
     replacement = find_replacement(view, str(trees[target].prefix))

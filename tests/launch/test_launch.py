@@ -11,11 +11,11 @@ import pytest
 
 from mpitrees import FAMILIES, PROGRAM, Tree, Trees
 from need import need
-from stackproof.bench import programs as benchmarks
-from stackproof.cluster import model as cluster
-from stackproof.cluster.effects import up as host_cluster
+from stackproof.bench import programs
+from stackproof.cluster import model as cluster_model
+from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.model import ClusterSpec, ClusterState
-from stackproof.compare import launch_checks as checks
+from stackproof.compare import launch_checks
 from stackproof.core.command import Command, Completed, EnvPatch
 from stackproof.core.effects.run import run
 from stackproof.core.errors import Problem, Reason
@@ -40,8 +40,8 @@ def nodes(trees: Trees) -> Iterator[ClusterState]:
     need("netns")
     shared = str(trees[FAMILIES[0]].prefix.parents[1])
     name = f"launch-{os.getpid()}"
-    yield host_cluster.up(ClusterSpec(name=name, nodes=3, shared=(shared,)))
-    host_cluster.down(name)
+    yield cluster_up.up(ClusterSpec(name=name, nodes=3, shared=(shared,)))
+    cluster_up.down(name)
 
 
 def placement(*names: str, interface: str | None = None, pinned: bool = True) -> Placement:
@@ -77,7 +77,7 @@ class Judged:
 
     @property
     def problem(self) -> Problem | None:
-        return checks.first_failure(self.checks, self.done.stderr)
+        return launch_checks.first_failure(self.checks, self.done.stderr)
 
     def state(self, name: str) -> State:
         return next(check.state for check in self.checks if check.name == name)
@@ -108,7 +108,7 @@ def launch(
     )
     request = LaunchRequest(
         prefix=str(starter.prefix),
-        program=program or benchmarks.REGISTRY[PROGRAM].argv(str(tree.program), case),
+        program=program or programs.REGISTRY[PROGRAM].argv(str(tree.program), case),
         placement=case.placement,
         agent=state.agent if state else None,
         environment=patch.apply({"PATH": "/usr/bin:/bin"}),
@@ -117,15 +117,15 @@ def launch(
     argv = member.argv(request)
     done = run(
         Command(
-            argv=cluster.enter_argv(state, None, argv) if state else argv,
+            argv=cluster_model.enter_argv(state, None, argv) if state else argv,
             env=member.environment(request),
             timeout_s=case.timeout_s,
         )
     )
     if done.timed_out and state:
-        host_cluster.end_processes(state)
-    output = benchmarks.REGISTRY[PROGRAM].parse(done.stdout, case)
-    judged = checks.judge(
+        cluster_up.end_processes(state)
+    output = programs.REGISTRY[PROGRAM].parse(done.stdout, case)
+    judged = launch_checks.judge(
         output, case, mpi_family=tree.family.name, mpi_version=tree.version, completed=done
     )
     return Judged(done=done, output=output, checks=judged)
@@ -228,7 +228,7 @@ def test_a_job_that_hangs_ends_and_leaves_no_rank(tree: Tree, nodes: ClusterStat
     assert judged.problem.reason is Reason.JOB_TIMEOUT
     assert judged.done.seconds < 10
     for node in ("node1", "node2"):
-        left = run(Command(argv=cluster.enter_argv(nodes, node, ("ps", "-eo", "args"))))
+        left = run(Command(argv=cluster_model.enter_argv(nodes, node, ("ps", "-eo", "args"))))
         assert _HANG.encode() not in left.stdout
 
 
@@ -267,7 +267,7 @@ def test_a_library_of_another_family_of_the_same_abi_is_told(trees: Trees):
     assert all_ok(judged), judged.evidence()
     library = next(check for check in judged.checks if check.name == "mpi")
     assert "MPICH" in library.evidence
-    blamed = checks.judge(
+    blamed = launch_checks.judge(
         judged.output, case, mpi_family="intel-mpi", mpi_version=intel.version,
         completed=judged.done,
     )  # fmt: skip

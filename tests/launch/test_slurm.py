@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.launch.schedulers import JobRequest, JobState
-from stackproof.launch.schedulers import slurm as module
+from stackproof.launch.schedulers import slurm as schedulers_slurm
 from stackproof.launch.schedulers.slurm import Slurm, read_accounting, read_json, read_lines
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "slurm"
@@ -191,5 +191,5 @@ def test_job_ids(text, job) -> None:
 
 def test_only_steps_of_tasks_are_killed() -> None:
     text = b"2.0\n2.batch\n2.extern\n8_1.4\n"
-    assert module.kill_steps_argv(text) == ("scancel", "--signal=KILL", "2.0", "8_1.4")
-    assert module.kill_steps_argv(b"2.batch\n") == ()
+    assert schedulers_slurm.kill_steps_argv(text) == ("scancel", "--signal=KILL", "2.0", "8_1.4")
+    assert schedulers_slurm.kill_steps_argv(b"2.batch\n") == ()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stackproof.linking.effects import cache as elfcache
+from stackproof.linking.effects import cache as linking_cache
 from stackproof.linking.effects.cache import ElfCache
 from stackproof.linking.effects.view import HostView
 from stackproof.linking.elf import ElfFile, Glance
@@ -37,7 +37,7 @@ def kept(tmp_path: Path) -> ElfCache:
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch):
     """Count a second as long ago: tests do not wait for clocks."""
-    monkeypatch.setattr(elfcache, "_SETTLED_S", -1.0)
+    monkeypatch.setattr(linking_cache, "_SETTLED_S", -1.0)
 
 
 def settled(place: Path) -> Path:
@@ -78,7 +78,7 @@ def test_a_changed_file_is_read_again(library, kept):
 
 
 def test_a_file_that_was_changed_just_now_is_not_kept(library, kept, monkeypatch):
-    monkeypatch.setattr(elfcache, "_SETTLED_S", 60.0)
+    monkeypatch.setattr(linking_cache, "_SETTLED_S", 60.0)
     everything(library, kept)
     assert entries(kept) == []
 
@@ -90,7 +90,7 @@ def test_a_file_that_was_changed_just_now_is_not_kept(library, kept, monkeypatch
         lambda content: content[:-1],
         lambda content: content[:40] + bytes([content[40] ^ 1]) + content[41:],
         lambda content: content[:16] + b"{}",
-        lambda content: elfcache._checksum(b"[]") + b"[]",
+        lambda content: linking_cache._checksum(b"[]") + b"[]",
     ],
 )
 def test_damaged_entries_are_made_again(library, kept, damage):
@@ -104,7 +104,7 @@ def test_damaged_entries_are_made_again(library, kept, damage):
 
 def test_another_version_of_the_reader(library, kept, monkeypatch):
     everything(library, kept)
-    monkeypatch.setattr(elfcache, "READER", "another")
+    monkeypatch.setattr(linking_cache, "READER", "another")
     everything(library, kept)
     assert len(entries(kept)) == 6
 
@@ -133,6 +133,6 @@ def test_it_does_not_grow_without_bounds(kept):
         kept.store(str, f"key {number}", "x" * 1000)
         path = kept._path(str, f"key {number}")
         os.utime(path, (number + 1, number + 1))
-    elfcache.sweep(kept._home, 5500)
+    linking_cache.sweep(kept._home, 5500)
     left = [number for number in range(20) if kept.load(str, f"key {number}")]
     assert left == [15, 16, 17, 18, 19]

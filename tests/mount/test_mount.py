@@ -17,7 +17,7 @@ from images import make_image
 from mounting import Way, mounted, put_folder, put_image, reason_of, run_words, way
 from need import need
 from stackproof.core.errors import Reason
-from stackproof.mount.effects import methods as mountways
+from stackproof.mount.effects import methods
 
 pytestmark = pytest.mark.in_turn
 
@@ -346,7 +346,7 @@ def test_auto_takes_what_is_permitted(mounter: Way) -> None:
     done = run_words(
         mounter.argv(*argv, "--verbose", f"{put_image(mounter)}:{put_folder(mounter)}", "true")
     )
-    assert mountways.WAYS[mounter.how] in done.stderr.splitlines()[0]
+    assert methods.WAYS[mounter.how] in done.stderr.splitlines()[0]
 
 
 def test_without_the_fuse_device(fuse: Way) -> None:
@@ -418,7 +418,7 @@ def test_a_loop_device_is_read_only_and_goes_with_its_last_user(
         for _ in range(64):
             number = fcntl.ioctl(control, 0x4C82)
             with open(f"/dev/loop{number}", "rb") as device:
-                if not mountways.configure_loop(device.fileno(), stream.fileno(), at_once=at_once):
+                if not methods.configure_loop(device.fileno(), stream.fileno(), at_once=at_once):
                     continue
                 assert device.read(4) == b"hsqs"
                 block = Path(f"/sys/block/loop{number}")

@@ -11,7 +11,7 @@ from images import env_json
 from mounting import Way, mounted, put_folder, put_image, reason_of, run_words, way
 from need import need
 from stackproof.core.errors import Reason
-from stackproof.mount.effects import methods as mountways
+from stackproof.mount.effects import methods
 
 COVERS = (
     "mount/effects/facts.py",
@@ -172,6 +172,6 @@ def test_no_program_of_the_working_folder_parses_an_image(
         (folder / "squashfuse_ll").write_text("#!/bin/sh\n")
         (folder / "squashfuse_ll").chmod(0o755)
     monkeypatch.chdir(tmp_path)
-    assert mountways.find_squashfuse(f"{tmp_path}/bin") == f"{tmp_path}/bin/squashfuse_ll"
-    found = mountways.find_squashfuse(path)
+    assert methods.find_squashfuse(f"{tmp_path}/bin") == f"{tmp_path}/bin/squashfuse_ll"
+    found = methods.find_squashfuse(path)
     assert found is None or found.startswith(("/usr/", "/bin/"))

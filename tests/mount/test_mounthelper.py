@@ -16,7 +16,7 @@ from mounting import SOURCE
 from nativebuild import built
 from need import need
 from stackproof.core.effects.libc import MountFailure
-from stackproof.mount.effects import helper as mounthelper
+from stackproof.mount.effects import helper as mount_helper
 
 pytestmark = pytest.mark.in_turn
 
@@ -48,7 +48,7 @@ def machine(helper: Path, tmp_path: Path) -> Machine:
 
 def _verb(machine: Machine, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {"PYTHONPATH": "/test/src", "PYTHONDONTWRITEBYTECODE": "1", **variables}
-    environment.setdefault(mounthelper.VARIABLE, HELPER)
+    environment.setdefault(mount_helper.VARIABLE, HELPER)
     return machine.run("/usr/bin/python3", "-m", "stackproof", *words, **environment)
 
 
@@ -72,7 +72,7 @@ def test_it_is_found_on_the_path_and_may_be_switched_off(machine: Machine) -> No
     program = ("/usr/bin/python3", "-B", "-m", "stackproof", *words)
     assert machine.run(*program, **environment).stdout == "squashfs\n"
     need("squashfuse", "unprivileged-userns")
-    off = machine.run(*program, **environment, **{mounthelper.VARIABLE: ""})
+    off = machine.run(*program, **environment, **{mount_helper.VARIABLE: ""})
     assert (off.stdout, off.stderr) == ("fuse.squashfuse\n", "")
 
 
@@ -85,7 +85,7 @@ def test_variables_that_a_program_with_rights_loses_reach_the_command(machine: M
 
 def test_start_goes_the_same_way(machine: Machine) -> None:
     python = ("/usr/bin/python3", "-B", "-m", "stackproof")
-    variables = {"PYTHONPATH": "/test/src", mounthelper.VARIABLE: HELPER, "SHELL": "/bin/sh"}
+    variables = {"PYTHONPATH": "/test/src", mount_helper.VARIABLE: HELPER, "SHELL": "/bin/sh"}
     done = machine.run(*python, "start", "a.squashfs", stdin=_kind(MOUNT), **variables)
     assert (done.returncode, done.stdout, done.stderr) == (0, "squashfs\n", "")
 
@@ -144,7 +144,7 @@ def test_without_unsquashfs_nothing_tells_where_to_mount(machine: Machine) -> No
     for program in ("sh", "grep", "sed", "cut", "squashfuse", "true"):
         (folder / program).symlink_to(shutil.which(program) or "")
     python = ("env", "PATH=/test/bin", "/usr/bin/python3", "-B", "-m", "stackproof", "run")
-    variables = {"PYTHONPATH": "/test/src", mounthelper.VARIABLE: HELPER}
+    variables = {"PYTHONPATH": "/test/src", mount_helper.VARIABLE: HELPER}
     found = machine.run(*python, "a.squashfs", "--", "sh", "-c", _kind(MOUNT), **variables)
     assert found.stdout == "fuse.squashfuse\n"
     asked = machine.run(*python, "a.squashfs", "--how", "helper", "--", "true", **variables)
@@ -169,30 +169,32 @@ def test_the_remote_start_takes_it_too(machine: Machine) -> None:
     script = "/test/src/stackproof/mount/effects/mount_exec.py"
     mounts = f"/test/a.squashfs:{MOUNT}"
     words = ("/usr/bin/python3", "-B", "-I", "-S", script, "--join", mounts, "--")
-    variables = {mounthelper.VARIABLE: HELPER, **_LOADER}
+    variables = {mount_helper.VARIABLE: HELPER, **_LOADER}
     done = machine.run(*words, "sh", "-c", f"{_kind(MOUNT)}; echo $TMPDIR", **variables)
     assert (done.stdout, done.stderr) == ("squashfs\n/test\n", "")
 
 
 def test_a_helper_that_is_not_there(tmp_path: Path) -> None:
-    environment = {mounthelper.VARIABLE: str(tmp_path / "none")}
-    assert mounthelper.find(environment) is None
+    environment = {mount_helper.VARIABLE: str(tmp_path / "none")}
+    assert mount_helper.find(environment) is None
     with pytest.raises(MountFailure) as failure:
-        mounthelper.choose("helper", environment)
+        mount_helper.choose("helper", environment)
     assert failure.value.reason == "tool-missing"
-    assert mounthelper.choose("fuse", environment) is None
+    assert mount_helper.choose("fuse", environment) is None
 
 
 def test_a_file_that_is_no_program_has_no_rights(tmp_path: Path) -> None:
     program = tmp_path / "stackproof-mount"
     program.touch(mode=0o755)
-    assert mounthelper.find({"PATH": str(tmp_path)}) == str(program)
-    assert not mounthelper.has_rights(str(program))
-    assert not mounthelper.has_rights(str(tmp_path / "none"))
+    assert mount_helper.find({"PATH": str(tmp_path)}) == str(program)
+    assert not mount_helper.has_rights(str(program))
+    assert not mount_helper.has_rights(str(tmp_path / "none"))
 
 
 def test_only_what_would_be_lost_has_another_name_on_the_way() -> None:
-    found = mounthelper.forwarded({"PATH": "/bin", "LD_PRELOAD": "a.so", "TMPDIR": "/x", "LD": "y"})
+    found = mount_helper.forwarded(
+        {"PATH": "/bin", "LD_PRELOAD": "a.so", "TMPDIR": "/x", "LD": "y"}
+    )
     assert found == {
         "PATH": "/bin",
         "STACKPROOF_FWD_LD_PRELOAD": "a.so",

@@ -12,8 +12,7 @@ from images import env_json, make_image
 from mounting import Way, way
 from need import need
 from stackproof.core.effects.libc import MountFailure
-from stackproof.mount.effects import join as mountjoin
-from stackproof.mount.effects import mount_exec
+from stackproof.mount.effects import join, mount_exec
 
 pytestmark = pytest.mark.in_turn
 
@@ -146,7 +145,7 @@ def test_a_folder_that_others_may_write_to_is_not_trusted(
 ) -> None:
     tmp_path.chmod(0o777)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    with mountjoin.Meeting("nothing") as meeting:
+    with join.Meeting("nothing") as meeting:
         assert meeting.join() is None
     assert list(tmp_path.iterdir()) == []
 
@@ -154,13 +153,13 @@ def test_a_folder_that_others_may_write_to_is_not_trusted(
 def test_a_damaged_record_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tmp_path.chmod(0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    with mountjoin.Meeting("nothing") as meeting:
+    with join.Meeting("nothing") as meeting:
         meeting.record(["/somewhere"])
     (record,) = tmp_path.iterdir()
     whole = record.read_bytes()
     for damaged in (b"", whole[: len(whole) // 2], b"\0" * 100, whole.replace(b"@", b" ")):
         record.write_bytes(damaged)
-        with mountjoin.Meeting("nothing") as meeting:
+        with join.Meeting("nothing") as meeting:
             assert meeting.join() is None
 
 
@@ -174,17 +173,17 @@ def test_a_name_that_another_user_took_is_passed_over(
 ) -> None:
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     places = [tmp_path / "first", tmp_path / "second"]
-    monkeypatch.setattr(mountjoin, "_PLACES", [str(place) for place in places])
+    monkeypatch.setattr(join, "_PLACES", [str(place) for place in places])
     name = f"stackproof-join-{os.geteuid()}"
     for place in places:
         place.mkdir()
     (places[0] / name).symlink_to(tmp_path)
-    with mountjoin.Meeting("nothing") as meeting:
+    with join.Meeting("nothing") as meeting:
         assert meeting.join() is None
     assert len(list((places[1] / name).iterdir())) == 1
     (places[1] / name).chmod(0o777)
     with pytest.raises(MountFailure):
-        mountjoin.Meeting("nothing")
+        join.Meeting("nothing")
 
 
 def test_ranks_mount_for_themselves_where_every_name_is_taken(mounter: Way) -> None:

@@ -15,7 +15,7 @@ from eessilab import EVERY, USES_MPICH, inject
 from elflab import Lab
 from need import need, private_namespaces
 from stackproof.core.errors import ExitCode
-from stackproof.inject import hook_manifest as compacts
+from stackproof.inject import hook_manifest
 from stackproof.inject.hook_manifest import Compact, Replaced
 from stackproof.linking.effects.view import HostView
 
@@ -83,10 +83,10 @@ class Site(Lab):
 
     def rewrite(self, artefact, **changes):
         """Change the compact manifest of an artefact."""
-        path = Path(artefact, "default", compacts.NAME)
-        compact = compacts.parse(path.read_text(), file="abi.manifest")
+        path = Path(artefact, "default", hook_manifest.NAME)
+        compact = hook_manifest.parse(path.read_text(), file="abi.manifest")
         values = {name: getattr(compact, name) for name in Compact.__dataclass_fields__}
-        path.write_text(compacts.render(Compact(**{**values, **changes})))
+        path.write_text(hook_manifest.render(Compact(**{**values, **changes})))
 
 
 def called(argv, **options):
@@ -212,7 +212,7 @@ def test_a_mismatch_may_be_skipped_and_a_fault_may_not(site, capsys):
     assert code == 0
     assert "not injected: [injection-fails]" in said
     assert "not injected" in log.read_text()
-    manifest = Path(net, "default", compacts.NAME)
+    manifest = Path(net, "default", hook_manifest.NAME)
     manifest.write_text(manifest.read_text().replace("mpich", "openmpi"))
     code, said = site.tried(net, "--on-mismatch=skip")
     assert code == ExitCode.INVALID
@@ -507,4 +507,4 @@ def test_the_compact_manifest_round_trips():
         needs={"libc.so.6": ("GLIBC_2.34",), "libm.so.6": ()},
         environment={"mpi": {"A": "b c"}, "libfabric": {"D": ""}},
     )
-    assert compacts.parse(compacts.render(compact), file="x") == compact
+    assert hook_manifest.parse(hook_manifest.render(compact), file="x") == compact

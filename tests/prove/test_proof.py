@@ -8,7 +8,7 @@ import pytest
 
 from stackproof.core import noun
 from stackproof.inject.model import InjectionVerdict
-from stackproof.prove import model as proof
+from stackproof.prove import model as prove_model
 from stackproof.prove.model import (
     INJECTED,
     OWN,
@@ -39,7 +39,7 @@ def arm(
 ) -> ArmProof:
     more = {"world": 2, "worlds": 1, **more}
     prediction = Prediction(verdict=verdict, files=FILES, marks=more.pop("marks", ()))  # type: ignore[arg-type]
-    files, missing, doubled = proof.compared(prediction, ranks)
+    files, missing, doubled = prove_model.compared(prediction, ranks)
     return ArmProof(
         name=name, mpi="MPICH", prediction=prediction, wanted_ranks=2, exit=code, ranks=ranks,
         files=files, missing=missing, doubled=doubled, **more,  # type: ignore[arg-type]
@@ -61,7 +61,7 @@ RIGHT = {
 
 
 def test_proven() -> None:
-    answer, reasons = proof.conclude(RIGHT)
+    answer, reasons = prove_model.conclude(RIGHT)
     assert answer is ProofOutcome.PROVEN
     assert len(reasons) == 3
 
@@ -139,7 +139,7 @@ def test_every_outcome(
     changes: Mapping[str, ArmProof | None], answer: ProofOutcome, defect: bool
 ) -> None:
     arms = {name: one for name, one in {**RIGHT, **changes}.items() if one}
-    found, reasons = proof.conclude(arms)
+    found, reasons = prove_model.conclude(arms)
     assert found is answer
     assert any("WRONG PREDICTION" in reason for reason in reasons) is defect
 
@@ -165,32 +165,32 @@ def test_faults(one: ArmProof, word: str) -> None:
 
 def test_files_by_rank() -> None:
     ranks = rank(*FILES, "/opt/lib/plugin.so"), rank(*FILES, "/dev/shm/x", "/SYSV0000")
-    files, missing, doubled = proof.compared(Prediction(files=FILES), ranks)
+    files, missing, doubled = prove_model.compared(Prediction(files=FILES), ranks)
     assert [(one.path, one.ranks, one.predicted) for one in files] == [
         ("/bin/app", 2, True),
         ("/opt/lib/libmpi.so.12", 2, True),
         ("/opt/lib/plugin.so", 1, False),
     ]
     assert (missing, doubled) == ((), ())
-    _, missing, doubled = proof.compared(Prediction(files=FILES), OLD)
+    _, missing, doubled = prove_model.compared(Prediction(files=FILES), OLD)
     assert missing == ("/opt/lib/libmpi.so.12",)
     assert doubled == ("/own/lib/libmpi.so.12",)
 
 
 def test_worlds_in_outputs() -> None:
     ours = '{"kind":"start","run":"1","n":0,"world_size":2,"x":1}\n'
-    assert proof.worlds_of(ours) == (2, 1)
-    assert proof.worlds_of(ours.replace("2", "1") * 2) == (1, 2)
+    assert prove_model.worlds_of(ours) == (2, 1)
+    assert prove_model.worlds_of(ours.replace("2", "1") * 2) == (1, 2)
     imb = "# MPI Version           : 5.0\n# Benchmarking PingPong\n# #processes = 2 \n"
-    assert proof.worlds_of(imb) == (2, 1)
-    assert proof.worlds_of("# OSU MPI Bi-Directional Bandwidth Test v7.3\n# Size\n") == (2, 1)
-    assert proof.worlds_of("# OSU MPI Latency Test v7.3\n# Size\n") == (2, 1)
-    assert proof.worlds_of("# OSU MPI Allreduce Latency Test v7.3\n") == (0, 0)
-    assert proof.worlds_of("hello\n") == (0, 0)
+    assert prove_model.worlds_of(imb) == (2, 1)
+    assert prove_model.worlds_of("# OSU MPI Bi-Directional Bandwidth Test v7.3\n# Size\n") == (2, 1)
+    assert prove_model.worlds_of("# OSU MPI Latency Test v7.3\n# Size\n") == (2, 1)
+    assert prove_model.worlds_of("# OSU MPI Allreduce Latency Test v7.3\n") == (0, 0)
+    assert prove_model.worlds_of("hello\n") == (0, 0)
 
 
 def test_text_and_json() -> None:
-    answer, reasons = proof.conclude(
+    answer, reasons = prove_model.conclude(
         {**RIGHT, INJECTED: arm(INJECTED, InjectionVerdict.WORKS, *OLD)}
     )
     speed = (Speed(benchmark="latency", sizes=(8, 1024), ratio=1.02, low=0.9, high=1.1),)
@@ -198,7 +198,7 @@ def test_text_and_json() -> None:
         program="/bin/app\x1b[31m", replacement="x.squashfs", answer=answer, reasons=reasons,
         arms=tuple(RIGHT.values()), speed=speed, launches=5,
     )  # fmt: skip
-    text = proof.render(whole)
+    text = prove_model.render(whole)
     assert text.startswith("/bin/app?[31m with x.squashfs: NOT PROVEN\n")
     assert "latency, 8 B to 1024 B: 1.020  [0.900, 1.100]" in text
     assert noun.from_json(Proof, noun.to_json(whole)) == whole
@@ -216,10 +216,10 @@ def test_text_and_json() -> None:
 )
 def test_what_an_interval_lets_one_say(low: float, high: float, word: str) -> None:
     speed = (Speed(benchmark="latency", sizes=(8, 8), ratio=1.0, low=low, high=high),)
-    answer, reasons = proof.conclude(RIGHT)
+    answer, reasons = prove_model.conclude(RIGHT)
     found = Proof(
         program="/bin/app", replacement="x", answer=answer, reasons=reasons,
         arms=tuple(RIGHT.values()), speed=speed, launches=5,
     )  # fmt: skip
-    (line,) = (line for line in proof.render(found).splitlines() if "latency, 8 B" in line)
+    (line,) = (line for line in prove_model.render(found).splitlines() if "latency, 8 B" in line)
     assert line.endswith(f"]  {word}")

@@ -13,7 +13,7 @@ from images import MOUNT, env_json
 from need import need
 from stackproof import cli
 from stackproof.core.errors import ExitCode
-from stackproof.prove.effects import arms as proving
+from stackproof.prove.effects import arms as prove_arms
 
 EVERY = ["MPI_Init", "MPI_Recv", "MPII_Win_get_attr"]
 
@@ -94,7 +94,7 @@ def test_half_a_proof_is_not_left_behind(
         raise KeyboardInterrupt
 
     monkeypatch.chdir(lab.folder)
-    monkeypatch.setattr(proving, "prepare", stopped)
+    monkeypatch.setattr(prove_arms, "prepare", stopped)
     if there:
         (lab.folder / "proof").mkdir()
     with pytest.raises(SystemExit) as stop:

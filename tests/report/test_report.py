@@ -19,7 +19,7 @@ from stackproof.core import noun
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.knowledge.reference_curves import BufferPlace, CurvePoint, ReferenceCurve
 from stackproof.report import markup, tables
-from stackproof.report import render as report
+from stackproof.report import render as report_render
 from stackproof.report.provenance import cpus_text
 from stackproof.results.case import Locality, Placement, Rank
 from stackproof.results.measurement import RankFacts, State
@@ -73,7 +73,7 @@ def chart(html):
 
 
 def test_page_is_well_formed_and_ids_are_unique(comparison):
-    page = Page(report.render_html(comparison))
+    page = Page(report_render.render_html(comparison))
     assert len(page.ids) == len(set(page.ids))
     for target in (value for tag, key, value in page.attributes if (tag, key) == ("a", "href")):
         assert target.startswith("#")
@@ -81,7 +81,7 @@ def test_page_is_well_formed_and_ids_are_unique(comparison):
 
 
 def test_nothing_is_loaded_from_elsewhere(comparison):
-    html = report.render_html(comparison)
+    html = report_render.render_html(comparison)
     loading = {"src", "srcset", "data", "action", "formaction", "poster", "background", "ping"}
     assert not [a for a in Page(html).attributes if a[1] in loading]
     without_plotly = re.sub(r'(<script type="text/plain" id="plotly">).*?<', r"\1<", html)
@@ -91,7 +91,7 @@ def test_nothing_is_loaded_from_elsewhere(comparison):
 
 
 def test_plotly_travels_inside(comparison):
-    html = report.render_html(comparison)
+    html = report_render.render_html(comparison)
     (packed,) = re.findall(r'id="plotly">(.*?)</script>', html)
     inside = gzip.decompress(base64.b64decode(packed))
     assert inside == (PLOTLY / "plotly-basic.min.js").read_bytes()
@@ -112,17 +112,17 @@ def test_plotly_is_what_its_page_says():
 
 
 def test_same_comparison_same_bytes(comparison):
-    assert report.render_html(comparison) == report.render_html(comparison_of())
+    assert report_render.render_html(comparison) == report_render.render_html(comparison_of())
 
 
 def test_a_report_of_the_json_is_the_same_report(comparison):
-    again = noun.from_json(Comparison, report.render_json(comparison))
-    assert report.render_html(again) == report.render_html(comparison)
-    assert report.render_csv(again) == report.render_csv(comparison)
+    again = noun.from_json(Comparison, report_render.render_json(comparison))
+    assert report_render.render_html(again) == report_render.render_html(comparison)
+    assert report_render.render_csv(again) == report_render.render_csv(comparison)
 
 
 def test_everything_needed_to_repeat_is_there(comparison):
-    text = Page(report.render_html(comparison)).text
+    text = Page(report_render.render_html(comparison)).text
     spec = comparison.spec
     arm = spec.arms["mpich"]
     for needed in (
@@ -138,13 +138,13 @@ def test_everything_needed_to_repeat_is_there(comparison):
 
 
 def test_verdict_comes_before_everything_else(comparison):
-    html = report.render_html(comparison)
+    html = report_render.render_html(comparison)
     order = [html.index(f'id="{name}"') for name in ("verdict", "sizes", "curves", "noise")]
     assert order == sorted(order)
     assert html.index(comparison.verdicts[0].sentence) < order[1]
 
 
-@pytest.mark.parametrize("render", [report.render_html, report.render_markdown])
+@pytest.mark.parametrize("render", [report_render.render_html, report_render.render_markdown])
 def test_hostile_names_stay_text(render):
     results = simulate(Plan(challengers=("mpich",), sizes=(8, 1024), blocks=5))
     spec = dataclasses.replace(
@@ -175,7 +175,7 @@ def test_hostile_names_stay_text(render):
     text = render(compare(bad, FAST))
     assert "<script>alert" not in text
     assert "</td>&" not in text
-    if render is report.render_html:
+    if render is report_render.render_html:
         page = Page(text)
         assert HOSTILE.replace("\u2028", "") in page.text.replace("\u2028", "")
         assert HOSTILE in [arm["name"] for arm in chart(text)["arms"]]
@@ -184,7 +184,7 @@ def test_hostile_names_stay_text(render):
 def test_terminal_text_obeys_nobody():
     results = simulate(Plan(challengers=("mpich",), sizes=(8,), blocks=3))
     bad = fault(results, "mpich", [1], "job-failed", "\x1b[2J\x07")
-    text = report.terminal_verdicts(compare(bad, FAST))
+    text = report_render.terminal_verdicts(compare(bad, FAST))
     assert all(line.isprintable() for line in text.splitlines())
 
 
@@ -203,7 +203,7 @@ def test_element():
 
 
 def test_tables_have_captions_and_every_row_its_cells(comparison):
-    html = report.render_html(comparison)
+    html = report_render.render_html(comparison)
     found = re.findall(r"<table.*?</table>", html, re.DOTALL)
     found = [one for one in found if 'class="strips"' not in one]
     assert len(found) > 20
@@ -234,11 +234,11 @@ def test_other_sizes_are_shown_when_the_six_were_not_measured():
     few = comparison_of(sizes=(8, 4096, 1 << 20), benchmarks=("latency",), slower={})
     assert tables.table_sizes(few) == (8, 4096, 1 << 20)
     assert tables.table_sizes(comparison_of(benchmarks=("barrier",), slower={})) == ()
-    assert report.render_html(comparison_of(benchmarks=("barrier",), slower={}))
+    assert report_render.render_html(comparison_of(benchmarks=("barrier",), slower={}))
 
 
 def test_csv_holds_every_cell(comparison):
-    rows = list(csv.DictReader(io.StringIO(report.render_csv(comparison))))
+    rows = list(csv.DictReader(io.StringIO(report_render.render_csv(comparison))))
     cells = sum(len(j.cells) for panel in comparison.panels for j in panel.judgements)
     assert len(rows) == cells == 3 * 2 * (2 * len(SIZES) + 1)
     assert tuple(rows[0]) == tables.CSV_COLUMNS
@@ -258,13 +258,13 @@ def test_csv_holds_every_cell(comparison):
 
 
 def test_json_is_the_comparison(comparison):
-    text = report.render_json(comparison)
+    text = report_render.render_json(comparison)
     assert json.loads(text)["schema"] == "stackproof/comparison/1"
     assert noun.from_json(Comparison, text) == comparison
 
 
 def test_terminal_text(comparison):
-    text = report.terminal_verdicts(comparison)
+    text = report_render.terminal_verdicts(comparison)
     assert text.endswith("\nverdict: FAIL\n")
     assert "mpich against impi: FAIL\n" in text
     assert "0.67 FAIL" in text
@@ -275,13 +275,16 @@ def test_terminal_text(comparison):
 
 
 def test_text_says_margins_and_launches_planned_and_there(comparison):
-    for text in (report.terminal_verdicts(comparison), report.render_markdown(comparison)):
+    for text in (
+        report_render.terminal_verdicts(comparison),
+        report_render.render_markdown(comparison),
+    ):
         flat = " ".join(text.replace("\\", "").split())
         assert "margins: latency 10 %, bandwidth 5 %, collective 10 %" in flat
         assert "launches: 10 planned per arm and placement; every arm has them all" in flat
     # A launch that is left out takes its block with it: the other arms have one less too.
     exact = dataclasses.replace(comparison.spec, launches=11)
-    text = report.terminal_verdicts(dataclasses.replace(comparison, spec=exact))
+    text = report_render.terminal_verdicts(dataclasses.replace(comparison, spec=exact))
     flat = " ".join(text.split())
     assert "11 planned per arm and placement; where it has the fewest: impi 10, " in flat
     assert "all others have them all" not in flat
@@ -294,7 +297,7 @@ def test_no_line_is_wider_than_asked_for(width):
         Plan(benchmarks=("latency", "bandwidth", "bibandwidth", "barrier"), slower=slow)
     )
     bad = fault(results, "openmpi", range(8), "wrong-transport", "eth9 sent 12,345 bytes, " * 30)
-    lines = report.terminal_verdicts(compare(bad, FAST), width).splitlines()
+    lines = report_render.terminal_verdicts(compare(bad, FAST), width).splitlines()
     assert max(map(len, lines)) <= width
     columns = ["8 B", "1 KiB", "8 KiB", "64 KiB", "1 MiB", "4 MiB", "no size"]
     assert all(any(column in line for line in lines) for column in columns)
@@ -327,10 +330,10 @@ def test_every_output_says_why_a_cell_is_undecided_and_what_would_decide_it(comp
         "slow? 47 because below the margin, but not beyond chance among so many sizes (about 30 "
         "launches per arm would decide 4 of them): inter-node: latency, bandwidth, barrier"
     )
-    assert sentence in " ".join(report.terminal_verdicts(made).split())
-    assert sentence in report.render_markdown(made).replace("\\", "")
+    assert sentence in " ".join(report_render.terminal_verdicts(made).split())
+    assert sentence in report_render.render_markdown(made).replace("\\", "")
     row = next(
-        row for row in csv.DictReader(io.StringIO(report.render_csv(made)))
+        row for row in csv.DictReader(io.StringIO(report_render.render_csv(made)))
         if (row["challenger"], row["placement"], row["size_bytes"]) == ("mpich", "inter-node", "8")
     )  # fmt: skip
     assert (row["why"], row["launches_needed"], row["launches_planned"]) == (
@@ -340,13 +343,13 @@ def test_every_output_says_why_a_cell_is_undecided_and_what_would_decide_it(comp
 
 def test_many_discarded_launches_are_cut_short_on_the_terminal():
     results = fault(simulate(Plan(blocks=13, sizes=(8,))), "openmpi", range(14), "job-failed", "")
-    text = report.terminal_verdicts(compare(results, FAST))
+    text = report_render.terminal_verdicts(compare(results, FAST))
     assert "discarded: 28" in text
     assert "  and 8 more" in text
 
 
 def test_markdown(comparison):
-    text = report.render_markdown(comparison)
+    text = report_render.render_markdown(comparison)
     assert "| inter-node | 8 B | 1 KiB |" in text
     assert "| latency | 0.67 FAIL |" in text
     assert text.startswith("# simulated machine: FAIL\n")
@@ -355,10 +358,10 @@ def test_markdown(comparison):
 def test_a_noisy_machine_is_said_aloud():
     slow = {("inter-node", "latency"): dict.fromkeys(SIZES, 1.5)}
     comparison = comparison_of(slower={"impi again": slow})
-    assert "Warning: the null arm FAILS" in Page(report.render_html(comparison)).text.replace(
-        "Warning:  ", "Warning: "
-    )
-    assert "warning: the null arm FAILS" in report.terminal_verdicts(comparison)
+    assert "Warning: the null arm FAILS" in Page(
+        report_render.render_html(comparison)
+    ).text.replace("Warning:  ", "Warning: ")
+    assert "warning: the null arm FAILS" in report_render.terminal_verdicts(comparison)
 
 
 def test_reference_curves_go_to_the_panels_they_fit(comparison):
@@ -368,7 +371,7 @@ def test_reference_curves_go_to_the_panels_they_fit(comparison):
         reference(id="bandwidth", benchmark="bandwidth", unit="MB/s"),
         reference(id="alltoall", benchmark="alltoall"),
     )
-    html = report.render_html(comparison, curves=curves, overlay=("intra",))
+    html = report_render.render_html(comparison, curves=curves, overlay=("intra",))
     data = chart(html)
     shown = {panel["title"]: [r["id"] for r in panel["references"]] for panel in data["panels"]}
     assert shown["latency, inter-node"] == ["alps-inter-latency"]
@@ -384,13 +387,13 @@ def test_reference_curves_go_to_the_panels_they_fit(comparison):
 
 def test_an_unknown_overlay_is_refused(comparison):
     with pytest.raises(StackproofError) as caught:
-        report.render_html(comparison, curves=(reference(),), overlay=("x", "y"))
+        report_render.render_html(comparison, curves=(reference(),), overlay=("x", "y"))
     assert caught.value.reason is Reason.INVALID_VALUE
     assert len(caught.value.problems) == 2
 
 
 def test_differences_stand_side_by_side(comparison):
-    html = report.render_html(comparison)
+    html = report_render.render_html(comparison)
     (table,) = re.findall(r"<caption>Settings that differ</caption>.*?</table>", html, re.DOTALL)
     assert ">environment MPICH_SETTING</th>" in table
     assert "FI_PROVIDER" not in table  # differs between placements, not between arms
@@ -416,12 +419,12 @@ def test_missing_facts_do_not_stop_a_report():
         ),
     )
     comparison = compare(bare, FAST)
-    page = Page(report.render_html(comparison))
+    page = Page(report_render.render_html(comparison))
     assert "No null arm was measured." in page.text
     assert "No check was recorded." in page.text
     assert "stackproof bench SPEC" in page.text
-    assert report.terminal_verdicts(comparison)
-    assert report.render_csv(comparison)
+    assert report_render.terminal_verdicts(comparison)
+    assert report_render.render_csv(comparison)
 
 
 @pytest.mark.parametrize(
@@ -481,7 +484,7 @@ def test_paths_are_shown_with_what_was_said(comparison):
         probe("openmpi", comparison, routes=(bad,), quiet="it hung"),
         probe("impi", comparison, statements=(), ranks=(), settings={}),
     )
-    text = report.render_html(dataclasses.replace(comparison, paths=paths))
+    text = report_render.render_html(dataclasses.replace(comparison, paths=paths))
     page = Page(text)
     assert "probes" in page.ids
     assert "mtl:ofi:provider: tcp" in page.text
@@ -494,4 +497,4 @@ def test_paths_are_shown_with_what_was_said(comparison):
 
 
 def test_results_without_probes_have_no_such_part(comparison):
-    assert "probes" not in Page(report.render_html(comparison)).ids
+    assert "probes" not in Page(report_render.render_html(comparison)).ids

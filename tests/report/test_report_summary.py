@@ -8,7 +8,7 @@ import pytest
 from reportsamples import FAST, SLOW, Page, comparison_of, unsure, with_cells
 from stackproof.compare.compare import compare
 from stackproof.compare.model import CompareOptions
-from stackproof.report import render as report
+from stackproof.report import render as report_render
 from stackproof.report.evidence import filled
 from stackproof.report.markup import DASH
 from stackproof.report.ranking import scaling_groups
@@ -23,7 +23,7 @@ def comparison():
 
 @pytest.fixture(scope="module")
 def html(comparison):
-    return report.render_html(comparison)
+    return report_render.render_html(comparison)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_the_first_screen_says_with_what_on_what_and_when(comparison):
             for name, arm in comparison.spec.arms.items()
         },
     )  # fmt: skip
-    text = Page(report.render_html(dataclasses.replace(comparison, spec=spec))).text
+    text = Page(report_render.render_html(dataclasses.replace(comparison, spec=spec))).text
     first, _, rest = text.partition("Verdict")
     for said in (
         "2 January 2026, 03:04 UTC, with stackproof 0.0.0", "EPYC 7763, 64 CPUs, Linux 5.14",
@@ -89,7 +89,7 @@ def test_slower_and_not_proven_has_its_own_mark_and_legend(comparison, html):
     for text in ("PASS", "FAIL: slower, proven", "slower, not proven", "undecided"):
         assert text in legend
     made = with_cells(comparison, lambda cell: unsure(size=cell.size))
-    text = report.render_html(made)
+    text = report_render.render_html(made)
     assert text.count('class="slower"><title>') == 2 * len(SIZES) + 1
     assert "\u25bd" in text
     assert "may be chance; ~14 launches" in text
@@ -100,24 +100,24 @@ def test_cards_count_what_looks_slower():
     comparison = compare(simulate(Plan(sizes=(8,), slower=SLOW)), FAST)
     verdict = dataclasses.replace(comparison.verdicts[0], inconclusive=9, unproven=4)
     made = dataclasses.replace(comparison, verdicts=(verdict, *comparison.verdicts[1:]))
-    assert "5 undecided, 4 slower, not proven" in report.render_html(made)
+    assert "5 undecided, 4 slower, not proven" in report_render.render_html(made)
 
 
 def test_columns_in_which_nothing_stands_are_left_out():
     head, rows = filled(("curve", "T0", "B"), [["a", DASH, "1"], ["b", DASH, DASH]])
     assert (head, rows) == (("curve", "B"), [["a", "1"], ["b", DASH]])
     few = comparison_of(sizes=(262144, 1 << 20), benchmarks=("latency",), slower={})
-    table = report.render_html(few).split("<caption>Hockney")[1].split("</table>")[0]
+    table = report_render.render_html(few).split("<caption>Hockney")[1].split("</table>")[0]
     assert ">T0<" not in table
     assert ">B\u221e<" in table
 
 
 def test_more_than_the_limit_is_marked_and_explained():
     results = simulate(Plan(benchmarks=("bandwidth",), sizes=(1 << 20,)))
-    assert "More than the limit" not in report.render_html(compare(results, FAST))
+    assert "More than the limit" not in report_render.render_html(compare(results, FAST))
     limits = {"inter-node": {"MB/s": 1000.0, "source": "a guess"}}
     spec = dataclasses.replace(results.spec, limits=limits)
-    over = report.render_html(compare(dataclasses.replace(results, spec=spec), FAST))
+    over = report_render.render_html(compare(dataclasses.replace(results, spec=spec), FAST))
     assert "* More than the limit: a transfer of milliseconds" in over
     assert re.search(r"\(11\d\* %\)", over)
 
@@ -129,5 +129,5 @@ def test_one_number_of_ranks_is_no_curve():
     assert scaling_groups(one) == ()
     two = compare(simulate_paths(blocks=6, placements=(INTRA, FOUR)), CompareOptions())
     assert scaling_groups(two) == ()
-    assert "Over ranks" not in report.render_html(two)
-    assert "Validated, not timed" in report.render_html(two)
+    assert "Over ranks" not in report_render.render_html(two)
+    assert "Validated, not timed" in report_render.render_html(two)

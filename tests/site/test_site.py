@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from stackproof.core import document, noun
 from stackproof.core.effects import shipped
 from stackproof.core.errors import StackproofError
-from stackproof.mpi.families import REGISTRY as MPIS
-from stackproof.site import model as site
+from stackproof.mpi import families
+from stackproof.site import model as site_model
 from stackproof.site.model import FabricType, Site, leaves, merge, parse_site, to_document
 
 DOCUMENTS = Path(__file__).parents[1] / "documents"
@@ -54,7 +54,7 @@ def test_invalid(path: Path) -> None:
 def test_valid(path: Path) -> None:
     found = parse_site(document.parse(path.read_bytes(), file=path.name))
     assert noun.from_json(Site, noun.to_json(found)) == found
-    assert site.from_document(to_document(found), file="again") == found
+    assert site_model.from_document(to_document(found), file="again") == found
 
 
 def test_every_key_document_holds_every_key() -> None:
@@ -156,7 +156,7 @@ def test_shipped_slingshot_machine(name: str) -> None:
     assert found.fabric.bidirectional_limit_mb_s == 50_000
     assert [step.bytes for step in found.fabric.step_sizes] == [192]
     assert found.architectures in {("x86_64",), ("aarch64",)}
-    assert found.vendor_mpi is None or found.vendor_mpi.family in MPIS
+    assert found.vendor_mpi is None or found.vendor_mpi.family in families.REGISTRY
 
 
 def test_facts_of_machines_are_what_their_sources_say() -> None:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from stackproof.bench.programs import REGISTRY as PROGRAMS
+from stackproof.bench import programs as bench_programs
 from stackproof.bench.spec import DEFAULT_SIZES, BenchSpec
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.results.case import Case, Locality, Placement, Rank
@@ -300,7 +300,7 @@ def case_for(spec: BenchSpec, launch: Launch, placement: Placement, transport: s
         window=spec.window,
         timeout_s=spec.timeout_s,
     )
-    faults = PROGRAMS[launch.program].problems(case)
+    faults = bench_programs.REGISTRY[launch.program].problems(case)
     if faults:
         raise StackproofError(
             *(Problem(reason=Reason.UNSUPPORTED, message=fault) for fault in faults)

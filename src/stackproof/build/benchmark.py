@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from stackproof.build.plan import Step
 from stackproof.core.command import Command, EnvPatch
 from stackproof.image.model import MpiFacts
-from stackproof.mpi.families import REGISTRY as MPIS
+from stackproof.mpi import families
 
 NATIVE = "stackproof-bench"
 """The name of the benchmark program in an image."""
@@ -33,7 +33,7 @@ def compile_step(
     image: whoever doubts a number can read the program that made it.
     """
     units = sorted(name for name in csrc if name.endswith(".c"))
-    compiler = MPIS[facts.family].compiler
+    compiler = families.REGISTRY[facts.family].compiler
     return Step(
         name="benchmark",
         description=f"compile {NATIVE} with the stack's {compiler}",

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 
-from stackproof.cluster import model as cluster
-from stackproof.cluster import slurm
+from stackproof.cluster import model, slurm
 from stackproof.cluster.slurm import SlurmSpec, User
 
 # Keys that may stand several times; a setting of one is a line more and replaces nothing.
@@ -39,9 +38,9 @@ def slurm_conf(count: int, spec: SlurmSpec, *, logs: str) -> str:
         if key not in _LISTS:
             lines[key] = setting
     nodes = [
-        f"NodeName={name} NodeAddr={cluster.address_of(name)} CPUs={spec.cpus} "
+        f"NodeName={name} NodeAddr={model.address_of(name)} CPUs={spec.cpus} "
         f"RealMemory={_MEMORY_MB} State=UNKNOWN"
-        for name in cluster.node_names(count)
+        for name in model.node_names(count)
     ]
     more = [line for line in spec.settings if line.partition("=")[0].lower() in _LISTS]
     partition = "PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP"
@@ -51,7 +50,7 @@ def slurm_conf(count: int, spec: SlurmSpec, *, logs: str) -> str:
 def _general(logs: str) -> tuple[tuple[str, str], ...]:
     return (
         ("ClusterName", "stackproof"),
-        ("SlurmctldHost", f"{cluster.HEAD}({cluster.address_of(cluster.HEAD)})"),
+        ("SlurmctldHost", f"{model.HEAD}({model.address_of(model.HEAD)})"),
         ("SlurmctldPort", str(slurm.CONTROLLER_PORT)),
         ("SlurmdPort", str(slurm.NODE_PORT)),
         ("SlurmUser", "root"),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from stackproof.inject.findings import abi, constants, libraries, symbols
-from stackproof.inject.findings import launcher as launcher_findings
+from stackproof.inject.findings import launcher as findings_launcher
 from stackproof.inject.findings.gpu import gpu_findings
 from stackproof.inject.findings.symbols import InjectionAttempt
 from stackproof.inject.model import Cause, Effect, Finding, Judgement, Way, verdict_of
@@ -163,11 +163,11 @@ def _findings(
     if case.target is not None:
         releases = question.releases()
         yield from target_findings(case.after, case.owns, case.target, releases)
-    yield from launcher_findings.launcher_findings(case, question.launcher, question.launcher_file)
+    yield from findings_launcher.launcher_findings(case, question.launcher, question.launcher_file)
     if question.launcher_file:
         changed = _environment(way, case, setting, relocated=bool(abi.moved_from(case)))
-        yield from launcher_findings.environment_findings(case, question.launcher_file, changed)
-    yield from launcher_findings.namespace_findings(case, question.namespaces)
+        yield from findings_launcher.environment_findings(case, question.launcher_file, changed)
+    yield from findings_launcher.namespace_findings(case, question.namespaces)
     yield from abi.borrowed_findings(case)
     yield from abi.step_findings(case, way)
 

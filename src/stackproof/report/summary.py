@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from stackproof.compare.model import ArmJudgement, Cell, Comparison, Curve, Panel
 from stackproof.core.numbers import percent_text, size_text
-from stackproof.mpi.families import REGISTRY as MPIS
+from stackproof.mpi import families
 from stackproof.report.markup import element, joined
 from stackproof.report.tables import (
     curve_label,
@@ -125,7 +125,7 @@ def _stacks(comparison: Comparison) -> str:
             continue
         known = comparison.spec.arms.get(arm)
         mpi = known.mpi if known else {}
-        family = MPIS.get(str(mpi.get("family", "")))
+        family = families.REGISTRY.get(str(mpi.get("family", "")))
         title = family.title if family else str(mpi.get("family", ""))
         name = f"{title} {mpi.get('version', '')}".strip()
         role = " (baseline)" if arm == comparison.spec.baseline else ""

@@ -23,8 +23,8 @@ from stackproof.inject.effects import job, job_key, named
 from stackproof.inject.effects.job_key import JobCase, MountedImage
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import HostView
+from stackproof.mpi import families
 from stackproof.mpi.effects import fabric
-from stackproof.mpi.families import REGISTRY as MPIS
 from stackproof.mpi.transports import Libfabric
 from stackproof.results.case import Locality
 
@@ -217,10 +217,11 @@ def _as_its_view(arm: Arm, image: Image) -> Arm:
 def _with_program_image(deployment: Deployment, path: str) -> Deployment:
     """Add the programs that another image brings; they must be of the same ABI."""
     other = load_image(mountlist.parse(path)[0].image)
-    if other.mpi is None or MPIS[other.mpi.family].abi != MPIS[deployment.mpi.family].abi:
+    family = families.REGISTRY[deployment.mpi.family]
+    if other.mpi is None or families.REGISTRY[other.mpi.family].abi != family.abi:
         raise fail(
             Reason.UNSUPPORTED,
-            f"programs of `{other.name}` cannot run on {MPIS[deployment.mpi.family].title}: "
+            f"programs of `{other.name}` cannot run on {family.title}: "
             "their MPI has another binary interface",
             where=Location(file=path),
             hint="MPICH, Intel MPI and Cray MPICH share one; Open MPI has its own",

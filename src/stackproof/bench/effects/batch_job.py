@@ -23,7 +23,7 @@ from pathlib import Path
 
 import stackproof
 from stackproof.bench import schedule
-from stackproof.bench.effects import arms as ready_arms
+from stackproof.bench.effects import arms as bench_arms
 from stackproof.bench.effects import deciding, launching, nodes, run
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.schedule import Launch
@@ -33,11 +33,11 @@ from stackproof.core import limits, noun
 from stackproof.core.effects import documents, files
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
+from stackproof.launch import schedulers
 from stackproof.launch.effects import allocation as allocations
 from stackproof.launch.effects import scheduler
 from stackproof.launch.effects.scheduler import Door
 from stackproof.launch.schedulers import Job, JobEnd, JobRequest, JobState, JobStatus, Scheduler
-from stackproof.launch.schedulers import get as get_scheduler
 from stackproof.results.case import Placement
 from stackproof.results.model import LAUNCHES
 
@@ -68,7 +68,7 @@ class Work:
     @property
     def scheduler(self) -> Scheduler:
         """Return the scheduler that the specification names."""
-        return get_scheduler(self.spec.on)
+        return schedulers.get(self.spec.on)
 
     @property
     def missing(self) -> tuple[Launch, ...]:
@@ -105,9 +105,9 @@ def dry_run(spec: BenchSpec, folder: Path) -> str:
     Raises `StackproofError` for images, placements and options that cannot be.
     """
     _refuse_rates(spec)
-    ready_arms.make_ready(spec)
+    bench_arms.make_ready(spec)
     elements = tuple(range(spec.allocations)) if spec.allocations > 1 else ()
-    return get_scheduler(spec.on).script(_request(spec, folder.absolute(), elements))
+    return schedulers.get(spec.on).script(_request(spec, folder.absolute(), elements))
 
 
 def run_as_job(
@@ -121,7 +121,7 @@ def run_as_job(
     """
     _refuse_rates(spec)
     work = Work(
-        spec=spec, arms=ready_arms.make_ready(spec), folder=folder.absolute(), monitor=monitor,
+        spec=spec, arms=bench_arms.make_ready(spec), folder=folder.absolute(), monitor=monitor,
         command=command,
     )  # fmt: skip
     at = scheduler.door(spec.cluster)
@@ -147,7 +147,7 @@ def cancel(folder: Path) -> str | None:
     job = _load_job(folder)
     if job is None:
         return None
-    scheduler.cancel(get_scheduler(job.scheduler), scheduler.door(job.cluster), job.id)
+    scheduler.cancel(schedulers.get(job.scheduler), scheduler.door(job.cluster), job.id)
     return job.id
 
 
@@ -176,7 +176,7 @@ def work_in_job(folder: Path, monitor: Monitor) -> None:
 def _refuse_rates(spec: BenchSpec) -> None:
     """Refuse what only the cluster's owner can do, and not a job on it."""
     arms = (spec.baseline, *spec.challengers)
-    slowed = [arm for arm in arms if arm.rate and get_scheduler(spec.on).queues]
+    slowed = [arm for arm in arms if arm.rate and schedulers.get(spec.on).queues]
     if slowed:
         raise StackproofError(
             *(

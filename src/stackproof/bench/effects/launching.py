@@ -8,12 +8,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from stackproof.bench import programs as bench_programs
 from stackproof.bench import schedule
 from stackproof.bench.effects.arms import Arms, ReadyArm
 from stackproof.bench.effects.nodes import LaunchNodes
-from stackproof.bench.programs import REGISTRY as PROGRAMS
 from stackproof.bench.schedule import Launch
-from stackproof.cluster import model as cluster
+from stackproof.cluster import model as cluster_model
 from stackproof.cluster.effects import up
 from stackproof.compare import launch_checks
 from stackproof.core import mountlist
@@ -22,9 +22,9 @@ from stackproof.core.effects.run import run
 from stackproof.core.errors import Problem, Reason, StackproofError
 from stackproof.core.mountlist import MountRequest
 from stackproof.image.model import Deployment
+from stackproof.launch import launchers
 from stackproof.launch.effects import allocation as allocations
 from stackproof.launch.effects.allocation import Allocation
-from stackproof.launch.launchers import REGISTRY as LAUNCHERS
 from stackproof.launch.launchers import LaunchRequest, srun
 from stackproof.mount.effects import mount_exec
 from stackproof.mpi import transports
@@ -46,7 +46,7 @@ def measure(
     """Make one launch and judge it; the link is given the arm's own rate while it runs."""
     started = now()
     done, command, patch = run_once(place, ready, case)
-    output = PROGRAMS[case.program].parse(done.stdout, case)
+    output = bench_programs.REGISTRY[case.program].parse(done.stdout, case)
     facts = ready.deployment.mpi
     measurement = Measurement(
         arm=launch.arm,
@@ -188,7 +188,7 @@ def _mpiexec(
     # What the loader reads is for the ranks alone: the launcher and the programs that start it on
     # a node would load it as well, some of them before the image is mounted.
     loader = {key: value for key, value in ready.arm.env.items() if key.startswith("LD_")}
-    program = PROGRAMS[case.program].argv(deployment.programs[case.program], case)
+    program = bench_programs.REGISTRY[case.program].argv(deployment.programs[case.program], case)
     request = LaunchRequest(
         prefix=deployment.mpi.prefix,
         program=(*_setting(loader), *program),
@@ -199,7 +199,7 @@ def _mpiexec(
         oversubscribe=not case.placement.timed,
         labelled=labelled,
     )
-    launcher = LAUNCHERS[deployment.mpi.launcher]
+    launcher = launchers.REGISTRY[deployment.mpi.launcher]
     mounts = _mounts(deployment)
     patch = patch.then(launcher.environment(request))
     argv = launcher.argv(request)
@@ -207,7 +207,7 @@ def _mpiexec(
         patch = patch.then(EnvPatch(set={"STACKPROOF_MOUNTS": mounts}))
         argv = (sys.executable, "-I", "-S", mount_exec.__file__, mounts, "--", *argv)
     if state:
-        argv = cluster.enter_argv(state, None, argv)
+        argv = cluster_model.enter_argv(state, None, argv)
     command = Command(argv=argv, env=patch, timeout_s=case.timeout_s, cwd="/")
     return command, patch.then(EnvPatch(set=dict(ready.arm.env)))  # what the ranks see
 
@@ -223,10 +223,10 @@ def _step(
     """
     deployment, placement = ready.deployment, case.placement
     mounts = _mounts(deployment)
-    launcher = LAUNCHERS["srun"]
+    launcher = launchers.REGISTRY["srun"]
     patch = patch.then(EnvPatch(set=dict(ready.arm.env)))
     base = allocations.base_of(allocation)
-    program = PROGRAMS[case.program].argv(deployment.programs[case.program], case)
+    program = bench_programs.REGISTRY[case.program].argv(deployment.programs[case.program], case)
     ahead = allocations.task_words(
         tuple(rank.cpu for rank in placement.ranks),
         "" if allocation.plugin else mounts,

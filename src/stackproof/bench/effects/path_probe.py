@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackproof.bench import path_logs, path_verdict, schedule
+from stackproof.bench import programs as bench_programs
 from stackproof.bench.effects import launching
 from stackproof.bench.effects.arms import Arms, ReadyArm
 from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.bench.path_verdict import Probed
-from stackproof.bench.programs import REGISTRY as PROGRAMS
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec
 from stackproof.compare import launch_checks
@@ -212,7 +212,7 @@ def _once(
     plain = replace(
         done, stdout=_plain(launcher, done.stdout), stderr=_plain(launcher, done.stderr)
     )
-    output = PROGRAMS[case.program].parse(plain.stdout, case)
+    output = bench_programs.REGISTRY[case.program].parse(plain.stdout, case)
     found = launch_checks.judge(
         output, case, mpi_family=facts.family, mpi_version=facts.version, completed=plain
     )

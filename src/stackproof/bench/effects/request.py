@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from stackproof.bench import options as words
+from stackproof.bench import options as bench_options
 from stackproof.bench.effects import batch_job
 from stackproof.bench.effects.run import Bench, prepare, run_bench
 from stackproof.bench.options import BenchOptions
@@ -26,20 +26,21 @@ def specification(options: BenchOptions, tell: Callable[[str], None] = lambda _:
 
     Raises `StackproofError`: USAGE, UNSUPPORTED, and what a file that is no specification raises.
     """
-    words.refuse_changes(options)
+    bench_options.refuse_changes(options)
     spec = batch_job.load(options.folder) if options.resume else _specification(options, tell)
-    return words.scheduled(spec, options)
+    return bench_options.scheduled(spec, options)
 
 
 def _specification(options: BenchOptions, tell: Callable[[str], None]) -> BenchSpec:
     if options.spec:
-        words.refuse_short_form(options)
+        bench_options.refuse_short_form(options)
         folder = os.path.dirname(os.path.abspath(options.spec))
         spec = parse_bench(load(options.spec), folder=folder)
     elif options.baseline:
         baseline = _arm(options.baseline)
-        challengers = words.challengers([_arm(text) for text in options.challengers], options)
-        measured = words.short_form(options)
+        arms = [_arm(text) for text in options.challengers]
+        challengers = bench_options.challengers(arms, options)
+        measured = bench_options.short_form(options)
         spec = BenchSpec(baseline=baseline, challengers=challengers, **measured)
     else:
         raise fail(
@@ -48,8 +49,8 @@ def _specification(options: BenchOptions, tell: Callable[[str], None]) -> BenchS
             hint="give a specification, or --baseline IMAGE --challenger IMAGE",
         )
     cpus = len(os.sched_getaffinity(0))
-    changes = words.changes(options, cpus)
-    if note := words.untimed_note(options, cpus):
+    changes = bench_options.changes(options, cpus)
+    if note := bench_options.untimed_note(options, cpus):
         tell(note)
     return replace(spec, **changes)
 

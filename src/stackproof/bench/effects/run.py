@@ -27,7 +27,7 @@ from typing import Any
 import stackproof
 from stackproof.bench import path_verdict
 from stackproof.bench import schedule as schedules
-from stackproof.bench.effects import arms as ready_arms
+from stackproof.bench.effects import arms as bench_arms
 from stackproof.bench.effects import deciding, launching, nodes, path_probe
 from stackproof.bench.effects.arms import Arms, ReadyArm
 from stackproof.bench.effects.aside import free_name, set_aside
@@ -46,12 +46,12 @@ from stackproof.core.effects.run import transcript
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
 from stackproof.mpi.effects import fabric
+from stackproof.results import model as results_model
 from stackproof.results.case import Case, Placement
 from stackproof.results.effects import ledger
 from stackproof.results.effects.ledger import Ledger
 from stackproof.results.measurement import Measurement
 from stackproof.results.model import LAUNCHES, SET_ASIDE, SPECIFICATION, ResultsSpec
-from stackproof.results.model import ComparedArm as ResultArm
 from stackproof.results.path import MessagePaths
 
 ASKED = "spec.json"
@@ -97,7 +97,7 @@ def prepare(spec: BenchSpec, arms: Arms | None = None, place: LaunchNodes | None
     placements = schedules.placements_for(
         spec, place.nodes, place.interface, one_machine=place.one_machine
     )
-    arms = arms or ready_arms.make_ready(spec)
+    arms = arms or bench_arms.make_ready(spec)
     problems = launching.pmi_problems(arms, place.allocation) if place.allocation else []
     problems += launching.transport_problems(arms, place, placements)
     if problems:
@@ -305,15 +305,15 @@ def _results_spec(bench: Bench, command: tuple[str, ...]) -> ResultsSpec:
     )
 
 
-def _result_arm(ready: ReadyArm) -> ResultArm:
+def _result_arm(ready: ReadyArm) -> results_model.ComparedArm:
     facts = ready.deployment.mpi
-    return ResultArm(
+    return results_model.ComparedArm(
         image=ready.image.path,
         image_sha256=ready.image.sha256,
         lock_digest=ready.image.lock_digest,
         mpi={"family": facts.family, "version": facts.version},
-        recipe=ready_arms.recipe_text(ready.image),
-        lock=ready_arms.read_text(ready.image, "meta/lock.json"),
+        recipe=bench_arms.recipe_text(ready.image),
+        lock=bench_arms.read_text(ready.image, "meta/lock.json"),
         view=ready.arm.view or ready.image.default_view,
         transport=", ".join(f"{k}: {v}" for k, v in ready.arm.transports.items()) or None,
         env=dict(ready.arm.env),
@@ -480,7 +480,7 @@ def _measure(bench: Bench, launch: Launch) -> tuple[Measurement, Completed]:
     ready = bench.arms.by_name[launch.arm]
     case = replace(_case(bench, launch), fabric=launching.fabric_of(bench.place))
     measurement, done = launching.measure(bench.place, ready, launch, case)
-    ready_arms.check_unchanged(ready)
+    bench_arms.check_unchanged(ready)
     measurement = replace(measurement, host_facts={**_machine(), **measurement.host_facts})
     path = bench.paths.get((launch.arm, launch.placement))
     if path is not None:

@@ -16,7 +16,7 @@ from stackproof.build.plan import IMAGE_FILE
 from stackproof.core.effects import cache_kinds, files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.numbers import disk_text
-from stackproof.image.effects import load as images
+from stackproof.image.effects import load as image_load
 
 _SUFFIXES = (".squashfs", ".sqfs")
 
@@ -84,7 +84,7 @@ def _built() -> Iterator[Path]:
 
 def _row(path: Path) -> _Row:
     try:
-        image = images.load_image(str(path))
+        image = image_load.load_image(str(path))
         digest = files.sha256(path)
         state = path.stat()
     except StackproofError as error:

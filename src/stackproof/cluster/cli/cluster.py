@@ -8,10 +8,10 @@ import os
 import sys
 from typing import Any
 
-from stackproof.cluster import model as cluster
+from stackproof.cluster import model
 from stackproof.cluster.effects import exec as cluster_exec
 from stackproof.cluster.effects import plugin, power, up
-from stackproof.cluster.effects import slurm as cluster_slurm_host
+from stackproof.cluster.effects import slurm as cluster_slurm
 from stackproof.cluster.effects import state as cluster_state
 from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.cluster.slurm import SlurmOptions, parse_count, slurm_spec
@@ -23,7 +23,7 @@ from stackproof.core.errors import ExitCode, StackproofError
 
 def run_up(args: argparse.Namespace) -> int:
     """Bring a cluster up and print what it is."""
-    nodes = parse_count(args.nodes, "nodes", f"1 to {cluster.MAX_NODES}")
+    nodes = parse_count(args.nodes, "nodes", f"1 to {model.MAX_NODES}")
     options = read(
         SlurmOptions,
         args,
@@ -139,7 +139,7 @@ def run_exec(args: argparse.Namespace) -> int:
 
 
 def _show(state: ClusterState, *, as_json: bool) -> None:
-    seen = cluster_slurm_host.node_states(state)
+    seen = cluster_slurm.node_states(state)
     if as_json:
         data: dict[str, Any] = noun.to_data(state)
         data |= {

@@ -14,7 +14,7 @@ import signal
 import sys
 
 from stackproof.cluster.effects import node as cluster_node
-from stackproof.cluster.effects import up as cluster
+from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.effects.agent import started
 from stackproof.cluster.model import ClusterNode, ClusterState
 from stackproof.cluster.slurm import SLURM_CONF, User
@@ -81,7 +81,7 @@ def execute(
         )
     hidden = tuple(path for path in (cwd, *_named(argv)) if not _sees(target.pid, path))
     if hidden:
-        cluster.share(state, hidden)
+        cluster_up.share(state, hidden)
     if not _sees(target.pid, cwd):
         raise fail(
             Reason.FILE_MISSING,

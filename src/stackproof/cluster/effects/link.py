@@ -20,7 +20,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stackproof.cluster import model as cluster
+from stackproof.cluster import model
 from stackproof.cluster.effects import node as cluster_node
 from stackproof.cluster.effects.agent import started
 from stackproof.cluster.model import ClusterNode, ClusterSpec, ClusterState, DelayFacts
@@ -42,7 +42,7 @@ def shape(state: ClusterState, spec: ClusterSpec) -> ClusterState:
     Raises `StackproofError` (TOOL_MISSING, CLUSTER_FAILED); links are then as they were, but for
     a delay that did not work, which is taken away.
     """
-    wanted = None if spec.delay is None else cluster.parse_delay(spec.delay)
+    wanted = None if spec.delay is None else model.parse_delay(spec.delay)
     have = state.delay.asked_us if state.delay else None
     if wanted == have:
         _set_queues(state, spec.rate, _netem_of(state.delay))
@@ -65,9 +65,9 @@ def shape(state: ClusterState, spec: ClusterSpec) -> ClusterState:
 def connect(state: ClusterState, node: ClusterNode) -> None:
     """Join a node that was started again to the bridge; raises `StackproofError`."""
     # The end of the old link goes when the kernel has cleared the old node away, which takes time.
-    words = (tool("ip"), "link", "del", cluster.port_of(node.name))
-    run(Command(argv=cluster.enter_network_argv(state, None, words), timeout_s=_TOOL_S))
-    _batch(state, cluster.HEAD, "ip", cluster.link_lines(node.name, node.pid))
+    words = (tool("ip"), "link", "del", model.port_of(node.name))
+    run(Command(argv=model.enter_network_argv(state, None, words), timeout_s=_TOOL_S))
+    _batch(state, model.HEAD, "ip", model.link_lines(node.name, node.pid))
 
 
 def reshape(state: ClusterState) -> ClusterState:
@@ -108,14 +108,14 @@ def _netem_of(delay: DelayFacts | None) -> float | None:
 
 def _set_queues(state: ClusterState, rate_text: str | None, netem_us: float | None) -> None:
     """Set rate (both ends of each link) and netem (the node's end: what the node sends)."""
-    rate = None if rate_text is None else cluster.parse_rate(rate_text)
+    rate = None if rate_text is None else model.parse_rate(rate_text)
     head: list[str] = []
     for node in _alive(state):
-        port = cluster.port_of(node.name)
-        head += cluster.shape_lines(port, rate=rate, buckets=cluster.PORT_BUCKETS)
-        lines = cluster.shape_lines(node.interface, rate=rate, netem_us=netem_us)
+        port = model.port_of(node.name)
+        head += model.shape_lines(port, rate=rate, buckets=model.PORT_BUCKETS)
+        lines = model.shape_lines(node.interface, rate=rate, netem_us=netem_us)
         _batch(state, node.name, "tc", lines)
-    _batch(state, cluster.HEAD, "tc", tuple(head))
+    _batch(state, model.HEAD, "tc", tuple(head))
 
 
 def _batch(state: ClusterState, node: str, program: str, lines: tuple[str, ...]) -> None:
@@ -125,7 +125,7 @@ def _batch(state: ClusterState, node: str, program: str, lines: tuple[str, ...])
         script.write_text("\n".join(lines) + "\n", encoding="ascii")
     except OSError as error:
         raise files.translate(error, script) from error
-    argv = cluster.enter_network_argv(state, node, (tool(program), "-batch", os.fspath(script)))
+    argv = model.enter_network_argv(state, node, (tool(program), "-batch", os.fspath(script)))
     command = Command(argv=argv, timeout_s=_TOOL_S)
     done = run(command)
     script.unlink(missing_ok=True)
@@ -139,11 +139,11 @@ def _add_delay(state: ClusterState, delay_us: float) -> DelayFacts:
         return DelayFacts(method="netem", asked_us=delay_us)
     program = delay_switch()
     names = tuple(node.name for node in _alive(state))
-    _batch(state, cluster.HEAD, "ip", cluster.switch_on_lines(names))
+    _batch(state, model.HEAD, "ip", model.switch_on_lines(names))
     try:
         pid = _start_switch(state, program, delay_us)
     except BaseException:
-        _batch(state, cluster.HEAD, "ip", cluster.switch_off_lines(names))
+        _batch(state, model.HEAD, "ip", model.switch_off_lines(names))
         raise
     return DelayFacts(method="switch", asked_us=delay_us, pid=pid, started=started(pid))
 
@@ -158,7 +158,7 @@ def _without_delay(state: ClusterState) -> ClusterState:
         if started(delay.pid) == delay.started:
             os.kill(delay.pid, signal.SIGKILL)
         names = tuple(node.name for node in _alive(state))
-        _batch(state, cluster.HEAD, "ip", cluster.switch_off_lines(names))
+        _batch(state, model.HEAD, "ip", model.switch_off_lines(names))
     return dataclasses.replace(state, delay=None)
 
 
@@ -166,11 +166,11 @@ def _has_netem(state: ClusterState) -> bool:
     """Return whether the kernel has netem: tried on the head's loopback, then undone."""
     tc = tool("tc")
     words = (tc, "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1us")
-    tried = run(Command(argv=cluster.enter_network_argv(state, None, words), timeout_s=_TOOL_S))
+    tried = run(Command(argv=model.enter_network_argv(state, None, words), timeout_s=_TOOL_S))
     if tried.returncode != 0:
         return False
     undo = (tc, "qdisc", "del", "dev", "lo", "root")
-    run(Command(argv=cluster.enter_network_argv(state, None, undo), timeout_s=_TOOL_S))
+    run(Command(argv=model.enter_network_argv(state, None, undo), timeout_s=_TOOL_S))
     return True
 
 
@@ -225,9 +225,9 @@ def _start_switch(state: ClusterState, program: Path, delay_us: float) -> int:
             ours.settimeout(_READY_S)
             path = f"/proc/self/fd/{executable}"
             names = tuple(node.name for node in _alive(state))
-            argv = cluster.switch_argv(path, names, delay_us)
+            argv = model.switch_argv(path, names, delay_us)
             with subprocess.Popen(  # noqa: S603 - a program of ours, by descriptor
-                cluster.enter_argv(state, None, ("setsid", "--fork", *argv)),
+                model.enter_argv(state, None, ("setsid", "--fork", *argv)),
                 stdin=subprocess.DEVNULL, stdout=theirs.fileno(), stderr=theirs.fileno(),
                 pass_fds=(executable,), env=base_environment(),
             ) as process:  # fmt: skip
@@ -253,13 +253,13 @@ def _round_trips(state: ClusterState) -> list[float]:
     first, second = state.nodes[:2]
     script = (sys.executable, "-I", "-S", cluster_node.__file__)
     with subprocess.Popen(  # noqa: S603 - this Python and a file of ours
-        cluster.enter_argv(state, second.name, (*script, "echo")),
+        model.enter_argv(state, second.name, (*script, "echo")),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=base_environment(),
     ) as echo:  # fmt: skip
         try:
             port = echo.stdout.readline().decode().strip() if echo.stdout else ""
             words = (*script, "probe", second.address, port or "0")
-            command = Command(argv=cluster.enter_argv(state, first.name, words), timeout_s=_TOOL_S)
+            command = Command(argv=model.enter_argv(state, first.name, words), timeout_s=_TOOL_S)
             done = run(command)
         finally:
             echo.kill()

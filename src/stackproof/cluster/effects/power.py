@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stackproof.cluster import model as cluster
+from stackproof.cluster import model
 from stackproof.cluster.effects import link as cluster_link
 from stackproof.cluster.effects import node as cluster_node
 from stackproof.cluster.effects import slurm, up
@@ -67,7 +67,7 @@ def restart(name: str, node: str, *, daemon: bool = False) -> ClusterState:
                 end_process(target.pid)
             state = _boot(state, target)
             write(state)
-        if state.slurm and target.name == cluster.HEAD:
+        if state.slurm and target.name == model.HEAD:
             slurm.start_controller(state)
         elif state.slurm:
             slurm.start_node(state, target.name)
@@ -81,7 +81,7 @@ def _checked(state: ClusterState, name: str, *, daemon: bool) -> ClusterNode:
             Reason.INVALID_VALUE,
             f"the cluster `{state.name}` has no Slurm, and so no daemon on `{name}`",
         )
-    if not daemon and node.name == cluster.HEAD:
+    if not daemon and node.name == model.HEAD:
         raise fail(
             Reason.INVALID_VALUE,
             "the head is what the whole cluster stands on",
@@ -129,7 +129,7 @@ def _settings(state: ClusterState, node: ClusterNode) -> dict[str, object]:
         "name": node.name,
         "shared": _shared(state.head.pid),
         "ip": ip,
-        **cluster.node_settings(state.spec, node),
+        **model.node_settings(state.spec, node),
     }
 
 
@@ -150,7 +150,7 @@ def _spawn(state: ClusterState, link: socket.socket, report: socket.socket) -> N
     )  # fmt: skip
     with open(os.path.join(state.folder, _LOG), "wb") as log:
         subprocess.run(  # noqa: S603 - this Python and a module of ours
-            cluster.enter_argv(state, None, argv),
+            model.enter_argv(state, None, argv),
             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             pass_fds=(link.fileno(), report.fileno()), env=up.inner_environment(),
             timeout=_BOOT_S, check=False,

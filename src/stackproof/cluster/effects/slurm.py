@@ -17,8 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from stackproof.cluster import model as cluster
-from stackproof.cluster import slurm, slurm_conf
+from stackproof.cluster import model, slurm, slurm_conf
 from stackproof.cluster.effects import link
 from stackproof.cluster.model import ClusterNode, ClusterSpec, ClusterState
 from stackproof.cluster.slurm import NodeState, SlurmFacts, SlurmSpec
@@ -150,7 +149,7 @@ def start_controller(state: ClusterState) -> None:
 def _start_slurmctld(state: ClusterState) -> None:
     _daemon(state, None, (_find("slurmctld"), "-D", "-i"))
     # A slurmd that finds no controller tries again only seconds later.
-    log = _logs(Path(state.folder)) / f"{cluster.HEAD}.err"
+    log = _logs(Path(state.folder)) / f"{model.HEAD}.err"
     _await("slurmctld", log, lambda: _listens(state.head, slurm.CONTROLLER_PORT))
 
 
@@ -168,13 +167,13 @@ def kill_daemon(state: ClusterState, name: str) -> bool:
     node = state.node(name)
     path, program = (
         (f"{slurm.CONTROLLER_SPOOL}/slurmctld.pid", "slurmctld")
-        if name == cluster.HEAD
+        if name == model.HEAD
         else (f"{slurm.NODE_SPOOL}/slurmd.pid", "slurmd")
     )
     pid = _daemon_pid(node, path, program)
     if pid is None:
         return False
-    argv = cluster.enter_argv(state, name, ("sh", "-c", f"kill -KILL {pid}"))
+    argv = model.enter_argv(state, name, ("sh", "-c", f"kill -KILL {pid}"))
     run(Command(argv=argv, timeout_s=_ASK_S))
     end = time.monotonic() + _ASK_S
     while _daemon_pid(node, path, program) is not None and time.monotonic() < end:
@@ -211,7 +210,7 @@ def _start_munged(state: ClusterState) -> None:
         f"--log-file={_logs(Path(state.folder))}/munged.log", "--num-threads=2",
     )  # fmt: skip
     # It goes into the background by itself, once it takes connections.
-    done = run(Command(argv=cluster.enter_argv(state, None, argv), timeout_s=_DAEMON_S))
+    done = run(Command(argv=model.enter_argv(state, None, argv), timeout_s=_DAEMON_S))
     if done.returncode != 0:
         raise _NotReadyError(f"munged: {done.stderr.decode(errors='replace').strip()}")
 
@@ -226,9 +225,9 @@ def _daemon(state: ClusterState, node: str | None, argv: tuple[str, ...]) -> Non
     It keeps its log by itself; what it says before it does, or of its end, is in NODE.err.
     """
     environment = {"PATH": link.search_path(), "LANG": "C.UTF-8"}
-    with open(_logs(Path(state.folder)) / f"{node or cluster.HEAD}.err", "wb") as errors:
+    with open(_logs(Path(state.folder)) / f"{node or model.HEAD}.err", "wb") as errors:
         subprocess.run(  # noqa: S603 - Slurm's programs, named in full
-            cluster.enter_argv(state, node, ("setsid", "--fork", *argv)),
+            model.enter_argv(state, node, ("setsid", "--fork", *argv)),
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
             env=environment, timeout=_DAEMON_S, check=False,
         )  # fmt: skip
@@ -264,7 +263,7 @@ def node_states(state: ClusterState) -> tuple[NodeState, ...]:
     if not state.slurm or not _listens(state.head, slurm.CONTROLLER_PORT):
         return ()
     argv = ("sinfo", "--noheader", "--Node", "--format=%N|%T|%E")
-    done = run(Command(argv=cluster.enter_argv(state, None, argv), timeout_s=_ASK_S))
+    done = run(Command(argv=model.enter_argv(state, None, argv), timeout_s=_ASK_S))
     if done.returncode != 0:
         return ()
     found: dict[str, NodeState] = {}
@@ -278,7 +277,7 @@ def node_states(state: ClusterState) -> tuple[NodeState, ...]:
 
 def _mpi_types(state: ClusterState) -> tuple[str, ...]:
     """Return what `srun --mpi` takes here; releases differ in which stream tells it."""
-    argv = cluster.enter_argv(state, None, ("srun", "--mpi=list"))
+    argv = model.enter_argv(state, None, ("srun", "--mpi=list"))
     done = run(Command(argv=argv, timeout_s=_ASK_S))
     text = (done.stdout + done.stderr).decode(errors="replace")
     words = re.findall(r"^\s*(?:srun: )?([a-z0-9_]+)\s*$", text, re.MULTILINE)

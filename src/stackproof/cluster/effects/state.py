@@ -15,7 +15,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-from stackproof.cluster import model as cluster
+from stackproof.cluster import model
 from stackproof.cluster.effects import cgroups, slurm
 from stackproof.cluster.effects.agent import started
 from stackproof.cluster.model import ClusterSpec, ClusterState
@@ -61,7 +61,7 @@ def own_folder(path: Path) -> Path:
 
 def checked_name(name: str) -> str:
     """Return a cluster's name if it can be one; raises `StackproofError` (INVALID_VALUE)."""
-    wrong = cluster.problems(ClusterSpec(name=name))
+    wrong = model.problems(ClusterSpec(name=name))
     if wrong:
         raise StackproofError(*wrong)
     return name
@@ -117,9 +117,7 @@ def every() -> dict[str, ClusterState | None]:
     except OSError as error:
         raise files.translate(error, base()) from error
     return {
-        path.name: look(path)
-        for path in folders
-        if not cluster.problems(ClusterSpec(name=path.name))
+        path.name: look(path) for path in folders if not model.problems(ClusterSpec(name=path.name))
     }
 
 

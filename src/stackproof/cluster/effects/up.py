@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from stackproof.cluster import model as cluster
+from stackproof.cluster import model
 from stackproof.cluster.effects import cgroups, slurm
 from stackproof.cluster.effects import link as cluster_link
 from stackproof.cluster.effects import node as cluster_node
@@ -62,7 +62,7 @@ def up(spec: ClusterSpec, monitor: Monitor = null_monitor) -> ClusterState:
     specification is up, or another start is under way) or CLUSTER_FAILED. Nothing is left
     behind then.
     """
-    wrong = cluster.problems(spec) + _missing_paths(spec) + _missing_tools()
+    wrong = model.problems(spec) + _missing_paths(spec) + _missing_tools()
     if spec.slurm:
         wrong += slurm.problems(spec.slurm, root=_is_root())
     if wrong:
@@ -117,7 +117,7 @@ def reach(name: str = "default") -> ClusterState:
         raise fail(
             Reason.CLUSTER_DOWN,
             f"the cluster `{name}` is not up",
-            hint=f"bring it up: {cluster.up_command(ClusterSpec(name=name))}",
+            hint=f"bring it up: {model.up_command(ClusterSpec(name=name))}",
         )
     return state
 
@@ -132,7 +132,7 @@ def require(name: str = "default") -> ClusterState:
         raise fail(
             Reason.CLUSTER_DOWN,
             f"the cluster `{name}` is broken: {', '.join(state.faults)}",
-            hint=f"start it again: {cluster.up_command(state.spec)}",
+            hint=f"start it again: {model.up_command(state.spec)}",
         )
     return state
 
@@ -145,7 +145,7 @@ def set_link(state: ClusterState, *, rate: str | None, delay: str | None) -> Clu
     CLUSTER_DOWN, CLUSTER_FAILED).
     """
     spec = dataclasses.replace(state.spec, rate=rate, delay=delay)
-    wrong = cluster.problems(spec)
+    wrong = model.problems(spec)
     if wrong:
         raise StackproofError(*wrong)
     with locked(state.name):
@@ -171,7 +171,7 @@ def share(state: ClusterState, paths: tuple[str, ...]) -> None:
     pairs = [word for path in wanted for word in (path, os.path.realpath(path))]
     for node in (state.head, *(node for node in state.nodes if node.alive)):
         argv = (sys.executable, "-I", "-S", cluster_node.__file__, "share", *pairs)
-        done = run(Command(argv=cluster.enter_argv(state, node.name, argv), timeout_s=_START_S))
+        done = run(Command(argv=model.enter_argv(state, node.name, argv), timeout_s=_START_S))
         if done.returncode != 0:
             raise fail(
                 Reason.CLUSTER_FAILED,
@@ -189,7 +189,7 @@ def end_processes(state: ClusterState) -> None:
         return
     for node in state.nodes:
         # kill(2): -1 is every process that may be signalled but the first and the caller itself.
-        argv = cluster.enter_argv(state, node.name, ("sh", "-c", "kill -KILL -1"))
+        argv = model.enter_argv(state, node.name, ("sh", "-c", "kill -KILL -1"))
         run(Command(argv=argv, timeout_s=_STOP_S))
 
 
@@ -219,7 +219,7 @@ def _start(spec: ClusterSpec, folder: Path) -> ClusterState:
             folder=os.fspath(folder),
             agent=os.fspath(folder / _AGENT),
             rootless=rootless,
-            head=_born(_plan(cluster.HEAD), pids, {cluster.HEAD: 1}),
+            head=_born(_plan(model.HEAD), pids, {model.HEAD: 1}),
             nodes=tuple(_born(node, pids, head_pids) for node in planned),
             notes=tuple(notes),
         )
@@ -261,7 +261,7 @@ def inner_environment() -> dict[str, str]:
 
 def _planned(spec: ClusterSpec, folder: Path) -> tuple[ClusterNode, ...]:
     """Return the nodes that are to be, with their cores if they are to have one each."""
-    names = cluster.node_names(spec.nodes)
+    names = model.node_names(spec.nodes)
     if not (spec.slurm and spec.slurm.pin):
         return tuple(map(_plan, names))
     cores = sorted(os.sched_getaffinity(0))
@@ -276,7 +276,7 @@ def _planned(spec: ClusterSpec, folder: Path) -> tuple[ClusterNode, ...]:
 def _settings(
     spec: ClusterSpec, folder: Path, planned: tuple[ClusterNode, ...]
 ) -> dict[str, object]:
-    hosts = {"hosts": cluster.hosts_text(spec.nodes)}
+    hosts = {"hosts": model.hosts_text(spec.nodes)}
     return {
         "etc": hosts | slurm.files(spec, folder),
         "memory": SPOOL if spec.slurm else None,
@@ -284,8 +284,8 @@ def _settings(
         "shared": [pair for pair in _shared(spec, folder) if _is_hidden(pair[0])],
         "ip": cluster_link.tool("ip"),
         "unshare": [cluster_link.tool("unshare"), *NAMESPACES],
-        "network": cluster.head_network(spec.nodes),
-        "nodes": {node.name: cluster.node_settings(spec, node) for node in planned},
+        "network": model.head_network(spec.nodes),
+        "nodes": {node.name: model.node_settings(spec, node) for node in planned},
     }
 
 
@@ -325,8 +325,8 @@ def _await_ready(link: socket.socket) -> tuple[dict[str, int], dict[str, int], l
 def _plan(name: str) -> ClusterNode:
     return ClusterNode(
         name=name,
-        address=cluster.address_of(name),
-        interface=cluster.BRIDGE if name == cluster.HEAD else cluster.INTERFACE,
+        address=model.address_of(name),
+        interface=model.BRIDGE if name == model.HEAD else model.INTERFACE,
         pid=0,
         head_pid=0,
         started=0,
@@ -381,8 +381,8 @@ def _quoted(word: str) -> str:
 
 def _same_or_busy(have: ClusterSpec, want: ClusterSpec) -> None:
     def shape(spec: ClusterSpec) -> tuple[object, ...]:
-        rate = None if spec.rate is None else cluster.parse_rate(spec.rate)
-        delay = None if spec.delay is None else cluster.parse_delay(spec.delay)
+        rate = None if spec.rate is None else model.parse_rate(spec.rate)
+        delay = None if spec.delay is None else model.parse_delay(spec.delay)
         return spec.nodes, rate, delay, spec.slurm
 
     if shape(have) != shape(want):

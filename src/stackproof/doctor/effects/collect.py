@@ -18,9 +18,9 @@ from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, did_you_mean, fail
 from stackproof.doctor.effects import libraries, programs
-from stackproof.doctor.evidence import libraries as linkages
+from stackproof.doctor.evidence import libraries as evidence_libraries
 from stackproof.doctor.evidence import log
-from stackproof.doctor.evidence import results as result_evidence
+from stackproof.doctor.evidence import results as evidence_results
 from stackproof.doctor.spelling import of_spelling
 from stackproof.image.effects.load import load_image, read_member
 from stackproof.image.model import Image
@@ -87,13 +87,13 @@ def collect(options: DoctorOptions, knowledge: Knowledge) -> Collected:
     mounted = _mounted(variables) if options.site is None else ()
     chosen = options.image or _with_mpi(mounted)
     vendor = chosen is None and options.program is None and results is None
-    evidence = result_evidence.of_site(site, vendor=vendor and options.site is not None)
+    evidence = evidence_results.of_site(site, vendor=vendor and options.site is not None)
     if options.site is None:
         evidence = merged(evidence, merged(programs.driver(), libraries.machine()))
     image, bill = _image(chosen, options.view)
     if image is not None:
-        found = result_evidence.of_bill(bill, f"bill of materials of {image.name}")
-        evidence = merged(merged(evidence, found), result_evidence.of_image(image, options.view))
+        found = evidence_results.of_bill(bill, f"bill of materials of {image.name}")
+        evidence = merged(merged(evidence, found), evidence_results.of_image(image, options.view))
     evidence = merged(job, evidence) if options.env is None else evidence
     evidence = merged(evidence, _loaded(options, (chosen, image), variables, mounted))
     if options.probe:
@@ -106,7 +106,7 @@ def collect(options: DoctorOptions, knowledge: Knowledge) -> Collected:
     taken = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     evidence = merged(merged(evidence, given), Evidence(taken=taken))
     return Collected(
-        evidence=merged(evidence, result_evidence.implied(evidence)),
+        evidence=merged(evidence, evidence_results.implied(evidence)),
         marks=_marks(results, options.arm, knowledge),
         paths=path_words.differences(results) if results is not None else (),
         site=site,
@@ -166,8 +166,8 @@ def _measured(results: Results, arm: str, knowledge: Knowledge) -> Evidence:
     for path in results.paths:
         if path.arm == arm:
             evidence = merged(evidence, path_verdict.evidence_of_run(path))
-    evidence = merged(evidence, result_evidence.of_results(results, arm, knowledge))
-    return merged(evidence, result_evidence.of_nodes(results, arm))
+    evidence = merged(evidence, evidence_results.of_results(results, arm, knowledge))
+    return merged(evidence, evidence_results.of_nodes(results, arm))
 
 
 def _of_variables(
@@ -180,7 +180,7 @@ def _of_variables(
     if results is not None or options.site is not None or not evidence.variables:
         return found
     # Those of results are held against the nodes that the ranks ran on.
-    there = result_evidence.of_interfaces(
+    there = evidence_results.of_interfaces(
         evidence.variables, libraries.interfaces(), "this machine"
     )
     return merged(found, there)
@@ -206,7 +206,7 @@ def _with_mpi(mounted: Sequence[tuple[str, str]]) -> str | None:
 
 def _marks(results: Results | None, arm: str | None, knowledge: Knowledge) -> tuple[Mark, ...]:
     """Return what the curves show; of one arm alone, when one is named."""
-    marks = result_evidence.marks_of(results, knowledge) if results is not None else ()
+    marks = evidence_results.marks_of(results, knowledge) if results is not None else ()
     return tuple(mark for mark in marks if arm is None or mark.arm == arm)
 
 
@@ -227,7 +227,7 @@ def _image(path: str | None, view: str | None) -> tuple[Image | None, str]:
 def _job(options: DoctorOptions, results: Results | None) -> tuple[Evidence, Mapping[str, str]]:
     """Return the environment of the job as evidence and as it is; nothing where it is not known."""
     if options.env is not None:
-        variables = result_evidence.parse_environment(text_of(options.env))
+        variables = evidence_results.parse_environment(text_of(options.env))
         if not variables:
             raise fail(
                 Reason.INVALID_VALUE,
@@ -235,9 +235,9 @@ def _job(options: DoctorOptions, results: Results | None) -> tuple[Evidence, Map
                 where=Location(file=options.env),
                 hint=f"write it in a rank: srun -n1 env > {options.env}",
             )
-        return result_evidence.of_environment(variables, options.env), variables
+        return evidence_results.of_environment(variables, options.env), variables
     if results is None and options.site is None:
-        return result_evidence.of_environment(os.environ, "this shell"), dict(os.environ)
+        return evidence_results.of_environment(os.environ, "this shell"), dict(os.environ)
     return Evidence(), {}
 
 
@@ -273,7 +273,7 @@ def _loaded(
     slurm = libraries.slurm_pmix() if options.site is None else None
     if slurm is None:
         return evidence
-    return merged(evidence, linkages.of_slurm(slurm))
+    return merged(evidence, evidence_libraries.of_slurm(slurm))
 
 
 def _pairs(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from stackproof.core import noun
 from stackproof.core.cli.parsing import read
 from stackproof.inject.cli.words import EXIT_CODES, VERDICT_WORDS
-from stackproof.inject.effects import levels as level_files
+from stackproof.inject.effects import levels as inject_levels
 from stackproof.inject.effects.artefact import Made
 from stackproof.inject.effects.levels import ArtefactOptions, Ranked
 from stackproof.inject.levels import Level, safest
@@ -20,7 +20,7 @@ from stackproof.inject.model import Finding, worst
 
 def run_artefact(args: argparse.Namespace) -> int:
     """Make an artefact, and print what is in it."""
-    artefact, made = level_files.make(read(ArtefactOptions, args))
+    artefact, made = inject_levels.make(read(ArtefactOptions, args))
     output = os.path.abspath(args.output.rstrip("/"))
     if args.json:
         variants = [noun.to_data(one) for one in made]

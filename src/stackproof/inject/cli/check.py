@@ -16,7 +16,7 @@ from stackproof.image.container.effects import roots
 from stackproof.inject import tree
 from stackproof.inject.cli.words import EXIT_CODES, VERDICT_WORDS
 from stackproof.inject.effects import check
-from stackproof.inject.effects import named as named_parts
+from stackproof.inject.effects import named as inject_named
 from stackproof.inject.effects.check import CheckOptions, ProgramOptions
 from stackproof.inject.judge import Question
 from stackproof.inject.model import Finding, InjectionVerdict, Judgement, worst
@@ -29,7 +29,7 @@ def run_check(args: argparse.Namespace) -> int:
     of = check.with_command(of)
     if args.upgrade:
         return _upgrade(of, args.upgrade, question, as_json=args.json)
-    if named_parts.is_artefact(args.replacement):
+    if inject_named.is_artefact(args.replacement):
         from stackproof.inject.cli import artefact  # noqa: PLC0415 - few are artefacts
         from stackproof.inject.effects import levels  # noqa: PLC0415
 

@@ -25,7 +25,7 @@ from stackproof.inject.artefact import (
     plan_artefact,
 )
 from stackproof.inject.effects import named
-from stackproof.inject.effects import staging as staged
+from stackproof.inject.effects import staging as inject_staging
 from stackproof.inject.effects.named import NamedPath
 from stackproof.inject.hook_manifest import Compact
 from stackproof.inject.manifest import describe
@@ -132,7 +132,7 @@ def _real(view: HostView, path: str) -> str:
 
 def _copy(source: str, target: str, part: ArtefactLibrary) -> None:
     """Copy a library, and give it its names and its search path."""
-    before = staged.read(source)
+    before = inject_staging.read(source)
     # One kind of change at a time: patchelf 0.14 gives the search path as SONAME otherwise.
     calls = []
     if part.soname != before.soname:
@@ -149,7 +149,7 @@ def _copy(source: str, target: str, part: ArtefactLibrary) -> None:
         raise files.translate(error, target) from error
     for options in calls:
         run.check(Command(argv=("patchelf", *options, target), timeout_s=_TOOL_TIMEOUT_S))
-    after = staged.read(target)
+    after = inject_staging.read(target)
     same = all(
         getattr(before, word) == getattr(after, word)
         for word in ("exports", "more_exports", "imports", "version_definitions", "objects")
@@ -217,7 +217,7 @@ def _verify(folder: str, wish: ArtefactRequest, making: Making) -> None:
         if lost or not interpreter or not os.path.exists(interpreter):
             continue  # made for another machine: the model is all there is
         environment = {"LD_LIBRARY_PATH": opener} if opener else None
-        for name, found in staged.trace(interpreter, path, environment).items():
+        for name, found in inject_staging.trace(interpreter, path, environment).items():
             mine = f"-sp{_tag(making)}" in name
             if mine and not os.path.realpath(found).startswith(os.path.realpath(folder) + "/"):
                 raise _lacks(path, f"the loader takes `{found}` for `{name}`")

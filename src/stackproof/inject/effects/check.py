@@ -11,9 +11,9 @@ from stackproof.core import harmless
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.image.container.effects import roots
 from stackproof.inject.effects import named, scripts
-from stackproof.inject.effects import target as target_files
+from stackproof.inject.effects import target as inject_target
 from stackproof.inject.effects.named import NamedPath
-from stackproof.inject.findings import launcher as launcher_findings
+from stackproof.inject.findings import launcher as findings_launcher
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.manifest import Manifest, MergedView, describe
 from stackproof.inject.model import Judgement
@@ -52,12 +52,12 @@ def question_of(of: ProgramOptions, options: CheckOptions) -> Question:
     question = Question(
         machine=machine_of(of.isa),
         setting=setting_of(of),
-        launcher=named.launcher_kind(launcher, launcher_findings.OFFERS) if launcher else "",
+        launcher=named.launcher_kind(launcher, findings_launcher.OFFERS) if launcher else "",
         launcher_file=os.path.abspath(launcher) if os.path.isfile(launcher) else "",
         namespaces=options.namespaces,
         releases=named.load_releases,
     )
-    return target_files.asked_of(options.target, of.isa, question)
+    return inject_target.asked_of(options.target, of.isa, question)
 
 
 def with_command(of: ProgramOptions) -> ProgramOptions:
@@ -98,8 +98,8 @@ def judge_named(
             if place.manifest
             else replace(question, setting=setting_of(of, place.root(of.root).config.environment))
         )
-        asked = target_files.asked_in(place, of.root, asked)
-        view = target_files.seen_there(view, place, of.root, asked)
+        asked = inject_target.asked_in(place, of.root, asked)
+        view = inject_target.seen_there(view, place, of.root, asked)
         for path in paths:
             program = _run_by(own, path, place, of.root)
             one = judge(view, program, replacement, asked)

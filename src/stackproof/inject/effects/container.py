@@ -11,7 +11,7 @@ from stackproof.core.errors import Location, Problem, Reason, StackproofError, f
 from stackproof.inject.artefact import folders_of, soname_of
 from stackproof.inject.container import ANNOTATION, FORMS, HOOKS, Hook, plan_containing
 from stackproof.inject.effects import artefact, levels
-from stackproof.inject.effects import named as named_parts
+from stackproof.inject.effects import named as inject_named
 from stackproof.inject.effects.apply import refuse
 from stackproof.inject.effects.check import CheckOptions, ProgramOptions, judge_named, question_of
 from stackproof.inject.hook_manifest import Compact
@@ -62,9 +62,9 @@ def definition(of: ProgramOptions, options: ContainerOptions, say: Callable[[str
     INJECTION_FAILS, INJECTION_UNKNOWN, USAGE, UNSUPPORTED, and what reading programs raises.
     """
     question = question_of(of, CheckOptions())
-    if options.form in HOOKS or named_parts.is_artefact(options.replacement):
+    if options.form in HOOKS or inject_named.is_artefact(options.replacement):
         return _of_artefact(of, options, question, say)
-    prefix = named_parts.load_prefix(options.replacement)
+    prefix = inject_named.load_prefix(options.replacement)
     named = judge_named(of, options.replacement, question, lambda text: say(f"note: {text}"))
     judgements = [judgement for _, judgement in named]
     refuse(judgements, accept_unknown=options.accept_unknown)
@@ -77,7 +77,7 @@ def _of_artefact(
     question: Question,
     say: Callable[[str], None],
 ) -> str:
-    if not named_parts.is_artefact(options.replacement):
+    if not inject_named.is_artefact(options.replacement):
         raise fail(
             Reason.USAGE,
             f"`{options.replacement}` is no artefact, which is what a hook decides by",
@@ -105,13 +105,13 @@ def _of_artefact(
 def _programs(of: ProgramOptions) -> list[str]:
     found: list[str] = []
     for text in of.programs:
-        place = named_parts.load_place(text, of.root)
-        found += named_parts.programs_of(place, place.view(of.root))
+        place = inject_named.load_place(text, of.root)
+        found += inject_named.programs_of(place, place.view(of.root))
     return found
 
 
 def _view(of: ProgramOptions, more: Mapping[str, str]) -> FileView:
-    return named_parts.load_place(of.programs[0], of.root).view(of.root, more)
+    return inject_named.load_place(of.programs[0], of.root).view(of.root, more)
 
 
 def _bind(of: ProgramOptions, options: ContainerOptions, asked: _Asked, question: Question) -> str:

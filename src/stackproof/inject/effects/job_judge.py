@@ -11,8 +11,8 @@ from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.image import activate, metadata
 from stackproof.image.effects.folder import relocated
-from stackproof.inject import job as job_values
-from stackproof.inject.effects import named as named_parts
+from stackproof.inject import job as inject_job
+from stackproof.inject.effects import named as inject_named
 from stackproof.inject.effects.job_key import JobCase, MountedImage
 from stackproof.inject.effects.named import NamedPath
 from stackproof.inject.job import PLUG_IN_FOLDERS, JobInjection
@@ -59,10 +59,10 @@ def examine(case: JobCase, links: str) -> Examined:
     environment = own.apply(case.environment)
     launcher, kind = _launcher(case.words, environment, view)
     question = Question(
-        machine=named_parts.this_machine(),
-        setting=named_parts.setting_of(case.environment),
+        machine=inject_named.this_machine(),
+        setting=inject_named.setting_of(case.environment),
         with_plugins=False,
-        releases=named_parts.load_releases,
+        releases=inject_named.load_releases,
         launcher=kind,
         launcher_file=launcher,
     )
@@ -72,11 +72,11 @@ def examine(case: JobCase, links: str) -> Examined:
     judged = [judge(view, program, replacement, question) for program in programs]
     if not (case.programs or named):
         # Nobody asked for what does not start without the injection either.
-        judged = [one for one in judged if not job_values.broken_before(one)]
+        judged = [one for one in judged if not inject_job.broken_before(one)]
     plug_ins = next(_plug_ins(view, replacement), "")
-    job = job_values.plan_job(judged, replacement, environment, links=links, plug_ins=plug_ins)
+    job = inject_job.plan_job(judged, replacement, environment, links=links, plug_ins=plug_ins)
     if launcher:
-        job = job_values.kept_apart(job, judged, launcher, [*words])
+        job = inject_job.kept_apart(job, judged, launcher, [*words])
     if not judged:
         problem = Problem(
             reason=Reason.INJECTION_UNKNOWN,
@@ -119,7 +119,7 @@ def view_of(parts: Sequence[MountedImage]) -> HostView:
     binds: dict[str, str] = {}
     for part in parts:
         if part.described:
-            binds |= named_parts.load_place(f"{part.path}:{part.point}").binds
+            binds |= inject_named.load_place(f"{part.path}:{part.point}").binds
     return HostView("/", binds)
 
 
@@ -129,7 +129,7 @@ def _target(case: JobCase, view: HostView) -> str:
     described = injected.described
     if described is None:
         path = os.path.abspath(injected.path)
-        if os.path.isfile(f"{path}/{named_parts.ARTEFACT}"):
+        if os.path.isfile(f"{path}/{inject_named.ARTEFACT}"):
             raise fail(
                 Reason.USAGE,
                 f"`{injected.path}` is an artefact, with a folder for each level",
@@ -141,7 +141,7 @@ def _target(case: JobCase, view: HostView) -> str:
     if described.mpi:
         return point + described.mpi["prefix"][len(described.mount) :]
     inside = [one.root[len(described.mount) :] for one in described.views.values()]
-    return named_parts.network_prefix(view, point, inside) or point
+    return inject_named.network_prefix(view, point, inside) or point
 
 
 def _programs(case: JobCase, view: HostView, replacement: Replacement) -> list[str]:
@@ -154,7 +154,7 @@ def _programs(case: JobCase, view: HostView, replacement: Replacement) -> list[s
             home = part.point + part.described.mpi["prefix"][len(part.described.mount) :]
             mains += [main.path for main in find_replacement(view, home).mains]
         try:
-            callers = named_parts.programs_of(NamedPath(path=part.point), view)
+            callers = inject_named.programs_of(NamedPath(path=part.point), view)
         except StackproofError as error:
             if error.reason is not Reason.NO_MPI:
                 raise
@@ -183,7 +183,7 @@ def _launcher(
         if _LAUNCHERS.match(os.path.basename(word)):
             place, file = _place_of(word, environment, view)
             found = view.resolve(file.path) if file else None
-            kind = named_parts.kind_of_file(found[1]) if found else ""
+            kind = inject_named.kind_of_file(found[1]) if found else ""
             if kind:
                 return place, kind
     return "", ""

@@ -16,11 +16,11 @@ from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.image.container.effects import layers, roots
 from stackproof.image.container.effects.roots import Root
 from stackproof.image.effects import image_file
-from stackproof.image.effects import load as images
+from stackproof.image.effects import load as image_load
 from stackproof.inject.manifest import Manifest, ManifestView
 from stackproof.inject.program import calls_mpi
 from stackproof.inject.releases import Releases, parse_releases
-from stackproof.linking.effects import view as elf_view
+from stackproof.linking.effects import view as linking_view
 from stackproof.linking.effects.view import FileSource, HostView
 from stackproof.linking.elf import read
 from stackproof.linking.loader import FileView, LoaderSettings
@@ -149,7 +149,7 @@ def _load_image(path: str, mount: str) -> NamedPath:
     prefix = ""
     inside: tuple[str, ...] = ()
     try:
-        image = images.load_image(path)
+        image = image_load.load_image(path)
     except StackproofError as error:
         if error.reason is not Reason.IMAGE_NO_META:
             raise
@@ -345,7 +345,7 @@ def _libraries_beside(path: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-this_machine = elf_view.this_machine
+this_machine = linking_view.this_machine
 """Return the processor of this machine."""
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from stackproof.inject.effects import named
 from stackproof.inject.effects.named import NamedPath
-from stackproof.inject.findings import launcher as launcher_findings
+from stackproof.inject.findings import launcher as findings_launcher
 from stackproof.inject.judge import Question
 from stackproof.inject.manifest import ManifestView
 from stackproof.inject.target import Target, TargetView, target_of_site
@@ -45,7 +45,7 @@ def asked_of(name: str | None, isa: str | None, question: Question) -> Question:
     if isa:
         target = replace(target, level=isa)
     # One launcher with one way needs no word; of several only the user knows which.
-    starts = [name for name in target.starts if name in launcher_findings.OFFERS]
+    starts = [name for name in target.starts if name in findings_launcher.OFFERS]
     launcher = question.launcher or (starts[0] if len(starts) == 1 else "")
     machine = Machine(architecture=target.architecture or here.architecture, level=level)
     return replace(question, target=target, machine=machine, launcher=launcher)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from stackproof.cluster import model as cluster
+from stackproof.cluster import model as cluster_model
 from stackproof.cluster.effects import up
 from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.core.command import Command, Completed, EnvPatch
@@ -42,7 +42,7 @@ class Door:
         """Run one command of the scheduler; raises what `core.effects.run.run` raises."""
         argv = command.argv
         if self.state:
-            argv = cluster.enter_argv(self.state, None, argv)
+            argv = cluster_model.enter_argv(self.state, None, argv)
         here = {_KEPT: self.environment[_KEPT]} if _KEPT in self.environment else {}
         env = EnvPatch(set=here).then(command.env)
         return run(Command(argv=argv, env=env, timeout_s=command.timeout_s or _ANSWER_S))

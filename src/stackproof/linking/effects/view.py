@@ -17,7 +17,7 @@ from typing import TypeVar
 from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
-from stackproof.linking.effects import cache as elf_cache
+from stackproof.linking.effects import cache as linking_cache
 from stackproof.linking.effects.cache import ElfCache
 from stackproof.linking.elf import MAGIC, ElfFile, Glance, ReadableFile, glance, read
 from stackproof.linking.elf.constants import Traces, read_traces
@@ -179,7 +179,7 @@ class HostView:
         """Return what a file is kept by, empty for one that cannot be kept."""
         found = self.resolve(file.path)
         try:
-            return elf_cache.key_of(os.stat(found[1], follow_symlinks=False)) if found else ""
+            return linking_cache.key_of(os.stat(found[1], follow_symlinks=False)) if found else ""
         except OSError:
             return ""
 

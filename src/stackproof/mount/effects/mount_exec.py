@@ -117,10 +117,10 @@ def _join_or_mount(
     lines = [
         f"{image.identity()} {item.mount_point}" for item, image in zip(wanted, images, strict=True)
     ]
-    from stackproof.mount.effects import join as joining  # noqa: PLC0415 - for ranks alone
+    from stackproof.mount.effects import join as mount_join  # noqa: PLC0415 - for ranks alone
 
     try:
-        place_to_meet = joining.Meeting("\n".join([way, *lines]))
+        place_to_meet = mount_join.Meeting("\n".join([way, *lines]))
     except MountFailure as failure:  # somebody took every name: ranks do without each other
         _complain(f"note: every rank mounts for itself: {failure.message}")
         return _mount_all(wanted, images, way, place, say)

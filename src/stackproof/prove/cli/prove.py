@@ -10,7 +10,7 @@ from stackproof.core import noun
 from stackproof.core.cli import progress
 from stackproof.core.cli.parsing import read
 from stackproof.core.errors import ExitCode, Reason, fail
-from stackproof.prove import model as proof
+from stackproof.prove import model as prove_model
 from stackproof.prove.model import ProofOutcome
 
 _CODES = {
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
         variables=_variables(args.set),
     )
     proven = prove(options, Path(args.output), progress.monitor())
-    text = noun.to_json(proven) if args.json else proof.render(proven)
+    text = noun.to_json(proven) if args.json else prove_model.render(proven)
     print(text, end="")
     return int(_CODES[proven.answer])
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from stackproof.bench import programs as bench_programs
 from stackproof.bench.effects import run as bench_run
-from stackproof.bench.programs import REGISTRY as BENCHMARKS
-from stackproof.cluster import model as cluster
+from stackproof.cluster import model as cluster_model
 from stackproof.cluster.effects import up
 from stackproof.cluster.model import ClusterState
 from stackproof.core import mountlist, noun
@@ -29,7 +29,7 @@ from stackproof.inject.model import Effect, InjectionVerdict, Judgement
 from stackproof.inject.replacement import Replacement
 from stackproof.inject.tree import tree_of
 from stackproof.inject.ways import inner_folders
-from stackproof.launch.launchers import REGISTRY as LAUNCHERS
+from stackproof.launch import launchers
 from stackproof.launch.launchers import LaunchRequest
 from stackproof.linking.effects.view import HostView
 from stackproof.linking.loader import Closure
@@ -37,7 +37,7 @@ from stackproof.mount.effects import mount_exec
 from stackproof.mpi import transports
 from stackproof.mpi.effects import fabric
 from stackproof.mpi.transports import Libfabric, Setup
-from stackproof.prove import model as proof
+from stackproof.prove import model as prove_model
 from stackproof.prove.effects import mpi, rank_maps
 from stackproof.prove.effects.mpi import Provided
 from stackproof.prove.model import INJECTED, OWN, WRONG, ArmProof, Prediction, Witnessed
@@ -183,9 +183,9 @@ def run_arm(stage: ProofRun, arm: ProofArm, monitor: Monitor) -> tuple[ArmProof,
         for path in sorted(place.glob("*.json"))
     )
     text = done.stdout.decode(errors="replace")
-    world, worlds = proof.worlds_of(text)
+    world, worlds = prove_model.worlds_of(text)
     expect = stage.wanted.expect
-    loaded, missing, doubled = proof.compared(arm.prediction, ranks)
+    loaded, missing, doubled = prove_model.compared(arm.prediction, ranks)
     made = ArmProof(
         name=arm.name,
         mpi=arm.provided.title,
@@ -212,13 +212,13 @@ def words_of(stage: ProofRun) -> tuple[str, ...]:
     case = case_of(stage)
     if case is None:
         return (stage.program, *stage.wanted.arguments)
-    return BENCHMARKS[case.program].argv(stage.program, case)
+    return bench_programs.REGISTRY[case.program].argv(stage.program, case)
 
 
 def case_of(stage: ProofRun) -> Case | None:
     """Return what a known program is told to measure, None where the user says it, or must."""
     name = posixpath.basename(stage.program)
-    if name not in BENCHMARKS or stage.wanted.arguments:
+    if name not in bench_programs.REGISTRY or stage.wanted.arguments:
         return None
     pair = len(stage.placement.ranks) == 2
     return Case(
@@ -244,7 +244,7 @@ def launch(stage: ProofRun, arm: ProofArm, words: Sequence[str]) -> Completed:
         as_root=os.geteuid() == 0 or bool(state and state.rootless),
         oversubscribe=stage.wanted.ranks > len(os.sched_getaffinity(0)),
     )
-    launcher = LAUNCHERS[provided.launcher]
+    launcher = launchers.REGISTRY[provided.launcher]
     patch = arm.env.then(launcher.environment(request))
     argv = (provided.mpiexec, *launcher.argv(request)[1:])
     mounts = mountlist.render(arm.mounts)
@@ -252,7 +252,7 @@ def launch(stage: ProofRun, arm: ProofArm, words: Sequence[str]) -> Completed:
         patch = patch.then(EnvPatch(set={"STACKPROOF_MOUNTS": mounts}))
         argv = (sys.executable, "-I", "-S", mount_exec.__file__, mounts, "--", *argv)
     if state:
-        argv = cluster.enter_argv(state, None, argv)
+        argv = cluster_model.enter_argv(state, None, argv)
     # Programs read their input where they are started; nodes may lack the folder.
     cwd = "/" if state else os.getcwd()
     done = run(Command(argv=argv, env=patch, timeout_s=stage.wanted.timeout_s, cwd=cwd))

@@ -15,9 +15,9 @@ from stackproof.image.effects import image_file
 from stackproof.image.effects.folder import relocated
 from stackproof.image.model import MpiFacts
 from stackproof.inject.effects import job_key
-from stackproof.inject.effects import named as named_parts
+from stackproof.inject.effects import named as inject_named
 from stackproof.inject.effects.job_key import MountedImage
-from stackproof.inject.findings import launcher as launcher_findings
+from stackproof.inject.findings import launcher as findings_launcher
 from stackproof.inject.program import Demand, demand_of
 from stackproof.inject.replacement import find_replacement
 from stackproof.inject.ways import inner_folders
@@ -132,7 +132,7 @@ def demand_on(view: HostView, program: str, setting: LoaderSettings) -> tuple[Cl
 
 
 def _closure(view: HostView, program: str, setting: LoaderSettings) -> Closure:
-    return load_program(view, program, machine=named_parts.this_machine(), setting=setting)
+    return load_program(view, program, machine=inject_named.this_machine(), setting=setting)
 
 
 def _of_image(path: str, mount_point: str | None) -> Provided:
@@ -198,7 +198,7 @@ def _launcher(folders: Sequence[str], wanted: str, main: str) -> tuple[str, str]
             if not os.path.isfile(path):
                 continue
             try:
-                kind = named_parts.launcher_kind(path, launcher_findings.OFFERS)
+                kind = inject_named.launcher_kind(path, findings_launcher.OFFERS)
             except StackproofError:
                 continue
             if _KINDS[kind][1] == wanted:

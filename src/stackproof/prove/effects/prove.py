@@ -10,9 +10,9 @@ from stackproof.core import noun
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, fail
 from stackproof.core.monitor import Monitor
-from stackproof.prove import model as proof
-from stackproof.prove.effects import arms as proof_arms
-from stackproof.prove.effects import speed as proof_speed
+from stackproof.prove import model as prove_model
+from stackproof.prove.effects import arms as prove_arms
+from stackproof.prove.effects import speed as prove_speed
 from stackproof.prove.effects.arms import ProveOptions, Ready
 from stackproof.prove.effects.speed import FEWEST, Compared
 from stackproof.prove.model import INJECTED, OWN, Proof
@@ -33,7 +33,7 @@ def prove(options: ProveOptions, folder: Path, monitor: Monitor) -> Proof:
     files.check_empty(folder)
     there = folder.exists()
     try:
-        proven = _prove(proof_arms.prepare(options, folder), monitor)
+        proven = _prove(prove_arms.prepare(options, folder), monitor)
         files.write(folder / "proof.json", noun.to_json(proven))
     except BaseException:  # half a proof proves nothing, and would stand in the next one's way
         for made in folder.iterdir() if there else [folder]:
@@ -46,15 +46,15 @@ def _prove(ready: Ready, monitor: Monitor) -> Proof:
     """Run the arms, compare the speed of the two that run, and conclude."""
     arms, outputs = {}, {}
     for name, arm in ready.arms.items():
-        arms[name], outputs[name] = proof_arms.run_arm(ready.stage, arm, monitor)
+        arms[name], outputs[name] = prove_arms.run_arm(ready.stage, arm, monitor)
     wanted = ready.stage.wanted
     if wanted.launches == 0:
         speed = Compared(note="as was asked for")
     elif arms[OWN].fault or arms[INJECTED].fault:
         speed = Compared(note="not both arms run")
     else:
-        speed = proof_speed.measure(ready, outputs, monitor)
-    answer, reasons = proof.conclude(arms)
+        speed = prove_speed.measure(ready, outputs, monitor)
+    answer, reasons = prove_model.conclude(arms)
     return Proof(
         program=ready.stage.program,
         replacement=wanted.replacement,

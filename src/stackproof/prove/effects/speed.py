@@ -15,10 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import stackproof
-from stackproof.bench import import_outputs
+from stackproof.bench import import_outputs, programs
 from stackproof.bench.effects import launching
 from stackproof.bench.import_outputs import OutputFile
-from stackproof.bench.programs import REGISTRY as BENCHMARKS
 from stackproof.compare import compare
 from stackproof.compare.model import DEFAULT_MARGINS, Comparison
 from stackproof.core import noun
@@ -29,10 +28,10 @@ from stackproof.core.monitor import Event, Monitor
 from stackproof.knowledge.reference_curves import BufferPlace
 from stackproof.prove.effects.arms import ProofArm, ProofRun, Ready, case_of, launch, words_of
 from stackproof.prove.model import INJECTED, OWN, Speed
+from stackproof.results import model as results_model
 from stackproof.results.case import Case
 from stackproof.results.measurement import Check, Measurement, State
 from stackproof.results.model import LAUNCHES, SPECIFICATION, Results, ResultsSpec
-from stackproof.results.model import ComparedArm as ResultArm
 
 FEWEST = 5
 """Launches of each arm below which no interval is computed."""
@@ -106,7 +105,7 @@ def _has_tables(stage: ProofRun, done: Completed) -> bool:
 
 
 def _measurement(case: Case, name: str, block: int, order: int, done: Completed) -> Measurement:
-    output = BENCHMARKS[case.program].parse(done.stdout, case)
+    output = programs.REGISTRY[case.program].parse(done.stdout, case)
     good = done.returncode == 0 and not done.timed_out and output.complete
     check = Check(
         name="end",
@@ -163,9 +162,9 @@ def _spec(ready: Ready) -> ResultsSpec:
     )
 
 
-def _result_arm(arm: ProofArm) -> ResultArm:
+def _result_arm(arm: ProofArm) -> results_model.ComparedArm:
     facts, part = arm.provided.facts, arm.provided.part
-    return ResultArm(
+    return results_model.ComparedArm(
         image=part.path if part else arm.provided.title,
         mpi={"family": facts.family, "version": facts.version} if facts else {},
         env=dict(sorted({**arm.env.apply({}), **arm.rank_env}.items())),

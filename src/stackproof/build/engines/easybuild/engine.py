@@ -12,7 +12,7 @@ from stackproof.build.plan import DOWNLOADS, Plan
 from stackproof.build.stack import Artefact
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Problem, Reason
-from stackproof.mpi.families import REGISTRY as MPIS
+from stackproof.mpi import families
 
 LMOD = "/usr/share/lmod/lmod/libexec/lmod"
 """Where the package `lmod` of Debian and Ubuntu has the program that EasyBuild calls."""
@@ -84,7 +84,7 @@ class EasyBuildEngine:
                 f"{OCI}.licenses": licences(one.licence for one in lock.components),
                 f"{OWN}.libfabric": fabric,
                 f"{OWN}.mpi": f"{mpi.family} {mpi.version}" if mpi else "",
-                f"{OWN}.mpi.abi": MPIS[mpi.family].abi if mpi else "",
+                f"{OWN}.mpi.abi": families.REGISTRY[mpi.family].abi if mpi else "",
                 f"{OWN}.mpi.prefix": mpi.prefix if mpi else "",
             },
             notes=_from_the_system(stack, lock),

@@ -12,7 +12,7 @@ from stackproof.build.engines.easybuild.stack import EasyBuildLock, EasyBuildSta
 from stackproof.build.transport_views import TransportViews, transport_views
 from stackproof.core.command import EnvPatch
 from stackproof.image.model import Image, MpiFacts, View
-from stackproof.mpi.families import REGISTRY as MPIS
+from stackproof.mpi import families
 from stackproof.mpi.transports.profile import Libfabric
 
 MODULES_VIEW = "modules"
@@ -81,7 +81,7 @@ def transports_of(stack: EasyBuildStack) -> TransportViews:
         family=request.mpi[0],
         version=request.mpi[1],
         prefix=stack.mount,
-        launcher=MPIS[request.mpi[0]].launcher,
+        launcher=families.REGISTRY[request.mpi[0]].launcher,
     )
     return transport_views(
         stack.transports,
@@ -131,7 +131,7 @@ def mpi_facts(stack: EasyBuildStack, lock: EasyBuildLock) -> MpiFacts | None:
         family=family,
         version=found.version,
         prefix=f"{stack.mount}/{layout.SOFTWARE}/{found.module}",
-        launcher=MPIS[family].launcher,
+        launcher=families.REGISTRY[family].launcher,
     )
 
 

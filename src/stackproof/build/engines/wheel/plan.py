@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from stackproof.build import benchmark, bom, tail
 from stackproof.build.engine import OCI, OWN, Container, Findings, Rows, Sources, Where, licences
-from stackproof.build.engines.wheel import engine as wheel
+from stackproof.build.engines.wheel import engine
 from stackproof.build.engines.wheel.stack import Lock, Stack
 from stackproof.build.plan import DOWNLOADS, Plan
 from stackproof.build.stack import Artefact
 from stackproof.build.transport_views import TransportViews, transport_views
 from stackproof.image.model import Image, MpiFacts, View
-from stackproof.mpi.families import REGISTRY as MPIS
+from stackproof.mpi import families
 from stackproof.mpi.transports.profile import libfabric_of
 
 NATIVE = benchmark.NATIVE
@@ -28,14 +28,14 @@ class WheelEngine:
 
     def stale(self, stack: Stack, lock: Lock) -> str:
         """See `Engine`."""
-        return "" if lock.wants == wheel.wants(stack) else "versions or packages have changed"
+        return "" if lock.wants == engine.wants(stack) else "versions or packages have changed"
 
     def problems(self, stack: Stack, lock: Lock | None, where: Where) -> Findings:
         """See `Engine`."""
         if lock is None:
-            return Findings(problems=wheel.problems(stack))
+            return Findings(problems=engine.problems(stack))
         views = transports_of(stack, lock).placed(where("transports"))
-        return Findings(problems=(*wheel.problems(stack), *views.problems), notes=views.notes)
+        return Findings(problems=(*engine.problems(stack), *views.problems), notes=views.notes)
 
     def plan(self, stack: Stack, lock: Lock | None, sources: Sources) -> Plan:
         """See `Engine`; what makes a lock is no step but a question to the package index."""
@@ -62,7 +62,7 @@ class WheelEngine:
         """See `Engine`."""
         views = describe(stack, lock).views
         mpi = mpi_facts(stack, lock)
-        family = MPIS[mpi.family]
+        family = families.REGISTRY[mpi.family]
         return Container(
             views=tuple(views),
             environments={
@@ -78,7 +78,7 @@ class WheelEngine:
             programs=("wheel_worker.py",),
             builder_packages=("ca-certificates", "gcc", "libc6-dev", "python3", "python3-pip"),
             unpacked=(INSTALLER,),
-            download=lambda artefact: (wheel.fetch_command(artefact, DOWNLOADS).argv,),
+            download=lambda artefact: (engine.fetch_command(artefact, DOWNLOADS).argv,),
         )
 
 
@@ -90,8 +90,8 @@ def plan(stack: Stack, lock: Lock, sources: Sources) -> Plan:
     image = describe(stack, lock)
     facts = mpi_facts(stack, lock)
     native = facts if NATIVE in stack.benchmarks else None
-    needs = MPIS[facts.family].environment(facts.prefix)
-    install = wheel.install_step(stack, lock)
+    needs = families.REGISTRY[facts.family].environment(facts.prefix)
+    install = engine.install_step(stack, lock)
     rest = (
         *tail.compiled(stack, native, sources.csrc, needs),
         tail.metadata_step(image, stack, lock, bill=render_bom(stack, lock), recipe=sources.recipe),
@@ -105,9 +105,9 @@ def mpi_facts(stack: Stack, lock: Lock) -> MpiFacts:
     """Return what the image will say about its MPI."""
     return MpiFacts(
         family=stack.mpi_family,
-        version=wheel.mpi_version(stack, lock),
-        prefix=f"{stack.mount}/{wheel.prefix_name(stack, lock)}",
-        launcher=MPIS[stack.mpi_family].launcher,
+        version=engine.mpi_version(stack, lock),
+        prefix=f"{stack.mount}/{engine.prefix_name(stack, lock)}",
+        launcher=families.REGISTRY[stack.mpi_family].launcher,
     )
 
 
@@ -136,7 +136,7 @@ def describe(stack: Stack, lock: Lock) -> Image:
     """
     changes = transports_of(stack, lock).required()
     facts = mpi_facts(stack, lock)
-    needs = MPIS[facts.family].environment(facts.prefix)
+    needs = families.REGISTRY[facts.family].environment(facts.prefix)
     views = {
         view.name: View(
             name=view.name,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from stackproof.build.engines.wheel import engine as wheel
+from stackproof.build.engines.wheel import engine as wheel_engine
 from stackproof.build.engines.wheel.stack import Stack
 from stackproof.build.stack import StackView
 from stackproof.core import document as documents
@@ -14,7 +14,7 @@ from stackproof.core.command import EnvPatch
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, Reason, StackproofError
 from stackproof.core.mountlist import bad_mount_point
-from stackproof.mpi.families import REGISTRY as MPIS
+from stackproof.mpi import families
 
 DEFAULT_MOUNT = "/user-environment"
 
@@ -202,7 +202,7 @@ def resolve(recipe: Recipe, facts: Mapping[str, str]) -> Stack:
     kept in the stack, since they decide the bytes of what is compiled. Raises `StackproofError`
     with every reason why the recipe cannot be had there.
     """
-    family = MPIS[recipe.mpi.family]
+    family = families.REGISTRY[recipe.mpi.family]
     engine = "wheel" if recipe.engine == "auto" else recipe.engine
     stack = Stack(
         name=recipe.name,
@@ -225,7 +225,7 @@ def resolve(recipe: Recipe, facts: Mapping[str, str]) -> Stack:
         compression_level=recipe.image.level,
         site_facts={key: value for key, value in facts.items() if key != "architecture"},
     )
-    found = [*wheel.problems(stack), *_benchmark_problems(recipe)]
+    found = [*wheel_engine.problems(stack), *_benchmark_problems(recipe)]
     if found:
         raise StackproofError(*found)
     return stack

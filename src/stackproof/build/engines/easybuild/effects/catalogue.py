@@ -7,9 +7,8 @@ from importlib import resources
 
 from stackproof.build.engines.easybuild.components import Catalogue, parse_catalogue
 from stackproof.build.engines.spack import conflicts
-from stackproof.core import document as documents
-from stackproof.core.effects import documents as files
-from stackproof.core.effects import shipped
+from stackproof.core import document
+from stackproof.core.effects import documents, shipped
 
 PROVENANCE = "provenance.yaml"
 _CONFLICTS = "conflicts.yaml"
@@ -20,10 +19,10 @@ def load() -> Catalogue:
     """Return the catalogue; raises `StackproofError` with every problem of its files."""
     folder = resources.files("stackproof.build.engines.easybuild") / "components"
     parsed = {
-        entry.name: documents.parse(entry.read_bytes(), file=f"components/{entry.name}")
+        entry.name: document.parse(entry.read_bytes(), file=f"components/{entry.name}")
         for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
         if entry.name.endswith(".yaml")
     }
     provenance = parsed.pop(PROVENANCE)
-    known = conflicts.parse_conflicts(files.load(str(shipped.find("knowledge", _CONFLICTS))))
+    known = conflicts.parse_conflicts(documents.load(str(shipped.find("knowledge", _CONFLICTS))))
     return parse_catalogue(provenance, tuple(parsed.values()), known)

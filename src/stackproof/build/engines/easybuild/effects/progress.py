@@ -10,7 +10,7 @@ from stackproof.build.engines.spack import output as spack_output
 from stackproof.build.plan import Step
 from stackproof.core.command import Command, Completed
 from stackproof.core.effects import files
-from stackproof.core.effects.run import failure as plain_failure
+from stackproof.core.effects import run as core_run
 from stackproof.core.effects.run import run
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
@@ -42,7 +42,7 @@ def _failure(
 ) -> StackproofError:
     found = events.failure(done.stdout.decode(errors="replace"))
     if found is None:
-        return plain_failure(command, done, log=log)
+        return core_run.failure(command, done, log=log)
     kept = log
     shown: tuple[str, ...] = ()
     path = space.on_host(found.log, "/nonexistent") if found.log else None

@@ -19,7 +19,7 @@ from stackproof.build.engines.spack.effects import task
 from stackproof.build.engines.spack.layout import SPACK_CLONE
 from stackproof.build.engines.spack.workers import Workers, WorkerState
 from stackproof.build.plan import BUILD
-from stackproof.cluster import model as cluster
+from stackproof.cluster import model as cluster_model
 from stackproof.cluster.effects import up
 from stackproof.core.command import Command, Completed, EnvPatch
 from stackproof.core.effects import files, sandbox
@@ -108,7 +108,7 @@ def _shared(command: Command, tree: Path) -> tuple[str, ...]:
 
 
 def _through(at: Door, argv: tuple[str, ...]) -> tuple[str, ...]:
-    return cluster.enter_argv(at.state, None, argv) if at.state else argv
+    return cluster_model.enter_argv(at.state, None, argv) if at.state else argv
 
 
 def _watcher(watch: Watcher, monitor: Monitor) -> Callable[[str], None]:

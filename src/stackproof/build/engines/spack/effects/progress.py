@@ -11,7 +11,7 @@ from stackproof.build.engines.spack import output as spack_output
 from stackproof.build.engines.spack.output import PackageFailure, Progress
 from stackproof.core.command import Command, Completed
 from stackproof.core.effects import files
-from stackproof.core.effects.run import failure as plain_failure
+from stackproof.core.effects import run as core_run
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
 
@@ -53,7 +53,7 @@ def failure(
     text = f"{done.stdout.decode(errors='replace')}\n{done.stderr.decode(errors='replace')}"
     found = [entry for entry in spack_output.failures(text) if entry.package]
     if not found:
-        return plain_failure(command, done, log=log)
+        return core_run.failure(command, done, log=log)
     problems = [_problem(entry, command, log, space, mount) for entry in found]
     seen: dict[str, Problem] = {}
     for problem in problems:

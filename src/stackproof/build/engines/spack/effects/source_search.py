@@ -11,7 +11,7 @@ from stackproof.build.effects import builders, locking, source_mirror, stacks
 from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.engines.spack import locks
-from stackproof.build.engines.spack import os_sources as source_stacks
+from stackproof.build.engines.spack import os_sources as spack_os_sources
 from stackproof.build.engines.spack.effects import accepted_sources, os_sources
 from stackproof.build.engines.spack.effects import build as spack_build
 from stackproof.build.engines.spack.effects.os_sources import Archive, SourcePackage
@@ -174,7 +174,7 @@ class _Search:
             if node.external:
                 continue
             try:
-                if node.namespace == source_stacks.NAMESPACE:
+                if node.namespace == spack_os_sources.NAMESPACE:
                     one = self._again(accepted[node.name])
                 else:
                     one = self._for_node(node.name, node.version)
@@ -248,7 +248,7 @@ class _Search:
             source_version=package.version,
             dsc=package.dsc,
             extends=namespace,
-            needs=source_stacks.TOOLS if facts.autotools else (),
+            needs=spack_os_sources.TOOLS if facts.autotools else (),
         )
         return FoundSource(name=name, package=package, path=Path(), accepted=accepted)
 

@@ -18,7 +18,7 @@ from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.build.engines.spack.stackinator.mirrors import Mirrors, read_mirrors
 from stackproof.build.engines.spack.stackinator.reader import read_recipe
 from stackproof.core.document import Document
-from stackproof.core.effects.documents import load as load_document
+from stackproof.core.effects import documents as core_documents
 from stackproof.core.errors import Location, Problem, Reason, StackproofError
 from stackproof.site.effects import toolchain
 
@@ -180,7 +180,7 @@ def _caches(path: str | None, mount: str, findings: FindingsList) -> Caches:
     if os.path.isdir(path):
         return _source_mirror(path, findings)
     try:
-        document = load_document(path)
+        document = core_documents.load(path)
     except StackproofError as error:
         findings.problems += error.problems
         return Caches()

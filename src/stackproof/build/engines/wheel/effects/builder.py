@@ -13,7 +13,7 @@ from stackproof.build.effects.loaded import Loaded
 from stackproof.build.effects.pip import index_command
 from stackproof.build.effects.workspace import BuildSetup
 from stackproof.build.engine import Findings
-from stackproof.build.engines.wheel import engine as wheel
+from stackproof.build.engines.wheel import engine as wheel_engine
 from stackproof.build.engines.wheel.plan import ENGINE
 from stackproof.build.engines.wheel.recipe import parse_recipe, resolve
 from stackproof.build.engines.wheel.stack import Lock, Stack
@@ -22,7 +22,7 @@ from stackproof.core.document import Document
 from stackproof.core.effects.run import run
 from stackproof.core.errors import Problem, Reason, StackproofError
 from stackproof.core.monitor import Event, Monitor
-from stackproof.mpi.families import REGISTRY as MPIS
+from stackproof.mpi import families
 
 
 class WheelBuilder:
@@ -84,7 +84,8 @@ class WheelBuilder:
         monitor(Event(what="started", name="resolve", text="exact versions and digests"))
         stack: Stack = loaded.stack
         try:
-            lock = wheel.read_lock(stack, run(index_command(wheel.lock_command(stack))))
+            answer = run(index_command(wheel_engine.lock_command(stack)))
+            lock = wheel_engine.read_lock(stack, answer)
         except StackproofError as error:
             raise (_placed(error, loaded.document) if loaded.document else error) from None
         found = ", ".join(f"{a.name} {a.version}" for a in lock.artefacts)
@@ -96,7 +97,7 @@ class WheelBuilder:
     ) -> BuildSetup:
         """See `Builder`."""
         del loaded, lock, plan, options, monitor
-        return BuildSetup(fetch_command=wheel.fetch_command, movable=False)
+        return BuildSetup(fetch_command=wheel_engine.fetch_command, movable=False)
 
     def fill_mirror(
         self, loaded: Loaded, lock: Any, options: BuildOptions, folder: Path, monitor: Monitor
@@ -122,7 +123,7 @@ def _wheels_on_slingshot(site: str | None, stack: Stack, document: Document) -> 
         kind, place = load_site(site).fabric.type or "", f"`{site}`"
     if kind != SLINGSHOT:
         return ()
-    title = MPIS[stack.mpi_family].title
+    title = families.REGISTRY[stack.mpi_family].title
     note = Problem(
         reason=Reason.UNSUPPORTED,
         message=f"{title} of the developers' wheels has no cxi: between nodes of {place}, which "
