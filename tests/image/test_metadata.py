@@ -231,6 +231,14 @@ def test_writes_the_contract() -> None:
     }
 
 
+@pytest.mark.parametrize(("said", "may"), [(None, True), ("yes", True), ("no", False), (0, False)])
+def test_only_a_plain_yes_or_nothing_lets_an_image_be_handed_on(said: Any, may: bool) -> None:
+    ours = {} if said is None else {"redistribute": said}
+    image = _parse({"mount": "/x", "stackproof": ours})
+    assert image.redistribute is may
+    assert _parse(metadata.render_env_json(image)).redistribute is may
+
+
 def test_the_files_of_a_view_hold_its_environment_alone() -> None:
     view = _parse(ENV_JSON).views["default"]
     found = json.loads(metadata.render_view_env_json(view))

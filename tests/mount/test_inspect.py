@@ -66,6 +66,16 @@ def test_digest(capsys: pytest.CaptureFixture[str], image: Path, form: list[str]
     assert hashlib.sha256(image.read_bytes()).hexdigest() in out
 
 
+def test_an_image_that_nobody_may_hand_on_says_so(
+    capsys: pytest.CaptureFixture[str], image: Path, tmp_path: Path
+) -> None:
+    told = env_json(stackproof={"redistribute": "no"})
+    kept = make_image(tmp_path / "kept.squashfs", meta=told)
+    assert "redistribute no: it holds files of a vendor" in " ".join(call(capsys, kept)[1].split())
+    assert json.loads(call(capsys, kept, "--json")[1])["redistribute"] is False
+    assert "redistribute" not in call(capsys, image)[1]
+
+
 def test_a_relative_path(
     capsys: pytest.CaptureFixture[str], image: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

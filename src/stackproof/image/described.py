@@ -40,7 +40,7 @@ class Described:
 
     __slots__ = (
         "benchmarks", "default_view", "description", "lock_digest", "mount", "mpi", "name", "path",
-        "size", "stack_id", "transports", "views",
+        "redistribute", "size", "stack_id", "transports", "views",
     )  # fmt: skip
 
     def __init__(self, path: str, size: int) -> None:
@@ -52,6 +52,7 @@ class Described:
         self.transports: tuple[str, ...] = ()
         self.mpi: dict[str, str] | None = None
         self.benchmarks: dict[str, str] = {}
+        self.redistribute = True
 
 
 def silent(path: str, size: int) -> Described:
@@ -89,6 +90,7 @@ def parse(text: str | bytes, *, path: str, size: int) -> Described:
     }
     found.stack_id = reader.text(ours.get("stack", ""), "`stackproof.build.stack`", empty=True)
     found.lock_digest = reader.text(ours.get("lock", ""), "`stackproof.lock`", empty=True)
+    found.redistribute = ours.get("redistribute", "yes") == "yes"
     return found
 
 

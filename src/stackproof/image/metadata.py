@@ -60,6 +60,8 @@ def render_env_json(image: Image) -> str:
     }
     if image.transports:
         data["stackproof"]["transports"] = list(image.transports)
+    if not image.redistribute:
+        data["stackproof"]["redistribute"] = "no"
     return _json(data)
 
 
@@ -120,6 +122,7 @@ def image_of(found: Described) -> Image:
         ),
         stack_id=found.stack_id,
         lock_digest=found.lock_digest,
+        redistribute=found.redistribute,
     )
 
 

@@ -47,7 +47,8 @@ class Image:
 
     `path` is the file, `mount` the mount point it was built for, `sha256` the digest of the file
     (empty until somebody asked for it, since it costs a read of the whole file). `transports` are
-    the views that force the transport of their name.
+    the views that force the transport of their name. Without `redistribute` it holds files that
+    their vendor lets nobody hand on.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/image/1"
@@ -65,6 +66,7 @@ class Image:
     benchmarks: tuple[BenchmarkProgram, ...] = ()
     stack_id: str = ""
     lock_digest: str = ""
+    redistribute: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

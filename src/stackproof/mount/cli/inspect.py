@@ -18,6 +18,7 @@ from stackproof.image.superblock import Superblock
 from stackproof.mount import methods
 from stackproof.mount.effects.facts import load_mount_facts
 
+_NOT_HANDED_ON = "no: it holds files of a vendor, which stay at the sites that have them from it"
 _OTHER_KINDS = {Reason.IMAGE_NOT_SQUASHFS, Reason.IMAGE_NO_META, Reason.IMAGE_MISSING}
 
 
@@ -128,6 +129,7 @@ def render(
     rows += [
         ("stack", ids.short(image.stack_id)),
         ("lock", ids.short(image.lock_digest)),
+        ("redistribute", "" if image.redistribute else _NOT_HANDED_ON),
         ("SHA-256", f"{image.sha256}, as recorded" if verified else image.sha256),
     ]
     title = f"{image.name}: {image.description}" if image.description else image.name
