@@ -12,7 +12,8 @@ from stackproof.mpi import families
 NATIVE = "stackproof-bench"
 """The name of the benchmark program in an image."""
 _FOLDER = "benchmarks"
-_FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-D_GNU_SOURCE")
+FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-D_GNU_SOURCE")
+"""How it is compiled, in images and for arms that are none."""
 
 
 def program_path(mount: str) -> str:
@@ -41,7 +42,7 @@ def compile_step(
         commands=(
             Command(
                 argv=(
-                    f"{facts.prefix}/bin/{compiler}", *_FLAGS, "-o", f"../{NATIVE}", *units, "-lm",
+                    f"{facts.prefix}/bin/{compiler}", *FLAGS, "-o", f"../{NATIVE}", *units, "-lm",
                 ),
                 cwd=f"{mount}/{_FOLDER}/src",
                 env=env or EnvPatch(),

@@ -177,6 +177,12 @@ KINDS = (
         held=UseSign.UNSEEN,
     ),
     Kind(
+        name="programs",
+        title="benchmark programs, compiled for MPIs that are no image",
+        again="compiled again",
+        folders=("programs",),
+    ),
+    Kind(
         name="delay-switch",
         title="the program that delays packets of clusters where the kernel cannot",
         again="compiled again",

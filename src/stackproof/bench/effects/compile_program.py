@@ -1,0 +1,119 @@
+"""Benchmark programs compiled for an arm by the wrappers of its own MPI, once for equal inputs.
+
+What is compiled lies in the cache, in a folder whose name is a digest of the sources, the commands,
+and of what the wrappers are (`MpiWrappers.identity`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stackproof.build.benchmark import FLAGS, NATIVE
+from stackproof.core.command import Command, EnvPatch
+from stackproof.core.effects import cache_folder, cache_kinds, files, shipped
+from stackproof.core.effects.run import check
+
+_KIND = "programs"
+_KEPT_BYTES = 2 << 30
+_TIMEOUT_S = 1800.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MpiWrappers:
+    """What compiles for an arm: wrappers by language (`c`, `c++`, `fortran`), and what they need.
+
+    `identity` is a digest of all that a compiled program depends on besides sources and commands:
+    the wrappers, the compiler below, the MPI's library. `start` are words before every command, for
+    wrappers in a container; `{folder}` in them is the folder that is compiled in.
+    """
+
+    wrappers: Mapping[str, str]
+    identity: str
+    env: EnvPatch = field(default_factory=EnvPatch)
+    start: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramSource:
+    """A program to compile: files by their path, commands, and the paths of what they make.
+
+    Commands run one after the other in the folder with the files; `{c}`, `{c++}` and `{fortran}`
+    in their words are the wrappers. Outputs are files or folders; the sources stay beside them:
+    whoever doubts a number can read the program that made it.
+    """
+
+    name: str
+    files: Mapping[str, str | bytes]
+    commands: tuple[tuple[str, ...], ...]
+    outputs: tuple[str, ...]
+
+
+def native_source() -> ProgramSource:
+    """Return our own benchmark program, with the flags that images have it compiled with."""
+    sources = shipped.benchmark_sources()
+    units = sorted(name for name in sources if name.endswith(".c"))
+    return ProgramSource(
+        name=NATIVE,
+        files=sources,
+        commands=(("{c}", *FLAGS, "-o", NATIVE, *units, "-lm"),),
+        outputs=(NATIVE,),
+    )
+
+
+def compile_program(compilers: MpiWrappers, source: ProgramSource) -> Path:
+    """Return the folder with a program's sources and outputs, compiled unless it is there.
+
+    Raises `StackproofError`: BUILD_FAILED with the last lines of the compiler, TOOL_MISSING, and
+    what a cache that cannot be written raises.
+    """
+    place = cache_kinds.home(_KIND) / f"{source.name}-{_digest(compilers, source)[:32]}"
+    cache_kinds.in_use()
+    if not place.is_dir():
+        with cache_folder.alone(place):
+            if not place.is_dir():
+                with cache_folder.making(place) as folder:
+                    _compile(compilers, source, folder)
+                cache_folder.prune(_KIND, _KEPT_BYTES, keep=place)
+    cache_folder.used(place)
+    return place
+
+
+def _compile(compilers: MpiWrappers, source: ProgramSource, folder: Path) -> None:
+    for name, content in source.files.items():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        files.write(target, content)
+    folder.chmod(0o755)
+    start = tuple(word.replace("{folder}", str(folder)) for word in compilers.start)
+    for words in source.commands:
+        argv = tuple(_filled(word, compilers.wrappers) for word in words)
+        check(
+            Command(argv=(*start, *argv), cwd=str(folder), env=compilers.env, timeout_s=_TIMEOUT_S)
+        )
+    check(Command(argv=("ls", "-d", *source.outputs), cwd=str(folder)))  # says which is missing
+
+
+def _filled(word: str, wrappers: Mapping[str, str]) -> str:
+    for language, path in wrappers.items():
+        word = word.replace(f"{{{language}}}", path)
+    return word
+
+
+def _digest(compilers: MpiWrappers, source: ProgramSource) -> str:
+    contents = {
+        name: hashlib.sha256(os.fsencode(content) if isinstance(content, str) else content)
+        for name, content in source.files.items()
+    }
+    whole = [
+        compilers.identity,
+        dict(sorted(compilers.wrappers.items())),
+        sorted((name, digest.hexdigest()) for name, digest in contents.items()),
+        source.commands,
+        source.outputs,
+    ]
+    return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
