@@ -32,7 +32,7 @@ from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Judgement
 from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.cache import ElfCache
-from stackproof.linking.effects.view import HostView, this_machine
+from stackproof.linking.effects.view import RootView, this_machine
 from stackproof.linking.elf import BytesSource, read
 
 
@@ -45,7 +45,7 @@ def spent(work: Callable[[], object]) -> float:
 
 def check(program: str, prefix: str, kept: ElfCache | None) -> Judgement:
     """Judge a program once, as if it was the first one of a command."""
-    view = HostView("/", None, kept)
+    view = RootView("/", None, kept)
     return judge(view, program, find_replacement(view, prefix), Question(machine=this_machine()))
 
 

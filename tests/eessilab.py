@@ -10,7 +10,7 @@ import pytest
 
 from elflab import Lab, run
 from stackproof import cli
-from stackproof.linking.effects.view import HostView
+from stackproof.linking.effects.view import RootView
 
 USES_MPICH = "void MPI_Recv(int); void use(void) { MPI_Recv(0x4c000405); MPI_Recv(0x4c00080b); }\n"
 EVERY = ["MPI_Init", "MPI_Recv", "MPI_Get_count", "MPII_Win_get_attr"]
@@ -32,7 +32,7 @@ class Eessi(Lab):
         self.library("eessi/lib/libmpi.so.12", defines=EVERY)
         self.mpi("host")
         self.mpi("newer")
-        usual = HostView().elf(HostView().look(self.program("any"))).interpreter
+        usual = RootView().elf(RootView().look(self.program("any"))).interpreter
         compat = folder / "compat" / "lib64" / os.path.basename(usual)
         compat.parent.mkdir(parents=True)
         shutil.copy(usual, compat)

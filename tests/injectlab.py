@@ -12,7 +12,7 @@ from pathlib import Path
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Effect
 from stackproof.inject.replacement import find_replacement
-from stackproof.linking.effects.view import HostView, this_machine
+from stackproof.linking.effects.view import RootView, this_machine
 from stackproof.linking.loader import LoaderSettings, load_program
 
 MPICH = ["MPI_Init", "PMPI_Init", "MPI_Recv", "MPII_Win_get_attr"]
@@ -22,7 +22,7 @@ USES_OPENMPI = "extern int ompi_mpi_comm_world[]; int *use(void) { return ompi_m
 
 
 def judged(lab, program, prefix, **setting):
-    view = HostView()
+    view = RootView()
     question = Question(machine=this_machine(), setting=LoaderSettings(**setting))
     return judge(view, program, find_replacement(view, lab.path(prefix)), question)
 
@@ -62,7 +62,7 @@ def root_of(lab):
     """Make the folder `root` a place where programs of this machine start; return its path."""
     root = lab.path("root")
     program = lab.program("any", calls=[])
-    closure = load_program(HostView(), program, machine=this_machine(), setting=LoaderSettings())
+    closure = load_program(RootView(), program, machine=this_machine(), setting=LoaderSettings())
     for path in (closure.program.elf.interpreter, *(one.path for one in closure.objects[1:])):
         os.makedirs(root + os.path.dirname(path), exist_ok=True)
         shutil.copy(os.path.realpath(path), root + path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from elflab import run
-from stackproof.linking.effects.view import HostView, this_machine
+from stackproof.linking.effects.view import RootView, this_machine
 from stackproof.linking.loader import LoaderSettings, Scope, load_program, missing_nodes, unbound
 
 
@@ -20,7 +20,7 @@ def predicted(program, *, env=None, cwd="/", secure=False):
         secure=secure,
         folder=cwd,
     )
-    return load_program(HostView(), program, machine=this_machine(), setting=setting)
+    return load_program(RootView(), program, machine=this_machine(), setting=setting)
 
 
 def compare(program, *words, env=None, cwd="/", calls=(), argv=(), secure=False):

@@ -26,7 +26,7 @@ from stackproof.inject.model import InjectionVerdict, Judgement
 from stackproof.inject.program import demand_of
 from stackproof.inject.replacement import Replacement, find_replacement
 from stackproof.inject.ways import ALIASES, inner_folders
-from stackproof.linking.effects.view import HostView, this_machine
+from stackproof.linking.effects.view import RootView, this_machine
 from stackproof.linking.loader import LoaderSettings, load_program
 from stackproof.mpi import abi
 
@@ -177,7 +177,7 @@ def cell(program: Program, mpi: Mpi, work: Path, kept: Mapping[str, str] | None 
     `kept` has what was seen of cells by `key_of`: what was run for the same judgement is not run
     again.
     """
-    view = HostView()
+    view = RootView()
     setting = LoaderSettings(library_path=program.mpi.needs)
     question = Question(machine=this_machine(), setting=setting, releases=named.load_releases)
     replacement = find_replacement(view, mpi.prefix)
@@ -226,7 +226,7 @@ def _followed(
 
 def _forced(program: Program, mpi: Mpi, replacement: Replacement, work: Path) -> tuple[bool, str]:
     """Do what somebody would who goes by names alone, for every main library of an MPI."""
-    view = HostView()
+    view = RootView()
     closure = load_program(view, program.judged, machine=this_machine(), setting=LoaderSettings())
     names = demand_of(view, closure).names
     seen = "no main library"

@@ -20,8 +20,9 @@ from stackproof.doctor.effects import libraries as doctor_libraries
 from stackproof.doctor.evidence.libraries import of_slurm, release_of
 from stackproof.doctor.evidence.results import implied
 from stackproof.image.effects.load import load_image
-from stackproof.image.effects.view import ImageView
+from stackproof.image.effects.view import ImageFiles
 from stackproof.knowledge.evidence import merged
+from stackproof.linking.effects.view import RootView
 from stackproof.mount.effects.mount_exec import MARKER
 
 PREFIX = f"{MOUNT}/mpi"
@@ -152,7 +153,7 @@ def test_links_in_an_image_are_followed_as_far_as_they_go(stack: Stack) -> None:
     (folder / "loop.so").symlink_to("loop.so")
     (folder / "out.so").symlink_to(shutil.which("gcc") or "/usr/bin/gcc")
     (folder / "up.so").symlink_to(f"{PREFIX}/lib/../lib/libmpi.so.40")
-    view = ImageView(stack.image(), MOUNT)
+    view = RootView("/", {MOUNT: ImageFiles(stack.image())})
     found = view.look(f"{PREFIX}/lib/openmpi/libfabric.so.1")
     assert found is not None
     assert found.path == f"{PREFIX}/lib/openmpi/real [1] *.so"
@@ -161,10 +162,13 @@ def test_links_in_an_image_are_followed_as_far_as_they_go(stack: Stack) -> None:
     assert view.look(f"{PREFIX}/lib/openmpi/nothing") is None
     outside = view.look(f"{PREFIX}/lib/openmpi/out.so")
     assert outside is not None
-    assert not view.holds(outside.path)
+    assert not outside.path.startswith(MOUNT)
     assert view.look(f"{PREFIX}/lib/openmpi/up.so") == view.look(f"{PREFIX}/lib/libmpi.so.40")
     assert "libpmix.so.2" in view.listing(f"{PREFIX}/lib/openmpi")
     assert view.listing(f"{PREFIX}/nothing") == ()
+    elf_files = list(view.elf_files(f"{PREFIX}/lib"))
+    assert f"{PREFIX}/lib/openmpi/real [1] *.so" in elf_files
+    assert f"{PREFIX}/lib/openmpi/libfabric.so.1" not in elf_files
 
 
 def test_large_libraries_are_read_and_huge_ones_are_passed_over(
@@ -181,7 +185,7 @@ def test_a_damaged_image_is_an_error(stack: Stack) -> None:
     image = Path(stack.image())
     image.write_bytes(image.read_bytes()[:200] + bytes(4000))
     with pytest.raises(StackproofError) as caught:
-        ImageView(str(image), MOUNT)
+        ImageFiles(str(image))
     assert caught.value.reason is Reason.IMAGE_UNREADABLE
 
 

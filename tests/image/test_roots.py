@@ -31,7 +31,7 @@ from stackproof.core import limits
 from stackproof.core.effects import cache_folder
 from stackproof.core.errors import ExitCode, Reason, StackproofError
 from stackproof.image.container.effects import layers, roots
-from stackproof.linking.effects.view import HostView
+from stackproof.linking.effects.view import RootView
 
 COVERS = (
     "image/container/effects/archives.py",
@@ -62,7 +62,7 @@ def lab(tmp_path: Path) -> Eessi:
     shutil.copytree(tmp_path / "eessi" / "lib", root / "srv" / "lib")
     listed = subprocess.run(["ldd", app], capture_output=True, text=True, timeout=60, check=False)
     libc = next(line.split()[2] for line in listed.stdout.splitlines() if "libc.so.6" in line)
-    loader = HostView().elf(HostView().look(app)).interpreter
+    loader = RootView().elf(RootView().look(app)).interpreter
     for path in (libc, loader):
         (root / path[1:]).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, root / path[1:])

@@ -19,7 +19,7 @@ from stackproof.core import noun
 from stackproof.core.errors import ExitCode, Reason, StackproofError
 from stackproof.inject.effects import staging
 from stackproof.inject.effects.staging import Injection
-from stackproof.linking.effects.view import HostView
+from stackproof.linking.effects.view import RootView
 
 COVERS = (
     "inject/cli/apply.py",
@@ -258,7 +258,7 @@ def test_the_trace_names_what_is_missing(eessi):
     eessi.library("odd/libstackproof-odd.so.1", defines=["odd"])
     app = eessi.program("odd/app", needs=["odd/libstackproof-odd.so.1"], calls=["odd"])
     os.unlink(eessi.path("odd/libstackproof-odd.so.1"))
-    interpreter = HostView().elf(HostView().look(app)).interpreter
+    interpreter = RootView().elf(RootView().look(app)).interpreter
     with pytest.raises(StackproofError) as error:
         staging.trace(interpreter, app)
     assert error.value.reason is Reason.INJECTION_FAILS

@@ -16,7 +16,7 @@ from elflab import Lab, run
 from injectlab import USES_MPICH, USES_OPENMPI, causes, found_in, judged, links_made, mpich, openmpi
 from need import need
 from stackproof.inject.model import Cause, Effect, InjectionVerdict
-from stackproof.linking.effects.view import HostView
+from stackproof.linking.effects.view import RootView
 from stackproof.linking.elf.constants import DISPUTED
 from stackproof.mpi import abi
 from stackproof.mpi.abi import constants
@@ -340,7 +340,7 @@ def test_a_part_that_stays_under_open_mpi(lab, part, own, new, verdict):
 )
 def test_the_release_that_an_mpi_names(lab, texts, release):
     mpich(lab, "new", texts=texts)
-    view = HostView()
+    view = RootView()
     assert view.traces(view.look(lab.path("new/lib/libmpi.so.12"))).release == release
 
 
@@ -420,7 +420,7 @@ def test_a_program_is_no_mpi_for_a_copy_of_a_handle(lab):
         needs=["old/lib/libmpi.so.40"], declarations=TOOL + USES_OPENMPI, calls=["MPI_Init"],
         flags=["-rdynamic", "-no-pie"],
     )  # fmt: skip
-    view = HostView()
+    view = RootView()
     elf = view.elf(view.look(program))
     assert abi.family_of(elf) is None
     assert abi.family_of(replace(elf, imports=())) is not None

@@ -13,7 +13,7 @@ import pytest
 from eessilab import EVERY, USES_MPICH, Eessi, inject
 from need import need
 from stackproof.core.errors import ExitCode
-from stackproof.linking.effects.view import HostView
+from stackproof.linking.effects.view import RootView
 
 COVERS = ("inject/cli/hook_arguments.py",)
 
@@ -34,7 +34,7 @@ def lab(tmp_path: Path) -> Eessi:
     shutil.copytree(tmp_path / "eessi" / "lib", root / "opt" / "lib")
     listed = subprocess.run(["ldd", app], capture_output=True, text=True, timeout=60, check=True)
     libc = next(line.split()[2] for line in listed.stdout.splitlines() if "libc.so.6" in line)
-    loader = HostView().elf(HostView().look(app)).interpreter
+    loader = RootView().elf(RootView().look(app)).interpreter
     for path in (libc, loader):
         (root / path[1:]).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, root / path[1:])

@@ -9,7 +9,7 @@ from need import need
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Cause, Effect, InjectionVerdict
 from stackproof.inject.replacement import find_replacement
-from stackproof.linking.effects.view import HostView, this_machine
+from stackproof.linking.effects.view import RootView, this_machine
 from stackproof.linking.loader import LoaderSettings
 
 COVERS = ("inject/findings/gpu.py",)
@@ -47,7 +47,7 @@ def program(lab, *needs):
 
 
 def judged(lab, path, prefix, setting=None):
-    view = HostView()
+    view = RootView()
     question = Question(machine=this_machine(), setting=setting or LoaderSettings())
     return judge(view, path, find_replacement(view, lab.path(prefix)), question)
 

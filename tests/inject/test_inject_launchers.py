@@ -14,7 +14,7 @@ from stackproof.inject.findings import launcher as findings_launcher
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Cause, Effect, InjectionVerdict
 from stackproof.inject.replacement import find_replacement
-from stackproof.linking.effects.view import HostView, this_machine
+from stackproof.linking.effects.view import RootView, this_machine
 
 USES_OPENMPI = "extern int ompi_mpi_comm_world[]; int *use(void) { return ompi_mpi_comm_world; }\n"
 
@@ -43,7 +43,7 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def judged(lab, launcher):
-    view = HostView()
+    view = RootView()
     file = lab.path(launcher)
     kind = named.launcher_kind(file, findings_launcher.OFFERS)
     question = Question(machine=this_machine(), launcher=kind, launcher_file=file)

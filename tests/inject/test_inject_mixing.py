@@ -9,7 +9,7 @@ from need import need
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import InjectionVerdict
 from stackproof.inject.replacement import find_replacement
-from stackproof.linking.effects.view import HostView, this_machine
+from stackproof.linking.effects.view import RootView, this_machine
 from stackproof.linking.loader import LoaderSettings
 
 COVERS = ("inject/findings/libraries.py",)
@@ -32,7 +32,7 @@ def test_its_own_libfabric_comes_first(tmp_path: Path) -> None:
     )
     program = lab.program(needs=[old], calls=["MPI_Init"], declarations=USES_MPICH)
     own = str(tmp_path / "own/lib")
-    view, new = HostView(), str(tmp_path / "new")
+    view, new = RootView(), str(tmp_path / "new")
     replacement = find_replacement(view, new)
     for path, count in (((own,), 2), ((), 1)):
         question = Question(machine=this_machine(), setting=LoaderSettings(library_path=path))

@@ -13,7 +13,7 @@ from stackproof.inject.findings import launcher as findings_launcher
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Cause, InjectionVerdict, Judgement
 from stackproof.inject.replacement import find_replacement
-from stackproof.linking.effects.view import HostView, this_machine
+from stackproof.linking.effects.view import RootView, this_machine
 
 pytestmark = pytest.mark.in_turn
 
@@ -34,7 +34,7 @@ WORDS = ["--benchmarks", "latency", "--sizes", "8", "--samples", "3", "--expect-
 
 def judged(trees: Trees, program: str, target: str, launcher: str) -> Judgement:
     kind = named.launcher_kind(mpiexec(trees, launcher), findings_launcher.OFFERS)
-    view = HostView()
+    view = RootView()
     question = Question(machine=this_machine(), launcher=kind)
     replacement = find_replacement(view, str(trees[target].prefix))
     return judge(view, str(trees[program].program), replacement, question)

@@ -25,7 +25,7 @@ from stackproof.inject.judge import Question, judge
 from stackproof.inject.manifest import Manifest, ManifestView, describe
 from stackproof.inject.model import Cause, Effect, InjectionVerdict
 from stackproof.inject.replacement import find_replacement
-from stackproof.linking.effects.view import HostView, this_machine
+from stackproof.linking.effects.view import RootView, this_machine
 from stackproof.linking.loader import LoaderSettings
 
 
@@ -44,12 +44,12 @@ def test_what_the_machine_preloads_for_all(lab):
         "root/bin/app", needs=["root/own/lib/libmpi.so.12"], calls=["MPI_Init"],
         declarations=USES_MPICH, flags=["-Wl,--enable-new-dtags,-rpath,/own/lib"],
     )  # fmt: skip
-    view, question = HostView(root), Question(machine=this_machine())
+    view, question = RootView(root), Question(machine=this_machine())
     found = judge(view, "/bin/app", find_replacement(view, "/new"), question)
     assert found.verdict is InjectionVerdict.WORKS
     os.mkdir(f"{root}/etc")
     Path(root, "etc", "ld.so.preload").write_text("/own/lib/libmpi.so.12\n")
-    view = HostView(root)
+    view = RootView(root)
     found = judge(view, "/bin/app", find_replacement(view, "/new"), question)
     assert (found.verdict, causes(found, Effect.FAILS)) == (
         InjectionVerdict.FAILS,
@@ -109,7 +109,7 @@ def test_a_prefix_whose_libraries_are_links_to_a_folder_of_the_system(lab):
         "root/bin/app", needs=["root/old/lib/libmpi.so.40"], calls=["MPI_Init"],
         declarations=USES_OPENMPI, flags=["-Wl,--enable-new-dtags,-rpath,/old/lib"],
     )  # fmt: skip
-    view = HostView(root)
+    view = RootView(root)
     replacement = find_replacement(view, f"/{folder}/openmpi")
     found = judge(view, "/bin/app", replacement, Question(machine=this_machine()))
     assert found.verdict is InjectionVerdict.WORKS
@@ -134,7 +134,7 @@ def test_a_link_to_a_part_in_a_folder_of_the_system(lab):
         calls=["mpi_init_", "MPI_Init"], declarations=USES_MPICH,
         flags=["-Wl,--enable-new-dtags,-rpath,/old/lib"],
     )  # fmt: skip
-    view = HostView(root)
+    view = RootView(root)
     for place in ("/usr", f"/{folder}/libmpich.so.12"):
         replacement = find_replacement(view, place)
         found = judge(view, "/bin/app", replacement, Question(machine=this_machine()))
@@ -201,7 +201,7 @@ def test_names_that_are_not_utf8(lab):
     path = mpich(lab, "new")
     odd = os.fsencode(lab.path("new/lib")) + b"/caf\xe9.so"
     Path(os.fsdecode(odd)).write_bytes(Path(path).read_bytes())
-    view = HostView()
+    view = RootView()
     manifest = describe(view, lab.path("new"), (), machine=this_machine(), setting=LoaderSettings())
     assert [mpi.path for mpi in manifest.mpis] == [path]
     assert [*view.elf_files(lab.path("new"))] == [path]
@@ -211,18 +211,18 @@ def test_names_that_are_not_utf8(lab):
 def test_what_the_file_of_preloads_may_hold(tmp_path):
     """Names apart by blanks or colons, and comments; ld.so(8)."""
     (tmp_path / "etc").mkdir()
-    view = HostView(str(tmp_path))
+    view = RootView(str(tmp_path))
     assert view.preloads() == ()
     text = "/a.so /b.so:/c.so # /no.so\n# nothing\n\t/d.so\n"
     (tmp_path / "etc" / "ld.so.preload").write_text(text)
-    assert HostView(str(tmp_path)).preloads() == ("/a.so", "/b.so", "/c.so", "/d.so")
+    assert RootView(str(tmp_path)).preloads() == ("/a.so", "/b.so", "/c.so", "/d.so")
 
 
 def test_a_manifest_says_what_its_machine_preloads(lab):
     mpich(lab, "root/new")
     (Path(lab.path("root")) / "etc").mkdir()
     (Path(lab.path("root")) / "etc" / "ld.so.preload").write_text("/opt/lib.so")
-    view = HostView(lab.path("root"))
+    view = RootView(lab.path("root"))
     manifest = describe(view, "/new", (), machine=this_machine(), setting=LoaderSettings())
     again = noun.from_json(Manifest, noun.to_json(manifest, indent=None))
     assert ManifestView(again).preloads() == ("/opt/lib.so",)

@@ -15,7 +15,7 @@ from stackproof.inject.judge import Question, judge
 from stackproof.inject.manifest import Manifest, ManifestView, MergedView, describe
 from stackproof.inject.model import Cause, InjectionVerdict
 from stackproof.inject.replacement import find_replacement
-from stackproof.linking.effects.view import HostView, this_machine
+from stackproof.linking.effects.view import RootView, this_machine
 from stackproof.linking.loader import LoaderSettings, Machine
 
 COVERS = (
@@ -57,7 +57,7 @@ def openmpi(lab, folder, *, inner="libopen-pal.so.40", **more):
 
 def judged(lab, program, prefix, *, library_path=(), machine=None, **more):
     """Return the judgement, after seeing that manifests of both give the same one."""
-    view = HostView()
+    view = RootView()
     machine = machine or this_machine()
     setting = LoaderSettings(library_path=tuple(library_path))
     question = Question(machine=machine, setting=setting, **more)
@@ -65,7 +65,7 @@ def judged(lab, program, prefix, *, library_path=(), machine=None, **more):
     found = judge(view, program, find_replacement(view, place), question)
 
     def again(where, programs):
-        made = describe(HostView(), where, programs, machine=machine, setting=setting)
+        made = describe(RootView(), where, programs, machine=machine, setting=setting)
         return ManifestView(noun.from_json(Manifest, noun.to_json(made, indent=None)))
 
     above = again(place, ())
@@ -287,7 +287,7 @@ def test_mpi_linked_into_the_program(lab):
 
 
 def judge_static(lab, program):
-    view = HostView()
+    view = RootView()
     return judge(
         view, program, find_replacement(view, lab.path("new")), Question(machine=this_machine())
     )
@@ -416,7 +416,7 @@ def test_plugins_that_cannot_be_opened(lab):
 def test_one_library_of_a_folder(lab):
     program = program_for_mpich(lab)
     path = mpich(lab, "new")
-    view = HostView()
+    view = RootView()
     replacement = find_replacement(view, path)
     found = judge(view, program, replacement, Question(machine=this_machine()))
     assert found.verdict is InjectionVerdict.WORKS
@@ -479,7 +479,7 @@ def test_a_folder_of_the_system_holds_more_than_an_mpi(lab):
     folder = "root/usr/lib/x86_64-linux-gnu"
     for name in ("libmpich.so.12", "libfabric.so.1", "libc.so.6"):
         lab.library(f"{folder}/{name}", defines=[*MPICH, *INSIDE] if "mpi" in name else ["f"])
-    view = HostView(lab.path("root"))
+    view = RootView(lab.path("root"))
     places = "/usr/lib/x86_64-linux-gnu"
     for place in ("/usr", places, f"{places}/libmpich.so.12"):
         replacement = find_replacement(view, place)

@@ -127,7 +127,7 @@ def test_a_container_brings_its_own_system(lab, capsys, tmp_path):
         ["ldd", lab.path("app")], capture_output=True, text=True, check=False, timeout=60
     )
     libc = next(line.split()[2] for line in listed.stdout.splitlines() if "libc.so.6" in line)
-    view = named.HostView()
+    view = named.RootView()
     loader = view.elf(view.look(lab.path("app"))).interpreter
     for path in (libc, loader):
         (root / path[1:]).parent.mkdir(parents=True, exist_ok=True)

@@ -75,7 +75,7 @@ def test_every_variable_that_an_answer_is_made_from_is_in_its_key(
 
     plan, setting = jobs.plan_job, named.setting_of
     monkeypatch.setattr(
-        job_judge.job_values, "plan_job",
+        job_judge.inject_job, "plan_job",
         lambda judged, mpi, environment, **more: plan(judged, mpi, watched(environment), **more),
     )  # fmt: skip
     monkeypatch.setattr(named, "setting_of", lambda environment: setting(watched(environment)))

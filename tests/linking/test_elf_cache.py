@@ -11,7 +11,7 @@ import pytest
 
 from stackproof.linking.effects import cache as linking_cache
 from stackproof.linking.effects.cache import ElfCache
-from stackproof.linking.effects.view import HostView
+from stackproof.linking.effects.view import RootView
 from stackproof.linking.elf import ElfFile, Glance
 from stackproof.linking.elf.constants import Traces
 
@@ -50,7 +50,7 @@ def entries(kept: ElfCache) -> list[Path]:
 
 
 def everything(place: Path, kept: ElfCache | None):
-    view = HostView("/", None, kept)
+    view = RootView("/", None, kept)
     file = view.look(str(place))
     return view.elf(file), view.traces(file), tuple(view.glances(str(place.parent / "below")))
 
@@ -67,7 +67,7 @@ def test_the_same_with_and_without(library, kept):
 
 def test_kept_is_what_is_used(library, kept, monkeypatch):
     plain = everything(library, kept)
-    monkeypatch.setattr(HostView, "_opened", None)  # nothing is opened any more
+    monkeypatch.setattr(RootView, "_opened", None)  # nothing is opened any more
     assert everything(library, kept) == plain
 
 

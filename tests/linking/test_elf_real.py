@@ -13,7 +13,7 @@ from elftools.elf.sections import NoteSection, SymbolTableSection
 
 from elflab import Lab
 from need import need
-from stackproof.linking.effects.view import HostView
+from stackproof.linking.effects.view import RootView
 from stackproof.linking.elf import HIDDEN, BytesSource, read
 from stackproof.linking.loader import File
 
@@ -81,7 +81,7 @@ def theirs(path):
 
 def agree(path):
     named, imports, exports, needs, defined, ids, inside, interpreter = theirs(path)
-    view = HostView()
+    view = RootView()
     file = view.look(os.path.realpath(path))
     assert isinstance(file, File)
     elf = view.elf(file)
@@ -210,7 +210,7 @@ def test_links_stay_in_the_root(tmp_path):
     }
     for name, target in links.items():
         (root / "lib" / name).symlink_to(target)
-    view = HostView(str(root))
+    view = RootView(str(root))
     assert view.look("/lib/absolute").path == "/lib/real.so"
     assert view.look("/lib/folder/lib/folder/lib/real.so").path == "/lib/real.so"
     assert view.look("/../../lib/real.so").path == "/lib/real.so"
@@ -224,7 +224,7 @@ def test_folders_bound_into_a_root(tmp_path):
     (tmp_path / "tree" / "lib" / "liba.so").write_bytes(b"\x7fELF")
     (tmp_path / "root" / "opt").mkdir(parents=True)
     (tmp_path / "root" / "opt" / "link").symlink_to("../mnt/x/lib/liba.so")
-    view = HostView(str(tmp_path / "root"), {"/mnt/x": str(tmp_path / "tree")})
+    view = RootView(str(tmp_path / "root"), {"/mnt/x": str(tmp_path / "tree")})
     assert view.look("/mnt/x/lib/liba.so").path == "/mnt/x/lib/liba.so"
     assert view.look("/opt/link").path == "/mnt/x/lib/liba.so"
     assert view.listing("/mnt/x/lib") == ("liba.so",)

@@ -17,7 +17,7 @@ from need import need, private_namespaces
 from stackproof.core.errors import ExitCode
 from stackproof.inject import hook_manifest
 from stackproof.inject.hook_manifest import Compact, Replaced
-from stackproof.linking.effects.view import HostView
+from stackproof.linking.effects.view import RootView
 
 pytestmark = pytest.mark.in_turn
 
@@ -65,7 +65,7 @@ class Site(Lab):
             ["ldd", self.app], capture_output=True, text=True, timeout=60, check=True
         )
         paths = [line.split()[2] for line in said.stdout.splitlines() if "libc.so.6" in line]
-        paths.append(HostView().elf(HostView().look(self.app)).interpreter)
+        paths.append(RootView().elf(RootView().look(self.app)).interpreter)
         for path in paths:
             (self.root / path[1:]).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, self.root / path[1:])

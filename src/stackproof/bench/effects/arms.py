@@ -22,7 +22,7 @@ from stackproof.image.model import Deployment, Image, ImageMount, MpiFacts
 from stackproof.inject.effects import job, job_key, named
 from stackproof.inject.effects.job_key import JobCase, MountedImage
 from stackproof.inject.replacement import find_replacement
-from stackproof.linking.effects.view import HostView
+from stackproof.linking.effects.view import RootView
 from stackproof.mpi import families
 from stackproof.mpi.effects import fabric
 from stackproof.mpi.transports import Libfabric
@@ -283,7 +283,7 @@ def _mpi_of(described: Described | None, injected: MountedImage) -> MpiFacts | N
             return None
         prefix = injected.point + described.mpi["prefix"][len(described.mount) :]
         return MpiFacts(**{**described.mpi, "prefix": prefix})
-    if find_replacement(HostView(), named.load_prefix(injected.path).path).mains:
+    if find_replacement(RootView(), named.load_prefix(injected.path).path).mains:
         raise fail(
             Reason.UNSUPPORTED,
             f"nothing says which release the MPI in `{injected.path}` is, and how it is started",

@@ -18,10 +18,10 @@ from stackproof.core.effects import files
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.doctor.evidence import libraries
 from stackproof.doctor.evidence.libraries import Content, SlurmPmix
-from stackproof.image.effects.view import ImageView
+from stackproof.image.effects.view import ImageFiles
 from stackproof.image.model import Image
 from stackproof.knowledge.evidence import Evidence, FactValue, merged
-from stackproof.linking.effects.view import HostView, this_machine
+from stackproof.linking.effects.view import RootView, this_machine
 from stackproof.linking.loader import Closure, FileView, LoaderSettings, load_program
 from stackproof.mpi.effects import fabric
 
@@ -89,12 +89,10 @@ def of_program(
     return merged(found, more)
 
 
-def _view(mounted: Mounted) -> HostView | ImageView:
+def _view(mounted: Mounted) -> RootView:
     """Return this machine with images mounted, the first one above the others."""
-    view: HostView | ImageView = HostView("/")
-    for image, mount in reversed(mounted):
-        view = ImageView(image, mount, below=view)
-    return view
+    places = {os.path.realpath(mount): image for image, mount in reversed(mounted)}
+    return RootView("/", {place: ImageFiles(image) for place, image in places.items()})
 
 
 def machine() -> Evidence:
@@ -135,13 +133,14 @@ def _closure(view: FileView, path: str, library_path: Sequence[str]) -> Closure:
     return load_program(view, path, machine=this_machine(), setting=setting)
 
 
-def _contents(view: HostView | ImageView) -> Content:
+def _contents(view: RootView) -> Content:
     """Return what gives the bytes of files: of an image, or of this machine."""
 
     def content(path: str) -> bytes:
-        if isinstance(view, ImageView) and view.owns(path):
-            return view.content(path)
-        return _content(path)
+        file, found = view.look(path), view.resolve(path)
+        if file is not None and found is not None and not found[1]:
+            return view.head(file, limits.ELF_CONTENT.bytes)
+        return files.read_bounded(path, limits.ELF_CONTENT, hint="this is no library")
 
     return content
 
@@ -186,10 +185,6 @@ def _plugins(view: FileView, prefix: str) -> tuple[str, ...]:
     )
 
 
-def _content(path: str) -> bytes:
-    return files.read_bounded(path, limits.ELF_CONTENT, hint="this is no library")
-
-
 def _base(path: str) -> str:
     return posixpath.basename(path)
 
@@ -219,7 +214,7 @@ def _slurm_folders() -> Iterator[str]:
 def _pmix_library(plugin: str) -> str:
     """Return the library that a plug-in opens, empty when it does not say where it is."""
     try:
-        content = _content(plugin)
+        content = files.read_bounded(plugin, limits.ELF_CONTENT, hint="this is no library")
     except StackproofError:
         return ""
     folders = set(_PMIX_FOLDER.findall(content))

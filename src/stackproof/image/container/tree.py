@@ -13,6 +13,7 @@ from typing import NamedTuple
 from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.image.container.tar import damaged
+from stackproof.linking.loader.view import without_links
 
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 
@@ -130,27 +131,11 @@ class RootTree:
 
     def resolved(self, path: str) -> str | None:
         """Return a path without links, inside of this root; None when there are too many."""
-        todo = [word for word in reversed(path.split("/")) if word not in {"", "."}]
-        inside, links = "/", 0
-        for _ in range(limits.TREE.depth):
-            if not todo:
-                return inside
-            word = todo.pop()
-            if word == "..":
-                inside = posixpath.dirname(inside)
-                continue
-            here = posixpath.join(inside, word)
-            node = self.at(here)
-            if node is None or node.kind != "symlink":
-                inside = here
-                continue
-            links += 1
-            if links > limits.LINKS.count:
-                return None
-            if node.link.startswith("/"):
-                inside = "/"
-            todo += [part for part in reversed(node.link.split("/")) if part not in {"", "."}]
-        return None
+        return without_links(path, self._link)
+
+    def _link(self, path: str) -> str | None:
+        node = self.at(path)
+        return node.link if node is not None and node.kind == "symlink" else None
 
     def find(self, path: str, *, follow: bool = True) -> TreeNode | None:
         """Return the node at a path, links followed, the last one only with `follow`."""

@@ -19,7 +19,7 @@ from stackproof.inject.model import Cause, Effect, InjectionVerdict, Judgement
 from stackproof.inject.program import Demand, demand_of
 from stackproof.inject.replacement import Replacement, find_replacement
 from stackproof.inject.wrapper import Wrapping, plan_wrapping
-from stackproof.linking.effects.view import HostView
+from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import Closure, LoaderSettings, load_program
 from stackproof.linking.loader.closure import usual_interpreter
 
@@ -115,7 +115,7 @@ def _programs(options: ApplyOptions) -> list[_Program]:
                 where=Location(file=text),
                 hint="name programs by their files; `inject check` takes images and manifests",
             )
-        view = HostView()
+        view = RootView()
         for path in named.programs_of(place, view):
             closure = load_program(
                 view, path, machine=machine_of(options.isa), setting=LoaderSettings()
@@ -134,7 +134,7 @@ def _eessi(options: ApplyOptions, software: str) -> Done:
             where=Location(file=software),
             hint="make it: …/host_injections/VERSION/software/linux/CPU, as $EESSI_SOFTWARE_PATH",
         )
-    programs, view = _programs(options), HostView()
+    programs, view = _programs(options), RootView()
     replacement = find_replacement(view, named.load_prefix(options.replacement).path)
     names = tuple(dict.fromkeys(name for one in programs for name in one.demand.names))
     filling = plan_filling(view, replacement, names, machine_of(options.isa))
@@ -183,7 +183,7 @@ def _notes(filling: Filling) -> tuple[str, ...]:
 
 def _seen(program: _Program, place: str) -> str:
     """Return the place by the name that the program's DT_RPATH has for it."""
-    view = HostView("/", {place: "/"})  # only for links above it: the place need not be there yet
+    view = RootView("/", {place: "/"})  # only for links above it: the place need not be there yet
     main = program.closure.program
     text = main.elf.rpath or main.elf.runpath or ""
     folders = program.closure.searcher.folders_of(text, main)
@@ -209,14 +209,14 @@ def _judge_staged(
     folder: str,
 ) -> None:
     """Raise `StackproofError` unless programs would work with a folder at its place."""
-    view = HostView("/", {place: folder})
+    view = RootView("/", {place: folder})
     found = []
     with tempfile.TemporaryDirectory(prefix="stackproof-empty-") as empty:
         question = Question(
             machine=machine_of(options.isa),
             releases=named.load_releases,
             with_plugins=False,
-            before=HostView("/", {place: empty}),  # without any injection, an earlier one too
+            before=RootView("/", {place: empty}),  # without any injection, an earlier one too
         )
         for one in programs:
             replacement = find_replacement(view, seen[one.path])
@@ -264,7 +264,7 @@ def _wrapped(options: ApplyOptions, scripts: str) -> Done:
             f"`{scripts}` exists, and `stackproof inject apply` did not make it",
             hint="name a folder that is not there yet",
         )
-    programs, view = _programs(options), HostView()
+    programs, view = _programs(options), RootView()
     replacement = find_replacement(view, named.load_prefix(options.replacement).path)
     question = Question(machine=machine_of(options.isa), releases=named.load_releases)
     judgements = [judge(view, one.path, replacement, question) for one in programs]

@@ -31,7 +31,7 @@ from stackproof.inject.hook_manifest import Compact
 from stackproof.inject.manifest import describe
 from stackproof.inject.replacement import Replacement, find_replacement
 from stackproof.inject.variants import LEVELS, ArtefactMetadata, Variant, newest_node
-from stackproof.linking.effects.view import HostView
+from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import LoaderSettings, load_program
 from stackproof.linking.loader.closure import usual_interpreter
 from stackproof.mpi.effects import fabric
@@ -75,7 +75,7 @@ def make_variant(place: NamedPath, wish: ArtefactRequest, folder: str) -> Made:
     INJECTION_FAILS when a copy does not find what it needs, TOOL_MISSING, and what files raise.
     """
     view = place.view("/")
-    if not isinstance(view, HostView):
+    if not isinstance(view, RootView):
         raise fail(Reason.UNSUPPORTED, "an artefact is made of libraries, not of a manifest")
     replacement = _found(view, place)
     making = _plan(view, replacement, wish)
@@ -102,7 +102,7 @@ def make_variant(place: NamedPath, wish: ArtefactRequest, folder: str) -> Made:
     )
 
 
-def _found(view: HostView, place: NamedPath) -> Replacement:
+def _found(view: RootView, place: NamedPath) -> Replacement:
     """Return what a place offers; where an image has views, what is in the first one with any."""
     top = place.prefix or place.path
     views = [name for name in view.listing(f"{place.path}/env") if not name.startswith(".")]
@@ -116,7 +116,7 @@ def _found(view: HostView, place: NamedPath) -> Replacement:
     return find_replacement(view, top)
 
 
-def _plan(view: HostView, replacement: Replacement, wish: ArtefactRequest) -> Making:
+def _plan(view: RootView, replacement: Replacement, wish: ArtefactRequest) -> Making:
     """Return the plan; private names hold a hash of all that is copied."""
     making = plan_artefact(view, replacement, wish)
     total = hashlib.sha256()
@@ -125,7 +125,7 @@ def _plan(view: HostView, replacement: Replacement, wish: ArtefactRequest) -> Ma
     return plan_artefact(view, replacement, replace(wish, tag=total.hexdigest()[:_TAG_LETTERS]))
 
 
-def _real(view: HostView, path: str) -> str:
+def _real(view: RootView, path: str) -> str:
     found = view.resolve(path)
     return found[1] if found else path
 
@@ -182,7 +182,7 @@ def _copy_tree(source: str, target: str) -> None:
             raise files.translate(error, target) from error
 
 
-def _copy_bill(view: HostView, places: Sequence[str], folder: str) -> None:
+def _copy_bill(view: RootView, places: Sequence[str], folder: str) -> None:
     """Carry over the bill of materials of the image or tree that the libraries are of."""
     for place in dict.fromkeys(places):
         path = os.path.join(place, fabric.BILL)
@@ -191,7 +191,7 @@ def _copy_bill(view: HostView, places: Sequence[str], folder: str) -> None:
             return
 
 
-def _libcxi(view: HostView, making: Making) -> str:
+def _libcxi(view: RootView, making: Making) -> str:
     """Return the newest node of the libcxi that a variant is made with."""
     for part in making.parts:
         if os.path.basename(part.source).startswith("libcxi.so"):
@@ -202,7 +202,7 @@ def _libcxi(view: HostView, making: Making) -> str:
 
 def _verify(folder: str, wish: ArtefactRequest, making: Making) -> None:
     """Raise `StackproofError` unless model and loader find everything, and in the artefact."""
-    view = HostView()
+    view = RootView()
     for part in making.parts:
         path = os.path.join(folder, part.target)
         # A plug-in is opened by a libfabric that is loaded already: here by the one it came with.
@@ -243,7 +243,7 @@ def _lacks(path: str, message: str) -> StackproofError:
 
 def _describe(folder: str, wish: ArtefactRequest) -> None:
     """Write the whole manifest too, as `inject check` reads it, with the paths of a container."""
-    view = HostView("/", {wish.place: folder})
+    view = RootView("/", {wish.place: folder})
     for level in ("mpi", "libfabric", "libcxi"):
         path = os.path.join(wish.place, level)
         if any(view.listing(path)):
@@ -320,7 +320,7 @@ def _compacts(artefact: ArtefactMetadata, folder: str) -> Iterator[tuple[str, Co
 
 def own_libcxi() -> str:
     """Return the newest node of the libcxi that came with this machine's driver, empty if none."""
-    view = HostView()
+    view = RootView()
     for folder in _SYSTEM_FOLDERS:
         file = view.look(os.path.join(folder, "libcxi.so.1"))
         if file is not None:

@@ -18,7 +18,7 @@ from stackproof.inject.judge import Question, judge
 from stackproof.inject.manifest import Manifest, MergedView, describe
 from stackproof.inject.model import Judgement
 from stackproof.inject.replacement import Replacement, find_replacement
-from stackproof.linking.effects.view import HostView
+from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import FileView, LoaderSettings, Machine
 
 
@@ -85,7 +85,7 @@ def judge_named(
     for text in of.programs:
         place = named.load_program(text, of.root)
         view, replacement = _joined(place, other, of.root)
-        own = view if isinstance(view, HostView) else place.view(of.root)
+        own = view if isinstance(view, RootView) else place.view(of.root)
         try:
             paths = named.programs_of(place, own)
         except StackproofError as error:
@@ -153,7 +153,7 @@ def manifest_of(name: str, of: ProgramOptions) -> Manifest:
 
 def _run_by(view: FileView, path: str, place: NamedPath, root: str) -> str:
     """Return the program that runs a script, else the path itself."""
-    if not isinstance(view, HostView):
+    if not isinstance(view, RootView):
         return path
     here = root == "/" and not place.image
     paths = os.environ if here else place.root(root).config.environment
@@ -162,7 +162,7 @@ def _run_by(view: FileView, path: str, place: NamedPath, root: str) -> str:
 
 def _tell_skipped(view: FileView, say: Callable[[str], None]) -> None:
     """Say which files of a folder could not be looked at."""
-    for path in view.skipped if isinstance(view, HostView) else ():
+    for path in view.skipped if isinstance(view, RootView) else ():
         shown = harmless.line(path.encode(errors="backslashreplace").decode())
         say(f"the name of `{shown}` is not UTF-8, so it is left out")
 

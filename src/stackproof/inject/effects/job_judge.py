@@ -20,7 +20,7 @@ from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import InjectionVerdict, Judgement
 from stackproof.inject.program import calls_mpi
 from stackproof.inject.replacement import Replacement, find_replacement
-from stackproof.linking.effects.view import HostView
+from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import File
 
 _LAUNCHERS = re.compile(r"(?:mpi(?:exec|run)|orterun|prterun)\b")
@@ -35,7 +35,7 @@ class Examined:
     job: JobInjection
     judgements: tuple[Judgement, ...]
     replacement: Replacement
-    view: HostView
+    view: RootView
 
 
 def decide(case: JobCase, links: str) -> JobInjection:
@@ -49,7 +49,7 @@ def decide(case: JobCase, links: str) -> JobInjection:
 
 def examine(case: JobCase, links: str) -> Examined:
     """Return the same with all that it was decided from."""
-    view = HostView() if case.mounted else view_of((*case.parts, case.injected))
+    view = RootView() if case.mounted else view_of((*case.parts, case.injected))
     replacement = find_replacement(view, _target(case, view))
     own = _own_view(case.injected)
     if replacement.mains and not case.injected.described:
@@ -114,16 +114,16 @@ def _own_view(injected: MountedImage) -> EnvPatch:
     )
 
 
-def view_of(parts: Sequence[MountedImage]) -> HostView:
+def view_of(parts: Sequence[MountedImage]) -> RootView:
     """Return the view that has images, unpacked, at their mount points."""
     binds: dict[str, str] = {}
     for part in parts:
         if part.described:
             binds |= inject_named.load_place(f"{part.path}:{part.point}").binds
-    return HostView("/", binds)
+    return RootView("/", binds)
 
 
-def _target(case: JobCase, view: HostView) -> str:
+def _target(case: JobCase, view: RootView) -> str:
     """Return where in an injected image or folder its libraries are."""
     injected, point = case.injected, case.injected.point
     described = injected.described
@@ -144,7 +144,7 @@ def _target(case: JobCase, view: HostView) -> str:
     return inject_named.network_prefix(view, point, inside) or point
 
 
-def _programs(case: JobCase, view: HostView, replacement: Replacement) -> list[str]:
+def _programs(case: JobCase, view: RootView, replacement: Replacement) -> list[str]:
     """Return all programs of the images that call MPI, their MPI's own libraries left out."""
     found: list[str] = []
     mains: list[str] = []
@@ -164,7 +164,7 @@ def _programs(case: JobCase, view: HostView, replacement: Replacement) -> list[s
     return found if found or replacement.mains else mains
 
 
-def _named(case: JobCase, view: HostView) -> Iterator[tuple[str, str]]:
+def _named(case: JobCase, view: RootView) -> Iterator[tuple[str, str]]:
     """Yield the words of a command that are programs which call MPI, with their paths."""
     for word in case.words:
         _, file = _place_of(word, case.environment, view)
@@ -176,7 +176,7 @@ def _named(case: JobCase, view: HostView) -> Iterator[tuple[str, str]]:
 
 
 def _launcher(
-    words: Sequence[str], environment: Mapping[str, str], view: HostView
+    words: Sequence[str], environment: Mapping[str, str], view: RootView
 ) -> tuple[str, str]:
     """Return the first word of a command that is a launcher of MPIs, as a path, and its kind."""
     for word in words:
@@ -189,7 +189,7 @@ def _launcher(
     return "", ""
 
 
-def _place_of(word: str, environment: Mapping[str, str], view: HostView) -> tuple[str, File | None]:
+def _place_of(word: str, environment: Mapping[str, str], view: RootView) -> tuple[str, File | None]:
     """Return where a shell finds a word of a command, and the file; None where it is none."""
     if word.startswith("-"):
         return "", None
@@ -199,7 +199,7 @@ def _place_of(word: str, environment: Mapping[str, str], view: HostView) -> tupl
     return next(((place, file) for place, file in found if file), ("", None))
 
 
-def _plug_ins(view: HostView, replacement: Replacement) -> Iterator[str]:
+def _plug_ins(view: RootView, replacement: Replacement) -> Iterator[str]:
     """Yield the folders beside a replacement that hold plug-ins of libfabric."""
     for folder in replacement.folders:
         for name in PLUG_IN_FOLDERS:

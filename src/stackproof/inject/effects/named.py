@@ -21,7 +21,7 @@ from stackproof.inject.manifest import Manifest, ManifestView
 from stackproof.inject.program import calls_mpi
 from stackproof.inject.releases import Releases, parse_releases
 from stackproof.linking.effects import view as linking_view
-from stackproof.linking.effects.view import FileSource, HostView
+from stackproof.linking.effects.view import FileSource, RootView
 from stackproof.linking.elf import read
 from stackproof.linking.loader import FileView, LoaderSettings
 from stackproof.mpi import abi
@@ -174,11 +174,11 @@ def _load_image(path: str, mount: str) -> NamedPath:
             hint="use a path of its own, for example /user-environment",
         )
     binds = {mount: roots.unsquashed(layers.whole(path))}
-    prefix = prefix or network_prefix(HostView("/", binds), mount, inside)
+    prefix = prefix or network_prefix(RootView("/", binds), mount, inside)
     return NamedPath(path=mount, binds=binds, prefix=prefix)
 
 
-def network_prefix(view: HostView, point: str, inside: Sequence[str]) -> str:
+def network_prefix(view: RootView, point: str, inside: Sequence[str]) -> str:
     """Return the prefix of the network libraries of an image without an MPI, empty if none.
 
     `point` is where the image is in the view, `inside` are roots of its views, below that. They
@@ -206,7 +206,7 @@ def mpi_of(place: NamedPath, view: FileView) -> str:
     A container's image says it by `#`, by its label, or by having one MPI only. Raises
     `StackproofError`: NO_MPI when it has none, INVALID_VALUE when it has several.
     """
-    if place.prefix or not place.image or not isinstance(view, HostView):
+    if place.prefix or not place.image or not isinstance(view, RootView):
         return place.prefix or place.path
     labelled = place.root("/").config.labels.get(_LABEL)
     if labelled:
@@ -235,7 +235,7 @@ def programs_of(place: NamedPath, view: FileView) -> tuple[str, ...]:
     """
     if place.manifest is not None:
         found = place.manifest.programs
-    elif not isinstance(view, HostView) or view.look(place.path) is not None:
+    elif not isinstance(view, RootView) or view.look(place.path) is not None:
         return (place.path,)
     else:
         found = tuple(_callers(place.path, view))
@@ -249,7 +249,7 @@ def programs_of(place: NamedPath, view: FileView) -> tuple[str, ...]:
     return found
 
 
-def _callers(folder: str, view: HostView) -> Iterator[str]:
+def _callers(folder: str, view: RootView) -> Iterator[str]:
     libraries: dict[str, str] = {}
     programs: dict[str, frozenset[str]] = {}
     callers = set()

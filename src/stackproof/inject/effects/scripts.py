@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.inject.model import Cause, Effect, Finding, Judgement, verdict_of
-from stackproof.linking.effects.view import HostView
+from stackproof.linking.effects.view import RootView
 
 # The kernel reads so much of a file, and goes so deep (fs/exec.c, include/uapi/linux/binfmts.h).
 _FIRST_LINE, _DEEPEST = 256, 5
@@ -19,7 +19,7 @@ _WITH_VALUE = frozenset(_LONG.values())
 _OF_NO_USER = {Cause.NO_MPI, Cause.STATIC, Cause.HOST}
 
 
-def program_of(view: HostView, path: str, folders: Sequence[str]) -> str:
+def program_of(view: RootView, path: str, folders: Sequence[str]) -> str:
     """Return the program that runs a script, or the path itself where it is none.
 
     `folders` are those in which env(1) looks for a name. Raises `StackproofError` (INVALID_VALUE)
@@ -43,7 +43,7 @@ def program_of(view: HostView, path: str, folders: Sequence[str]) -> str:
     )
 
 
-def _told(view: HostView, words: Sequence[str], folders: Sequence[str]) -> str:
+def _told(view: RootView, words: Sequence[str], folders: Sequence[str]) -> str:
     """Return the program that env(1) is told to start, empty where it is told or finds none."""
     options, left = _options_of_env(words)
     while left and "=" in left[0]:

@@ -25,7 +25,7 @@ from stackproof.core.effects import files, run
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.inject.eessi import Filling
 from stackproof.inject.wrapper import Wrapping
-from stackproof.linking.effects.view import HostView
+from stackproof.linking.effects.view import RootView
 from stackproof.linking.elf import ElfFile
 
 _KEEP = ".stackproof"
@@ -116,7 +116,7 @@ def staging_folder(place: str) -> str:
     return folder
 
 
-def fill(filling: Filling, folder: str, view: HostView) -> Mapping[str, str]:
+def fill(filling: Filling, folder: str, view: RootView) -> Mapping[str, str]:
     """Copy the libraries of a filling into a folder, and return the digests of their sources.
 
     The copies are read again: names, needs and exports must be those of the source, and the only
@@ -178,7 +178,7 @@ def _copy_with_rpath(source: str, target: str, rpath: str) -> None:
 
 def read(path: str) -> ElfFile:
     """Return what an ELF file of this machine says; raises `StackproofError` like reading does."""
-    view = HostView()
+    view = RootView()
     file = view.look(os.path.abspath(path))
     if file is None:
         raise fail(Reason.FILE_MISSING, f"`{path}` does not exist", where=Location(file=path))

@@ -1,8 +1,8 @@
-"""A folder of this machine as a root for the loader's model; links never lead out of it.
+"""A root for the loader's model: folders of this machine, layers and images at their places.
 
 Paths are followed one component at a time, as the kernel does in that root: an absolute link starts
-again at the root, `..` stops there. Folders can be put at places of the root (`binds`), as mounted
-images are. What was read of a file is kept for the life of the view, under its device and inode.
+again at the root, `..` stops there. What lies at a place is a `FileStore`; the view puts them
+together. What was read of a file is kept for the life of the view, under the file's identity.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import os
 import posixpath
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeVar
+from contextlib import AbstractContextManager
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from stackproof.core import limits
 from stackproof.core.effects import files
-from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.errors import StackproofError
 from stackproof.linking.effects import cache as linking_cache
 from stackproof.linking.effects.cache import ElfCache
 from stackproof.linking.elf import MAGIC, ElfFile, Glance, ReadableFile, glance, read
@@ -55,33 +56,144 @@ class FileSource:
         return content
 
 
-class HostView:
-    """The `FileView` of a folder of this machine, with other folders bound into it.
+class Entry(NamedTuple):
+    """What is at a path: its kind, where a link points to, and what tells a file from any other.
 
-    `root` is `/` for the machine itself. `binds` maps an absolute path of the view to a folder.
-    What is read of files is also taken from and put into `kept`, where that is given.
+    `set_id` says whether a program gains rights, `key` is what a file's content is kept by in the
+    cache, empty for what cannot be kept.
+    """
+
+    kind: Literal["file", "folder", "symlink", "other"]
+    link: str = ""
+    identity: str = ""
+    set_id: bool = False
+    key: str = ""
+
+
+class FileStore(Protocol):
+    """Files that a view shows at a place; paths begin with `/` there, and have no links."""
+
+    @property
+    def name(self) -> str:
+        """Return what this is, in a word that another run finds again."""
+
+    def entry(self, path: str) -> Entry | None:
+        """Return what is at a path, None for nothing."""
+
+    def names(self, path: str) -> Iterable[str]:
+        """Return the names in a folder, none when it is none."""
+
+    def elf_files(self, path: str) -> Iterator[str]:
+        """Yield the paths of regular ELF files below a folder, in order."""
+
+    def opened(self, path: str, shown: str) -> AbstractContextManager[ReadableFile]:
+        """Open a file, which messages call `shown`; raises NOT_PERMITTED and its like."""
+
+    def real(self, path: str) -> str:
+        """Return the path on this machine, empty where files are none of this machine."""
+
+
+class HostFolder:
+    """The `FileStore` of a folder of this machine, or of one file."""
+
+    def __init__(self, folder: str) -> None:
+        self.name = os.path.realpath(folder)
+
+    def entry(self, path: str) -> Entry | None:
+        """See `FileStore`."""
+        real = self.real(path)
+        try:
+            state = os.stat(real, follow_symlinks=False)
+            if stat.S_ISLNK(state.st_mode):
+                return Entry("symlink", os.readlink(real))
+        except OSError:
+            return None
+        if stat.S_ISDIR(state.st_mode):
+            return Entry("folder")
+        if not stat.S_ISREG(state.st_mode):
+            return Entry("other")
+        more_rights = bool(state.st_mode & (stat.S_ISUID | stat.S_ISGID)) or (
+            bool(state.st_mode & _EXECUTABLE) and _has_capabilities(real)
+        )
+        identity = f"{state.st_dev}:{state.st_ino}"
+        return Entry("file", "", identity, more_rights, linking_cache.key_of(state))
+
+    def names(self, path: str) -> Iterable[str]:
+        """See `FileStore`."""
+        try:
+            return os.listdir(self.real(path))
+        except OSError:
+            return ()
+
+    def elf_files(self, path: str) -> Iterator[str]:
+        """See `FileStore`."""
+        real = self.real(path)
+        for below, folders, names in os.walk(real):
+            folders.sort()
+            for name in sorted(names):
+                found = os.path.join(below, name)
+                if _is_elf(found):
+                    yield posixpath.join(path, found[len(real) :].lstrip("/"))
+
+    @contextlib.contextmanager
+    def opened(self, path: str, shown: str) -> Iterator[FileSource]:
+        """See `FileStore`."""
+        try:
+            # Without O_NONBLOCK a FIFO that takes a library's place would hang.
+            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+            descriptor = os.open(self.real(path), flags)
+        except OSError as error:
+            raise files.translate(error, shown) from error
+        try:
+            yield FileSource(shown, descriptor, os.fstat(descriptor).st_size)
+        except OSError as error:
+            raise files.translate(error, shown) from error
+        finally:
+            os.close(descriptor)
+
+    def real(self, path: str) -> str:
+        """See `FileStore`."""
+        return (self.name.rstrip("/") + path.rstrip("/")) or "/"
+
+
+class RootView:
+    """The `FileView` of a root, with other folders or images at places in it (`binds`).
+
+    A text names a folder of this machine: `/` is the machine itself. What is read of files is also
+    taken from and put into `kept`, where that is given.
     """
 
     def __init__(
         self,
-        root: str = "/",
-        binds: Mapping[str, str] | None = None,
+        root: str | FileStore = "/",
+        binds: Mapping[str, str | FileStore] | None = None,
         kept: ElfCache | None = None,
     ) -> None:
         self.kept = kept
         self.skipped: list[str] = []
-        self.root = os.path.realpath(root)
-        self.binds = {
-            posixpath.normpath(place): os.path.realpath(folder)
-            for place, folder in (binds or {}).items()
-        }
-        self._places = sorted(self.binds, key=len, reverse=True)
+        self._root = _store(root)
+        self._stores = {posixpath.normpath(at): _store(what) for at, what in (binds or {}).items()}
+        self._places = sorted(self._stores, key=len, reverse=True)
         self._elfs: dict[str, ElfFile] = {}
         self._traces: dict[str, Traces] = {}
         self._folders: dict[str, str | None] = {}
         self._resolved: dict[str, tuple[str, str] | None] = {}
         self._looked: dict[str, File | None] = {}
         self._caches: dict[str, Mapping[str, tuple[CacheEntry, ...]]] = {}
+
+    def _at(self, inside: str) -> tuple[FileStore, str]:
+        """Return what holds a path of the view that has no links, and the path there."""
+        for place in self._places:
+            if inside == place or inside.startswith(f"{place}/"):
+                return self._stores[place], inside[len(place) :] or "/"
+        return self._root, inside
+
+    def _entry(self, inside: str) -> Entry | None:
+        """Return what is at a path without links; what leads to a place is a folder."""
+        if any(place.startswith(f"{inside.rstrip('/')}/") for place in self._places):
+            return Entry("folder")
+        store, path = self._at(inside)
+        return store.entry(path)
 
     def look(self, path: str) -> File | None:
         """Return the regular file at an absolute path of the view, None when there is none."""
@@ -94,20 +206,10 @@ class HostView:
         if name not in _DOTS and self._folder(folder or "/") is None:
             return None  # most places that a loader looks at are not there
         found = self.resolve(path)
-        return None if found is None else self._file(*found)
-
-    def _file(self, inside: str, real: str) -> File | None:
-        """Return the regular file at a path without links, None for what is none."""
-        try:
-            state = os.stat(real, follow_symlinks=False)
-        except OSError:
+        entry = None if found is None else self._entry(found[0])
+        if found is None or entry is None or entry.kind != "file":
             return None
-        if not stat.S_ISREG(state.st_mode):
-            return None
-        more_rights = bool(state.st_mode & (stat.S_ISUID | stat.S_ISGID)) or (
-            bool(state.st_mode & _EXECUTABLE) and _has_capabilities(real)
-        )
-        return File(inside, f"{state.st_dev}:{state.st_ino}", more_rights)
+        return File(found[0], entry.identity, entry.set_id)
 
     def elf(self, file: File) -> ElfFile:
         """Return what an ELF file says; raises like `elf.read`, and NOT_PERMITTED."""
@@ -153,7 +255,8 @@ class HostView:
     @property
     def _name(self) -> str:
         """Return what this view shows, in a word that another run finds again."""
-        return repr((self.root, sorted(self.binds.items())))
+        binds = sorted((place, store.name) for place, store in self._stores.items())
+        return repr((self._root.name, binds))
 
     def traces(self, file: File) -> Traces:
         """Return what code and constants of an ELF file tell; raises like `elf`."""
@@ -177,11 +280,8 @@ class HostView:
 
     def _key(self, file: File) -> str:
         """Return what a file is kept by, empty for one that cannot be kept."""
-        found = self.resolve(file.path)
-        try:
-            return linking_cache.key_of(os.stat(found[1], follow_symlinks=False)) if found else ""
-        except OSError:
-            return ""
+        entry = self._entry(file.path)
+        return entry.key if entry else ""
 
     def listing(self, folder: str) -> tuple[str, ...]:
         """Return the sorted names in a folder, none when it is none.
@@ -189,15 +289,11 @@ class HostView:
         Names that are not UTF-8 are left out: no library that is asked for has one.
         """
         found = self.resolve(folder)
-        return tuple(sorted(filter(is_utf8, self._names(*found)))) if found else ()
-
-    def _names(self, inside: str, real: str) -> Iterable[str]:
-        """Return the names in a folder without links, none when it is none."""
-        del inside
-        try:
-            return os.listdir(real)
-        except OSError:
+        if found is None:
             return ()
+        store, path = self._at(found[0])
+        bound = {posixpath.basename(p) for p in self._places if posixpath.dirname(p) == found[0]}
+        return tuple(sorted(filter(is_utf8, {*store.names(path), *bound})))
 
     def elf_files(self, folder: str) -> Iterator[str]:
         """Yield the paths of regular ELF files below a folder, links not followed.
@@ -205,20 +301,18 @@ class HostView:
         Files whose names no JSON can hold are left out, and stand in `skipped`.
         """
         found = self.resolve(folder)
-        return iter(()) if found is None else self._elf_files(*found)
-
-    def _elf_files(self, inside: str, real: str) -> Iterator[str]:
-        for below, folders, names in os.walk(real):
-            folders.sort()
-            for name in sorted(names):
-                path = os.path.join(below, name)
-                if not _is_elf(path):
-                    continue
-                shown = posixpath.normpath(inside + path[len(real) :])
-                if is_utf8(shown):
-                    yield shown
-                else:
-                    self.skipped.append(shown)
+        if found is None:
+            return
+        store, start = self._at(found[0])
+        place = found[0].removesuffix(start)
+        for path in store.elf_files(start):
+            shown = place + path
+            if self._at(shown)[0] is not store:  # something else is mounted over it
+                continue
+            if is_utf8(shown):
+                yield shown
+            else:
+                self.skipped.append(shown)
 
     def cache(self, path: str) -> Mapping[str, tuple[CacheEntry, ...]]:
         """Return the entries of an ld.so.cache by name, none when it is missing or damaged."""
@@ -250,27 +344,9 @@ class HostView:
         lines = (line.partition("#")[0] for line in content.decode(errors="replace").splitlines())
         return tuple(word for line in lines for word in line.replace(":", " ").split())
 
-    @contextlib.contextmanager
-    def _opened(self, file: File) -> Iterator[FileSource]:
-        found = self.resolve(file.path)
-        if found is None:
-            raise fail(
-                Reason.FILE_MISSING,
-                f"`{file.path}` is gone",
-                where=Location(file=file.path),
-            )
-        try:
-            # Without O_NONBLOCK a FIFO that takes a library's place would hang.
-            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
-            descriptor = os.open(found[1], flags)
-        except OSError as error:
-            raise files.translate(error, file.path) from error
-        try:
-            yield FileSource(file.path, descriptor, os.fstat(descriptor).st_size)
-        except OSError as error:
-            raise files.translate(error, file.path) from error
-        finally:
-            os.close(descriptor)
+    def _opened(self, file: File) -> AbstractContextManager[ReadableFile]:
+        store, path = self._at(file.path)
+        return store.opened(path, file.path)
 
     def resolve(self, path: str) -> tuple[str, str] | None:
         """Return the real path inside the view and on this machine, None when it leads nowhere."""
@@ -303,18 +379,13 @@ class HostView:
             here = posixpath.join(base, name)
             target = self._target(here)
             inside = here if target is None else self._follow(posixpath.join(base, target))
-        return inside if inside is not None and self._is_folder(inside) else None
-
-    def _is_folder(self, inside: str) -> bool:
-        """Return whether a path without links is a folder, or leads to one that is bound."""
-        if any(place.startswith(f"{inside.rstrip('/')}/") for place in self._places):
-            return True
-        return os.path.isdir(self._real(inside))
+        entry = None if inside is None else self._entry(inside)
+        return inside if entry is not None and entry.kind == "folder" else None
 
     def exists(self, path: str) -> bool:
         """Return whether there is anything at a path."""
         found = self.resolve(path)
-        return found is not None and os.path.lexists(found[1])
+        return found is not None and self._entry(found[0]) is not None
 
     def _follow(self, path: str) -> str | None:
         """Return a path of the view without links, None when there are too many."""
@@ -322,22 +393,20 @@ class HostView:
 
     def _target(self, inside: str) -> str | None:
         """Return where a link of the view points to, None for what is no link."""
-        if inside in self.binds:
+        if inside in self._stores:
             return None
-        return self._link(inside)
-
-    def _link(self, inside: str) -> str | None:
-        try:
-            return os.readlink(self._real(inside))
-        except OSError:
-            return None
+        store, path = self._at(inside)
+        entry = store.entry(path)
+        return entry.link if entry is not None and entry.kind == "symlink" else None
 
     def _real(self, inside: str) -> str:
         """Return the path on this machine of a path of the view that has no links left."""
-        for place in self._places:
-            if inside == place or inside.startswith(f"{place}/"):
-                return self.binds[place] + inside[len(place) :]
-        return inside if self.root == "/" else self.root + inside
+        store, path = self._at(inside)
+        return store.real(path)
+
+
+def _store(what: str | FileStore) -> FileStore:
+    return HostFolder(what) if isinstance(what, str) else what
 
 
 def _has_capabilities(path: str) -> bool:

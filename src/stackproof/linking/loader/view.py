@@ -55,7 +55,7 @@ class FileView(Protocol):
 
 
 def without_links(path: str, link: Callable[[str], str | None]) -> str | None:
-    """Return a path inside of a root without links, None when there are too many, as in a loop.
+    """Return a path inside of a root without links, None when it has too many, or is too long.
 
     `link` says where a link points to, None for what is none. An absolute one starts again at the
     root, and `..` stops there, as in path_resolution(7).
@@ -63,7 +63,9 @@ def without_links(path: str, link: Callable[[str], str | None]) -> str | None:
     todo = _words(path)
     inside = "/"
     links = 0
-    while todo:
+    for _ in range(limits.TREE.depth):
+        if not todo:
+            return inside
         word = todo.pop()
         if word == "..":
             inside = posixpath.dirname(inside)
@@ -79,7 +81,7 @@ def without_links(path: str, link: Callable[[str], str | None]) -> str | None:
         if target.startswith("/"):
             inside = "/"
         todo += _words(target)
-    return inside
+    return None
 
 
 def _words(path: str) -> list[str]:

@@ -31,7 +31,7 @@ from stackproof.inject.tree import tree_of
 from stackproof.inject.ways import inner_folders
 from stackproof.launch import launchers
 from stackproof.launch.launchers import LaunchRequest
-from stackproof.linking.effects.view import HostView
+from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import Closure
 from stackproof.mount.effects import mount_exec
 from stackproof.mpi import transports
@@ -287,13 +287,13 @@ def _placement(wanted: ProveOptions, state: ClusterState | None) -> Placement:
     return Placement(name="inter-node" if many else "intra-node", ranks=ranks, interface=interface)
 
 
-def _view_of(*provided: Provided) -> HostView:
+def _view_of(*provided: Provided) -> RootView:
     """Return the view that has the images of some MPIs in their places."""
     parts = [one.part for one in provided if one.part]
     return job_judge.view_of(parts)
 
 
-def _own_arm(stage: ProofRun, own: Provided, closure: Closure, view: HostView) -> ProofArm:
+def _own_arm(stage: ProofRun, own: Provided, closure: Closure, view: RootView) -> ProofArm:
     """Return the arm of the program's own MPI."""
     lines = tree_of(closure, ())
     transport, forced = _forced(stage, own, own, must=False)
@@ -366,13 +366,13 @@ def _other_arm(
     )
 
 
-def _marks(replacement: Replacement, wanted: str, view: HostView) -> tuple[str, ...]:
+def _marks(replacement: Replacement, wanted: str, view: RootView) -> tuple[str, ...]:
     """Return the files that show a replacement in the memory of a rank, without links."""
     main = replacement.main_for(wanted)
     return _real(view, [main.path] if main else sorted(replacement.names.values()))
 
 
-def _prediction(judgement: Judgement, view: HostView) -> Prediction:
+def _prediction(judgement: Judgement, view: RootView) -> Prediction:
     against = (Effect.FAILS, Effect.CANNOT_TELL)
     reasons = [finding.message for finding in judgement.findings if finding.effect in against]
     links = judgement.way.links
@@ -382,7 +382,7 @@ def _prediction(judgement: Judgement, view: HostView) -> Prediction:
     return Prediction(verdict=judgement.verdict, reasons=tuple(reasons), files=files)
 
 
-def _real(view: HostView, paths: Sequence[str]) -> tuple[str, ...]:
+def _real(view: RootView, paths: Sequence[str]) -> tuple[str, ...]:
     """Return paths as /proc/PID/maps shows them: without links."""
     found = [view.resolve(path) for path in paths]
     return tuple(dict.fromkeys(one[0] for one in found if one))

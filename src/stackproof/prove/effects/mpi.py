@@ -21,7 +21,7 @@ from stackproof.inject.findings import launcher as findings_launcher
 from stackproof.inject.program import Demand, demand_of
 from stackproof.inject.replacement import find_replacement
 from stackproof.inject.ways import inner_folders
-from stackproof.linking.effects.view import HostView
+from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import Closure, LoaderSettings, load_program
 from stackproof.mpi import abi
 from stackproof.mpi.homes import OPEN_MPI
@@ -71,7 +71,7 @@ def named(text: str) -> Provided:
 
 def found_by(program: str) -> Provided:
     """Return the MPI that a program finds by itself; raises `StackproofError` (NO_MPI)."""
-    closure = _closure(HostView(), program, LoaderSettings())
+    closure = _closure(RootView(), program, LoaderSettings())
     for loaded in closure.objects[1:]:
         family = abi.family_of(loaded.elf)
         if family is None:
@@ -93,7 +93,7 @@ def at_hand(wanted: str) -> Provided | None:
     """Return an installed MPI of another ABI than `wanted`, None when there is none."""
     for folder in _AT_HAND:
         try:
-            mains = find_replacement(HostView(), folder).mains
+            mains = find_replacement(RootView(), folder).mains
             if mains and all(main.family.abi != wanted for main in mains):
                 return _of_folder(folder)
         except StackproofError:  # it is not there, or has no launcher
@@ -101,7 +101,7 @@ def at_hand(wanted: str) -> Provided | None:
     return None
 
 
-def program_in(text: str, own: Provided, view: HostView) -> str:
+def program_in(text: str, own: Provided, view: RootView) -> str:
     """Return the path of a program: as it is, or by its name in what the own MPI's image sets.
 
     Raises `StackproofError` (FILE_MISSING).
@@ -125,13 +125,13 @@ def program_in(text: str, own: Provided, view: HostView) -> str:
     )
 
 
-def demand_on(view: HostView, program: str, setting: LoaderSettings) -> tuple[Closure, Demand]:
+def demand_on(view: RootView, program: str, setting: LoaderSettings) -> tuple[Closure, Demand]:
     """Return what a program loads and asks of MPI, without any injection."""
     closure = _closure(view, program, setting)
     return closure, demand_of(view, closure)
 
 
-def _closure(view: HostView, program: str, setting: LoaderSettings) -> Closure:
+def _closure(view: RootView, program: str, setting: LoaderSettings) -> Closure:
     return load_program(view, program, machine=inject_named.this_machine(), setting=setting)
 
 
@@ -160,7 +160,7 @@ def _of_image(path: str, mount_point: str | None) -> Provided:
 
 def _of_folder(text: str) -> Provided:
     folder = os.path.abspath(text)
-    replacement = find_replacement(HostView(), folder)
+    replacement = find_replacement(RootView(), folder)
     part = MountedImage(folder, folder)
     folders = (*replacement.folders, *inner_folders(replacement))
     if not replacement.mains:

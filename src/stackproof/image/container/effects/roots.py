@@ -21,11 +21,11 @@ from stackproof.image import superblock
 from stackproof.image.container import sif, tar
 from stackproof.image.container.effects import archives, layers
 from stackproof.image.container.effects.layers import Blob, Content
-from stackproof.image.container.effects.view import TreeView
+from stackproof.image.container.effects.view import LayerFiles
 from stackproof.image.container.oci import LAYOUT, ImageConfig
 from stackproof.image.container.tree import RootTree
 from stackproof.linking.effects.cache import ElfCache
-from stackproof.linking.effects.view import HostView
+from stackproof.linking.effects.view import RootView
 
 _SCHEMES = ("oci", "oci-archive", "docker-archive", "rootfs", "sif")
 _MAX_CACHED_BYTES = 32 << 30
@@ -54,12 +54,10 @@ class Root:
     contents: tuple[Content, ...] = ()
     config: ImageConfig = field(default_factory=ImageConfig)
 
-    def view(self, binds: Mapping[str, str] | None = None) -> HostView:
+    def view(self, binds: Mapping[str, str] | None = None) -> RootView:
         """Return the view of this root with folders of this machine bound into it."""
-        kept = ElfCache()
-        if self.tree is None:
-            return HostView(self.folder, binds, kept)
-        return TreeView(self.tree, self.contents, binds, kept)
+        content = self.folder if self.tree is None else LayerFiles(self.tree, self.contents)
+        return RootView(content, binds, ElfCache())
 
     def program(self, name: str) -> str:
         """Return the path that a command leads to, as a container's runtime looks for it in PATH.
@@ -200,14 +198,14 @@ def _of_sif(text: str, path: str, head: bytes) -> Root:
     one = sif.root_partition(partitions, file=path)
     blob = Blob(path=path, offset=one.offset, size=one.size)
     folder = unsquashed(blob) if one.format == "squashfs" else _dumped(blob)
-    environment = _scripted(HostView(folder))
+    environment = _scripted(RootView(folder))
     libraries = environment.get("LD_LIBRARY_PATH", "")
     environment["LD_LIBRARY_PATH"] = f"{libraries}:{_SIF_LIBRARIES}".lstrip(":")
     config = ImageConfig(environment=environment, architecture=one.architecture)
     return Root(name=text, folder=folder, config=config)
 
 
-def _scripted(view: HostView) -> dict[str, str]:
+def _scripted(view: RootView) -> dict[str, str]:
     """Return the plain variables that the scripts of a SIF file export."""
     found: dict[str, str] = {}
     for name in view.listing(_SCRIPTS):

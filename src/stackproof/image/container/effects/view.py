@@ -1,116 +1,70 @@
-"""A tree of layers as a root for the loader's model, with folders of this machine bound into it."""
+"""A tree of layers as files for the loader's model."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.image.container.effects.layers import Content
-from stackproof.image.container.tree import RootTree, TreeNode
-from stackproof.linking.effects.cache import ElfCache
-from stackproof.linking.effects.view import FileSource, HostView, is_utf8
+from stackproof.image.container.tree import RootTree
+from stackproof.linking.effects.view import Entry, FileSource
 from stackproof.linking.elf import MAGIC
-from stackproof.linking.loader import File
 
 _SET_ID = 0o6000
 
 
-class TreeView(HostView):
-    """The `FileView` of a tree of layers; `contents` has the kept content of each layer."""
+class LayerFiles:
+    """The `FileStore` of a tree of layers; `contents` has the kept content of each layer."""
 
-    def __init__(
-        self,
-        tree: RootTree,
-        contents: tuple[Content, ...],
-        binds: Mapping[str, str] | None = None,
-        kept: ElfCache | None = None,
-    ) -> None:
-        super().__init__("/", binds, kept)
+    def __init__(self, tree: RootTree, contents: tuple[Content, ...]) -> None:
+        self.name = repr([one.digest for one in contents])
         self._tree = tree
         self._contents = contents
 
-    def _bound(self, inside: str) -> bool:
-        return any(inside == place or inside.startswith(f"{place}/") for place in self.binds)
-
-    def _file(self, inside: str, real: str) -> File | None:
-        if self._bound(inside):
-            return super()._file(inside, real)
-        node = self._tree.at(inside)
-        if node is None or node.kind != "file":
+    def entry(self, path: str) -> Entry | None:
+        """See `FileStore`."""
+        node = self._tree.at(path)
+        if node is None:
             return None
-        return File(inside, f"layer {node.layer}:{id(node)}", bool(node.mode & _SET_ID))
+        match node.kind:
+            case "file":
+                key = f"{self._contents[node.layer].digest}:{node.offset}"
+                identity = f"layer {node.layer}:{id(node)}"
+                set_id = bool(node.mode & _SET_ID)
+                return Entry("file", "", identity, set_id, key if node.offset >= 0 else "")
+            case "folder":
+                return Entry("folder")
+            case "symlink":
+                return Entry("symlink", node.link)
+            case _:
+                return Entry("other")
 
-    def _names(self, inside: str, real: str) -> Iterable[str]:
-        if self._bound(inside):
-            return super()._names(inside, real)
-        node = self._tree.at(inside)
-        below = {posixpath.basename(p) for p in self.binds if posixpath.dirname(p) == inside}
-        return below if node is None else {*node.children, *below}
+    def names(self, path: str) -> Iterable[str]:
+        """See `FileStore`."""
+        node = self._tree.at(path)
+        return () if node is None else node.children
 
-    def _is_folder(self, inside: str) -> bool:
-        if self._bound(inside):
-            return super()._is_folder(inside)
-        if any(place.startswith(f"{inside.rstrip('/')}/") for place in self.binds):
-            return True
-        node = self._tree.at(inside)
-        return node is not None and node.kind == "folder"
-
-    def _link(self, inside: str) -> str | None:
-        if self._bound(inside):
-            return super()._link(inside)
-        node = self._tree.at(inside)
-        return node.link if node is not None and node.kind == "symlink" else None
-
-    def exists(self, path: str) -> bool:
-        """Return whether there is anything at a path."""
-        found = self.resolve(path)
-        if found is None or self._bound(found[0]):
-            return super().exists(path)
-        return self._tree.at(found[0]) is not None
-
-    def _elf_files(self, inside: str, real: str) -> Iterator[str]:
-        if self._bound(inside):
-            yield from super()._elf_files(inside, real)
-            return
-        for path, node in self._tree.files(inside):
-            if node.offset >= 0 and not self._bound(path) and self._is_elf(node):
-                if is_utf8(path):
-                    yield path
-                else:
-                    self.skipped.append(path)
-
-    def _is_elf(self, node: TreeNode) -> bool:
-        descriptor = self._contents[node.layer].descriptor
-        return os.pread(descriptor, len(MAGIC), node.offset) == MAGIC
-
-    @property
-    def _name(self) -> str:
-        return repr(([one.digest for one in self._contents], sorted(self.binds.items())))
-
-    def _key(self, file: File) -> str:
-        if self._bound(file.path):
-            return super()._key(file)
-        node = self._tree.at(file.path)
-        if node is None or node.offset < 0:
-            return ""
-        return f"{self._contents[node.layer].digest}:{node.offset}"
+    def elf_files(self, path: str) -> Iterator[str]:
+        """See `FileStore`."""
+        for found, node in self._tree.files(path):
+            descriptor = self._contents[node.layer].descriptor
+            if node.offset >= 0 and os.pread(descriptor, len(MAGIC), node.offset) == MAGIC:
+                yield found
 
     @contextlib.contextmanager
-    def _opened(self, file: File) -> Iterator[FileSource]:
-        if self._bound(file.path):
-            with super()._opened(file) as source:
-                yield source
-            return
-        node = self._tree.at(file.path)
+    def opened(self, path: str, shown: str) -> Iterator[FileSource]:
+        """See `FileStore`."""
+        node = self._tree.at(path)
         if node is None:
-            raise fail(
-                Reason.FILE_MISSING, f"`{file.path}` is gone", where=Location(file=file.path)
-            )
+            raise fail(Reason.FILE_MISSING, f"`{shown}` is gone", where=Location(file=shown))
         if node.offset < 0:  # no ELF file, so that nothing but its size was kept
-            yield FileSource(file.path, -1, 0)
+            yield FileSource(shown, -1, 0)
             return
-        descriptor = self._contents[node.layer].descriptor
-        yield FileSource(file.path, descriptor, node.size, node.offset)
+        yield FileSource(shown, self._contents[node.layer].descriptor, node.size, node.offset)
+
+    def real(self, path: str) -> str:
+        """See `FileStore`."""
+        del path
+        return ""
