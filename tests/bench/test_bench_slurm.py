@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from clusters import wait_until
-from need import need
+from slurmroom import Room, built_in
 from stackproof.cluster.slurm import MUNGE_SOCKET
 
 COVERS = (
@@ -41,95 +37,10 @@ exec "${0%/*}/real-bench" "$@"
 """
 
 
-@dataclass
-class Room:
-    """A folder with images, and the cluster that benches run on."""
-
-    folder: Path
-    env: dict[str, str]
-    running: list[subprocess.Popen[str]] = field(default_factory=list)
-
-    def argv(self, *words: object) -> list[str]:
-        return [sys.executable, "-m", "stackproof", *map(str, words)]
-
-    def run(
-        self, *words: object, ok: tuple[int, ...] = (0,), timeout: float = 180
-    ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            self.argv(*words), cwd=self.folder, env=self.env, capture_output=True, text=True,
-            check=False, timeout=timeout,
-        )  # fmt: skip
-        assert done.returncode in ok, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return done
-
-    def begin(self, *words: object) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            self.argv(*words), cwd=self.folder, env=self.env, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        self.running.append(process)
-        return process
-
-    def end(self, process: subprocess.Popen[str], ok: int, seconds: float = 180) -> str:
-        _, said = process.communicate(timeout=seconds)
-        self.running.remove(process)
-        assert process.returncode == ok, said
-        return said
-
-    def slurm(self, *words: object) -> str:
-        return self.run("cluster", "exec", "--name", CLUSTER, "--", *words).stdout
-
-    def spec(self, name: str, **changes: object) -> str:
-        spec = {
-            "baseline": {"name": "base", "image": "mpich.squashfs"},
-            "null-arm": False,
-            "benchmarks": ["latency"],
-            "sizes": [8],
-            "placements": ["inter-node"],
-            "launches": 9,
-            "samples": 3,
-            "seconds-per-size": 0.002,
-            "timeout": 30,
-            "cluster": CLUSTER,
-            "on": "slurm",
-            **changes,
-        }
-        (self.folder / f"{name}.yaml").write_text(json.dumps(spec))
-        return f"{name}.yaml"
-
-    def launches(self, name: str) -> dict[str, dict]:
-        files = (self.folder / name / "launches").glob("*.json")
-        return {path.name: json.loads(path.read_text()) for path in sorted(files)}
-
-    def wait_for(self, name: str, count: int) -> dict[str, int]:
-        """Wait until so many launches are done; return when each was written."""
-        place = self.folder / name / "launches"
-
-        def there() -> list[Path]:
-            return sorted(place.glob("*.json")) if place.is_dir() else []
-
-        assert wait_until(lambda: len(there()) >= count, 90), [*map(str, there())]
-        return {path.name: path.stat().st_mtime_ns for path in there()}
-
-    def untouched(self, name: str, before: dict[str, int]) -> bool:
-        place = self.folder / name / "launches"
-        return all((place / one).stat().st_mtime_ns == when for one, when in before.items())
-
-    def job(self, name: str) -> str:
-        return json.loads((self.folder / name / "job" / "job.json").read_text())["id"]
-
-
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Room:
-    need("slurm", "root", "network", "bubblewrap", "mksquashfs", "netns", "gcc")
-    folder = tmp_path_factory.mktemp("room")
-    runtime = folder / "runtime"
-    runtime.mkdir(mode=0o700)
-    room = Room(folder, {**os.environ, "XDG_RUNTIME_DIR": str(runtime)})
-    shutil.copy(ROOT / "recipes" / "mpich.yaml", folder)
-    room.run("build", "mpich.yaml")
-    argv = ["unsquashfs", "-no-progress", "-d", "tree", "mpich.squashfs"]
-    subprocess.run(argv, cwd=folder, check=True, capture_output=True)
+    room = built_in(tmp_path_factory.mktemp("room"), CLUSTER, "mpich")
+    room.tree("mpich")
     return room
 
 
@@ -160,7 +71,7 @@ def test_an_image_and_its_plain_folder_are_compared(room: Room) -> None:
     spec = room.spec(
         "whole",
         baseline={"name": "image", "image": "mpich.squashfs"},
-        challengers=[{"name": "folder", "image": "tree"}],
+        challengers=[{"name": "folder", "image": "mpich-tree"}],
         benchmarks=["latency", "alltoall"],
         placements=["intra-node", "inter-node"],
         validated=["2x4"],
@@ -208,7 +119,7 @@ def test_ranks_see_the_intended_environment_and_srun_does_not(room: Room) -> Non
     """Variables of the image and of the arm, of Slurm, and of the plain base: nothing else."""
     spied = room.folder / "spied"
     if not spied.exists():
-        shutil.copytree(room.folder / "tree", spied, symlinks=True)
+        shutil.copytree(room.folder / "mpich-tree", spied, symlinks=True)
         (spied / "benchmarks" / "stackproof-bench").rename(spied / "benchmarks" / "real-bench")
         (spied / "benchmarks" / "stackproof-bench").write_text(SPY)
     (spied / "benchmarks" / "stackproof-bench").chmod(0o755)

@@ -78,6 +78,48 @@ def test_without_an_agent_all_ranks_are_here(name, words_wanted):
     assert words_wanted in words(name, ("n1", None), ("n1", None), agent=None)
 
 
+def in_job(name, *ranks, **changes):
+    asked = request(*ranks, agent=None, in_slurm_job=True, **changes)
+    return " ".join(launchers.get(name).argv(asked)), launchers.get(name).environment(asked).set
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "hosts"),
+    [
+        ("hydra", "mpiexec -launcher slurm -genvall", "-hosts n1:1,n2:1"),
+        ("intel-hydra", "mpiexec.hydra -bootstrap slurm -genvall", "-host n2 taskset -c 1 prog"),
+        ("prte", "mpiexec --bind-to none -n 1 --host n1:1", "--host n2:1 taskset -c 1 prog"),
+    ],
+)
+def test_inside_a_slurm_job_its_srun_starts_the_helpers(name, start, hosts):
+    line, variables = in_job(name, *TWO_NODES)
+    assert start in line
+    assert hosts in line
+    assert not [key for key in variables if "agent" in key or "EXTRA_ARGS" in key]
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("hydra", {"HYDRA_LAUNCHER_EXTRA_ARGS": "mount x --"}),
+        ("intel-hydra", {"I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": "mount x --"}),
+        ("prte", {"PRTE_MCA_prte_launch_agent": "mount x -- prted",
+                  "OMPI_MCA_orte_launch_agent": "mount x -- orted"}),
+    ],
+)  # fmt: skip
+def test_words_before_the_helpers(name, wanted):
+    _, variables = in_job(name, *TWO_NODES, helper_words=("mount", "x", "--"))
+    assert wanted.items() <= variables.items()
+
+
+@pytest.mark.parametrize("name", ["hydra", "intel-hydra", "prte"])
+def test_a_blank_in_the_words_before_the_helpers_is_refused(name):
+    with pytest.raises(StackproofError) as caught:
+        in_job(name, *TWO_NODES, helper_words=("mount", "/a b.squashfs:/mnt/s", "--"))
+    assert caught.value.reason is Reason.INVALID_VALUE
+    assert "`/a b.squashfs:/mnt/s`" in str(caught.value)
+
+
 def test_root_is_allowed_only_when_it_is_root():
     prte = launchers.get("prte")
     as_root = prte.environment(request(*TWO_NODES, as_root=True)).set

@@ -107,15 +107,18 @@ def replay(name: str, argv: tuple[str, ...]) -> list[tuple[str, int | None]]:
 
 
 @each_mpiexec
+@pytest.mark.parametrize("slurm", [False, True], ids=["agent", "slurm"])
 @given(
     ranks=st.lists(
         st.tuples(st.sampled_from("abc"), st.none() | st.integers(0, 7)), min_size=1, max_size=9
     )
 )
-def test_the_command_line_says_the_placement_and_nothing_else(name, ranks):
+def test_the_command_line_says_the_placement_and_nothing_else(name, slurm, ranks):
     pinned = [rank for rank in ranks if rank[1] is not None]
     request = make(
         (Rank(node=node, cpu=cpu) for node, cpu in ranks),
         oversubscribe=len(set(pinned)) < len(pinned),
+        in_slurm_job=slurm,
+        agent=None if slurm else "/run/agent",
     )
     assert replay(name, launchers.get(name).argv(request)) == ranks

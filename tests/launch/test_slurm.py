@@ -193,3 +193,14 @@ def test_only_steps_of_tasks_are_killed() -> None:
     text = b"2.0\n2.batch\n2.extern\n8_1.4\n"
     assert schedulers_slurm.kill_steps_argv(text) == ("scancel", "--signal=KILL", "2.0", "8_1.4")
     assert schedulers_slurm.kill_steps_argv(b"2.batch\n") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ("2(x3),4", (2, 2, 2, 4)), ("128", (128,)), ("", ()), ("x", ()), ("2(x)", ()),
+        ("-1", ()), ("1(x99999)," * 9 + "1", ()), ("٣", ()),
+    ],
+)  # fmt: skip
+def test_cpus_of_a_job_by_node(text, counts) -> None:
+    assert schedulers_slurm.cpus_per_node(text) == counts

@@ -43,6 +43,7 @@ def _setup(row: dict[str, object]) -> Setup:
         nics=int(str(row.get("nics", 0))),
         memory=Memory(str(row.get("memory", "host"))),
         launcher=str(row.get("launcher", "srun")),
+        in_slurm_job=bool(row.get("in-slurm-job")),
     )  # fmt: skip
 
 

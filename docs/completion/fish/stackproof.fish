@@ -465,7 +465,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--no-verdict' 'only measure; `stackproof compare` judges later'
         printf '%s\t%s\n' '--require-pass' 'end with exit code 8 unless the verdict is PASS: INCONCLUSIVE, otherwise 9, counts as FAIL'
         printf '%s\t%s\n' '--json' 'print the comparison as JSON'
-        printf '%s\t%s\n' '--on' 'slurm: hand a job in and wait for it; each launch is a step of the job'
+        printf '%s\t%s\n' '--on' 'slurm: hand a job in and wait for it; allocation: use the nodes of the Slurm job that this command runs in, by salloc or in a script of your own'
         printf '%s\t%s\n' '--sbatch-option' 'an option of sbatch, such as partition=debug; NAME=no takes a default away; may be given several times'
         printf '%s\t%s\n' '--resume' 'continue what was begun in this results folder, without SPEC: wait for its job, or have the launches made that have no result'
         printf '%s\t%s\n' '--sign' 'sign the results with a key of ssh (ssh-keygen -Y), so that nobody can change them unseen; with --resume also later'
@@ -495,7 +495,7 @@ function __stackproof_say
     case 'value:bench:-o' 'value:bench:--output'
         __stackproof_kinds @dir
     case 'value:bench:--on'
-        __stackproof_kinds local slurm
+        __stackproof_kinds local allocation slurm
     case 'value:bench:--sbatch-option'
         __stackproof_kinds 
     case 'value:bench:--resume'

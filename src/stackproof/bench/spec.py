@@ -26,7 +26,8 @@ class Arm:
     """One deployment to measure; `image` is IMAGE[:MOUNT] with the image's path made absolute.
 
     It may also be a folder with an image's tree, which is used where it lies. `pmi` is what
-    Slurm's `srun --mpi` is told, None for what the MPI's family speaks. `transports` and
+    Slurm's `srun --mpi` is told, None for what the MPI's family speaks; `launcher` is `srun` or
+    `mpirun`, None for what the site has that fits. `transports` and
     `placements` go by names of placements, or of localities for all that have it; without
     `placements` the arm runs everywhere. `inject` is an image or a folder whose MPI, or libfabric,
     is put under the image's programs; `accept_unknown` does so also where nothing tells whether it
@@ -41,6 +42,7 @@ class Arm:
     env: Mapping[str, str] = field(default_factory=dict)
     rate: str | None = None
     pmi: str | None = None
+    launcher: str | None = None
     inject: str | None = None
     accept_unknown: bool = False
     placements: tuple[str, ...] = ()
@@ -252,7 +254,7 @@ def _allocation_problems(document: Document) -> list[Problem]:
     data = document.data
     count = data.get("allocations", 1)
     message = hint = ""
-    if count > 1 and data.get("on", "local") == "local":
+    if count > 1 and data.get("on", "local") != "slurm":
         message, hint = "several allocations need a scheduler", "say `on: slurm`"
     elif count > (launches := data.get("launches", DEFAULT_LAUNCHES)):
         message = f"{count} allocations cannot share {launches} launches"

@@ -90,8 +90,9 @@ def _add_short_form(parser: argparse.ArgumentParser) -> None:
 def _add_scheduling(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("as a batch job")
     group.add_argument(
-        "--on", choices=choices.SCHEDULERS,
-        help="slurm: hand a job in and wait for it; each launch is a step of the job",
+        "--on", choices=choices.BENCH_ON,
+        help="slurm: hand a job in and wait for it; allocation: use the nodes of the Slurm job "
+        "that this command runs in, by salloc or in a script of your own",
     )  # fmt: skip
     group.add_argument(
         "--sbatch-option", metavar="NAME[=VALUE]", action="append", default=[],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -34,6 +35,14 @@ from stackproof.results.case import Case, Placement
 from stackproof.results.measurement import Measurement
 from stackproof.site.model import FabricType
 
+SRUN, MPIRUN = "srun", "mpirun"
+"""What an arm's `launcher` may be: Slurm's, or the one that comes with the MPI."""
+
+AGENT_MOUNTS = "STACKPROOF_MOUNTS"
+"""The mount list for the agent of a cluster (`stackproof.cluster.effects.agent`)."""
+SLURM_WIRE = "SLURM_STACKPROOF_MOUNTS"
+"""The mount list for Slurm's plug-in, of every step started with it (native/spank/names.h)."""
+
 
 def now() -> str:
     """Return the time as UTC ISO 8601, in seconds."""
@@ -62,7 +71,7 @@ def measure(
         started=started,
         seconds=done.seconds,
         image_sha256=ready.image.sha256,
-        host_facts=_facts(place, ready.deployment),
+        host_facts=_facts(place, ready),
     )
     return measurement, done
 
@@ -97,7 +106,7 @@ def launch_command(
     `labelled` asks for the rank before each line of output.
     """
     patch = ready.deployment.env.then(profile_of(place, ready, case).env)
-    if place.allocation:
+    if place.allocation and starter(place, ready) == SRUN:
         return _step(place.allocation, ready, case, patch, labelled=labelled)
     return _mpiexec(place, ready, case, patch, labelled=labelled)
 
@@ -107,25 +116,44 @@ def profile_of(place: LaunchNodes, ready: ReadyArm, case: Case) -> Profile:
     return _profile(place, ready, case.placement, case.transport)
 
 
-def pmi_problems(arms: Arms, allocation: Allocation) -> list[Problem]:
-    """Return the arms whose ranks could not find each other under this Slurm.
+def starter(place: LaunchNodes, ready: ReadyArm) -> str:
+    """Return the launcher that starts an arm's ranks, a name in `stackproof.launch.launchers`.
 
-    Without this they would start, each as the only one of its world.
+    Inside a Slurm job that is srun where it speaks what the MPI does, else the MPI's own mpirun, as
+    sites without PMIx in their Slurm start Open MPI; an arm that names one has that one. Outside
+    of a job it is the MPI's own.
+    """
+    own = ready.deployment.mpi.launcher
+    wanted, allocation = ready.arm.launcher, place.allocation
+    if allocation is None or (wanted == MPIRUN and own != SRUN):
+        return own
+    if wanted or ready.arm.pmi or own == SRUN:
+        return SRUN
+    kind = srun.PMI.get(ready.deployment.mpi.family)
+    return SRUN if kind is None or kind in allocation.pmi else own
+
+
+def launcher_problems(arms: Arms, place: LaunchNodes) -> list[Problem]:
+    """Return the arms whose ranks could not be started, or would not find each other.
+
+    Without this each of the latter would start as the only one of its world.
     """
     found = []
     for name, ready in arms.by_name.items():
-        family = ready.deployment.mpi.family
-        kind = ready.arm.pmi or srun.PMI.get(family)
-        if kind is not None and kind not in allocation.pmi:
-            found.append(
-                Problem(
-                    reason=Reason.UNSUPPORTED,
-                    message=f"`{name}` is to be started with `srun --mpi={kind}`, which this Slurm "
-                    "does not have",
-                    hint=f"it has: {', '.join(allocation.pmi)}; choose one with the arm's `pmi`",
-                )
-            )
-    return found
+        mpi, wanted, allocation = ready.deployment.mpi, ready.arm.launcher, place.allocation
+        kind = ready.arm.pmi or srun.PMI.get(mpi.family)
+        if allocation is None and wanted == SRUN:
+            said = f"`{name}` is to be started by srun, and this is no Slurm job"
+            found.append((said, "say `on: slurm`, or leave the arm's `launcher` out"))
+        elif wanted == MPIRUN and mpi.launcher == SRUN:
+            said = f"`{name}` is to be started by an mpirun, and {mpi.family} has none of its own"
+            found.append((said, "leave the arm's `launcher` out"))
+        elif allocation and starter(place, ready) == SRUN and kind and kind not in allocation.pmi:
+            said = f"`{name}` is to be started with `srun --mpi={kind}`, which this Slurm does not"
+            hint = f"it has: {', '.join(allocation.pmi)}; choose one with the arm's `pmi`"
+            more = "" if mpi.launcher == SRUN else ", or say `launcher: mpirun`"
+            found.append((f"{said} have", hint + more))
+    return [Problem(reason=Reason.UNSUPPORTED, message=said, hint=hint) for said, hint in found]
 
 
 def transport_problems(
@@ -171,7 +199,8 @@ def _profile(place: LaunchNodes, ready: ReadyArm, placement: Placement, transpor
         libfabric=ready.libfabric,
         fabric=fabric_of(place),
         nics=fabric.of_this_machine()[1],
-        launcher="srun" if place.allocation else facts.launcher,
+        launcher=starter(place, ready),
+        in_slurm_job=place.allocation is not None,
     )
     return transports.get(transport).profile(setup)
 
@@ -182,9 +211,12 @@ def _mpiexec(
     """Return the command of the MPI's own launcher.
 
     The launcher runs on the cluster's head (or here) with the images mounted; the agent mounts
-    them once on each node, so that all ranks of a node share one namespace.
+    them once on each node, so that all ranks of a node share one namespace. Inside a Slurm job the
+    plug-in does that for what the launcher starts by srun, else words before its helpers.
     """
-    deployment, state = ready.deployment, place.state
+    deployment, state, allocation = ready.deployment, place.state, place.allocation
+    mounts = _mounts(deployment)
+    by_words = bool(allocation and mounts and not allocation.plugin)
     # What the loader reads is for the ranks alone: the launcher and the programs that start it on
     # a node would load it as well, some of them before the image is mounted.
     loader = {key: value for key, value in ready.arm.env.items() if key.startswith("LD_")}
@@ -198,17 +230,23 @@ def _mpiexec(
         as_root=os.geteuid() == 0 or bool(state and state.rootless),
         oversubscribe=not case.placement.timed,
         labelled=labelled,
+        in_slurm_job=allocation is not None,
+        helper_words=allocations.task_words((), mounts, {}, {}) if by_words else (),
     )
-    launcher = launchers.REGISTRY[deployment.mpi.launcher]
-    mounts = _mounts(deployment)
+    launcher = launchers.REGISTRY[starter(place, ready)]
     patch = patch.then(launcher.environment(request))
     argv = launcher.argv(request)
     if mounts:
-        patch = patch.then(EnvPatch(set={"STACKPROOF_MOUNTS": mounts}))
+        told = SLURM_WIRE if allocation else AGENT_MOUNTS
+        patch = patch.then(EnvPatch(set={} if by_words else {told: mounts}))
         argv = (sys.executable, "-I", "-S", mount_exec.__file__, mounts, "--", *argv)
     if state:
         argv = cluster_model.enter_argv(state, None, argv)
-    command = Command(argv=argv, env=patch, timeout_s=case.timeout_s, cwd="/")
+    env = patch
+    if allocation:
+        each = max(Counter(rank.node for rank in case.placement.ranks).values())
+        env = allocation.mpirun_patch(each).then(patch)
+    command = Command(argv=argv, env=env, timeout_s=case.timeout_s, cwd="/")
     return command, patch.then(EnvPatch(set=dict(ready.arm.env)))  # what the ranks see
 
 
@@ -269,12 +307,14 @@ def _clean_up(place: LaunchNodes) -> None:
         allocations.end_steps(place.allocation)
 
 
-def _facts(place: LaunchNodes, deployment: Deployment) -> dict[str, str]:
-    facts = {"load": f"{os.getloadavg()[0]:.2f}"}
+def _facts(place: LaunchNodes, ready: ReadyArm) -> dict[str, str]:
+    deployment = ready.deployment
+    facts = {"load": f"{os.getloadavg()[0]:.2f}", "launcher": starter(place, ready)}
     if not deployment.mounts:
         facts["image"] = "a plain folder; nothing is mounted"
     elif place.allocation:
-        how = "Slurm's plug-in (srun --image)" if place.allocation.plugin else "the tasks"
+        tasks = "the tasks" if starter(place, ready) == SRUN else "the launcher's helpers"
+        how = "Slurm's plug-in (srun --image)" if place.allocation.plugin else tasks
         facts["image"] = f"mounted by {how}"
     if place.allocation:
         facts["job"] = place.allocation.job

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from stackproof.bench import schedule
 from stackproof.bench.spec import BenchSpec
 from stackproof.cluster.effects import up
 from stackproof.cluster.model import ClusterSpec, ClusterState
+from stackproof.launch.effects import allocation as allocations
 from stackproof.launch.effects.allocation import Allocation
 from stackproof.launch.schedulers import Job
 
@@ -42,8 +43,12 @@ class LaunchNodes:
 def here(spec: BenchSpec) -> LaunchNodes:
     """Return this machine, or the cluster on it as soon as a placement names more.
 
-    Raises `StackproofError` (CLUSTER_DOWN) when that is not up and whole.
+    With `on: allocation` these are the nodes of the Slurm job that this process runs in. Raises
+    `StackproofError`: CLUSTER_DOWN when the cluster is not up and whole, and what
+    `allocation.enter` raises.
     """
+    if spec.on == "allocation":
+        return _of_allocation(spec, allocations.enter())
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     state = _state(spec)
     if state is None:
@@ -58,18 +63,25 @@ def here(spec: BenchSpec) -> LaunchNodes:
 
 
 def of_job(spec: BenchSpec, job: Job, allocation: Allocation) -> LaunchNodes:
-    """Return the nodes of the Slurm job that this process runs in."""
+    """Return the nodes of the Slurm job that was handed in for this bench."""
+    place = _of_allocation(spec, allocation)
+    return replace(
+        place,
+        interface=place.interface or job.interface,
+        rate_mb_s=job.rate_mb_s,
+        facts={**place.facts, **job.facts},
+    )
+
+
+def _of_allocation(spec: BenchSpec, allocation: Allocation) -> LaunchNodes:
     facts = {
         "scheduler": f"Slurm {allocation.version}, job {allocation.job}",
         "nodes": ", ".join(allocation.nodes),
-        **job.facts,
     }
+    if spec.allocations == 1:  # the number in an array of somebody else's says nothing here
+        allocation = replace(allocation, element=0)
     return LaunchNodes(
-        nodes=allocation.nodes,
-        interface=spec.interface or job.interface,
-        rate_mb_s=job.rate_mb_s,
-        allocation=allocation,
-        facts=facts,
+        nodes=allocation.nodes, interface=spec.interface, allocation=allocation, facts=facts
     )
 
 

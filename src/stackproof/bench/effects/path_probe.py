@@ -208,7 +208,7 @@ def _once(
     # What the arm sets itself stays: a variable of its own may be what is looked for.
     talking = replace(ready, arm=replace(ready.arm, env={**settings, **ready.arm.env}))
     done, command, _ = launching.run_once(place, talking, case, labelled=True)
-    launcher = "srun" if place.allocation else facts.launcher
+    launcher = launching.starter(place, ready)
     plain = replace(
         done, stdout=_plain(launcher, done.stdout), stderr=_plain(launcher, done.stderr)
     )

@@ -98,7 +98,7 @@ def prepare(spec: BenchSpec, arms: Arms | None = None, place: LaunchNodes | None
         spec, place.nodes, place.interface, one_machine=place.one_machine
     )
     arms = arms or bench_arms.make_ready(spec)
-    problems = launching.pmi_problems(arms, place.allocation) if place.allocation else []
+    problems = launching.launcher_problems(arms, place)
     problems += launching.transport_problems(arms, place, placements)
     if problems:
         raise StackproofError(*problems)

@@ -5,6 +5,7 @@ from __future__ import annotations
 PLACEMENTS = ("intra-node", "inter-node")
 BUFFERS = ("host", "device")
 SCHEDULERS = ("local", "slurm")
+BENCH_ON = ("local", "allocation", "slurm")
 TRANSPORTS = ("auto", "shm", "tcp", "cxi", "matched", "lnx")
 BENCHMARKS = (
     "latency", "bandwidth", "bibandwidth", "message_rate", "allreduce", "alltoall", "allgather",

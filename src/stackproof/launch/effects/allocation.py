@@ -54,6 +54,23 @@ class Allocation:
     one_machine: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
 
+    def mpirun_patch(self, ranks_per_node: int) -> EnvPatch:
+        """Return the change that makes the base environment that of an mpirun inside the job.
+
+        These are the variables by which PRRTE and Hydra find the nodes of a job, with as many
+        slots as are asked for: it is the placement that says how many ranks a node gets.
+        """
+        names = ",".join(self.nodes)
+        told = {
+            "SLURM_JOBID": self.job,
+            "SLURM_NODELIST": names,
+            "SLURM_JOB_NODELIST": names,
+            "SLURM_NNODES": str(len(self.nodes)),
+            "SLURM_JOB_NUM_NODES": str(len(self.nodes)),
+            "SLURM_TASKS_PER_NODE": f"{ranks_per_node}(x{len(self.nodes)})",
+        }
+        return self.patch().then(EnvPatch(set=told))
+
     def patch(self) -> EnvPatch:
         """Return the change that makes the base environment that of srun.
 
@@ -73,7 +90,7 @@ def enter() -> Allocation:
         raise fail(
             Reason.USAGE,
             "this is not inside a Slurm job",
-            hint="leave `--in-job` out: then a job is made and waited for",
+            hint="get one with salloc, or say `on: slurm` to have one made and waited for",
         )
     srun = shutil.which("srun", path=base_environment()["PATH"])
     if srun is None:
@@ -86,10 +103,11 @@ def enter() -> Allocation:
     if silent:
         raise lost(silent)
     machines = {seen[name].machine for name in names}
+    one_machine = len(names) > 1 and len(machines) == 1 and machines != {""}
     return Allocation(
         job=job,
-        nodes={name: seen[name].cpus for name in names},
-        one_machine=len(names) > 1 and len(machines) == 1 and machines != {""},
+        nodes=_granted({name: seen[name].cpus for name in names}, one_machine=one_machine),
+        one_machine=one_machine,
         srun=srun,
         element=int(os.environ.get(slurm.ELEMENT, "0")),
         restarts=int(os.environ.get("SLURM_RESTART_COUNT", "0")),
@@ -165,6 +183,24 @@ def task_words(
 def base_of(allocation: Allocation) -> dict[str, str]:
     """Return the environment that srun gets, before a launch's own variables."""
     return allocation.patch().apply(base_environment())
+
+
+def _granted(
+    seen: Mapping[str, tuple[int, ...]], *, one_machine: bool
+) -> dict[str, tuple[int, ...]]:
+    """Return as many of the CPUs that each node shows as the job has there.
+
+    Where Slurm does not confine tasks they see all CPUs of a node, and may start no more of them
+    than CPUs were asked for. On `one_machine` each node begins with another CPU.
+    """
+    granted = slurm.cpus_per_node(os.environ.get("SLURM_JOB_CPUS_PER_NODE", ""))
+    most = dict(zip(seen, granted, strict=False))
+    found = {}
+    for number, (name, cpus) in enumerate(seen.items()):
+        first = number % len(cpus) if one_machine and cpus else 0
+        turned = cpus[first:] + cpus[:first] if len(cpus) > most.get(name, len(cpus)) else cpus
+        found[name] = turned[: most.get(name)]
+    return found
 
 
 def _names(allocation: Allocation) -> tuple[str, ...]:

@@ -15,15 +15,10 @@ class Hydra:
     def argv(self, request: LaunchRequest) -> tuple[str, ...]:
         """Return the command line.
 
-        The agent is given as an `rsh`: for an `ssh` hydra adds options of OpenSSH. Option names
-        are those of `mpiexec -help` of MPICH 4.0 to 5.0.
+        Option names are those of `mpiexec -help` of MPICH 4.0 to 5.0.
         """
         requests.check(request)
-        start = (
-            ("-launcher", "fork")
-            if request.agent is None
-            else ("-launcher", "rsh", "-launcher-exec", request.agent)
-        )
+        start = requests.bootstrap(request, "-launcher")
         hosts = ",".join(f"{node}:{count}" for node, count in requests.runs(request))
         label = ("-prepend-rank",) if request.labelled else ()
         ranks = [
@@ -37,7 +32,13 @@ class Hydra:
     def environment(self, request: LaunchRequest) -> EnvPatch:
         """Return the request's variables, which `-genvall` takes to every rank.
 
-        Ranks that share a CPU sleep in turns with MPIR_CVAR_ENABLE_HEAVY_YIELD.
+        Ranks that share a CPU sleep in turns with MPIR_CVAR_ENABLE_HEAVY_YIELD. What
+        HYDRA_LAUNCHER_EXTRA_ARGS holds, Hydra writes between srun's options and its proxy; it lets
+        srun bind that as it likes, and with it all ranks of the node, unless srun is told not to.
         """
         extra = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"} if request.oversubscribe else {}
+        if request.in_slurm_job:
+            extra["SLURM_CPU_BIND"] = "none"
+        if request.helper_words:
+            extra["HYDRA_LAUNCHER_EXTRA_ARGS"] = " ".join(request.helper_words)
         return EnvPatch(set={**request.environment, **extra})

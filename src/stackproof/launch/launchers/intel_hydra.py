@@ -19,11 +19,7 @@ class IntelHydra:
     def argv(self, request: LaunchRequest) -> tuple[str, ...]:
         """Return the command line; option names are those of `mpiexec.hydra -help` 2021.18."""
         requests.check(request)
-        start = (
-            ("-bootstrap", "fork")
-            if request.agent is None
-            else ("-bootstrap", "rsh", "-bootstrap-exec", request.agent)
-        )
+        start = requests.bootstrap(request, "-bootstrap")
         label = ("-prepend-rank",) if request.labelled else ()
         ranks = [
             ("-n", str(segment.ranks), "-host", segment.node, *segment.argv)
@@ -36,7 +32,13 @@ class IntelHydra:
         """Return the request's variables, with the pinning by the library itself off.
 
         I_MPI_PIN and I_MPI_THREAD_YIELD are described in the Intel MPI Library Developer
-        Reference; 2 makes a waiting rank give its CPU away.
+        Reference; 2 makes a waiting rank give its CPU away. As for Hydra, what it writes between
+        srun's options and its proxy has a variable, I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS.
         """
         extra = {"I_MPI_THREAD_YIELD": "2"} if request.oversubscribe else {}
+        if request.in_slurm_job:
+            extra["SLURM_CPU_BIND"] = "none"
+        if request.helper_words:
+            words = " ".join(request.helper_words)
+            extra["I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS"] = words
         return EnvPatch(set={**request.environment, "I_MPI_PIN": "off", **extra})

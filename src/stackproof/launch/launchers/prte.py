@@ -44,10 +44,15 @@ class Prte:
 
         The agent is named as a variable, since the option has another name in version 4. It need
         work only where the launcher runs, so the nodes' daemons must not start each other. Open
-        MPI refuses to run as root without both of its variables for that.
+        MPI refuses to run as root without both of its variables for that. Inside a Slurm job it
+        finds the nodes and srun by itself; `prted` (`orted` in version 4) is looked for on PATH.
         """
         extra: dict[str, str] = {}
-        if request.agent is not None:
+        if request.helper_words:
+            words = " ".join(request.helper_words)
+            extra["PRTE_MCA_prte_launch_agent"] = f"{words} prted"
+            extra["OMPI_MCA_orte_launch_agent"] = f"{words} orted"
+        if request.agent is not None and not request.in_slurm_job:
             for prefix in ("PRTE_MCA_plm_ssh", "OMPI_MCA_plm_rsh"):
                 extra[f"{prefix}_agent"] = request.agent
                 extra[f"{prefix}_no_tree_spawn"] = "1"

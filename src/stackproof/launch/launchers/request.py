@@ -27,6 +27,10 @@ class LaunchRequest:
     latency. `labelled` puts the rank before each line that it writes (`launch.launchers.labels`
     takes that apart).
 
+    `in_slurm_job` says that the nodes are those of the Slurm job that the launcher runs in, whose
+    srun starts its helpers on them; `helper_words` are then put before each helper, to mount what
+    it and its ranks are in.
+
     Of use to Slurm's launcher alone: `pmi` is how ranks find each other, None for what the family
     speaks; `mounts` a list of images (`stackproof.core.mountlist`) that its plug-in mounts for the
     ranks, empty for none; `pinned` says that the program pins itself to the placement's CPUs.
@@ -41,6 +45,8 @@ class LaunchRequest:
     family: str = ""
     oversubscribe: bool = False
     labelled: bool = False
+    in_slurm_job: bool = False
+    helper_words: tuple[str, ...] = ()
     pmi: str | None = None
     mounts: str = ""
     pinned: bool = False
@@ -70,7 +76,7 @@ def check(request: LaunchRequest) -> None:
                 "give that argument in another way",
             )
         )
-    if request.agent is None and len(request.placement.nodes) > 1:
+    if not request.in_slurm_job and request.agent is None and len(request.placement.nodes) > 1:
         found.append(
             _problem(
                 f"the placement `{request.placement.name}` has {len(request.placement.nodes)} "
@@ -78,6 +84,14 @@ def check(request: LaunchRequest) -> None:
                 "start a cluster, or use a placement with one node",
             )
         )
+    found += [
+        _problem(
+            f"there is a blank in `{word}`, and the launcher divides what starts its helpers there",
+            "give the image, and this program, paths without blanks; or start the ranks by srun",
+        )
+        for word in request.helper_words
+        if any(letter.isspace() for letter in word)
+    ]
     if not request.oversubscribe:
         found += _crowded(ranks)
     if found:
@@ -120,7 +134,19 @@ def runs(request: LaunchRequest) -> tuple[tuple[str, int], ...]:
 
 def host(request: LaunchRequest, node: str) -> str:
     """Return the name under which the launcher reaches a node."""
-    return THIS_MACHINE if request.agent is None else node
+    return node if request.agent is not None or request.in_slurm_job else THIS_MACHINE
+
+
+def bootstrap(request: LaunchRequest, option: str) -> tuple[str, ...]:
+    """Return the words that tell a Hydra how its helpers get to their nodes.
+
+    An agent is given as an `rsh`: for an `ssh` Hydra adds options of OpenSSH.
+    """
+    if request.in_slurm_job:
+        return (option, "slurm")
+    if request.agent is None:
+        return (option, "fork")
+    return (option, "rsh", f"{option}-exec", request.agent)
 
 
 def pin(cpu: int | None) -> tuple[str, ...]:

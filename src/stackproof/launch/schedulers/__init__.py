@@ -53,7 +53,9 @@ class Scheduler(Protocol):
         """Return the command line that ends a job; empty where there is none to end."""
 
 
-REGISTRY: dict[str, Scheduler] = {scheduler.name: scheduler for scheduler in (Local(), Slurm())}
+REGISTRY: dict[str, Scheduler] = {
+    scheduler.name: scheduler for scheduler in (Local("local"), Local("allocation"), Slurm())
+}
 
 
 def get(name: str) -> Scheduler:

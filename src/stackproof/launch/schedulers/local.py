@@ -1,4 +1,8 @@
-"""No scheduler: the job is a program of this machine, and has run when it ends."""
+"""Nothing is handed in: the job is a program of this machine, and has run when it ends.
+
+As `local` its nodes are this machine, or a cluster on it; as `allocation` those of the job that it
+runs in already, by salloc or somebody's own batch script.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,10 @@ from stackproof.launch.schedulers.job import JobRequest, Query
 class Local:
     """Whoever asks does the work, here and now."""
 
-    name = "local"
     queues = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def script(self, request: JobRequest) -> str:
         """Return a script that runs the command; options and arrays need a scheduler."""
@@ -41,7 +47,7 @@ class Local:
     def job_id(self, stdout: bytes) -> str | None:
         """Return a name that stands for the run that has ended."""
         del stdout
-        return "local"
+        return self.name
 
     def queries(self, job: str) -> tuple[Query, ...]:
         """Return nothing: there is no job that somebody could be asked about."""

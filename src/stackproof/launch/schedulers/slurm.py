@@ -38,6 +38,8 @@ _VARIABLES = {
     "SBATCH_TIMELIMIT": "time",
 }
 _SUBMIT_S = 60.0
+_MOST_NODES = 100_000
+"""More than any machine has."""
 
 _STATES = {
     "PENDING": JobState.PENDING,
@@ -232,6 +234,20 @@ def read_accounting(job: str, stdout: bytes) -> tuple[JobStatus, ...] | None:
 def steps_argv(job: str) -> tuple[str, ...]:
     """Return the command line that prints the ids of a job's running steps, one in each line."""
     return ("squeue", "--steps", "--noheader", f"--jobs={job}", "--format=%i")
+
+
+def cpus_per_node(text: str) -> tuple[int, ...]:
+    """Return how many CPUs a job got on each node, in their order, from `2(x3),4` (sbatch(1)).
+
+    Nothing for a text that is none of these.
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"([0-9]{1,6})(?:\(x([0-9]{1,5})\))?", part)
+        if not match or len(found) > _MOST_NODES:
+            return ()
+        found += [int(match[1])] * int(match[2] or 1)
+    return tuple(found)
 
 
 def kill_steps_argv(stdout: bytes) -> tuple[str, ...]:

@@ -54,6 +54,7 @@ class Setup:
 
     `family` and `launcher` are names of their registries; `fabric` is a value of `site.FabricType`,
     empty where it is not known; `nics` is the number of a node's Slingshot NICs, 0 for unknown.
+    `in_slurm_job` says that the launcher runs inside a Slurm job.
     """
 
     family: str
@@ -64,6 +65,7 @@ class Setup:
     nics: int = 0
     memory: Memory = Memory.HOST
     launcher: str = ""
+    in_slurm_job: bool = False
 
     @property
     def on_slingshot(self) -> bool:

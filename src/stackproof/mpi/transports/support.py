@@ -68,7 +68,8 @@ def launched(setup: Setup) -> dict[str, str]:
 
     Without it PRRTE has no daemon in a step on the first node of a Slurm job, and the ranks there
     may not open the NIC (known problem K22). Source: docs.open-mpi.org, "OpenFabrics Interfaces".
+    Outside of a job PRRTE then finds no node at all (seen with Open MPI 5.0.11).
     """
-    if setup.launcher == "prte" and setup.on_slingshot:
+    if setup.launcher == "prte" and setup.in_slurm_job and setup.on_slingshot:
         return {"PRTE_MCA_ras_base_launch_orted_on_hn": "1"}
     return {}
