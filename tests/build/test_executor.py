@@ -14,6 +14,7 @@ import textwrap
 import threading
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -421,3 +422,22 @@ def test_a_step_with_the_network_sees_whom_to_trust_and_no_private_key() -> None
     assert "/etc/resolv.conf" in seen
     assert seen.isdisjoint({"/etc", "/etc/ssl", "/etc/pki", "/etc/pki/tls"})
     assert not [path for path in seen if "private" in path]
+
+
+def test_killed_while_it_writes_a_file_it_leaves_nothing_that_an_image_would_have() -> None:
+    plan = small_plan()
+    whole = execute(plan, null_monitor)
+    space = workspace(plan, BuildSetup())
+    before = listing(whole.path)
+    files.remove(space.home)
+    with pytest.MonkeyPatch.context() as killed:
+        # The moment before the first file has its name; who is killed removes nothing.
+        killed.setattr(os, "replace", mock.Mock(side_effect=KeyboardInterrupt))
+        killed.setattr(os, "unlink", mock.Mock())
+        with pytest.raises(KeyboardInterrupt):
+            build_workspace.prepare(plan.steps[0], space, BuildSetup())
+    assert [path for path in space.store.rglob("*") if path.is_file()] == []
+    assert len(list(space.unfinished.iterdir())) == 1
+    again = execute(plan, null_monitor)
+    assert (again.sha256, listing(again.path)) == (whole.sha256, before)
+    assert list(space.unfinished.iterdir()) == []

@@ -143,6 +143,11 @@ class Workspace:
         return self.tree / "build"
 
     @property
+    def unfinished(self) -> Path:
+        """Return where files are written that no image may have half, if the build is killed."""
+        return self.tree / "unfinished"
+
+    @property
     def out(self) -> Path:
         """Return where the image is made."""
         return self.home / "out"
@@ -214,7 +219,7 @@ def workspace(plan: Plan, setup: BuildSetup) -> Workspace:
             files.remove(old)
             files.remove(pointer)
     if wanted != folder:
-        for part in ("store", "build", "done"):
+        for part in ("store", "build", "unfinished", "done"):
             files.remove(folder / part)
         files.write(pointer, str(wanted))
     if setup.origin:
@@ -346,11 +351,12 @@ def prepare(step: Step, space: Workspace, setup: BuildSetup) -> None:
     for root, texts in given:
         for path, text in texts.items():
             mode = 0o755 if path in step.executable else 0o644
-            files.write(inside.place(root, path), text, mode=mode)
+            files.write(inside.place(root, path), text, mode=mode, beside=space.unfinished)
     for path, copy in step.copies.items():
         area, _, rest = path.partition("/")
         target = inside.place({"store": space.store, "build": space.build}[area], rest)
-        files.write(target, _blob(setup, copy.sha256), mode=0o755 if copy.executable else 0o644)
+        mode = 0o755 if copy.executable else 0o644
+        files.write(target, _blob(setup, copy.sha256), mode=mode, beside=space.unfinished)
 
 
 def _make_folders(space: Workspace) -> None:
@@ -358,8 +364,9 @@ def _make_folders(space: Workspace) -> None:
 
     Nobody else may look in: a step can make programs that would run with its user's rights.
     """
+    files.remove(space.unfinished)
     try:
-        for folder in (space.store, space.build, space.out):
+        for folder in (space.store, space.build, space.out, space.unfinished):
             folder.mkdir(parents=True, exist_ok=True)
         for folder in (space.home, space.tree):
             folder.chmod(0o700)

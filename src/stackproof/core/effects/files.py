@@ -110,10 +110,18 @@ def _permission_hint(path: str) -> str:
     return "choose a path you may write to"
 
 
-def write(path: os.PathLike[str] | str, content: bytes | str, *, mode: int = 0o644) -> None:
+def write(
+    path: os.PathLike[str] | str,
+    content: bytes | str,
+    *,
+    mode: int = 0o644,
+    beside: os.PathLike[str] | None = None,
+) -> None:
     """Write a file atomically: a temporary file beside it, then a rename.
 
-    Raises `StackproofError` (DISK_FULL, NOT_PERMITTED); the old file stays as it was then.
+    `beside` is another folder of the same file system for the temporary file: whoever is killed
+    leaves it there. Raises `StackproofError` (DISK_FULL, NOT_PERMITTED); the old file stays as it
+    was then.
     """
     target = os.fspath(path)
     data = content.encode() if isinstance(content, str) else content
@@ -121,7 +129,8 @@ def write(path: os.PathLike[str] | str, content: bytes | str, *, mode: int = 0o6
     temporary = ""
     try:
         os.makedirs(folder, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(target)}.")
+        name = f".{os.path.basename(target)}."
+        handle, temporary = tempfile.mkstemp(dir=beside or folder, prefix=name)
         with os.fdopen(handle, "wb") as stream:
             stream.write(data)
             stream.flush()
