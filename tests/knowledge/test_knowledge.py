@@ -84,7 +84,7 @@ def refused(**changes: Any) -> StackproofError:
 
 
 def test_everything_that_is_shipped_is_read() -> None:
-    assert len(KNOWLEDGE.settings) == 121
+    assert len(KNOWLEDGE.settings) == 122
     assert {rule.id for rule in KNOWLEDGE.rules} == {f"K{number:02}" for number in range(1, 91)}
     assert {rule.id for rule in KNOWLEDGE.curve_rules} == {f"S{n:02}" for n in range(1, 23)}
 

@@ -98,6 +98,14 @@ def test_a_transport_sets_what_the_mpi_obeys(verb: Verb) -> None:
         assert (done.returncode, done.stdout) == (0, "tcp yes\n"), done.stderr
 
 
+def test_memory_of_a_gpu_needs_no_transport(verb: Verb) -> None:
+    words = ("--", "sh", "-c", "echo $MPIR_CVAR_CH4_OFI_ENABLE_HMEM $FI_PROVIDER")
+    done = verb("run", "a.squashfs", "--memory", "cuda", *words)
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+    done = verb("run", "a.squashfs", "--memory", "host", *words)
+    assert (done.returncode, done.stdout) == (0, "\n"), done.stderr
+
+
 def test_a_transport_that_cannot_be_had_starts_nothing(verb: Verb) -> None:
     for name, said in (("lnx", "Open MPI 5 or later"), ("pigeon", "matched")):
         code, text = _error(verb("run", "a.squashfs", "--transport", name, "--", "echo", "ran"))

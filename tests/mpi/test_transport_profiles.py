@@ -6,13 +6,14 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.mpi import transports
-from stackproof.mpi.transports import Libfabric, Memory, Setup, libfabric_of
+from stackproof.mpi.transports import Libfabric, Memory, Setup, libfabric_of, mpi_without
 from stackproof.mpi.transports.profile import INFINIBAND, NEWEST_LIBFABRIC, SLINGSHOT
 from stackproof.results.case import Placement, Rank
 from stackproof.site.model import FabricType
@@ -28,7 +29,7 @@ _PLACES = {
 }
 
 
-def _setup(row: dict[str, object]) -> Setup:
+def _setup(row: dict[str, Any]) -> Setup:
     family, _, version = str(row["mpi"]).partition("@")
     libfabric, _, providers = str(row.get("libfabric", "")).partition(" ")
     return Setup(
@@ -42,6 +43,8 @@ def _setup(row: dict[str, object]) -> Setup:
         fabric=FabricType(str(row["fabric"])).value if "fabric" in row else "",
         nics=int(str(row.get("nics", 0))),
         memory=Memory(str(row.get("memory", "host"))),
+        without=frozenset(Memory(str(gpu)) for gpu in row.get("without", ())),
+        xpmem=row.get("xpmem"),
         launcher=str(row.get("launcher", "srun")),
         in_slurm_job=bool(row.get("in-slurm-job")),
     )  # fmt: skip
@@ -50,16 +53,15 @@ def _setup(row: dict[str, object]) -> Setup:
 @pytest.mark.parametrize("number", range(len(_ROWS)))
 def test_a_row(number: int) -> None:
     row = _ROWS[number]
-    transport = transports.get(row["transport"])
     assert row["source"]
     if "unsupported" in row:
         with pytest.raises(StackproofError) as caught:
-            transport.profile(_setup(row))
+            transports.profile_of(row["transport"], _setup(row))
         problem = caught.value.problems[0]
         assert problem.reason is Reason.UNSUPPORTED
         assert row["unsupported"] in f"{problem.message} {problem.hint}"
         return
-    profile = transport.profile(_setup(row))
+    profile = transports.profile_of(row["transport"], _setup(row))
     assert dict(profile.env.set) == {name: str(value) for name, value in row["sets"].items()}
     assert profile.expect == row.get("expect", "")
     assert bool(profile.notes) is row.get("noted", False)
@@ -141,3 +143,43 @@ def test_no_row_stands_twice() -> None:
         for row in _ROWS
     ]
     assert len(set(keys)) == len(keys), os.linesep.join(keys)
+
+
+def _wheel(name: str) -> dict[str, object]:
+    return {"name": name, "version": "5.0", "purl": f"pkg:pypi/{name}@5.0"}
+
+
+def _variants(name: str, **values: str) -> dict[str, object]:
+    found = [{"name": f"spack:variant:{key}", "value": value} for key, value in values.items()]
+    return {"name": name, "version": "5.0", "properties": found}
+
+
+@pytest.mark.parametrize(
+    ("family", "bill", "without"),
+    [
+        ("mpich", _bill(_wheel("mpich")), {Memory.CUDA, Memory.ROCM}),
+        ("intel-mpi", _bill(_wheel("impi-rt")), {Memory.ROCM}),
+        ("mpich", _bill(_variants("mpich", cuda="true", rocm="false")), {Memory.ROCM}),
+        ("mpich", _bill(_variants("mpich", cuda="false"), _variants("gcc", rocm="false")),
+         {Memory.CUDA}),
+        ("openmpi", _bill(_variants("openmpi", cuda="false"), _variants("ucx", cuda="true")),
+         set()),
+        ("openmpi", _bill(_variants("openmpi")), set()),
+        ("openmpi", _bill(_variants("mpich", cuda="false")), set()),
+        ("openmpi", "[]", set()),
+        ("openmpi", '{"components": [{}]}', set()),
+    ],
+)  # fmt: skip
+def test_gpus_that_an_mpi_was_built_without(family: str, bill: str, without: set[Memory]) -> None:
+    assert mpi_without(bill, family) == without
+
+
+@pytest.mark.parametrize("built", [True, False])
+def test_gdrcopy_is_asked_for_where_libfabric_may_have_it(built: bool) -> None:
+    found = libfabric_of(_bill({**_variants("libfabric", gdrcopy=str(built).lower()),
+                                "version": "2.2.0"}))  # fmt: skip
+    assert found.gdrcopy is built
+    setup = Setup(family="openmpi", version="5.0.9", placement=_PLACES["two-nodes"],
+                  libfabric=found, memory=Memory.CUDA)  # fmt: skip
+    env = transports.profile_of("auto", setup).env.set
+    assert ("FI_HMEM_CUDA_USE_GDRCOPY" in env) is built

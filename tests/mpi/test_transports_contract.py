@@ -51,7 +51,7 @@ def test_a_profile_or_an_error_that_says_which_can(name, family, placement, fabr
     transport = transports.get(name)
     setup = Setup(
         family=family, version=VERSIONS[family], placement=PLACEMENTS[placement],
-        libfabric=CAN_ALL, fabric=fabric,
+        libfabric=CAN_ALL, fabric=fabric, xpmem=False,
     )  # fmt: skip
     cannot = (
         not transport.supports(family, setup.version)

@@ -21,7 +21,8 @@ class MpiOptions:
     """Which MPI the programs of a job get, and the path that it takes; both as they are by default.
 
     `inject` is an image, a folder or a library. `transport` is a name; `site` says which machine
-    the job will run on, `memory` whether messages lie on the host or on a device.
+    the job will run on, `memory` where the buffers of messages lie: what an MPI needs for a GPU's
+    comes with a transport, the MPI's own choice where none is named.
     """
 
     __slots__ = ("accept_unknown", "inject", "memory", "site", "transport")
@@ -32,7 +33,7 @@ class MpiOptions:
     ) -> None:  # fmt: skip
         self.inject = inject
         self.accept_unknown = accept_unknown
-        self.transport = transport
+        self.transport = transport or ("auto" if memory != "host" else None)
         self.site = site
         self.memory = memory
 

@@ -78,7 +78,8 @@ def add_mpi_options(parser: argparse.ArgumentParser) -> None:
         "--memory",
         choices=("host", "cuda", "rocm"),
         default="host",
-        help="with --transport: where the buffers of messages lie (default: host)",
+        help="where the buffers of messages lie: the MPI is told what it needs for those of a GPU, "
+        "and one that is known to take none is refused (default: host)",
     )
     parser.add_argument(
         "--site",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stackproof.image.described import Described
     from stackproof.inject.effects.job import JobChange
     from stackproof.inject.effects.job_key import MountedImage
-    from stackproof.mpi.transports import Libfabric
+    from stackproof.mpi.transports import Libfabric, Memory
 
 
 def requested(options: MpiOptions) -> MountRequest | None:
@@ -102,7 +102,8 @@ def transport(
     # Where the ranks will be is not known before the job runs. One node is what every path allows;
     # a job on several nodes that asks for `shm` fails in its MPI, as a forced path should.
     anywhere = Placement(name="job", ranks=(Rank(node="node"),))
-    profile = path.profile(
+    profile = transports.profile_of(
+        path.name,
         Setup(
             family=mpi["family"],
             version=mpi["version"],
@@ -111,8 +112,10 @@ def transport(
             fabric=kind,
             nics=nics,
             memory=Memory(options.memory),
+            without=_without(with_mpi[0], injected),
+            xpmem=None if options.site else fabric.has_xpmem(),
             launcher=mpi["launcher"],
-        )
+        ),
     )
     if not kind and not options.site and options.transport in transports.NEED_SLINGSHOT:
         raise fail(
@@ -137,6 +140,16 @@ def _libfabric(image: Described, injected: MountedImage | None) -> Libfabric:
         if found.version:
             return found
     return fabric.libfabric_of_image(image.path)
+
+
+def _without(image: Described, injected: MountedImage | None) -> frozenset[Memory]:
+    """Return the GPUs that the image's MPI takes no buffers of; of an injected one nobody knows."""
+    from stackproof.mpi.effects import fabric  # noqa: PLC0415 - see above
+
+    other = injected is not None and injected.described is None
+    if image.mpi is None or other:
+        return frozenset()
+    return fabric.mpi_without(image.path, image.mpi["family"])
 
 
 def _site_fabric(name: str) -> tuple[str, int]:

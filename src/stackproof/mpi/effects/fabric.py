@@ -6,13 +6,16 @@ import os
 from pathlib import Path
 
 from stackproof.image.effects import folder, image_file
-from stackproof.mpi.transports import Libfabric, libfabric_of
+from stackproof.mpi.transports import Libfabric, Memory, libfabric_of
+from stackproof.mpi.transports import mpi_without as known_without
 from stackproof.mpi.transports.profile import INFINIBAND, SLINGSHOT
 
 CXI = "/sys/class/cxi"
 """Where the driver of Slingshot-11 shows the NICs."""
 LINKS = "/sys/class/infiniband"
 """Where the kernel shows NICs with verbs, and which of their ports speak InfiniBand."""
+XPMEM = "/dev/xpmem"
+"""The device of the kernel module xpmem."""
 BILL = "meta/bom.cdx.json"
 """The bill of materials, in an image or a tree."""
 
@@ -47,11 +50,28 @@ def seen_here() -> str:
     return ""
 
 
+def has_xpmem() -> bool:
+    """Return whether this machine's kernel lets processes map each other's memory by XPMEM."""
+    return os.path.exists(XPMEM)
+
+
 def libfabric_of_image(path: str) -> Libfabric:
     """Return the libfabric in an image (a file, or a folder with its tree), by its bill.
 
     Raises `StackproofError` when the image cannot be read.
     """
+    return libfabric_of(_bill(path))
+
+
+def mpi_without(path: str, family: str) -> frozenset[Memory]:
+    """Return the GPUs that the MPI in an image was built without, by the image's bill.
+
+    Raises `StackproofError` when the image cannot be read.
+    """
+    return known_without(_bill(path), family)
+
+
+def _bill(path: str) -> str:
     if os.path.isdir(path):
-        return libfabric_of(folder.read_tree_member(path, BILL))
-    return libfabric_of(image_file.read_member(path, BILL).decode(errors="replace"))
+        return folder.read_tree_member(path, BILL)
+    return image_file.read_member(path, BILL).decode(errors="replace")

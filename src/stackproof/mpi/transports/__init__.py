@@ -7,14 +7,24 @@ which looks at the bytes that left the interfaces of each node, never at the spe
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 from stackproof.core import registry
+from stackproof.core.command import EnvPatch
+from stackproof.mpi.transports import device
 from stackproof.mpi.transports.auto import Auto
 from stackproof.mpi.transports.cxi import Cxi
 from stackproof.mpi.transports.lnx import Lnx
 from stackproof.mpi.transports.matched import Matched
-from stackproof.mpi.transports.profile import Libfabric, Memory, Profile, Setup, libfabric_of
+from stackproof.mpi.transports.profile import (
+    Libfabric,
+    Memory,
+    Profile,
+    Setup,
+    libfabric_of,
+    mpi_without,
+)
 from stackproof.mpi.transports.shm import Shm
 from stackproof.mpi.transports.tcp import Tcp
 from stackproof.results.case import Case
@@ -22,7 +32,7 @@ from stackproof.results.measurement import Check, Output
 
 __all__ = [
     "NEED_SLINGSHOT", "REGISTRY", "Libfabric", "Memory", "Profile", "Setup", "Transport", "get",
-    "libfabric_of",
+    "libfabric_of", "mpi_without", "profile_of",
 ]  # fmt: skip
 
 
@@ -58,6 +68,17 @@ REGISTRY: dict[str, Transport] = {
 
 NEED_SLINGSHOT = frozenset({"cxi", "matched"})
 """Transports that no other fabric has."""
+
+
+def profile_of(name: str, setup: Setup) -> Profile:
+    """Return a transport's profile, with what makes the MPI take buffers of a GPU.
+
+    Raises `StackproofError` (UNSUPPORTED) as `Transport.profile` does, and where the MPI is known
+    to take no such buffers.
+    """
+    device.require(setup)
+    found = get(name).profile(setup)
+    return replace(found, env=EnvPatch(set={**device.settings(setup), **found.env.set}))
 
 
 def get(name: str) -> Transport:

