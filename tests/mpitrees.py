@@ -51,7 +51,7 @@ def install(family: families.MpiFamily, folder: Path) -> Tree:
     done = run(
         Command(
             argv=(f"{prefix}/bin/{family.compiler}", "-O2", "-o", str(program),
-                  *map(str, sorted(CSRC.glob("*.c"))), "-lm"),
+                  *map(str, sorted(CSRC.glob("*.c"))), "-lm", "-ldl"),
             env=family.environment(str(prefix)),
             timeout_s=100,
         )

@@ -160,6 +160,24 @@ def test_bad_arms_are_reported_together(room: Path) -> None:
     assert done.stderr.count("error: ") == 3
 
 
+def test_memory_of_a_gpu_is_refused_where_the_mpi_takes_none(room: Path) -> None:
+    """The developers' wheel of MPICH was built without; nothing is started, and it says why."""
+    said = "MPICH 5.0.2 was built without `cuda`"
+    short = ("bench", "--baseline", "mpich.squashfs", "--placement", "intra-node", "-o", "gpu")
+    done = stackproof(*short, "--memory", "cuda", cwd=room, ok=(3,))
+    assert said in done.stderr
+    assert done.stderr.count("error: ") == 1
+    assert not (room / "gpu").exists()
+    spec = write_spec(room, "gpu", memory=["host", "cuda"])
+    assert said in stackproof("bench", spec, "-o", "gpu", cwd=room, ok=(3,)).stderr
+    run = ("run", "mpich.squashfs", "--memory", "cuda", "--", "echo", "ran")
+    done = stackproof(*run, cwd=room, ok=(3,))
+    assert (said in done.stderr, done.stdout) == (True, "")
+    for wrong in ("gpu", "cuda,rocm,host", "cuda,"):
+        done = stackproof(*short, "--memory", wrong, cwd=room, ok=(2,))
+        assert f"--memory is {wrong}" in done.stderr
+
+
 def test_short_form_needs_no_specification_and_no_cluster(room: Path) -> None:
     done = stackproof(
         "bench", "--baseline", "mpich.squashfs", "--launches", "1", "--placement", "intra-node",

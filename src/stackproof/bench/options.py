@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stackproof.bench.spec import Arm, BenchSpec, parse_duration, parse_sizes
+from stackproof.bench.spec import Arm, BenchSpec, memory_of, parse_duration, parse_sizes
 from stackproof.compare.model import MOST_LAUNCHES
 from stackproof.core.document import schema
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
@@ -52,6 +52,7 @@ class BenchOptions:
     ranks: str | None = None
     benchmarks: str | None = None
     sizes: str | None = None
+    memory: str | None = None
     quick: bool = False
     cluster: str | None = None
     on: str | None = None
@@ -72,8 +73,8 @@ class BenchOptions:
             "--launches": self.launches is not None, "--seed": self.seed is not None,
             "--placement": self.placements, "--transport": self.transports, "--ranks": self.ranks,
             "--cluster": self.cluster, "--on": self.on, "--sizes": self.sizes,
-            "--benchmarks": self.benchmarks, "--quick": self.quick, "--output": self.output,
-            "--until-decided": self.until_decided,
+            "--benchmarks": self.benchmarks, "--memory": self.memory, "--quick": self.quick,
+            "--output": self.output, "--until-decided": self.until_decided,
         }  # fmt: skip
         return tuple(name for name, value in said.items() if value)
 
@@ -93,7 +94,8 @@ def refuse_short_form(options: BenchOptions) -> None:
     short = {
         "baseline": options.baseline, "challenger": options.challengers,
         "transport": options.transports, "ranks": options.ranks,
-        "benchmarks": options.benchmarks, "sizes": options.sizes, "quick": options.quick,
+        "benchmarks": options.benchmarks, "sizes": options.sizes, "memory": options.memory,
+        "quick": options.quick,
     }  # fmt: skip
     given = [f"--{name}" for name, value in short.items() if value]
     if given:
@@ -168,6 +170,15 @@ def short_form(options: BenchOptions) -> dict[str, Any]:
                 hint="for example `--sizes 8,64KiB,1MiB`, or `--sizes 8..1MiB` for all powers of "
                 "two between, the smaller one first",
             ) from None
+    if options.memory:
+        kinds = options.memory.split(",")
+        if len(kinds) > 2 or not set(kinds) <= set(transports.Memory):
+            raise fail(
+                Reason.USAGE,
+                f"--memory is {options.memory}; it must be where both sides' buffers lie",
+                hint=f"one of {', '.join(transports.Memory)}, or two of them as in host,cuda",
+            )
+        found["memory"] = memory_of(kinds)
     return found
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from stackproof.bench import path_logs
+from stackproof.bench.gpu_path import gpu_path
 from stackproof.bench.path_logs import Carrier, Pair, Words
 from stackproof.core.errors import Problem, Reason
 from stackproof.knowledge.evidence import Evidence, FactValue, redacted, relevant
@@ -62,6 +63,7 @@ def judged(found: MessagePaths, probed: Probed) -> MessagePaths:
         ranks=probed.output.ranks,
         sent=counted(probed.output, probed.case).sent,
         routes=routes(probed),
+        buffers=gpu_path(probed.family, probed.case, probed.env, probed.output, probed.statements),
     )
 
 
@@ -222,7 +224,12 @@ def check_of(found: MessagePaths) -> Check:
     reason = next((route.reason for route in told if route.reason), "")
     text = "; ".join(dict.fromkeys(parts)) or "the probe told nothing"
     return Check(
-        name="path", state=found.state, reason=reason, evidence=f"{text}{_quiet(found.quiet)}"
+        name="path",
+        state=found.state,
+        reason=reason,
+        evidence="; ".join(
+            part for part in (f"{text}{_quiet(found.quiet)}", found.buffers) if part
+        ),
     )
 
 

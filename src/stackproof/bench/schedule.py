@@ -281,7 +281,8 @@ def case_for(spec: BenchSpec, launch: Launch, placement: Placement, transport: s
     Where nothing is timed, each exchange is made as seldom as the program can.
     """
     timed = placement.timed
-    checked = spec.validate and launch.program == CHECKING
+    # A GPU's bytes are always looked at: an MPI that takes their address for a host's may go on.
+    checked = (spec.validate or bool(spec.memory)) and launch.program == CHECKING
     case = Case(
         program=launch.program,
         benchmarks=tuple(
@@ -298,6 +299,7 @@ def case_for(spec: BenchSpec, launch: Launch, placement: Placement, transport: s
         spot_check=checked and launch.block != 0,
         timing=spec.timing,
         window=spec.window,
+        memory=spec.memory,
         timeout_s=spec.timeout_s,
     )
     faults = bench_programs.REGISTRY[launch.program].problems(case)
@@ -318,6 +320,11 @@ def _benchmarks(spec: BenchSpec, program: str, placement: Placement) -> tuple[st
     own = next((p.benchmarks for p in spec.programs if p.name == program), ())
     ready = {entry for entry in (*spec.placements, *spec.validated) if isinstance(entry, str)}
     few = len(placement.ranks) <= 2 or placement.name not in ready
+    mixed = len(set(spec.memory)) > 1  # the ranks of a collective have one kind
     return tuple(
-        name for name in own or spec.benchmarks or can if name in can and (few or name in ALL_RANKS)
+        name
+        for name in own or spec.benchmarks or can
+        if name in can
+        and (few or name in ALL_RANKS)
+        and not (mixed and METRICS[name].kind == "collective")
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -65,7 +65,8 @@ class BenchSpec:
     `stackproof.launch.schedulers`; `scheduler_options` are its options by their long names, with an
     empty value for an option that has none and `no` for one that must not be set. `cluster` None is
     the default cluster, or the machine's own scheduler. With `until_decided`, `launches` are the
-    most that are made, and `budget_s` how many seconds all of them may take.
+    most that are made, and `budget_s` how many seconds all of them may take. `memory` is as in
+    `results.case.Case`.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/bench/1"
@@ -93,6 +94,7 @@ class BenchSpec:
     scheduler_options: Mapping[str, str] = field(default_factory=dict)
     allocations: int = 1
     interface: str | None = None
+    memory: tuple[str, ...] = ()
     until_decided: bool = False
     budget_s: float | None = None
 
@@ -289,6 +291,8 @@ def _build(data: dict[str, Any], folder: str) -> BenchSpec:
         )
     if "benchmarks" in data:
         given["benchmarks"] = tuple(data["benchmarks"])
+    if "memory" in data:
+        given["memory"] = memory_of(data["memory"])
     given |= _times(data)
     if data.get("until-decided"):
         given.setdefault("launches", MOST_LAUNCHES)
@@ -309,6 +313,12 @@ def _build(data: dict[str, Any], folder: str) -> BenchSpec:
         challengers=tuple(_arm(arm, folder) for arm in data.get("challengers", ())),
         **given,
     )
+
+
+def memory_of(kinds: str | Sequence[str]) -> tuple[str, ...]:
+    """Return where both sides' buffers lie; nothing for the host's, which is what all have."""
+    sides = (kinds, kinds) if isinstance(kinds, str) else (kinds[0], kinds[-1])
+    return () if set(sides) == {"host"} else sides
 
 
 def _times(data: dict[str, Any]) -> dict[str, float]:

@@ -14,6 +14,8 @@ NATIVE = "stackproof-bench"
 _FOLDER = "benchmarks"
 FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-D_GNU_SOURCE")
 """How it is compiled, in images and for arms that are none."""
+LIBRARIES = ("-lm", "-ldl")
+"""What it is linked with: C libraries before 2.34 have dlopen in one of its own."""
 
 
 def program_path(mount: str) -> str:
@@ -42,7 +44,8 @@ def compile_step(
         commands=(
             Command(
                 argv=(
-                    f"{facts.prefix}/bin/{compiler}", *FLAGS, "-o", f"../{NATIVE}", *units, "-lm",
+                    f"{facts.prefix}/bin/{compiler}", *FLAGS, "-o", f"../{NATIVE}", *units,
+                    *LIBRARIES,
                 ),
                 cwd=f"{mount}/{_FOLDER}/src",
                 env=env or EnvPatch(),

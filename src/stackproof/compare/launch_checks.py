@@ -19,6 +19,14 @@ from stackproof.results.metrics import METRICS
 _QUOTE_LINES = 3
 _UNKNOWN_OPTION = re.compile(r"stackproof-bench: unknown option `[^`\n]{1,40}`")
 _TAIL_LINES = 20
+# Names that our program gives to why a rank has no message buffers where they were asked for.
+_NO_BUFFERS = {
+    "no-driver": Reason.NO_GPU,
+    "no-device": Reason.NO_GPU,
+    "not-gpu-aware": Reason.NO_GPU,
+    "out-of-memory": Reason.JOB_FAILED,
+    "device-fault": Reason.JOB_FAILED,
+}
 _ELEMENT = 4
 """Bytes of MPI_INT and MPI_FLOAT, in whole numbers of which an allreduce is measured."""
 
@@ -29,8 +37,8 @@ _FAULTS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV"}
 
 # Which failure explains the others: a node that was not there before the crash it caused.
 _ORDER = (
-    Reason.UNSUPPORTED, Reason.NODE_UNREACHABLE, Reason.SINGLETONS, Reason.WRONG_PLACEMENT,
-    Reason.COMMAND_NOT_FOUND,
+    Reason.UNSUPPORTED, Reason.NO_GPU, Reason.NODE_UNREACHABLE, Reason.SINGLETONS,
+    Reason.WRONG_PLACEMENT, Reason.COMMAND_NOT_FOUND,
     Reason.JOB_TIMEOUT, Reason.VALIDATION_FAILED, Reason.RANK_CRASHED, Reason.JOB_FAILED,
     Reason.GARBAGE_OUTPUT, Reason.TRUNCATED_OUTPUT, Reason.WRONG_MPI, Reason.WRONG_TRANSPORT,
     Reason.NO_RESULTS,
@@ -39,6 +47,8 @@ _ORDER = (
 _HINTS = {
     Reason.UNSUPPORTED: "build the image again with this stackproof: the benchmark in it is of "
     "another version",
+    Reason.NO_GPU: "ask for nodes with GPUs and for a GPU for each rank, and use an MPI that was "
+    "built for them; `memory: host` needs neither",
     Reason.NODE_UNREACHABLE: "look whether the nodes are up: `stackproof cluster status`",
     Reason.SINGLETONS: "the launcher and the MPI library do not belong together: start the job "
     "with the launcher of the MPI that the program uses",
@@ -74,6 +84,7 @@ def judge(
         _output(output, completed),
         _world(output, case),
         _placement(output, case, text),
+        *((_memory(output, case),) if case.memory else ()),
         _validation(output, case),
         _mpi(output, mpi_family, mpi_version),
         transports.get(case.transport).check(output, case),
@@ -147,6 +158,9 @@ def _ended(output: Output, case: Case, completed: Completed, text: str) -> Check
 def _why(output: Output, code: int, text: str) -> tuple[Reason, str]:
     """Return why a job ended with an error, from the most telling words it left."""
     spoke = _spoke(output)
+    for name, words in output.refused.items():
+        if name in _NO_BUFFERS:
+            return _NO_BUFFERS[name], words
     said = (
         (Reason.UNSUPPORTED, "the image's benchmark is of another version", _stranger(text)),
         (Reason.COMMAND_NOT_FOUND, "the program cannot be started", messages.no_program(text)),
@@ -243,6 +257,22 @@ def _where(host: str, cpus: tuple[int, ...]) -> str:
 
 def _short(host: str) -> str:
     return host.partition(".")[0]
+
+
+def _memory(output: Output, case: Case) -> Check:
+    """Return whether each rank's buffers lay where the case wants them."""
+    name = "memory"
+    told = [(one.rank, one.memory) for one in output.ranks if one.memory is not None]
+    wrong = [
+        f"rank {rank} had {memory.kind} memory, not {wanted}"
+        for rank, memory in told
+        if memory.kind != (wanted := case.memory[min(rank, len(case.memory) - 1)])
+    ]
+    if wrong:
+        return _bad(name, Reason.JOB_FAILED, "; ".join(wrong))
+    if len(told) < len(case.placement.ranks):
+        return _unknown(name, "not every rank told where its buffers lay")
+    return _ok(name, "; ".join(f"rank {rank}: {memory.text}" for rank, memory in told))
 
 
 def _validation(output: Output, case: Case) -> Check:

@@ -91,6 +91,8 @@ class Reason(StrEnum):
     """This user lacks a right."""
     NO_NETWORK = "no-network"
     """The package index cannot be reached."""
+    NO_GPU = "no-gpu"
+    """A rank sees no GPU for its message buffers, or its MPI takes no such buffers."""
     DISK_FULL = "disk-full"
     """No space is left."""
     BUSY = "busy"
@@ -221,6 +223,7 @@ _EXIT_CODES: dict[Reason, ExitCode] = {
         Reason.NO_FUSE,
         Reason.NOT_PERMITTED,
         Reason.NO_NETWORK,
+        Reason.NO_GPU,
         Reason.DISK_FULL,
         Reason.BUSY,
         Reason.CLUSTER_DOWN,

@@ -66,7 +66,8 @@ class Case:
     `samples` is how many timed samples each size gets in one launch, `seconds_per_size` a cap on
     the time that the timed part of one size takes (seconds). `transport` is a name in
     `stackproof.mpi.transports`; `fabric` is what joins the nodes (`site.FabricType`), empty where
-    that is not known.
+    that is not known. `memory` is where the buffers of rank 0 and of the others lie, names of
+    `stackproof.mpi.transports.Memory`; empty for the host's.
     """
 
     program: str
@@ -81,5 +82,6 @@ class Case:
     spot_check: bool = False
     timing: str = ""
     window: int = 64
+    memory: tuple[str, ...] = ()
     timeout_s: float = 120.0
     env: Mapping[str, str] = field(default_factory=dict)

@@ -121,6 +121,32 @@ class NodeInterface:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankMemory:
+    """Where a rank's message buffers lay: `kind` is a name in `stackproof.mpi.transports.Memory`.
+
+    Of a GPU, `device` is its number of the `devices` that the rank saw, `driver` the number that
+    its driver calls itself, and `gpu_aware` what the MPI said of such buffers: yes, no, unknown, or
+    ucx where not the MPI but UCX below it takes them.
+    """
+
+    kind: str
+    device: int = 0
+    devices: int = 0
+    name: str = ""
+    driver: int = 0
+    gpu_aware: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return it in words."""
+        if not self.devices:
+            return self.kind
+        aware = {"yes": "the MPI says that it takes them", "ucx": "UCX takes them, not the MPI"}
+        said = aware.get(self.gpu_aware, "the MPI does not say whether it takes them")
+        return f"{self.kind} (`{self.name}`, GPU {self.device} of {self.devices}); {said}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankFacts:
     """What one rank saw of itself.
 
@@ -128,7 +154,8 @@ class RankFacts:
     libraries mapped by the process (paths from /proc/self/maps), `build_ids` their GNU build-ids
     where they have one, `shared` the shared memory that it has mapped (files of /dev/shm and
     devices such as /dev/xpmem), `tx_bytes` what each network interface of its node sent during the
-    launch. `disturbance` is what else its CPU did, None for a program that does not look.
+    launch. `disturbance` is what else its CPU did, None for a program that does not look; `memory`
+    None where the program does not tell.
 
     One rank of each node also has `interfaces`, the node's by name, and `parts`: what each of them
     sent during the timed part of a benchmark and size, keyed `latency 8`.
@@ -145,6 +172,7 @@ class RankFacts:
     disturbance: Disturbance | None = None
     interfaces: Mapping[str, NodeInterface] = field(default_factory=dict)
     parts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    memory: RankMemory | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +183,8 @@ class Output:
     `wrong` has the first of each rank and size; `worlds` counts how many times a program
     introduced itself as rank 0 (more than one means singletons); `garbage` are lines that are not
     the program's (noise of the MPI or worse); `skipped` says why a benchmark left a size out,
-    keyed `allreduce 2`.
+    keyed `allreduce 2`. `refused` is why it did not measure at all, in its own words, by the name
+    that it gives the reason.
     """
 
     program: str
@@ -171,6 +200,7 @@ class Output:
     wrong: tuple[WrongBytes, ...] = ()
     garbage: tuple[str, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,7 +92,8 @@ class MessagePaths:
     and placement. `expect` is the provider that was asked for, empty for none. `env` are the
     variables that the deployment set, `settings` those that made the MPI talk. `sent` are bytes by
     node and interface. `checks` are those of the launch that was the probe. `started` is UTC ISO
-    8601, `seconds` its wall time. `quiet` says why the MPI had to be run without `settings`.
+    8601, `seconds` its wall time. `quiet` says why the MPI had to be run without `settings`,
+    `buffers` which way those in a GPU's memory took.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/message-paths/1"
@@ -119,6 +120,7 @@ class MessagePaths:
     routes: tuple[Route, ...] = ()
     checks: tuple[Check, ...] = ()
     quiet: str = ""
+    buffers: str = ""
 
     @property
     def state(self) -> State:

@@ -81,6 +81,11 @@ def _add_short_form(parser: argparse.ArgumentParser) -> None:
         "two, `8..1MiB` (default: 0..4MiB)",
     )  # fmt: skip
     parser.add_argument(
+        "--memory", metavar="KIND[,KIND]",
+        help="where message buffers lie, without SPEC: host, cuda or rocm; with two kinds, of the "
+        "first and of the second rank (default: host)",
+    )  # fmt: skip
+    parser.add_argument(
         "--quick", action="store_true",
         help="a first answer in minutes, without SPEC: latency and bandwidth at 8 B, 1 KiB, 64 KiB "
         "and 1 MiB, in short launches; --benchmarks and --sizes still say otherwise",

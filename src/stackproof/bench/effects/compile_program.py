@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stackproof.build.benchmark import FLAGS, NATIVE
+from stackproof.build.benchmark import FLAGS, LIBRARIES, NATIVE
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects import cache_folder, cache_kinds, files, shipped
 from stackproof.core.effects.run import check
@@ -60,7 +60,7 @@ def native_source() -> ProgramSource:
     return ProgramSource(
         name=NATIVE,
         files=sources,
-        commands=(("{c}", *FLAGS, "-o", NATIVE, *units, "-lm"),),
+        commands=(("{c}", *FLAGS, "-o", NATIVE, *units, *LIBRARIES),),
         outputs=(NATIVE,),
     )
 

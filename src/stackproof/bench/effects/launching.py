@@ -23,6 +23,7 @@ from stackproof.core.effects.run import run
 from stackproof.core.errors import Problem, Reason, StackproofError
 from stackproof.core.mountlist import MountRequest
 from stackproof.image.model import Deployment
+from stackproof.knowledge.reference_curves import BufferPlace
 from stackproof.launch import launchers
 from stackproof.launch.effects import allocation as allocations
 from stackproof.launch.effects.allocation import Allocation
@@ -30,7 +31,7 @@ from stackproof.launch.launchers import LaunchRequest, srun
 from stackproof.mount.effects import mount_exec
 from stackproof.mpi import transports
 from stackproof.mpi.effects import fabric
-from stackproof.mpi.transports import Profile, Setup
+from stackproof.mpi.transports import Memory, Profile, Setup
 from stackproof.results.case import Case, Placement
 from stackproof.results.measurement import Measurement
 from stackproof.site.model import FabricType
@@ -71,7 +72,7 @@ def measure(
         started=started,
         seconds=done.seconds,
         image_sha256=ready.image.sha256,
-        host_facts=_facts(place, ready),
+        host_facts=_facts(place, ready, case),
     )
     return measurement, done
 
@@ -113,7 +114,7 @@ def launch_command(
 
 def profile_of(place: LaunchNodes, ready: ReadyArm, case: Case) -> Profile:
     """Return the profile of a launch; raises `StackproofError` (UNSUPPORTED)."""
-    return _profile(place, ready, case.placement, case.transport)
+    return _profile(place, ready, case.placement, case.transport, case.memory)
 
 
 def starter(place: LaunchNodes, ready: ReadyArm) -> str:
@@ -157,9 +158,12 @@ def launcher_problems(arms: Arms, place: LaunchNodes) -> list[Problem]:
 
 
 def transport_problems(
-    arms: Arms, place: LaunchNodes, placements: Sequence[Placement]
+    arms: Arms, place: LaunchNodes, placements: Sequence[Placement], memory: tuple[str, ...] = ()
 ) -> list[Problem]:
-    """Return the arms that cannot be forced on the transport that they are to use, and why."""
+    """Return the arms that cannot be forced on the transport that they are to use, and why.
+
+    `memory` is where buffers lie, as in `results.case.Case`.
+    """
     found: dict[Problem, None] = {}
     for name, ready in arms.by_name.items():
         for placement in placements:
@@ -167,7 +171,7 @@ def transport_problems(
                 continue
             transport = schedule.transport_for(placement, ready.arm.transports)
             try:
-                _profile(place, ready, placement, transport)
+                _profile(place, ready, placement, transport, memory)
             except StackproofError as error:
                 found |= {
                     replace(one, message=f"{name}, {placement.name}: {one.message}"): None
@@ -189,9 +193,16 @@ def fabric_of(place: LaunchNodes) -> str:
     return found
 
 
-def _profile(place: LaunchNodes, ready: ReadyArm, placement: Placement, transport: str) -> Profile:
+def _profile(
+    place: LaunchNodes,
+    ready: ReadyArm,
+    placement: Placement,
+    transport: str,
+    memory: tuple[str, ...],
+) -> Profile:
     """Return the profile of an arm; raises `StackproofError` (UNSUPPORTED)."""
     facts = ready.deployment.mpi
+    device = next((Memory(kind) for kind in memory if kind != Memory.HOST), Memory.HOST)
     setup = Setup(
         family=facts.family,
         version=facts.version,
@@ -199,10 +210,23 @@ def _profile(place: LaunchNodes, ready: ReadyArm, placement: Placement, transpor
         libfabric=ready.libfabric,
         fabric=fabric_of(place),
         nics=fabric.of_this_machine()[1],
+        memory=device,
+        without=_without(ready) if memory else frozenset(),
+        xpmem=None if place.allocation else fabric.has_xpmem(),
         launcher=starter(place, ready),
         in_slurm_job=place.allocation is not None,
     )
-    return transports.get(transport).profile(setup)
+    return transports.profile_of(transport, setup)
+
+
+def _without(ready: ReadyArm) -> frozenset[Memory]:
+    """Return the GPUs that an arm's MPI is known to take no buffers of; another MPI may be in it.
+
+    UCX may carry them below an Open MPI that knows of none, where it is told to.
+    """
+    if ready.arm.inject or ready.arm.env.get("OMPI_MCA_pml") == "ucx" or not ready.image.path:
+        return frozenset()
+    return fabric.mpi_without(ready.image.path, ready.deployment.mpi.family)
 
 
 def _mpiexec(
@@ -307,9 +331,11 @@ def _clean_up(place: LaunchNodes) -> None:
         allocations.end_steps(place.allocation)
 
 
-def _facts(place: LaunchNodes, ready: ReadyArm) -> dict[str, str]:
+def _facts(place: LaunchNodes, ready: ReadyArm, case: Case) -> dict[str, str]:
     deployment = ready.deployment
     facts = {"load": f"{os.getloadavg()[0]:.2f}", "launcher": starter(place, ready)}
+    if case.memory:
+        facts["memory"] = BufferPlace.DEVICE.value
     if not deployment.mounts:
         facts["image"] = "a plain folder; nothing is mounted"
     elif place.allocation:

@@ -99,7 +99,7 @@ def prepare(spec: BenchSpec, arms: Arms | None = None, place: LaunchNodes | None
     )
     arms = arms or bench_arms.make_ready(spec)
     problems = launching.launcher_problems(arms, place)
-    problems += launching.transport_problems(arms, place, placements)
+    problems += launching.transport_problems(arms, place, placements, spec.memory)
     if problems:
         raise StackproofError(*problems)
     return Bench(

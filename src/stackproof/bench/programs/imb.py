@@ -78,7 +78,8 @@ class ImbMpi1:
 
     def problems(self, case: Case) -> tuple[str, ...]:
         """Return what of a case this program cannot do, in words."""
-        return tuple(_problems(case))
+        host = "IMB-MPI1 sends from the host's memory; ask for stackproof-bench or OSU's programs"
+        return (*_problems(case), *((host,) if case.memory else ()))
 
     def argv(self, program: str, case: Case) -> tuple[str, ...]:
         """Return the command line of one rank.

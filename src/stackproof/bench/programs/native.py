@@ -10,21 +10,28 @@ from __future__ import annotations
 import math
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import msgspec
 
 from stackproof.bench.programs import stray_output
-from stackproof.results.case import Case
-from stackproof.results.measurement import (
-    Disturbance,
-    NodeInterface,
-    Output,
-    RankFacts,
-    Series,
-    WrongBytes,
+from stackproof.bench.programs.native_lines import (
+    AnyLine,
+    EndLine,
+    ErrorLine,
+    RankLine,
+    SeriesLine,
+    SkipLine,
+    StartLine,
+    WrongLine,
+    decode,
+    facts_of,
+    series_of,
+    wrong_of,
 )
+from stackproof.results.case import Case
+from stackproof.results.measurement import Output
 from stackproof.results.metrics import METRICS
 
 EXIT_USAGE = 2
@@ -33,15 +40,17 @@ EXIT_WORLD = 3
 """Exit code when the number of ranks is not the expected one: singletons, mostly."""
 EXIT_VALIDATION = 4
 """Exit code when everything ran and some received bytes were wrong."""
+EXIT_MEMORY = 5
+"""Exit code when message buffers cannot be had where they were asked for."""
 
 MEMORY_LIMIT = 512 << 20
 """Bytes of message buffers per rank, the program's own default (that of the OSU benchmarks)."""
 
 _MAX_SIZE = 2**31 - 1
+_SIDES = 2
 _MAX_SIZES = 1024
 _MAX_WINDOW = 1 << 16
 _MAX_SAMPLES = 100_000
-_MAX_CPU = 1 << 16
 _BEGIN = re.compile(rb'\{"kind":"')
 _END = re.compile(rb',"crc":"([0-9a-f]{8})"\}')
 _MAX_TRIES = 64
@@ -49,103 +58,6 @@ _MOST_PIECES = 64
 _LONGEST = 1 << 20
 _END_BYTES = 24
 """Bytes of what ends a record, of which a part may be in the piece before."""
-
-
-class _Record(msgspec.Struct, tag_field="kind", frozen=True):
-    run: str
-    n: int
-
-
-class _Disturbance(msgspec.Struct, frozen=True):
-    wall_s: float
-    involuntary_switches: int
-    run_queue_wait_s: float | None = None
-    other_load: float | None = None
-    stolen: float | None = None
-    frequency_mhz: float | None = None
-
-
-class _Interface(msgspec.Struct, frozen=True):
-    up: bool
-    mbit: int
-    addresses: tuple[str, ...]
-
-
-class _Start(_Record, tag="start", frozen=True):
-    program: str
-    version: str
-    mpi_library: str
-    world_size: int
-    clock: dict[str, float]
-
-
-class _Series(_Record, tag="series", frozen=True):
-    benchmark: str
-    size: int
-    unit: str
-    iterations: int
-    values: tuple[float, ...]
-    validated: int | None = None
-    errors: int = 0
-    # Version 1 of the program told none of these.
-    check_s: float | None = None
-    timing: str = ""
-    mean: tuple[float, ...] = ()
-    late: int = 0
-    skew_us: float | None = None
-    clock_error_us: float | None = None
-    disturbance: _Disturbance | None = None
-
-
-class _Wrong(_Record, tag="wrong", frozen=True):
-    benchmark: str
-    size: int
-    rank: int
-    bytes: int
-    source: int
-    round: int
-    message: int
-    offset: int
-    expected: int
-    seen: int
-
-
-class _Skip(_Record, tag="skip", frozen=True):
-    benchmark: str
-    size: int
-    reason: str
-
-
-class _Rank(_Record, tag="rank", frozen=True):
-    rank: int
-    host: str
-    cpus: str
-    cpu_start: int
-    cpu_end: int
-    net: dict[str, dict[str, int]]
-    libraries: tuple[str, ...]
-    # Programs of images that were built before these were told have none; what is the node's is
-    # told by one rank of it.
-    build_ids: dict[str, str] = {}
-    shared: tuple[str, ...] = ()
-    disturbance: _Disturbance | None = None
-    interfaces: dict[str, _Interface] = {}
-    parts: dict[str, dict[str, int]] = {}
-
-
-class _Error(_Record, tag="error", frozen=True):
-    reason: str
-    message: str
-
-
-class _End(_Record, tag="end", frozen=True):
-    ok: bool
-    errors: int
-    records: int
-
-
-_Any = _Start | _Series | _Wrong | _Skip | _Rank | _Error | _End
-_DECODER = msgspec.json.Decoder(_Any)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +68,7 @@ class StackproofBench:
 
     def problems(self, case: Case) -> tuple[str, ...]:
         """Return what of a case this program cannot do, in words."""
-        return (*_problems(case), *_limits(case))
+        return (*_problems(case), *_memory_problems(case), *_limits(case))
 
     def argv(self, program: str, case: Case) -> tuple[str, ...]:
         """Return the command line of one rank."""
@@ -171,6 +83,7 @@ class StackproofBench:
             "--expect-ranks", str(len(case.placement.ranks)),
             "--check", _check_level(case),
             *(("--timing", case.timing) if case.timing else ()),
+            *(("--memory", ",".join(dict.fromkeys(case.memory))) if case.memory else ()),
         )  # fmt: skip
 
     def parse(self, stdout: bytes, case: Case) -> Output:
@@ -181,15 +94,15 @@ class StackproofBench:
         """
         found = _read(stdout)
         records = _one_of_each(found)
-        series = [r for r in records if isinstance(r, _Series) and _fits(r, case)]
-        strangers = [r for r in records if isinstance(r, _Series) and not _fits(r, case)]
+        series = [r for r in records if isinstance(r, SeriesLine) and _fits(r, case)]
+        strangers = [r for r in records if isinstance(r, SeriesLine) and not _fits(r, case)]
         for stranger in strangers:
             found.garbage.add(f"a series that was not asked for: {stranger}")
-        for error in (r for r in records if isinstance(r, _Error)):
+        for error in (r for r in records if isinstance(r, ErrorLine)):
             found.garbage.add(f"{self.name}: {error.message}")
-        ranks = [r for r in records if isinstance(r, _Rank)]
-        start = next((r for r in records if isinstance(r, _Start)), None)
-        end = next((r for r in records if isinstance(r, _End)), None)
+        ranks = [r for r in records if isinstance(r, RankLine)]
+        start = next((r for r in records if isinstance(r, StartLine)), None)
+        end = next((r for r in records if isinstance(r, EndLine)), None)
         one_world = len(found.worlds) == 1
         wrong = sum(r.errors for r in series)
         complete = one_world and not strangers and _is_complete(records, case)
@@ -200,13 +113,18 @@ class StackproofBench:
             world_size=start.world_size if start else 0,
             worlds=len(found.worlds),
             clock=start.clock if start else {},
-            ranks=tuple(_facts(r) for r in ranks) if one_world else (),
-            series=tuple(_noun(r) for r in series) if one_world else (),
+            ranks=tuple(facts_of(r) for r in ranks) if one_world else (),
+            series=tuple(series_of(r) for r in series) if one_world else (),
             complete=complete,
             validation_errors=max(wrong, end.errors if end else 0),
-            wrong=tuple(_wrong(r) for r in records if isinstance(r, _Wrong)) if one_world else (),
+            wrong=tuple(wrong_of(r) for r in records if isinstance(r, WrongLine))
+            if one_world
+            else (),
             garbage=found.garbage.lines,
-            skipped={f"{r.benchmark} {r.size}": r.reason for r in records if isinstance(r, _Skip)},
+            skipped={
+                f"{r.benchmark} {r.size}": r.reason for r in records if isinstance(r, SkipLine)
+            },
+            refused={r.reason: r.message for r in records if isinstance(r, ErrorLine)},
         )
 
 
@@ -237,6 +155,16 @@ def _problems(case: Case) -> Iterator[str]:
             )
 
 
+def _memory_problems(case: Case) -> Iterator[str]:
+    if len(set(case.memory)) <= 1:
+        return
+    if len(case.placement.ranks) > _SIDES:
+        yield "two kinds of memory are for two ranks, one with each"
+    kinds = {name: METRICS[name].kind for name in case.benchmarks if name in METRICS}
+    if shared := [name for name, kind in kinds.items() if kind == "collective"]:
+        yield f"the ranks of a collective have one kind of memory: {', '.join(shared)}"
+
+
 def _limits(case: Case) -> Iterator[str]:
     """Yield what the program's options would refuse."""
     if len(set(case.sizes)) > _MAX_SIZES:
@@ -255,7 +183,7 @@ def _limits(case: Case) -> Iterator[str]:
 class _Found:
     """Whole records as they came, with the bytes they were made of, and the rest."""
 
-    records: list[tuple[bytes, _Any]] = field(default_factory=list)
+    records: list[tuple[bytes, AnyLine]] = field(default_factory=list)
     garbage: stray_output.Garbage = field(default_factory=stray_output.Garbage)
 
     @property
@@ -309,7 +237,7 @@ def _whole(held: list[bytes], line: bytes) -> bytes:
     return joined if found is not None and found[0] == 0 else b""
 
 
-def _records(line: bytes) -> Iterator[tuple[int, int, _Any]]:
+def _records(line: bytes) -> Iterator[tuple[int, int, AnyLine]]:
     """Yield where each whole record of a line stands, and the record.
 
     A record that was cut may stand before a whole one on the same line, so every beginning is
@@ -329,22 +257,22 @@ def _records(line: bytes) -> Iterator[tuple[int, int, _Any]]:
             position = end.end()
 
 
-def _decode(text: bytes, checked: int, checksum: bytes) -> _Any | None:
+def _decode(text: bytes, checked: int, checksum: bytes) -> AnyLine | None:
     if zlib.crc32(text[:checked]) != int(checksum, 16):
         return None
     try:
-        record: _Any = _DECODER.decode(text)
+        record: AnyLine = decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return record
 
 
-def _one_of_each(found: _Found) -> list[_Any]:
+def _one_of_each(found: _Found) -> list[AnyLine]:
     """Return the records by number, a repeated line once; two that disagree are both dropped."""
     by_key: dict[tuple[str, int], set[bytes]] = {}
     for text, record in found.records:
         by_key.setdefault((record.run, record.n), set()).add(text)
-    kept: dict[tuple[str, int], _Any] = {}
+    kept: dict[tuple[str, int], AnyLine] = {}
     for text, record in found.records:
         key = (record.run, record.n)
         if len(by_key[key]) > 1 or key in kept:
@@ -354,7 +282,7 @@ def _one_of_each(found: _Found) -> list[_Any]:
     return sorted(kept.values(), key=lambda record: record.n)
 
 
-def _fits(record: _Series, case: Case) -> bool:
+def _fits(record: SeriesLine, case: Case) -> bool:
     metric = METRICS.get(record.benchmark)
     return (
         metric is not None
@@ -367,15 +295,15 @@ def _fits(record: _Series, case: Case) -> bool:
     )
 
 
-def _is_complete(records: list[_Any], case: Case) -> bool:
+def _is_complete(records: list[AnyLine], case: Case) -> bool:
     """Return whether one world spoke from its start to its end, of all that the case asks."""
     numbers = [record.n for record in records]
-    start = next((r for r in records if isinstance(r, _Start)), None)
-    end = records[-1] if records and isinstance(records[-1], _End) else None
+    start = next((r for r in records if isinstance(r, StartLine)), None)
+    end = records[-1] if records and isinstance(records[-1], EndLine) else None
     if start is None or end is None or end.records != len(records):
         return False
-    ranks = [r.rank for r in records if isinstance(r, _Rank)]
-    told = [(r.benchmark, r.size) for r in records if isinstance(r, _Series | _Skip)]
+    ranks = [r.rank for r in records if isinstance(r, RankLine)]
+    told = [(r.benchmark, r.size) for r in records if isinstance(r, SeriesLine | SkipLine)]
     wanted = {
         (name, size)
         for name in case.benchmarks
@@ -387,87 +315,5 @@ def _is_complete(records: list[_Any], case: Case) -> bool:
         and ranks == list(range(len(ranks)))
         and len(told) == len(set(told))
         and set(told) == wanted
-        and not any(isinstance(r, _Error) for r in records)
+        and not any(isinstance(r, ErrorLine) for r in records)
     )
-
-
-def _noun(record: _Series) -> Series:
-    return Series(
-        benchmark=record.benchmark,
-        size=record.size,
-        unit=record.unit,
-        values=record.values,
-        iterations=record.iterations,
-        validated=record.validated,
-        check_s=record.check_s,
-        timing=record.timing,
-        mean=record.mean,
-        late=record.late,
-        skew_us=record.skew_us,
-        clock_error_us=record.clock_error_us,
-        disturbance=_disturbance(record.disturbance),
-    )
-
-
-def _wrong(record: _Wrong) -> WrongBytes:
-    return WrongBytes(
-        benchmark=record.benchmark,
-        size=record.size,
-        rank=record.rank,
-        bytes=record.bytes,
-        source=record.source,
-        round=record.round,
-        message=record.message,
-        offset=record.offset,
-        expected=record.expected,
-        seen=record.seen,
-    )
-
-
-def _disturbance(record: _Disturbance | None) -> Disturbance | None:
-    if record is None:
-        return None
-    return Disturbance(
-        wall_s=record.wall_s,
-        run_queue_wait_s=record.run_queue_wait_s,
-        involuntary_switches=record.involuntary_switches,
-        other_load=record.other_load,
-        stolen=record.stolen,
-        frequency_mhz=record.frequency_mhz,
-    )
-
-
-def _facts(record: _Rank) -> RankFacts:
-    """Return a rank's facts; `cpu` is None when it began and ended on different processors."""
-    stayed = record.cpu_start == record.cpu_end and record.cpu_start >= 0
-    return RankFacts(
-        rank=record.rank,
-        host=record.host,
-        cpus=_cpus(record.cpus),
-        cpu=record.cpu_start if stayed else None,
-        libraries=record.libraries,
-        build_ids=record.build_ids,
-        shared=record.shared,
-        tx_bytes=_sent(record.net),
-        disturbance=_disturbance(record.disturbance),
-        interfaces={
-            name: NodeInterface(up=one.up, mbit=one.mbit, addresses=one.addresses)
-            for name, one in record.interfaces.items()
-        },
-        parts=record.parts,
-    )
-
-
-def _sent(net: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    return {name: counters["tx"] for name, counters in net.items() if "tx" in counters}
-
-
-def _cpus(text: str) -> tuple[int, ...]:
-    """Return the processors of a kernel CPU list (`0-3,8`); empty when it is not one."""
-    result: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", part)
-        if match is None or int(match[2] or match[1]) > _MAX_CPU or len(result) > _MAX_CPU:
-            return ()
-        result += range(int(match[1]), int(match[2] or match[1]) + 1)
-    return tuple(result)

@@ -132,7 +132,6 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "site probe": (
         ("stackproof site probe", "what this machine offers"),
         ("stackproof site probe --yaml", "a site file to start from"),
-        ("stackproof site probe --complete mine.yaml", "what this machine says, into a site file"),
     ),
     "site list": (("stackproof site list", "sites that come with stackproof"),),
     "site show": (("stackproof site show lumi-g", "its facts and where each is from"),),

@@ -10,7 +10,7 @@
 #include <time.h>
 
 #define PROGRAM_NAME "stackproof-bench"
-#define PROGRAM_VERSION "2.0"
+#define PROGRAM_VERSION "2.1"
 
 enum exit_code {
     EXIT_DONE = 0,
@@ -18,6 +18,7 @@ enum exit_code {
     EXIT_USAGE = 2,      /* a bad option; told on standard error */
     EXIT_WORLD = 3,      /* the number of ranks is not the expected one, or one alone */
     EXIT_VALIDATION = 4, /* everything ran, and some received bytes were wrong */
+    EXIT_MEMORY = 5,     /* the memory asked for cannot be had, or the MPI cannot send from it */
 };
 
 enum { BENCHMARK_COUNT = 9 };
@@ -41,6 +42,7 @@ struct options {
     bool own_clocks;     /* take no two ranks' clocks for one */
     size_t memory_limit; /* bytes of message buffers per rank */
     int expect_ranks;    /* 0: any number from two */
+    int memory[2];       /* enum memory_kind of rank 0, and of the others */
 };
 
 /* With whom a rank exchanges messages in a point-to-point benchmark. */

@@ -3,12 +3,13 @@
 #include "bench.h"
 
 #include "emit.h"
+#include "memory.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    CHUNK = 4096,         /* bytes compared at once */
+    CHUNK = 16 << 10,     /* bytes compared at once */
     PART = 16 << 10,      /* bytes of one message looked at between two samples */
     LAST_PART = 256 << 10, /* and after the last one */
     ALL_EXCHANGES = 2,
@@ -61,8 +62,9 @@ static void poison(const struct job *job, const struct benchmark *bench, const s
         size_t bytes = to - at < CHUNK ? to - at : CHUNK;
         bench->expect(job, block, at, bytes, wanted);
         for (size_t i = 0; i < bytes; i++) {
-            block->at[at + i] = (char)~wanted[i];
+            wanted[i] = (char)~wanted[i];
         }
+        memory_put(block->at + at, wanted, bytes);
     }
 }
 
@@ -81,13 +83,15 @@ static struct tally compare(const struct job *job, const struct benchmark *bench
     tally.bytes = to - from;
     for (size_t at = from; at < to; at += CHUNK) {
         char wanted[CHUNK];
+        char room[CHUNK];
         size_t bytes = to - at < CHUNK ? to - at : CHUNK;
         bench->expect(job, block, at, bytes, wanted);
-        if (memcmp(block->at + at, wanted, bytes) == 0) {
+        const char *seen = memory_view(block->at + at, room, bytes);
+        if (memcmp(seen, wanted, bytes) == 0) {
             continue;
         }
         for (size_t i = 0; i < bytes; i++) {
-            if (block->at[at + i] == wanted[i]) {
+            if (seen[i] == wanted[i]) {
                 continue;
             }
             if (tally.errors == 0) {
@@ -95,7 +99,7 @@ static struct tally compare(const struct job *job, const struct benchmark *bench
                 tally.source = block->source;
                 tally.message = block->message;
                 tally.expected = (unsigned char)wanted[i];
-                tally.seen = (unsigned char)block->at[at + i];
+                tally.seen = (unsigned char)seen[i];
             }
             tally.errors++;
         }

@@ -3,7 +3,11 @@
  * small, so that every sum can be checked to the last bit. How they are timed is in timing.c. */
 #include "bench.h"
 
+#include "memory.h"
+
 #include <string.h>
+
+enum { FILL_BYTES = 16 << 10 }; /* a multiple of an element */
 
 static void operate_allreduce(struct job *job)
 {
@@ -163,8 +167,13 @@ static void put_element(const struct job *job, char *to, int value)
 static void fill_allreduce(struct job *job, uint64_t iteration)
 {
     uint64_t seed = pattern_seed(0, 0, iteration, 0);
-    for (size_t i = 0; i < job->size / sizeof(int); i++) {
-        put_element(job, job->send + i * sizeof(int), reduce_base(seed, i) + job->rank % 8);
+    for (size_t at = 0; at < job->size; at += FILL_BYTES) {
+        char part[FILL_BYTES];
+        size_t bytes = job->size - at < sizeof part ? job->size - at : sizeof part;
+        for (size_t i = 0; i < bytes; i += sizeof(int)) {
+            put_element(job, part + i, reduce_base(seed, (at + i) / sizeof(int)) + job->rank % 8);
+        }
+        memory_put(job->send + at, part, bytes);
     }
 }
 

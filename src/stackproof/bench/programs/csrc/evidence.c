@@ -2,6 +2,7 @@
 
 #include "disturb.h"
 #include "evidence.h"
+#include "memory.h"
 
 #include <arpa/inet.h>
 #include <elf.h>
@@ -220,6 +221,23 @@ static void describe_maps(struct text *members, const char *key, bool (*wanted)(
     if (file != NULL) {
         (void)fclose(file);
     }
+}
+
+bool evidence_has_mapped(const char *beginning)
+{
+    char *line = NULL;
+    size_t capacity = 0;
+    bool found = false;
+    FILE *file = fopen("/proc/self/maps", "re");
+    while (file != NULL && !found && getline(&line, &capacity, file) > 0) {
+        const char *slash = strrchr(line, '/');
+        found = slash != NULL && strncmp(slash + 1, beginning, strlen(beginning)) == 0;
+    }
+    free(line);
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return found;
 }
 
 /* Write the build-id that a segment of notes holds, if any: elf(5), "Notes (Nhdr)". */
@@ -458,6 +476,7 @@ void evidence_describe(const struct evidence *before, int rank, struct text *mem
         describe_node(&before->network, members);
     }
     disturb_describe(members);
+    memory_describe(members);
     describe_libraries(members);
 }
 

@@ -30,6 +30,8 @@ void evidence_take(struct evidence *evidence);
 void evidence_part_begins(void);
 void evidence_part_ends(const char *benchmark, size_t size);
 void evidence_free(struct evidence *evidence);
+/* Return whether a file is mapped whose name begins so. */
+bool evidence_has_mapped(const char *beginning);
 /* Append the members of a `rank` record, with the differences since `before`. */
 void evidence_describe(const struct evidence *before, int rank, struct text *members);
 

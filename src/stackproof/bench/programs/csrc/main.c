@@ -9,6 +9,7 @@
 #include "disturb.h"
 #include "emit.h"
 #include "evidence.h"
+#include "memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +62,11 @@ static void tell_start(const struct job *job)
     text_integer(&members, "window", options->window);
     text_string(&members, "check", checks[options->check]);
     text_string(&members, "timing", timings[options->timing]);
+    text_key(&members, "memory");
+    text_raw(&members, "[", 1);
+    text_item(&members, memory_names[options->memory[0]]);
+    text_item(&members, memory_names[options->memory[1]]);
+    text_raw(&members, "]", 1);
     text_unsigned(&members, "memory_limit", options->memory_limit);
     text_integer(&members, "expect_ranks", options->expect_ranks);
     text_raw(&members, "}", 1);
@@ -129,7 +135,13 @@ static bool world_is_right(const struct job *job)
     char message[160];
     int expected = job->options->expect_ranks;
     bool right = job->ranks >= 2 && (expected == 0 || expected == job->ranks);
-    if (!right && job->rank == 0) {
+    bool mixed = job->options->memory[0] != job->options->memory[1];
+    if (right && mixed && job->ranks != 2) {
+        right = false;
+        if (job->rank == 0) {
+            tell_error("world-size", "two kinds of memory are for two ranks");
+        }
+    } else if (!right && job->rank == 0) {
         (void)snprintf(message, sizeof message, "the number of ranks is %d; it must be %s%d",
                        job->ranks, expected == 0 ? "at least " : "", expected == 0 ? 2 : expected);
         tell_error("world-size", message);
@@ -137,24 +149,33 @@ static bool world_is_right(const struct job *job)
     return right;
 }
 
+/* Return whether every rank has the memory that it needs; rank 0 tells when not. */
+static bool memory_is_good(const struct job *job)
+{
+    const char *reason = "";
+    const char *message = "";
+    bool good = memory_agree(&reason, &message);
+    if (!good && job->rank == 0) {
+        tell_error(reason, message);
+    }
+    return good;
+}
+
 static bool allocate(struct job *job)
 {
     size_t send = 0;
     size_t recv = 0;
-    void *blocks[2] = {NULL, NULL};
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
     measure_need(job, &send, &recv);
     job->requests = calloc(2 * (size_t)job->options->window, sizeof *job->requests);
-    int good = job->requests != NULL && posix_memalign(&blocks[0], page, send) == 0 &&
-               posix_memalign(&blocks[1], page, recv) == 0;
+    job->send = memory_allocate(send);
+    job->recv = job->send == NULL ? NULL : memory_allocate(recv);
+    int good = job->requests != NULL;
     int everywhere = 0;
     MPI_Allreduce(&good, &everywhere, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-    job->send = blocks[0];
-    job->recv = blocks[1];
     if (everywhere == 0 && job->rank == 0) {
-        tell_error("out-of-memory", "a rank has no memory for its message buffers");
+        tell_error("out-of-memory", "a rank has no memory for its requests");
     }
-    return everywhere != 0;
+    return memory_is_good(job) && everywhere != 0;
 }
 
 static int run(struct job *job)
@@ -167,10 +188,13 @@ static int run(struct job *job)
     if (!world_is_right(job)) {
         return EXIT_WORLD;
     }
-    if (!allocate(job)) {
-        return EXIT_FAULT;
+    if (!memory_is_good(job)) {
+        return EXIT_MEMORY;
     }
     agree_on_pattern();
+    if (!allocate(job)) {
+        return EXIT_MEMORY;
+    }
     evidence_take(&before);
     disturb_begin();
     uint64_t errors = measure_all(job);
@@ -192,13 +216,20 @@ int main(int argc, char **argv)
     if (outcome == EXIT_DONE) {
         memset(&job, 0, sizeof job);
         job.options = &options;
+        /* Some MPIs look at MPI_Init for the GPU that a rank uses; which kind it uses, where there
+         * are two, is known afterwards. */
+        bool mixed = options.memory[0] != options.memory[1];
+        memory_open(mixed ? MEMORY_HOST : options.memory[0]);
         MPI_Init(&argc, &argv);
         MPI_Comm_rank(MPI_COMM_WORLD, &job.rank);
         MPI_Comm_size(MPI_COMM_WORLD, &job.ranks);
+        if (mixed) {
+            memory_open(options.memory[job.rank == 0 ? 0 : 1]);
+        }
         outcome = run(&job);
         free(job.requests);
-        free(job.send);
-        free(job.recv);
+        memory_release(job.send);
+        memory_release(job.recv);
         MPI_Finalize();
     }
     options_free(&options);

@@ -4,6 +4,7 @@
 #include "disturb.h"
 #include "emit.h"
 #include "evidence.h"
+#include "memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,6 +54,14 @@ static const char *obstacle(const struct job *job, const struct benchmark *bench
 {
     size_t send = 0;
     size_t recv = 0;
+    if (bench->collective && bench->sized) {
+        if (job->options->memory[0] != job->options->memory[1]) {
+            return "mixed-memory";
+        }
+        if (memory_no_collectives()) {
+            return "not-gpu-aware";
+        }
+    }
     if (size < bench->smallest) {
         return "too-small";
     }

@@ -2,6 +2,8 @@
  * nothing and are never mixed with results. */
 #include "bench.h"
 
+#include "memory.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -24,6 +26,9 @@ static const char usage[] =
     "  --timing NAME         how collectives are timed: synchronised, or by the definitions of\n"
     "                        osu or imb (default synchronised)\n"
     "  --own-clocks          measure the offsets of all ranks' clocks, also of one node's\n"
+    "  --memory KIND[,KIND]  where message buffers lie: host, cuda or rocm; with two kinds, of rank 0\n"
+    "                        and of the other of two ranks (default host); a GPU's bytes are always\n"
+    "                        checked\n"
     "  --memory-limit BYTES  message buffers of one rank (default 536870912)\n"
     "  --expect-ranks N      end with code 3 unless there are N ranks\n"
     "  --help, --version\n";
@@ -137,6 +142,20 @@ static bool each_part(const char *list, bool (*take)(const char *, struct option
     }
 }
 
+static bool take_memory(const char *text, struct options *options)
+{
+    char first[8];
+    size_t length = strcspn(text, ",");
+    if (length >= sizeof first) {
+        return false;
+    }
+    memcpy(first, text, length);
+    first[length] = '\0';
+    const char *second = text[length] == ',' ? text + length + 1 : first;
+    return parse_name(first, memory_names, MEMORY_KINDS, &options->memory[0]) &&
+           parse_name(second, memory_names, MEMORY_KINDS, &options->memory[1]);
+}
+
 static bool take_option(const char *name, const char *value, struct options *options)
 {
     unsigned long long whole = 0;
@@ -166,6 +185,9 @@ static bool take_option(const char *name, const char *value, struct options *opt
     if (strcmp(name, "--timing") == 0) {
         return parse_name(value, timings, 3, &options->timing);
     }
+    if (strcmp(name, "--memory") == 0) {
+        return take_memory(value, options);
+    }
     if (strcmp(name, "--memory-limit") == 0) {
         bool good = parse_whole(value, 1, SIZE_MAX / 4, &whole);
         options->memory_limit = (size_t)whole;
@@ -179,7 +201,7 @@ static bool is_valued(const char *name)
     static const char *const names[] = {
         "--benchmarks", "--sizes",        "--samples",      "--seconds-per-size",
         "--window",     "--memory-limit", "--expect-ranks", "--check",
-        "--timing",
+        "--timing",     "--memory",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strcmp(name, names[i]) == 0) {
@@ -253,6 +275,10 @@ int options_parse(int argc, char **argv, struct options *options)
                           usage);
             return EXIT_USAGE;
         }
+    }
+    bool on_gpu = options->memory[0] != MEMORY_HOST || options->memory[1] != MEMORY_HOST;
+    if (on_gpu && options->check == CHECK_NONE) {
+        options->check = CHECK_SAMPLE; /* an MPI that takes a GPU's address for a host's may go on */
     }
     return EXIT_DONE;
 }

@@ -3,7 +3,11 @@
  * out. */
 #include "bench.h"
 
+#include "memory.h"
+
 #include <string.h>
+
+enum { FILL_BYTES = 16 << 10 }; /* a multiple of a word */
 
 static uint64_t launch_seed;
 
@@ -49,5 +53,10 @@ void pattern_part(char *to, size_t offset, size_t bytes, uint64_t seed)
 
 void pattern_fill(char *at, size_t bytes, uint64_t seed)
 {
-    pattern_part(at, 0, bytes, seed);
+    for (size_t offset = 0; offset < bytes; offset += FILL_BYTES) {
+        char part[FILL_BYTES];
+        size_t count = bytes - offset < sizeof part ? bytes - offset : sizeof part;
+        pattern_part(part, offset, count, seed);
+        memory_put(at + offset, part, count);
+    }
 }
