@@ -9,11 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stackproof.bench.programs import native, stray_output
+from stackproof.bench.programs.native_lines import RankLine, decode, facts_of
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import Disturbance, NodeInterface, Output, Series
 from stackproof.results.metrics import METRICS
@@ -482,3 +484,23 @@ def test_what_version_2_tells_beside_the_values() -> None:
     assert first.interfaces == {"eth0": NodeInterface(up=True, mbit=1000, addresses=("10.0.0.1",))}
     assert first.parts == {"latency 8": {"eth0": 1234}}
     assert (second.disturbance, second.interfaces, second.parts) == (None, {}, {})
+
+
+@pytest.mark.parametrize("memory", [None, {"kind": "host"}, {"kind": "cuda", "devices": 4}])
+def test_a_rank_tells_where_its_buffers_lay(memory: dict[str, object] | None) -> None:
+    """Programs of images that were built before do not; they say nothing of it then."""
+    members = {
+        "kind": "rank", "run": "a", "n": 1, "rank": 0, "host": "h", "cpus": "0", "cpu_start": 0,
+        "cpu_end": 0, "net": {}, "libraries": [], **({"memory": memory} if memory else {}),
+    }  # fmt: skip
+    line = decode(json.dumps(members).encode())
+    assert isinstance(line, RankLine)
+    found = facts_of(line).memory
+    assert (found and found.kind) == (memory and memory["kind"])
+    assert (found and found.devices) == (memory and memory.get("devices", 0))
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b'{"kind":"rank"}', b'{"kind":"memory"}', b"\xff"])
+def test_what_is_no_line_is_not_decoded(text: bytes) -> None:
+    with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)):
+        decode(text)

@@ -13,7 +13,14 @@ import yaml
 
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.mpi import transports
-from stackproof.mpi.transports import Libfabric, Memory, Setup, libfabric_of, mpi_without
+from stackproof.mpi.transports import (
+    Libfabric,
+    Memory,
+    Setup,
+    device,
+    libfabric_of,
+    without_by_bill,
+)
 from stackproof.mpi.transports.profile import INFINIBAND, NEWEST_LIBFABRIC, SLINGSHOT
 from stackproof.results.case import Placement, Rank
 from stackproof.site.model import FabricType
@@ -171,7 +178,17 @@ def _variants(name: str, **values: str) -> dict[str, object]:
     ],
 )  # fmt: skip
 def test_gpus_that_an_mpi_was_built_without(family: str, bill: str, without: set[Memory]) -> None:
-    assert mpi_without(bill, family) == without
+    assert without_by_bill(bill, family) == without
+
+
+@pytest.mark.parametrize("family", ["mpich", "cray-mpich", "intel-mpi", "openmpi"])
+def test_buffers_of_the_host_need_nothing(family: str) -> None:
+    setup = Setup(
+        family=family, version="9999", placement=_PLACES["two-nodes"],
+        libfabric=Libfabric(version="2.6.0"), without=frozenset(Memory) - {Memory.HOST},
+    )  # fmt: skip
+    device.require(setup)
+    assert device.settings(setup) == {}
 
 
 @pytest.mark.parametrize("built", [True, False])

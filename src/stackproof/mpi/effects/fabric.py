@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 from stackproof.image.effects import folder, image_file
-from stackproof.mpi.transports import Libfabric, Memory, libfabric_of
-from stackproof.mpi.transports import mpi_without as known_without
+from stackproof.mpi.transports import Libfabric, Memory, libfabric_of, without_by_bill
 from stackproof.mpi.transports.profile import INFINIBAND, SLINGSHOT
 
 CXI = "/sys/class/cxi"
@@ -68,7 +67,7 @@ def mpi_without(path: str, family: str) -> frozenset[Memory]:
 
     Raises `StackproofError` when the image cannot be read.
     """
-    return known_without(_bill(path), family)
+    return without_by_bill(_bill(path), family)
 
 
 def _bill(path: str) -> str:

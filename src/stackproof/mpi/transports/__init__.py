@@ -23,7 +23,7 @@ from stackproof.mpi.transports.profile import (
     Profile,
     Setup,
     libfabric_of,
-    mpi_without,
+    without_by_bill,
 )
 from stackproof.mpi.transports.shm import Shm
 from stackproof.mpi.transports.tcp import Tcp
@@ -31,8 +31,17 @@ from stackproof.results.case import Case
 from stackproof.results.measurement import Check, Output
 
 __all__ = [
-    "NEED_SLINGSHOT", "REGISTRY", "Libfabric", "Memory", "Profile", "Setup", "Transport", "get",
-    "libfabric_of", "mpi_without", "profile_of",
+    "NEED_SLINGSHOT",
+    "REGISTRY",
+    "Libfabric",
+    "Memory",
+    "Profile",
+    "Setup",
+    "Transport",
+    "get",
+    "libfabric_of",
+    "profile_of",
+    "without_by_bill",
 ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stackproof.core.errors import Reason, fail
-from stackproof.mpi.families import REGISTRY as FAMILIES
+from stackproof.mpi.families import REGISTRY
 from stackproof.mpi.transports import support
 from stackproof.mpi.transports.profile import Memory, Setup
 
@@ -49,7 +49,7 @@ def require(setup: Setup) -> None:
     if setup.memory not in setup.without:
         return
     gpu = setup.memory.value
-    title = FAMILIES[setup.family].title if setup.family in FAMILIES else setup.family
+    title = REGISTRY[setup.family].title if setup.family in REGISTRY else setup.family
     raise fail(
         Reason.UNSUPPORTED,
         f"{title} {setup.version} was built without `{gpu}`: it would take the address of a buffer "

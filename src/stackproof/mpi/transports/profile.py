@@ -140,7 +140,7 @@ def libfabric_of(bill: str) -> Libfabric:
     )
 
 
-def mpi_without(bill: str, family: str) -> frozenset[Memory]:
+def without_by_bill(bill: str, family: str) -> frozenset[Memory]:
     """Return the GPUs that an MPI was built without, by its bill of materials (CycloneDX JSON).
 
     Nothing is known from a text that is no bill. UCX that was built for a GPU may carry what its
