@@ -397,16 +397,15 @@ def pages() -> dict[str, str]:
     return {name: note + text.rstrip("\n") + "\n" for name, text in made.items()}
 
 
-def man_pages() -> dict[str, str]:
+def manual() -> dict[str, str]:
     """Return the man page of stackproof and of every verb, by its name in docs/man."""
-    import stackproof  # noqa: PLC0415 - after the page needs it
-    from stackproof.cli import commandtree, completing  # noqa: PLC0415
+    import man_pages  # noqa: PLC0415 - after the page needs it
+    import stackproof  # noqa: PLC0415
+    from stackproof.cli import commandtree  # noqa: PLC0415
 
     tree = commandtree.load()
     return {
-        f"{'-'.join(('stackproof', *one.words))}.1": completing.man_page(
-            one, stackproof.__version__
-        )
+        f"{'-'.join(('stackproof', *one.words))}.1": man_pages.man_page(one, stackproof.__version__)
         for one in (tree, *tree.commands)
     }
 
@@ -426,7 +425,7 @@ def completions() -> dict[Path, dict[str, str]]:
 def main() -> None:
     """Write the pages, or with `--check` say which are not up to date."""
     old = False
-    for folder, wanted in {REFERENCE: pages(), MAN: man_pages(), **completions()}.items():
+    for folder, wanted in {REFERENCE: pages(), MAN: manual(), **completions()}.items():
         found = {path.name: path.read_text() for path in folder.glob("*")}
         if sys.argv[1:] == ["--check"]:
             for name in sorted(n for n in {*wanted, *found} if wanted.get(n) != found.get(n)):

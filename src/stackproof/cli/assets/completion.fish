@@ -1,0 +1,66 @@
+# Completion of stackproof for fish; `stackproof completion fish` prints it.
+function __stackproof_say
+    switch $argv[1]
+@CASES@
+    end
+end
+
+function __stackproof_has
+    contains -- $argv[2] (__stackproof_say $argv[1] | string replace -r '\t.*' '')
+end
+
+function __stackproof_kinds
+    set -l current (commandline -ct | string replace -r '^--[^=]*=' '')
+    for word in $argv
+        switch $word
+            case @file
+                __fish_complete_path $current
+            case @dir
+                __fish_complete_directories $current
+            case '*'
+                echo $word
+        end
+    end
+end
+
+function __stackproof_complete
+    set -l words (commandline -opc)
+    set -e words[1]
+    set -l at ''
+    set -l skip ''
+    for word in $words
+        if test -n "$skip"
+            set skip ''
+        else if test "$word" = --
+            __fish_complete_path (commandline -ct)
+            return
+        else if string match -q -- '-*' $word
+            if __stackproof_takes "value:$at:$word"
+                set skip "value:$at:$word"
+            end
+        else if test "$word" = help -a -z "$at"
+        else if __stackproof_has "commands:$at" $word
+            set at (string trim -c / "$at/$word")
+        end
+    end
+    if test -n "$skip"
+        __stackproof_say $skip
+    else if string match -q -- '--*=*' (commandline -ct)
+        set -l name (commandline -ct | string replace -r '=.*' '')
+        __stackproof_say "value:$at:$name" | string replace -r -- '^' "$name="
+    else if string match -q -- '-*' (commandline -ct)
+        __stackproof_say "options:$at"
+    else
+        __stackproof_say "commands:$at"
+        __stackproof_say "arguments:$at"
+        if test -z "$at"
+            printf 'help\tshow the help of a verb\n'
+        end
+    end
+end
+
+function __stackproof_takes
+    contains -- $argv[1] @VALUES@
+end
+
+complete -c stackproof -f -a '(__stackproof_complete)'
