@@ -8,6 +8,7 @@ larger than a document can sensibly be are errors with file, line and column.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import difflib
 import functools
 import importlib.resources
@@ -17,7 +18,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -38,6 +39,7 @@ _PLAIN_TAGS: dict[type[yaml.Node], set[str]] = {
 KEY = "\0key"
 
 Path = tuple[str | int, ...]
+Noun = TypeVar("Noun")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,25 @@ class Document:
     def where_key(self, *path: str | int) -> Location:
         """Return the place of the key that `path` ends in."""
         return self.positions.get((*path, KEY), self.where(*path))
+
+    def problem(
+        self, path: Path, message: str, hint: str | None = None, *,
+        reason: Reason = Reason.INVALID_VALUE,
+    ) -> Problem:  # fmt: skip
+        """Return a problem of the value at a path, or of the nearest one around it."""
+        return Problem(reason=reason, message=message, hint=hint, where=self.where(*path))
+
+
+def shaped(kind: type[Noun], data: Mapping[str, Any], **made: Any) -> Noun:
+    """Return a noun of data that fit their schema: each field from the key of its name.
+
+    Keys have `-` where names have `_`; lists become tuples, what is left out has the field's own
+    default, and `made` are fields that are more than their key.
+    """
+    keys = {one.name: one.name.replace("_", "-") for one in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    found = {name: data[key] for name, key in keys.items() if key in data and name not in made}
+    listed = {name: tuple(one) if isinstance(one, list) else one for name, one in found.items()}
+    return kind(**listed, **made)
 
 
 def parse(text: str | bytes, *, file: str, repeated: list[Problem] | None = None) -> Document:

@@ -67,11 +67,11 @@ class Setting:
 
     component: str
     names: tuple[str, ...]
-    kind: str
-    versions: str
-    defaults: tuple[Default, ...]
+    kind: str = "variable"
+    versions: str = ":"
+    defaults: tuple[Default, ...] = ()
     when: str
-    values: tuple[str, ...]
+    values: tuple[str, ...] = ()
     effect: str
     evidence: tuple[str, ...]
     sources: tuple[PublicSource, ...]
@@ -90,10 +90,10 @@ class Rule:
     severity: Severity
     title: str
     when: Mapping[str, Any]
-    supported_by: Mapping[str, Any] | None
+    supported_by: Mapping[str, Any] | None = None
     cause: str
     remedy: str
-    commands: tuple[str, ...]
+    commands: tuple[str, ...] = ()
     evidence: tuple[str, ...]
     sources: tuple[PublicSource, ...]
     outranks: tuple[str, ...] = ()
@@ -109,10 +109,10 @@ class CurveRule:
     title: str
     test: str
     thresholds: Mapping[str, float]
-    needs: tuple[str, ...]
+    needs: tuple[str, ...] = ()
     meaning: str
-    remedy: str
-    related: tuple[str, ...]
+    remedy: str = ""
+    related: tuple[str, ...] = ()
     evidence: tuple[str, ...]
     sources: tuple[PublicSource, ...]
 
@@ -150,26 +150,38 @@ def parse_knowledge(files: KnowledgeFiles) -> Knowledge:
         found = [*_lint(files)]
     if found:
         raise StackproofError(*found)
-    sources = {
+    known = {
         name: PublicSource(id=name, title=body["title"], url=body["url"])
         for name, body in files.sources.data["sources"].items()
     }
+
+    def sources(entry: Mapping[str, Any]) -> tuple[PublicSource, ...]:
+        return tuple(known[name] for name in entry["sources"])
+
+    rules = [entry for document in files.rules for entry in document.data["rules"]]
     return Knowledge(
         settings=tuple(
-            _setting(document.data["component"], entry, sources)
+            documents.shaped(
+                Setting, entry, component=document.data["component"], sources=sources(entry),
+                defaults=tuple(Default(**default) for default in entry.get("defaults", ())),
+            )
             for document in files.settings
             for entry in document.data["settings"]
         ),
         rules=tuple(
-            _rule(entry, sources)
-            for entry in sorted(
-                (entry for document in files.rules for entry in document.data["rules"]),
-                key=operator.itemgetter("id"),
+            documents.shaped(
+                Rule, entry, severity=Severity(entry["severity"]), sources=sources(entry)
             )
+            for entry in sorted(rules, key=operator.itemgetter("id"))
         ),
-        curve_rules=tuple(_curve_rule(entry, sources) for entry in files.curve_rules.data["rules"]),
+        curve_rules=tuple(
+            documents.shaped(
+                CurveRule, entry, level=CurveLevel(entry["level"]), sources=sources(entry)
+            )
+            for entry in files.curve_rules.data["rules"]
+        ),
         newest=dict(files.sources.data["newest"]),
-    )
+    )  # fmt: skip
 
 
 def find(knowledge: Knowledge, name: str) -> tuple[Setting | Rule | CurveRule, ...]:
@@ -226,58 +238,6 @@ def _or(value: Any) -> str:
     return " or ".join(value) if isinstance(value, list) else str(value)
 
 
-def _setting(
-    component: str, entry: Mapping[str, Any], sources: Mapping[str, PublicSource]
-) -> Setting:
-    return Setting(
-        component=component,
-        names=tuple(entry["names"]),
-        kind=entry.get("kind", "variable"),
-        versions=entry.get("versions", ":"),
-        defaults=tuple(Default(**default) for default in entry.get("defaults", ())),
-        when=entry["when"],
-        values=tuple(entry.get("values", ())),
-        effect=entry["effect"],
-        evidence=tuple(entry["evidence"]),
-        sources=tuple(sources[name] for name in entry["sources"]),
-        allowed=tuple(entry.get("allowed", ())),
-    )
-
-
-def _rule(entry: Mapping[str, Any], sources: Mapping[str, PublicSource]) -> Rule:
-    return Rule(
-        id=entry["id"],
-        name=entry["name"],
-        severity=Severity(entry["severity"]),
-        title=entry["title"],
-        when=entry["when"],
-        supported_by=entry.get("supported-by"),
-        cause=entry["cause"],
-        remedy=entry["remedy"],
-        commands=tuple(entry.get("commands", ())),
-        evidence=tuple(entry["evidence"]),
-        sources=tuple(sources[name] for name in entry["sources"]),
-        outranks=tuple(entry.get("outranks", ())),
-    )
-
-
-def _curve_rule(entry: Mapping[str, Any], sources: Mapping[str, PublicSource]) -> CurveRule:
-    return CurveRule(
-        id=entry["id"],
-        name=entry["name"],
-        level=CurveLevel(entry["level"]),
-        title=entry["title"],
-        test=entry["test"],
-        thresholds=dict(entry["thresholds"]),
-        needs=tuple(entry.get("needs", ())),
-        meaning=entry["meaning"],
-        remedy=entry.get("remedy", ""),
-        related=tuple(entry.get("related", ())),
-        evidence=tuple(entry["evidence"]),
-        sources=tuple(sources[name] for name in entry["sources"]),
-    )
-
-
 # --- lint -----------------------------------------------------------------------------------
 
 
@@ -295,7 +255,7 @@ def _lint(files: KnowledgeFiles) -> Iterator[Problem]:
             )  # fmt: skip
     for name in files.sources.data["sources"]:
         if files.whole and name not in used:
-            yield _bad(files.sources, ("sources", name), f"no entry has the source `{name}`")
+            yield files.sources.problem(("sources", name), f"no entry has the source `{name}`")
     yield from _settings_lint(files)
     yield from _rules_lint(files)
 
@@ -317,7 +277,7 @@ def _settings_lint(files: KnowledgeFiles) -> Iterator[Problem]:
                 yield from _range_problems(document, place, default.get("versions", ":"))
             for name in entry["names"]:
                 if seen[name] > 1:
-                    yield _bad(document, (*path, "names"), f"`{name}` stands here twice")
+                    yield document.problem((*path, "names"), f"`{name}` stands here twice")
 
 
 def _rules_lint(files: KnowledgeFiles) -> Iterator[Problem]:
@@ -329,7 +289,7 @@ def _rules_lint(files: KnowledgeFiles) -> Iterator[Problem]:
             seen.update((entry["id"], entry["name"]))
             for word in (entry["id"], entry["name"]):
                 if seen[word] > 1:
-                    yield _bad(document, ("rules", index, "id"), f"`{word}` stands here twice")
+                    yield document.problem(("rules", index, "id"), f"`{word}` stands here twice")
             for key in ("when", "supported-by"):
                 if key in entry:
                     path = ("rules", index, key)
@@ -376,7 +336,7 @@ def _range_problems(
         if one.low is not None and one.high is not None and one.low[: len(one.high)] > one.high
     ]
     if empty or not asked.known:
-        yield _bad(document, path, f"no version is in the range `{text}`")
+        yield document.problem(path, f"no version is in the range `{text}`")
 
 
 def _pattern_problems(
@@ -385,7 +345,7 @@ def _pattern_problems(
     try:
         re.compile(pattern)
     except re.error as error:
-        yield _bad(document, path, f"`{pattern}` is not a regular expression: {error}")
+        yield document.problem(path, f"`{pattern}` is not a regular expression: {error}")
 
 
 def _unknown(
@@ -398,13 +358,5 @@ def _unknown(
     for name in names:
         if name not in known:
             close = difflib.get_close_matches(name, list(known), n=1)
-            yield Problem(
-                reason=Reason.INVALID_VALUE,
-                message=f"`{name}` is not {what}",
-                hint=f"did you mean `{close[0]}`?" if close else None,
-                where=document.where(*path),
-            )
-
-
-def _bad(document: Document, path: tuple[str | int, ...], message: str) -> Problem:
-    return Problem(reason=Reason.INVALID_VALUE, message=message, where=document.where(*path))
+            guess = f"did you mean `{close[0]}`?" if close else None
+            yield document.problem(path, f"`{name}` is not {what}", guess)

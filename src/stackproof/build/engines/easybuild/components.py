@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
+from stackproof.build.engines.spack.conflicts import Conflict
 from stackproof.build.stack import Digest, OsPackage, SourceFile
 from stackproof.core import document as documents
 from stackproof.core.document import Document
-from stackproof.core.errors import Problem, Reason, StackproofError
-from stackproof.core.versions import ANY, PackageSpec, Versions, versions
+from stackproof.core.errors import Problem, StackproofError
+from stackproof.core.versions import ANY, Versions, versions
 
 PREFIX = "prefix"
 PROVIDERS = "providers"
@@ -148,7 +149,6 @@ class Component:
     title: str
     homepage: str
     licence: str
-    group: str
     builds: tuple[Build, ...]
     releases: tuple[Release, ...]
     needs: tuple[Need, ...]
@@ -156,8 +156,9 @@ class Component:
     notes: tuple[Option, ...]
     providers: Mapping[str, Versions]
     hint: str
-    by_gpu: bool
-    conflicts: tuple[str, ...]
+    group: str = "lib"
+    by_gpu: bool = False
+    conflicts: tuple[str, ...] = ()
 
     @property
     def root(self) -> str:
@@ -169,42 +170,18 @@ class Component:
         return f"EBROOT{plain.upper()}"
 
 
-class KnownConflict(Protocol):
-    """Versions that do not work together, as `conflicts.Conflict` has them."""
-
-    @property
-    def id(self) -> str:
-        """Return the name by which it is accepted."""
-
-    @property
-    def severity(self) -> str:
-        """Return `error` or `warning`."""
-
-    @property
-    def packages(self) -> tuple[PackageSpec, ...]:
-        """Return what must come together, named and with variants as in Spack."""
-
-    @property
-    def reason(self) -> str:
-        """Return what goes wrong."""
-
-    @property
-    def remedy(self) -> str:
-        """Return what to do."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue:
     """Every component by name, and which versions are known not to work together."""
 
     components: Mapping[str, Component]
-    conflicts: tuple[KnownConflict, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
 
 
 def parse_catalogue(
     provenance: Document,
     files: Sequence[Document],
-    conflicts: tuple[KnownConflict, ...] = (),
+    conflicts: tuple[Conflict, ...] = (),
 ) -> Catalogue:
     """Return the catalogue of some documents.
 
@@ -223,13 +200,10 @@ def parse_catalogue(
 
 
 def _component(data: Mapping[str, Any], people: Mapping[str, Any]) -> Component:
-    return Component(
-        name=data["name"],
+    return documents.shaped(
+        Component,
+        data,
         software=data.get("software", data["name"]),
-        title=data["title"],
-        homepage=data["homepage"],
-        licence=data["licence"],
-        group=data.get("group", "lib"),
         builds=tuple(_build(entry) for entry in _builds(data)),
         releases=tuple(_release(entry, people) for entry in data.get("releases", ())),
         needs=tuple(_need(entry) for entry in data.get("needs", ())),
@@ -240,8 +214,6 @@ def _component(data: Mapping[str, Any], people: Mapping[str, Any]) -> Component:
         notes=_options(data.get("notes", ())),
         providers={name: versions(text) for name, text in data.get("providers", {}).items()},
         hint=_line(data.get("hint", "")),
-        by_gpu=data.get("by-gpu", False),
-        conflicts=tuple(data.get("conflicts", ())),
     )
 
 
@@ -251,13 +223,7 @@ def _line(text: str) -> str:
 
 def _when(entry: Mapping[str, Any]) -> When:
     when = entry.get("when", {})
-    return When(
-        providers=tuple(when.get("providers", ())),
-        lacks=tuple(when.get("lacks", ())),
-        gpu=when.get("gpu", ""),
-        versions=versions(when.get("versions", ":")),
-        flag=when.get("flag", ""),
-    )
+    return documents.shaped(When, when, versions=versions(when.get("versions", ":")))
 
 
 def _options(entries: Sequence[Any]) -> tuple[Option, ...]:
@@ -270,16 +236,12 @@ def _options(entries: Sequence[Any]) -> tuple[Option, ...]:
 
 
 def _need(entry: Mapping[str, Any]) -> Need:
-    return Need(
-        component=entry["component"],
+    return documents.shaped(
+        Need,
+        entry,
         when=_when(entry),
         versions=versions(entry.get("versions", ":")),
-        option=entry.get("option", ""),
-        otherwise=entry.get("otherwise", ""),
-        search=entry.get("search", ""),
-        optional=entry.get("optional", False),
         missing=_line(entry.get("missing", "")),
-        module=entry.get("module", False),
     )
 
 
@@ -288,21 +250,18 @@ def _builds(data: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return several or [data.get("build", {})]
 
 
+_LISTS_OF_OPTIONS = ("options", "commands", "files", "folders", "checks", "headers")
+
+
 def _build(data: Mapping[str, Any]) -> Build:
-    return Build(
+    return documents.shaped(
+        Build,
+        data,
         when=_when(data),
-        easyblock=data.get("easyblock", ""),
         prepare=tuple(_line(command) for command in data.get("prepare", ())),
-        parameters=dict(data.get("parameters", {})),
-        options=_options(data.get("options", ())),
-        commands=_options(data.get("commands", ())),
         copy=tuple((tuple(entry["files"]), entry["to"]) for entry in data.get("copy", ())),
-        files=_options(data.get("files", ())),
-        folders=_options(data.get("folders", ())),
-        checks=_options(data.get("checks", ())),
         paths={name: tuple(folders) for name, folders in data.get("paths", {}).items()},
-        tools=tuple(data.get("tools", ())),
-        headers=_options(data.get("headers", ())),
+        **{name: _options(data.get(name, ())) for name in _LISTS_OF_OPTIONS},
     )
 
 
@@ -432,9 +391,5 @@ def _source_lint(
 
 
 def _bad(document: Document, path: documents.Path, message: str) -> Problem:
-    return Problem(
-        reason=Reason.INVALID_VALUE,
-        message=message,
-        hint="every entry has sources with digests and who states them, a licence and known names",
-        where=document.where(*path),
-    )
+    hint = "every entry has sources with digests and who states them, a licence and known names"
+    return document.problem(path, message, hint)

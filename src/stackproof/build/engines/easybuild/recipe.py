@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stackproof.build import benchmark
@@ -52,78 +52,54 @@ def parse_easybuild_recipe(document: Document, facts: Mapping[str, str]) -> Easy
     return _stack(document.data, facts)
 
 
-def _problems(document: Document, facts: Mapping[str, str]) -> list[Problem]:
-    """Return what the schema cannot say; values of a wrong type are left to the schema."""
+def _problems(document: Document, facts: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield what the schema cannot say; values of a wrong type are left to the schema."""
     data = document.data
-    found: list[Problem] = []
     views = data.get("views")
     if isinstance(views, dict) and MODULES_VIEW in views:
-        found.append(
-            Problem(
-                reason=Reason.INVALID_VALUE,
-                message=f"every image has a view `{MODULES_VIEW}` for its module files",
-                hint="give this view another name",
-                where=document.where("views", MODULES_VIEW),
-            )
+        yield document.problem(
+            ("views", MODULES_VIEW),
+            f"every image has a view `{MODULES_VIEW}` for its module files",
+            "give this view another name",
         )
     if "gpu-at" in data and data.get("gpu", "none") == "none":
-        found.append(
-            Problem(
-                reason=Reason.INVALID_VALUE,
-                message="`gpu-at` says where a GPU's software is, and `gpu` asks for none",
-                hint="add `gpu: cuda` or `gpu: rocm`",
-                where=document.where("gpu-at"),
-            )
+        yield document.problem(
+            ("gpu-at",),
+            "`gpu-at` says where a GPU's software is, and `gpu` asks for none",
+            "add `gpu: cuda` or `gpu: rocm`",
         )
     wrapped = data.get("toolchain") == "SystemCompilerGCC"
     if wrapped and not _COMPILER.match(facts.get("compiler", "")):
-        found.append(
-            Problem(
-                reason=Reason.TOOL_MISSING,
-                message="it is not known which gcc the toolchain SystemCompilerGCC is to wrap",
-                hint='name it: toolchain: {name: SystemCompilerGCC, version: "12.2.0"}',
-                where=document.where("toolchain"),
-            )
+        yield document.problem(
+            ("toolchain",),
+            "it is not known which gcc the toolchain SystemCompilerGCC is to wrap",
+            'name it: toolchain: {name: SystemCompilerGCC, version: "12.2.0"}',
+            reason=Reason.TOOL_MISSING,
         )
-    if "mpi" not in data:
-        found += _without_mpi(document)
+    # What a recipe without an MPI cannot ask for.
+    if "mpi" not in data and benchmark.NATIVE in (data.get("benchmarks") or ()):
+        yield document.problem(
+            ("benchmarks",),
+            f"{benchmark.NATIVE} needs an MPI, and the recipe has none",
+            "add `mpi`, or take it from another image",
+            reason=Reason.UNSUPPORTED,
+        )
+    if "mpi" not in data and data.get("transports"):
+        yield document.problem(
+            ("transports",),
+            "transports are settings of an MPI, and the recipe has none",
+            "add `mpi`, or leave `transports` out",
+            reason=Reason.UNSUPPORTED,
+        )
     below = data.get("on")
     if isinstance(below, dict) and isinstance(below.get("path"), str):
         mount = data.get("mount", DEFAULT_MOUNT)
         if below["path"].rstrip("/") == mount or bad_mount_point(below["path"]):
-            found.append(
-                Problem(
-                    reason=Reason.INVALID_VALUE,
-                    message=f"`{below['path']}` cannot be what is built on top of",
-                    hint="name the folder of a software tree, such as a version of EESSI",
-                    where=document.where("on", "path"),
-                )
+            yield document.problem(
+                ("on", "path"),
+                f"`{below['path']}` cannot be what is built on top of",
+                "name the folder of a software tree, such as a version of EESSI",
             )
-    return found
-
-
-def _without_mpi(document: Document) -> list[Problem]:
-    """Return what a recipe without an MPI cannot ask for."""
-    found: list[Problem] = []
-    if benchmark.NATIVE in (document.data.get("benchmarks") or ()):
-        found.append(
-            Problem(
-                reason=Reason.UNSUPPORTED,
-                message=f"{benchmark.NATIVE} needs an MPI, and the recipe has none",
-                hint="add `mpi`, or take it from another image",
-                where=document.where("benchmarks"),
-            )
-        )
-    if document.data.get("transports"):
-        found.append(
-            Problem(
-                reason=Reason.UNSUPPORTED,
-                message="transports are settings of an MPI, and the recipe has none",
-                hint="add `mpi`, or leave `transports` out",
-                where=document.where("transports"),
-            )
-        )
-    return found
 
 
 def _stack(data: Mapping[str, Any], facts: Mapping[str, str]) -> EasyBuildStack:
