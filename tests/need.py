@@ -315,6 +315,37 @@ def _apt(folder: Path) -> str | None:
     return _try("apt-get", "--version") or _try("gpg", "--homedir", folder, "--list-keys")
 
 
+def _lmod(_: Path) -> str | None:
+    try:
+        program = lmod.find()
+    except StackproofError as error:
+        return error.problems[0].message
+    return _try(program, "python", "--version")
+
+
+INSTALLED_MPIS = {
+    "mpich": ("/usr/bin/mpicc.mpich", "/usr/lib64/mpich/bin/mpicc"),
+    "openmpi": ("/usr/bin/mpicc.openmpi", "/usr/lib64/openmpi/bin/mpicc"),
+}
+"""Where packages of distributions have the wrappers of MPIs."""
+
+
+def installed_mpi(name: str) -> str:
+    """Return the wrapper of a distribution's MPI (needs `installed-mpis`)."""
+    return next((path for path in INSTALLED_MPIS[name] if os.access(path, os.X_OK)), "")
+
+
+def _installed_mpis(folder: Path) -> str | None:
+    source = folder / "mpi.c"
+    source.write_text("#include <mpi.h>\nint main(void) { return MPI_SUCCESS; }\n")
+    for name in INSTALLED_MPIS:
+        if not (wrapper := installed_mpi(name)):
+            return f"no {name} of the distribution"
+        if fault := _try(wrapper, "-o", folder / name, source):
+            return fault
+    return None
+
+
 def _easybuild(_: Path) -> str | None:
     """Return why EasyBuild cannot be had: it comes from the package index and loads modules."""
     try:
@@ -396,6 +427,8 @@ PROBES: dict[str, Callable[[Path], str | None]] = {
     "apt": _apt,
     "spack": _spack,
     "easybuild": _easybuild,
+    "lmod": _lmod,
+    "installed-mpis": _installed_mpis,
     "chromium": _chromium,
     "runc": _runc,
     "ssh-keygen": _ssh_keygen,

@@ -9,7 +9,7 @@ import pytest
 
 from installedmpis import INTEL, MPICH, OPEN_MPI, installed
 from mpitrees import Trees
-from need import need
+from need import installed_mpi, need
 from stackproof.bench.arms.installation import environments, parse_probe, siblings, suffix_of
 from stackproof.bench.effects.installation import of_prefix
 from stackproof.core.errors import Reason, StackproofError
@@ -154,3 +154,15 @@ def test_developers_trees_where_they_lie(trees: Trees, family: str) -> None:
     assert tree.version.startswith(found.version)
     assert found.mpiexec.startswith(f"{tree.prefix}/bin/mpiexec")
     assert found.library.startswith(f"{tree.prefix}/lib/")
+
+
+def test_mpis_of_the_distribution() -> None:
+    """As packages have them: two in one prefix, told apart by the names of their wrappers."""
+    need("installed-mpis")
+    found = {name: of_prefix(installed_mpi(name)) for name in ("mpich", "openmpi")}
+    assert {name: one.family for name, one in found.items()} == {
+        "mpich": "mpich", "openmpi": "openmpi"
+    }  # fmt: skip
+    assert found["mpich"].library != found["openmpi"].library
+    assert all(Path(one.mpiexec).exists() for one in found.values())
+    assert found["mpich"].mpiexec != found["openmpi"].mpiexec

@@ -75,6 +75,12 @@ def test_labels_are_taken_off(name):
     assert labels.joined(name, LABELLED[name]) == "one\ntwo\nthree\nfour"
 
 
+def test_a_line_that_open_mpi_4_tore_is_whole_again():
+    """ORTE labels every 4096 bytes that it reads."""
+    torn = '[1,0]<stdout>:{"path":"/usr/[1,0]<stdout>:lib","run":"x"}'
+    assert list(labels.split("prte", torn)) == [(0, '{"path":"/usr/lib","run":"x"}')]
+
+
 def test_a_line_that_hydra_tore_is_whole_again():
     torn = '[0] {"kind":"ra[0] nk","run":"x"}[0] \n[1] [1] MPI startup(): x'
     assert list(labels.split("hydra", torn)) == [

@@ -37,6 +37,15 @@ def test_unknown_launcher_is_unsupported():
     assert caught.value.reason is Reason.UNSUPPORTED
 
 
+@each_mpiexec
+def test_a_launcher_may_lie_elsewhere(name):
+    launcher = launchers.get(name)
+    assert launcher.argv(make(PAIR))[0].startswith("/mnt/s/bin/mpiexec")
+    assert (
+        launcher.argv(make(PAIR, mpiexec="/usr/bin/mpiexec.mpich"))[0] == "/usr/bin/mpiexec.mpich"
+    )
+
+
 @each_launcher
 def test_program_and_its_arguments_come_last(name):
     argv = launchers.get(name).argv(make(PAIR, program=("/mnt/s/bin/x", "-n", "5", "a b")))

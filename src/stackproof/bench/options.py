@@ -208,7 +208,7 @@ def challengers(arms: Sequence[Arm], options: BenchOptions) -> tuple[Arm, ...]:
     return tuple(
         replace(
             arm,
-            name=f"{arm.name or Path(arm.image).stem}-{name}" if len(names) > 1 else arm.name,
+            name=f"{arm.name or arm.label}-{name}" if len(names) > 1 else arm.name,
             transports=dict.fromkeys(inside if name in _ONE_NODE else places, name),
             placements=inside if name in _ONE_NODE and len(places) > 1 else (),
         )

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from stackproof.bench import arms
 from stackproof.compare.model import DEFAULT_MARGINS, MOST_LAUNCHES
 from stackproof.core import document as documents
 from stackproof.core.document import Document
@@ -23,18 +24,23 @@ _LARGEST_SIZE = 1 << 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One deployment to measure; `image` is IMAGE[:MOUNT] with the image's path made absolute.
+    """One deployment to measure, which is one of the kinds in `stackproof.bench.arms`.
 
-    It may also be a folder with an image's tree, which is used where it lies. `pmi` is what
-    Slurm's `srun --mpi` is told, None for what the MPI's family speaks; `launcher` is `srun` or
-    `mpirun`, None for what the site has that fits. `transports` and
-    `placements` go by names of placements, or of localities for all that have it; without
-    `placements` the arm runs everywhere. `inject` is an image or a folder whose MPI, or libfabric,
+    `image` is IMAGE[:MOUNT] with the image's path made absolute, or a folder with an image's tree,
+    which is used where it lies; `prefix` an MPI's folder or its compiler wrapper; `module` are
+    names in the order to load them, `module_use` more folders of modules. `pmi` is what Slurm's
+    `srun --mpi` is told, None for what the MPI's family speaks; `launcher` is `srun` or `mpirun`,
+    None for what the site has that fits. `transports` and `placements` go by names of placements,
+    or of localities for all that have it; without `placements` the arm runs everywhere. `inject` is
+    an image or a folder whose MPI, or libfabric,
     is put under the image's programs; `accept_unknown` does so also where nothing tells whether it
     works.
     """
 
-    image: str
+    image: str = ""
+    prefix: str = ""
+    module: tuple[str, ...] = ()
+    module_use: tuple[str, ...] = ()
     name: str = ""
     view: str | None = None
     program_image: str | None = None
@@ -46,6 +52,24 @@ class Arm:
     inject: str | None = None
     accept_unknown: bool = False
     placements: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """Return the name of its kind."""
+        return next((name for name in arms.REGISTRY if getattr(self, name)), "image")
+
+    @property
+    def asked(self) -> str:
+        """Return what it was asked to be, in short."""
+        value = getattr(self, self.kind)
+        return value if isinstance(value, str) else ", ".join(value)
+
+    @property
+    def label(self) -> str:
+        """Return what it can be called when nobody named it."""
+        last = self.asked.rpartition(", ")[2].rstrip("/").removesuffix(".squashfs")
+        name = last.replace("/", "-") if self.module else os.path.basename(last)
+        return re.sub(r"[^A-Za-z0-9._+-]", "-", name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,11 +186,42 @@ def parse_bench(document: Document, *, folder: str = "") -> BenchSpec:
     """
     found = [*documents.problems(document, "bench")]
     if not found:
+        found += _kind_problems(document)
         found += _name_problems(document) + _allocation_problems(document)
         found += _arm_placement_problems(document) + _size_problems(document)
     if found:
         raise StackproofError(*found)
     return _build(document.data, folder)
+
+
+def _kind_problems(document: Document) -> list[Problem]:
+    """Return the arms that are of no kind or of several, and keys of another kind."""
+    found: list[Problem] = []
+    for path, arm in _arm_entries(document):
+        kinds = arms.kinds_of(arm)
+        if len(kinds) != 1:
+            said = " and ".join(f"`{kind.name}`" for kind in kinds)
+            found.append(
+                Problem(
+                    reason=Reason.INVALID_VALUE if kinds else Reason.MISSING_KEY,
+                    message=f"an arm is one thing, and this one says {said}"
+                    if kinds
+                    else "the arm does not say what it is",
+                    hint=f"say one of: {', '.join(arms.REGISTRY)}",
+                    where=document.where(*path),
+                )
+            )
+            continue
+        found += [
+            Problem(
+                reason=Reason.INVALID_VALUE,
+                message=f"`{key}` is not for {kinds[0].title}",
+                hint=f"it is for {' and '.join(titles)}",
+                where=document.where(*path, key),
+            )
+            for key, titles in arms.strangers(kinds[0], arm)
+        ]
+    return found
 
 
 def _name_problems(document: Document) -> list[Problem]:
@@ -309,8 +364,8 @@ def _build(data: dict[str, Any], folder: str) -> BenchSpec:
     if "margins" in data:
         given["margins"] = {**DEFAULT_MARGINS, **data["margins"]}
     return BenchSpec(
-        baseline=_arm(data["baseline"], folder),
-        challengers=tuple(_arm(arm, folder) for arm in data.get("challengers", ())),
+        baseline=arm_of(data["baseline"], folder),
+        challengers=tuple(arm_of(arm, folder) for arm in data.get("challengers", ())),
         **given,
     )
 
@@ -345,15 +400,15 @@ def _placement(data: dict[str, Any]) -> Placement:
     )
 
 
-def _arm(data: dict[str, Any], folder: str) -> Arm:
-    given = {key.replace("-", "_"): value for key, value in data.items()}
-    given["image"] = _absolute(data["image"], folder)
+def arm_of(data: Mapping[str, Any], folder: str) -> Arm:
+    """Return the arm that a valid entry describes; its paths are relative to `folder`.
+
+    What is not an image is measured as it stands: it takes the path of its own choice.
+    """
+    (kind,) = arms.kinds_of(data)
+    given = {key: data[key] for key in arms.COMMON if key in data}
+    if kind.name != "image":
+        own = {locality.value: "auto" for locality in Locality}
+        given["transports"] = {**own, **data.get("transports", {})}
     given["placements"] = tuple(data.get("placements", ()))
-    for key in ("program-image", "inject"):
-        if key in data:
-            given[key.replace("-", "_")] = _absolute(data[key], folder)
-    return Arm(**given)
-
-
-def _absolute(image: str, folder: str) -> str:
-    return image if os.path.isabs(image) else os.path.normpath(os.path.join(folder, image))
+    return Arm(**given, **kind.fields(data, folder))

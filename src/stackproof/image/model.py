@@ -83,7 +83,8 @@ class Deployment:
 
     `name` is the arm's label; `env` already holds the view's patch; the transport's patch is
     added per case, since it depends on the placement. `mpi.prefix` may also be a folder of the
-    host (a vendor MPI without an image), then `mounts` is empty.
+    host (a vendor MPI without an image), then `mounts` is empty. `mpiexec` is the launcher's path
+    where that is not `bin/mpiexec` of the prefix.
     """
 
     name: str
@@ -94,3 +95,4 @@ class Deployment:
     image_sha256: str = ""
     lock_digest: str = ""
     recipe: str = ""
+    mpiexec: str = ""

@@ -42,8 +42,10 @@ def _arm(comparison: Comparison, name: str) -> Markup:
     parts: list[Markup | None] = []
     if arm is not None:
         facts = {
-            "image": arm.image,
-            "image SHA-256": arm.image_sha256,
+            **({} if arm.kind == "image" else {"asked for": f"{arm.kind}: {arm.asked}"}),
+            ("image" if arm.kind == "image" else "folder"): arm.image,
+            ("image SHA-256" if arm.kind == "image" else "digest"): arm.image_sha256,
+            **arm.found,
             "lock digest": arm.lock_digest,
             "MPI": " ".join(plain_value(value) for value in arm.mpi.values()),
             "view": arm.view or "",

@@ -24,9 +24,11 @@ RECOMMENDED_LAUNCHES = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedArm:
-    """What was compared: an image with its recipe and lock, as the specification recorded it.
+    """What was compared: an image with its recipe and lock, or another kind of arm.
 
-    `transport`, `env` and `rate` are what the specification asked of this arm alone.
+    `transport`, `env` and `rate` are what the specification asked of this arm alone. `kind` is what
+    it is (`stackproof.bench.arms`; an image in results that do not say it), `asked` what the
+    specification said, and `found` what that turned out to be, in words.
     """
 
     image: str = ""
@@ -39,6 +41,9 @@ class ComparedArm:
     transport: Any = None
     env: Mapping[str, str] = field(default_factory=dict)
     rate: Any = None
+    kind: str = "image"
+    asked: str = ""
+    found: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

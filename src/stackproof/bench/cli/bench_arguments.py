@@ -12,12 +12,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", nargs="?", metavar="SPEC", help="bench specification (YAML)")
     parser.add_argument(
         "--baseline", metavar="[NAME=]IMAGE",
-        help="image of the baseline, without SPEC; NAME is what tables and figures call it",
+        help="the baseline, without SPEC: an image, prefix:DIR or module:NAME[,NAME]; NAME is "
+        "what tables and figures call it",
     )  # fmt: skip
     parser.add_argument(
         "--challenger", metavar="[NAME=]IMAGE", action="append", default=[],
-        help="image of a challenger, without SPEC; may be given several times",
-    )  # fmt: skip
+        help="a challenger, without SPEC; may be given several times")  # fmt: skip
     parser.add_argument(
         "--launches", type=int, metavar="N", help="launches per arm and placement (default: 10)"
     )

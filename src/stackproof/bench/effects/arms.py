@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from stackproof.bench.effects import host_arm
+from stackproof.bench.effects.stamps import stamp_of
+from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm, BenchSpec
 from stackproof.core import mountlist
 from stackproof.core.command import EnvPatch
@@ -25,24 +28,8 @@ from stackproof.inject.replacement import find_replacement
 from stackproof.linking.effects.view import RootView
 from stackproof.mpi import families
 from stackproof.mpi.effects import fabric
-from stackproof.mpi.transports import Libfabric
 from stackproof.results.case import Locality
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadyArm:
-    """An arm whose images were read: what it mounts, sets and can run.
-
-    `folders` are what its ranks read besides the images; `stamps` says by path which files the
-    images were when they were read.
-    """
-
-    arm: Arm
-    image: Image
-    deployment: Deployment
-    libfabric: Libfabric = field(default_factory=Libfabric)
-    folders: tuple[str, ...] = ()
-    stamps: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+from stackproof.results.model import ComparedArm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +61,7 @@ def make_ready(spec: BenchSpec) -> Arms:
     problems: list[Problem] = []
     for arm in (spec.baseline, *spec.challengers):
         try:
-            arms.append(_ready(arm, tuple(program.name for program in spec.programs)))
+            arms.append(_READERS[arm.kind](arm, tuple(program.name for program in spec.programs)))
         except StackproofError as error:
             problems += error.problems
     ready = {one.deployment.name: one for one in _told_apart(arms)}
@@ -92,28 +79,19 @@ def make_ready(spec: BenchSpec) -> Arms:
 
 
 def check_unchanged(ready: ReadyArm) -> None:
-    """Raise `StackproofError` (IMAGE_DAMAGED) when an image is another file than the one read.
+    """Raise `StackproofError` (IMAGE_DAMAGED) when an image, or a library, is another file.
 
     Every launch mounts it anew, and numbers of the other one would stand under the name and the
     digest of the first.
     """
     for path, stamp in ready.stamps.items():
-        if _stamp(path) != stamp:
+        if stamp_of(path) != stamp:
             raise fail(
                 Reason.IMAGE_DAMAGED,
                 f"`{path}` was replaced while it was measured",
                 where=Location(file=path),
-                hint="put the image back, or measure the other one into another folder",
+                hint="put it back, or measure the other one into another folder",
             )
-
-
-def _stamp(path: str) -> tuple[int, int, int]:
-    """Return what changes with the file at a path: inode, size, time of change in ns."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return (0, 0, 0)
-    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _told_apart(arms: Sequence[ReadyArm]) -> list[ReadyArm]:
@@ -138,7 +116,7 @@ def _versioned_name(one: ReadyArm) -> str:
 
 
 def _file_name(one: ReadyArm) -> str:
-    name = os.path.basename(one.image.path.rstrip("/")).removesuffix(".squashfs")
+    name = one.arm.label
     return re.sub(r"[^A-Za-z0-9._+-]", "-", name)
 
 
@@ -158,6 +136,26 @@ def recipe_text(image: Image) -> str:
     return read_member(image.path, "meta/recipe/*")
 
 
+def compared(ready: ReadyArm) -> ComparedArm:
+    """Return what results say of an arm."""
+    facts = ready.deployment.mpi
+    return ComparedArm(
+        image=ready.image.path,
+        image_sha256=ready.image.sha256,
+        lock_digest=ready.image.lock_digest,
+        mpi={"family": facts.family, "version": facts.version},
+        recipe=recipe_text(ready.image),
+        lock=read_text(ready.image, "meta/lock.json"),
+        view=ready.arm.view or ready.image.default_view,
+        transport=", ".join(f"{k}: {v}" for k, v in ready.arm.transports.items()) or None,
+        env=dict(ready.arm.env),
+        rate=ready.arm.rate,
+        kind=ready.arm.kind,
+        asked=ready.arm.asked,
+        found=ready.found,
+    )
+
+
 def _same_name(name: str) -> Problem:
     return Problem(
         reason=Reason.INVALID_VALUE,
@@ -166,10 +164,10 @@ def _same_name(name: str) -> Problem:
     )
 
 
-def _ready(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
+def _ready_image(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
     """Read an arm's images and turn them into a deployment; `programs` are those that it runs."""
     wanted = mountlist.parse(arm.image)[0]
-    stamp = _stamp(wanted.image)  # before its digest is taken
+    stamp = stamp_of(wanted.image)  # before its digest is taken
     if os.path.isdir(wanted.image):
         image = load_tree(wanted.image)
     else:
@@ -199,7 +197,7 @@ def _ready(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
     ready = ReadyArm(arm=arm, image=image, deployment=deployment, libfabric=libfabric)
     ready = _with_injection(ready, arm.inject, programs) if arm.inject else ready
     mounted = {mount.image for mount in ready.deployment.mounts if os.path.isfile(mount.image)}
-    stamps = {path: stamp if path == image.path else _stamp(path) for path in mounted}
+    stamps = {path: stamp if path == image.path else stamp_of(path) for path in mounted}
     return replace(ready, stamps=stamps)
 
 
@@ -291,3 +289,10 @@ def _mpi_of(described: Described | None, injected: MountedImage) -> MpiFacts | N
             hint="inject an image that `stackproof build` made, or use `stackproof inject prove`",
         )
     return None
+
+
+_READERS: Mapping[str, Callable[[Arm, tuple[str, ...]], ReadyArm]] = {
+    "image": _ready_image,
+    "prefix": host_arm.of_prefix,
+    "module": host_arm.of_module,
+}

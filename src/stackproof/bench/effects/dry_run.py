@@ -33,7 +33,9 @@ def planned(bench: Bench, folder: Path) -> dict[str, Any]:
             {
                 "name": name,
                 "role": _role(bench, name),
+                "kind": ready.arm.kind,
                 "image": ready.image.path,
+                "found": dict(ready.found),
                 "mpi": f"{ready.deployment.mpi.family} {ready.deployment.mpi.version}",
                 "transports": {
                     place.name: schedule.transport_for(place, ready.arm.transports)

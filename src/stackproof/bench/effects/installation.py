@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from stackproof.bench.arms import installation
@@ -21,6 +21,10 @@ from stackproof.mpi import families
 
 _ANSWER_S = 120.0
 _TAIL_LINES = 6
+# Variables by which compilers and wrappers do other things.
+_COMPILING = (
+    "CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "OMPI_", "MPICH_", "I_MPI_", "CRAY_", "PE_", "CC",
+)  # fmt: skip
 # Launchers as `inject` calls them, to those of `launch.launchers`.
 _LAUNCHERS = {"hydra": "hydra", "intel-hydra": "intel-hydra", "prte": "prte", "orterun": "prte"}
 
@@ -213,12 +217,9 @@ def _identity(wrapper: str, library: str, env: EnvPatch) -> str:
         _run((wrapper, word), env, "/").stdout.decode(errors="replace")
         for word in ("-show", "--version")
     ]
-    parts = [wrapper, files.sha256(os.path.realpath(wrapper)), files.sha256(library), told]
-    return hashlib.sha256(json.dumps([*parts, _plain(env)], sort_keys=True).encode()).hexdigest()
-
-
-def _plain(env: EnvPatch) -> Mapping[str, str]:
-    return env.apply({})
+    asked = {k: v for k, v in sorted(env.apply({}).items()) if k.startswith(_COMPILING)}
+    parts = [wrapper, files.sha256(os.path.realpath(wrapper)), files.sha256(library), told, asked]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _first(said: str) -> str:

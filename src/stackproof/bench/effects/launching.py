@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from stackproof.bench import programs as bench_programs
 from stackproof.bench import schedule
-from stackproof.bench.effects.arms import Arms, ReadyArm
+from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.nodes import LaunchNodes
+from stackproof.bench.ready import ReadyArm
 from stackproof.bench.schedule import Launch
 from stackproof.cluster import model as cluster_model
 from stackproof.cluster.effects import up
@@ -247,6 +248,7 @@ def _mpiexec(
     program = bench_programs.REGISTRY[case.program].argv(deployment.programs[case.program], case)
     request = LaunchRequest(
         prefix=deployment.mpi.prefix,
+        mpiexec=deployment.mpiexec,
         program=(*_setting(loader), *program),
         placement=case.placement,
         agent=state.agent if state else None,

@@ -16,9 +16,10 @@ from pathlib import Path
 from stackproof.bench import path_logs, path_verdict, schedule
 from stackproof.bench import programs as bench_programs
 from stackproof.bench.effects import launching
-from stackproof.bench.effects.arms import Arms, ReadyArm
+from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.bench.path_verdict import Probed
+from stackproof.bench.ready import ReadyArm
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec
 from stackproof.compare import launch_checks

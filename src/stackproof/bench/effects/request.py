@@ -8,14 +8,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from stackproof.bench import arms
 from stackproof.bench import options as bench_options
 from stackproof.bench.effects import batch_job
 from stackproof.bench.effects.run import Bench, prepare, run_bench
 from stackproof.bench.options import BenchOptions
 from stackproof.bench.spec import Arm, BenchSpec, parse_bench
-from stackproof.core.document import schema
+from stackproof.core.document import Document, schema
 from stackproof.core.effects.documents import load
-from stackproof.core.errors import Reason, fail
+from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.monitor import Monitor
 from stackproof.launch.schedulers import REGISTRY
 from stackproof.results.model import LAUNCHES
@@ -38,8 +39,8 @@ def _specification(options: BenchOptions, tell: Callable[[str], None]) -> BenchS
         spec = parse_bench(load(options.spec), folder=folder)
     elif options.baseline:
         baseline = _arm(options.baseline)
-        arms = [_arm(text) for text in options.challengers]
-        challengers = bench_options.challengers(arms, options)
+        others = [_arm(text) for text in options.challengers]
+        challengers = bench_options.challengers(others, options)
         measured = bench_options.short_form(options)
         spec = BenchSpec(baseline=baseline, challengers=challengers, **measured)
     else:
@@ -56,20 +57,37 @@ def _specification(options: BenchOptions, tell: Callable[[str], None]) -> BenchS
 
 
 def _arm(text: str) -> Arm:
-    """Return the arm that `[NAME=]IMAGE` means; a file that is called so is an image without NAME.
+    """Return the arm that `[NAME=]WHAT` means; a file that is called so is an image without NAME.
 
-    Raises `StackproofError` (USAGE) for a name that no specification could have.
+    WHAT is an image, or `KIND:…` (`stackproof.bench.arms`). Raises `StackproofError` (USAGE) for a
+    name or an arm that no specification could have.
     """
-    name, mark, image = text.partition("=")
-    if not mark or "/" in name or os.path.exists(text):
-        return Arm(image=os.path.abspath(text))
-    if not re.search(schema("bench")["$defs"]["arm"]["properties"]["name"]["pattern"], name):
+    name, mark, rest = text.partition("=")
+    if not mark or "/" in name or ":" in name or os.path.exists(text):
+        name, rest = "", text
+    short = None if os.path.exists(rest) else arms.split_short(rest)
+    kind, value = short or (arms.REGISTRY["image"], rest)
+    entry = {**kind.short(value), **({"name": name} if name else {})}
+    try:
+        document = Document(file=text, data={"baseline": entry}, positions={})
+        return parse_bench(document, folder=os.path.abspath("")).baseline
+    except StackproofError as error:
+        if name and not re.search(_pattern(), name):
+            raise fail(
+                Reason.USAGE,
+                f"`{name}` cannot be the name of an arm",
+                hint="it has letters, digits and `.`, `_`, `+`, `-`, as in new=mpich.squashfs",
+            ) from None
         raise fail(
             Reason.USAGE,
-            f"`{name}` cannot be the name of an arm",
-            hint="it has letters, digits and `.`, `_`, `+`, `-`, as in new=mpich.squashfs",
-        )
-    return Arm(image=os.path.abspath(image), name=name)
+            f"`{text}` is no arm: {error.problems[0].message}",
+            hint="for example mpich.squashfs, prefix:/opt/mpi, module:gcc/12,intel-mpi",
+        ) from None
+
+
+def _pattern() -> str:
+    pattern: str = schema("bench")["$defs"]["arm"]["properties"]["name"]["pattern"]
+    return pattern
 
 
 def measure(

@@ -29,7 +29,7 @@ from stackproof.bench import path_verdict
 from stackproof.bench import schedule as schedules
 from stackproof.bench.effects import arms as bench_arms
 from stackproof.bench.effects import deciding, launching, nodes, path_probe
-from stackproof.bench.effects.arms import Arms, ReadyArm
+from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.aside import free_name, set_aside
 from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.bench.pace import Pace, pace_of, probes_s, seconds_of, shape_text
@@ -46,7 +46,6 @@ from stackproof.core.effects.run import transcript
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
 from stackproof.mpi.effects import fabric
-from stackproof.results import model as results_model
 from stackproof.results.case import Case, Placement
 from stackproof.results.effects import ledger
 from stackproof.results.effects.ledger import Ledger
@@ -296,28 +295,12 @@ def _results_spec(bench: Bench, command: tuple[str, ...]) -> ResultsSpec:
         looks=looks.planned(spec.launches) if spec.until_decided else (),
         seed=spec.seed,
         created=launching.now(),
-        arms={name: _result_arm(ready) for name, ready in arms.by_name.items()},
+        arms={name: bench_arms.compared(ready) for name, ready in arms.by_name.items()},
         host=_host_facts(bench.place),
         limits=limits,
         command=command,
         stackproof=stackproof.__version__,
         versions={"python": platform.python_version()},
-    )
-
-
-def _result_arm(ready: ReadyArm) -> results_model.ComparedArm:
-    facts = ready.deployment.mpi
-    return results_model.ComparedArm(
-        image=ready.image.path,
-        image_sha256=ready.image.sha256,
-        lock_digest=ready.image.lock_digest,
-        mpi={"family": facts.family, "version": facts.version},
-        recipe=bench_arms.recipe_text(ready.image),
-        lock=bench_arms.read_text(ready.image, "meta/lock.json"),
-        view=ready.arm.view or ready.image.default_view,
-        transport=", ".join(f"{k}: {v}" for k, v in ready.arm.transports.items()) or None,
-        env=dict(ready.arm.env),
-        rate=ready.arm.rate,
     )
 
 

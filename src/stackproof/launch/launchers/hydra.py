@@ -25,8 +25,8 @@ class Hydra:
             ("-n", str(segment.ranks), *segment.argv) for segment in requests.segments(request)
         ]
         return (
-            f"{request.prefix}/bin/mpiexec", *start, "-genvall", *label, "-bind-to", "none",
-            "-hosts", hosts, *requests.joined(ranks),
+            request.mpiexec or f"{request.prefix}/bin/mpiexec", *start, "-genvall", *label,
+            "-bind-to", "none", "-hosts", hosts, *requests.joined(ranks),
         )  # fmt: skip
 
     def environment(self, request: LaunchRequest) -> EnvPatch:

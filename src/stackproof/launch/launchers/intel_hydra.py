@@ -25,7 +25,7 @@ class IntelHydra:
             ("-n", str(segment.ranks), "-host", segment.node, *segment.argv)
             for segment in requests.segments(request)
         ]
-        program = f"{request.prefix}/bin/mpiexec.hydra"
+        program = request.mpiexec or f"{request.prefix}/bin/mpiexec.hydra"
         return (program, *start, "-genvall", *label, *requests.joined(ranks))
 
     def environment(self, request: LaunchRequest) -> EnvPatch:

@@ -12,8 +12,12 @@ _LABELS = {
     "intel-hydra": r"\[(\d+)\] ",
     "srun": r" *(\d+): ",
 }
-# Hydra labels whatever it reads at once, which may begin and end within a line.
-_TORN = frozenset({"hydra", "intel-hydra"})
+# Hydra, and ORTE of Open MPI 4, label whatever they read at once, which may begin within a line.
+_TORN = {
+    "prte": re.compile(r"\[(?:\d+,)*\d+\]<std(?:out|err)>:"),
+    "hydra": re.compile(_LABELS["hydra"]),
+    "intel-hydra": re.compile(_LABELS["intel-hydra"]),
+}
 # Slurm passes a line on in pieces of so many bytes, each with a label of its own; the last one is
 # shorter, if need be empty. Seen with 22.05.
 _PIECE = {"srun": 1024}
@@ -23,6 +27,7 @@ def split(launcher: str, text: str) -> Iterator[tuple[int | None, str]]:
     """Yield the rank of each line and the line without its label; None for what has none."""
     pattern = _LABELS.get(launcher)
     label = re.compile(pattern) if pattern else None
+    torn = _TORN.get(launcher)
     whole, pieces = _PIECE.get(launcher), dict[int, str]()
     for line in text.split("\n"):
         found = label.match(line) if label else None
@@ -33,7 +38,7 @@ def split(launcher: str, text: str) -> Iterator[tuple[int | None, str]]:
         if whole is not None and len(rest.encode()) == whole:
             pieces[rank] = pieces.get(rank, "") + rest
             continue
-        yield rank, pieces.pop(rank, "") + (label.sub("", rest) if launcher in _TORN else rest)
+        yield rank, pieces.pop(rank, "") + (torn.sub("", rest) if torn else rest)
     yield from pieces.items()
 
 

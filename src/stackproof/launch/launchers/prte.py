@@ -35,8 +35,8 @@ class Prte:
             for segment in requests.segments(request)
         ]  # fmt: skip
         return (
-            f"{request.prefix}/bin/mpiexec", "--bind-to", "none", *crowd, *label, *exports,
-            *requests.joined(ranks),
+            request.mpiexec or f"{request.prefix}/bin/mpiexec", "--bind-to", "none", *crowd,
+            *label, *exports, *requests.joined(ranks),
         )  # fmt: skip
 
     def environment(self, request: LaunchRequest) -> EnvPatch:

@@ -18,7 +18,8 @@ THIS_MACHINE = "localhost"
 class LaunchRequest:
     """One job.
 
-    `prefix` is the folder of the MPI (`bin/mpiexec` below it), `program` the argv of one rank,
+    `prefix` is the folder of the MPI (`bin/mpiexec` below it, unless `mpiexec` is the path of
+    another one), `program` the argv of one rank,
     `environment` the variables that every rank on every node must see, `agent` the path of the
     program that starts a command on a node (None: all ranks are here). `as_root` says that the
     launcher runs as user 0, which Open MPI refuses unless it is told to go on. `family` is the
@@ -39,6 +40,7 @@ class LaunchRequest:
     prefix: str
     program: tuple[str, ...]
     placement: Placement
+    mpiexec: str = ""
     agent: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     as_root: bool = False

@@ -1,0 +1,28 @@
+"""An arm made ready: what it mounts, sets and can run, and what was found of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from stackproof.bench.spec import Arm
+from stackproof.image.model import Deployment, Image
+from stackproof.mpi.transports import Libfabric
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyArm:
+    """An arm that was read: what it mounts, sets and can run.
+
+    `image` is what it was made of: of an arm without an image the MPI's folder, with a digest of
+    all that a launch runs. `found` says in words what the arm turned out to be. `folders` are what
+    its ranks read besides; `stamps` says by path which files these were when they were read.
+    """
+
+    arm: Arm
+    image: Image
+    deployment: Deployment
+    libfabric: Libfabric = field(default_factory=Libfabric)
+    folders: tuple[str, ...] = ()
+    stamps: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    found: Mapping[str, str] = field(default_factory=dict)

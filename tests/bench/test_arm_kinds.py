@@ -1,0 +1,188 @@
+"""Arms of every kind, as specifications and command lines write them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from installedmpis import MPICH, OPEN_MPI, installed
+from need import installed_mpi, need
+from stackproof.bench import arms
+from stackproof.bench.arms.image import ImageArm
+from stackproof.bench.arms.module import ModuleArm
+from stackproof.bench.arms.paths import absolute
+from stackproof.bench.arms.prefix import PrefixArm
+from stackproof.bench.effects import host_arm, stamps
+from stackproof.bench.effects.arms import make_ready
+from stackproof.bench.effects.request import specification
+from stackproof.bench.options import BenchOptions
+from stackproof.bench.ready import ReadyArm
+from stackproof.bench.spec import Arm, BenchSpec, parse_bench
+from stackproof.core import document, noun
+from stackproof.core.errors import Reason, StackproofError
+
+ENTRIES = {
+    "image": {"image": "sub/mpich.squashfs", "view": "lnx"},
+    "prefix": {"prefix": "../mpi"},
+    "module": {"module": ["gcc/12", "mpich"], "module-use": ["modules"]},
+}
+
+
+def parsed(*entries: dict[str, object]) -> BenchSpec:
+    data = {"baseline": entries[0], "challengers": [*entries[1:]]}
+    return parse_bench(document.parse(json.dumps(data), file="x.yaml"), folder="/here/now")
+
+
+def wrong(entry: dict[str, object]) -> list[tuple[Reason, str]]:
+    with pytest.raises(StackproofError) as caught:
+        parsed(entry)
+    return [(problem.reason, f"{problem}") for problem in caught.value.problems]
+
+
+# ------------------------------------------------------------------------- what holds for every kind
+
+
+def test_every_kind_is_registered() -> None:
+    assert {*arms.REGISTRY} >= {kind.name for kind in (ImageArm, PrefixArm, ModuleArm)}
+    assert absolute("../mpi", "/here/now") == "/here/mpi"
+    assert absolute("/mpi", "/here/now") == "/mpi"
+
+
+@pytest.mark.parametrize("name", arms.REGISTRY)
+def test_a_kind_keeps_what_it_promises(name: str) -> None:
+    kind = arms.REGISTRY[name]
+    assert kind.name == name
+    assert name in ENTRIES, "give an entry to try it with"
+    assert not kind.keys & arms.COMMON
+    arm = parsed({**ENTRIES[name], "name": "mine", "env": {"A": "b"}}).baseline
+    assert (arm.kind, arm.name, arm.env) == (name, "mine", {"A": "b"})
+    assert arm.asked
+    assert arm.label
+    assert noun.from_json(Arm, noun.to_json(arm), file="x") == arm
+    known = noun.to_data(arm)
+    assert {key.replace("-", "_") for key in kind.keys} <= known.keys()
+    entry = kind.short("some/thing,else")
+    assert parsed(entry).baseline.kind == name
+
+
+@pytest.mark.parametrize("name", arms.REGISTRY)
+@pytest.mark.parametrize("other", arms.REGISTRY)
+def test_an_arm_is_one_thing(name: str, other: str) -> None:
+    both = {**ENTRIES[name], **ENTRIES[other]}
+    if name == other:
+        assert parsed(both).baseline.kind == name
+        return
+    assert any("an arm is one thing" in said for _, said in wrong(both))
+
+
+def test_paths_are_the_specification_s() -> None:
+    spec = parsed(*ENTRIES.values())
+    assert spec.baseline.image == "/here/now/sub/mpich.squashfs"
+    assert spec.challengers[0].prefix == "/here/mpi"
+    assert spec.challengers[1].module_use == ("/here/now/modules",)
+
+
+def test_what_is_installed_takes_the_path_of_its_own_choice() -> None:
+    spec = parsed(
+        ENTRIES["image"], ENTRIES["prefix"], {**ENTRIES["module"], "transports": {"2x1": "tcp"}}
+    )
+    assert spec.baseline.transports == {}
+    assert spec.challengers[0].transports == {"intra-node": "auto", "inter-node": "auto"}
+    assert spec.challengers[1].transports["2x1"] == "tcp"
+
+
+def test_one_module_needs_no_list() -> None:
+    assert parsed({"module": "mpich/5"}).baseline.module == ("mpich/5",)
+    assert parsed({"module": "gnu/mpich/5"}).baseline.label == "gnu-mpich-5"
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason", "words"),
+    [
+        ({"name": "x"}, Reason.MISSING_KEY, "does not say what it is"),
+        ({"prefix": "/opt", "view": "x"}, Reason.INVALID_VALUE, "`view` is not for an installed"),
+        ({"image": "a", "module-use": ["x"]}, Reason.INVALID_VALUE, "it is for a module"),
+        ({"prefix": ""}, Reason.INVALID_VALUE, "prefix"),
+        ({"module": []}, Reason.INVALID_VALUE, "module"),
+        ({"module": ["-f x"]}, Reason.INVALID_VALUE, "module"),
+        ({"module": ["a;b"]}, Reason.INVALID_VALUE, "module"),
+        ({"prefx": "/opt"}, Reason.UNKNOWN_KEY, "prefx"),
+    ],
+)
+def test_what_cannot_be(entry: dict[str, object], reason: Reason, words: str) -> None:
+    found = wrong(entry)
+    assert any(one is reason and words in said for one, said in found), found
+
+
+# ------------------------------------------------------------------------------- on the command line
+
+
+def short(text: str) -> Arm:
+    return specification(BenchOptions(baseline=text)).baseline
+
+
+def test_short_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert short("a.squashfs").image == f"{tmp_path}/a.squashfs"
+    assert short("image:a.squashfs:/mount").image == f"{tmp_path}/a.squashfs:/mount"
+    assert (short("new=prefix:mpi").prefix, short("new=prefix:mpi").name) == (
+        f"{tmp_path}/mpi", "new"
+    )  # fmt: skip
+    assert short("module:gcc/12,mpich").module == ("gcc/12", "mpich")
+    assert short("module:a=b").module == ("a=b",)
+    (tmp_path / "prefix:x").mkdir()
+    assert short("prefix:x").image == f"{tmp_path}/prefix:x"  # a file that is called so
+
+
+@pytest.mark.parametrize("text", ["module:", "a b=prefix:/usr", "module:a b", "prefix:"])
+def test_short_forms_that_cannot_be(text: str) -> None:
+    with pytest.raises(StackproofError) as caught:
+        short(text)
+    assert caught.value.reason is Reason.USAGE
+    assert caught.value.problems[0].hint
+
+
+# ------------------------------------------------------------------------------------- made ready
+
+
+def test_installed_mpis_are_made_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The small MPIs compile our program only as far as their headers go: that is said."""
+    need("gcc")
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
+    one = installed(tmp_path / "one", said=MPICH)
+    broken = installed(tmp_path / "two", said=OPEN_MPI)
+    (broken / "include" / "mpi.h").unlink()
+    spec = parsed({"prefix": str(one)}, {"prefix": str(broken)}, {"prefix": str(tmp_path / "gone")})
+    with pytest.raises(StackproofError) as caught:
+        make_ready(spec)
+    assert [problem.reason for problem in caught.value.problems] == [
+        Reason.BUILD_FAILED, Reason.BUILD_FAILED, Reason.FILE_MISSING,
+    ]  # fmt: skip
+
+
+def test_arms_of_one_mpi_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need("installed-mpis")
+    monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
+    link = tmp_path / "bin"
+    link.mkdir()
+    wrapper = installed_mpi("mpich")
+    spec = parsed({"prefix": wrapper}, {"prefix": installed_mpi("openmpi")})
+    ready = make_ready(spec)
+    assert [*ready.by_name] == ["mpich", "openmpi", "mpich-again"]
+    own: ReadyArm = ready.by_name["mpich"]
+    assert own.found["compiler wrapper"] == wrapper
+    assert own.image.sha256 != ready.by_name["openmpi"].image.sha256
+    assert set(own.deployment.programs) == {"stackproof-bench"}
+    assert own.stamps.keys() == {
+        own.found["library"], own.deployment.programs["stackproof-bench"]
+    }  # fmt: skip
+    assert set(own.folders) <= set(ready.paths)
+    assert all(stamps.stamp_of(path) == stamp for path, stamp in own.stamps.items())
+    assert stamps.stamp_of(str(tmp_path / "gone")) == (0, 0, 0)
+    assert host_arm.of_prefix(spec.baseline, ("stackproof-bench",)).found == own.found
+    assert make_ready(spec).by_name["mpich"].image.sha256 == own.image.sha256
+    with pytest.raises(StackproofError) as caught:
+        make_ready(parsed({"prefix": wrapper}, {"prefix": wrapper}))
+    assert "two arms are called" in str(caught.value)
