@@ -40,6 +40,8 @@ ENVIRONMENT = {
     "what the agent, which stands in the place of ssh, mounts on a node before ranks start there.",
     "STACKPROOF_MUST_WORK": "Tests only: what may not be missing on this machine (`tests/need.py` "
     "has the names; `all` is every one).",
+    "STACKPROOF_PACK_EXPLAIN": "Set to anything: a program of a pack says by which loader it is "
+    "started, and why.",
     "STACKPROOF_RACE_S": "Tests only: seconds for which an attacker races the mount helper (left "
     "out: 2; `nox -s races` says 60).",
     "STACKPROOF_SPACK_MIRROR": "Local clones in the place of git addresses: `URL=PATH`, or a "

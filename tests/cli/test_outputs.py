@@ -28,6 +28,7 @@ MORE = {
     "inject container": ["program", "--with", "prefix", "--form", "cdi"],
     "report": ["results"],
     "doctor": [],
+    "pack": ["r.squashfs"],
 }
 OUTPUTS = [
     (name, option.names[-1], option.output)
@@ -172,6 +173,8 @@ SAMPLES = {
     "injection": b"--bind=/a:/b:ro\n",
     "digest": b"0" * 64 + b"  own.squashfs\n",
     "lock": b'{\n "schema": "stackproof/lock/1",',
+    "pack": b"\x28\xb5\x2f\xfd" + bytes(200),
+    "provenance": b'{"schema":"stackproof/pack/1"}',
     "file": b"x",
 }
 

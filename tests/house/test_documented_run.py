@@ -192,6 +192,14 @@ def test_write_a_containerfile(shelf: Shelf, place: Path) -> None:
     assert BASE in (place / "Containerfile").read_text()
 
 
+def test_carry_a_pack(shelf: Shelf, place: Path) -> None:
+    said = run_page(shelf, "docs/how-to/carry-a-pack.md", place)
+    assert "tier 0" in next(text for line, text in said.items() if "--explain" in line)
+    (line,) = documented.others_of(ROOT / "docs/how-to/carry-a-pack.md")
+    assert '"world_size":2' in shelf.run(line.text, place)
+    assert (place / "app.tar.zst").is_file()
+
+
 def test_disk_use(shelf: Shelf, place: Path) -> None:
     """In a cache of its own: at the end all of it is gone."""
     cache = {"STACKPROOF_CACHE": str(place / "cache")}

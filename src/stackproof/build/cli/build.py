@@ -68,6 +68,25 @@ def _build(asked: BuildRequest) -> int:
     return int(problems[0].reason.exit_code if problems else ExitCode.DONE)
 
 
+def make_image(recipe: RecipeOptions, monitor: Monitor) -> Path:
+    """Build the image of a recipe as `build` does by itself, and return where the cache has it."""
+    loaded = stacks.load_recipe(recipe)
+    _check_machine(loaded.stack.architecture)
+    asked = BuildRequest(
+        recipe=recipe,
+        build=BuildOptions(),
+        output=None,
+        update=False,
+        locked=False,
+        stop_after=None,
+        json=False,
+    )
+    built, _ = _made(loaded, asked, monitor)
+    if built is None:
+        raise TypeError("a build that does not stop makes an image")
+    return built.path
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Result:
     """What one build gave, for those who read it as JSON."""

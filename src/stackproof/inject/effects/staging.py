@@ -25,13 +25,12 @@ from stackproof.core.effects import files, run
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.inject.eessi import Filling
 from stackproof.inject.wrapper import Wrapping
+from stackproof.linking.effects import runpath
 from stackproof.linking.effects.view import RootView
-from stackproof.linking.elf import ElfFile
 
 _KEEP = ".stackproof"
 _RECORD = "injection.json"
 _LOCK_S = 10.0
-_TOOL_TIMEOUT_S = 120.0
 _TRACE_TIMEOUT_S = 60.0
 # renameat2(2), <linux/fs.h>
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
@@ -160,29 +159,10 @@ def _copy_with_rpath(source: str, target: str, rpath: str) -> None:
         os.chmod(target, 0o755)  # noqa: S103 - jobs of all users load it
     except OSError as error:
         raise files.translate(error, target) from error
-    argv = ("patchelf", "--force-rpath", "--set-rpath", rpath, target)
-    run.check(Command(argv=argv, timeout_s=_TOOL_TIMEOUT_S))
-    before, after = read(source), read(target)
-    same = all(
-        getattr(before, word) == getattr(after, word)
-        for word in ("soname", "needed", "exports", "version_needs", "version_definitions")
-    )
-    if not same or after.rpath != rpath or after.runpath is not None:
-        raise fail(
-            Reason.BUILD_FAILED,
-            "patchelf changed more, or less, than the search path",
-            where=Location(file=source),
-            hint="use another release of patchelf: some damage libraries",
-        )
+    runpath.seal(target, rpath)
 
 
-def read(path: str) -> ElfFile:
-    """Return what an ELF file of this machine says; raises `StackproofError` like reading does."""
-    view = RootView()
-    file = view.look(os.path.abspath(path))
-    if file is None:
-        raise fail(Reason.FILE_MISSING, f"`{path}` does not exist", where=Location(file=path))
-    return view.elf(file)
+read = runpath.read
 
 
 def current(place: str) -> Injection | None:

@@ -114,13 +114,22 @@ class Frame:
         raise damaged(self.source.name, f"nothing of the file is loaded at {address:#x}")
 
     def memory(self, address: int, count: int) -> bytes:
-        """Return `count` bytes of what is loaded at an address; raises when they are not there."""
+        """Return `count` bytes of what is loaded at an address; raises when they are not there.
+
+        They may go on in the segment that follows in memory: patchelf makes such programs.
+        """
         if not 0 <= count <= limits.ELF.bytes:
             raise too_large(self.source.name, count)
-        offset, left = self.offset_of(address)
-        if count > left:
-            raise damaged(self.source.name, f"a table at {address:#x} leaves its segment")
-        return self.bytes_at(offset, count)
+        found = b""
+        while True:
+            offset, left = self.offset_of(address + len(found))
+            found += self.bytes_at(offset, min(left, count - len(found)))
+            if len(found) >= count:
+                return found
+            if not any(
+                one.kind == PT_LOAD and one.address == address + len(found) for one in self.segments
+            ):
+                raise damaged(self.source.name, f"a table at {address:#x} leaves its segment")
 
     def rest(self, address: int, most: int) -> bytes:
         """Return what is loaded from an address to the end of its segment, at most `most`."""

@@ -1,0 +1,107 @@
+"""`stackproof pack IMAGE|RECIPE [PROGRAM …] -o FILE`: a stack that runs where it is copied to."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stackproof.build.cli.build import make_image
+from stackproof.build.effects.builders import RecipeOptions
+from stackproof.core import noun
+from stackproof.core.cli import parsing, progress
+from stackproof.core.errors import Reason, fail
+from stackproof.image.container.effects import roots
+from stackproof.pack.effects import deliver
+from stackproof.pack.effects.make import PackWishes
+from stackproof.pack.model import Moved, Pack, TextKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackOptions:
+    """What is packed, how it is written, and what is shown of it."""
+
+    image: str
+    programs: tuple[str, ...]
+    output: str | None
+    format: str | None
+    view: str | None
+    entry: tuple[str, ...]
+    symlink: tuple[str, ...]
+    provenance: str
+    explain: bool
+    json: bool
+    site: str | None
+    fact: tuple[str, ...]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make a pack, or show what would be done for it."""
+    asked = parsing.read(PackOptions, args)
+    if not asked.output and not asked.explain:
+        raise fail(Reason.USAGE, "nothing says where the pack is to be", hint="name it: -o FILE")
+    if asked.output and asked.explain:
+        raise fail(Reason.USAGE, "`--explain` writes nothing", hint="leave out -o, or --explain")
+    wishes = PackWishes(
+        programs=asked.programs,
+        entries=dict(_pair(word, "--entry") for word in asked.entry),
+        symlinks=dict(_pair(word, "--symlink") for word in asked.symlink),
+        view=asked.view,
+    )
+    image = asked.image
+    if not (image.endswith(".squashfs") or roots.is_squashfs(image)):
+        recipe = RecipeOptions(recipe=image, site=asked.site, fact=asked.fact)
+        image = str(make_image(recipe, progress.monitor()))
+    if asked.output:
+        target = deliver.Delivery(
+            output=asked.output, format=asked.format, provenance=asked.provenance
+        )
+        pack, size = deliver.write_pack(image, wishes, target)
+        said = [_summary(asked.output, pack, size)]
+    else:
+        pack = deliver.explain_pack(image, wishes)
+        said = [*_explained(pack)]
+    print(noun.to_json(pack) if asked.json else "\n".join(said), end="" if asked.json else "\n")
+    return 0
+
+
+def _pair(word: str, option: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not (equals and name and value) or (option == "--entry" and "/" in name):
+        raise fail(Reason.USAGE, f"`{option} {word}` is not NAME=VALUE", hint=f"see {option}")
+    return name, value
+
+
+def _summary(output: str, pack: Pack, size: int) -> str:
+    kinds = Counter(one.kind for one in pack.moved)
+    moved = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    return (
+        f"{output}  {size / 1e6:.1f} MB, {len(pack.programs)} programs, "
+        f"glibc 2.{pack.floor} or its own\n  moved: {moved or 'nothing named the old place'}"
+    )
+
+
+def _explained(pack: Pack) -> Iterator[str]:
+    yield (
+        f"tier {pack.tier}: no namespace and no mount, as every program finds what it needs by its "
+        "own place"
+    )
+    yield (
+        f"loader: that of a machine with glibc 2.{pack.floor} or newer; on others the pack's own, "
+        f"of glibc {pack.origin.glibc}"
+    )
+    yield f"programs: {', '.join(pack.programs)}"
+    carried = [path for path in pack.libraries if path.startswith("lib/")]
+    yield f"from this machine: {', '.join(carried) or 'only its C library'}"
+    for name, file in pack.missing.items():
+        yield f"left to the machine: {name}, for {file}"
+    for one in pack.moved:
+        yield from _line(one)
+
+
+def _line(one: Moved) -> Iterator[str]:
+    if one.kind is TextKind.DEBUG:
+        return
+    yield f"{one.file} at {one.offset}: {one.kind}: {one.text}"
+    yield f"  {one.done}"

@@ -1,0 +1,92 @@
+"""A pack written where it was asked for: whole, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackproof.core import noun
+from stackproof.core.effects import files, outputs
+from stackproof.core.errors import Location, Reason, fail
+from stackproof.pack.effects import formats
+from stackproof.pack.effects.make import PackWishes, make
+from stackproof.pack.model import Pack
+
+PROVENANCE = "meta/provenance.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """Where a pack goes; `format` None: by the name. `provenance` is `beside`, `inside`, `none`."""
+
+    output: str
+    format: str | None
+    provenance: str
+
+    @property
+    def kind(self) -> str:
+        """Return the format."""
+        by_name = (name for name in formats.WRITERS if self.output.endswith(f".{name}"))
+        return self.format or next(by_name, "dir")
+
+
+def write_pack(image: str, wishes: PackWishes, target: Delivery) -> tuple[Pack, int]:
+    """Make a pack of an image and write it; return it, and its size in bytes.
+
+    Raises `StackproofError` as `make` does, and NOT_REPLACED, USAGE for what is there already.
+    """
+    output = Path(os.path.abspath(target.output.rstrip("/")))
+    beside = output.with_name(f"{output.name}.provenance.json")
+    if target.kind == "dir" and os.path.lexists(output):
+        raise fail(
+            Reason.USAGE,
+            f"`{target.output}` exists",
+            where=Location(file=target.output),
+            hint="name a folder that is not there yet: what is in use must not change",
+        )
+    if target.provenance == "beside":
+        outputs.claim(beside, "provenance")
+    with _staging(output) as folder:
+        tree = folder / "pack"
+        tree.mkdir(mode=0o755)
+        pack = make(image, wishes, tree)
+        text = noun.to_json(pack)
+        if target.provenance == "inside":
+            files.write(tree / PROVENANCE, text)
+            (tree / PROVENANCE).parent.chmod(0o755)
+        size = _size(tree)
+        formats.WRITERS[target.kind](tree, output, pack.name)
+    if target.provenance == "beside":
+        outputs.write(beside, text, "provenance")
+    return pack, size if target.kind == "dir" else output.stat().st_size
+
+
+def explain_pack(image: str, wishes: PackWishes) -> Pack:
+    """Return what a pack of an image would say of itself; nothing stays."""
+    with _staging(Path(tempfile.gettempdir(), "pack")) as folder:
+        return make(image, wishes, folder)
+
+
+@contextlib.contextmanager
+def _staging(output: Path) -> Iterator[Path]:
+    """Give a folder on the file system of an output, which is gone afterwards."""
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.mkdtemp(prefix=".stackproof-pack-", dir=output.parent)
+    except OSError as error:
+        raise files.translate(error, output.parent) from error
+    try:
+        yield Path(folder)
+    except OSError as error:
+        raise files.translate(error, output) from error
+    finally:
+        files.remove(folder)
+
+
+def _size(tree: Path) -> int:
+    found = (Path(inner, name) for inner, _, names in os.walk(tree) for name in names)
+    return sum(path.lstat().st_size for path in found)

@@ -1,0 +1,56 @@
+"""Entry points on disk: compiled once, and copied with a table for each program."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from stackproof.core.command import Command
+from stackproof.core.effects import run
+from stackproof.core.effects.sandbox import package_hint
+from stackproof.core.errors import Reason, StackproofError, fail
+from stackproof.pack.entries import COMPILE, MARK, fill, render_table
+from stackproof.pack.model import EntryPoint, Loading
+
+SOURCE = Path(__file__).parents[1] / "csrc" / "entry.c"
+_TIMEOUT_S = 60.0
+
+
+@functools.cache
+def template() -> bytes:
+    """Return the compiled entry point, with no table yet.
+
+    Raises `StackproofError`: TOOL_MISSING without a C compiler, BUILD_FAILED.
+    """
+    with tempfile.TemporaryDirectory(prefix="stackproof-pack-") as folder:
+        target = os.path.join(folder, "entry")
+        try:
+            argv = ("gcc", *COMPILE, "-o", target, str(SOURCE))
+            run.check(Command(argv=argv, timeout_s=_TIMEOUT_S))
+        except StackproofError as error:
+            if error.reason is Reason.TOOL_MISSING:
+                raise fail(
+                    Reason.TOOL_MISSING,
+                    "no C compiler, which makes the entry points of a pack",
+                    hint=package_hint("gcc"),
+                ) from None
+            raise
+        content = Path(target).read_bytes()
+    if content.count(MARK) != 1:
+        raise fail(
+            Reason.BUILD_FAILED,
+            "the C compiler changed the table of entry points",
+            hint="use gcc 10 or newer",
+        )
+    return content
+
+
+def write_entries(pack: Path, entries: Sequence[EntryPoint], loading: Loading) -> None:
+    """Write every entry point to its place in the pack."""
+    for entry in entries:
+        target = pack / entry.place
+        target.write_bytes(fill(template(), render_table(entry, loading)))
+        target.chmod(0o755)

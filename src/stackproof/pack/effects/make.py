@@ -1,0 +1,447 @@
+"""An image and programs to a pack: unpacked, looked at, made to run anywhere, and checked."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from stackproof import __version__
+from stackproof.core import noun
+from stackproof.core.command import Command, EnvPatch
+from stackproof.core.effects import files, run
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.image.effects.folder import relocated
+from stackproof.image.effects.load import load_image
+from stackproof.image.model import Image, View
+from stackproof.inject.artefact import is_machines
+from stackproof.inject.effects import staging
+from stackproof.linking.effects import runpath
+from stackproof.linking.effects.view import RootView
+from stackproof.mpi.families import REGISTRY as FAMILIES
+from stackproof.pack import prefixes
+from stackproof.pack.effects import entry_files, relocate, survey
+from stackproof.pack.effects.survey import Survey
+from stackproof.pack.layout import C_LIBRARY, check_inside, floor_of, program_place
+from stackproof.pack.model import (
+    LIBRARIES,
+    LOADER,
+    PROGRAMS,
+    ROOT,
+    STACK,
+    EntryPoint,
+    Loading,
+    Moved,
+    Origin,
+    Pack,
+)
+
+OTHERS = "programs"
+"""The folder of the tree for programs that are no part of the image."""
+_UNPACK_S = 3600.0
+_DOCUMENTS = ("lock.json", "bom.cdx.json", "stack.json", "configure.json")
+_PATHS = "LD_LIBRARY_PATH"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackWishes:
+    """What a pack is to hold.
+
+    `programs` are names or paths, in the image or on this machine; `entries` give programs other
+    names, `symlinks` are links in the pack and their targets in it; `view` None is the default one.
+    """
+
+    programs: tuple[str, ...] = ()
+    entries: Mapping[str, str] = field(default_factory=dict)
+    symlinks: Mapping[str, str] = field(default_factory=dict)
+    view: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Work:
+    """One pack in the making; paths of the tree are those at the image's mount point."""
+
+    pack: Path
+    image: Image
+    env: EnvPatch
+    library_path: tuple[str, ...]
+    view: RootView
+    named: dict[str, str] = field(default_factory=dict)
+
+    def place(self, path: str) -> str:
+        """Return the path in the pack of a path at the mount point."""
+        return STACK + path[len(self.image.mount) :]
+
+    def here(self, path: str) -> Path:
+        """Return where a path at the mount point lies now."""
+        return self.pack / self.place(path)
+
+
+def make(image_file: str, wishes: PackWishes, pack: Path) -> Pack:
+    """Fill an empty folder with a pack, and return what it says of itself.
+
+    Raises `StackproofError`: what images and ELF files raise; UNKNOWN_VIEW, COMMAND_NOT_FOUND for a
+    program that is not there; UNSUPPORTED where something names the place that it was built for and
+    nothing says why that does not matter; TOOL_MISSING, BUILD_FAILED, DISK_FULL.
+    """
+    work = _begin(load_image(image_file), wishes, pack)
+    _unpack(image_file, pack / STACK)
+    documents = _take_documents(pack / STACK)
+    _name_programs(work, wishes)
+    found = survey.look_around(work.view, work.image.mount, work.library_path)
+    survey.check(found, tuple(work.named.values()))
+    env = _told(work, found)
+    programs = _programs(work, found)
+    loading = _loading(found, programs)
+    libraries = dict(relocate.carry(pack, LIBRARIES, found.libraries))
+    libraries |= dict(relocate.carry(pack, LOADER, found.c_library))
+    moved = [*_relocate(work, found, programs, env)]
+    _explained(moved, image_file)
+    entries = tuple(_entry(work, path, env) for path in programs)
+    entry_files.write_entries(pack, entries, loading)
+    shown = _link_programs(work, wishes, programs)
+    relocate.normalise(pack)
+    _verify(work, found, programs)
+    return Pack(
+        name=work.image.name,
+        tier=0,
+        origin=Origin(
+            image=work.image.name,
+            image_sha256=files.sha256(image_file),
+            stack=work.image.stack_id,
+            lock=work.image.lock_digest,
+            glibc=f"2.{_own_floor(found)}",
+            stackproof=__version__,
+        ),
+        floor=loading.floor,
+        programs=shown,
+        libraries=libraries,
+        missing=dict(sorted(found.missing.items())),
+        moved=tuple(sorted(moved, key=lambda one: (one.file, one.offset))),
+        documents=documents,
+    )
+
+
+def _begin(image: Image, wishes: PackWishes, pack: Path) -> _Work:
+    """Return the work with the environment of the view, the MPI's own needs first."""
+    name = wishes.view if wishes.view is not None else image.default_view
+    if name is not None and name not in image.views:
+        raise fail(
+            Reason.UNKNOWN_VIEW,
+            f"image `{image.path}` has no view `{name}`",
+            hint=f"views are: {', '.join(sorted(image.views)) or 'none'}",
+        )
+    env = EnvPatch()
+    if image.mpi is not None and image.mpi.family in FAMILIES:
+        env = FAMILIES[image.mpi.family].environment(image.mpi.prefix)
+    env = env.then(image.views[name].env) if name is not None else env
+    if "${@" in noun.to_json(env):
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"view `{name}` of image `{image.path}` takes values from the user's environment",
+            hint="choose a view that does not, by --view",
+        )
+    words = (env.set.get(_PATHS, ""), *env.prepend.get(_PATHS, ()), *env.append.get(_PATHS, ()))
+    paths = tuple(word for text in words for word in text.split(":") if word)
+    return _Work(
+        pack=pack,
+        image=image,
+        env=env,
+        library_path=paths,
+        view=RootView("/", {image.mount: str(pack / STACK)}),
+    )
+
+
+def _unpack(image_file: str, target: Path) -> None:
+    argv = ("unsquashfs", "-q", "-n", "-no-xattrs", "-d", str(target), os.path.abspath(image_file))
+    done = run.run(Command(argv=argv, timeout_s=_UNPACK_S))
+    if done.returncode != 0:
+        full = b"No space left" in done.stderr
+        raise fail(
+            Reason.DISK_FULL if full else Reason.IMAGE_UNREADABLE,
+            f"image `{image_file}` cannot be unpacked",
+            where=Location(file=image_file),
+            hint="free space where the pack is to be"
+            if full
+            else "the image is damaged: copy or build it again",
+            detail=done.stderr.decode(errors="replace")[-2000:] or None,
+        )
+
+
+def _take_documents(tree: Path) -> dict[str, str]:
+    """Take what the image says of itself out of its tree: it is about the image, not the pack."""
+    found = {}
+    for name in _DOCUMENTS:
+        path = tree / "meta" / name
+        if path.is_file():
+            found[name] = path.read_text(encoding="utf-8")
+    files.remove(tree / "meta")
+    for view in sorted((tree / "env").glob("*")):
+        for name in ("env.json", "activate.sh"):
+            files.remove(view / name)
+        for folder in (view, view.parent):
+            with contextlib.suppress(OSError):  # other views, or what a view merges
+                folder.rmdir()
+    return found
+
+
+def _name_programs(work: _Work, wishes: PackWishes) -> None:
+    """Find the programs that were asked for; those of this machine are copied to the tree."""
+    problems: list[Problem] = []
+    asked = {posixpath.basename(word): word for word in wishes.programs} | dict(wishes.entries)
+    for name, word in asked.items():
+        try:
+            work.named[name] = _find(work, word)
+        except StackproofError as error:
+            problems += error.problems
+    if problems:
+        raise StackproofError(*problems)
+
+
+def _find(work: _Work, word: str) -> str:
+    mount = work.image.mount
+    inside = [f"{mount}/{word.lstrip('/')}"] if "/" in word else []
+    inside += [word] if word.startswith(f"{mount}/") else []
+    if "/" not in word:
+        inside += [one.path for one in work.image.benchmarks if one.name == word]
+        inside += [f"{folder}/{word}" for folder in _path_folders(work)]
+    for path in inside:
+        if work.view.look(path) is not None:
+            return path
+    outside = word if "/" in word else shutil.which(word) or ""
+    if not outside or not os.path.isfile(outside):
+        raise fail(
+            Reason.COMMAND_NOT_FOUND,
+            f"there is no program `{word}` in `{work.image.path}`, nor on this machine",
+            hint="name one by its path in the image or here",
+        )
+    target = work.here(f"{mount}/{OTHERS}/{PROGRAMS}/{os.path.basename(outside)}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(outside, target)
+    target.chmod(0o755)
+    return f"{mount}/{OTHERS}/{PROGRAMS}/{os.path.basename(outside)}"
+
+
+def _path_folders(work: _Work) -> tuple[str, ...]:
+    words = (*work.env.prepend.get("PATH", ()), *work.env.append.get("PATH", ()))
+    mount = work.image.mount
+    found = [w for text in words for w in text.split(":") if w.startswith(f"{mount}/")]
+    if work.image.mpi is not None:
+        found.append(f"{work.image.mpi.prefix}/bin")
+    return tuple(dict.fromkeys(found))
+
+
+def _programs(work: _Work, found: Survey) -> tuple[str, ...]:
+    """Return all programs of the tree that get an entry point: dynamic ones, scripts on PATH."""
+    chosen = dict.fromkeys(work.named.values())
+    for path, elf in found.elves.items():
+        if elf.interpreter and not elf.soname and os.access(work.here(path), os.X_OK):
+            chosen[path] = None
+    for folder in _path_folders(work):
+        for name in work.view.listing(folder):
+            path = f"{folder}/{name}"
+            here = work.here(path)
+            if here.is_file() and not here.is_symlink() and os.access(here, os.X_OK):
+                chosen[path] = None
+    links = [path for path in chosen if work.here(path).is_symlink()]
+    real = (work.view.resolve(path) for path in links)
+    chosen |= dict.fromkeys(one[0] for one in real if one is not None)
+    return tuple(
+        path
+        for path in chosen
+        if path not in links and (path in found.elves or relocate.shebang(work.here(path)))
+    )
+
+
+def _told(work: _Work, found: Survey) -> EnvPatch:
+    """Return what entry points tell programs, with the pack's folder in the place of the mount.
+
+    Variables that name what is not in the tree are left out. LD_LIBRARY_PATH is not set: run paths
+    lead to libraries, and what a rank starts is not touched.
+    """
+    env, mount = work.env, work.image.mount
+    more = {}
+    for path in found.elves:
+        for finder in prefixes.FINDERS:
+            known = finder.variable in env.set or finder.variable in more
+            if known or not finder.library.fullmatch(posixpath.basename(path)):
+                continue
+            value = finder.value(path)
+            if mount.encode() in work.here(path).read_bytes() and work.view.exists(value):
+                more[finder.variable] = value
+
+    def is_there(value: str) -> bool:
+        return not value.startswith(f"{mount}/") or work.here(value).exists()
+
+    def other(lists: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        return {name: words for name, words in lists.items() if name != _PATHS}
+
+    kept = {name: value for name, value in {**more, **env.set}.items() if is_there(value)}
+    kept.pop(_PATHS, None)
+    patch = EnvPatch(
+        set=kept, unset=env.unset, prepend=other(env.prepend), append=other(env.append)
+    )
+    view = View(name="", root=mount, env=patch)
+    moved = relocated(replace(work.image, views={"": view}), f"{ROOT}/{STACK}")
+    return moved.views[""].env
+
+
+def _loading(found: Survey, programs: Sequence[str]) -> Loading:
+    """Return how programs of the pack find a loader that knows what they need."""
+    names = [found.elves[path].interpreter for path in programs if path in found.elves]
+    interpreter = next(iter(filter(None, names)), "")
+    if interpreter:
+        found.c_library.setdefault(posixpath.basename(interpreter), interpreter)
+    nodes = [need.name for elf in found.elves.values() for need in elf.version_needs]
+    for path in found.libraries.values():
+        nodes += [need.name for need in runpath.read(path).version_needs]
+    floor = floor_of(nodes)
+    own = _own_floor(found)
+    if floor > own:
+        asks = next(
+            path
+            for path, elf in found.elves.items()
+            if floor_of(need.name for need in elf.version_needs) == floor
+        )
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"`{asks}` needs glibc 2.{floor}, and this machine has 2.{own}, which goes along",
+            where=Location(file=asks),
+            hint="make the pack on a machine with that glibc, or one that is newer",
+        )
+    return Loading(
+        floor=floor,
+        interpreter=interpreter,
+        own=f"{LOADER}/{posixpath.basename(interpreter)}",
+        libraries=tuple(
+            dict.fromkeys(
+                (
+                    f"/lib/{os.uname().machine}-linux-gnu/libc.so.6",
+                    "/lib64/libc.so.6",
+                    "/usr/lib64/libc.so.6",
+                    "/usr/lib/libc.so.6",
+                )
+            )
+        ),
+    )
+
+
+def _own_floor(found: Survey) -> int:
+    library = found.c_library.get("libc.so.6")
+    if library is None:
+        return 0
+    return floor_of(node.name for node in runpath.read(library).version_definitions)
+
+
+def _relocate(
+    work: _Work, found: Survey, programs: Sequence[str], env: EnvPatch
+) -> Iterator[Moved]:
+    mount = work.image.mount
+    relocate.left_links(work.pack, mount)
+    relocate.move_programs(work.pack, map(work.place, programs))
+    always = [work.place(path) for path in work.library_path if path.startswith(f"{mount}/")]
+    folders = {
+        work.place(path): [work.place(folder) for folder in some]
+        for path, some in found.folders.items()
+    }
+    elves = {work.place(path): elf for path, elf in found.elves.items()}
+    places = {work.place(path): program_place(work.place(path)) for path in programs}
+    yield from relocate.seal_tree(work.pack, elves, folders, always, places)
+    yield from relocate.rewrite_texts(work.pack, mount)
+    scripts = frozenset(places.values())
+    yield from relocate.left(work.pack, mount, env.set, scripts)
+
+
+def _entry(work: _Work, path: str, env: EnvPatch) -> EntryPoint:
+    place = work.place(path)
+    program = program_place(place)
+    launcher = work.image.mpi is not None and path.startswith(f"{work.image.mpi.prefix}/bin/")
+    entry = EntryPoint(place=place, program=program, env=env, launcher=launcher)
+    script = relocate.shebang(work.pack / program)
+    if script is None:
+        return entry
+    interpreter, argument = script
+    if not interpreter.startswith(f"{work.image.mount}/"):
+        return replace(entry, script=True)
+    return replace(
+        entry,
+        program=program_place(work.place(interpreter)),
+        launcher=False,
+        name=f"{ROOT}/{work.place(interpreter)}",
+        arguments=(*filter(None, [argument]), f"{ROOT}/{program}"),
+    )
+
+
+def _explained(moved: Sequence[Moved], image_file: str) -> None:
+    """Raise `StackproofError` (UNSUPPORTED) for every text that nothing explains."""
+    faults = [one for one in moved if not one.done]
+    if faults:
+        raise StackproofError(
+            *(
+                Problem(
+                    reason=Reason.UNSUPPORTED,
+                    message=f"`{one.file}` at byte {one.offset} names the place that it was built "
+                    f"for, and nothing says that this does not matter: {one.text}",
+                    where=Location(file=image_file),
+                    hint="deploy the image itself, which is mounted at its own place "
+                    "(`stackproof run`), or build the stack without it",
+                )
+                for one in faults
+            )
+        )
+
+
+def _link_programs(work: _Work, wishes: PackWishes, programs: Sequence[str]) -> dict[str, str]:
+    """Link entry points into `bin/` by their names, and make the links that were asked for."""
+    shown = {name: work.place(path) for name, path in work.named.items()}
+    prefix = f"{work.image.mpi.prefix}/bin/" if work.image.mpi else "/"
+    folders = {f"{folder}/" for folder in _path_folders(work)}
+    benchmarks = {one.path for one in work.image.benchmarks}
+    for path in programs:
+        folder, name = f"{posixpath.dirname(path)}/", posixpath.basename(path)
+        wanted = folder in folders or path in benchmarks
+        if folder == prefix or (wanted and not work.named):
+            shown.setdefault(name, work.place(path))
+    (work.pack / PROGRAMS).mkdir()
+    for name, place in shown.items():
+        os.symlink(posixpath.join("..", place), work.pack / PROGRAMS / name)
+    for name, target in wishes.symlinks.items():
+        place = check_inside(name, "--symlink")
+        leads = check_inside(target, f"--symlink {name}=")
+        link = work.pack / place
+        if not (work.pack / leads).exists() or os.path.lexists(link):
+            raise fail(
+                Reason.USAGE,
+                f"`--symlink {name}={target}`: "
+                + ("the pack has that name" if os.path.lexists(link) else "there is no target"),
+                hint="the target is a path in the pack, such as `bin` or `stack/share`",
+            )
+        link.parent.mkdir(parents=True, exist_ok=True)
+        os.symlink(os.path.relpath(work.pack / leads, link.parent), link)
+    return dict(sorted(shown.items()))
+
+
+def _verify(work: _Work, found: Survey, programs: Sequence[str]) -> None:
+    """Ask this machine's loader what it takes for each program; raise where that is elsewhere."""
+    top = os.path.realpath(work.pack) + "/"
+    asks = set(found.missing.values())
+    for path in programs:
+        elf = found.elves.get(path)
+        if elf is None or not elf.interpreter or path in asks:
+            continue
+        real = str(work.pack / program_place(work.place(path)))
+        for name, taken in staging.trace(elf.interpreter, real).items():
+            base = posixpath.basename(name)
+            if C_LIBRARY.fullmatch(base) or is_machines(base):
+                continue
+            if not os.path.realpath(taken).startswith(top):
+                raise fail(
+                    Reason.BUILD_FAILED,
+                    f"the loader takes `{taken}` for `{name}`, which is not in the pack",
+                    where=Location(file=path),
+                    hint="report this, with the recipe of the image",
+                )

@@ -1,0 +1,188 @@
+"""A tree that was unpacked made to run where it lies: programs, run paths, texts, and a list."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import shutil
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from stackproof.core.effects import files
+from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.linking.effects import runpath
+from stackproof.linking.elf import ElfFile
+from stackproof.pack import prefixes
+from stackproof.pack.layout import C_LIBRARY, program_place, run_path
+from stackproof.pack.model import LIBRARIES, LOADER, STACK, Moved, TextKind
+
+_SHEBANG = b"#!"
+
+
+def move_programs(pack: Path, programs: Iterable[str]) -> None:
+    """Put programs, paths in the pack, to where their entry points expect them.
+
+    What else lies in their folder is linked there: programs look beside themselves.
+    """
+    folders: dict[str, None] = {}
+    for path in programs:
+        target = pack / program_place(path)
+        target.parent.mkdir(mode=0o755, exist_ok=True)
+        (pack / path).rename(target)
+        folders[posixpath.dirname(path)] = None
+    for folder in folders:
+        beside = pack / posixpath.dirname(program_place(f"{folder}/x"))
+        for name in sorted(os.listdir(pack / folder)):
+            if not os.path.lexists(beside / name):
+                os.symlink(f"../{posixpath.basename(folder)}/{name}", beside / name)
+
+
+def seal_tree(
+    pack: Path,
+    elves: Mapping[str, ElfFile],
+    folders: Mapping[str, Sequence[str]],
+    always: Sequence[str],
+    moved: Mapping[str, str],
+) -> Iterator[Moved]:
+    """Give each file of the tree its run path, and yield what was replaced.
+
+    Paths are those in the pack, before programs were moved (`moved`); `always` are folders that
+    files are opened from by name. What needs nothing but the C library stays as it is.
+    """
+    for path, elf in elves.items():
+        place = moved.get(path, path)
+        old = elf.rpath if elf.runpath is None else elf.runpath
+        needs = [name for name in elf.needed if not C_LIBRARY.fullmatch(name)]
+        opens = any(one.name in {"dlopen", "dlmopen"} for one in elf.imports)
+        if not needs and not opens and not old:
+            continue
+        new = run_path(place, (*folders.get(path, ()), *always, LIBRARIES))
+        content = (pack / place).read_bytes()
+        runpath.seal(str(pack / place), new)
+        if old is not None:
+            offset = content.find(old.encode() + b"\0")
+            yield Moved(file=place, offset=offset, kind=TextKind.RUN_PATH, text=old, done=new)
+
+
+def carry(pack: Path, folder: str, libraries: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Copy libraries of this machine, by the names that are asked for; yield path and SHA-256."""
+    if libraries:
+        (pack / folder).mkdir(mode=0o755)
+    for name, source in sorted(libraries.items()):
+        target = pack / folder / name
+        try:
+            shutil.copyfile(source, target)
+        except OSError as error:
+            raise files.translate(error, target) from error
+        target.chmod(0o755)
+        yield f"{folder}/{name}", files.sha256(target)
+        if folder != LOADER:
+            runpath.seal(str(target), "$ORIGIN")
+
+
+def rewrite_texts(pack: Path, prefix: str) -> Iterator[Moved]:
+    """Let texts that can find the place by their own do so, and yield what was replaced."""
+    for path in regular_files(pack / STACK):
+        place = os.path.relpath(path, pack)
+        if not place.endswith((".pc", ".cmake")):
+            continue
+        content = path.read_bytes()
+        offset = content.find(prefix.encode())
+        if offset < 0:
+            continue
+        top = posixpath.relpath(STACK, posixpath.dirname(place))
+        found = prefixes.rewritten(place, content, prefix, top)
+        if found is not None:
+            path.write_bytes(found[0])
+            done = "by the file's own place"
+            yield Moved(file=place, offset=offset, kind=found[1], text=prefix, done=done)
+
+
+def left(
+    pack: Path, prefix: str, set_for: Mapping[str, str], scripts: Collection[str]
+) -> Iterator[Moved]:
+    """Yield every text of the pack that still names the old place, with the reason where one is.
+
+    `scripts` are those whose interpreter an entry point starts.
+    """
+    for path in regular_files(pack / STACK):
+        place = os.path.relpath(path, pack)
+        content = path.read_bytes()
+        for seen in prefixes.sightings(place, content, prefix.encode()):
+            if place in scripts and seen.text.startswith(_SHEBANG):
+                yield seen.moved(TextKind.SHEBANG, "its entry point starts the interpreter")
+            else:
+                yield prefixes.explain(seen, prefix, set_for)
+    for folder in (LIBRARIES, LOADER):
+        for path in regular_files(pack / folder):
+            yield from prefixes.machine_paths(os.path.relpath(path, pack), path.read_bytes())
+
+
+def left_links(pack: Path, prefix: str) -> None:
+    """Make links of the tree that name the old place relative; others must stay in the pack.
+
+    Raises `StackproofError` (UNSUPPORTED) for one that leads out of it.
+    """
+    faults = []
+    for folder, folders, names in os.walk(pack / STACK):
+        for name in (*folders, *names):
+            path = os.path.join(folder, name)
+            if not os.path.islink(path):
+                continue
+            target = os.readlink(path)
+            if target == prefix or target.startswith(f"{prefix}/"):
+                inside = os.path.join(pack, STACK, target[len(prefix) + 1 :])
+                os.unlink(path)
+                os.symlink(os.path.relpath(inside, folder), path)
+            elif target.startswith("/"):
+                faults.append(_outside(os.path.relpath(path, pack), target))
+    if faults:
+        raise StackproofError(*(problem for fault in faults for problem in fault.problems))
+
+
+def _outside(path: str, target: str) -> StackproofError:
+    return fail(
+        Reason.UNSUPPORTED,
+        f"`{path}` is a link to `{target}`, which is not in the image",
+        where=Location(file=path),
+        hint="build the stack with a copy of it, not a link to the machine",
+    )
+
+
+def shebang(path: Path) -> tuple[str, str] | None:
+    """Return interpreter and argument that a script names, None for what is no script."""
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(4096)
+    except OSError as error:
+        raise files.translate(error, path) from error
+    if not head.startswith(_SHEBANG):
+        return None
+    words = head[2:].split(b"\n", 1)[0].decode(errors="replace").strip().split(None, 1)
+    return (words[0], words[1] if len(words) > 1 else "") if words else None
+
+
+def regular_files(folder: Path) -> Iterator[Path]:
+    """Yield the regular files below a folder, in order."""
+    for inner, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(inner, name)
+            if path.is_file() and not path.is_symlink():
+                yield path
+
+
+def normalise(pack: Path) -> tuple[str, ...]:
+    """Give every file of a pack one of two modes, whatever the umask; return lost set-uid bits."""
+    lost = []
+    for inner, _, names in os.walk(pack):
+        os.chmod(inner, 0o755)  # noqa: S103 - jobs of all users enter it
+        for name in names:
+            path = os.path.join(inner, name)
+            if os.path.islink(path):
+                continue
+            mode = os.stat(path).st_mode
+            if mode & 0o6000:
+                lost.append(os.path.relpath(path, pack))
+            os.chmod(path, 0o755 if mode & 0o111 else 0o644)
+    return tuple(sorted(lost))

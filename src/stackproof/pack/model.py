@@ -1,0 +1,116 @@
+"""What a pack is: programs that find themselves, and a list of what could not be moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import ClassVar
+
+from stackproof.core.command import EnvPatch
+
+STACK, LIBRARIES, LOADER, PROGRAMS = "stack", "lib", "glibc", "bin"
+"""Folders of a pack: the image's tree, this machine's libraries, its C library, entry points."""
+ROOT = "\x01"
+"""In values of entry points: the folder that the pack lies in."""
+
+
+class TextKind(StrEnum):
+    """What names a place that a pack is no longer at."""
+
+    RUN_PATH = "run path"
+    DLOPEN = "dlopen"
+    DATA = "data"
+    DEBUG = "debug information"
+    SHEBANG = "shebang"
+    PC = ".pc"
+    CMAKE = "cmake"
+    LIBTOOL = "libtool"
+    COMPILING = "compiling"
+    PYTHON = "Python prefix"
+    GCONV = "gconv"
+    LOCALE = "locale"
+    TERMINFO = "terminfo"
+    CERTIFICATES = "certificates"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """A text that named the old place, or a place of this machine, and what was done about it.
+
+    `file` is a path in the pack, `offset` in bytes in the file as it was found; `done` is empty
+    where nothing explains why the program does without.
+    """
+
+    file: str
+    offset: int
+    kind: TextKind
+    text: str
+    done: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loading:
+    """With which loader programs start: the machine's, if its C library is new enough.
+
+    `floor` is the x of the newest GLIBC_2.x that anything in the pack needs; `interpreter` is what
+    the programs name; `own` is the loader in the pack, `libraries` are paths of machines' libc.
+    """
+
+    floor: int
+    interpreter: str
+    own: str
+    libraries: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryPoint:
+    """A program of a pack as it is started.
+
+    `place` is the file that is started, `program` what it becomes, both paths in the pack.
+    `launcher`: the program looks for others beside the name that it was started by. `script`: its
+    interpreter is the machine's. `name` and `arguments` are what an interpreter of the pack is told
+    of a script.
+    """
+
+    place: str
+    program: str
+    env: EnvPatch = field(default_factory=EnvPatch)
+    launcher: bool = False
+    script: bool = False
+    name: str = ""
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What a pack was made of; nothing in it tells when, where or by whom."""
+
+    image: str
+    image_sha256: str
+    stack: str
+    lock: str
+    glibc: str
+    stackproof: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pack:
+    """What a pack says of itself, its provenance: what it was made of, and what became of it.
+
+    `programs` maps names in `bin/` to paths in the pack; `libraries` are those that came from the
+    machine that packed, with their SHA-256; `missing` are names that nothing was found for, with a
+    file that asks: they are left to the machine. `documents` are the image's own.
+    """
+
+    SCHEMA: ClassVar[str] = "stackproof/pack/1"
+
+    name: str
+    tier: int
+    origin: Origin
+    floor: int
+    programs: Mapping[str, str]
+    libraries: Mapping[str, str]
+    missing: Mapping[str, str] = field(default_factory=dict)
+    moved: tuple[Moved, ...] = ()
+    documents: Mapping[str, str] = field(default_factory=dict)

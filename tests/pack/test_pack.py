@@ -1,0 +1,323 @@
+"""`stackproof pack` as a user calls it: what it makes, what that does elsewhere, what it refuses."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import packs
+from need import as_unprivileged, need
+from packs import CALLS_ANSWER, MOUNT, Stack, out, pack
+from stackproof.linking.effects import runpath
+
+COVERS = ("pack/cli/pack.py", "pack/cli/pack_arguments.py")
+
+pytestmark = pytest.mark.slow
+
+
+def tools() -> None:
+    need("gcc", "mksquashfs", "patchelf")
+
+
+@pytest.fixture(scope="module")
+def small_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the small image, beside the tree that it was made of."""
+    tools()
+    return packs.small(tmp_path_factory.mktemp("small"))
+
+
+def made(folder: Path, image: Path, *words: str | Path) -> Path:
+    """Return a pack of an image."""
+    done = pack(image, "-o", folder / "out", *words, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "out"
+
+
+@pytest.mark.parametrize("name", ["a blank", "x" * 200 + "/" + "y" * 200])
+def test_a_pack_runs_wherever_it_is_moved(tmp_path: Path, name: str, small_image: Path) -> None:
+    target = tmp_path / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    made(tmp_path, small_image).rename(target)
+    done = out(target / "bin/hello", "a b")
+    assert done.stdout == f"{target}/bin/hello 42 {target}/stack/lib\na b\n", done.stderr
+    done = out(target / "bin/say", "x")
+    assert done.stdout == f"hello 42 {target}/stack/lib\nsaid\nx\n", done.stderr
+
+
+def test_a_pack_runs_on_a_read_only_file_system_for_a_user_without_rights(
+    tmp_path: Path, small_image: Path
+) -> None:
+    need("root", "unprivileged-user", "bubblewrap")
+    top = made(tmp_path, small_image)
+    argv = ["bwrap", "--ro-bind", "/", "/", "--ro-bind", top, "/mnt", "--dev", "/dev"]
+    argv += as_unprivileged(["/mnt/bin/hello"])
+    done = out(*argv)
+    assert done.stdout == "/mnt/bin/hello 42 /mnt/stack/lib\n", done.stderr
+    # Neither a user namespace nor FUSE is asked for.
+    limit = ["sh", "-c", 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"', "sh"]
+    private = ["unshare", "--user", "--map-root-user", "--mount", "--", *limit]
+    assert out(*private, "unshare", "--user", "true").returncode != 0
+    assert out(*private, top / "bin/hello").returncode == 0
+
+
+def test_another_stack_in_the_environment_changes_nothing(
+    tmp_path: Path, small_image: Path
+) -> None:
+    top = made(tmp_path, small_image)
+    other = Stack(tmp_path / "other")
+    other.library("libanswer", "int answer(void) { return 13; }")
+    env = {**os.environ, "LD_LIBRARY_PATH": str(other.tree / "lib")}
+    done = out(top / "bin/hello", env=env)
+    assert " 42 " in done.stdout
+    sealed = runpath.read(str(top / "stack/.bin/hello"))
+    assert (sealed.rpath, sealed.runpath) == ("$ORIGIN/../lib:$ORIGIN/../../lib", None)
+
+
+def test_two_packs_in_one_shell_each_take_their_own(tmp_path: Path) -> None:
+    tools()
+    for name, answer in (("one", 1), ("two", 2)):
+        stack = Stack(tmp_path / name)
+        stack.library("libanswer", f"int answer(void) {{ return {answer}; }}")
+        stack.program(f"hello-{name}", CALLS_ANSWER, needs=("answer",))
+        image = stack.image()
+        assert pack(image, "-o", tmp_path / f"p{name}", cwd=tmp_path).returncode == 0
+    path = ":".join(f"{tmp_path}/p{name}/bin" for name in ("one", "two"))
+    script = "hello-one; hello-two; LD_LIBRARY_PATH=$1 hello-two"
+    done = out("sh", "-c", script, "sh", f"{tmp_path}/pone/stack/lib", env={"PATH": f"{path}:/bin"})
+    assert [line.split()[1] for line in done.stdout.splitlines()] == ["1", "2", "2"]
+
+
+def test_twice_made_it_has_the_same_bytes(tmp_path: Path, small_image: Path) -> None:
+    image = small_image
+    sums = set()
+    for number, umask in enumerate((0o022, 0o077)):
+        folder = tmp_path / f"folder {number}"
+        folder.mkdir()
+        before = os.umask(umask)
+        try:
+            done = pack(image, "-o", f"p{number}.tar.zst", "--provenance", "inside", cwd=folder)
+        finally:
+            os.umask(before)
+        assert done.returncode == 0, done.stderr
+        sums.add(hashlib.sha256((folder / f"p{number}.tar.zst").read_bytes()).hexdigest())
+        time.sleep(1.1)
+    assert len(sums) == 1
+
+
+def test_an_archive_has_one_folder_and_entry_points_last(tmp_path: Path, small_image: Path) -> None:
+    image = small_image
+    assert pack(image, "-o", "p.tar.zst", cwd=tmp_path).returncode == 0
+    done = out("tar", "tf", "p.tar.zst", cwd=tmp_path)
+    names = done.stdout.splitlines()
+    assert {name.split("/")[0] for name in names} == {"stack"}
+    assert names[-3:] == ["stack/bin/", "stack/bin/hello", "stack/bin/say"]
+    done = out("tar", "xf", "p.tar.zst", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert out(tmp_path / "stack/bin/hello").stdout.split()[1] == "42"
+
+
+def test_a_squashfs_pack_runs_where_it_is_mounted(tmp_path: Path, small_image: Path) -> None:
+    image = small_image
+    assert pack(image, "-o", "p.squashfs", cwd=tmp_path).returncode == 0
+    done = out("unsquashfs", "-q", "-n", "-d", "unpacked", "p.squashfs", cwd=tmp_path)
+    assert done.returncode == 0
+    assert out(tmp_path / "unpacked/bin/hello").stdout.split()[1] == "42"
+
+
+def test_what_names_the_old_place_and_has_no_reason_fails_the_pack(tmp_path: Path) -> None:
+    tools()
+    stack = Stack(tmp_path)
+    stack.program(
+        "hello", f'int puts(const char *); int main(void) {{ return puts("{MOUNT}/x"); }}'
+    )
+    (stack.tree / "etc").mkdir()
+    (stack.tree / "etc/app.conf").write_text(f"a = 1\ndata = {MOUNT}/share\n")
+    done = pack(stack.image(), "-o", "out", "--json", cwd=tmp_path)
+    assert done.returncode == 3
+    found = json.loads(done.stdout)["problems"]
+    texts = [one["message"] for one in found]
+    assert len(texts) == 2
+    assert "`stack/.bin/hello` at byte" in texts[0]
+    assert "`stack/etc/app.conf` at byte 13 " in texts[1]
+    assert {one["reason"] for one in found} == {"unsupported"}
+    assert sorted(os.listdir(tmp_path)) == ["stack.squashfs", "tree"]
+
+
+def test_scripts_texts_and_links_find_their_new_place(tmp_path: Path) -> None:
+    tools()
+    stack = Stack(tmp_path)
+    stack.compile(
+        "#include <stdio.h>\nint main(int c, char **v) { for (int i = 0; i < c; i++) puts(v[i]); }",
+        stack.tree / "bin/interpreter",
+    )
+    stack.script("bin/told", f"#!{MOUNT}/bin/interpreter -v\nwords\n")
+    stack.script("lib/pkgconfig/a.pc", f"prefix={MOUNT}\nlibdir={MOUNT}/lib\n")
+    (stack.tree / "link").symlink_to(f"{MOUNT}/lib/pkgconfig")
+    done = pack(stack.image(), "-o", "out", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    top = tmp_path / "out"
+    assert out(top / "bin/told", "x").stdout.splitlines() == [
+        f"{top}/stack/bin/interpreter", "-v", f"{top}/stack/.bin/told", "x",
+    ]  # fmt: skip
+    assert (top / "stack/lib/pkgconfig/a.pc").read_text() == (
+        "prefix=${pcfiledir}/../..\nlibdir=${pcfiledir}/../../lib\n"
+    )
+    assert os.readlink(top / "stack/link") == "lib/pkgconfig"
+    kinds = {(one["file"], one["kind"]) for one in json.loads(done.stdout)["moved"]}
+    assert ("stack/lib/pkgconfig/a.pc", ".pc") in kinds
+    assert ("stack/.bin/told", "shebang") in kinds
+
+
+def test_a_link_out_of_the_image_is_refused(tmp_path: Path) -> None:
+    tools()
+    stack = Stack(tmp_path)
+    (stack.tree / "etc").symlink_to("/etc")
+    done = pack(stack.image(), "-o", "out", cwd=tmp_path)
+    assert done.returncode == 3
+    assert "`stack/etc` is a link to `/etc`" in done.stderr
+
+
+def test_programs_of_this_machine_come_with_the_stack(tmp_path: Path, small_image: Path) -> None:
+    image = small_image
+    stack = Stack(tmp_path / "own")
+    stack.library("libanswer", "int answer(void) { return 13; }")
+    own = stack.program("mine", CALLS_ANSWER, needs=("answer",))
+    words = (own, "--entry", "greet=hello", "--entry", "ls=/bin/ls", "--symlink", "/opt/in=bin")
+    done = pack(image, *words, "-o", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    top = tmp_path / "out"
+    assert sorted(os.listdir(top / "bin")) == ["greet", "ls", "mine"]
+    assert out(top / "opt/in/mine").stdout.split()[1] == "42"  # by the library of the image
+    assert out(top / "bin/greet").stdout.split()[1] == "42"
+    assert out(top / "bin/ls", top / "bin").stdout.split() == ["greet", "ls", "mine"]
+
+
+def test_where_it_came_from_is_told_beside_inside_or_not(tmp_path: Path, small_image: Path) -> None:
+    image = small_image
+    for where in ("beside", "inside", "none"):
+        done = pack(image, "-o", f"{where}-pack", "--provenance", where, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    beside = tmp_path / "beside-pack.provenance.json"
+    inside = tmp_path / "inside-pack/meta/provenance.json"
+    assert beside.read_text() == inside.read_text()
+    data = json.loads(beside.read_text())
+    assert data["origin"]["image_sha256"] == hashlib.sha256(image.read_bytes()).hexdigest()
+    assert json.loads(data["documents"]["lock.json"]) == {"of": "the lock"}
+    assert str(tmp_path) not in beside.read_text()
+    assert not (tmp_path / "none-pack.provenance.json").exists()
+    assert sorted(os.listdir(tmp_path / "none-pack")) == ["bin", "glibc", "stack"]
+
+
+def test_explain_says_everything_and_writes_nothing(tmp_path: Path, small_image: Path) -> None:
+    image = small_image
+    before = sorted(os.listdir(tmp_path))
+    done = pack(image, "--explain", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("tier 0: no namespace and no mount")
+    assert f"run path: {MOUNT}/lib\n  $ORIGIN/../lib" in done.stdout
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+REFUSED = [
+    (("no-such", "nor-this", "-o", "out"), 6, ["`no-such`", "`nor-this`"]),
+    ((), 2, ["where the pack is to be"]),
+    (("-o", "out", "--explain"), 2, ["writes nothing"]),
+    (("-o", "stack.squashfs"), 2, ["would be replaced"]),
+    (("-o", "tree"), 2, ["is a folder"]),
+    (("-o", "no/such/folder/out"), 3, ["does not exist"]),
+    (("-o", "out", "--view", "other"), 6, ["no view `other`", "default"]),
+    (("-o", "out", "--entry", "x"), 2, ["--entry x"]),
+    (("-o", "out", "--entry", "a/b=hello"), 2, ["--entry a/b=hello"]),
+    (("-o", "out", "--symlink", "../x=bin"), 2, ["no path in the pack"]),
+    (("-o", "out", "--symlink", "x=nothing"), 2, ["there is no target"]),
+    (("-o", "out", "--symlink", "bin=lib"), 2, ["the pack has that name"]),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "said"), REFUSED)
+def test_what_cannot_be_is_refused_and_leaves_nothing(
+    words: tuple[str, ...], code: int, said: list[str], tmp_path: Path, small_image: Path
+) -> None:
+    image = shutil.copy(small_image, tmp_path / "stack.squashfs")
+    (tmp_path / "tree").mkdir()
+    before = sorted(os.listdir(tmp_path))
+    done = pack(image, *words, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    for text in said:
+        assert text in done.stderr
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_a_program_that_needs_what_is_nowhere_is_refused(tmp_path: Path, small_image: Path) -> None:
+    image = small_image
+    other = Stack(tmp_path / "other")
+    other.library("libnowhere", "int answer(void) { return 1; }")
+    lost = other.program("lost", CALLS_ANSWER, needs=("nowhere",))
+    shutil.rmtree(other.tree / "lib")
+    done = pack(image, lost, "-o", "out", cwd=tmp_path)
+    assert done.returncode == 3
+    assert "`lost` needs `libnowhere.so.1`, which neither the image nor this machine" in done.stderr
+
+
+def test_a_program_for_a_newer_c_library_is_refused_with_both_versions(
+    tmp_path: Path, small_image: Path
+) -> None:
+    image = small_image
+    other = Stack(tmp_path / "other")
+    newer = other.program("newer", '#include <stdio.h>\nint main(void) { puts("x"); }')
+    content = newer.read_bytes()
+    assert b"GLIBC_2.34\0" in content
+    newer.write_bytes(content.replace(b"GLIBC_2.34\0", b"GLIBC_2.97\0"))
+    done = pack(image, newer, "-o", "out", cwd=tmp_path)
+    assert done.returncode == 3
+    assert "needs glibc 2.97, and this machine has 2." in done.stderr
+
+
+def test_a_program_of_another_machine_is_refused(tmp_path: Path) -> None:
+    tools()
+    image = packs.small(tmp_path)
+    foreign = tmp_path / "foreign"
+    content = bytearray((tmp_path / "tree/bin/hello").read_bytes())
+    content[18] = 183  # e_machine: AArch64
+    foreign.write_bytes(content)
+    done = pack(image, foreign, "-o", "out", cwd=tmp_path)
+    assert done.returncode == 3
+    assert "is for another kind of machine" in done.stderr
+
+
+def test_what_is_no_image_and_no_recipe_is_told_as_by_the_other_verbs(tmp_path: Path) -> None:
+    (tmp_path / "x.squashfs").write_text("no image")
+    done = pack("x.squashfs", "-o", "out", cwd=tmp_path)
+    assert done.returncode == 6
+    done = pack("no-such-recipe", "-o", "out", cwd=tmp_path)
+    assert done.returncode == 3
+    assert os.listdir(tmp_path) == ["x.squashfs"]
+
+
+def test_an_interrupted_pack_leaves_nothing(tmp_path: Path) -> None:
+    tools()
+    stack = Stack(tmp_path)
+    stack.library("libanswer", "int answer(void) { return 42; }")
+    first = stack.program("p", CALLS_ANSWER, needs=("answer",))
+    for number in range(60):
+        shutil.copy(first, stack.tree / f"bin/p{number}")
+    image = stack.image()
+    before = sorted(os.listdir(tmp_path))
+    argv = [sys.executable, "-m", "stackproof", "pack", image, "-o", tmp_path / "out"]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, cwd=tmp_path) as process:
+        while sorted(os.listdir(tmp_path)) == before:
+            assert process.poll() is None
+            time.sleep(0.01)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 130
+    assert sorted(os.listdir(tmp_path)) == before

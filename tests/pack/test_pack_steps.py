@@ -1,0 +1,114 @@
+"""The steps of a pack one by one, on trees of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from need import need
+from packs import CALLS_ANSWER, MOUNT, Stack, small
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.linking.effects.view import RootView
+from stackproof.pack.effects import deliver, formats, make, relocate, survey
+from stackproof.pack.effects.deliver import Delivery
+from stackproof.pack.effects.make import PackWishes
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_format_goes_by_the_name_unless_it_is_told() -> None:
+    def kind(output: str, told: str | None = None) -> str:
+        return Delivery(output=output, format=told, provenance="none").kind
+
+    assert [kind(name) for name in ("a.tar.zst", "a.squashfs", "a", "a.tar")] == [
+        "tar.zst", "squashfs", "dir", "dir",
+    ]  # fmt: skip
+    assert kind("a.tar.zst", "dir") == "dir"
+    assert set(formats.WRITERS) == {"dir", "tar.zst", "squashfs"}
+
+
+def test_a_survey_tells_what_is_of_the_tree_of_this_machine_and_of_nobody(tmp_path: Path) -> None:
+    need("gcc")
+    stack = Stack(tmp_path)
+    stack.library("libanswer", "int answer(void) { return 42; }")
+    stack.library("libgone", "int gone(void) { return 1; }")
+    stack.program("hello", CALLS_ANSWER, "-Wl,--no-as-needed", needs=("answer", "gone", "z"))
+    for name in ("libgone.so", "libgone.so.1"):
+        (stack.tree / "lib" / name).unlink()
+    found = survey.look_around(RootView("/", {MOUNT: str(stack.tree)}), MOUNT, ())
+    assert found.folders[f"{MOUNT}/bin/hello"] == (f"{MOUNT}/lib",)
+    assert list(found.libraries) == ["libz.so.1"]
+    assert "libc.so.6" in found.c_library
+    assert found.missing == {"libgone.so.1": f"{MOUNT}/bin/hello"}
+    with pytest.raises(StackproofError) as error:
+        survey.check(found, (f"{MOUNT}/bin/hello",))
+    assert error.value.reason is Reason.FILE_MISSING
+    survey.check(found, ())
+
+
+def test_what_lies_beside_a_moved_program_is_beside_it_still(tmp_path: Path) -> None:
+    folder = tmp_path / "stack/bin"
+    (folder / "inner").mkdir(parents=True)
+    for name in ("program", "data"):
+        (folder / name).write_text(name)
+    relocate.move_programs(tmp_path, ["stack/bin/program"])
+    beside = tmp_path / "stack/.bin"
+    assert sorted(os.listdir(folder)) == ["data", "inner"]
+    assert (beside / "program").read_text() == "program"
+    assert (os.readlink(beside / "data"), os.readlink(beside / "inner")) == (
+        "../bin/data", "../bin/inner",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("head", "found"),
+    [
+        ("#!/bin/sh -e x\nrest", ("/bin/sh", "-e x")),
+        ("#! /usr/bin/env python3\n", ("/usr/bin/env", "python3")),
+        ("#!/bin/sh", ("/bin/sh", "")),
+        ("#!\n", None),
+        ("\x7fELF", None),
+        ("", None),
+    ],
+)
+def test_the_interpreter_of_a_script(head: str, found: object, tmp_path: Path) -> None:
+    (tmp_path / "script").write_text(head)
+    assert relocate.shebang(tmp_path / "script") == found
+
+
+def test_rights_are_the_same_whatever_they_were(tmp_path: Path) -> None:
+    for name, mode in (("a", 0o4711), ("b", 0o600), ("c", 0o777)):
+        (tmp_path / name).write_text("x")
+        (tmp_path / name).chmod(mode)
+    (tmp_path / "inner").mkdir(mode=0o700)
+    assert relocate.normalise(tmp_path) == ("a",)
+    modes = {path.name: path.stat().st_mode & 0o7777 for path in tmp_path.iterdir()}
+    assert modes == {"a": 0o755, "b": 0o644, "c": 0o755, "inner": 0o755}
+
+
+def test_a_pack_is_made_from_python_too(tmp_path: Path) -> None:
+    need("gcc", "mksquashfs", "patchelf")
+    target = Delivery(output=str(tmp_path / "out"), format=None, provenance="none")
+    pack, size = deliver.write_pack(str(small(tmp_path)), PackWishes(), target)
+    assert pack.programs == {"hello": "stack/bin/hello", "say": "stack/bin/say"}
+    assert (pack.tier, pack.floor >= 2) == (0, True)
+    assert size > 10_000
+    assert make.OTHERS not in os.listdir(tmp_path / "out/stack")
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    need("gcc", "mksquashfs", "patchelf", "root")
+    image = small(tmp_path)
+    (tmp_path / "full").mkdir()
+    script = 'mount -t tmpfs -o size=300k tmpfs "$0/full"; shift 0; "$@"; ls -A "$0/full"; exit 0'
+    argv = [sys.executable, "-m", "stackproof", "pack", image, "-o", tmp_path / "full/out"]
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, tmp_path, *argv],
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert "[disk-full]" in done.stderr
+    assert done.stdout == ""
