@@ -22,7 +22,7 @@ from stackproof.inject.artefact import is_machines
 from stackproof.inject.effects import staging
 from stackproof.linking.effects import runpath
 from stackproof.linking.effects.view import RootView
-from stackproof.mpi.families import REGISTRY as FAMILIES
+from stackproof.mpi import families
 from stackproof.pack import prefixes
 from stackproof.pack.effects import entry_files, relocate, survey
 from stackproof.pack.effects.survey import Survey
@@ -136,8 +136,8 @@ def _begin(image: Image, wishes: PackWishes, pack: Path) -> _Work:
             hint=f"views are: {', '.join(sorted(image.views)) or 'none'}",
         )
     env = EnvPatch()
-    if image.mpi is not None and image.mpi.family in FAMILIES:
-        env = FAMILIES[image.mpi.family].environment(image.mpi.prefix)
+    if image.mpi is not None and image.mpi.family in families.REGISTRY:
+        env = families.get(image.mpi.family).environment(image.mpi.prefix)
     env = env.then(image.views[name].env) if name is not None else env
     if "${@" in noun.to_json(env):
         raise fail(
