@@ -209,7 +209,10 @@ def test_ranks_tell_where_they_are_and_what_they_have_loaded(mpi: Mpi) -> None:
     assert all(any(p.startswith(library) for p in rank.libraries) for rank in output.ranks)
     # Wheels of MPICH and Open MPI were linked without build-ids, Intel's libraries have them.
     assert all(set(rank.build_ids) <= set(rank.libraries) for rank in output.ranks)
-    assert all(bool(rank.build_ids) == (mpi.family == "intel-mpi") for rank in output.ranks)
+    # What the machine has for InfiniBand, which their libfabric loads, has build-ids of its own.
+    for rank in output.ranks:
+        own_ids = [path for path in rank.build_ids if path.startswith(str(mpi.prefix.resolve()))]
+        assert bool(own_ids) == (mpi.family == "intel-mpi")
     assert all(any("/dev/shm/" in path for path in rank.shared) for rank in output.ranks)
     assert all("lo" in rank.tx_bytes for rank in output.ranks)
     assert 0 < output.clock["resolution_s"] < 1e-4

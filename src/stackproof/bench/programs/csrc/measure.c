@@ -102,14 +102,19 @@ void measure_need(const struct job *job, size_t *send, size_t *recv)
     }
 }
 
-/* Return whether the warm-up is over. A first operation says little: it may open a connection or
- * lose its processor for a moment. So it is not the last, unless a second would cost too much. */
-static bool warm_enough(double cap, int round, int batch, double elapsed)
+/* Return how many operations the next batch of the warm-up has, 0 when it is over. A first operation
+ * says little: it may open a connection or lose its processor for a moment. So it is not the last,
+ * unless a second would cost too much. A single one that took long may have lost its processor too,
+ * and is asked again, four times at most and as long as all of them took less than the cap. */
+static int next_batch(double cap, int round, int batch, double elapsed, double spent)
 {
     if (round == 0) {
-        return elapsed >= 4.0 * cap && elapsed >= stall_seconds;
+        return elapsed >= 4.0 * cap && elapsed >= stall_seconds ? 0 : 1;
     }
-    return elapsed >= 0.1 * cap || batch >= WARMUP_MOST;
+    if (elapsed >= 0.1 * cap) {
+        return batch == 1 && round < 4 && spent < cap ? 1 : 0;
+    }
+    return batch >= WARMUP_MOST ? 0 : 2 * batch;
 }
 
 /* Run batches of 1, 1, 2, 4, … operations until one takes a tenth of the cap, then let rank 0
@@ -119,7 +124,8 @@ static struct schedule warm_up(struct job *job, const struct benchmark *bench)
 {
     double cap = job->options->seconds;
     double fastest = 0.0;
-    int plan[4] = {0, 1, 1, 0}; /* go on?, iterations, samples, warm-up operations */
+    double spent = 0.0;         /* in all batches but the first */
+    int plan[4] = {0, 1, 1, 0}; /* the next batch, iterations, samples, warm-up operations */
     int total = 0;
     int batch = 1;
     for (int round = 0;; round++) {
@@ -133,12 +139,14 @@ static struct schedule warm_up(struct job *job, const struct benchmark *bench)
         double elapsed = now_seconds() - start;
         double each = (elapsed > 1e-9 ? elapsed : 1e-9) / batch;
         fastest = round == 0 || each < fastest ? each : fastest;
+        spent += round == 0 ? 0.0 : elapsed;
         total += batch;
         if (job->rank == 0) {
             double fit = cap / fastest;
             double share = fit / job->options->samples;
             int most = bench->collective ? TIMING_MOST : ITERATIONS_MOST;
-            plan[0] = !warm_enough(cap, round, batch, elapsed) && 2 * batch <= most;
+            int next = next_batch(cap, round, batch, elapsed, spent);
+            plan[0] = next <= most ? next : 0;
             plan[1] = share < 1.0 ? 1 : share > most ? most : (int)share;
             plan[2] = share >= 1.0 ? job->options->samples : fit < 1.0 ? 1 : (int)fit;
             plan[3] = total;
@@ -148,7 +156,7 @@ static struct schedule warm_up(struct job *job, const struct benchmark *bench)
             struct schedule schedule = {plan[3], plan[1], plan[2]};
             return schedule;
         }
-        batch = round == 0 ? 1 : 2 * batch;
+        batch = plan[0];
     }
 }
 
