@@ -22,6 +22,9 @@ from stackproof.build.effects import builders
 from stackproof.build.engine import Sources
 from stackproof.build.engines import spack
 from stackproof.build.engines.easybuild import stack as easybuild_stack
+from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
+from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
+from stackproof.build.engines.spack.stackinator.externals import site_facts
 from stackproof.build.engines.wheel.engine import wants
 from stackproof.build.engines.wheel.recipe import parse_recipe, resolve
 from stackproof.build.engines.wheel.stack import Lock
@@ -135,6 +138,23 @@ def test_ids_are_those_of_any_machine(name: str, tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=tmp_path, env=env, stdout=subprocess.PIPE, check=True
     )
     assert done.stdout.decode() == listed(name)
+
+
+def test_ids_do_not_depend_on_the_order_of_facts() -> None:
+    facts = {**FACTS, "packer": "mksquashfs 4.6", "fabric": "slingshot-11"}
+    other = dict(reversed(facts.items()))
+    recipe = parse_recipe(document.parse(RECIPE, file="r.yaml"))
+    assert noun.to_json(resolve(recipe, other)) == noun.to_json(resolve(recipe, facts))
+    text = "name: a\nengine: easybuild\nlibfabric: {version: 2.1.0, providers: [tcp]}\n"
+    chain = document.parse(text, file="e.yaml")
+    first, second = (parse_easybuild_recipe(chain, one) for one in (facts, other))
+    assert noun.to_json(first) == noun.to_json(second)
+    packages = {name: {"externals": [{"spec": f"{name}@1"}]} for name in ("slurm", "cuda")}
+    found = [
+        list(site_facts(ClusterConfig(name="c"), dict(one)))
+        for one in (packages.items(), reversed(packages.items()))
+    ]
+    assert found == [["cluster", "external.cuda", "external.slurm"]] * 2
 
 
 @EVERY

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from spackstacks import entry, environment, stack
+from spackstacks import clones, entry, environment, lock_files, stack
 from stackproof.build.engines import spack
 from stackproof.build.engines.spack import configuration
-from stackproof.build.engines.spack.stack import GitSource, LocalRepository, SpackStack
+from stackproof.build.engines.spack.engine import ENGINE
+from stackproof.build.engines.spack.stack import GitSource, LocalRepository, OsSource, SpackStack
 
 DECIDES: dict[str, Callable[[SpackStack], SpackStack]] = {
     "a spec": lambda s: replace(s, environments=(environment(specs=("app@1.3",)),)),
@@ -29,6 +31,10 @@ DECIDES: dict[str, Callable[[SpackStack], SpackStack]] = {
         s, compilers=(replace(s.compilers[0], specs=("gcc@15",)),)
     ),
 }
+DECIDING_FIELDS = {
+    "architecture", "compilers", "compilers_yaml", "concretizer", "environments", "generation",
+    "local_repositories", "mount", "package_repositories", "packages", "spack", "target",
+}  # fmt: skip
 DOES_NOT: dict[str, Callable[[SpackStack], SpackStack]] = {
     "words": lambda s: replace(s, description="other", version="2", source="elsewhere"),
     "views": lambda s: replace(s, environments=(replace(s.environments[0], views=()),)),
@@ -42,6 +48,46 @@ DOES_NOT: dict[str, Callable[[SpackStack], SpackStack]] = {
 @pytest.mark.parametrize("what", DECIDES)
 def test_what_decides_the_solution(what: str) -> None:
     assert spack.wants(DECIDES[what](stack(3))) != spack.wants(stack(3))
+
+
+@pytest.mark.parametrize("what", DECIDES)
+def test_a_lock_is_refused_for_it(what: str) -> None:
+    """Whatever has changed, something is said: an empty word would mean that the lock is right."""
+    made = stack(3)
+    lock = spack.read_lock(made, clones(made), lock_files(made))
+    assert ENGINE.stale(made, lock) == ""
+    assert ENGINE.stale(DECIDES[what](made), lock) != ""
+
+
+def other(value: object) -> object:
+    """Return a value of the same kind that is another one."""
+    match value:
+        case bool() | int():
+            return 1 if value != 1 else 2
+        case str() | None:
+            return f"{value or ''}x"
+        case tuple():
+            return ()
+        case _:
+            return {}
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(SpackStack)])
+def test_every_field_of_a_stack_decides_it_or_does_not(name: str) -> None:
+    """A field that is new is in the one list or in the other."""
+    made = replace(
+        stack(1 if name == "compilers_yaml" else 3),
+        concretizer={"unify": True}, transports=("tcp",), notes=("a note",),
+        os_sources=(
+            OsSource(name="a", version="1", sha256="0" * 64, url="u", suite="trixie", source="a",
+                     source_version="1-1", dsc="1" * 64),
+        ),
+    )  # fmt: skip
+    value = getattr(made, name)
+    compilers = tuple(replace(one, specs=("gcc@15",)) for one in made.compilers)
+    changed = replace(made, **{name: compilers if name == "compilers" else other(value)})
+    assert changed != made
+    assert (spack.wants(changed) != spack.wants(made)) is (name in DECIDING_FIELDS)
 
 
 @pytest.mark.parametrize("what", DOES_NOT)

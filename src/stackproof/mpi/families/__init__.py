@@ -23,7 +23,7 @@ class MpiFamily(Protocol):
 
     `abi` is the binary interface (`mpich` or `openmpi`): a program runs on every family of the ABI
     it was compiled for. `launcher` is a name in `stackproof.launch.launchers`, `compiler` the name
-    of the C wrapper in `bin/`, `vendor` whether it is proprietary (a baseline, not a challenger).
+    of the C wrapper in `bin/`.
     """
 
     @property
@@ -45,10 +45,6 @@ class MpiFamily(Protocol):
     @property
     def compiler(self) -> str:
         """Return the file name of the C compiler wrapper in `bin/`."""
-
-    @property
-    def vendor(self) -> bool:
-        """Return whether this is a vendor's MPI."""
 
     def wheels(self, version: str | None) -> tuple[Requirement, ...]:
         """Return the distributions to obtain; empty when there is no wheel of this family.

@@ -18,7 +18,6 @@ class CrayMpich:
     abi = "mpich"
     launcher = "srun"
     compiler = "mpicc"
-    vendor = True
 
     def wheels(self, version: str | None) -> tuple[Requirement, ...]:
         """Return nothing: there is no wheel of Cray MPICH, whatever the version."""

@@ -22,7 +22,6 @@ class IntelMpi:
     abi = "mpich"
     launcher = "intel-hydra"
     compiler = "mpicc"
-    vendor = True
 
     def wheels(self, version: str | None) -> tuple[Requirement, ...]:
         """Return runtime and headers; `impi-devel` itself requires `impi-rt` of its version."""

