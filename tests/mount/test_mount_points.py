@@ -15,7 +15,7 @@ from stackproof.mount.effects import methods
 
 COVERS = (
     "mount/effects/facts.py",
-    "mount/effects/points.py",
+    "mount/effects/mount_exec.py",
 )
 
 pytestmark = pytest.mark.in_turn

@@ -280,8 +280,35 @@ def test_what_is_not_an_image(verb: Verb, mounter: Way, name: str) -> None:
         assert name in text
 
 
+def test_a_plain_run_reads_few_files_and_parses_nothing(verb: Verb, mounter: Way) -> None:
+    """It is in front of every command; each file of ours is read anew on every node."""
+    script = (
+        "import os, sys\n"
+        "sys.argv[1:] = ['run', 'a.squashfs', '--', 'true']\n"
+        "real = os.execve\n"
+        "def execve(program, *rest):\n"
+        "    if not program.endswith('/true'): real(program, *rest)  # squashfuse\n"
+        "    print(*sorted(sys.modules), flush=True)\n    os._exit(0)\n"
+        "os.execve = execve\n"
+        "from stackproof.cli import main\nmain()\n"
+    )
+    done = subprocess.run(
+        mounter.argv(*mounter.python, "-c", script),
+        capture_output=True, text=True, timeout=_TIMEOUT_S, check=True, env=_ENVIRONMENT,
+    )  # fmt: skip
+    names = set(done.stdout.split())
+    ours = {name for name in names if name.partition(".")[0] == "stackproof"}
+    packages = {name for name in ours if any(one.startswith(f"{name}.") for one in ours)}
+    assert "stackproof.mount.effects.mount_exec" in ours
+    # Who has no right to mount also looks for a helper, and puts walls around squashfuse.
+    more = {"stackproof.mount.effects.confine", "stackproof.mount.effects.helper"} & ours
+    assert len(ours - packages - more) <= 15
+    assert not {"argparse", "stackproof.core.cli.parsing"} & names
+
+
 @pytest.mark.parametrize(
-    "words", [["run", "a.squashfs", "--", "true"], ["activate", "--null", "a.squashfs"]]
+    "words",
+    [["run", "--verbose", "a.squashfs", "--", "true"], ["activate", "--null", "a.squashfs"]],
 )
 def test_nothing_heavy_is_imported(verb: Verb, mounter: Way, words: list[str]) -> None:
     """Both are in front of every command or job of a user; dataclasses cost more than the mount."""

@@ -968,7 +968,7 @@ function __stackproof_say
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--dry-run' 'say what would go, delete nothing'
-        printf '%s\t%s\n' '--kind' 'only this kind, all of it; may be given several times: builds, memory, downloads, components, packages, sources, solutions, indices, clones, checkouts, apt, os-sources, keys, trees, layers, archives, elf, injections, delay-switch, native, locks'
+        printf '%s\t%s\n' '--kind' 'only this kind, all of it; may be given several times: builds, memory, downloads, components, packages, sources, solutions, indices, clones, checkouts, apt, os-sources, keys, trees, layers, archives, elf, injections, programs, delay-switch, native, locks'
         printf '%s\t%s\n' '--older-than' 'what was not used for so long, such as 12h, 30d or 8w'
         printf '%s\t%s\n' '--all' 'everything that is not in use'
         printf '%s\t%s\n' '--json' 'print what went as JSON'

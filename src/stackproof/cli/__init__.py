@@ -1,29 +1,28 @@
 """The command line: the table of verbs, and the one place that exits.
 
-`--version` and `--help` import nothing but argparse: verbs are imported when they are called.
+Verbs are imported when they are called, and argparse where there is something to parse: most of the
+time of `--version` and of a plain `run` would be its own.
 """
 
 from __future__ import annotations
 
-import argparse
 import errno
 import importlib
 import itertools
 import os
-import re
-import signal
 import sys
-from collections.abc import Sequence
 
 import stackproof
 from stackproof.core.cli import streams
-from stackproof.core.cli.parsing import Parser
 from stackproof.core.effects.locale import forget_coercion
 
 TYPE_CHECKING = False  # `typing` takes longer to import than most verbs need
 if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
     from typing import Any
 
+    from stackproof.core.cli.parsing import Parser
     from stackproof.core.errors import StackproofError
 
 # verb -> (its room and name, one line of help), in the order of use. What it takes is in the module
@@ -79,6 +78,8 @@ def build_parser(verb: str | None = None, *, alone: bool = False) -> Parser:
 
     With `alone` the parser knows no other verb.
     """
+    from stackproof.core.cli.parsing import Parser  # noqa: PLC0415 - see above
+
     parser = Parser(
         prog="stackproof",
         description="Define, build, deploy and prove MPI stacks.",
@@ -140,6 +141,14 @@ def _main(argv: list[str]) -> int:
 
 
 def _run(argv: list[str]) -> int:
+    if argv in (["--version"], ["-V"]):
+        print(_version(1))
+        return 0
+    if argv[:1] == ["run"] and argv[2:3] == ["--"] and argv[3:] and not argv[1].startswith("-"):
+        # Before every command of a user, and nothing to parse: `run IMAGE -- COMMAND`.
+        from stackproof.mount.cli import run  # noqa: PLC0415 - see above
+
+        return run.plain(argv[1], argv[3:])
     try:
         args = _parse(argv)
     except SystemExit as stop:  # argparse has printed help
@@ -152,6 +161,8 @@ def _run(argv: list[str]) -> int:
         return 2
     if getattr(args, "json", False):
         streams.prepare_for_json()
+    import signal  # noqa: PLC0415 - slow, and the kernel takes mounts away by itself
+
     # SIGTERM unwinds like Ctrl-C, so that nothing half-written stays behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if hasattr(args, "outputs"):
@@ -175,7 +186,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 def _claim_outputs(args: argparse.Namespace) -> None:
     """Refuse to replace what a command is not to write; follow links to what they lead to."""
-    from stackproof.core.effects import outputs  # noqa: PLC0415 - for verbs that write files
+    import re  # noqa: PLC0415 - for verbs that write files
+
+    from stackproof.core.effects import outputs  # noqa: PLC0415
 
     for name, kind in args.outputs:
         target = getattr(args, name)

@@ -29,6 +29,6 @@ IMPORTED = "imported"
 CACHE_KINDS = (
     "builds", "memory", "downloads", "components", "packages", "sources", "solutions", "indices",
     "clones", "checkouts", "apt", "os-sources", "keys", "trees", "layers", "archives", "elf",
-    "injections", "delay-switch", "native", "locks",
+    "injections", "programs", "delay-switch", "native", "locks",
 )  # fmt: skip
 SHELLS = ("bash", "zsh", "fish")

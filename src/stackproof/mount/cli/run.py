@@ -6,25 +6,32 @@ can be left out is left out here: this runs before every command of a user.
 
 from __future__ import annotations
 
-import argparse
 import sys
 
-from stackproof.core.cli.parsing import Parser, read
 from stackproof.core.effects.libc import MountFailure
 from stackproof.image.activate import MountOptions, MpiOptions
-from stackproof.mount.cli.run_arguments import add_options
 from stackproof.mount.effects import mount_exec
 from stackproof.mount.effects.entering import enter
 
-TYPE_CHECKING = False  # `typing` takes longer to import than to mount
+TYPE_CHECKING = False  # `typing`, and argparse, take longer to import than to mount
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
+    from stackproof.core.cli.parsing import Parser
     from stackproof.mount.effects.entering import Entered
+
+
+def plain(images: str, command: Sequence[str]) -> int:
+    """Do what `run IMAGES -- COMMAND` asks, without any option."""
+    entered = enter(MountOptions(images), command, note)
+    return become(entered, entered.words)
 
 
 def run(args: argparse.Namespace) -> int:
     """Mount, and become the command; returns only if that cannot be executed."""
+    from stackproof.core.cli.parsing import read  # noqa: PLC0415 - imported by who parsed
+
     between, command = _split(args.rest)
     if between:
         _behind(args.parser).parse_args(between, namespace=args)
@@ -52,6 +59,9 @@ def _split(rest: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 
 def _behind(parser: argparse.ArgumentParser) -> Parser:
     """Return the parser of what stands behind the image."""
+    from stackproof.core.cli.parsing import Parser  # noqa: PLC0415 - imported by who parsed
+    from stackproof.mount.cli.run_arguments import add_options  # noqa: PLC0415
+
     between = Parser(prog=parser.prog, usage=parser.usage, add_help=False)
     between.add_argument("-h", "--help", action="store_true")
     add_options(between)

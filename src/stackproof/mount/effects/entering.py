@@ -11,7 +11,7 @@ from stackproof.core import mountlist
 from stackproof.core.effects.libc import MountFailure
 from stackproof.image import activate, described
 from stackproof.mount import undo
-from stackproof.mount.effects import helper, methods, mount_exec
+from stackproof.mount.effects import methods, mount_exec
 
 TYPE_CHECKING = False  # `typing`, dataclasses and errors take longer to import than to mount
 if TYPE_CHECKING:
@@ -70,9 +70,11 @@ def enter(
     ]
     asked = EntryRequest(words, say, injected=injected is not None)
     try:
-        program = None if options.join == "yes" else helper.choose(options.how, os.environ)
-        entered = program and _by_helper(options, program, wanted, asked)
-        return entered or _by_itself(options, wanted, asked)
+        if options.join != "yes" and methods.may_need_helper(options.how):
+            entered = _by_helper(options, wanted, asked)
+            if entered:
+                return entered
+        return _by_itself(options, wanted, asked)
     except MountFailure as failure:
         raise _wrong(failure.reason, failure.message, hint=failure.hint) from None
 
@@ -108,9 +110,14 @@ def _by_itself(
 
 
 def _by_helper(
-    options: MountOptions, program: str, wanted: Sequence[mount_exec.Wanted], asked: EntryRequest
+    options: MountOptions, wanted: Sequence[mount_exec.Wanted], asked: EntryRequest
 ) -> Entered | None:
     """Return how to start the helper; None where it cannot serve and nobody insists on it."""
+    from stackproof.mount.effects import helper  # noqa: PLC0415 - see above
+
+    program = helper.choose(options.how, os.environ)
+    if program is None:
+        return None
     from stackproof.image.effects import image_file  # noqa: PLC0415 - see above
 
     if options.how == "auto" and not image_file.can_read():

@@ -41,7 +41,7 @@ def choose(how: str, environment: Mapping[str, str]) -> str | None:
     `auto` takes it where it has rights that this process lacks. Raises `MountFailure`
     (tool-missing) where `how` is `helper` and there is none.
     """
-    if how not in {"auto", "helper"} or (how == "auto" and methods.kernel_permitted()):
+    if not methods.may_need_helper(how):
         return None
     program = find(environment)
     if how == "auto":

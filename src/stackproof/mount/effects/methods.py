@@ -16,7 +16,6 @@ import struct
 from stackproof.core import limits
 from stackproof.core.effects import libc
 from stackproof.core.effects.libc import MountFailure
-from stackproof.mount.effects.confine import confine
 
 TYPE_CHECKING = False  # `typing` takes longer to import than an image to mount
 if TYPE_CHECKING:
@@ -114,6 +113,11 @@ def kernel_permitted() -> bool:
         and in_first_user_namespace()
         and os.access("/dev/loop-control", os.R_OK | os.W_OK)
     )
+
+
+def may_need_helper(how: str) -> bool:
+    """Say whether a helper is to be looked for: not where the kernel permits `auto` to mount."""
+    return how == "helper" or (how == "auto" and not kernel_permitted())
 
 
 def in_first_user_namespace() -> bool:
@@ -278,6 +282,8 @@ def _new_user_namespace() -> None:
 
 def _start_squashfuse(program: str, image: OpenImage) -> int:
     """Start a squashfuse that is nobody's child; it waits for a byte written to the result."""
+    from stackproof.mount.effects.confine import confine  # noqa: PLC0415 - the kernel needs none
+
     go, start = os.pipe()
     child = os.fork()
     if child == 0:
@@ -285,7 +291,7 @@ def _start_squashfuse(program: str, image: OpenImage) -> int:
         try:
             os.setsid()
             if os.fork() == 0:
-                _serve(program, image, go)
+                _serve(program, image, go, confine)
             status = 0
         finally:
             os._exit(status)
@@ -294,7 +300,7 @@ def _start_squashfuse(program: str, image: OpenImage) -> int:
     return start
 
 
-def _serve(program: str, image: OpenImage, go: int) -> None:
+def _serve(program: str, image: OpenImage, go: int, confine: Callable[[str, int], None]) -> None:
     """Be squashfuse, holding nothing of the caller: no descriptor, folder, terminal or variable."""
     os.chdir("/")
     nothing = os.open(os.devnull, os.O_RDWR)
