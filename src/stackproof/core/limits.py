@@ -112,6 +112,7 @@ LAYER_RATIO = Limit(
     "tar: a layer, unpacked, for each byte of it after the first GiB", "ten in practice",
     bytes=200,
 )  # fmt: skip
+XZ = Limit("xz: memory of its dictionary", "64 MiB at its highest level", bytes=512 * MIB)
 LAYER_NAMES = Limit("tar: all names of a layer", "a hundred bytes an entry", bytes=256 * MIB)
 TAR_NAME = Limit("tar: a name", "PATH_MAX", bytes=4096)
 TAR_HEADER = Limit("tar: an extended header", "kilobytes", bytes=MIB)
@@ -129,6 +130,14 @@ LINKS = Limit(
 )
 SIF = Limit("SIF: descriptors", "tens", count=(4096, "descriptors"))
 SIF_SCRIPT = Limit("SIF: a script that sets variables", "kilobytes", bytes=MIB)
+
+# Packages of a vendor
+RPM_HEADER = Limit(
+    "RPM: signature and header", "names and digests of thousands of files",
+    bytes=64 * MIB, count=(1 << 14, "entries"),
+)  # fmt: skip
+RPM_FILES = Limit("RPM: files of a package", "thousands", count=(200_000, "files"))
+RPM_FOLDER = Limit("files of a folder of RPMs", "a release has hundreds", count=(20_000, "files"))
 
 # Programs and libraries
 ELF = Limit(

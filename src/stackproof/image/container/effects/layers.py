@@ -7,16 +7,19 @@ damaged entry there is made again.
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import hashlib
+import lzma
 import os
+import re
 import stat
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, ClassVar
+from typing import BinaryIO, ClassVar, Protocol
 
 from stackproof.core import limits, noun
 from stackproof.core.command import Command
@@ -29,6 +32,8 @@ from stackproof.linking.elf import MAGIC
 _FREE_BYTES = 1 << 30  # of a layer, whatever its ratio
 _CHUNK = 1 << 20
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_XZ, _BZIP2 = b"\xfd7zXZ\0", re.compile(rb"BZh[1-9]1AY&SY")
+_HEAD_BYTES = 10
 _KEPT = ("ld.so.cache",)
 _MAX_CACHED_BYTES = 16 << 30
 
@@ -83,6 +88,25 @@ def whole(path: str) -> Blob:
             hint="write the image to a file first",
         )
     return Blob(path=path, offset=0, size=state.st_size)
+
+
+class _Unpacker(Protocol):
+    """What `lzma` and `bz2` unpack with."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def needs_input(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int) -> bytes: ...
+
+
+def _xz() -> lzma.LZMADecompressor:
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=limits.XZ.bytes)
 
 
 class FileStream:
@@ -200,6 +224,27 @@ def _inflated(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
         raise tar.damaged(name, "a compressed layer ends too early")
 
 
+def _unpacked(
+    chunks: Iterator[bytes], name: str, opener: Callable[[], _Unpacker]
+) -> Iterator[bytes]:
+    """Yield what xz or bzip2 packed; several streams may follow one another."""
+    unpacker = opener()
+    try:
+        for chunk in chunks:
+            content = chunk
+            while content or not (unpacker.needs_input or unpacker.eof):
+                if unpacker.eof:
+                    if not content.strip(b"\0"):  # padding
+                        break
+                    unpacker = opener()
+                yield unpacker.decompress(content, _CHUNK)
+                content = unpacker.unused_data if unpacker.eof else b""
+    except (lzma.LZMAError, OSError, EOFError):
+        raise tar.damaged(name, "a compressed layer cannot be unpacked") from None
+    if not unpacker.eof:
+        raise tar.damaged(name, "a compressed layer ends too early")
+
+
 def _unzstd(chunks: Iterator[bytes], folder: str, most: int, name: str) -> Iterator[bytes]:
     """Yield what zstd packed: its program unpacks it into a folder, and may write no more."""
     packed, plain = os.path.join(folder, "packed.zst"), os.path.join(folder, "plain")
@@ -233,12 +278,16 @@ def plain(blob: Blob, packed_digest: hashlib._Hash, folder: str) -> Iterator[_Pl
     most = min(limits.LAYER.bytes, limits.LAYER_RATIO.bytes * blob.size + _FREE_BYTES)
     try:
         with open(blob.path, "rb") as stream:
-            head = FileStream(blob.path, stream, blob.offset, blob.size).read(4)
+            head = FileStream(blob.path, stream, blob.offset, blob.size).read(_HEAD_BYTES)
             chunks = _chunks(FileStream(blob.path, stream, blob.offset, blob.size), packed_digest)
             if head[:2] == GZIP:
                 chunks = _inflated(chunks, blob.path)
-            elif head == ZSTD:
+            elif head[:4] == ZSTD:
                 chunks = _unzstd(chunks, folder, most, blob.path)
+            elif head[:6] == _XZ:
+                chunks = _unpacked(chunks, blob.path, _xz)
+            elif _BZIP2.match(head):
+                chunks = _unpacked(chunks, blob.path, bz2.BZ2Decompressor)
             yield _Plain(blob.path, chunks, most)
     except OSError as error:
         raise files.translate(error, blob.path) from error
