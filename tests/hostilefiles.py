@@ -14,13 +14,14 @@ from collections.abc import Callable
 
 import rootfslab
 from stackproof.bench.programs import imb_tables, osu
+from stackproof.build.engines.vendor import rpm
 from stackproof.core import document, mountlist, noun
 from stackproof.core.errors import StackproofError
 from stackproof.doctor import bundle
 from stackproof.doctor.evidence import log as evidence_log
 from stackproof.image import described, superblock
+from stackproof.image.container import cpio, sif, tar
 from stackproof.image.container import oci as container_oci
-from stackproof.image.container import sif, tar
 from stackproof.image.container.tree import Member, RootTree
 from stackproof.inject import hook_manifest
 from stackproof.knowledge.evidence import Evidence, redacted
@@ -95,6 +96,25 @@ def _members(count: int) -> bytes:
         for number in range(count):
             archive.addfile(tarfile.TarInfo(f"m{number}"))
     return gzip.compress(buffer.getvalue())
+
+
+def _cpio(*, length: int = 2, size: int = 0) -> Callable[[], object]:
+    """Return what reads an archive of one entry that claims such a name and content."""
+    numbers = (1, 0o100644, 0, 0, 1, 0, size, 0, 0, 0, 0, length, 0)
+    head = b"070701" + b"".join(b"%08X" % number for number in numbers) + b"a\0"
+    return lambda: list(cpio.entries(tar.MemoryStream(head + bytes(64), "f")))
+
+
+def _rpm(*, count: int = 1, size: int = 16, files: int = 1) -> Callable[[], object]:
+    """Return what reads an RPM whose header claims so many entries, bytes and names of files."""
+    lead = b"\xed\xab\xee\xdb" + bytes(92)
+    signature = b"\x8e\xad\xe8\1" + bytes(12)
+    words = {1000: 1, 1001: 1, 1002: 1, 1022: 1, 1117: files}
+    index = b"".join(struct.pack(">IIII", tag, 8, 0, number) for tag, number in words.items())
+    count = len(words) if count == 1 else count
+    header = b"\x8e\xad\xe8\1" + bytes(4) + struct.pack(">II", count, size)
+    content = lead + signature + header + index + b"a\0" * 8 + bytes(64)
+    return lambda: rpm.parse(BytesSource("f", content))
 
 
 def _looping() -> None:
@@ -173,6 +193,12 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "tar: a sparse file": (_entries(_tar(type=b"S")), "unsupported"),
     "tar: a size without end": (_entries(_tar(size=1 << 62)), "read"),
     "tar: links in a circle": (_looping, "read"),
+    "cpio: a name of four GiB": (_cpio(length=0xFFFFFFFF), "too-large"),
+    "cpio: a file of four GiB": (_cpio(size=0xFFFFFFFF), "image-unreadable"),
+    "rpm: four billion entries": (_rpm(count=0xFFFFFFFF), "too-large"),
+    "rpm: a header of four GiB": (_rpm(size=0xFFFFFFFF), "too-large"),
+    "rpm: four billion files": (_rpm(files=0xFFFFFFFF), "too-large"),
+    "rpm: names without end": (_rpm(files=200_000), "invalid-value"),
     "oci: deep": (lambda: container_oci.parse_index(_DEEP.encode(), file="f"), "image-unreadable"),
     "oci: a million layers": (
         lambda: container_oci.parse_manifest(

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import crayrelease
 import easybuilds
 from spackstacks import clones, lock_files, stack
 from stackproof.build.effects import builders
@@ -25,6 +26,7 @@ from stackproof.build.engines.easybuild import stack as easybuild_stack
 from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.externals import site_facts
+from stackproof.build.engines.vendor.recipe import parse_vendor_recipe
 from stackproof.build.engines.wheel.engine import wants
 from stackproof.build.engines.wheel.recipe import parse_recipe, resolve
 from stackproof.build.engines.wheel.stack import Lock
@@ -73,9 +75,18 @@ def of_spack() -> Sample:
     )
 
 
+def vendor() -> Sample:
+    text = (
+        "engine: vendor\nname: small\nmpi: {family: cray-mpich, version: '8.1'}\ngtl: cuda\n"
+        "xpmem: true\nlibraries: [/opt/cray/libfabric/1.22.0/lib64]\n"
+    )
+    made = parse_vendor_recipe(document.parse(text, file="r.yaml"), FACTS)
+    return Sample(made, crayrelease.lock(made), replace(made, compiler="nvidia"))
+
+
 @cache
 def sample(name: str) -> Sample:
-    return {"wheel": wheel, "easybuild": easybuild, "spack": of_spack}[name]()
+    return {"wheel": wheel, "easybuild": easybuild, "spack": of_spack, "vendor": vendor}[name]()
 
 
 def planned(name: str) -> Plan:
@@ -186,7 +197,12 @@ _REFUSED = [(name, option) for name in builders.REGISTRY for option in builders.
 
 
 def test_some_engines_refuse_options() -> None:
-    assert {name for name, _ in _REFUSED} == {"easybuild", "wheel"}
+    assert {name for name, option in _REFUSED if option == "on"} == {"easybuild", "wheel", "vendor"}
+    assert {name for name, option in _REFUSED if option == "from"} == {
+        "easybuild",
+        "wheel",
+        "spack",
+    }
 
 
 @pytest.mark.parametrize(("name", "option"), _REFUSED)

@@ -76,6 +76,10 @@ def test_a_recipe_for_spack(tmp_path: Path) -> None:
 def test_every_recipe_for_one_machine(path: Path, tmp_path: Path) -> None:
     """Every recipe that comes with stackproof, whatever its engine."""
     done = containerfile(path, "--base", BASE, cwd=tmp_path)
+    if path.name == "cray-mpich.yaml":
+        assert (done.returncode, done.stdout) == (3, "")
+        assert "HPE lets nobody hand on what its RPMs hold" in done.stderr
+        return
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(f"\nFROM {BASE}") == 2
     assert "sha256sum -c -" in done.stdout

@@ -155,7 +155,14 @@ def test_what_every_builder_has(name: str) -> None:
     assert methods <= set(dir(builder.engine))
     assert {"load", "check", "solve", "setup", "fill_mirror"} <= set(dir(builder))
     assert builder.lock_kind.SCHEMA.startswith("stackproof/")
-    assert set(builder.refused) <= {"mirror", "build-dir", "on", "mirror create"}
+    assert set(builder.refused) <= {
+        "mirror",
+        "build-dir",
+        "on",
+        "mirror create",
+        "from",
+        "containerfile",
+    }
 
 
 def test_no_verb_looks_at_the_kind_of_a_stack() -> None:

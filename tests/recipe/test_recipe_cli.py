@@ -50,7 +50,7 @@ def test_every_recipe_that_can_be_built_is_listed(stackproof: Call) -> None:
     names = {name[: -len(".yaml")] for name in files if "/repo/" not in name}
     assert code == 0
     assert set(rows) == {name for name in names if "/sites/" not in name} - inherited
-    assert {row["engine"] for row in rows.values()} == {"wheel", "easybuild", "spack"}
+    assert {row["engine"] for row in rows.values()} == {"wheel", "easybuild", "spack", "vendor"}
     text = stackproof("recipe", "list")[1]
     assert all(f"{name} " in text and row["description"] in text for name, row in rows.items())
 

@@ -39,6 +39,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
+        printf '%s\t%s\n' '--from' 'folder with the RPMs of a vendors MPI, for recipes with `engine: vendor`'
         printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
         printf '%s\t%s\n' '--matrix' 'every combination of the recipes matrix'
         printf '%s\t%s\n' '--offline' 'do not ask the package index whether versions exist'
@@ -49,10 +50,12 @@ function __stackproof_say
         __stackproof_kinds 
     case 'value:check:--mirror'
         __stackproof_kinds @file
+    case 'value:check:--from'
+        __stackproof_kinds @dir
     case 'value:check:--choose'
         __stackproof_kinds 
     case 'arguments:check'
-        __stackproof_kinds intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
+        __stackproof_kinds cray-mpich intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
     case 'commands:plan'
     case 'options:plan'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -60,6 +63,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
+        printf '%s\t%s\n' '--from' 'folder with the RPMs of a vendors MPI, for recipes with `engine: vendor`'
         printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
         printf '%s\t%s\n' '--matrix' 'every combination of the recipes matrix'
         printf '%s\t%s\n' '--explain' 'instead of the plan, show which file set a value and what it took the place of: `environments.tools.specs`, `packages`, `facts.gpu`'
@@ -70,12 +74,14 @@ function __stackproof_say
         __stackproof_kinds 
     case 'value:plan:--mirror'
         __stackproof_kinds @file
+    case 'value:plan:--from'
+        __stackproof_kinds @dir
     case 'value:plan:--choose'
         __stackproof_kinds 
     case 'value:plan:--explain'
         __stackproof_kinds 
     case 'arguments:plan'
-        __stackproof_kinds intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
+        __stackproof_kinds cray-mpich intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
     case 'commands:build'
     case 'options:build'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -83,6 +89,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
+        printf '%s\t%s\n' '--from' 'folder with the RPMs of a vendors MPI, for recipes with `engine: vendor`'
         printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
         printf '%s\t%s\n' '--matrix' 'every combination of the recipes matrix'
         printf '%s\t%s\n' '-o' 'image to write; default: NAME.squashfs'
@@ -105,6 +112,8 @@ function __stackproof_say
         __stackproof_kinds 
     case 'value:build:--mirror'
         __stackproof_kinds @file
+    case 'value:build:--from'
+        __stackproof_kinds @dir
     case 'value:build:--choose'
         __stackproof_kinds 
     case 'value:build:-o' 'value:build:--output'
@@ -128,7 +137,7 @@ function __stackproof_say
     case 'value:build:--pass-env'
         __stackproof_kinds 
     case 'arguments:build'
-        __stackproof_kinds intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
+        __stackproof_kinds cray-mpich intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
     case 'commands:recipe'
         printf '%s\t%s\n' 'list' 'list the recipes that come with stackproof; `build NAME` takes each of them'
         printf '%s\t%s\n' 'show' 'print a shipped recipe, to start from: stackproof recipe show mpich > mine.yaml'
@@ -178,6 +187,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
+        printf '%s\t%s\n' '--from' 'folder with the RPMs of a vendors MPI, for recipes with `engine: vendor`'
         printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
         printf '%s\t%s\n' '--matrix' 'every combination of the recipes matrix'
         printf '%s\t%s\n' '--json' 'print the result as JSON'
@@ -187,10 +197,12 @@ function __stackproof_say
         __stackproof_kinds 
     case 'value:mirror/create:--mirror'
         __stackproof_kinds @file
+    case 'value:mirror/create:--from'
+        __stackproof_kinds @dir
     case 'value:mirror/create:--choose'
         __stackproof_kinds 
     case 'arguments:mirror/create'
-        __stackproof_kinds intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
+        __stackproof_kinds cray-mpich intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
     case 'commands:mirror/add-os-sources'
     case 'options:mirror/add-os-sources'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -198,6 +210,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
+        printf '%s\t%s\n' '--from' 'folder with the RPMs of a vendors MPI, for recipes with `engine: vendor`'
         printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
         printf '%s\t%s\n' '--matrix' 'every combination of the recipes matrix'
         printf '%s\t%s\n' '--suite' 'suite of the archive; default: this systems release'
@@ -211,6 +224,8 @@ function __stackproof_say
         __stackproof_kinds 
     case 'value:mirror/add-os-sources:--mirror'
         __stackproof_kinds @file
+    case 'value:mirror/add-os-sources:--from'
+        __stackproof_kinds @dir
     case 'value:mirror/add-os-sources:--choose'
         __stackproof_kinds 
     case 'value:mirror/add-os-sources:--suite'
@@ -222,7 +237,7 @@ function __stackproof_say
     case 'value:mirror/add-os-sources:--to'
         __stackproof_kinds @dir
     case 'arguments:mirror/add-os-sources'
-        __stackproof_kinds intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
+        __stackproof_kinds cray-mpich intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
     case 'commands:shell'
     case 'options:shell'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -273,7 +288,7 @@ function __stackproof_say
     case 'value:pack:--fact'
         __stackproof_kinds 
     case 'arguments:pack'
-        __stackproof_kinds intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
+        __stackproof_kinds cray-mpich intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
     case 'commands:run'
     case 'options:run'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -916,6 +931,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
+        printf '%s\t%s\n' '--from' 'folder with the RPMs of a vendors MPI, for recipes with `engine: vendor`'
         printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
         printf '%s\t%s\n' '--matrix' 'every combination of the recipes matrix'
         printf '%s\t%s\n' '-o' 'the file; left out: print it'
@@ -932,6 +948,8 @@ function __stackproof_say
         __stackproof_kinds 
     case 'value:image/containerfile:--mirror'
         __stackproof_kinds @file
+    case 'value:image/containerfile:--from'
+        __stackproof_kinds @dir
     case 'value:image/containerfile:--choose'
         __stackproof_kinds 
     case 'value:image/containerfile:-o' 'value:image/containerfile:--output'
@@ -949,7 +967,7 @@ function __stackproof_say
     case 'value:image/containerfile:--manifest'
         __stackproof_kinds @file
     case 'arguments:image/containerfile'
-        __stackproof_kinds intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
+        __stackproof_kinds cray-mpich intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
     case 'commands:cache'
         printf '%s\t%s\n' 'ls' 'show what is kept in the cache and in memory: how much, how old, in use or not'
         printf '%s\t%s\n' 'prune' 'delete what nobody needs: interrupted builds in memory, and what ended commands left; with --kind, --older-than or --all more; never what a running stackproof uses'
@@ -1096,7 +1114,7 @@ function __stackproof_complete
 end
 
 function __stackproof_takes
-    contains -- $argv[1] 'value:check:--site' 'value:check:--fact' 'value:check:--mirror' 'value:check:--choose' 'value:plan:--site' 'value:plan:--fact' 'value:plan:--mirror' 'value:plan:--choose' 'value:plan:--explain' 'value:build:--site' 'value:build:--fact' 'value:build:--mirror' 'value:build:--choose' 'value:build:-o' 'value:build:--output' 'value:build:--stop-after' 'value:build:--jobs' 'value:build:--in-memory' 'value:build:--build-dir' 'value:build:--on' 'value:build:--nodes' 'value:build:--cluster' 'value:build:--srun-option' 'value:build:--pass-env' 'value:convert:-o' 'value:convert:--output' 'value:convert:--site' 'value:convert:--fact' 'value:mirror/create:--site' 'value:mirror/create:--fact' 'value:mirror/create:--mirror' 'value:mirror/create:--choose' 'value:mirror/add-os-sources:--site' 'value:mirror/add-os-sources:--fact' 'value:mirror/add-os-sources:--mirror' 'value:mirror/add-os-sources:--choose' 'value:mirror/add-os-sources:--suite' 'value:mirror/add-os-sources:--archive' 'value:mirror/add-os-sources:--keyring' 'value:mirror/add-os-sources:--to' 'value:inspect:--verify' 'value:pack:-o' 'value:pack:--output' 'value:pack:--format' 'value:pack:--view' 'value:pack:--entry' 'value:pack:--symlink' 'value:pack:--provenance' 'value:pack:--site' 'value:pack:--fact' 'value:run:--view' 'value:run:--how' 'value:run:--join' 'value:run:--inject' 'value:run:--transport' 'value:run:--memory' 'value:run:--site' 'value:start:--view' 'value:start:--how' 'value:start:--join' 'value:start:--inject' 'value:start:--transport' 'value:start:--memory' 'value:start:--site' 'value:activate:--view' 'value:activate:--inject' 'value:activate:--transport' 'value:activate:--memory' 'value:activate:--site' 'value:cluster/up:--nodes' 'value:cluster/up:--rate' 'value:cluster/up:--delay' 'value:cluster/up:--share' 'value:cluster/up:--user' 'value:cluster/up:--spank' 'value:cluster/up:--plugstack' 'value:cluster/up:--cpus' 'value:cluster/up:--set' 'value:cluster/up:--name' 'value:cluster/down:--name' 'value:cluster/status:--name' 'value:cluster/exec:--name' 'value:cluster/exec:--on' 'value:cluster/exec:--as' 'value:cluster/kill:--name' 'value:cluster/restart:--name' 'value:bench:--baseline' 'value:bench:--challenger' 'value:bench:--launches' 'value:bench:--budget' 'value:bench:--seed' 'value:bench:--placement' 'value:bench:--transport' 'value:bench:--ranks' 'value:bench:--benchmarks' 'value:bench:--sizes' 'value:bench:--memory' 'value:bench:--cluster' 'value:bench:-o' 'value:bench:--output' 'value:bench:--on' 'value:bench:--sbatch-option' 'value:bench:--resume' 'value:bench:--sign' 'value:compare:--margin' 'value:compare:--minimum-launches' 'value:compare:--signed-by' 'value:report:-o' 'value:report:--output' 'value:report:--overlay' 'value:report:--json-file' 'value:report:--csv' 'value:report:--transports-csv' 'value:report:--markdown' 'value:report:--margin' 'value:report:--minimum-launches' 'value:report:--signed-by' 'value:import:-o' 'value:import:--output' 'value:import:--placement' 'value:import:--memory' 'value:import:--ranks' 'value:import:--nodes' 'value:import:--arm' 'value:import:--baseline' 'value:import:--name' 'value:import:--site' 'value:import:--transport' 'value:doctor:--view' 'value:doctor:--program' 'value:doctor:--site' 'value:doctor:--results' 'value:doctor:--arm' 'value:doctor:--log' 'value:doctor:--env' 'value:doctor:--have' 'value:doctor:--fact' 'value:doctor:--bundle' 'value:doctor:--replay' 'value:inject/check:--with' 'value:inject/check:--upgrade' 'value:inject/check:--launcher' 'value:inject/check:--namespaces' 'value:inject/check:--library-path' 'value:inject/check:--env' 'value:inject/check:--root' 'value:inject/check:--isa' 'value:inject/check:--shs' 'value:inject/check:--target' 'value:inject/manifest:-o' 'value:inject/manifest:--output' 'value:inject/manifest:--library-path' 'value:inject/manifest:--env' 'value:inject/manifest:--root' 'value:inject/manifest:--isa' 'value:inject/container:--with' 'value:inject/container:--form' 'value:inject/container:-o' 'value:inject/container:--output' 'value:inject/container:--library-path' 'value:inject/container:--env' 'value:inject/container:--root' 'value:inject/container:--isa' 'value:inject/container:--level' 'value:inject/container:--hook' 'value:inject/container:--on-mismatch' 'value:inject/container:--log' 'value:inject/container:--shs' 'value:inject/apply:--with' 'value:inject/apply:--eessi' 'value:inject/apply:--wrapper' 'value:inject/apply:--family' 'value:inject/apply:--compiler' 'value:inject/apply:--accelerator' 'value:inject/apply:--isa' 'value:inject/artefact:-o' 'value:inject/artefact:--output' 'value:inject/artefact:--name' 'value:inject/artefact:--place' 'value:inject/artefact:--shs' 'value:inject/artefact:--isa' 'value:inject/prove:--with' 'value:inject/prove:--own' 'value:inject/prove:--wrong' 'value:inject/prove:--ranks' 'value:inject/prove:--launches' 'value:inject/prove:--cluster' 'value:inject/prove:--transport' 'value:inject/prove:--set' 'value:inject/prove:--expect' 'value:inject/prove:--timeout' 'value:inject/prove:-o' 'value:inject/prove:--output' 'value:image/containerfile:--site' 'value:image/containerfile:--fact' 'value:image/containerfile:--mirror' 'value:image/containerfile:--choose' 'value:image/containerfile:-o' 'value:image/containerfile:--output' 'value:image/containerfile:--base' 'value:image/containerfile:--builder-base' 'value:image/containerfile:--view' 'value:image/containerfile:--package' 'value:image/containerfile:--builder-package' 'value:image/containerfile:--manifest' 'value:cache/prune:--kind' 'value:cache/prune:--older-than' 'value:site/probe:--from' 'value:site/spack-config:-o' 'value:site/spack-config:--output' 'value:site/spack-config:--site'
+    contains -- $argv[1] 'value:check:--site' 'value:check:--fact' 'value:check:--mirror' 'value:check:--from' 'value:check:--choose' 'value:plan:--site' 'value:plan:--fact' 'value:plan:--mirror' 'value:plan:--from' 'value:plan:--choose' 'value:plan:--explain' 'value:build:--site' 'value:build:--fact' 'value:build:--mirror' 'value:build:--from' 'value:build:--choose' 'value:build:-o' 'value:build:--output' 'value:build:--stop-after' 'value:build:--jobs' 'value:build:--in-memory' 'value:build:--build-dir' 'value:build:--on' 'value:build:--nodes' 'value:build:--cluster' 'value:build:--srun-option' 'value:build:--pass-env' 'value:convert:-o' 'value:convert:--output' 'value:convert:--site' 'value:convert:--fact' 'value:mirror/create:--site' 'value:mirror/create:--fact' 'value:mirror/create:--mirror' 'value:mirror/create:--from' 'value:mirror/create:--choose' 'value:mirror/add-os-sources:--site' 'value:mirror/add-os-sources:--fact' 'value:mirror/add-os-sources:--mirror' 'value:mirror/add-os-sources:--from' 'value:mirror/add-os-sources:--choose' 'value:mirror/add-os-sources:--suite' 'value:mirror/add-os-sources:--archive' 'value:mirror/add-os-sources:--keyring' 'value:mirror/add-os-sources:--to' 'value:inspect:--verify' 'value:pack:-o' 'value:pack:--output' 'value:pack:--format' 'value:pack:--view' 'value:pack:--entry' 'value:pack:--symlink' 'value:pack:--provenance' 'value:pack:--site' 'value:pack:--fact' 'value:run:--view' 'value:run:--how' 'value:run:--join' 'value:run:--inject' 'value:run:--transport' 'value:run:--memory' 'value:run:--site' 'value:start:--view' 'value:start:--how' 'value:start:--join' 'value:start:--inject' 'value:start:--transport' 'value:start:--memory' 'value:start:--site' 'value:activate:--view' 'value:activate:--inject' 'value:activate:--transport' 'value:activate:--memory' 'value:activate:--site' 'value:cluster/up:--nodes' 'value:cluster/up:--rate' 'value:cluster/up:--delay' 'value:cluster/up:--share' 'value:cluster/up:--user' 'value:cluster/up:--spank' 'value:cluster/up:--plugstack' 'value:cluster/up:--cpus' 'value:cluster/up:--set' 'value:cluster/up:--name' 'value:cluster/down:--name' 'value:cluster/status:--name' 'value:cluster/exec:--name' 'value:cluster/exec:--on' 'value:cluster/exec:--as' 'value:cluster/kill:--name' 'value:cluster/restart:--name' 'value:bench:--baseline' 'value:bench:--challenger' 'value:bench:--launches' 'value:bench:--budget' 'value:bench:--seed' 'value:bench:--placement' 'value:bench:--transport' 'value:bench:--ranks' 'value:bench:--benchmarks' 'value:bench:--sizes' 'value:bench:--memory' 'value:bench:--cluster' 'value:bench:-o' 'value:bench:--output' 'value:bench:--on' 'value:bench:--sbatch-option' 'value:bench:--resume' 'value:bench:--sign' 'value:compare:--margin' 'value:compare:--minimum-launches' 'value:compare:--signed-by' 'value:report:-o' 'value:report:--output' 'value:report:--overlay' 'value:report:--json-file' 'value:report:--csv' 'value:report:--transports-csv' 'value:report:--markdown' 'value:report:--margin' 'value:report:--minimum-launches' 'value:report:--signed-by' 'value:import:-o' 'value:import:--output' 'value:import:--placement' 'value:import:--memory' 'value:import:--ranks' 'value:import:--nodes' 'value:import:--arm' 'value:import:--baseline' 'value:import:--name' 'value:import:--site' 'value:import:--transport' 'value:doctor:--view' 'value:doctor:--program' 'value:doctor:--site' 'value:doctor:--results' 'value:doctor:--arm' 'value:doctor:--log' 'value:doctor:--env' 'value:doctor:--have' 'value:doctor:--fact' 'value:doctor:--bundle' 'value:doctor:--replay' 'value:inject/check:--with' 'value:inject/check:--upgrade' 'value:inject/check:--launcher' 'value:inject/check:--namespaces' 'value:inject/check:--library-path' 'value:inject/check:--env' 'value:inject/check:--root' 'value:inject/check:--isa' 'value:inject/check:--shs' 'value:inject/check:--target' 'value:inject/manifest:-o' 'value:inject/manifest:--output' 'value:inject/manifest:--library-path' 'value:inject/manifest:--env' 'value:inject/manifest:--root' 'value:inject/manifest:--isa' 'value:inject/container:--with' 'value:inject/container:--form' 'value:inject/container:-o' 'value:inject/container:--output' 'value:inject/container:--library-path' 'value:inject/container:--env' 'value:inject/container:--root' 'value:inject/container:--isa' 'value:inject/container:--level' 'value:inject/container:--hook' 'value:inject/container:--on-mismatch' 'value:inject/container:--log' 'value:inject/container:--shs' 'value:inject/apply:--with' 'value:inject/apply:--eessi' 'value:inject/apply:--wrapper' 'value:inject/apply:--family' 'value:inject/apply:--compiler' 'value:inject/apply:--accelerator' 'value:inject/apply:--isa' 'value:inject/artefact:-o' 'value:inject/artefact:--output' 'value:inject/artefact:--name' 'value:inject/artefact:--place' 'value:inject/artefact:--shs' 'value:inject/artefact:--isa' 'value:inject/prove:--with' 'value:inject/prove:--own' 'value:inject/prove:--wrong' 'value:inject/prove:--ranks' 'value:inject/prove:--launches' 'value:inject/prove:--cluster' 'value:inject/prove:--transport' 'value:inject/prove:--set' 'value:inject/prove:--expect' 'value:inject/prove:--timeout' 'value:inject/prove:-o' 'value:inject/prove:--output' 'value:image/containerfile:--site' 'value:image/containerfile:--fact' 'value:image/containerfile:--mirror' 'value:image/containerfile:--from' 'value:image/containerfile:--choose' 'value:image/containerfile:-o' 'value:image/containerfile:--output' 'value:image/containerfile:--base' 'value:image/containerfile:--builder-base' 'value:image/containerfile:--view' 'value:image/containerfile:--package' 'value:image/containerfile:--builder-package' 'value:image/containerfile:--manifest' 'value:cache/prune:--kind' 'value:cache/prune:--older-than' 'value:site/probe:--from' 'value:site/spack-config:-o' 'value:site/spack-config:--output' 'value:site/spack-config:--site'
 end
 
 complete -c stackproof -f -a '(__stackproof_complete)'

@@ -50,6 +50,7 @@ def _write(asked: ContainerfileOptions) -> int:
     if faults:
         raise StackproofError(*faults)
     stack, builder = loaded.stack, builders.of(loaded)
+    builders.refuse(builder, "containerfile")
     builders.refuse_wrong(builder.engine.problems(stack, None, loaded.where))
     lock = locking.need(builder, loaded)
     needs = builder.engine.container(stack, lock)

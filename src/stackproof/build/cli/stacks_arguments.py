@@ -20,6 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or "
         "for EasyBuild any that has the source files",
     )
+    parser.add_argument(
+        "--from",
+        dest="rpms",
+        metavar="DIR",
+        help="folder with the RPMs of a vendor's MPI, for recipes with `engine: vendor`",
+    )
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
         "--choose",

@@ -29,6 +29,7 @@ REGISTRY: dict[str, str] = {
     "spack": "stackproof.build.engines.spack.effects.builder",
     "easybuild": "stackproof.build.engines.easybuild.effects.builder",
     "wheel": "stackproof.build.engines.wheel.effects.builder",
+    "vendor": "stackproof.build.engines.vendor.effects.builder",
 }
 """The module of each engine's builder, which has it as `BUILDER`."""
 FACTS = "stackproof.build.engines.spack.effects.recipe_files"
@@ -37,6 +38,13 @@ DEFAULT = "wheel"
 """The engine of a recipe that names none, or `auto`."""
 OF_FOLDERS = "spack"
 """The engine of a recipe that is a folder: Stackinator's formats."""
+
+
+NO_RPMS = Problem(
+    reason=Reason.USAGE,
+    message="`--from` names a folder of RPMs, which only recipes with `engine: vendor` are made of",
+)
+"""Why an engine refuses `from`."""
 
 
 class Solving(StrEnum):
@@ -52,11 +60,15 @@ class Solving(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeOptions:
-    """What recipe is meant, for which machine, and where its sources are."""
+    """What recipe is meant, for which machine, and where its sources are.
+
+    `rpms` is the folder of a vendor's packages.
+    """
 
     recipe: str
     site: str | None = None
     mirror: str | None = None
+    rpms: str | None = None
     fact: tuple[str, ...] = ()
     choose: tuple[str, ...] = ()
     matrix: bool = False

@@ -72,7 +72,9 @@ def _load_every(path: Path, options: RecipeOptions) -> tuple[Loaded, ...]:
     facts = given_facts(options.fact)
     if path.is_dir():
         reading = Reading(path=path, options=options, facts=facts)
-        return (builders.find(builders.OF_FOLDERS).load(reading),)
+        builder = builders.find(builders.OF_FOLDERS)
+        builders.refuse(builder, *(["from"] if options.rpms is not None else []))
+        return (builder.load(reading),)
     from stackproof.recipe import composition  # noqa: PLC0415 - not for folders
     from stackproof.recipe.effects import inheritance  # noqa: PLC0415
 
@@ -146,7 +148,8 @@ def _load_file(reading: Reading, choice: Mapping[str, str]) -> Loaded:
         facts = {**builders.known_facts(reading.options.site, stated[-1]), **facts}
     composed = composition.compose(reading.chain, facts, choice)
     builder = builders.find(builders.name_of(composed.document))
-    builders.refuse(builder, *(["mirror"] if reading.options.mirror is not None else []))
+    given = {"mirror": reading.options.mirror, "from": reading.options.rpms}
+    builders.refuse(builder, *(name for name, value in given.items() if value is not None))
     return builder.load(replace(reading, composed=composed))
 
 

@@ -40,7 +40,7 @@ KINDS: dict[str, tuple[str, bytes]] = {
     "manifest": ("an ABI manifest", _schema("abi-manifest")),
     "injection": ("a definition that `inject container` wrote", _INJECTION),
     "digest": ("a digest", rb"[0-9a-f]{64}  [^\n]*\n\Z"),
-    "lock": ("a lock", _schema("lock", "spack-lock", "easybuild-lock")),
+    "lock": ("a lock", _schema("(?:[a-z]+-)?lock")),
     "pack": ("a pack", rb"\x28\xb5\x2f\xfd"),
     "provenance": ("the provenance of a pack", _schema("pack")),
     "file": ("a file", rb""),

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from stackproof.build.effects import executor, source_mirror, stacks
+from stackproof.build.effects import builders, executor, source_mirror, stacks
 from stackproof.build.effects.builders import BuildOptions, Reading, Solving
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.effects.workspace import BuildSetup, available_cores
@@ -48,9 +48,10 @@ class EasyBuildBuilder:
     lock_kind = EasyBuildLock
     solving = Solving.FILES
     refused: Mapping[str, Problem] = {
+        "from": builders.NO_RPMS,
         "on": Problem(
             reason=Reason.USAGE, message="`--on slurm` is for recipes with `engine: spack`"
-        )
+        ),
     }
 
     def load(self, reading: Reading) -> Loaded:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackproof.build.effects import git, source_mirror, stacks
+from stackproof.build.effects import builders, git, source_mirror, stacks
 from stackproof.build.effects.builders import BuildOptions, Reading, Solving
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.engine import Findings
@@ -32,7 +32,7 @@ class SpackBuilder:
     engine = ENGINE
     lock_kind = SpackLock
     solving = Solving.STEPS
-    refused: Mapping[str, Problem] = {}
+    refused: Mapping[str, Problem] = {"from": builders.NO_RPMS}
 
     def load(self, reading: Reading) -> Loaded:
         """See `Builder`; sources of the operating system that were accepted are part of it."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stackproof.build.effects import stacks
+from stackproof.build.effects import builders, stacks
 from stackproof.build.effects.builders import BuildOptions, Reading, Solving
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.effects.pip import index_command
@@ -32,6 +32,7 @@ class WheelBuilder:
     lock_kind = Lock
     solving = Solving.QUESTION
     refused: Mapping[str, Problem] = {
+        "from": builders.NO_RPMS,
         "mirror": Problem(
             reason=Reason.USAGE,
             message="`--mirror` is for builds from source, and this recipe is of wheels",

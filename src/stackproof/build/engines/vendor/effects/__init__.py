@@ -1,0 +1,1 @@
+"""What touches the machine, of `build/engines/vendor`."""

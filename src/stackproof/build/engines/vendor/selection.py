@@ -1,0 +1,304 @@
+"""RPMs of a folder to those that a stack is made of; what they hold says what they are.
+
+HPE writes the release into the name of a package (`cray-mpich-8.1.30-gnu123`), and its version is
+0. How a compiler is written there has changed, and names as `-ucx`, `-doc` and `-abi` are alike; so
+the folders of its files decide (`/opt/cray/pe/mpich/8.1.30/ofi/gnu/12.3/lib`), and the name must
+not contradict them.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import stat
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from stackproof.build.engines.vendor import releases
+from stackproof.build.engines.vendor.rpm import Rpm
+from stackproof.build.engines.vendor.stack import VendorStack
+from stackproof.core.errors import Location, Problem, Reason, StackproofError
+
+_NUMBER = r"(?P<release>\d[\w.]*)"
+_MPICH = re.compile(
+    rf"(?P<root>/opt/cray/pe/mpich/{_NUMBER}/(?P<network>ofi|ucx)/(?P<compiler>[a-z]+)/"
+    r"(?P<built>\d[\w.]*))/lib/libmpi\w*\.so\b.*"
+)
+_OTHERS = {
+    "gtl": re.compile(rf"(?P<root>/opt/cray/pe/mpich/{_NUMBER}/gtl)/lib/libmpi_gtl_\w+\.so\b.*"),
+    "pmi": re.compile(rf"(?P<root>/opt/cray/pe/pmi/{_NUMBER})/(?:lib|include)/.*"),
+    "pals": re.compile(rf"(?P<root>/opt/cray/(?:pe/)?pals/{_NUMBER})/lib/.*"),
+}
+_IN_NAME = re.compile(r"-(\d+\.\d+[\d.]*\d)(?=-|$)")
+_GTL_NAMES = {"cuda": "libmpi_gtl_cuda.", "rocm": "libmpi_gtl_hsa."}
+_KEPT = ("bin", "etc", "include", "lib")
+_ABI = "lib-abi-mpich"
+_STATIC = (".a", ".la")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """What an RPM holds: `role` is mpich, gtl, pmi or pals, `root` its folder in the RPM.
+
+    `compiler` and `built` are what Cray MPICH was compiled with, and its version.
+    """
+
+    rpm: Rpm
+    role: str
+    release: str
+    root: str
+    network: str = ""
+    compiler: str = ""
+    built: str = ""
+
+    @property
+    def folder(self) -> str:
+        """Return where it goes below the mount point."""
+        return f"cray-{'mpich' if self.role == 'mpich' else self.role}-{self.release}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenRpms:
+    """The RPMs of a stack, Cray MPICH first, and what should be known of the choice."""
+
+    products: tuple[Product, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def mpich(self) -> Product:
+        """Return Cray MPICH itself."""
+        return self.products[0]
+
+
+def products(rpm: Rpm) -> Product | None:
+    """Return what an RPM holds; None for what is none of the products.
+
+    Raises `StackproofError` (INVALID_VALUE) for one that holds two, or another than its name says.
+    """
+    found = {}
+    for file in rpm.files:
+        match = _MPICH.fullmatch(file.path)
+        role = "mpich"
+        for other, pattern in _OTHERS.items():
+            if match is None:
+                match, role = pattern.fullmatch(file.path), other
+        if match:
+            words = {"network": "", "compiler": "", "built": "", **match.groupdict()}
+            found[words["root"]] = Product(rpm=rpm, role=role, **words)
+    if len(found) > 1:
+        raise _contradiction(rpm, f"it holds {' and '.join(sorted(found))} at once")
+    product = next(iter(found.values()), None)
+    named = _IN_NAME.search(rpm.name)
+    if product and named and named[1] != product.release:
+        raise _contradiction(rpm, f"its name says {named[1]}, and it holds {product.root}")
+    return product
+
+
+def select(rpms: Sequence[Rpm], stack: VendorStack, folder: str) -> ChosenRpms:
+    """Return the RPMs that a stack is made of: the newest that fit where it leaves a choice.
+
+    Raises `StackproofError` with every reason why there are none, and with what none may hold.
+    """
+    problems: list[Problem] = []
+    every: list[Product] = []
+    for rpm in rpms:
+        try:
+            product = products(rpm)
+        except StackproofError as error:
+            problems += error.problems
+            continue
+        if product is not None:
+            every.append(product)
+    here = [one for one in every if one.rpm.architecture in {stack.architecture, "noarch"}]
+    mpich = _mpich(every, here, stack, folder)
+    if isinstance(mpich, Problem):
+        raise StackproofError(*problems, mpich)
+    chosen = [mpich]
+    if stack.gtl != "none":
+        chosen += _gtl(here, mpich, stack.gtl, problems, folder)
+    chosen += _pmi(here, mpich, problems, folder)
+    chosen += _newest([one for one in here if one.role == "pals"])
+    whole, notes = _one_build_each(chosen, here, problems)
+    problems += [fault for one in whole for fault in faults(one, stack)]
+    if problems:
+        raise StackproofError(*problems)
+    return ChosenRpms(products=tuple(whole), notes=notes)
+
+
+def _mpich(
+    every: Sequence[Product], here: Sequence[Product], stack: VendorStack, folder: str
+) -> Product | Problem:
+    """Return the Cray MPICH that is asked for, or why there is none."""
+    builds = [one for one in here if one.role == "mpich" and one.network == "ofi"]
+    if not builds:
+        foreign = sorted({one.rpm.architecture for one in every if one.role == "mpich"})
+        others = f"; what is there is for {', '.join(foreign)}, or for UCX" if foreign else ""
+        return Problem(
+            reason=Reason.FILE_MISSING,
+            message=f"`{folder}` has no RPM of Cray MPICH for OFI and {stack.architecture}{others}",
+            hint="its RPMs begin with cray-mpich-RELEASE-COMPILER; name their folder with --from",
+        )
+    wanted, _, built = stack.compiler.partition("-")
+    fitting = [one for one in builds if _begins(one.release, stack.mpi_version)]
+    if not fitting:
+        return _none(Reason.UNKNOWN_VERSION, f"no Cray MPICH {stack.mpi_version}", (
+            f"{one.release}" for one in builds
+        ), folder)  # fmt: skip
+    fitting = [one for one in fitting if one.compiler == wanted and _begins(one.built, built)]
+    if not fitting:
+        wish = f"no Cray MPICH {stack.mpi_version} for {stack.compiler}".replace("  ", " ")
+        return _none(Reason.UNKNOWN_VERSION, wish, (
+            f"{one.release} for {one.compiler}-{one.built}" for one in builds
+        ), folder)  # fmt: skip
+    return max(fitting, key=lambda one: (releases.number(one.release), releases.number(one.built)))
+
+
+def _none(reason: Reason, message: str, there: Iterable[str], folder: str) -> Problem:
+    return Problem(
+        reason=reason, message=f"`{folder}` has {message}",
+        hint=f"there are: {', '.join(sorted(set(there)))}",
+    )  # fmt: skip
+
+
+def _gtl(
+    here: Sequence[Product], mpich: Product, gtl: str, problems: list[Problem], folder: str
+) -> list[Product]:
+    for release in releases.gtl_of(mpich.release):
+        found = [
+            one for one in here
+            if one.role == "gtl" and one.release == release
+            and any(_GTL_NAMES[gtl] in posixpath.basename(file.path) for file in one.rpm.files)
+        ]  # fmt: skip
+        if found:
+            return found
+    problems.append(
+        Problem(
+            reason=Reason.FILE_MISSING,
+            message=f"`{folder}` has no RPM with {_GTL_NAMES[gtl]}so for Cray MPICH "
+            f"{mpich.release}",
+            hint=f"`cray-mpich-{releases.gtl_of(mpich.release)[-1]}-gtl-*.rpm` would bring it; "
+            "put it there, or take `gtl` out of the recipe",
+        )
+    )
+    return []
+
+
+def _pmi(
+    here: Sequence[Product], mpich: Product, problems: list[Problem], folder: str
+) -> list[Product]:
+    """Return the RPMs of the newest PMI that fits; what is missing is told by its libraries."""
+    every = [one for one in here if one.role == "pmi"]
+    fitting = [one for one in every if not releases.pmi_fault(mpich.release, one.release)]
+    if every and not fitting:
+        newest = max(every, key=lambda one: releases.number(one.release)).release
+        problems.append(
+            Problem(
+                reason=Reason.UNKNOWN_VERSION,
+                message=f"{releases.pmi_fault(mpich.release, newest)}, and `{folder}` has "
+                + ", ".join(sorted({one.release for one in every})),
+                hint="put the RPM of that release there",
+            )
+        )
+    return _newest(fitting)
+
+
+def _newest(found: Sequence[Product]) -> list[Product]:
+    """Return all RPMs of the newest release: what runs, and what `-devel` adds to it."""
+    best = max((releases.number(one.release) for one in found), default=())
+    return [one for one in found if releases.number(one.release) == best]
+
+
+def _one_build_each(
+    chosen: Iterable[Product], here: Sequence[Product], problems: list[Problem]
+) -> tuple[list[Product], tuple[str, ...]]:
+    """Return the newest build of each RPM that is there in several, and what was passed over."""
+    found: dict[str, Product] = {}
+    for product in chosen:
+        alike = [one for one in here if one.rpm.name == product.rpm.name]
+        key: Callable[[Product], tuple[int, ...]] = _build_of
+        newest = max(alike, key=key)
+        same = [one for one in alike if key(one) == key(newest)]
+        if len(same) > 1:
+            names = " and ".join(f"`{one.rpm.file}`" for one in same)
+            problems.append(
+                Problem(
+                    reason=Reason.INVALID_VALUE,
+                    message=f"{names} are both {newest.rpm.nevra}",
+                    hint="take one of them away",
+                )
+            )
+        found[newest.rpm.name] = newest
+    named = {one.rpm.file for one in found.values()}
+    notes = tuple(
+        f"`{one.rpm.file}` is passed over: `{found[one.rpm.name].rpm.file}` is newer"
+        for one in here
+        if one.rpm.name in found and one.rpm.file not in named
+    )
+    return list(found.values()), notes
+
+
+def _build_of(product: Product) -> tuple[int, ...]:
+    rpm = product.rpm
+    return (rpm.epoch, *releases.number(rpm.version), *releases.number(rpm.release))
+
+
+def _begins(version: str, beginning: str) -> bool:
+    """Return whether a version is one, or begins with it; anything begins with nothing."""
+    return not beginning or version == beginning or version.startswith(f"{beginning}.")
+
+
+def place(product: Product, path: str, stack: VendorStack) -> str:
+    """Return where a path of an RPM goes below the mount point; empty for what stays out."""
+    inner = path.removeprefix(f"{product.root}/")
+    top, _, rest = inner.partition("/")
+    if inner == path or not rest or inner.endswith(_STATIC):
+        return ""
+    if top not in _KEPT and not (top == _ABI and stack.abi):
+        return ""
+    if product.role == "gtl" and top == "lib" and posixpath.basename(path).startswith("libmpi_gtl"):
+        wanted = posixpath.basename(path).startswith(_GTL_NAMES[stack.gtl])
+        return f"{product.folder}/{inner}" if wanted else ""
+    return f"{product.folder}/{inner}"
+
+
+def faults(product: Product, stack: VendorStack) -> Iterable[Problem]:
+    """Yield what no RPM may hold: paths and links out of its folders, set-user-id, devices."""
+    links = {file.path for file in product.rpm.files if file.link}
+    for file in product.rpm.files:
+        words = file.path.split("/")
+        if any("/".join(words[:depth]) in links for depth in range(2, len(words))):
+            yield _hostile(product, f"the path `{file.path}` goes through a link")
+        if ".." in words or not file.path.startswith("/"):
+            yield _hostile(product, f"the path `{file.path}` leads out of where it belongs")
+            continue
+        if stat.S_ISDIR(file.mode) or not place(product, file.path, stack):
+            continue
+        if not file.regular and not file.link:
+            yield _hostile(product, f"`{file.path}` is no file and no link")
+        elif file.mode & (stat.S_ISUID | stat.S_ISGID) and file.regular:
+            yield _hostile(product, f"`{file.path}` would run with its owner's rights (set-uid)")
+        elif file.link:
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(file.path), file.link))
+            plain = posixpath.normpath(file.link) == file.link
+            if not (plain and target.startswith(f"{product.root}/")):
+                yield _hostile(product, f"the link `{file.path}` leads to `{file.link}`")
+
+
+def _hostile(product: Product, message: str) -> Problem:
+    return Problem(
+        reason=Reason.INVALID_VALUE,
+        message=f"the RPM is refused: {message}",
+        where=Location(file=product.rpm.file),
+        hint="no RPM of HPE's is like that; find out where this file is from",
+    )
+
+
+def _contradiction(rpm: Rpm, message: str) -> StackproofError:
+    return StackproofError(
+        Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"the RPM contradicts itself: {message}",
+            where=Location(file=rpm.file),
+            hint="take it out of the folder",
+        )
+    )
