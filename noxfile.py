@@ -32,7 +32,7 @@ LOCKS = {"test": ("--extra", "test", "--extra", "lint"), "demo": ()}
 ABREAST, IN_TURN = ("-m", "not in_turn"), ("-m", "in_turn")
 # The tests that need nothing of the machine: enough to see whether a library still fits.
 WITHOUT_TOOLS = ("-m", "not needs and not in_turn")
-QUICK = ("-m", "not needs and not in_turn and not slow")
+QUICK = ("-m", "not needs and not in_turn and not slow", "--hypothesis-profile=quick")
 ON_EACH_CORE = ("-n", "auto", "--maxprocesses", "4", "--dist", "loadfile")
 
 

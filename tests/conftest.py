@@ -24,6 +24,8 @@ __all__ = ["bench_folder", "for_everybody", "room", "runtime", "trees"]  # fixtu
 # integration the examples are the same every time.
 settings.register_profile("house", deadline=None, database=None, derandomize="CI" in os.environ)
 settings.load_profile("house")
+# A fifth of the examples, for `nox -s quick`.
+settings.register_profile("quick", settings.get_profile("house"), max_examples=20)
 
 # A shell's background job ignores ctrl-C, and what it starts ignores it too: the tests that
 # interrupt a program would wait for ever. From here on it is as in the foreground.

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from knowing import KNOWLEDGE
 from stackproof import cli
 from stackproof.compare import path_words
 from stackproof.core import noun
 from stackproof.doctor.evidence.results import implied, marks_of, of_nodes, of_results
 from stackproof.doctor.rules import Answer, diagnose
 from stackproof.doctor.spelling import of_spelling, one_slip
-from stackproof.knowledge.effects.load import load_knowledge
 from stackproof.knowledge.evidence import merged
 from stackproof.knowledge.model import CurveLevel
 from stackproof.results.measurement import Disturbance, Measurement
@@ -26,7 +26,6 @@ from stackproof.results.model import Results, ResultsSpec
 pytestmark = pytest.mark.slow
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "doctor"
-KNOWLEDGE = load_knowledge()
 SITE = ("--site", "lumi-g")
 OPENMPI = ("--fact", "mpi=openmpi")
 MPICH = ("--fact", "mpi=mpich")

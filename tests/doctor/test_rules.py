@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
+from knowing import KNOWLEDGE
 from stackproof.core import noun
 from stackproof.doctor.rules import Answer, diagnose, evaluate
-from stackproof.knowledge.effects.load import load_knowledge
 from stackproof.knowledge.evidence import Evidence, merged, relevant
 
 CAPTURES = sorted((Path(__file__).parents[1] / "captures" / "rules").glob("*.yaml"))
-KNOWLEDGE = load_knowledge()
 RULES = {rule.id: rule for rule in KNOWLEDGE.rules}
 EXPECTED = {"fires": Answer.YES, "silent": Answer.NO, "unknown": Answer.UNKNOWN}
 

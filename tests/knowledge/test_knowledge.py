@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
+from knowing import KNOWLEDGE
 from stackproof.core import document as documents
 from stackproof.core.errors import Reason, StackproofError
-from stackproof.knowledge.effects.load import load_knowledge
 from stackproof.knowledge.model import (
     CurveLevel,
     KnowledgeFiles,
@@ -19,7 +19,6 @@ from stackproof.knowledge.model import (
     words,
 )
 
-KNOWLEDGE = load_knowledge()
 SOURCES = {
     "sources": {"news": {"title": "News", "url": "https://example.org/news"}},
     "newest": {"libfabric": "2.6.0"},

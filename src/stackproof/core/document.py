@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import functools
 import importlib.resources
 import itertools
@@ -23,7 +22,7 @@ from typing import Any, TypeVar
 import yaml
 
 from stackproof.core import fitting, limits
-from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, did_you_mean, fail
 
 _YAML = "tag:yaml.org,2002:"
 _MERGE_TAG = f"{_YAML}merge"
@@ -327,11 +326,11 @@ def _unknown_keys(error: Any, document: Document, path: Path) -> list[Problem]:
 
 def _missing_keys(error: Any, document: Document, path: Path) -> list[Problem]:
     return [
-        Problem(
+        document.problem(
+            path,
+            f"the key `{key}` is missing in {_named(path)}",
+            _hint_of(error.schema.get("properties", {}).get(key, {})),
             reason=Reason.MISSING_KEY,
-            message=f"the key `{key}` is missing in {_named(path)}",
-            hint=_hint_of(error.schema.get("properties", {}).get(key, {})),
-            where=document.where(*path),
         )
         for key in error.validator_value
         if key not in error.instance
@@ -348,25 +347,20 @@ def _wrong_type(error: Any, document: Document, path: Path) -> list[Problem]:
         # YAML reads `5.0`, `null`, `yes` as other than text.
         hint = f"put it in quotes if it is meant as text. {hint}" if hint else "put it in quotes"
     return [
-        Problem(
-            reason=Reason.WRONG_TYPE,
-            message=f"{_named(path)} must be {forms}, not {found}",
-            hint=hint,
-            where=document.where(*path),
+        document.problem(
+            path, f"{_named(path)} must be {forms}, not {found}", hint, reason=Reason.WRONG_TYPE
         )
     ]
 
 
 def _not_a_choice(error: Any, document: Document, path: Path) -> list[Problem]:
     choices = [_as_written(value) for value in error.validator_value]
-    close = difflib.get_close_matches(_as_written(error.instance), choices, n=1)
-    hint = f"did you mean `{close[0]}`? " if close else ""
+    hint = did_you_mean(_as_written(error.instance), choices)
     return [
-        Problem(
-            reason=Reason.INVALID_VALUE,
-            message=f"`{_one_line(_as_written(error.instance))}` is not a value of {_named(path)}",
-            hint=f"{hint}it is one of: {', '.join(choices)}",
-            where=document.where(*path),
+        document.problem(
+            path,
+            f"`{_one_line(_as_written(error.instance))}` is not a value of {_named(path)}",
+            f"{hint}it is one of: {', '.join(choices)}",
         )
     ]
 
@@ -389,22 +383,19 @@ def _no_form(error: Any, document: Document, path: Path) -> list[Problem]:
     if len(meant) == 1:
         return [problem for inner in meant[0] for problem in _explain(inner, document)]
     return [
-        Problem(
+        document.problem(
+            path,
+            f"{_named(path)} has none of the forms it may have",
+            _hint_of(error.schema),
             reason=Reason.WRONG_TYPE,
-            message=f"{_named(path)} has none of the forms it may have",
-            hint=_hint_of(error.schema),
-            where=document.where(*path),
         )
     ]
 
 
 def _other(error: Any, document: Document, path: Path) -> list[Problem]:
     return [
-        Problem(
-            reason=Reason.INVALID_VALUE,
-            message=f"{_named(path)} is not valid: {_one_line(error.message)}",
-            hint=_hint_of(error.schema),
-            where=document.where(*path),
+        document.problem(
+            path, f"{_named(path)} is not valid: {_one_line(error.message)}", _hint_of(error.schema)
         )
     ]
 
@@ -451,8 +442,7 @@ def _hint_of(node: Mapping[str, Any]) -> str | None:
 
 
 def _unknown_key(document: Document, path: Path, key: str, known: list[str]) -> Problem:
-    close = difflib.get_close_matches(key, known, n=1)
-    hint = f"did you mean `{close[0]}`?" if close else f"known keys are: {', '.join(known)}"
+    hint = did_you_mean(key, known).strip() or f"known keys are: {', '.join(known)}"
     return Problem(
         reason=Reason.UNKNOWN_KEY,
         message=f"unknown key `{_one_line(key)}`" + (f" in {_named(path)}" if path else ""),

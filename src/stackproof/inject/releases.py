@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stackproof.core.errors import Problem, Reason, StackproofError
+from stackproof.core.errors import StackproofError
 
 if TYPE_CHECKING:
     from stackproof.core.document import Document
@@ -73,11 +73,10 @@ def parse_releases(document: Document) -> Releases:
         for index, library in enumerate(document.data["libraries"]):
             if library["source"] not in document.data["sources"]:
                 found.append(
-                    Problem(
-                        reason=Reason.INVALID_VALUE,
-                        message=f"`{library['source']}` is not one of the `sources`",
-                        hint="add it there",
-                        where=document.where("libraries", index, "source"),
+                    document.problem(
+                        ("libraries", index, "source"),
+                        f"`{library['source']}` is not one of the `sources`",
+                        "add it there",
                     )
                 )
     if found:

@@ -17,7 +17,7 @@ from typing import Any
 
 from stackproof.core import document as documents
 from stackproof.core.document import Document
-from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.core.errors import Problem, Reason, StackproofError, did_you_mean, fail
 from stackproof.core.versions import versions
 from stackproof.knowledge.evidence import FACTS
 
@@ -357,6 +357,5 @@ def _unknown(
 ) -> Iterator[Problem]:
     for name in names:
         if name not in known:
-            close = difflib.get_close_matches(name, list(known), n=1)
-            guess = f"did you mean `{close[0]}`?" if close else None
+            guess = did_you_mean(name, known).strip() or None
             yield document.problem(path, f"`{name}` is not {what}", guess)

@@ -201,7 +201,7 @@ def _fits(kind: Any, text: str | None) -> bool:
 
 
 def _fault(index: Document, path: tuple[str | int, ...], message: str) -> Problem:
-    return Problem(reason=Reason.INVALID_VALUE, message=message, where=index.where(*path))
+    return index.problem(path, message)
 
 
 def _bad_line(name: str, line: int, message: str) -> Problem:

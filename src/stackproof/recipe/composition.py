@@ -210,11 +210,11 @@ def _shape_problems(document: Document) -> list[Problem]:
     """Return what is wrong with the form of the keys that compose."""
     if not isinstance(document.data, dict):
         return [
-            Problem(
+            document.problem(
+                (),
+                "the document must be a mapping",
+                "a recipe begins with `name:`",
                 reason=Reason.WRONG_TYPE,
-                message="the document must be a mapping",
-                hint="a recipe begins with `name:`",
-                where=document.where(),
             )
         ]
     own = {key: document.data[key] for key in KEYS if key in document.data}
@@ -236,11 +236,10 @@ def _exclude_problems(document: Document, axes: Mapping[str, tuple[str, ...]]) -
                     where=document.where_key(*path),
                 )
             elif name not in axes[axis]:
-                yield Problem(
-                    reason=Reason.INVALID_VALUE,
-                    message=f"the axis `{axis}` has no choice `{name}`",
-                    hint=f"it has: {', '.join(axes[axis])}",
-                    where=document.where(*path),
+                yield document.problem(
+                    path,
+                    f"the axis `{axis}` has no choice `{name}`",
+                    f"it has: {', '.join(axes[axis])}",
                 )
 
 
@@ -329,11 +328,11 @@ class _Reader:
                 yield from self._items(document, item["then"], (*here, "then"), reason)
             elif not isinstance(item["then"], list):
                 self.problems.append(
-                    Problem(
+                    document.problem(
+                        (*here, "then"),
+                        "`then` of a conditional item must be a list of items",
+                        "write `then: [ITEM, …]`",
                         reason=Reason.WRONG_TYPE,
-                        message="`then` of a conditional item must be a list of items",
-                        hint="write `then: [ITEM, …]`",
-                        where=document.where(*here, "then"),
                     )
                 )
 

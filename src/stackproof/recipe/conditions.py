@@ -9,14 +9,13 @@ another fact already decides; what is unknown does not count, and `check` says s
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from stackproof.core.document import Document
-from stackproof.core.errors import Location, Problem, Reason
+from stackproof.core.errors import Location, Problem, Reason, did_you_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,11 +139,11 @@ def read_condition(
         body = block[side]
         if not isinstance(body, dict) or not body:
             found.append(
-                Problem(
+                document.problem(
+                    (*path, side),
+                    f"`{side}` must be a mapping of facts to values",
+                    f"for example `{side}: {{gpu: cuda}}`",
                     reason=Reason.WRONG_TYPE,
-                    message=f"`{side}` must be a mapping of facts to values",
-                    hint=f"for example `{side}: {{gpu: cuda}}`",
-                    where=document.where(*path, side),
                 )
             )
             continue
@@ -162,8 +161,7 @@ def _fact_problems(
 ) -> list[Problem]:
     known = [*FACTS, *(f"matrix.{axis}" for axis in axes)]
     if name not in known:
-        close = difflib.get_close_matches(name, known, n=1)
-        guess = f"did you mean `{close[0]}`? " if close else ""
+        guess = did_you_mean(name, known)
         message = f"`{name}` is not a fact that a condition can ask for"
         hint = f"{guess}they are: {', '.join(known)}"
         return [Problem(reason=Reason.UNKNOWN_KEY, message=message, hint=hint, where=key)]

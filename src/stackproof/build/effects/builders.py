@@ -6,7 +6,6 @@ them: none of the three loads fast enough to be loaded for another one.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stackproof.build.engine import Engine, Findings
 from stackproof.core.document import Document
-from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.core.errors import Problem, Reason, StackproofError, did_you_mean, fail
 from stackproof.core.monitor import Monitor
 
 if TYPE_CHECKING:  # `check` and `plan` build nothing
@@ -185,8 +184,7 @@ def name_of(document: Document) -> str:
         return DEFAULT
     if name in REGISTRY:
         return name
-    close = difflib.get_close_matches(name, names, n=1)
-    guess = f"did you mean `{close[0]}`? " if close else ""
+    guess = did_you_mean(name, names)
     raise fail(
         Reason.INVALID_VALUE,
         f"`{name}` is no engine",

@@ -6,10 +6,9 @@ folders of the same name beside `src`.
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
-from stackproof.core.errors import Reason, fail
+from stackproof.core.errors import Reason, did_you_mean, fail
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 _SUFFIX = ".yaml"
@@ -56,8 +55,7 @@ def find(kind: str, name: str) -> Path:
     """
     known = names(kind)
     if name not in known:
-        close = difflib.get_close_matches(name, known, n=1)
-        guess = f"did you mean `{close[0]}`? " if close else ""
+        guess = did_you_mean(name, known)
         raise fail(
             Reason.FILE_MISSING,
             f"no {kind.removesuffix('s')} `{name}` comes with stackproof",

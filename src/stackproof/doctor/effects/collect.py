@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -286,8 +285,7 @@ def _pairs(
                 Problem(reason=Reason.USAGE, message=f"`{option} {word}` is not NAME=VALUE")
             )
         elif name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            guess = f"did you mean `{close[0]}`? " if close else ""
+            guess = did_you_mean(name, known)
             problems.append(
                 Problem(
                     reason=Reason.USAGE,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from stackproof.build.engines.easybuild.components import (
     When,
 )
 from stackproof.build.engines.easybuild.request import ChainRequest, ExternalComponent, Gpu
-from stackproof.core.errors import Location, Problem, Reason
+from stackproof.core.errors import Location, Problem, Reason, did_you_mean
 from stackproof.core.versions import Versions, versions
 
 LIBFABRIC = "libfabric"
@@ -199,8 +198,7 @@ def _check_toolchain(found: Selection) -> None:
 
 
 def _guess(name: str, known: Collection[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean `{close[0]}`?" if close else f"there are: {', '.join(known)}"
+    return did_you_mean(name, known).strip() or f"there are: {', '.join(known)}"
 
 
 def _check_bundled(found: Selection, name: str) -> None:
@@ -269,8 +267,7 @@ def _check_provider(found: Selection, name: str, index: int) -> None:
     at = ("libfabric", "providers", index)
     asked = versions(f"={found.request.libfabric}")
     if name not in known:
-        close = difflib.get_close_matches(name, known, n=1)
-        guess = f"did you mean `{close[0]}`? " if close else ""
+        guess = did_you_mean(name, known)
         found.refuse(
             f"the provider `{name}` cannot be built here",
             f"{guess}these can: {', '.join(known)}",

@@ -89,11 +89,10 @@ def _unknown_sources(document: Document) -> Iterator[Problem]:
     for index, entry in enumerate(document.data["conflicts"]):
         for number, name in enumerate(entry["sources"]):
             if name not in document.data["sources"]:
-                yield Problem(
-                    reason=Reason.INVALID_VALUE,
-                    message=f"`{name}` is not one of the `sources`",
-                    hint="add it there",
-                    where=document.where("conflicts", index, "sources", number),
+                yield document.problem(
+                    ("conflicts", index, "sources", number),
+                    f"`{name}` is not one of the `sources`",
+                    "add it there",
                 )
 
 
@@ -102,20 +101,19 @@ def _unclear_packages(document: Document) -> Iterator[Problem]:
     seen: set[str] = set()
     for index, entry in enumerate(document.data["conflicts"]):
         if entry["id"] in seen:
-            yield Problem(
+            yield document.problem(
+                ("conflicts", index, "id"),
+                f"there are two conflicts `{entry['id']}`",
+                "give each its own id: recipes accept conflicts by id",
                 reason=Reason.DUPLICATE_KEY,
-                message=f"there are two conflicts `{entry['id']}`",
-                hint="give each its own id: recipes accept conflicts by id",
-                where=document.where("conflicts", index, "id"),
             )
         seen.add(entry["id"])
         for number, package in enumerate(entry["packages"]):
             if not versions(package.get("versions", ":")).known:
-                yield Problem(
-                    reason=Reason.INVALID_VALUE,
-                    message=f"`{package['versions']}` is no range of versions",
-                    hint="write numbers: `2.1:2.3`, `:1.22`, `2.5.1`, several with commas",
-                    where=document.where("conflicts", index, "packages", number, "versions"),
+                yield document.problem(
+                    ("conflicts", index, "packages", number, "versions"),
+                    f"`{package['versions']}` is no range of versions",
+                    "write numbers: `2.1:2.3`, `:1.22`, `2.5.1`, several with commas",
                 )
 
 

@@ -183,23 +183,22 @@ def _meaning_problems(document: Document) -> Iterator[Problem]:
     data = document.data
     mount = data.get("mount")
     if isinstance(mount, str) and (fault := bad_mount_point(mount)):
-        yield Problem(
+        yield document.problem(
+            ("mount",),
+            f"`{mount}` cannot be a mount point: {fault}",
+            "use a path of its own, for example /user-environment",
             reason=Reason.BAD_MOUNT_POINT,
-            message=f"`{mount}` cannot be a mount point: {fault}",
-            hint="use a path of its own, for example /user-environment",
-            where=document.where("mount"),
         )
     image = mapping(data.get("image"))
     highest = {"zstd": 22, "gzip": 9}.get(image.get("compression", "zstd"), 0)
     level = image.get("level")
     if isinstance(level, int) and level > highest:
-        yield Problem(
-            reason=Reason.INVALID_VALUE,
-            message=f"the compressor has levels 1 to {highest}"
+        yield document.problem(
+            ("image", "level"),
+            f"the compressor has levels 1 to {highest}"
             if highest
             else "this compressor has no levels",
-            hint="leave `level` out or change it",
-            where=document.where("image", "level"),
+            "leave `level` out or change it",
         )
 
 

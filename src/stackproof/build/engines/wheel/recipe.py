@@ -87,22 +87,21 @@ def meaning_problems(document: Document, *, own_views: tuple[str, ...] = ()) -> 
     mount = data.get("mount")
     if isinstance(mount, str) and (fault := bad_mount_point(mount)):
         found.append(
-            Problem(
+            document.problem(
+                ("mount",),
+                f"`{mount}` cannot be a mount point: {fault}",
+                f"use a path of its own, for example {DEFAULT_MOUNT}",
                 reason=Reason.BAD_MOUNT_POINT,
-                message=f"`{mount}` cannot be a mount point: {fault}",
-                hint=f"use a path of its own, for example {DEFAULT_MOUNT}",
-                where=document.where("mount"),
             )
         )
     packages = data.get("packages")
     for index, text in enumerate(packages if isinstance(packages, list) else []):
         if isinstance(text, str) and (fault := _requirement_fault(text)):
             found.append(
-                Problem(
-                    reason=Reason.INVALID_VALUE,
-                    message=f"`{text}` is not a package requirement: {fault}",
-                    hint="write a name and a version, for example mpi4py==4.1.0",
-                    where=document.where("packages", index),
+                document.problem(
+                    ("packages", index),
+                    f"`{text}` is not a package requirement: {fault}",
+                    "write a name and a version, for example mpi4py==4.1.0",
                 )
             )
     views = data.get("views")
@@ -111,11 +110,10 @@ def meaning_problems(document: Document, *, own_views: tuple[str, ...] = ()) -> 
         names = [*(views if isinstance(views, dict) else ["default"]), *own_views]
         if default not in names:
             found.append(
-                Problem(
-                    reason=Reason.INVALID_VALUE,
-                    message=f"`default-view` names the view `{default}`, which is not there",
-                    hint=f"the views are: {', '.join(names) or 'none'}",
-                    where=document.where("default-view"),
+                document.problem(
+                    ("default-view",),
+                    f"`default-view` names the view `{default}`, which is not there",
+                    f"the views are: {', '.join(names) or 'none'}",
                 )
             )
     image = data.get("image")
@@ -134,14 +132,7 @@ def _level_problems(document: Document, image: dict[str, Any]) -> list[Problem]:
         if highest
         else f"the compressor {compression} has no levels"
     )
-    return [
-        Problem(
-            reason=Reason.INVALID_VALUE,
-            message=message,
-            hint="leave `level` out or change it",
-            where=document.where("image", "level"),
-        )
-    ]
+    return [document.problem(("image", "level"), message, "leave `level` out or change it")]
 
 
 def _requirement_fault(text: str) -> str | None:

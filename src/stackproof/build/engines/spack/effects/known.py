@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 from collections.abc import Iterator
 
 from stackproof.build.effects.loaded import Loaded
@@ -17,7 +16,7 @@ from stackproof.build.engines.spack.stackinator.repositories import (
     shadowed,
 )
 from stackproof.core.effects import documents, shipped
-from stackproof.core.errors import Location, Problem, Reason, StackproofError
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, did_you_mean
 
 FILE = "conflicts.yaml"
 ENVIRONMENTS = "environments.yaml"
@@ -119,12 +118,10 @@ def _unknown(
     ids = [conflict.id for conflict in known]
     for index, name in enumerate(accepted):
         if name not in ids and loaded.document is not None:
-            close = difflib.get_close_matches(name, ids, n=1)
-            yield Problem(
-                reason=Reason.INVALID_VALUE,
-                message=f"`{name}` is not a known conflict",
-                hint=f"did you mean `{close[0]}`?" if close else f"they are: {', '.join(ids)}",
-                where=loaded.document.where("accept", index),
+            yield loaded.document.problem(
+                ("accept", index),
+                f"`{name}` is not a known conflict",
+                did_you_mean(name, ids).strip() or f"they are: {', '.join(ids)}",
             )
 
 

@@ -125,13 +125,13 @@ def _wheels_on_slingshot(site: str | None, stack: Stack, document: Document) -> 
     if kind != SLINGSHOT:
         return ()
     title = families.REGISTRY[stack.mpi_family].title
-    note = Problem(
-        reason=Reason.UNSUPPORTED,
-        message=f"{title} of the developers' wheels has no cxi: between nodes of {place}, which "
+    note = document.problem(
+        ("mpi",),
+        f"{title} of the developers' wheels has no cxi: between nodes of {place}, which "
         "Slingshot-11 joins, messages would take TCP",
-        hint="build it from source on a libfabric that has cxi (`engine: easybuild` with "
+        "build it from source on a libfabric that has cxi (`engine: easybuild` with "
         "`slingshot:`, or the chains for Spack), or put one under it with --inject",
-        where=document.where("mpi"),
+        reason=Reason.UNSUPPORTED,
     )
     return (note,)
 
