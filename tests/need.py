@@ -428,6 +428,7 @@ PROBES: dict[str, Callable[[Path], str | None]] = {
     "spack": _spack,
     "easybuild": _easybuild,
     "lmod": _lmod,
+    "podman": lambda _: _try("podman", "info") or _try("runc", "--version"),
     "installed-mpis": _installed_mpis,
     "chromium": _chromium,
     "runc": _runc,

@@ -10,6 +10,7 @@ import pytest
 from installedmpis import MPICH, OPEN_MPI, installed
 from need import installed_mpi, need
 from stackproof.bench import arms
+from stackproof.bench.arms.container import ContainerArm
 from stackproof.bench.arms.image import ImageArm
 from stackproof.bench.arms.module import ModuleArm
 from stackproof.bench.arms.paths import absolute
@@ -27,6 +28,7 @@ ENTRIES = {
     "image": {"image": "sub/mpich.squashfs", "view": "lnx"},
     "prefix": {"prefix": "../mpi"},
     "module": {"module": ["gcc/12", "mpich"], "module-use": ["modules"]},
+    "container": {"container": "localhost/mpi:1", "bind": "hybrid", "host-mpi": "mpi"},
 }
 
 
@@ -45,7 +47,9 @@ def wrong(entry: dict[str, object]) -> list[tuple[Reason, str]]:
 
 
 def test_every_kind_is_registered() -> None:
-    assert {*arms.REGISTRY} >= {kind.name for kind in (ImageArm, PrefixArm, ModuleArm)}
+    assert {*arms.REGISTRY} >= {
+        kind.name for kind in (ImageArm, PrefixArm, ModuleArm, ContainerArm)
+    }
     assert absolute("../mpi", "/here/now") == "/here/mpi"
     assert absolute("/mpi", "/here/now") == "/mpi"
 
@@ -132,6 +136,9 @@ def test_short_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )  # fmt: skip
     assert short("module:gcc/12,mpich").module == ("gcc/12", "mpich")
     assert short("module:a=b").module == ("a=b",)
+    container = short("c=container:localhost/mpi:1@/opt/mpi")
+    assert (container.container, container.host_mpi) == ("localhost/mpi:1", "/opt/mpi")
+    assert (container.runtime, container.bind, container.label) == ("podman", "none", "mpi-1")
     (tmp_path / "prefix:x").mkdir()
     assert short("prefix:x").image == f"{tmp_path}/prefix:x"  # a file that is called so
 

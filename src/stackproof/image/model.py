@@ -84,7 +84,8 @@ class Deployment:
     `name` is the arm's label; `env` already holds the view's patch; the transport's patch is
     added per case, since it depends on the placement. `mpi.prefix` may also be a folder of the
     host (a vendor MPI without an image), then `mounts` is empty. `mpiexec` is the launcher's path
-    where that is not `bin/mpiexec` of the prefix.
+    where that is not `bin/mpiexec` of the prefix; `wrapped` are words before every rank's program,
+    as they start a container.
     """
 
     name: str
@@ -96,3 +97,4 @@ class Deployment:
     lock_digest: str = ""
     recipe: str = ""
     mpiexec: str = ""
+    wrapped: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from stackproof.bench.arms.container import ContainerArm
 from stackproof.bench.arms.image import ImageArm
 from stackproof.bench.arms.module import ModuleArm
 from stackproof.bench.arms.prefix import PrefixArm
@@ -39,7 +40,9 @@ class ArmKind(Protocol):
         """Return the fields of `spec.Arm` that an entry sets; paths are relative to `folder`."""
 
 
-REGISTRY: dict[str, ArmKind] = {kind.name: kind for kind in (ImageArm(), PrefixArm(), ModuleArm())}
+REGISTRY: dict[str, ArmKind] = {
+    kind.name: kind for kind in (ImageArm(), PrefixArm(), ModuleArm(), ContainerArm())
+}
 
 
 def kinds_of(entry: Mapping[str, Any]) -> tuple[ArmKind, ...]:

@@ -12,8 +12,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", nargs="?", metavar="SPEC", help="bench specification (YAML)")
     parser.add_argument(
         "--baseline", metavar="[NAME=]IMAGE",
-        help="the baseline, without SPEC: an image, prefix:DIR or module:NAME[,NAME]; NAME is "
-        "what tables and figures call it",
+        help="the baseline, without SPEC: an image, prefix:DIR, module:NAME[,NAME], vendor, or "
+        "container:REF@/MPI; NAME is what tables call it",
     )  # fmt: skip
     parser.add_argument(
         "--challenger", metavar="[NAME=]IMAGE", action="append", default=[],

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stackproof.bench.effects import host_arm
+from stackproof.bench.effects import container_arm, host_arm
 from stackproof.bench.effects.stamps import stamp_of
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm, BenchSpec
@@ -295,4 +295,5 @@ _READERS: Mapping[str, Callable[[Arm, tuple[str, ...]], ReadyArm]] = {
     "image": _ready_image,
     "prefix": host_arm.of_prefix,
     "module": host_arm.of_module,
+    "container": container_arm.of_container,
 }

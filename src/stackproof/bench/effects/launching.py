@@ -249,7 +249,7 @@ def _mpiexec(
     request = LaunchRequest(
         prefix=deployment.mpi.prefix,
         mpiexec=deployment.mpiexec,
-        program=(*_setting(loader), *program),
+        program=(*deployment.wrapped, *_setting(loader), *program),
         placement=case.placement,
         agent=state.agent if state else None,
         environment={k: v for k, v in ready.arm.env.items() if k not in loader},
@@ -299,7 +299,7 @@ def _step(
     )
     request = LaunchRequest(
         prefix=deployment.mpi.prefix,
-        program=(*ahead, *program),
+        program=(*ahead, *deployment.wrapped, *program),
         placement=placement,
         family=deployment.mpi.family,
         pmi=ready.arm.pmi,

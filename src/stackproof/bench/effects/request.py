@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stackproof.bench import arms
 from stackproof.bench import options as bench_options
-from stackproof.bench.effects import batch_job
+from stackproof.bench.effects import batch_job, vendor
 from stackproof.bench.effects.run import Bench, prepare, run_bench
 from stackproof.bench.options import BenchOptions
 from stackproof.bench.spec import Arm, BenchSpec, parse_bench
@@ -38,8 +38,8 @@ def _specification(options: BenchOptions, tell: Callable[[str], None]) -> BenchS
         folder = os.path.dirname(os.path.abspath(options.spec))
         spec = parse_bench(load(options.spec), folder=folder)
     elif options.baseline:
-        baseline = _arm(options.baseline)
-        others = [_arm(text) for text in options.challengers]
+        baseline = _arm(options.baseline, tell)
+        others = [_arm(text, tell) for text in options.challengers]
         challengers = bench_options.challengers(others, options)
         measured = bench_options.short_form(options)
         spec = BenchSpec(baseline=baseline, challengers=challengers, **measured)
@@ -56,18 +56,23 @@ def _specification(options: BenchOptions, tell: Callable[[str], None]) -> BenchS
     return replace(spec, **changes)
 
 
-def _arm(text: str) -> Arm:
+def _arm(text: str, tell: Callable[[str], None]) -> Arm:
     """Return the arm that `[NAME=]WHAT` means; a file that is called so is an image without NAME.
 
-    WHAT is an image, or `KIND:…` (`stackproof.bench.arms`). Raises `StackproofError` (USAGE) for a
-    name or an arm that no specification could have.
+    WHAT is an image, `KIND:…` (`stackproof.bench.arms`), or `vendor[:SITE]`, of which `tell` hears
+    what was found. Raises `StackproofError` (USAGE) for a name or an arm that no specification
+    could have.
     """
     name, mark, rest = text.partition("=")
     if not mark or "/" in name or ":" in name or os.path.exists(text):
         name, rest = "", text
     short = None if os.path.exists(rest) else arms.split_short(rest)
-    kind, value = short or (arms.REGISTRY["image"], rest)
-    entry = {**kind.short(value), **({"name": name} if name else {})}
+    if vendor.is_vendor(rest) and not os.path.exists(rest):
+        entry = vendor.vendor_entry(rest, tell)
+    else:
+        kind, value = short or (arms.REGISTRY["image"], rest)
+        entry = kind.short(value)
+    entry = {**entry, **({"name": name} if name else {})}
     try:
         document = Document(file=text, data={"baseline": entry}, positions={})
         return parse_bench(document, folder=os.path.abspath("")).baseline

@@ -1,0 +1,31 @@
+"""A container of other people, with its own MPI, or with one of the machine under its programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stackproof.bench.arms.paths import absolute
+
+
+class ContainerArm:
+    """`container: REFERENCE`, as its runtime takes it; `host-mpi` is an MPI of the same ABI."""
+
+    name = "container"
+    title = "a container"
+    keys = frozenset({"runtime", "bind", "host-mpi", "options", "accept-unknown"})
+
+    def short(self, text: str) -> dict[str, Any]:
+        """Return the entry for REFERENCE, or REFERENCE@HOST-MPI with the path of an MPI."""
+        name, mark, host = text.rpartition("@/")
+        return {"container": name, "host-mpi": f"/{host}"} if mark else {"container": text}
+
+    def fields(self, entry: Mapping[str, Any], folder: str) -> dict[str, Any]:
+        """Return the fields; the MPI of the machine, and a file, are relative to the folder."""
+        found = {key: entry[key] for key in (self.name, *self.keys) if key in entry}
+        if "host-mpi" in entry:
+            found["host-mpi"] = absolute(entry["host-mpi"], folder)
+        if entry["container"].startswith(("./", "../")):
+            found["container"] = absolute(entry["container"], folder)
+        found["options"] = tuple(entry.get("options", ()))
+        return {key.replace("-", "_"): value for key, value in found.items()}

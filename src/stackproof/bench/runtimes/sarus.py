@@ -1,0 +1,32 @@
+"""Sarus: containers of sites, with mounts in long words."""
+
+from __future__ import annotations
+
+from stackproof.bench.runtimes.start import ContainerStart
+
+
+class Sarus:
+    """`sarus run` (sarus.readthedocs.io, "User guide").
+
+    Not run by the tests here: the command line is that of the documentation. The host's environment
+    goes in by itself.
+    """
+
+    name = "sarus"
+
+    def words(self, start: ContainerStart) -> tuple[str, ...]:
+        """Return the words before a rank's program."""
+        return (
+            "sarus", "run",
+            *(
+                f"--mount=type=bind,source={source},destination={place},readonly"
+                for place, source in sorted(start.binds.items())
+            ),
+            *(f"--env={name}={value}" for name, value in sorted(start.environment.items())),
+            *start.options, start.image,
+        )  # fmt: skip
+
+    def archive(self, image: str, file: str) -> tuple[str, ...]:
+        """Return nothing: give the archive that the image was loaded from."""
+        del image, file
+        return ()

@@ -1,0 +1,193 @@
+"""Arms of every kind side by side for real: modules, installed MPIs, an image and containers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from benchroom import CLUSTER, stackproof
+from containerlab import Store, root_with, store
+from mpitrees import Trees
+from need import installed_mpi, need
+from stackproof.bench.effects import container_arm
+from stackproof.bench.spec import Arm
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.mpi import families
+
+pytestmark = pytest.mark.in_turn
+SLURM = "test-arms"
+ONE = {"benchmarks": ["latency"], "sizes": [8, 65536], "samples": 5, "seconds-per-size": 0.003}
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """What a machine has besides images: modules in a folder, and a container in a store."""
+
+    modules: Path
+    store: Store
+    container: str
+    mpich: Path
+
+    @property
+    def arms(self) -> list[dict[str, object]]:
+        own = {"container": self.container, "host-mpi": str(self.mpich), "env": self.store.env}
+        return [
+            {"name": "host", "prefix": str(self.mpich)},
+            {"name": "intel", "module": ["tools", "intel-mpi/2021"],
+             "module-use": [str(self.modules)]},
+            {"name": "deb-mpich", "prefix": installed_mpi("mpich")},
+            {"name": "deb-openmpi", "prefix": installed_mpi("openmpi")},
+            {"name": "container", **own},
+            {"name": "hybrid", "bind": "hybrid", **own},
+        ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def kinds(trees: Trees, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kinds]:
+    need("installed-mpis", "lmod", "podman", "root", "runc")
+    folder = tmp_path_factory.mktemp("site")
+    intel = trees["intel-mpi"].prefix
+    patch = families.get("intel-mpi").environment(str(intel))
+    lines = [f'setenv("{name}", "{value}")' for name, value in patch.set.items()]
+    lines += [f'prepend_path("{n}", "{one}")' for n, many in patch.prepend.items() for one in many]
+    for name, text in {
+        "tools/1": "",
+        "intel-mpi/2021": 'prereq("tools")\n' + "\n".join(lines),
+    }.items():
+        path = folder / "modules" / f"{name}.lua"
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    mpich = trees["mpich"].prefix
+    with store() as lab:
+        image = lab.add("mpich", root_with(folder / "root", mpich))
+        yield Kinds(folder / "modules", lab, image, mpich)
+
+
+def results(folder: Path) -> dict[str, object]:
+    return json.loads((folder / "bench.json").read_text())
+
+
+def libraries(folder: Path, arm: str) -> set[str]:
+    """Return the libraries of MPI that ranks of an arm had loaded, by their own word."""
+    found = set()
+    for path in (folder / "launches").glob("*.json"):
+        launch = json.loads(path.read_text())
+        if launch["arm"] == arm:
+            assert all(check["state"] != "bad" for check in launch["checks"]), launch["checks"]
+            for rank in launch["output"]["ranks"]:
+                found |= {name for name in rank["libraries"] if "/libmpi" in name}
+    return found
+
+
+def told(folder: Path, kinds: Kinds, arms: dict[str, dict]) -> None:
+    """Assert what results say of each arm, and what its ranks say."""
+    assert arms["intel"]["kind"] == "module"
+    assert arms["intel"]["asked"] == "tools, intel-mpi/2021"
+    assert "tools/1, intel-mpi/2021" in arms["intel"]["found"]["modules"]
+    assert arms["intel"]["found"]["calls itself"].startswith("Intel(R) MPI Library 2021")
+    assert arms["deb-mpich"]["mpi"] == {"family": "mpich", "version": "4.0.2"}
+    assert arms["deb-openmpi"]["mpi"]["family"] == "openmpi"
+    assert arms["container"]["found"]["library"] == "/opt/mpi/lib/libmpi.so.12"
+    assert arms["container"]["found"]["check of that"].startswith("works")
+    assert len(arms["container"]["found"]["container SHA-256"]) == 64
+    assert arms["hybrid"]["found"]["library"] == f"{kinds.mpich}/lib/libmpi.so.12"
+    assert libraries(folder, "container") == {"/opt/mpi/lib/libmpi.so.12"}
+    assert libraries(folder, "hybrid") == {f"{kinds.mpich}/lib/libmpi.so.12"}
+    assert libraries(folder, "deb-openmpi") == {arms["deb-openmpi"]["found"]["library"]}
+    digests = {one["image_sha256"] for one in arms.values()}
+    assert len(digests) == len(arms) - ("host-again" in arms)
+
+
+def test_all_kinds_on_two_plain_nodes(room: Path, kinds: Kinds) -> None:
+    """One specification; every arm has its evidence, and the container a ratio with an interval."""
+    image = {
+        "name": "image",
+        "image": f"{room}/mpich.squashfs",
+        "transports": {"inter-node": "auto"},
+    }
+    host, *others = kinds.arms
+    spec = {"baseline": host, "challengers": [image, *others], "placements": ["inter-node"],
+            "launches": 6, "cluster": CLUSTER, "timeout": 60, **ONE}  # fmt: skip
+    (room / "kinds.yaml").write_text(json.dumps(spec))
+    stackproof("bench", "kinds.yaml", "-o", "kinds", "--no-verdict", cwd=room)
+    told(room / "kinds", kinds, results(room / "kinds")["arms"])
+    words = ("compare", "kinds", "--minimum-launches", "6", "--json")
+    judged = json.loads(stackproof(*words, cwd=room, ok=(0, 8, 9)).stdout)
+    cells = {
+        one["arm"]: cell
+        for panel in judged["panels"] for one in panel["judgements"] for cell in one["cells"]
+    }  # fmt: skip
+    assert {"image", "intel", "deb-mpich", "deb-openmpi", "container", "hybrid"} <= cells.keys()
+    for name in ("container", "hybrid"):
+        assert cells[name]["verdict"] in {"PASS", "FAIL", "INCONCLUSIVE"}
+        ratio = cells[name]["ratio"]
+        assert ratio is not None
+    stackproof("report", "kinds", "-o", "kinds.html", cwd=room)
+    page = (room / "kinds.html").read_text()
+    for words in ("module: tools, intel-mpi/2021", "Open MPI v4", "container SHA-256", "hybrid"):
+        assert words in page
+
+
+def test_all_kinds_in_a_slurm_job(room: Path, kinds: Kinds) -> None:
+    need("slurm")
+    runtime = Path(kinds.store.folder) / "runtime"
+    runtime.mkdir(mode=0o700)
+    env = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
+
+    def run(*words: object) -> None:
+        argv = [sys.executable, "-m", "stackproof", *map(str, words)]
+        done = subprocess.run(
+            argv, cwd=room, env=env, capture_output=True, text=True, check=False, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+
+    host, *others = kinds.arms
+    spec = {"baseline": host, "challengers": others, "placements": ["inter-node"], "launches": 1,
+            "null-arm": False, "on": "slurm", "cluster": SLURM, "timeout": 60, **ONE}  # fmt: skip
+    (room / "slurm.yaml").write_text(json.dumps(spec))
+    shares = ["--share", room, "--share", kinds.modules, "--share", os.environ["STACKPROOF_CACHE"]]
+    run("cluster", "up", "--nodes", "2", "--slurm", "--no-pin", "--name", SLURM, *shares)
+    try:
+        run("bench", "slurm.yaml", "-o", "in-slurm", "--no-verdict")
+    finally:
+        run("cluster", "down", "--name", SLURM)
+    told(room / "in-slurm", kinds, results(room / "in-slurm")["arms"])
+
+
+# ------------------------------------------------------------------------------------ what is refused
+
+
+def refused(arm: Arm) -> StackproofError:
+    with pytest.raises(StackproofError) as caught:
+        container_arm.of_container(arm, ())
+    return caught.value
+
+
+def test_containers_that_cannot_be(kinds: Kinds, trees: Trees, tmp_path: Path) -> None:
+    arm = Arm(
+        container=kinds.container, host_mpi=str(kinds.mpich), env=kinds.store.env, name="x"
+    )  # fmt: skip
+    gone = refused(replace(arm, container="localhost/gone:1"))
+    assert gone.reason is Reason.JOB_FAILED
+    assert "gone" in str(gone)
+    empty = kinds.store.add("empty", root_with(tmp_path / "empty", None))
+    assert refused(replace(arm, container=empty)).reason is Reason.NO_MPI
+    other = refused(replace(arm, host_mpi=str(trees["openmpi"].prefix)))
+    assert other.reason is Reason.INJECTION_FAILS
+    system = refused(replace(arm, host_mpi=installed_mpi("mpich"), bind="hybrid"))
+    assert "one of its own" in str(system)
+    # The C library of another release: a file that says so, as far as the check reads it.
+    bare = root_with(tmp_path / "old", kinds.mpich, libc=False)
+    assert not list(bare.rglob("libc.so.6"))
+    old = refused(replace(arm, container=kinds.store.add("old", bare)))
+    assert old.reason in {Reason.INJECTION_FAILS, Reason.INJECTION_UNKNOWN}
+    assert "libc.so.6" in str(old) or "ld-linux" in str(old)
+    shutil.rmtree(bare)
