@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 
+import pytest
 from cyclonedx.model import (
     ExternalReference,
     ExternalReferenceType,
@@ -132,6 +133,7 @@ def stack_of(facts: dict[str, str], description: str = "") -> Stack:
     )
 
 
+@pytest.mark.slow
 @given(
     artefacts=ARTEFACTS,
     packages=PACKAGES,

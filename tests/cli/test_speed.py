@@ -30,6 +30,8 @@ from stackproof.mpi import transports
 from stackproof.results import case
 from stackproof.results.metrics import METRICS
 
+pytestmark = pytest.mark.slow
+
 RECIPES = Path(__file__).parents[2] / "recipes"
 LEAVES = [command for command in commandtree.load().all() if not command.commands]
 # Libraries that take longer to import than a command may take, and modules of ours likewise.

@@ -142,6 +142,7 @@ def test_refused(text: str | bytes, reason: Reason, line: int, column: int) -> N
     assert problem.where == Location(file="a.yaml", line=line, column=column)
 
 
+@pytest.mark.slow
 def test_a_bomb_of_aliases_is_refused() -> None:
     layers = [f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 9)}]" for i in range(1, 12)]
     bomb = "\n".join(["l0: &l0 [lol, lol]", *layers])

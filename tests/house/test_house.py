@@ -131,6 +131,7 @@ def test_what_the_security_rules_find_has_its_reason_at_the_line() -> None:
     assert bare == []
 
 
+@pytest.mark.slow
 def test_importing_changes_nothing() -> None:
     """A module that runs as a program does its work under `__main__` only."""
     names = [".".join(path.relative_to(ROOT / "src").with_suffix("").parts) for path in MODULES]
@@ -385,6 +386,7 @@ _FOLDERS = re.compile(
 )
 
 
+@pytest.mark.slow
 def test_no_file_names_a_package_host_or_a_folder_of_one_machine() -> None:
     found = []
     for path in tracked():
@@ -433,6 +435,7 @@ def test_every_verb_is_in_the_reference(verb: str) -> None:
     assert f"## stackproof {verb}\n" in (ROOT / "docs" / "reference" / "commands.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_reference_is_up_to_date() -> None:
     argv = [sys.executable, str(ROOT / "tools" / "generate_reference.py"), "--check"]
     done = subprocess.run(argv, stderr=subprocess.PIPE, text=True, check=False)
@@ -499,6 +502,7 @@ def test_three_quarters_of_a_verb_print_or_declare() -> None:
     assert silent <= total / 4
 
 
+@pytest.mark.slow
 def test_no_module_is_without_a_test() -> None:
     """A test imports it, or is of its verb and says so; what is said is there and is tested there."""
     untested = tool("untested")

@@ -100,6 +100,7 @@ def rpms(release: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
 # -------------------------------------------------------------------------------------- the release
 
 
+@pytest.mark.slow
 def test_a_release_holds_what_packages_are_built_of(tree: Path) -> None:
     folders = ["native", "packaging", "docs/man", "docs/completion"]
     listed = _must(["git", "ls-files", "-z", *folders, "SECURITY.md", "LICENSE"])
