@@ -59,9 +59,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_of_the_test_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep downloads and builds of tests out of the user's cache, and share them among tests."""
+    """Keep downloads, builds and labels of tests out of the user's folders; tests share them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STACKPROOF_CACHE", os.fspath(tmp_path_factory.mktemp("cache")))
+        patch.setenv("STACKPROOF_REPOSITORY", os.fspath(tmp_path_factory.mktemp("repository")))
         yield
         # Whoever keeps something in the cache says so in `core.effects.cache_kinds`; tests have names of
         # their own.

@@ -44,6 +44,8 @@ ENVIRONMENT = {
     "started, and why.",
     "STACKPROOF_RACE_S": "Tests only: seconds for which an attacker races the mount helper (left "
     "out: 2; `nox -s races` says 60).",
+    "STACKPROOF_REPOSITORY": "Folders with images by label, several with colons: all are read, the "
+    "first is written to. Left out: `$SCRATCH/.uenv-images`, else `~/.uenv/repo`, as for uenv.",
     "STACKPROOF_SPACK_MIRROR": "Local clones in the place of git addresses: `URL=PATH`, or a "
     "folder of clones named `<owner>+<name>`, `<owner>/<name>` or `<name>`; several with commas.",
     "STACKPROOF_UNDO": "Set with the variables of views: how to take them back when other images "

@@ -104,10 +104,25 @@ static int shown(size_t length)
     return length > 256 ? 256 : (int)length;
 }
 
+/* Returns the colon before the mount point, NULL for none. One before a letter, a digit or `_` begins
+ * the tag of a label, which is the image's. */
+static const char *find_mount(const char *entry, size_t length)
+{
+    const char *colon = length == 0 ? NULL : memchr(entry, ':', length);
+    size_t behind = colon == NULL ? length : (size_t)(colon - entry) + 1;
+    if (behind >= length || behind == 1 ||
+        !(entry[behind] == '_' || (entry[behind] >= '0' && entry[behind] <= '9') ||
+          (entry[behind] >= 'A' && entry[behind] <= 'Z') ||
+          (entry[behind] >= 'a' && entry[behind] <= 'z'))) {
+        return colon;
+    }
+    return memchr(entry + behind, ':', length - behind);
+}
+
 static void parse_entry(struct parse *parse, const char *entry, size_t length)
 {
     struct sp_error problem;
-    const char *colon = length == 0 ? NULL : memchr(entry, ':', length);
+    const char *colon = find_mount(entry, length);
     size_t image_length = colon == NULL ? length : (size_t)(colon - entry);
     const char *fault = NULL;
     if (image_length == 0) {

@@ -1,4 +1,4 @@
-"""`cache`: everything that is kept is shown; what goes, what stays, and what goes by itself."""
+"""`image du | prune`: everything that is kept is shown; what goes, what stays, and what goes by itself."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from stackproof.build.effects.workspace import MEMORY
 from stackproof.core.effects.cache_kinds import KINDS
 
 COVERS = (
-    "build/cli/cache.py",
-    "build/cli/cache_arguments.py",
+    "build/cli/image_du.py",
     "build/cli/image_ls.py",
 )
 
@@ -54,7 +53,7 @@ class Machine:
         return self.run("build", self.folder.recipe, *words, code=code).stderr
 
     def entries(self, kind: str = "") -> list[dict[str, Any]]:
-        return list(json.loads(self.run("cache", "ls", "--json", *filter(None, [kind])).stdout))
+        return list(json.loads(self.run("image", "du", "--json", *filter(None, [kind])).stdout))
 
     def names(self, kind: str) -> set[str]:
         return {entry["name"] for entry in self.entries(kind)}
@@ -63,7 +62,7 @@ class Machine:
         return {one["name"] for one in self.entries("builds") if not one["interrupted"]}
 
     def prune(self, *words: object) -> set[tuple[str, str]]:
-        gone = json.loads(self.run("cache", "prune", "--json", *words).stdout)
+        gone = json.loads(self.run("image", "prune", "--json", *words).stdout)
         return {(entry["kind"], entry["name"]) for entry in gone}
 
     @contextmanager
@@ -110,9 +109,9 @@ def test_a_cache_of_another_user_is_neither_shown_nor_deleted(tmp_path: Path) ->
     for folder in (tmp_path / "cache-0", mine.parent):
         folder.chmod(0o700)
     env = {**os.environ, "STACKPROOF_CACHE": str(tmp_path / "cache")}
-    for words in (["ls", "downloads"], ["prune", "--kind", "downloads"]):
+    for words in (["du", "downloads"], ["prune", "--kind", "downloads"]):
         done = subprocess.run(
-            [sys.executable, "-m", "stackproof", "cache", *words],
+            [sys.executable, "-m", "stackproof", "image", *words],
             env=env, capture_output=True, text=True, check=True, timeout=120,
         )  # fmt: skip
         assert "mine" in done.stdout
@@ -124,7 +123,7 @@ def test_a_cache_of_another_user_is_neither_shown_nor_deleted(tmp_path: Path) ->
 
 def test_all_that_builds_leave_is_shown(machine: Machine) -> None:
     machine.build("good")
-    rows = machine.run("cache", "ls").stdout.splitlines()
+    rows = machine.run("image", "du").stdout.splitlines()
     for kind in ("builds", "clones", "checkouts", "packages", "locks"):
         assert any(row.startswith(f"{kind} ") for row in rows), rows
     # Builds in memory lie elsewhere, and other users' builds of this machine are among them.
@@ -135,7 +134,7 @@ def test_all_that_builds_leave_is_shown(machine: Machine) -> None:
     # The folders above the kinds are of no kind.
     assert 0 <= int(du.stdout.split()[0]) - disk < 200_000
     (machine.cache / "of-tomorrow").mkdir()
-    assert "of-tomorrow" in machine.run("cache", "ls").stderr
+    assert "of-tomorrow" in machine.run("image", "du").stderr
     machine.prune("--all")
     assert (machine.cache / "of-tomorrow").is_dir()
 
@@ -150,7 +149,7 @@ def test_a_dry_run_says_what_would_go_and_a_real_one_does_it(machine: Machine) -
     left = {entry["kind"] for entry in machine.entries()} - {"memory"}
     assert left == {"locks"}
     assert machine.build("good")  # it comes again
-    assert "deleted 0 entries" in machine.run("cache", "prune", "--kind", "downloads").stdout
+    assert "deleted 0 entries" in machine.run("image", "prune", "--kind", "downloads").stdout
 
 
 def test_by_kind_and_by_age(machine: Machine) -> None:
@@ -168,7 +167,7 @@ def test_by_kind_and_by_age(machine: Machine) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ["ls", "nothing"],
+        ["du", "nothing"],
         ["prune", "--kind", "nothing"],
         ["prune", "--older-than", "soon"],
         ["prune", "--older-than", "3"],
@@ -176,11 +175,11 @@ def test_by_kind_and_by_age(machine: Machine) -> None:
     ],
 )
 def test_wrong_words(machine: Machine, words: list[str]) -> None:
-    assert "error: " in machine.run("cache", *words, code=2).stderr
+    assert "error: " in machine.run("image", *words, code=2).stderr
 
 
 def test_an_empty_cache(machine: Machine) -> None:
-    assert "total " in machine.run("cache", "ls").stderr
+    assert "total " in machine.run("image", "du").stderr
     assert machine.entries("builds") == []
     assert machine.prune("--kind", "builds") == set()
 
@@ -193,7 +192,7 @@ def test_an_interrupted_build_in_memory_is_found_and_removed(machine: Machine) -
     tree = Path(entry["path"])
     assert tree.parent == MEMORY / f"stackproof-{os.geteuid()}"
     assert (entry["interrupted"], entry["in_use"]) == (True, False)
-    assert "hold" in machine.run("cache", "ls").stderr
+    assert "hold" in machine.run("image", "du").stderr
     assert ("memory", tree.name) in machine.prune("--dry-run")
     assert tree.exists()
     other = Machine(machine.folder)
@@ -220,7 +219,7 @@ def test_what_a_running_stackproof_uses_stays(machine: Machine) -> None:
     machine.build("good")
     with machine.process("-c", USES):
         assert {kind for kind, _ in machine.prune("--all")} == {"builds"}
-        said = machine.run("cache", "prune", "--all").stderr
+        said = machine.run("image", "prune", "--all").stderr
         assert "in use by a running stackproof" in said
         assert any(one["in_use"] for one in machine.entries("checkouts"))
     assert "checkouts" in {kind for kind, _ in machine.prune("--all")}

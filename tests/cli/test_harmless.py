@@ -56,7 +56,10 @@ VERBS = {
     "inject": ["inject", "check", f"{{folder}}/{EVIL}", "--mpi", f"/{EVIL}"],
     "mirror": ["mirror", "create", f"{{folder}}/{EVIL}.yaml"],
     "convert": ["convert", f"{{folder}}/{EVIL}"],
-    "cache": ["cache", "prune", EVIL],
+    "image-prune": ["image", "prune", EVIL],
+    "image-label": ["image", "ls", EVIL],
+    "image-add": ["image", "add", EVIL, f"{{folder}}/{EVIL}.squashfs"],
+    "image-rm": ["image", "rm", EVIL],
 }  # fmt: skip
 
 

@@ -432,7 +432,7 @@ def test_a_cache_of_another_user_is_not_believed(tmp_path, monkeypatch, capsys, 
 
 
 def test_what_others_put_in_the_place_of_trees_in_memory_stays(tmp_path, monkeypatch):
-    """`cache prune` deletes builds in memory: not what a link there leads to, nor others' trees."""
+    """`image prune` deletes builds in memory: not what a link there leads to, nor others' trees."""
     monkeypatch.setattr(workspace, "MEMORY", tmp_path)
     monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "cache"))
     (tmp_path / "precious" / "work").mkdir(parents=True, mode=0o700)

@@ -202,13 +202,29 @@ def test_carry_a_pack(shelf: Shelf, place: Path) -> None:
 
 def test_disk_use(shelf: Shelf, place: Path) -> None:
     """In a cache of its own: at the end all of it is gone."""
-    cache = {"STACKPROOF_CACHE": str(place / "cache")}
+    cache = {
+        "STACKPROOF_CACHE": str(place / "cache"),
+        "STACKPROOF_REPOSITORY": str(place / "repository"),
+    }
     shelf.run("stackproof build mpich", place, **cache)
     said = run_page(shelf, "docs/how-to/disk-use.md", place, **cache)
-    (listed,) = (text for line, text in said.items() if line.startswith("stackproof image ls   "))
+    (listed,) = (text for line, text in said.items() if line.startswith("stackproof image ls . "))
     assert "intel-mpi 2021" in listed
-    left = json.loads(shelf.run("stackproof cache ls --json", place, **cache))
+    left = json.loads(shelf.run("stackproof image du --json", place, **cache))
     assert {one["kind"] for one in left} - {"memory"} <= {"locks", "settings"}
+
+
+def test_label_images(shelf: Shelf, place: Path) -> None:
+    """In a repository of its own."""
+    own = {"STACKPROOF_REPOSITORY": str(place / "repository")}
+    said = run_page(shelf, "docs/how-to/label-images.md", place, **own)
+    assert "5.0.2" in said["stackproof run mpich/5.0.2 -- mpichversion"]
+
+
+def test_move_from_uenv(shelf: Shelf, place: Path) -> None:
+    own = {"STACKPROOF_REPOSITORY": str(place / "repository")}
+    shelf.run("stackproof image add mpich/5.0.2:v1@daint%zen2 mpich.squashfs", place, **own)
+    run_page(shelf, "docs/how-to/move-from-uenv.md", place, **own)
 
 
 def test_every_page_with_lines_that_are_run_has_its_test() -> None:

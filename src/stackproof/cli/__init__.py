@@ -60,14 +60,16 @@ VERBS: dict[str, tuple[str, str]] = {
         "say what is known of a setting, a problem or a curve's shape",
     ),
     "inject": ("inject.cli.inject", "say whether programs work with another MPI, before they run"),
-    "image": ("build.cli.image", "list images, or write a recipe for container builders"),
-    "cache": ("build.cli.cache", "show what is kept on this machine, and delete it"),
+    "image": ("share.cli.image", "images by label: list, add, remove, check, what they take"),
     "site": ("site.cli.site", "show, check or probe what a machine offers"),
     "completion": ("cli.completion", "print what completes command lines in a shell"),
 }
 
 # verb -> what adds further actions to it: rooms above the verb's own.
-_FURTHER_ACTIONS: dict[str, tuple[str, ...]] = {"inject": ("prove.cli.prove",)}
+_FURTHER_ACTIONS: dict[str, tuple[str, ...]] = {
+    "inject": ("prove.cli.prove",),
+    "image": ("mount.cli.inspect", "build.cli.image"),
+}
 
 # Verbs whose words may be those of another program.
 _BECOME_OTHERS = frozenset({"run", "start", "shell"})

@@ -123,6 +123,12 @@ class Reason(StrEnum):
     """An image has no usable `meta/env.json`."""
     UNKNOWN_VIEW = "unknown-view"
     """An image has no view of this name."""
+    LABEL_AMBIGUOUS = "label-ambiguous"
+    """A label means several images."""
+    LABEL_TAKEN = "label-taken"
+    """A label is that of another image already."""
+    REPOSITORY_DAMAGED = "repository-damaged"
+    """The index of a repository of images cannot be read, or does not fit what lies there."""
     MOUNT_POINT_MISSING = "mount-point-missing"
     """A mount point does not exist and cannot be made."""
     MOUNT_POINT_OCCUPIED = "mount-point-occupied"
@@ -195,7 +201,13 @@ def _codes(code: ExitCode, *reasons: Reason) -> dict[Reason, ExitCode]:
 
 _EXIT_CODES: dict[Reason, ExitCode] = {
     Reason.BUG: ExitCode.BUG,
-    **_codes(ExitCode.USAGE, Reason.USAGE, Reason.NOT_REPLACED),
+    **_codes(
+        ExitCode.USAGE,
+        Reason.USAGE,
+        Reason.NOT_REPLACED,
+        Reason.LABEL_AMBIGUOUS,
+        Reason.LABEL_TAKEN,
+    ),
     **_codes(
         ExitCode.INVALID,
         Reason.FILE_MISSING,
@@ -239,6 +251,7 @@ _EXIT_CODES: dict[Reason, ExitCode] = {
         Reason.IMAGE_DAMAGED,
         Reason.IMAGE_NO_META,
         Reason.UNKNOWN_VIEW,
+        Reason.REPOSITORY_DAMAGED,
         Reason.MOUNT_POINT_MISSING,
         Reason.MOUNT_POINT_OCCUPIED,
         Reason.MOUNT_POINT_CLASH,

@@ -1,14 +1,16 @@
-"""The mount list: text such as `a.squashfs,tools.squashfs:/user-tools` to images and mount points.
+"""The mount list: text such as `a.squashfs,tools/1.2:v1:/user-tools` to images and mount points.
 
     list   = entry, { ",", entry } ;
     entry  = image, [ ":", mount ] ;
-    image  = character, { character } ;             (* a path; relative to the working folder *)
+    image  = character, { character }, [ tag ] ;    (* a file, or a label of `share.labels` *)
+    tag    = ":", letter | digit | "_", { character } ;     (* of a label *)
     mount  = "/", name, { "/", name }, [ "/" ] ;    (* absolute and without "." and ".." *)
     name   = character, { character } ;             (* for `name` without "/" *)
     character = (* any but ",", ":" and unprintable ones *) ;
 
-There is no escape: a path with a comma or a colon is used through a link with another name. The
-same examples, tests/documents/mountlists.yaml, are the test of every parser of this grammar.
+There is no escape: a path with a comma, or with a colon that is not followed as a tag's is, is used
+through a link with another name. The same examples, tests/documents/mountlists.yaml, are the test
+of every parser of this grammar.
 """
 
 from __future__ import annotations
@@ -50,6 +52,18 @@ class MountRequest:
         return f"{self.image}:{self.mount_point}" if self.mount_point else self.image
 
 
+def split(entry: str) -> tuple[str, str | None]:
+    """Return the image and the mount point of an entry, as they are written; None for none.
+
+    A colon before a letter, a digit or `_` begins the tag of a label, any other the mount point.
+    """
+    image, colon, rest = entry.partition(":")
+    if image and rest[:1].isascii() and (rest[:1].isalnum() or rest[:1] == "_"):
+        tag, colon, rest = rest.partition(":")
+        image = f"{image}:{tag}"
+    return image, rest if colon else None
+
+
 def bad_mount_point(path: str) -> str | None:
     """Return why a path cannot be a mount point, in words, or None if it can.
 
@@ -86,12 +100,12 @@ def parse(text: str) -> tuple[MountRequest, ...]:
     found: list[MountRequest] = []
     problems: list[Problem] = []
     for entry in text.split(","):
-        image, colon, mount = entry.partition(":")
+        image, mount = split(entry)
         fault = _fault(entry, image)
         if fault:
             problems.append(fault)
             continue
-        if colon and (why := bad_mount_point(mount)):
+        if mount is not None and (why := bad_mount_point(mount)):
             problems.append(
                 _problem(
                     "bad-mount-point",
@@ -100,7 +114,8 @@ def parse(text: str) -> tuple[MountRequest, ...]:
                 )
             )
             continue
-        found.append(MountRequest(image=image, mount_point=normal(mount) if colon else None))
+        point = None if mount is None else normal(mount)
+        found.append(MountRequest(image=image, mount_point=point))
     problems += clashes(found)
     if problems:
         from stackproof.core.errors import StackproofError  # noqa: PLC0415 - see above
@@ -115,7 +130,7 @@ def render(requests: Sequence[MountRequest]) -> str:
     Raises `StackproofError` (USAGE) for a path that the grammar cannot write.
     """
     for request in requests:
-        if any(character in request.image for character in ",:"):
+        if "," in request.image or split(request.image) != (request.image, None):
             from stackproof.core.errors import Reason, fail  # noqa: PLC0415 - see above
 
             raise fail(

@@ -14,12 +14,14 @@ from stackproof.bench.effects import batch_job, vendor
 from stackproof.bench.effects.run import Bench, prepare, run_bench
 from stackproof.bench.options import BenchOptions
 from stackproof.bench.spec import Arm, BenchSpec, parse_bench
+from stackproof.core import mountlist
 from stackproof.core.document import Document, schema
 from stackproof.core.effects.documents import load
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.monitor import Monitor
 from stackproof.launch.schedulers import REGISTRY
 from stackproof.results.model import LAUNCHES
+from stackproof.share.effects import naming
 
 
 def specification(options: BenchOptions, tell: Callable[[str], None] = lambda _: None) -> BenchSpec:
@@ -37,6 +39,8 @@ def _specification(options: BenchOptions, tell: Callable[[str], None]) -> BenchS
         bench_options.refuse_short_form(options)
         folder = os.path.dirname(os.path.abspath(options.spec))
         spec = parse_bench(load(options.spec), folder=folder)
+        challengers = tuple(_located(arm, folder) for arm in spec.challengers)
+        spec = replace(spec, baseline=_located(spec.baseline, folder), challengers=challengers)
     elif options.baseline:
         baseline = _arm(options.baseline, tell)
         others = [_arm(text, tell) for text in options.challengers]
@@ -75,7 +79,7 @@ def _arm(text: str, tell: Callable[[str], None]) -> Arm:
     entry = {**entry, **({"name": name} if name else {})}
     try:
         document = Document(file=text, data={"baseline": entry}, positions={})
-        return parse_bench(document, folder=os.path.abspath("")).baseline
+        arm = parse_bench(document, folder=os.path.abspath("")).baseline
     except StackproofError as error:
         if name and not re.search(_pattern(), name):
             raise fail(
@@ -88,6 +92,32 @@ def _arm(text: str, tell: Callable[[str], None]) -> Arm:
             f"`{text}` is no arm: {error.problems[0].message}",
             hint="for example mpich.squashfs, prefix:/opt/mpi, module:gcc/12,intel-mpi",
         ) from None
+    return _located(arm, os.path.abspath(""))
+
+
+def _located(arm: Arm, folder: str) -> Arm:
+    """Return an arm with files in the place of labels, and called by the label of its image.
+
+    Raises what finding labels raises.
+    """
+    image = _file_of(arm.image, folder)
+    label = "" if image == arm.image else os.path.relpath(arm.image, folder)
+    return replace(
+        arm,
+        image=image,
+        name=arm.name or re.sub(r"[^\w.+-]", "-", label),
+        inject=_file_of(arm.inject or "", folder) or None,
+        program_image=_file_of(arm.program_image or "", folder) or None,
+    )
+
+
+def _file_of(text: str, folder: str) -> str:
+    """Return a path `IMAGE[:MOUNT]` as it is, or what a label means that was taken for a path."""
+    if not text or os.path.exists(mountlist.split(text)[0]):
+        return text
+    word = os.path.relpath(text, folder)
+    found = naming.text_of(word)
+    return text if found == word else found
 
 
 def _pattern() -> str:

@@ -1,4 +1,4 @@
-"""`stackproof image ls`: which images there are, what is in them, their size and age."""
+"""`stackproof image ls`: which images there are, by label or in a folder, their size and age."""
 
 from __future__ import annotations
 
@@ -13,10 +13,16 @@ from pathlib import Path
 
 from stackproof.build.effects import cache_entries
 from stackproof.build.plan import IMAGE_FILE
+from stackproof.core.cli.tables import ago_text, print_table
 from stackproof.core.effects import cache_kinds, files
-from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.numbers import disk_text
-from stackproof.image.effects import load as image_load
+from stackproof.image.effects.load import load_image
+from stackproof.share import labels
+from stackproof.share.cli.image import data
+from stackproof.share.effects import naming, places
+from stackproof.share.effects.naming import last_use
+from stackproof.share.labels import LabelRecord
 
 _SUFFIXES = (".squashfs", ".sqfs")
 
@@ -36,42 +42,74 @@ class _Row:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a line for each image, in the order of their paths."""
-    places = [Path(place) for place in args.places]
-    rows = [_row(path) for path in _found(places or [] if args.builds else places or [Path()])]
+    """Print a line for each image: labels first, then files in the order of their paths."""
+    paths = [path for place in args.places for path in _files(place)]
+    rows = [_row(path) for path in paths]
     if args.builds:
         rows += [_row(path) for path in _built()]
-    if args.json:
-        print(json.dumps([_data(row) for row in rows], indent=1))
-        return 0
-    good = [row for row in rows if not row.unreadable]
-    _print(good)
-    for row in rows:
-        if row.unreadable:
-            print(f"note: `{row.path}`: {row.unreadable}", file=sys.stderr)
-    if not rows:
-        print("note: there is no image", file=sys.stderr)
+    records = _labelled(args.places, every=not args.builds)
+    if args.names:
+        print("".join(f"{record.label}\n" for record in records), end="")
+    elif args.json:
+        found = [_labelled_data(record) for record in records] + [_data(row) for row in rows]
+        print(json.dumps({"records": found}, indent=1))
+    else:
+        _print_labelled(records)
+        _print([row for row in rows if not row.unreadable])
+        for row in rows:
+            if row.unreadable:
+                print(f"note: `{row.path}`: {row.unreadable}", file=sys.stderr)
+        if not rows and not records:
+            _say_where_images_may_be()
     return 0
 
 
-def _found(places: Sequence[Path]) -> Iterator[Path]:
-    """Yield the images that are named or lie in a folder; raises `StackproofError`."""
-    for place in places:
-        if place.is_dir():
-            try:
-                inside = sorted(place.iterdir())
-            except OSError as error:
-                raise files.translate(error, place) from error
-            yield from (path for path in inside if path.suffix in _SUFFIXES and path.is_file())
-        elif place.is_file():
-            yield place
-        else:
+def _say_where_images_may_be() -> None:
+    folder = places.own().folder
+    print(
+        f"note: there is no image in `{folder}`; `stackproof image add` puts one there, "
+        "`image ls .` lists those of this folder",
+        file=sys.stderr,
+    )
+
+
+def _labelled(asked: Sequence[str], *, every: bool) -> list[LabelRecord]:
+    """Return the records that were asked for; all without a word, where `every` is wanted.
+
+    Raises `StackproofError` (IMAGE_MISSING) for a word that is neither label, folder nor file.
+    """
+    here = [word for word in asked if not os.path.exists(word)]
+    if not here:
+        return list(places.records()) if every and not asked else []
+    known = places.records()
+    found: dict[str, LabelRecord] = {}
+    for word in here:
+        usable = not naming.looks_like_a_file(word) and labels.is_label(word)
+        meant = labels.chosen(known, word, system=places.system()) if usable else ()
+        if usable and not meant:  # the beginning of a name, as `uenv image ls` takes it
+            meant = tuple(record for record in known if str(record.label).startswith(word))
+        if not meant:
             raise fail(
-                Reason.FILE_MISSING,
-                f"`{place}` does not exist",
-                where=Location(file=str(place)),
-                hint="name an image, or a folder that holds some",
+                Reason.IMAGE_MISSING,
+                f"`{word}` is no file, no folder and no label",
+                hint=f"{labels.guess(known, word, system=places.system())}"
+                "`stackproof image ls` lists all labels",
             )
+        found.update((str(record.label), record) for record in meant)
+    return list(found.values())
+
+
+def _files(place: str) -> Iterator[Path]:
+    """Yield the images that are named or lie in a folder; raises `StackproofError`."""
+    path = Path(place)
+    if path.is_dir():
+        try:
+            inside = sorted(path.iterdir())
+        except OSError as error:
+            raise files.translate(error, path) from error
+        yield from (one for one in inside if one.suffix in _SUFFIXES and one.is_file())
+    elif path.is_file():
+        yield path
 
 
 def _built() -> Iterator[Path]:
@@ -84,7 +122,7 @@ def _built() -> Iterator[Path]:
 
 def _row(path: Path) -> _Row:
     try:
-        image = image_load.load_image(str(path))
+        image = load_image(str(path))
         digest = files.sha256(path)
         state = path.stat()
     except StackproofError as error:
@@ -97,26 +135,38 @@ def _row(path: Path) -> _Row:
         mpi=f"{image.mpi.family} {image.mpi.version}" if image.mpi else "",
         mount=image.mount,
         size=state.st_size,
-        date=datetime.fromtimestamp(state.st_mtime, UTC).isoformat(timespec="seconds"),
+        date=_time(state.st_mtime),
         sha256=digest,
     )
 
 
+def _print_labelled(records: Sequence[LabelRecord]) -> None:
+    rows = [
+        (
+            str(one.label), one.id, disk_text(one.size), one.date[:16],
+            ago_text(used) if (used := last_use(one.folder)) else "gone",
+        )
+        for one in records
+    ]  # fmt: skip
+    if rows:
+        print_table(("LABEL", "ID", "SIZE", "DATE", "LAST USED"), rows)
+
+
 def _print(rows: Sequence[_Row]) -> None:
-    if not rows:
-        return
-    table = [("IMAGE", "NAME", "MPI", "SIZE", "DATE", "SHA-256")]
-    table += [
+    table = [
         (
             row.path, row.name, row.mpi or "-", disk_text(row.size),
             row.date[:16].replace("T", " "), row.sha256[:12],
         )
         for row in rows
     ]  # fmt: skip
-    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
-    for line in table:
-        cells = [text.ljust(width) for text, width in zip(line, widths, strict=True)]
-        print("  ".join(cells).rstrip())
+    if table:
+        print_table(("IMAGE", "NAME", "MPI", "SIZE", "DATE", "SHA-256"), table)
+
+
+def _labelled_data(record: LabelRecord) -> dict[str, object]:
+    used = last_use(record.folder)
+    return {**data(record), "used": _time(used) if used else None}
 
 
 def _data(row: _Row) -> dict[str, object]:
@@ -124,5 +174,9 @@ def _data(row: _Row) -> dict[str, object]:
         return {"path": row.path, "unreadable": row.unreadable}
     return {
         "path": row.path, "name": row.name, "mpi": row.mpi or None, "mount": row.mount,
-        "bytes": row.size, "date": row.date, "sha256": row.sha256,
+        "size": row.size, "date": row.date, "digest": row.sha256,
     }  # fmt: skip
+
+
+def _time(when: float) -> str:
+    return datetime.fromtimestamp(when, UTC).isoformat(timespec="seconds")

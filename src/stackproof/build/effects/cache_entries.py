@@ -1,4 +1,4 @@
-"""What is in the cache and in memory: entries with size, age and use; how one is deleted."""
+"""What is in the cache, the repository and memory: entries with size, age, use; their deletion."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from pathlib import Path
 
 from stackproof.build.effects import workspace
 from stackproof.core.effects import cache_kinds, files
-from stackproof.core.effects.cache_kinds import KINDS, MEMORY, Entries, Kind, UseSign
+from stackproof.core.effects.cache_kinds import IMAGES, KINDS, MEMORY, Entries, Kind, UseSign
 from stackproof.core.errors import Reason, StackproofError, fail
+from stackproof.share.effects import checking, naming, places, storing
 
 _KEPT_BUILDS = 2
 _ABANDONED_S = 6 * 3600.0
@@ -74,6 +75,8 @@ def of_kind(kind: Kind, *, together: bool) -> list[DeletableEntry]:
     """Return the entries of one kind; `together` says whether some process uses the cache."""
     if kind.name == MEMORY:
         found = [_memory(path) for path in _trees_in_memory()]
+    elif kind.name == IMAGES:
+        found = list(_images())
     elif kind.held is UseSign.OWN:
         found = [_build(path) for path in _children(cache_kinds.home(kind.name))]
     else:
@@ -108,7 +111,7 @@ def _is_meant(entry: DeletableEntry, options: PruneOptions, now: float) -> bool:
     if kind.entries is Entries.NONE or entry.foreign:
         return False
     if entry.left:
-        return entry.used < now - _ABANDONED_S or entry.kind == "builds"
+        return entry.used < now - _ABANDONED_S or entry.kind in {"builds", IMAGES}
     if options.kinds:
         chosen = entry.kind in options.kinds
     elif options.every or options.older_than_s is not None:
@@ -221,6 +224,49 @@ def _memory(path: Path) -> DeletableEntry | None:
     )
 
 
+def _images() -> Iterator[DeletableEntry | None]:
+    """Yield the images of the repository, by their labels, and what lies there without any.
+
+    An image was used when a label of it was last used, or the file read; that it is mounted on
+    this machine shows by its loop device, and nowhere else.
+    """
+    repository = places.own()
+    records = repository.records()
+    mounted = _loop_files()
+    for digest in dict.fromkeys(record.digest for record in records):
+        labels = sorted(str(one.label) for one in records if one.digest == digest)
+        path = repository.folder_of(digest)
+        yield _image(path, ", ".join(labels), in_use=f"{path}/" in mounted)
+    for fault in checking.unnamed(repository, records):
+        path = Path(fault.path)
+        busy = fault.fault is checking.FaultKind.LEFT and storing.in_use(path)
+        yield _image(path, path.name, in_use=busy or f"{path}/" in mounted, left=True)
+
+
+def _image(path: Path, name: str, *, in_use: bool, left: bool = False) -> DeletableEntry | None:
+    state = _state(path)
+    if state is None:
+        return None
+    return DeletableEntry(
+        kind=IMAGES,
+        name=name,
+        path=path,
+        size=_size(path),
+        used=naming.last_use(str(path)) or state.st_mtime,
+        in_use=in_use,
+        left=left,
+    )
+
+
+def _loop_files() -> set[str]:
+    """Return the folders of files that are mounted here, each with a slash at its end."""
+    found = set()
+    for path in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):
+            found.add(f"{os.path.dirname(os.fsdecode(path.read_bytes()).strip())}/")
+    return found
+
+
 def _used(path: Path | None) -> float:
     state = _state(path) if path else None
     return state.st_mtime if state else 0.0
@@ -295,6 +341,8 @@ def remove(entry: DeletableEntry) -> bool:
     """
     if entry.kind == "builds":
         return _remove_build(entry.path)
+    if entry.kind == IMAGES:
+        return _remove_image(entry)
     if entry.kind == MEMORY:
         build = workspace.build_of(entry.path)
         if build is None:
@@ -306,6 +354,14 @@ def remove(entry: DeletableEntry) -> bool:
             return held
     _away(entry.path)
     return True
+
+
+def _remove_image(entry: DeletableEntry) -> bool:
+    repository = places.own()
+    if entry.left:
+        return checking.clear(repository, str(entry.path))
+    labels = tuple(one.label for one in repository.records() if one.digest == entry.path.name)
+    return entry.path.name in storing.remove(repository, labels)
 
 
 def _remove_build(build: Path) -> bool:

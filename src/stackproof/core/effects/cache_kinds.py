@@ -1,7 +1,7 @@
 """Everything that stackproof writes into the cache, by kind: where it lies, what holds it.
 
-Whoever keeps something gets its folder here, so that `stackproof cache` knows of all of it. Whoever
-reads what may be deleted says so with `in_use`; that ends with the process.
+Whoever keeps something gets its folder here, so that `stackproof image du` knows of all of it.
+Whoever reads what may be deleted says so with `in_use`; that ends with the process.
 """
 
 from __future__ import annotations
@@ -59,8 +59,17 @@ class Kind:
 
 MEMORY = "memory"
 """The kind of build trees that lie outside of the cache, in memory."""
+IMAGES = "images"
+"""The kind of images with labels, which lie in the repository."""
 
 KINDS = (
+    Kind(
+        name=IMAGES,
+        title="images of your repository, with their labels",
+        again="built, copied or pulled again; they may be nowhere else",
+        folders=(),
+        held=UseSign.UNSEEN,
+    ),
     Kind(
         name="builds",
         title="build folders: image, logs, and the tree unless it lies elsewhere",

@@ -28,6 +28,7 @@ from stackproof.knowledge.model import OTHERS, Knowledge
 from stackproof.mount.effects.mount_exec import MARKER
 from stackproof.mpi.effects import fabric
 from stackproof.results.model import Results
+from stackproof.share.effects import naming
 from stackproof.site.capture import Capture, read_capture
 from stackproof.site.effects import probe
 from stackproof.site.model import Site
@@ -74,6 +75,8 @@ def collect(options: DoctorOptions, knowledge: Knowledge) -> Collected:
 
     Raises `StackproofError` with what cannot be read, and USAGE for what is not there to be chosen.
     """
+    if options.image is not None:
+        options = dataclasses.replace(options, image=naming.image_file(options.image))
     given = said(options, knowledge)
     results = load_results(Path(options.results)) if options.results is not None else None
     capture = None

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from stackproof.core import harmless, noun
+from stackproof.core import harmless, mountlist, noun
 from stackproof.core.cli.parsing import read
 from stackproof.core.effects import files
 from stackproof.image.container.effects import roots
@@ -20,6 +20,7 @@ from stackproof.inject.effects import named as inject_named
 from stackproof.inject.effects.check import CheckOptions, ProgramOptions
 from stackproof.inject.judge import Question
 from stackproof.inject.model import Finding, InjectionVerdict, Judgement, worst
+from stackproof.share.effects import naming
 
 
 def run_check(args: argparse.Namespace) -> int:
@@ -108,7 +109,7 @@ def _how_to_mount(named: Sequence[tuple[str, Judgement]], root: str, replacement
 
 
 def _is_squashed(text: str) -> bool:
-    return roots.is_squashfs(text.partition(":")[0])
+    return roots.is_squashfs(mountlist.split(naming.text_of(text))[0])
 
 
 def _upgrade(

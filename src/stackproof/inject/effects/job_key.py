@@ -74,6 +74,10 @@ def image_in(text: str) -> MountRequest | None:
     if not text:
         raise _wrong("usage", "nothing is named to be injected", "name an image or a folder")
     requests = mountlist.parse(text)
+    if not os.path.exists(requests[0].image):
+        from stackproof.share.effects import naming  # noqa: PLC0415 - see above
+
+        requests = naming.images(requests)
     path = requests[0].image
     if len(requests) != 1:
         raise _wrong("usage", "one thing can be injected", "name one image or one folder")

@@ -25,6 +25,7 @@ from stackproof.linking.effects.view import FileSource, RootView
 from stackproof.linking.elf import read
 from stackproof.linking.loader import FileView, LoaderSettings
 from stackproof.mpi import abi
+from stackproof.share.effects import naming
 
 ARTEFACT = "meta/artefact.json"
 """What an artefact says of itself, in its folder or image."""
@@ -62,14 +63,16 @@ class NamedPath:
 def load_place(text: str, root: str = "/") -> NamedPath:
     """Return the place that a user named: a file, a folder, an image `IMAGE[:MOUNT]`, a manifest.
 
-    With another root, files and folders are named by their path in it, or by the one here. An image
-    is unpacked into the cache, once for its content. A container's image
+    IMAGE may be a label. With another root, files and folders are named by their path in it, or by
+    the one here. An image is unpacked into the cache, once for its content. A container's image
     (`image.container.effects.roots`) may be followed by `#` and a path in it. Raises
     `StackproofError`: FILE_MISSING, NOT_PERMITTED, and what reading images and manifests raises.
     """
-    image, colon, mount = text.partition(":")
+    if root == "/":
+        text = naming.text_of(text)
+    image, mount = mountlist.split(text)
     if roots.is_squashfs(image):
-        return _load_image(image, mount if colon else "")
+        return _load_image(image, mount or "")
     if text.endswith(".json"):
         return _load_manifest(text)
     name, mark, inside = text.partition("#")
@@ -124,7 +127,7 @@ def load_prefix(text: str) -> NamedPath:
     """
     place = load_place(text)
     if place.manifest is not None or place.binds:
-        image = text.partition(":")[0]
+        image = mountlist.split(text)[0]
         raise fail(
             Reason.UNSUPPORTED,
             f"`{text}` is not a prefix on this machine",

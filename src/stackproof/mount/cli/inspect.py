@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 
 from stackproof.core import harmless, ids, limits, mountlist, noun
@@ -17,6 +18,7 @@ from stackproof.image.model import Image
 from stackproof.image.superblock import Superblock
 from stackproof.mount import methods
 from stackproof.mount.effects.facts import load_mount_facts
+from stackproof.share.effects import naming
 
 _NOT_HANDED_ON = "no: it holds files of a vendor, which stay at the sites that have them from it"
 _OTHER_KINDS = {Reason.IMAGE_NOT_SQUASHFS, Reason.IMAGE_NO_META, Reason.IMAGE_MISSING}
@@ -24,19 +26,26 @@ _OTHER_KINDS = {Reason.IMAGE_NOT_SQUASHFS, Reason.IMAGE_NO_META, Reason.IMAGE_MI
 
 def run(args: argparse.Namespace) -> int:
     """Print what an image says of itself."""
-    digest = None if args.verify is None else _verified(args.image, args.verify)
+    path, record = naming.image_file(args.image), ""
+    if path != args.image and (found := naming.record_of(args.image)):
+        record = found.digest
+    digest = None if args.verify is None else _verified(path, args.verify or record)
     try:
-        image = load_image(args.image)
+        image = load_image(path)
     except StackproofError as error:
-        raise _other_kind(args.image, error) or error from None
-    head, _ = load_superblock(args.image)
+        raise _other_kind(path, error) or error from None
+    head, _ = load_superblock(path)
     if digest:
         image = replace(image, sha256=digest)
     elif args.digest:
-        image = replace(image, sha256=files.sha256(args.image))
+        image = replace(image, sha256=files.sha256(path))
     facts = load_mount_facts()
     verified = args.verify is not None
-    print(_json(image, head, facts) if args.json else render(image, head, facts, verified=verified))
+    labels = naming.labels_of(path)
+    if args.json:
+        print(_json(image, head, facts, labels))
+    else:
+        print(render(image, head, facts, verified=verified, labels=labels))
     return 0
 
 
@@ -92,22 +101,35 @@ def _verified(path: str, wanted: str) -> str:
     return found
 
 
-def _json(image: Image, head: Superblock, facts: methods.MountFacts) -> str:
+def _json(
+    image: Image, head: Superblock, facts: methods.MountFacts, labels: Sequence[str] = ()
+) -> str:
     ways = {
         name: [problem.message for problem in way.problems(facts)]
         for name, way in methods.REGISTRY.items()
     }
-    data = {**noun.to_data(image), "squashfs": head.data(), "problems-to-mount": ways}
+    data = {
+        **noun.to_data(image),
+        "labels": list(labels),
+        "squashfs": head.data(),
+        "problems-to-mount": ways,
+    }
     return json.dumps(data, indent=1)
 
 
 def render(
-    image: Image, head: Superblock, facts: methods.MountFacts, *, verified: bool = False
+    image: Image,
+    head: Superblock,
+    facts: methods.MountFacts,
+    *,
+    verified: bool = False,
+    labels: Sequence[str] = (),
 ) -> str:
     """Return the facts of an image, and how it would be mounted here, for people."""
     way = methods.first(facts)
     rows = [
         ("file", f"{image.path}"),
+        *_listed("labels", list(labels)),
         ("size", f"{image.size} bytes, {head.compressor}, {head.inodes} files and folders"),
         ("mount point", image.mount),
     ]

@@ -5,9 +5,15 @@ from __future__ import annotations
 import argparse
 
 
+def add_to(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `inspect` to the actions of `image`: it is the verb of that name."""
+    text = "show what an image holds, as the verb `inspect`"
+    configure(actions.add_parser("inspect", help=text, description=text))
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments."""
-    parser.add_argument("image", metavar="IMAGE", help="an image file")
+    parser.add_argument("image", metavar="IMAGE", help="an image file, or its label")
     parser.add_argument("--json", action="store_true", help="print what is known as JSON")
     parser.add_argument(
         "--digest", action="store_true", help="read the whole file and print its SHA-256 too"

@@ -47,7 +47,12 @@ def activated(
     """
     mpi = options.mpi
     injected = job_mpi.requested(mpi)
-    requests = (*mountlist.parse(options.images), *((injected,) if injected else ()))
+    own_requests = mountlist.parse(options.images)
+    if not all(os.path.isfile(item.image) for item in own_requests):
+        from stackproof.share.effects import naming  # noqa: PLC0415 - see above
+
+        own_requests = naming.images(own_requests)
+    requests = (*own_requests, *((injected,) if injected else ()))
     optional = options.views is None and not mpi.transport and not mpi.inject
     images = _load(requests, say, optional=optional)
     has_views = [options.views is not None and injected is not request for request in requests]

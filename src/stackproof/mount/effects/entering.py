@@ -64,9 +64,14 @@ def enter(
         from stackproof.mount.effects import job_mpi  # noqa: PLC0415 - see above
 
         injected = job_mpi.requested(options.mpi)
+    requests = mountlist.parse(options.images)
+    if not all(os.path.isfile(item.image) for item in requests):
+        from stackproof.share.effects import naming  # noqa: PLC0415 - see above
+
+        requests = naming.images(requests)
     wanted = [
         mount_exec.Wanted(item.image, item.mount_point or "")
-        for item in (*mountlist.parse(options.images), *((injected,) if injected else ()))
+        for item in (*requests, *((injected,) if injected else ()))
     ]
     asked = EntryRequest(words, say, injected=injected is not None)
     try:

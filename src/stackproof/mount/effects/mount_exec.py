@@ -385,12 +385,12 @@ def parse_wire(text: str) -> list[Wanted]:
     """
     result = []
     for entry in text.split(","):
-        image, _, mount_point = entry.partition(":")
-        if not image or not mount_point.startswith("/"):
+        image, slash, below = entry.partition(":/")
+        if not image or not slash:
             raise MountFailure(
                 "usage", f"`{entry}` is not IMAGE:MOUNT with an absolute MOUNT", exit_code=2
             )
-        result.append(Wanted(image, mount_point))
+        result.append(Wanted(image, f"/{below}"))
     return result
 
 

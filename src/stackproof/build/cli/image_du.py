@@ -1,4 +1,4 @@
-"""`stackproof cache`: what is kept on this machine, what it takes, and deleting it."""
+"""`stackproof image du | prune`: what is kept on this machine, what it takes, and deleting it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import argparse
 import json
 import re
 import sys
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from stackproof.build.effects import cache_entries, workspace
 from stackproof.build.effects.cache_entries import DeletableEntry, PruneOptions
+from stackproof.core.cli.tables import ago_text, print_table
 from stackproof.core.effects import cache_kinds
 from stackproof.core.effects.cache_kinds import KINDS, MEMORY
 from stackproof.core.errors import Reason, fail
@@ -20,7 +20,7 @@ from stackproof.core.numbers import disk_text
 _UNITS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
-def run_ls(args: argparse.Namespace) -> int:
+def run_du(args: argparse.Namespace) -> int:
     """Print a row for each kind, or for each entry of the kinds that were named."""
     cache_kinds.check_names(args.kinds)
     wanted = [kind for kind in KINDS if not args.kinds or kind.name in args.kinds]
@@ -80,12 +80,12 @@ def _print_kinds(found: Sequence[DeletableEntry]) -> None:
                     kind.name,
                     str(len(of_kind)),
                     disk_text(total),
-                    _ago(used),
+                    ago_text(used),
                     str(busy or "-"),
                     kind.title,
                 )
             )
-    _print_table(("KIND", "ENTRIES", "SIZE", "LAST USED", "IN USE", "WHAT"), rows)
+    print_table(("KIND", "ENTRIES", "SIZE", "LAST USED", "IN USE", "WHAT"), rows)
     total = sum(entry.size for entry in found)
     home = cache_kinds.cache()
     free = disk_text(workspace.free_bytes(home))
@@ -98,7 +98,7 @@ def _print_kinds(found: Sequence[DeletableEntry]) -> None:
         size = disk_text(sum(entry.size for entry in interrupted))
         print(
             f"note: interrupted builds hold {size} of memory; the same `build` continues them, "
-            "`stackproof cache prune` gives it back",
+            "`stackproof image prune` gives it back",
             file=sys.stderr,
         )
 
@@ -108,13 +108,13 @@ def _print_entries(found: Sequence[DeletableEntry]) -> None:
         (
             entry.kind,
             disk_text(entry.size),
-            _ago(entry.used),
+            ago_text(entry.used),
             "in use" if entry.in_use else _state(entry),
             entry.name,
         )
         for entry in found
     ]
-    _print_table(("KIND", "SIZE", "LAST USED", "STATE", "NAME"), rows)
+    print_table(("KIND", "SIZE", "LAST USED", "STATE", "NAME"), rows)
 
 
 def _state(entry: DeletableEntry) -> str:
@@ -123,14 +123,6 @@ def _state(entry: DeletableEntry) -> str:
     if entry.left:
         return "left"
     return "interrupted" if entry.interrupted else "-"
-
-
-def _print_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    table = [head, *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(head))]
-    for row in table:
-        cells = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
-        print("  ".join(cells).rstrip())
 
 
 def _data(entry: DeletableEntry) -> dict[str, object]:
@@ -143,11 +135,3 @@ def _data(entry: DeletableEntry) -> dict[str, object]:
         "in_use": entry.in_use,
         "interrupted": entry.interrupted,
     }
-
-
-def _ago(when: float) -> str:
-    seconds = max(0.0, time.time() - when)
-    for name, unit in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if seconds >= unit:
-            return f"{seconds / unit:.0f} {name} ago"
-    return "now"

@@ -1,0 +1,151 @@
+"""Whether a repository is what its index says: files gone, of another size, changed, left over."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from stackproof.core.effects import files
+from stackproof.core.errors import StackproofError
+from stackproof.core.monitor import Event, Monitor, null_monitor
+from stackproof.share.effects import storing
+from stackproof.share.effects.repository import IMAGES, ImageRepository, is_digest
+from stackproof.share.labels import IMAGE, LabelRecord
+
+
+class FaultKind(StrEnum):
+    """What can be wrong in a repository."""
+
+    INDEX = "index"
+    """The index itself, as SQLite finds it."""
+    GONE = "gone"
+    """A label whose image is not there."""
+    SIZE = "size"
+    """An image of another size than the index has."""
+    DIGEST = "digest"
+    """An image whose content is not the one that its name says."""
+    UNLABELLED = "unlabelled"
+    """An image that no label names."""
+    LEFT = "left"
+    """What a command that was ended left behind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepositoryFault:
+    """One fault: where, in words, and whether it was put right."""
+
+    fault: FaultKind
+    path: str
+    text: str
+    label: str = ""
+    mended: bool = False
+
+
+def check(
+    repository: ImageRepository, *, digests: bool = False, monitor: Monitor = null_monitor
+) -> tuple[RepositoryFault, ...]:
+    """Return what is wrong; `digests` reads every image to its end.
+
+    Raises what reading the index raises: of one that cannot be read nothing else can be told.
+    """
+    found = [
+        RepositoryFault(fault=FaultKind.INDEX, path=str(repository.folder), text=text)
+        for text in repository.integrity()
+    ]
+    records = repository.records()
+    seen: dict[str, RepositoryFault | None] = {}
+    for number, record in enumerate(records, 1):
+        if record.digest not in seen:
+            text = str(record.label)
+            monitor(Event(what="started", name="read", text=text, done=number, total=len(records)))
+            seen[record.digest] = _of_image(record, digests=digests)
+        fault = seen[record.digest]
+        if fault is not None:
+            found.append(
+                RepositoryFault(
+                    fault=fault.fault, path=fault.path, text=fault.text, label=str(record.label)
+                )
+            )
+    return (*found, *unnamed(repository, records))
+
+
+def _of_image(record: LabelRecord, *, digests: bool) -> RepositoryFault | None:
+    try:
+        size = os.stat(record.file).st_size
+    except OSError as error:
+        text = f"the image is not there: {error.strerror}"
+        return RepositoryFault(fault=FaultKind.GONE, path=record.file, text=text)
+    if size != record.size:
+        text = f"it has {size} bytes, the index says {record.size}"
+        return RepositoryFault(fault=FaultKind.SIZE, path=record.file, text=text)
+    if digests and (digest := files.sha256(record.file)) != record.digest:
+        text = (
+            f"its SHA-256 is {digest}; one that uenv pulled may be called by another digest, and "
+            "is whole then"
+        )
+        return RepositoryFault(fault=FaultKind.DIGEST, path=record.file, text=text)
+    return None
+
+
+def unnamed(
+    repository: ImageRepository, records: Sequence[LabelRecord]
+) -> Iterator[RepositoryFault]:
+    """Yield what lies among the images and belongs to none of the labels."""
+    digests = {record.digest for record in records}
+    for path in _children(repository.folder / IMAGES):
+        if path.name.startswith((storing.PART, storing.NEW, storing.GONE)):
+            text = "left by a command that was ended; `image add` of that image goes on with it"
+            yield RepositoryFault(fault=FaultKind.LEFT, path=str(path), text=text)
+        elif is_digest(path.name) and path.name not in digests:
+            whole = (path / IMAGE).is_file()
+            text = "no label names it" if whole else "a folder without image"
+            yield RepositoryFault(fault=FaultKind.UNLABELLED, path=str(path), text=text)
+
+
+def _children(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def mend(
+    repository: ImageRepository, faults: Sequence[RepositoryFault]
+) -> tuple[RepositoryFault, ...]:
+    """Take away labels whose image is gone, and what is left over; return the faults as they are.
+
+    What is damaged stays, and images without label: somebody may want them.
+    """
+    gone = {one.label for one in faults if one.fault is FaultKind.GONE}
+    labels = tuple(one.label for one in repository.records() if str(one.label) in gone)
+    if labels:
+        storing.remove(repository, labels)
+    return tuple(_mended(repository, one) for one in faults)
+
+
+def _mended(repository: ImageRepository, one: RepositoryFault) -> RepositoryFault:
+    mended = one.fault is FaultKind.GONE
+    if one.fault is FaultKind.LEFT or (
+        one.fault is FaultKind.UNLABELLED and not os.path.exists(f"{one.path}/{IMAGE}")
+    ):
+        mended = clear(repository, one.path)
+    return RepositoryFault(
+        fault=one.fault, path=one.path, text=one.text, label=one.label, mended=mended
+    )
+
+
+def clear(repository: ImageRepository, path: str) -> bool:
+    """Delete what no label names; return whether that could be done: nobody is using it."""
+    name = os.path.basename(path)
+    try:
+        if is_digest(name):
+            return storing.sweep(repository, name)
+        if storing.in_use(Path(path)):
+            return False
+        files.remove(path)
+    except StackproofError:
+        return False
+    return True

@@ -1,0 +1,303 @@
+"""Images put into a repository and taken out of it, whole or not at all.
+
+An image is copied beside its place under a name by its digest, with a lock on that copy: what was
+copied when a command was killed is used by the next one, and of several that add one image one
+copies. Folder and label become visible in one transaction of the index; a folder goes only while
+the index is held and no label names it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from stackproof.core import limits
+from stackproof.core.command import Command
+from stackproof.core.effects import files, run
+from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.monitor import Event, Monitor, null_monitor
+from stackproof.image.effects.load import load_superblock
+from stackproof.share.effects.repository import IMAGES, ImageRepository
+from stackproof.share.labels import IMAGE, Label, LabelRecord
+
+PART = ".part-"
+"""How an unfinished copy is called, with the digest behind it."""
+NEW = ".new-"
+"""How a folder is called that will be an image's."""
+GONE = ".gone-"
+"""How a folder is called that is being deleted."""
+_CHUNK = 1 << 20
+_META = "meta"
+_META_TIMEOUT_S = 60.0
+_LISTED = re.compile(r"([-dlbcps])\S{9} \S+ +(\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddOptions:
+    """What gets a label: a file, which may be `moved`; `force` takes the label from another image.
+
+    `known` is the digest of an image that is in the repository, which is then only labelled.
+    """
+
+    label: Label
+    file: str
+    known: str = ""
+    move: bool = False
+    force: bool = False
+
+
+def add(
+    repository: ImageRepository, options: AddOptions, monitor: Monitor = null_monitor
+) -> LabelRecord:
+    """Give an image a label, and copy it into the repository unless it is there.
+
+    Raises `StackproofError`: LABEL_TAKEN, DISK_FULL, NOT_PERMITTED, IMAGE_DAMAGED for a file that
+    changes meanwhile, and what reading images and changing the index raises.
+    """
+    _, size = load_superblock(options.file)
+    monitor(Event(what="started", name="read", text=options.file))
+    digest = options.known or files.sha256(options.file)
+    _refuse_taken(repository, options, digest)
+    folder = repository.folder_of(digest)
+    record = LabelRecord(
+        label=options.label,
+        date=_date(options.file),
+        size=size,
+        digest=digest,
+        folder=str(folder),
+    )
+    if options.known or _is_whole(folder, size):
+        with repository.changing() as change:
+            if _is_whole(folder, size):
+                _check_free(change.digest_of(options.label), options, digest)
+                change.add(record)
+                return record
+    with _copied(repository, options, digest, monitor) as part:
+        new = folder.with_name(f"{NEW}{digest}.{os.getpid()}")
+        try:
+            _prepare(new, part)
+            with repository.changing() as change:
+                _check_free(change.digest_of(options.label), options, digest)
+                gone = _place(new, folder, size)
+                change.add(record)
+            if gone is not None:
+                files.remove(gone)
+        except OSError as error:
+            raise files.translate(error, folder) from error
+        finally:
+            files.remove(new)
+    if options.move:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(options.file)
+    return record
+
+
+def _refuse_taken(repository: ImageRepository, options: AddOptions, digest: str) -> None:
+    """Raise LABEL_TAKEN before anything is copied; looked at again when the label is given."""
+    taken = {str(one.label): one.digest for one in repository.records()}
+    _check_free(taken.get(str(options.label), ""), options, digest)
+
+
+def _check_free(taken: str, options: AddOptions, digest: str) -> None:
+    if taken and taken != digest and not options.force:
+        raise fail(
+            Reason.LABEL_TAKEN,
+            f"the label `{options.label}` is that of another image, `{taken[:16]}`",
+            hint="take another tag, or give --force: the other image keeps its further labels",
+        )
+
+
+def _is_whole(folder: Path, size: int) -> bool:
+    try:
+        return (folder / IMAGE).stat().st_size == size
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _copied(
+    repository: ImageRepository, options: AddOptions, digest: str, monitor: Monitor
+) -> Iterator[Path]:
+    """Hold a copy of the file in the repository, which another of the same digest goes on with."""
+    part = repository.folder / IMAGES / f"{PART}{digest}"
+    try:
+        part.parent.mkdir(parents=True, exist_ok=True)
+        if options.move:
+            with contextlib.suppress(OSError):  # on another file system, or begun as a copy
+                os.link(options.file, part)
+        descriptor = _own(part)
+        try:
+            if _fill(descriptor, options.file, monitor) != digest:
+                if os.fstat(descriptor).st_nlink == 1:
+                    os.ftruncate(descriptor, 0)  # what was there was none of this file
+                if _fill(descriptor, options.file, monitor) != digest:
+                    files.remove(part)
+                    raise _changed(options.file)
+            os.fsync(descriptor)
+            os.fchmod(descriptor, 0o444)
+            yield part
+        except OSError:
+            files.remove(part)  # no room: what was copied only takes more of it
+            raise
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise files.translate(error, part) from error
+
+
+def _own(part: Path) -> int:
+    """Return the descriptor of a copy that nobody else is making, once that is so."""
+    while True:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        with contextlib.suppress(FileNotFoundError):
+            part.chmod(0o644)  # one that is whole is read-only
+        descriptor = os.open(part, flags, 0o644)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            if os.fstat(descriptor).st_ino == part.stat().st_ino:
+                return descriptor
+        os.close(descriptor)  # another has finished it, and moved it to its place
+
+
+def _fill(descriptor: int, source: str, monitor: Monitor) -> str:
+    """Copy the rest of a file, and return the digest of all that then is in the copy."""
+    total = hashlib.sha256()
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    with open(source, "rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        while chunk := os.read(descriptor, _CHUNK):
+            total.update(chunk)
+        done = os.lseek(descriptor, 0, os.SEEK_CUR)
+        stream.seek(done)
+        # No more than there was at the beginning: somebody may be writing to it for ever.
+        while done < size and (chunk := stream.read(min(_CHUNK, size - done))):
+            total.update(chunk)
+            _write(descriptor, chunk)
+            done += len(chunk)
+            text = f"{100 * done // max(size, 1)} % of {source}"
+            monitor(Event(what="progress", name="copy", text=text))
+    return total.hexdigest()
+
+
+def _write(descriptor: int, chunk: bytes) -> None:
+    left = memoryview(chunk)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def _prepare(new: Path, part: Path) -> None:
+    """Make a folder with all that an image's has; the copy itself moves there last."""
+    files.remove(new)
+    new.mkdir(parents=True)
+    _unpack_meta(part, new)
+    part.rename(new / IMAGE)
+
+
+def _place(new: Path, folder: Path, size: int) -> Path | None:
+    """Bring a folder to its place; one that is whole there stays: jobs may have it mounted.
+
+    Returns what then has to be deleted, None for nothing.
+    """
+    if _is_whole(folder, size):
+        return None
+    gone = _away(folder) if os.path.lexists(folder) else None
+    new.rename(folder)
+    return gone
+
+
+def _unpack_meta(image: Path, folder: Path) -> None:
+    """Put the folder `meta` of an image beside it, as uenv does, so that it need not unpack it.
+
+    stackproof believes the one in the image alone. A meta with other than plain files, or larger
+    than a member may be, is left out.
+    """
+    argv: tuple[str, ...] = ("unsquashfs", "-lls", str(image), _META)
+    listed = run.run(Command(argv=argv, timeout_s=_META_TIMEOUT_S))
+    rows = _LISTED.findall(listed.stdout.decode(errors="replace"))
+    total = sum(int(size) for kind, size in rows if kind == "-")
+    if {kind for kind, _ in rows} != {"d", "-"} or total > limits.IMAGE_MEMBER.bytes:
+        return
+    unpacked = folder / f".{_META}"
+    argv = ("unsquashfs", "-no-progress", "-no-xattrs", "-d", str(unpacked), str(image), _META)
+    run.run(Command(argv=argv, timeout_s=_META_TIMEOUT_S))
+    with contextlib.suppress(OSError):
+        (unpacked / _META).rename(folder / _META)
+    files.remove(unpacked)
+
+
+def remove(repository: ImageRepository, labels: tuple[Label, ...]) -> tuple[str, ...]:
+    """Take labels away, and delete the images that have none then; return their digests.
+
+    Raises what changing the index raises. A job that has an image mounted from a local disk keeps
+    it; over NFS or Lustre it may not.
+    """
+    with repository.changing() as change:
+        digests = {str(label): change.digest_of(label) for label in labels}
+        change.forget(labels)
+    gone = [digest for digest in dict.fromkeys(digests.values()) if digest]
+    return tuple(digest for digest in gone if sweep(repository, digest))
+
+
+def sweep(repository: ImageRepository, digest: str) -> bool:
+    """Delete an image that no label names; return whether that was so."""
+    folder = repository.folder_of(digest)
+    with repository.changing() as change:
+        if change.has(digest):
+            return False
+        change.forget_unlabelled()
+        gone = _away(folder) if os.path.lexists(folder) else None
+    if gone is not None:
+        files.remove(gone)
+    return True
+
+
+def _away(folder: Path) -> Path:
+    """Give a folder a name under which it is nobody's, and return that."""
+    gone = folder.with_name(f"{GONE}{folder.name}.{os.getpid()}")
+    try:
+        files.remove(gone)
+        folder.rename(gone)
+    except OSError as error:
+        raise files.translate(error, folder) from error
+    return gone
+
+
+def _date(path: str) -> str:
+    """Return when a file was changed, as uenv writes it: in the time of this machine."""
+    return datetime.fromtimestamp(os.stat(path).st_mtime).strftime("%Y-%m-%d %H:%M:%S")  # noqa: DTZ006 - as uenv
+
+
+def _changed(path: str) -> StackproofError:
+    return fail(
+        Reason.IMAGE_DAMAGED,
+        f"`{path}` changes while it is read",
+        where=Location(file=path),
+        hint="add it when whoever writes it has ended",
+    )
+
+
+def in_use(left: Path) -> bool:
+    """Return whether a command is working at this moment with a copy or folder of `PART`, `NEW`."""
+    digest = left.name.removeprefix(PART).removeprefix(NEW).partition(".")[0]
+    return any(_is_locked(path) for path in (left.with_name(f"{PART}{digest}"), left / IMAGE))
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

@@ -1,0 +1,191 @@
+"""Labels of images, `name/version:tag@system%uarch`: text to parts, and which records they mean.
+
+    label  = [ name ], [ "/", version ], [ ":", tag ], { "@", ( system | "*" ) | "%", uarch } ;
+    name   = start, { start | "-" | "." } ;         (* so are version, tag, system and uarch *)
+    start  = letter | digit | "_" ;
+
+`@` and `%` come in any order, each once. The grammar is that of uenv 9 (`parse_uenv_label` in
+src/uenv/parse.cpp), and so is what a label means: a part that is left out is any, but for the
+system, which is then that of `CLUSTER_NAME` where this is set; `@*` is any system. 16 or 64 hex
+digits are also tried as the beginning of a digest, or all of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
+
+from stackproof.core.errors import Reason, StackproofError, did_you_mean, fail
+from stackproof.core.numbers import disk_text
+
+ANY = "*"
+system_of = attrgetter("system")
+"""The system of a label."""
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_SIGNS = {"/": "version", ":": "tag", "@": "system", "%": "uarch"}
+_ID = 16
+_DIGEST = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """The parts of a label; one that is left out is empty."""
+
+    name: str = ""
+    version: str = ""
+    tag: str = ""
+    system: str = ""
+    uarch: str = ""
+
+    def __str__(self) -> str:
+        parts = ((sign, getattr(self, part)) for sign, part in _SIGNS.items())
+        return self.name + "".join(f"{sign}{text}" for sign, text in parts if text)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The parts that are left out, all of which a label of the repository has."""
+        return tuple(one.name for one in fields(self) if getattr(self, one.name) in {"", ANY})
+
+    @property
+    def short(self) -> str:
+        """The label without system and microarchitecture."""
+        return str(replace(self, system="", uarch=""))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelRecord:
+    """A label of a repository, and the image that it names.
+
+    `date` is `YYYY-MM-DD HH:MM:SS`, `size` is in bytes; `digest` is the SHA-256 of the file, and of
+    an image that uenv pulled what its registry's list calls so. `folder` is that of the image.
+    """
+
+    label: Label
+    date: str
+    size: int
+    digest: str
+    folder: str
+
+    @property
+    def id(self) -> str:
+        """The beginning of the digest, by which an image can be called."""
+        return self.digest[:_ID]
+
+    @property
+    def file(self) -> str:
+        """The path of the image."""
+        return f"{self.folder}/{IMAGE}"
+
+
+IMAGE = "store.squashfs"
+"""What the file of each image is called in a repository."""
+
+
+def parse(text: str) -> Label:
+    """Return the parts of a label; raises `StackproofError` (USAGE), which shows the place."""
+    found: dict[str, str] = {}
+    at, part, allowed = 0, "name", ":/@%"
+    if text[:1] in _SIGNS:
+        part, at = _SIGNS[text[0]], 1
+    while True:
+        match = _PART.match(text, at)
+        word = match[0] if match else ANY if part == "system" and text[at : at + 1] == ANY else ""
+        if not word:
+            raise _wrong(text, at, f"a {part} begins with a letter, a digit or `_`")
+        found[part] = word
+        at += len(word)
+        if at == len(text):
+            return Label(**found)
+        # version before tag before the others, as uenv has them
+        allowed = "".join(
+            sign
+            for sign, name in _SIGNS.items()
+            if name not in found
+            and not (sign == "/" and found.keys() - {"name"})
+            and not (sign == ":" and found.keys() & {"system", "uarch"})
+        )
+        if text[at] not in allowed:
+            hint = f"one of `{'`, `'.join(allowed)}` may come here" if allowed else "it ends here"
+            raise _wrong(text, at, hint)
+        part = _SIGNS[text[at]]
+        at += 1
+
+
+def _wrong(text: str, at: int, hint: str) -> StackproofError:
+    shown = text[:200]
+    return fail(
+        Reason.USAGE,
+        f"`{shown}` is no label: it goes wrong at character {at + 1}",
+        detail=f"{shown}\n{' ' * at}^" if at < len(shown) and shown.isprintable() else None,
+        hint=f"{hint}; a label is name/version:tag@system%uarch",
+    )
+
+
+def chosen(
+    records: Sequence[LabelRecord], word: str, *, system: str = ""
+) -> tuple[LabelRecord, ...]:
+    """Return the records that a label, an id or a digest means, the newest first.
+
+    `system` is the one to take where the label names none. Raises `StackproofError` (USAGE).
+    """
+    label = parse(word)
+    wanted = replace(label, system=(system_of(label) or system).replace(ANY, ""))
+    parts = [(one.name, getattr(wanted, one.name)) for one in fields(wanted)]
+    found = [
+        record
+        for record in records
+        if all(not text or getattr(record.label, part) == text for part, text in parts)
+    ]
+    if not found and len(word) in {_ID, _DIGEST}:
+        found = [record for record in records if word in {record.id, record.digest}]
+    return tuple(sorted(found, key=lambda one: (one.date, str(one.label)), reverse=True))
+
+
+def only(records: Sequence[LabelRecord], word: str, *, system: str = "") -> LabelRecord | None:
+    """Return the record that a word means, None for none; raises LABEL_AMBIGUOUS for several.
+
+    Labels of one image are no ambiguity: the newest stands for it.
+    """
+    found = chosen(records, word, system=system)
+    if len({record.digest for record in found}) <= 1:
+        return found[0] if found else None
+    raise fail(
+        Reason.LABEL_AMBIGUOUS,
+        f"`{word}` means {len({record.digest for record in found})} images",
+        detail=table(found),
+        hint=f"say more of it, as `{found[0].label}`, or its id, `{found[0].id}`",
+    )
+
+
+def table(records: Sequence[LabelRecord]) -> str:
+    """Return a line for each record: label, id, size, date."""
+    width = max((len(str(one.label)) for one in records), default=0)
+    return "\n".join(
+        f"{one.label!s:<{width}}  {one.id}  {disk_text(one.size):>8}  {one.date[:16]}"
+        for one in records
+    )
+
+
+def guess(records: Sequence[LabelRecord], word: str, *, system: str = "") -> str:
+    """Return what may have been meant by a word that means nothing, as the beginning of a hint."""
+    elsewhere = chosen(records, word, system=ANY) if is_label(word) else ()
+    if elsewhere:
+        there = ", ".join(f"`{one.label}`" for one in elsewhere[:3])
+        return f"this is `{system}`, and it is there for others: {there}; "
+    name = parse(word).name if is_label(word) else ""
+    same = sorted({one.label.short for one in records if one.label.name == name})
+    if same:
+        return f"of `{name}` there is: {', '.join(f'`{one}`' for one in same[-5:])}; "
+    names = {text for one in records for text in (one.label.short, str(one.label), one.label.name)}
+    return did_you_mean(word, sorted(names))
+
+
+def is_label(word: str) -> bool:
+    """Return whether a word is written as a label is."""
+    try:
+        parse(word)
+    except StackproofError:
+        return False
+    return True

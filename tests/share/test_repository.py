@@ -1,0 +1,284 @@
+"""The index of a repository: uenv's, read and written; damaged, of others, and used by several."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sqlite3
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import everybody
+import uenvsql
+from need import as_unprivileged, need
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.share import labels
+from stackproof.share.effects.repository import ImageRepository
+from stackproof.share.labels import LabelRecord
+
+DIGESTS = tuple(f"{digit}" * 64 for digit in "abcdef")
+ROW: uenvsql.Row = (
+    "daint", "zen2", "mpich", "5.0.2", "v1", DIGESTS[0], "2026-01-02 03:04:05", 42,
+)  # fmt: skip
+
+
+def record(text: str, digest: str, size: int = 42) -> LabelRecord:
+    return LabelRecord(
+        label=labels.parse(text), date="2026-01-02 03:04:05", size=size, digest=digest, folder=""
+    )
+
+
+def names(repository: ImageRepository) -> list[str]:
+    return [str(one.label) for one in repository.records()]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "repo"
+
+
+def test_what_uenv_wrote_is_read(folder: Path) -> None:
+    uenvsql.create(folder)
+    uenvsql.add(folder, ROW)
+    (found,) = ImageRepository(folder).records()
+    assert str(found.label) == "mpich/5.0.2:v1@daint%zen2"
+    assert (found.digest, found.id, found.size) == (DIGESTS[0], "a" * 16, 42)
+    assert found.date == "2026-01-02 03:04:05"
+    assert found.file == f"{folder}/images/{DIGESTS[0]}/store.squashfs"
+
+
+def test_what_is_written_uenv_reads_and_changes(folder: Path) -> None:
+    repository = ImageRepository(folder)
+    with repository.changing() as change:
+        change.add(record("mpich/5.0.2:v1@daint%zen2", DIGESTS[0]))
+        change.add(record("mpich/5.0.2:v2@daint%zen2", DIGESTS[0]))
+    first, second = uenvsql.listed(folder)
+    assert first == {
+        "system": "daint", "uarch": "zen2", "name": "mpich", "version": "5.0.2", "tag": "v1",
+        "date": "2026-01-02 03:04:05", "size": 42, "sha256": DIGESTS[0], "id": "a" * 16,
+    }  # fmt: skip
+    assert second["tag"] == "v2"
+    uenvsql.add(folder, ("eiger", *ROW[1:]))
+    uenvsql.remove(folder, ROW)
+    assert names(repository) == ["mpich/5.0.2:v1@eiger%zen2", "mpich/5.0.2:v2@daint%zen2"]
+
+
+def test_the_tables_are_those_of_uenv(tmp_path: Path) -> None:
+    uenvsql.create(tmp_path / "theirs")
+    with ImageRepository(tmp_path / "ours").changing():
+        pass
+
+    def shape(folder: Path) -> list[object]:
+        connection = uenvsql.connect(folder)
+        tables = "images", "uenv", "tags", "records"
+        shapes: list[object] = [
+            (pragma, table, connection.execute(f"PRAGMA {pragma}({table})").fetchall())
+            for table in tables
+            for pragma in ("table_info", "foreign_key_list", "index_list")
+        ]
+        rows = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name")
+        triggers = [
+            (kind, name, " ".join((text or "").split()) if kind == "trigger" else "")
+            for kind, name, text in rows
+        ]
+        mode = connection.execute("PRAGMA journal_mode").fetchone()
+        connection.close()
+        return [*shapes, triggers, mode]
+
+    assert shape(tmp_path / "ours") == shape(tmp_path / "theirs")
+
+
+def test_a_label_moves_and_the_last_one_takes_the_image_along(folder: Path) -> None:
+    repository = ImageRepository(folder)
+    label = labels.parse("mpich/5.0.2:v1@daint%zen2")
+    with repository.changing() as change:
+        change.add(record(str(label), DIGESTS[0]))
+        change.add(record(str(label), DIGESTS[1], size=43))
+        assert change.digest_of(label) == DIGESTS[1]
+        assert (change.has(DIGESTS[0]), change.has(DIGESTS[1])) == (False, True)
+    (found,) = repository.records()
+    assert (found.digest, found.size) == (DIGESTS[1], 43)
+    with repository.changing() as change:
+        change.forget((label,))
+    connection = uenvsql.connect(folder)
+    for table in ("images", "uenv", "tags"):
+        assert connection.execute(f"SELECT * FROM {table}").fetchall() == []
+    connection.close()
+
+
+def test_a_change_that_fails_changes_nothing(folder: Path) -> None:
+    repository = ImageRepository(folder)
+
+    def broken() -> None:
+        with repository.changing() as change:
+            change.add(record("a/1:v1@s%u", DIGESTS[0]))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        broken()
+    assert repository.records() == ()
+    assert repository.integrity() == ()
+
+
+def test_names_are_values_and_no_statements(folder: Path) -> None:
+    repository = ImageRepository(folder)
+    evil = labels.Label(name="x'; DROP TABLE tags; --", version='"', tag="%", system="?", uarch="_")
+    with repository.changing() as change:
+        change.add(LabelRecord(label=evil, date="", size=1, digest=DIGESTS[0], folder=""))
+        assert change.digest_of(evil) == DIGESTS[0]
+    assert [one.label for one in repository.records()] == [evil]
+
+
+def test_no_repository_is_an_empty_one(folder: Path) -> None:
+    assert ImageRepository(folder).records() == ()
+    assert ImageRepository(folder).integrity() == ()
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("statements", "reason"),
+    [
+        (["CREATE TABLE images (sha256 TEXT, system TEXT, uarch TEXT)"], Reason.UNSUPPORTED),
+        ([], Reason.UNSUPPORTED),
+        (
+            [*uenvsql.TABLES, "INSERT INTO images VALUES ('" + "../" * 21 + "x', '0123456789abcdef', '', 1)",
+             "INSERT INTO uenv VALUES (1, 's', 'u', 'n', 'v')",
+             "INSERT INTO tags SELECT 1, 't', sha256 FROM images"],
+            Reason.REPOSITORY_DAMAGED,
+        ),
+        (
+            [*uenvsql.TABLES, "INSERT INTO images VALUES ('" + "a" * 64 + "', '0123456789abcdef', '', 'big')",
+             "INSERT INTO uenv VALUES (1, 's', 'u', 'n', 'v')",
+             "INSERT INTO tags SELECT 1, 't', sha256 FROM images"],
+            Reason.REPOSITORY_DAMAGED,
+        ),
+    ],
+)  # fmt: skip
+def test_an_index_of_another_kind(folder: Path, statements: list[str], reason: Reason) -> None:
+    folder.mkdir()
+    connection = sqlite3.connect(folder / "index.db", isolation_level=None)
+    for statement in statements or ["CREATE TABLE other (x)"]:
+        connection.execute(statement)
+    connection.close()
+    with pytest.raises(StackproofError) as caught:
+        ImageRepository(folder).records()
+    assert caught.value.reason is reason
+    assert "index.db" in str(caught.value)
+
+
+def _damage(path: Path, how: str) -> None:
+    content = bytearray(path.read_bytes())
+    if how == "text":
+        content[:] = b"this is no database\n" * 200
+    elif how == "short":
+        content[:] = content[: len(content) // 2]
+    else:
+        content[4096:8192] = b"\xa5" * 4096
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("how", ["text", "short", "page"])
+def test_a_damaged_index(folder: Path, how: str) -> None:
+    repository = ImageRepository(folder)
+    with repository.changing() as change:
+        change.add(record("mpich/5.0.2:v1@daint%zen2", DIGESTS[0]))
+    _damage(folder / "index.db", how)
+    uses = [repository.records, lambda: repository.changing().__enter__()]
+    for use in uses[: 1 if how == "page" else 2]:  # pages are read when they are needed
+        with pytest.raises(StackproofError) as caught:
+            use()
+        assert caught.value.reason is Reason.REPOSITORY_DAMAGED
+        assert "image add" in str(caught.value)
+
+
+def test_an_index_that_somebody_holds_is_read_but_not_changed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uenvsql.create(folder)
+    uenvsql.add(folder, ROW)
+    theirs = uenvsql.connect(folder)
+    theirs.execute("BEGIN IMMEDIATE")
+    repository = ImageRepository(folder)
+    assert names(repository) == ["mpich/5.0.2:v1@daint%zen2"]
+    monkeypatch.setattr("stackproof.share.effects.repository._BUSY_S", 0.2)
+    with pytest.raises(StackproofError) as caught, repository.changing():
+        pass
+    assert caught.value.reason is Reason.BUSY
+    theirs.execute("ROLLBACK")
+    theirs.close()
+    with repository.changing() as change:
+        change.add(record("a/1:v1@s%u", DIGESTS[1]))
+
+
+def _ours(folder: Path, worker: int, count: int) -> None:
+    for number in range(count):
+        with ImageRepository(folder).changing() as change:
+            change.add(record(f"ours{worker}/{number}:v1@s%u", DIGESTS[worker]))
+
+
+def _theirs(folder: Path, count: int) -> None:
+    for number in range(count):
+        while True:  # uenv does not wait: its user calls it again
+            try:
+                uenvsql.add(folder, ("s", "u", "theirs", str(number), "v1", DIGESTS[5], "d", 1))
+                break
+            except sqlite3.OperationalError:
+                time.sleep(0.002)
+
+
+def test_both_programs_write_at_once_and_nothing_is_lost(folder: Path) -> None:
+    """The index is made by whoever comes first."""
+    count = 12
+    context = multiprocessing.get_context("spawn")
+    ours = [context.Process(target=_ours, args=(folder, n, count)) for n in range(3)]
+    ours[0].start()
+    while not (folder / "index.db").exists():
+        time.sleep(0.01)
+    others = [*ours[1:], context.Process(target=_theirs, args=(folder, count))]
+    for one in others:
+        one.start()
+    for one in (ours[0], *others):
+        one.join(60)
+        assert one.exitcode == 0
+    repository = ImageRepository(folder)
+    assert len(names(repository)) == 4 * count
+    assert repository.integrity() == ()
+    assert sorted(path.name for path in folder.iterdir()) == ["images", "index.db"]
+
+
+def test_many_who_make_the_index_at_once_make_one(folder: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    ours = [context.Process(target=_ours, args=(folder, n, 1)) for n in range(4)]
+    for one in ours:
+        one.start()
+    for one in ours:
+        one.join(60)
+        assert one.exitcode == 0
+    assert len(names(ImageRepository(folder))) == 4
+
+
+def test_a_repository_of_others_is_read(tmp_path: Path) -> None:
+    """As a user without rights; the folder cannot be written, so neither can a journal."""
+    need("root")
+    folder = tmp_path / "repo"
+    with ImageRepository(folder).changing() as change:
+        change.add(record("mpich/5.0.2:v1@daint%zen2", DIGESTS[0]))
+    python, checkout = everybody.python(tmp_path)
+    script = (
+        "import sys; from pathlib import Path; from stackproof.share.effects.repository import *\n"
+        "from stackproof.core.errors import StackproofError\n"
+        f"one = ImageRepository(Path({str(folder)!r}))\n"
+        "print([str(record.label) for record in one.records()])\n"
+        "try:\n"
+        "    with one.changing(): pass\n"
+        "except StackproofError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        as_unprivileged(["env", f"PYTHONPATH={checkout / 'src'}", python, "-B", "-c", script]),
+        cwd="/", capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert "mpich/5.0.2:v1@daint%zen2" in done.stdout
+    assert "[not-permitted]" in done.stdout
+    assert "STACKPROOF_REPOSITORY" in done.stdout
