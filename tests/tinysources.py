@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
+import struct
 import tarfile
+import zlib
 from pathlib import Path
 
 from need import SPACK_TAGS
@@ -87,7 +88,19 @@ def archive(name: str, texts: dict[str, str]) -> bytes:
             entry = tarfile.TarInfo(f"{name}-1.0/{path}")
             entry.size = len(text)
             packed.addfile(entry, io.BytesIO(text.encode()))
-    return gzip.compress(stream.getvalue(), mtime=0)
+    return _stored(stream.getvalue())
+
+
+def _stored(data: bytes) -> bytes:
+    """Return a gzip file that does not compress: what does differs between releases (RFC 1952)."""
+    most = 0xFFFF
+    blocks = [data[at : at + most] for at in range(0, len(data), most)]
+    body = b"".join(
+        struct.pack("<BHH", number == len(blocks), len(block), len(block) ^ most) + block
+        for number, block in enumerate(blocks, 1)
+    )
+    ends = struct.pack("<LL", zlib.crc32(data), len(data))
+    return b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + body + ends
 
 
 def fill(mirror: Path) -> dict[str, str]:

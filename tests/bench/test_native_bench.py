@@ -304,8 +304,9 @@ def test_a_slow_barrier_is_not_judged_as_a_slow_allreduce(mpi: Mpi) -> None:
         "LD_PRELOAD": str(mpi.latecoll), "STACKPROOF_LATE_IN": "barrier",
         "STACKPROOF_LATE_NS": str(int(1000 * LATE_US)),
     }  # fmt: skip
-    assert fastest(mpi, "allreduce", "osu", **late) > 0.4 * LATE_US
-    assert fastest(mpi, "allreduce", "synchronised", **late) < 0.4 * LATE_US
+    # Of two ranks one waits: half, less what the other is late by itself on a busy machine.
+    assert fastest(mpi, "allreduce", "osu", **late) > 0.2 * LATE_US
+    assert fastest(mpi, "allreduce", "synchronised", **late) < 0.2 * LATE_US
     assert fastest(mpi, "barrier", "synchronised", **late) >= LATE_US
 
 
