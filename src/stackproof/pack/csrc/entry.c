@@ -549,7 +549,7 @@ __attribute__((noreturn)) static void start(char **given, size_t count, char **e
     arguments[place] = NULL;
     long fault = call(SYS_execve, (long)loader, (long)arguments, (long)environment, 0);
     stop(fault == -ENOENT    ? "the pack is not whole, or its program needs what this machine lacks: "
-         : fault == -EACCES  ? "the pack lies where programs may not be run (mounted noexec?): "
+         : fault == -EACCES  ? "the pack lies where you may not run programs (mounted noexec, or closed to you): "
          : fault == -ENOEXEC ? "the program is for another kind of machine: "
          : fault == -E2BIG   ? "arguments and environment are too large to start: "
                              : "the kernel does not start the program: ",

@@ -1,0 +1,28 @@
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+int main(int count, char **words)
+{
+    MPI_Comm parent, children;
+    int rank, size, more = 0, one = 1;
+    char library[MPI_MAX_LIBRARY_VERSION_STRING], name[MPI_MAX_PROCESSOR_NAME];
+    int length;
+    MPI_Init(&count, &words);
+    MPI_Comm_get_parent(&parent);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Get_library_version(library, &length);
+    MPI_Get_processor_name(name, &length);
+    library[strcspn(library, "\n,")] = '\0';
+    if (parent != MPI_COMM_NULL) {
+        MPI_Reduce(&one, NULL, 1, MPI_INT, MPI_SUM, 0, parent);
+    } else {
+        if (count > 1) {
+            MPI_Comm_spawn(words[1], MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children, MPI_ERRCODES_IGNORE);
+            MPI_Reduce(NULL, &more, 1, MPI_INT, MPI_SUM, rank == 0 ? MPI_ROOT : MPI_PROC_NULL, children);
+        }
+        printf("rank %d of %d on %s, %d spawned, %s\n", rank, size, name, more, library);
+    }
+    MPI_Finalize();
+    return 0;
+}
