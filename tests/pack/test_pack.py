@@ -227,6 +227,17 @@ def test_explain_says_everything_and_writes_nothing(tmp_path: Path, small_image:
     assert sorted(os.listdir(tmp_path)) == before
 
 
+def test_a_pack_of_what_may_not_be_handed_on_says_so(tmp_path: Path) -> None:
+    tools()
+    stack = Stack(tmp_path)
+    stack.program("hello", "int main(void) { return 0; }")
+    about = {"stack": "", "lock": "", "benchmarks": {}, "redistribute": "no"}
+    done = pack(stack.image(stackproof=about), "-o", "out", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "may not be handed on to others" in done.stderr
+    assert json.loads(done.stdout)["redistribute"] is False
+
+
 REFUSED = [
     (("no-such", "nor-this", "-o", "out"), 6, ["`no-such`", "`nor-this`"]),
     ((), 2, ["where the pack is to be"]),

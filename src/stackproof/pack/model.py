@@ -99,7 +99,8 @@ class Pack:
     """What a pack says of itself, its provenance: what it was made of, and what became of it.
 
     `programs` maps names in `bin/` to paths in the pack; `libraries` are those that came from the
-    machine that packed, with their SHA-256; `missing` are names that nothing was found for, with a
+    machine that packed, with their SHA-256; without `redistribute` the image holds files that may
+    not be handed on. `missing` are names that nothing was found for, with a
     file that asks: they are left to the machine. `documents` are the image's own.
     """
 
@@ -111,6 +112,7 @@ class Pack:
     floor: int
     programs: Mapping[str, str]
     libraries: Mapping[str, str]
+    redistribute: bool = True
     missing: Mapping[str, str] = field(default_factory=dict)
     moved: tuple[Moved, ...] = ()
     documents: Mapping[str, str] = field(default_factory=dict)

@@ -11,11 +11,17 @@ from stackproof.build.cli.build import make_image
 from stackproof.build.effects.builders import RecipeOptions
 from stackproof.core import noun
 from stackproof.core.cli import parsing, progress
-from stackproof.core.errors import Reason, fail
+from stackproof.core.errors import Problem, Reason, fail
 from stackproof.image.container.effects import roots
 from stackproof.pack.effects import deliver
 from stackproof.pack.effects.make import PackWishes
 from stackproof.pack.model import Moved, Pack, TextKind
+
+_NOT_HANDED_ON = Problem(
+    reason=Reason.NOT_PERMITTED,
+    message="the image holds files that may not be handed on to others, and so does the pack",
+    hint="copy it to machines only where you may use these files",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +68,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         pack = deliver.explain_pack(image, wishes)
         said = [*_explained(pack)]
+    if not pack.redistribute:
+        progress.print_notes(_NOT_HANDED_ON)
     print(noun.to_json(pack) if asked.json else "\n".join(said), end="" if asked.json else "\n")
     return 0
 

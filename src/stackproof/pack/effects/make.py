@@ -120,6 +120,7 @@ def make(image_file: str, wishes: PackWishes, pack: Path) -> Pack:
         floor=loading.floor,
         programs=shown,
         libraries=libraries,
+        redistribute=work.image.redistribute,
         missing=dict(sorted(found.missing.items())),
         moved=tuple(sorted(moved, key=lambda one: (one.file, one.offset))),
         documents=documents,
