@@ -109,6 +109,14 @@ def test_one_command_and_two_ranks(
     assert run("inspect", "cray-mpich.squashfs") == 0
     assert "redistribute no" in " ".join(capfd.readouterr().out.split())
 
+    arms = "transports: {intra-node: auto}"
+    Path("bench.yaml").write_text(
+        f"name: vendor\nbaseline: {{image: cray-mpich.squashfs, {arms}}}\n"
+        f"challengers: [{{name: again, image: again.squashfs, {arms}}}]\nplacements: [intra-node]\n"
+    )
+    assert run("bench", "bench.yaml", "--dry-run") == 0
+    assert "cray-mpich 8.1.30  intra-node: auto" in capfd.readouterr().out
+
     Path("hello.c").write_text(
         "#include <mpi.h>\n#include <stdio.h>\nint main(void) { int n; char v[8192]; int l;\n"
         "MPI_Init(0, 0); MPI_Comm_size(MPI_COMM_WORLD, &n); MPI_Get_library_version(v, &l);\n"
@@ -356,9 +364,9 @@ def test_damage_by_patchelf_ends_the_build(
 def test_the_page_does_what_it_says(folder: Path, capfd: Said) -> None:
     """Every command line of the how-to, in its order, with the RPMs and the site of the test."""
     need("bubblewrap", "mksquashfs", "python")
-    for line in documented.lines_of(PAGE):
-        if "test_vendor_build" not in line.reason:
-            continue
+    lines = [line for line in documented.lines_of(PAGE) if "runs these lines" in line.reason]
+    assert [line.text.split()[1] for line in lines] == ["plan", "build", "inspect", "run"]
+    for line in lines:
         for words in line.commands:
             changed = ["rpms" if word == "DIR" else word for word in words[1:]]
             if changed[0] == "run":
