@@ -20,10 +20,10 @@ from stackproof.build.engines.spack.stackinator.findings import FindingsList, ma
 from stackproof.build.engines.spack.stackinator.folder import Folder
 from stackproof.build.engines.spack.stackinator.reader import HOOKS, read_recipe
 from stackproof.build.engines.spack.stackinator.versions import LANGUAGES
+from stackproof.build.engines.wheel.recipe import image_problems
 from stackproof.core import document as documents
 from stackproof.core.document import Document, Path
 from stackproof.core.errors import Location, Problem, Reason
-from stackproof.core.mountlist import bad_mount_point
 from stackproof.recipe.composition import Composed, parts
 
 SCHEMA = "spack-recipe"
@@ -122,7 +122,7 @@ def problems(composed: Composed, chain: tuple[Document, ...]) -> tuple[Problem, 
                 for problem in _form_problems(_without_removals(_without_repositories(part)), inner)
                 if problem.reason is not Reason.MISSING_KEY
             ]
-    found += _meaning_problems(composed.document)
+    found += image_problems(composed.document)
     unique = {(p.reason, p.message, p.where): p for p in found}
     return tuple(sorted(unique.values(), key=_place))
 
@@ -176,30 +176,6 @@ def _form_problems(document: Document, generation: int) -> Iterator[Problem]:
                 if problem.where not in places:
                     hint = problem.hint and _reworded(problem.hint)
                     yield dataclasses.replace(problem, hint=hint)
-
-
-def _meaning_problems(document: Document) -> Iterator[Problem]:
-    """Yield what no schema can say, and Stackinator's reader would not see."""
-    data = document.data
-    mount = data.get("mount")
-    if isinstance(mount, str) and (fault := bad_mount_point(mount)):
-        yield document.problem(
-            ("mount",),
-            f"`{mount}` cannot be a mount point: {fault}",
-            "use a path of its own, for example /user-environment",
-            reason=Reason.BAD_MOUNT_POINT,
-        )
-    image = mapping(data.get("image"))
-    highest = {"zstd": 22, "gzip": 9}.get(image.get("compression", "zstd"), 0)
-    level = image.get("level")
-    if isinstance(level, int) and level > highest:
-        yield document.problem(
-            ("image", "level"),
-            f"the compressor has levels 1 to {highest}"
-            if highest
-            else "this compressor has no levels",
-            "leave `level` out or change it",
-        )
 
 
 def split(document: Document) -> dict[str, Document]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -77,62 +77,49 @@ def parse_recipe(document: Document) -> Recipe:
     return _build(document.data)
 
 
-def meaning_problems(document: Document, *, own_views: tuple[str, ...] = ()) -> list[Problem]:
-    """Return what the schema cannot say; values of a wrong type are left to the schema.
+def meaning_problems(document: Document, *, own_views: tuple[str, ...] = ()) -> Iterator[Problem]:
+    """Yield what the schema cannot say; values of a wrong type are left to the schema.
 
     `own_views` are views that every image has, besides those of the recipe.
     """
     data = document.data
-    found: list[Problem] = []
-    mount = data.get("mount")
-    if isinstance(mount, str) and (fault := bad_mount_point(mount)):
-        found.append(
-            document.problem(
-                ("mount",),
-                f"`{mount}` cannot be a mount point: {fault}",
-                f"use a path of its own, for example {DEFAULT_MOUNT}",
-                reason=Reason.BAD_MOUNT_POINT,
-            )
-        )
+    yield from image_problems(document)
     packages = data.get("packages")
     for index, text in enumerate(packages if isinstance(packages, list) else []):
         if isinstance(text, str) and (fault := _requirement_fault(text)):
-            found.append(
-                document.problem(
-                    ("packages", index),
-                    f"`{text}` is not a package requirement: {fault}",
-                    "write a name and a version, for example mpi4py==4.1.0",
-                )
+            yield document.problem(
+                ("packages", index),
+                f"`{text}` is not a package requirement: {fault}",
+                "write a name and a version, for example mpi4py==4.1.0",
             )
-    views = data.get("views")
-    default = data.get("default-view")
-    if isinstance(default, str):
-        names = [*(views if isinstance(views, dict) else ["default"]), *own_views]
-        if default not in names:
-            found.append(
-                document.problem(
-                    ("default-view",),
-                    f"`default-view` names the view `{default}`, which is not there",
-                    f"the views are: {', '.join(names) or 'none'}",
-                )
-            )
-    image = data.get("image")
+    views, default = data.get("views"), data.get("default-view")
+    names = [*(views if isinstance(views, dict) else ["default"]), *own_views]
+    if isinstance(default, str) and default not in names:
+        yield document.problem(
+            ("default-view",),
+            f"`default-view` names the view `{default}`, which is not there",
+            f"the views are: {', '.join(names) or 'none'}",
+        )
+
+
+def image_problems(document: Document) -> Iterator[Problem]:
+    """Yield what is wrong with where an image is to be mounted, and how it is to be packed."""
+    mount, image = document.data.get("mount"), document.data.get("image")
+    if isinstance(mount, str) and (fault := bad_mount_point(mount)):
+        yield document.problem(
+            ("mount",),
+            f"`{mount}` cannot be a mount point: {fault}",
+            f"use a path of its own, for example {DEFAULT_MOUNT}",
+            reason=Reason.BAD_MOUNT_POINT,
+        )
     if isinstance(image, dict) and isinstance(image.get("level"), int):
-        found += _level_problems(document, image)
-    return found
-
-
-def _level_problems(document: Document, image: dict[str, Any]) -> list[Problem]:
-    compression = image.get("compression", ImageWish().compression)
-    highest = {"zstd": 22, "gzip": 9}.get(compression)
-    if highest is not None and image["level"] <= highest:
-        return []
-    message = (
-        f"{compression} has levels 1 to {highest}"
-        if highest
-        else f"the compressor {compression} has no levels"
-    )
-    return [document.problem(("image", "level"), message, "leave `level` out or change it")]
+        compression = image.get("compression", ImageWish().compression)
+        highest = {"zstd": 22, "gzip": 9}.get(compression, 0)
+        if image["level"] > highest:
+            has = f"{compression} has levels 1 to {highest}"
+            none = f"the compressor {compression} has no levels"
+            message = has if highest else none
+            yield document.problem(("image", "level"), message, "leave `level` out or change it")
 
 
 def _requirement_fault(text: str) -> str | None:
