@@ -23,7 +23,7 @@ from stackproof.core.command import Completed
 from stackproof.core.errors import Reason
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import Output, RankFacts, State
-from stackproof.results.metrics import METRICS
+from stackproof.results.metrics import CORE
 from stackproof.results.path import Statement, Topic
 
 pytestmark = pytest.mark.in_turn
@@ -33,7 +33,7 @@ PAIR = Placement(name="pair", ranks=(Rank(node="localhost"), Rank(node="localhos
 ONE_WAY = ("latency", "bandwidth", "bibandwidth", "message_rate")
 
 
-def case(memory: tuple[str, ...], benchmarks: Sequence[str] = tuple(METRICS)) -> Case:
+def case(memory: tuple[str, ...], benchmarks: Sequence[str] = tuple(CORE)) -> Case:
     return Case(
         program="stackproof-bench", benchmarks=tuple(benchmarks), sizes=(0, 8, 4096, 70_000),
         placement=PAIR, samples=2, seconds_per_size=0.001, memory=memory, window=4,
@@ -101,7 +101,7 @@ def test_everything_is_measured_between_gpus_and_every_byte_is_looked_at(
     asked = case((kind, kind))
     code, output = gpu.measure(asked)
     assert (code, output.complete, output.validation_errors) == (0, True, 0)
-    assert {one.benchmark for one in output.series} == set(METRICS)
+    assert {one.benchmark for one in output.series} == set(CORE)
     assert all(one.validated for one in output.series if one.size and one.benchmark != "barrier")
     for rank in output.ranks:
         assert rank.memory is not None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stackproof.bench.programs import imb
 from stackproof.results.case import Case, Placement, Rank
-from stackproof.results.metrics import METRICS
+from stackproof.results.metrics import CORE
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +65,7 @@ def test_a_capture_is_read_as_it_was_written(family: str) -> None:
     assert output.program_version == "2021.11"
     assert output.garbage == ()
     assert output.validation_errors == 0
-    for metric in METRICS:
+    for metric in CORE:
         sizes = [s.size for s in output.series if s.benchmark == metric]
         expected = {
             "latency": [0, 1, 4, 8, 1024, 65536],
@@ -74,7 +74,7 @@ def test_a_capture_is_read_as_it_was_written(family: str) -> None:
             "barrier": [0],
         }.get(metric, [1, 4, 8, 1024, 65536])
         assert sizes == expected, metric
-    assert all(s.unit == METRICS[s.benchmark].unit for s in output.series)
+    assert all(s.unit == CORE[s.benchmark].unit for s in output.series)
     assert all(len(s.values) == 1 and s.validated is None for s in output.series)
 
 

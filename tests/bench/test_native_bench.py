@@ -20,7 +20,7 @@ from stackproof.core.effects.files import cache_home
 from stackproof.mpi import families
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import Output
-from stackproof.results.metrics import METRICS
+from stackproof.results.metrics import CORE
 
 pytestmark = pytest.mark.in_turn
 
@@ -167,7 +167,7 @@ def placement(cpus: tuple[int | None, ...] = (None, None)) -> Placement:
 def case(**change: object) -> Case:
     known = Case(
         program="stackproof-bench",
-        benchmarks=tuple(METRICS),
+        benchmarks=tuple(CORE),
         sizes=(0, 1, 3, 8, 4096, 100_000),
         placement=placement(),
         samples=3,
@@ -239,7 +239,7 @@ def test_a_wrong_byte_is_found_in_every_kind_of_exchange(mpi: Mpi, everything: b
     """Also where only a sample is looked at: messages of 4 KiB are wholly in it."""
     wrong = {"LD_PRELOAD": str(mpi.wrongbyte), "STACKPROOF_WRONGBYTE_SIZE": "4096"}
     checks = {"validate": everything, "spot_check": not everything}
-    for name in METRICS:
+    for name in CORE:
         if name == "barrier":
             continue
         asked = case(benchmarks=(name,), sizes=(2048, 4096), **checks)
@@ -434,7 +434,7 @@ def test_imb_runs_on_two_mpis_of_its_abi_and_is_read(family: str) -> None:
     prefix = intel if family == "intel-mpi" else _install(family)
     asked = case(
         program="IMB-MPI1",
-        benchmarks=tuple(METRICS),
+        benchmarks=tuple(CORE),
         sizes=(0, 3, 8, 4096),
         validate=False,
         timeout_s=60.0,
@@ -547,7 +547,7 @@ def test_bad_options_cost_nothing(mpi: Mpi, options: list[str]) -> None:
 def test_help_and_version_need_no_launcher(mpi: Mpi) -> None:
     asked = mpi.run(str(mpi.program), "--help")
     assert asked.returncode == 0
-    assert all(name.encode() in asked.stdout for name in METRICS)
+    assert all(name.encode() in asked.stdout for name in CORE)
     version = mpi.run(str(mpi.program), "--version")
     assert version.returncode == 0
     assert families.get(mpi.family).title.encode() in version.stdout

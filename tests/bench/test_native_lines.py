@@ -18,7 +18,7 @@ from stackproof.bench.programs import native, stray_output
 from stackproof.bench.programs.native_lines import RankLine, decode, facts_of
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import Disturbance, NodeInterface, Output, Series
-from stackproof.results.metrics import METRICS
+from stackproof.results.metrics import CORE
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "benchmarks"
 BENCH = native.BENCHMARK
@@ -26,7 +26,7 @@ SIZES = (0, 1, 4, 8, 1024, 65536)
 FAMILIES = ["openmpi", "mpich", "intel-mpi"]
 CASE = Case(
     program="stackproof-bench",
-    benchmarks=tuple(METRICS),
+    benchmarks=tuple(CORE),
     sizes=SIZES,
     placement=Placement(name="pair", ranks=(Rank(node="node1", cpu=0), Rank(node="node1", cpu=1))),
     samples=3,

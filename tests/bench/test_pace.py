@@ -11,7 +11,7 @@ from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import DEFAULT_SIZES
 from stackproof.core.numbers import duration_text
 from stackproof.results.case import Case, Placement, Rank
-from stackproof.results.metrics import METRICS
+from stackproof.results.metrics import CORE
 
 INTRA = Placement(name="intra-node", ranks=(Rank(node="a"), Rank(node="a")))
 INTER = Placement(name="inter-node", ranks=(Rank(node="a"), Rank(node="b")))
@@ -20,7 +20,7 @@ INTER = Placement(name="inter-node", ranks=(Rank(node="a"), Rank(node="b")))
 def case(**more: object) -> Case:
     given = {
         "program": "stackproof-bench",
-        "benchmarks": tuple(METRICS),
+        "benchmarks": tuple(CORE),
         "sizes": DEFAULT_SIZES,
         "placement": INTER,
         **more,

@@ -28,7 +28,7 @@ from stackproof.launch.schedulers import REGISTRY
 from stackproof.linking.loader import machine
 from stackproof.mpi import transports
 from stackproof.results import case
-from stackproof.results.metrics import METRICS
+from stackproof.results.metrics import CORE
 
 pytestmark = pytest.mark.slow
 
@@ -85,7 +85,7 @@ def test_help_imports_the_arguments_of_its_verb_only(
         (choices.BENCH_ON, REGISTRY),
         (choices.SCHEDULERS, [name for name in REGISTRY if name != "allocation"]),
         (choices.TRANSPORTS, transports.REGISTRY),
-        (choices.BENCHMARKS, METRICS),
+        (choices.BENCHMARKS, CORE),
         (choices.MARGINS, compare_model.DEFAULT_MARGINS),
         (choices.LAUNCHERS, launcher.OFFERS),
         (choices.NAMESPACES, launcher.NAMESPACES),

@@ -16,7 +16,7 @@ from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.launch.schedulers import REGISTRY
 from stackproof.mpi import transports
 from stackproof.results.case import Locality
-from stackproof.results.metrics import METRICS
+from stackproof.results.metrics import CORE
 
 # Transports that no placement with several nodes can have.
 _ONE_NODE = frozenset({"shm"})
@@ -151,13 +151,13 @@ def short_form(options: BenchOptions) -> dict[str, Any]:
     found: dict[str, Any] = dict(_QUICK) if options.quick else {}
     if options.benchmarks:
         names = list(dict.fromkeys(options.benchmarks.split(",")))
-        if unknown := [name for name in names if name not in METRICS]:
-            near = difflib.get_close_matches(unknown[0], METRICS, n=1)
+        if unknown := [name for name in names if name not in CORE]:
+            near = difflib.get_close_matches(unknown[0], CORE, n=1)
             raise fail(
                 Reason.USAGE,
                 f"there is no benchmark `{unknown[0]}`",
                 hint=(f"did you mean `{near[0]}`? " if near else "")
-                + f"there are: {', '.join(METRICS)}",
+                + f"there are: {', '.join(CORE)}",
             )
         found["benchmarks"] = tuple(names)
     if options.sizes:

@@ -6,8 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stackproof.bench.spec import Arm
+from stackproof.core.command import EnvPatch
 from stackproof.image.model import Deployment, Image
 from stackproof.mpi.transports import Libfabric
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MpiWrappers:
+    """What compiles for an arm: wrappers by language (`c`, `c++`, `fortran`), and what they need.
+
+    `identity` is a digest of all that a compiled program depends on besides sources and commands:
+    the wrappers, the compiler below, the MPI's library. `start` are words before every command, for
+    wrappers in a container; `{folder}` in them is the folder that is compiled in.
+    """
+
+    wrappers: Mapping[str, str]
+    identity: str
+    env: EnvPatch = field(default_factory=EnvPatch)
+    start: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +33,7 @@ class ReadyArm:
     `image` is what it was made of: of an arm without an image the MPI's folder, with a digest of
     all that a launch runs. `found` says in words what the arm turned out to be. `folders` are what
     its ranks read besides; `stamps` says by path which files these were when they were read.
+    `compilers` are those of an MPI of the machine; an image has its own below its mount point.
     """
 
     arm: Arm
@@ -26,3 +43,4 @@ class ReadyArm:
     folders: tuple[str, ...] = ()
     stamps: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     found: Mapping[str, str] = field(default_factory=dict)
+    compilers: MpiWrappers | None = None

@@ -15,15 +15,20 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from stackproof.bench import programs as bench_programs
+from stackproof.bench.programs.osu_test import OSU_TESTS
 from stackproof.bench.spec import DEFAULT_SIZES, BenchSpec
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.results.case import Case, Locality, Placement, Rank
-from stackproof.results.metrics import METRICS
+from stackproof.results.metrics import CORE, METRICS
 
 CHECKING = "stackproof-bench"
 """The program that looks at the bytes that it receives."""
 
-ALL_RANKS = tuple(name for name in METRICS if name not in {"latency", "bandwidth", "bibandwidth"})
+ALL_RANKS = tuple(
+    name
+    for name, metric in METRICS.items()
+    if metric.kind in {"collective", "rate"} or name == "multi_lat"
+)
 """Benchmarks in which every rank takes part; in the others it is the first two."""
 
 _SHORTEST_S = 1e-4
@@ -31,8 +36,9 @@ _SHORTEST_S = 1e-4
 # What each program measures with the same meaning; what IMB-MPI1 reads them from is in
 # `bench/programs/imb.py`.
 _PROGRAM_BENCHMARKS = {
-    "stackproof-bench": tuple(METRICS),
-    "IMB-MPI1": tuple(METRICS),
+    "stackproof-bench": tuple(CORE),
+    "IMB-MPI1": tuple(CORE),
+    **{test.program: (test.benchmark,) for test in OSU_TESTS.values()},
 }
 
 
@@ -97,7 +103,12 @@ def schedule(
 def _work(spec: BenchSpec, block: int) -> list[tuple[str, str | Placement]]:
     """Return the programs and placements of a block; only our own program checks what it gets."""
     names = [wanted.name for wanted in spec.programs]
-    work = [(name, entry) for name in names for entry in spec.placements]
+    work = [
+        (name, entry)
+        for name in names
+        for entry in spec.placements
+        if name == CHECKING or _benchmarks(spec, name, name_of(entry), _rank_count(entry))
+    ]
     checked = spec.validated if block == 0 else ()
     return work + [(name, entry) for name in names if name == CHECKING for entry in checked]
 
@@ -113,6 +124,13 @@ def shape(name: str) -> tuple[int, int]:
         return (1, 2) if name == Locality.INTRA else (2, 1)
     nodes, _, ranks = name.partition("x")
     return int(nodes), int(ranks)
+
+
+def _rank_count(entry: str | Placement) -> int:
+    if isinstance(entry, Placement):
+        return len(entry.ranks)
+    nodes, ranks = shape(entry)
+    return nodes * ranks
 
 
 def _locality(entry: str | Placement) -> Locality:
@@ -190,7 +208,9 @@ def _pointless(spec: BenchSpec, placement: Placement) -> list[Problem]:
     if not placement.timed and not (spec.validate and programs):
         message = f"`{placement.name}` is to be validated, and nothing checks bytes"
         hint = f"leave `validate: false` out, and have `{CHECKING}` among the programs"
-    elif not any(_benchmarks(spec, one.name, placement) for one in programs):
+    elif not any(
+        _benchmarks(spec, one.name, placement.name, len(placement.ranks)) for one in programs
+    ):
         message = f"no benchmark asked for is one of the {len(placement.ranks)} ranks of "
         message += f"`{placement.name}`"
         hint = f"ask for one of: {', '.join(ALL_RANKS)}"
@@ -287,7 +307,7 @@ def case_for(spec: BenchSpec, launch: Launch, placement: Placement, transport: s
         program=launch.program,
         benchmarks=tuple(
             name
-            for name in _benchmarks(spec, launch.program, placement)
+            for name in _benchmarks(spec, launch.program, placement.name, len(placement.ranks))
             if not launch.benchmarks or name in launch.benchmarks
         ),
         sizes=spec.sizes or DEFAULT_SIZES,
@@ -300,6 +320,7 @@ def case_for(spec: BenchSpec, launch: Launch, placement: Placement, transport: s
         timing=spec.timing,
         window=spec.window,
         memory=spec.memory,
+        options=next((one.options for one in spec.programs if one.name == launch.program), ()),
         timeout_s=spec.timeout_s,
     )
     faults = bench_programs.REGISTRY[launch.program].problems(case)
@@ -310,8 +331,8 @@ def case_for(spec: BenchSpec, launch: Launch, placement: Placement, transport: s
     return case
 
 
-def _benchmarks(spec: BenchSpec, program: str, placement: Placement) -> tuple[str, ...]:
-    """Return what a program runs at a placement.
+def _benchmarks(spec: BenchSpec, program: str, place: str, ranks: int) -> tuple[str, ...]:
+    """Return what a program runs at a placement with so many ranks.
 
     Of more than two ranks in blocks, the first two are on one node, and the others would wait: so
     only what all ranks take part in. Whoever orders ranks by hand knows which two come first.
@@ -319,7 +340,7 @@ def _benchmarks(spec: BenchSpec, program: str, placement: Placement) -> tuple[st
     can = _PROGRAM_BENCHMARKS[program]
     own = next((p.benchmarks for p in spec.programs if p.name == program), ())
     ready = {entry for entry in (*spec.placements, *spec.validated) if isinstance(entry, str)}
-    few = len(placement.ranks) <= 2 or placement.name not in ready
+    few = ranks <= 2 or place not in ready
     mixed = len(set(spec.memory)) > 1  # the ranks of a collective have one kind
     return tuple(
         name

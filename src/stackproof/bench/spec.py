@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from stackproof.bench import arms
+from stackproof.bench.arms.paths import absolute
+from stackproof.bench.program_spec import Program, program_problems, programs_of
 from stackproof.compare.model import DEFAULT_MARGINS, MOST_LAUNCHES
 from stackproof.core import document as documents
 from stackproof.core.document import Document
@@ -77,14 +79,6 @@ class Arm:
         last = self.asked.rpartition(", ")[2].rstrip("/").removesuffix(".squashfs")
         name = last.replace("/", "-") if self.module else os.path.basename(last)
         return re.sub(r"[^A-Za-z0-9._+-]", "-", name)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
-    """A benchmark program to run; without `benchmarks` it runs the specification's."""
-
-    name: str
-    benchmarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +190,7 @@ def parse_bench(document: Document, *, folder: str = "") -> BenchSpec:
         found += _kind_problems(document)
         found += _name_problems(document) + _allocation_problems(document)
         found += _arm_placement_problems(document) + _size_problems(document)
+        found += program_problems(document)
     if found:
         raise StackproofError(*found)
     return _build(document.data, folder)
@@ -346,10 +341,11 @@ def _build(data: dict[str, Any], folder: str) -> BenchSpec:
     }  # fmt: skip
     if "programs" in data:
         given["programs"] = tuple(
-            Program(name=entry)
-            if isinstance(entry, str)
-            else Program(name=entry["name"], benchmarks=tuple(entry["benchmarks"]))
+            program
             for entry in data["programs"]
+            for program in programs_of(
+                entry, tuple(data.get("benchmarks", ())), _source(entry, folder)
+            )
         )
     if "benchmarks" in data:
         given["benchmarks"] = tuple(data["benchmarks"])
@@ -375,6 +371,11 @@ def _build(data: dict[str, Any], folder: str) -> BenchSpec:
         challengers=tuple(arm_of(arm, folder) for arm in data.get("challengers", ())),
         **given,
     )
+
+
+def _source(entry: Any, folder: str) -> str:
+    named = "" if isinstance(entry, str) else entry.get("source", "")
+    return absolute(named, folder) if named else ""
 
 
 def memory_of(kinds: str | Sequence[str]) -> tuple[str, ...]:

@@ -189,6 +189,9 @@ def _stranger(text: str) -> str:
 def _output(output: Output, completed: Completed) -> Check:
     name = "output"
     noise = f"; {len(output.garbage)} foreign lines" if output.garbage else ""
+    unread = [text for reason, text in output.refused.items() if reason not in _NO_BUFFERS]
+    if unread:
+        return _bad(name, Reason.GARBAGE_OUTPUT, f"{'; '.join(unread)}{noise}")
     if not _spoke(output) and not output.complete:
         if completed.stdout.strip():
             quoted = "`, `".join(output.garbage[:_QUOTE_LINES]) or repr(completed.stdout[:80])
@@ -284,7 +287,9 @@ def _validation(output: Output, case: Case) -> Check:
         count = f"{output.validation_errors} received bytes were wrong"
         evidence = f"{count}: {shown}{rest}" if shown else count
         return _bad(name, Reason.VALIDATION_FAILED, evidence)
-    if not (case.validate or case.spot_check):
+    # OSU's programs look by an option of their own; ours does where the case asks for it.
+    by_itself = any(s.validated is not None and s.printed for s in output.series)
+    if not (case.validate or case.spot_check or by_itself):
         return _unknown(name, f"no byte that {case.program} received was looked at")
     unchecked = [s for s in output.series if s.validated is None]
     if unchecked or not output.series:

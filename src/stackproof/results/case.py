@@ -67,7 +67,8 @@ class Case:
     the time that the timed part of one size takes (seconds). `transport` is a name in
     `stackproof.mpi.transports`; `fabric` is what joins the nodes (`site.FabricType`), empty where
     that is not known. `memory` is where the buffers of rank 0 and of the others lie, names of
-    `stackproof.mpi.transports.Memory`; empty for the host's.
+    `stackproof.mpi.transports.Memory`; empty for the host's. `options` are words for the program
+    that the specification has for it.
     """
 
     program: str
@@ -83,5 +84,6 @@ class Case:
     timing: str = ""
     window: int = 64
     memory: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
     timeout_s: float = 120.0
     env: Mapping[str, str] = field(default_factory=dict)

@@ -61,7 +61,8 @@ class Series:
     (`stackproof.results.case.Timing`), `mean` holds the mean over the ranks beside them; `late`
     counts operations whose ranks did not start together, `skew_us` is how far apart their starts
     were in the others, and `clock_error_us` by how much a rank's idea of the common time was wrong
-    at most. `disturbance` has for each number the worst rank's.
+    at most. `disturbance` has for each number the worst rank's. `printed` are further statistics by
+    the names of their columns, of programs that print such.
     """
 
     benchmark: str
@@ -77,6 +78,7 @@ class Series:
     skew_us: float | None = None
     clock_error_us: float | None = None
     disturbance: Disturbance | None = None
+    printed: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

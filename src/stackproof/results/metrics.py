@@ -22,7 +22,7 @@ class Metric:
     sized: bool = True
 
 
-METRICS: dict[str, Metric] = {
+CORE: dict[str, Metric] = {
     "latency": Metric(title="latency", unit="us", higher_is_better=False, kind="latency"),
     "bandwidth": Metric(title="bandwidth", unit="MB/s", higher_is_better=True, kind="bandwidth"),
     "bibandwidth": Metric(
@@ -41,3 +41,43 @@ METRICS: dict[str, Metric] = {
         title="barrier", unit="us", higher_is_better=False, kind="collective", sized=False
     ),
 }
+"""What our own program measures, and IMB-MPI1."""
+
+# What OSU's programs measure besides, by their names without `osu_`.
+_LATENCIES = (
+    "multi_lat", "latency_mt", "latency_mp", "latency_persistent", "put_latency", "get_latency",
+    "acc_latency", "get_acc_latency", "cas_latency", "fop_latency",
+)  # fmt: skip
+_BANDWIDTHS = ("bw_persistent", "bibw_persistent", "put_bw", "get_bw", "put_bibw")
+_BOTH_WAYS = ("bibw_persistent", "put_bibw")
+_BLOCKING = (
+    "allgather", "allgatherv", "allreduce", "alltoall", "alltoallv", "alltoallw", "barrier",
+    "bcast", "gather", "gatherv", "reduce", "reduce_scatter", "reduce_scatter_block", "scatter",
+    "scatterv",
+)  # fmt: skip
+_COLLECTIVES = (
+    *(name for name in _BLOCKING if name not in CORE),
+    *(f"i{name}" for name in _BLOCKING),
+    *(f"{name}_persistent" for name in _BLOCKING if name != "reduce_scatter_block"),
+)
+
+
+def _metric(name: str, kind: str) -> Metric:
+    bandwidth = kind == "bandwidth"
+    return Metric(
+        title=name.replace("_", " "),
+        unit="MB/s" if bandwidth else "us",
+        higher_is_better=bandwidth,
+        kind=kind,
+        traffic=2 if name in _BOTH_WAYS else 1,
+        sized="barrier" not in name,
+    )
+
+
+METRICS: dict[str, Metric] = {
+    **CORE,
+    **{name: _metric(name, "latency") for name in _LATENCIES},
+    **{name: _metric(name, "bandwidth") for name in _BANDWIDTHS},
+    **{name: _metric(name, "collective") for name in _COLLECTIVES},
+}
+"""All that results are expressed in."""

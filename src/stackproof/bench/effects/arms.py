@@ -12,6 +12,7 @@ from stackproof.bench.effects import container_arm, host_arm
 from stackproof.bench.effects.stamps import stamp_of
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm, BenchSpec
+from stackproof.build.benchmark import NATIVE
 from stackproof.core import mountlist
 from stackproof.core.command import EnvPatch
 from stackproof.core.effects import files
@@ -59,9 +60,11 @@ def make_ready(spec: BenchSpec) -> Arms:
     """Read the images of all arms; raises `StackproofError` with the problems of all at once."""
     arms: list[ReadyArm] = []
     problems: list[Problem] = []
+    # What has sources is compiled for an arm that does not bring it; every arm has our own.
+    wanted = tuple(one.name for one in spec.programs if not one.source) or (NATIVE,)
     for arm in (spec.baseline, *spec.challengers):
         try:
-            arms.append(_READERS[arm.kind](arm, tuple(program.name for program in spec.programs)))
+            arms.append(_READERS[arm.kind](arm, wanted))
         except StackproofError as error:
             problems += error.problems
     ready = {one.deployment.name: one for one in _told_apart(arms)}

@@ -10,32 +10,18 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from stackproof.bench.ready import MpiWrappers
 from stackproof.build.benchmark import FLAGS, LIBRARIES, NATIVE
-from stackproof.core.command import Command, EnvPatch
+from stackproof.core.command import Command
 from stackproof.core.effects import cache_folder, cache_kinds, files, shipped
 from stackproof.core.effects.run import check
 
 _KIND = "programs"
 _KEPT_BYTES = 2 << 30
 _TIMEOUT_S = 1800.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MpiWrappers:
-    """What compiles for an arm: wrappers by language (`c`, `c++`, `fortran`), and what they need.
-
-    `identity` is a digest of all that a compiled program depends on besides sources and commands:
-    the wrappers, the compiler below, the MPI's library. `start` are words before every command, for
-    wrappers in a container; `{folder}` in them is the folder that is compiled in.
-    """
-
-    wrappers: Mapping[str, str]
-    identity: str
-    env: EnvPatch = field(default_factory=EnvPatch)
-    start: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from stackproof.bench.arms.installation import Installation
 from stackproof.bench.effects import installation, modules
-from stackproof.bench.effects.compile_program import MpiWrappers, compile_program, native_source
+from stackproof.bench.effects.compile_program import compile_program, native_source
 from stackproof.bench.effects.stamps import stamp_of
-from stackproof.bench.ready import ReadyArm
+from stackproof.bench.ready import MpiWrappers, ReadyArm
 from stackproof.bench.spec import Arm
 from stackproof.core.errors import Reason, fail
 from stackproof.image.model import Deployment, Image, MpiFacts
@@ -38,7 +38,8 @@ def of_module(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
 def _ready(
     arm: Arm, mpi: Installation, more: Mapping[str, str], programs: tuple[str, ...]
 ) -> ReadyArm:
-    paths = _programs(mpi, programs)
+    wrappers = MpiWrappers(wrappers=mpi.wrappers, identity=mpi.identity, env=mpi.env)
+    paths = _programs(mpi, wrappers, programs)
     facts = MpiFacts(
         family=mpi.family,
         version=mpi.version,
@@ -74,16 +75,16 @@ def _ready(
             "launcher": mpi.mpiexec or "none of its own",
             "benchmark": f"compiled with that wrapper, {os.path.basename(own)}",
         },
+        compilers=wrappers,
     )
 
 
-def _programs(mpi: Installation, wanted: tuple[str, ...]) -> dict[str, str]:
+def _programs(mpi: Installation, wrappers: MpiWrappers, wanted: tuple[str, ...]) -> dict[str, str]:
     """Return the paths of programs: our own compiled, IMB-MPI1 where the MPI has it.
 
     Raises `StackproofError` (UNSUPPORTED) where nothing that is wanted can be had.
     """
     source = native_source()
-    wrappers = MpiWrappers(wrappers=mpi.wrappers, identity=mpi.identity, env=mpi.env)
     found = {source.name: str(compile_program(wrappers, source) / source.name)}
     imb = f"{mpi.prefix}/bin/{IMB}"
     if os.access(imb, os.X_OK):

@@ -28,7 +28,7 @@ import stackproof
 from stackproof.bench import path_verdict
 from stackproof.bench import schedule as schedules
 from stackproof.bench.effects import arms as bench_arms
-from stackproof.bench.effects import deciding, launching, nodes, path_probe
+from stackproof.bench.effects import compiled_programs, deciding, launching, nodes, path_probe
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.aside import free_name, set_aside
 from stackproof.bench.effects.nodes import LaunchNodes
@@ -96,7 +96,7 @@ def prepare(spec: BenchSpec, arms: Arms | None = None, place: LaunchNodes | None
     placements = schedules.placements_for(
         spec, place.nodes, place.interface, one_machine=place.one_machine
     )
-    arms = arms or bench_arms.make_ready(spec)
+    arms = compiled_programs.with_programs(arms or bench_arms.make_ready(spec), spec.programs)
     problems = launching.launcher_problems(arms, place)
     problems += launching.transport_problems(arms, place, placements, spec.memory)
     if problems:
@@ -237,6 +237,7 @@ def identity(spec: BenchSpec, arms: Arms) -> str:
         {
             "spec": noun.to_data(replace(spec, scheduler_options={}, budget_s=None)),
             "images": {name: ready.image.sha256 for name, ready in arms.by_name.items()},
+            **compiled_programs.identity(arms, spec.programs),
         }
     )
 

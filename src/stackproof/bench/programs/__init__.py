@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from stackproof.bench.programs import imb, native
+from stackproof.bench.programs import imb, native, osu_test
 from stackproof.results.case import Case
 from stackproof.results.measurement import Output
 
@@ -30,6 +30,5 @@ class Benchmark(Protocol):
         """Return what the program printed; never raises, whatever the bytes are."""
 
 
-REGISTRY: dict[str, Benchmark] = {
-    program.name: program for program in (native.BENCHMARK, imb.BENCHMARK)
-}
+_MEMBERS: tuple[Benchmark, ...] = (native.BENCHMARK, imb.BENCHMARK, *osu_test.BENCHMARKS)
+REGISTRY: dict[str, Benchmark] = {program.name: program for program in _MEMBERS}

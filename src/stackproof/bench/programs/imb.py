@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from stackproof.bench.programs import stray_output
 from stackproof.results.case import Case, Timing
 from stackproof.results.measurement import Output, Series
-from stackproof.results.metrics import METRICS
+from stackproof.results.metrics import CORE
 
 _TIMES = ("#bytes", "#repetitions", "t_min[usec]", "t_max[usec]", "t_avg[usec]")
 _BANDS = ("#bytes", "#repetitions", "Mbytes/sec", "Msg/sec")
@@ -144,7 +144,7 @@ def _problems(case: Case) -> Iterator[str]:
         yield "IMB-MPI1 as it is shipped does not check what it receives"
     if any(not 0 <= size < 2**31 for size in case.sizes):
         yield f"a message size must be between 0 and {2**31 - 1} bytes"
-    if not case.sizes and any(n in METRICS and METRICS[n].sized for n in case.benchmarks):
+    if not case.sizes and any(n in CORE and CORE[n].sized for n in case.benchmarks):
         yield "no message size is asked for"
     if case.window < 1 or case.samples < 1:
         yield "window and number of samples must be at least 1"
@@ -175,7 +175,7 @@ class _Reading:
     @property
     def obstacle(self) -> str:
         """Return why this is no result, in the words of our own program; empty when it is one."""
-        metric = METRICS[self.benchmark]
+        metric = CORE[self.benchmark]
         if self.wanted != self.size:
             return "granularity"
         if metric.sized and self.size == 0 and metric.kind not in {"latency", "rate"}:
@@ -219,7 +219,7 @@ class _Reader:
                 yield Series(
                     benchmark=found.benchmark,
                     size=found.size,
-                    unit=METRICS[found.benchmark].unit,
+                    unit=CORE[found.benchmark].unit,
                     values=(found.value,),
                     iterations=found.iterations,
                     timing="" if found.mean is None else Timing.IMB.value,

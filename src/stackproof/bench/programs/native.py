@@ -32,7 +32,7 @@ from stackproof.bench.programs.native_lines import (
 )
 from stackproof.results.case import Case
 from stackproof.results.measurement import Output
-from stackproof.results.metrics import METRICS
+from stackproof.results.metrics import CORE
 
 EXIT_USAGE = 2
 """Exit code of the program for a bad option."""
@@ -138,13 +138,13 @@ def _check_level(case: Case) -> str:
 def _problems(case: Case) -> Iterator[str]:
     ranks = len(case.placement.ranks)
     for name in case.benchmarks:
-        if name not in METRICS:
-            yield f"there is no benchmark `{name}`; known are: {', '.join(METRICS)}"
+        if name not in CORE:
+            yield f"there is no benchmark `{name}`; known are: {', '.join(CORE)}"
     if not case.benchmarks:
         yield "no benchmark is asked for"
     if ranks < 2:
         yield f"the placement has {ranks} ranks; at least two are needed"
-    if not case.sizes and any(n in METRICS and METRICS[n].sized for n in case.benchmarks):
+    if not case.sizes and any(n in CORE and CORE[n].sized for n in case.benchmarks):
         yield "no message size is asked for"
     largest = max(case.sizes, default=0)
     for name, copies in (("alltoall", 2 * ranks), ("allgather", ranks + 1)):
@@ -160,7 +160,7 @@ def _memory_problems(case: Case) -> Iterator[str]:
         return
     if len(case.placement.ranks) > _SIDES:
         yield "two kinds of memory are for two ranks, one with each"
-    kinds = {name: METRICS[name].kind for name in case.benchmarks if name in METRICS}
+    kinds = {name: CORE[name].kind for name in case.benchmarks if name in CORE}
     if shared := [name for name, kind in kinds.items() if kind == "collective"]:
         yield f"the ranks of a collective have one kind of memory: {', '.join(shared)}"
 
@@ -283,7 +283,7 @@ def _one_of_each(found: _Found) -> list[AnyLine]:
 
 
 def _fits(record: SeriesLine, case: Case) -> bool:
-    metric = METRICS.get(record.benchmark)
+    metric = CORE.get(record.benchmark)
     return (
         metric is not None
         and record.benchmark in case.benchmarks
@@ -307,7 +307,7 @@ def _is_complete(records: list[AnyLine], case: Case) -> bool:
     wanted = {
         (name, size)
         for name in case.benchmarks
-        for size in (case.sizes if name not in METRICS or METRICS[name].sized else (0,))
+        for size in (case.sizes if name not in CORE or CORE[name].sized else (0,))
     }
     return (
         numbers == list(range(len(records)))

@@ -1,0 +1,108 @@
+"""Programs that arms do not bring, compiled for each of them with its own wrappers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import groupby
+
+from stackproof.bench.effects import program_source
+from stackproof.bench.effects.arms import Arms
+from stackproof.bench.effects.compile_program import compile_program
+from stackproof.bench.program_spec import Program
+from stackproof.bench.ready import MpiWrappers, ReadyArm
+from stackproof.core import mountlist
+from stackproof.core.errors import Problem, StackproofError
+from stackproof.core.mountlist import MountRequest
+from stackproof.image.model import Deployment
+from stackproof.mount.effects import mount_exec
+from stackproof.mpi import families
+
+_CXX = ("mpicxx", "mpic++", "mpiicpx", "mpiicpc", "CC")
+
+
+def with_programs(arms: Arms, programs: Iterable[Program]) -> Arms:
+    """Return arms that have every program with sources, compiled where they do not bring it.
+
+    Raises `StackproofError` with what keeps any arm from having one.
+    """
+    wanted = [program for program in programs if program.source]
+    if not wanted:
+        return arms
+    sources = {
+        one.source: program_source.load_sources(one)
+        for one in {(one.source, one.sha256): one for one in wanted}.values()
+    }
+    problems: dict[Problem, None] = {}
+    made: dict[str, ReadyArm] = {}
+    for name, ready in arms.by_name.items():
+        made[name] = ready
+        missing = [one for one in wanted if one.name not in ready.deployment.programs]
+        for kind, group in groupby(missing, key=lambda one: (one.source, one.configure)):
+            try:
+                made[name] = _with(made[name], tuple(group), sources[kind[0]])
+            except StackproofError as error:
+                problems |= {
+                    replace(one, message=f"{name}: {one.message}"): None
+                    for one in error.problems
+                    if name != arms.null
+                }
+    if problems:
+        raise StackproofError(*problems)
+    return replace(arms, by_name=made)
+
+
+def _with(
+    ready: ReadyArm, programs: tuple[Program, ...], files_of: Mapping[str, bytes]
+) -> ReadyArm:
+    """Return an arm with programs of the same sources, which are compiled together."""
+    compilers = _compilers(ready)
+    source, places = program_source.source_of(programs, files_of, compilers)
+    folder = compile_program(compilers, source)
+    deployment = ready.deployment
+    paths = {name: str(folder / place) for name, place in places.items()}
+    return replace(
+        ready,
+        deployment=replace(deployment, programs={**deployment.programs, **paths}),
+        folders=tuple(dict.fromkeys((*ready.folders, str(folder)))),
+    )
+
+
+def _compilers(ready: ReadyArm) -> MpiWrappers:
+    """Return the wrappers of an arm's MPI; an image's need the image, and so it is mounted."""
+    if ready.compilers is not None:
+        return ready.compilers
+    deployment = ready.deployment
+    facts = deployment.mpi
+    family = families.get(facts.family)
+    bin_folder = f"{facts.prefix}/bin"
+    wrappers = {"c": f"{bin_folder}/{family.compiler}"}
+    mounts = _mounts(deployment)
+    named = [f"{bin_folder}/{name}" for name in _CXX]
+    plus = named[:1] if mounts else [path for path in named if os.access(path, os.X_OK)]
+    wrappers |= {"c++": plus[0]} if plus else {}
+    start = (sys.executable, "-I", "-S", mount_exec.__file__, mounts, "--") if mounts else ()
+    return MpiWrappers(
+        wrappers=wrappers,
+        identity=f"{ready.image.sha256} {facts.family} {facts.version} {facts.prefix}",
+        env=family.environment(facts.prefix).then(deployment.env),
+        start=start,
+    )
+
+
+def _mounts(deployment: Deployment) -> str:
+    return mountlist.render(
+        [MountRequest(image=one.image, mount_point=one.mount_point) for one in deployment.mounts]
+    )
+
+
+def identity(arms: Arms, programs: Iterable[Program]) -> dict[str, dict[str, list[str]]]:
+    """Return where arms have what was compiled for them: folders with digests for names."""
+    asked = {program.name for program in programs if program.source}
+    found = {
+        name: sorted(path for key, path in ready.deployment.programs.items() if key in asked)
+        for name, ready in arms.by_name.items()
+    }
+    return {"compiled": found} if asked else {}

@@ -1,0 +1,286 @@
+"""OSU's micro-benchmarks as programs: each test is one, how it is called and how its table is read.
+
+Facts from the sources of release 7.4 (mvapich.cse.ohio-state.edu/benchmarks): the tests below
+`c/mpi`, their titles, and which take which option; how tables look in releases 5 to 7.5 is in
+`stackproof.bench.programs.osu`. OSU's programs print one mean per size, as IMB does.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from stackproof.bench.programs import osu
+from stackproof.bench.programs.tables import PrintedTable, TableRow
+from stackproof.core.errors import Reason
+from stackproof.results.case import Case, Timing
+from stackproof.results.measurement import Output, Series
+from stackproof.results.metrics import METRICS
+
+SUITE = "OSU"
+"""The name by which a specification asks for several of its tests."""
+
+_PAIR = 2
+_SLOWEST = "Max Latency(us)"
+_ITERATIONS = "Iterations"
+# Columns that may hold what a test measures, the first that there is.
+_VALUES: Mapping[str, tuple[str, ...]] = {
+    "latency": ("Avg Latency(us)", "Latency (us)"),
+    "collective": ("Avg Latency(us)", "Overall(us)"),
+    "bandwidth": ("Bandwidth (MB/s)",),
+    "rate": ("Messages/s",),
+}
+# The fewest operations that a row is the mean of, unless `-i` says so: defaults of large sizes.
+_FEWEST = {"latency": 1000, "collective": 100, "bandwidth": 20, "rate": 20}
+
+
+class OsuKind(StrEnum):
+    """What of OSU's options a test takes."""
+
+    PAIR = "pt2pt"
+    """Two ranks, and where the buffers of each lie."""
+    PAIRS = "pairs of all ranks"
+    COLLECTIVE = "collective"
+    """All ranks; `-f` for minimum and maximum."""
+    ONE_SIDED = "one-sided"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OsuTest:
+    """One test: `program` is its executable, `benchmark` a name in `METRICS`, `title` as printed.
+
+    `windowed` says that it keeps a window of messages in flight, `resized` that it takes `-m`.
+    """
+
+    program: str
+    benchmark: str
+    title: str
+    kind: OsuKind
+    windowed: bool = False
+    resized: bool = True
+
+
+def _pairs() -> Iterator[OsuTest]:
+    for program, benchmark, title in (
+        ("latency", "latency", "MPI Latency"),
+        ("latency_mt", "latency_mt", "MPI Multi-threaded Latency"),
+        ("latency_mp", "latency_mp", "MPI Multi-process Latency"),
+        ("latency_persistent", "latency_persistent", "MPI Latency Persistent"),
+        ("bw", "bandwidth", "MPI Bandwidth"),
+        ("bibw", "bibandwidth", "MPI Bi-Directional Bandwidth"),
+        ("bw_persistent", "bw_persistent", "MPI Bandwidth Persistent"),
+        ("bibw_persistent", "bibw_persistent", "MPI Bi-Directional Bandwidth Persistent"),
+    ):
+        yield _test(program, benchmark, title, OsuKind.PAIR)
+    yield _test("mbw_mr", "message_rate", "MPI Multiple Bandwidth / Message Rate", OsuKind.PAIRS)
+    yield _test("multi_lat", "multi_lat", "MPI Multi Latency", OsuKind.PAIRS)
+
+
+def _one_sided() -> Iterator[OsuTest]:
+    for program, title in (
+        ("put_latency", "MPI_Put Latency"),
+        ("get_latency", "MPI_Get latency"),
+        ("acc_latency", "MPI_Accumulate latency"),
+        ("get_acc_latency", "MPI_Get_accumulate latency"),
+        ("cas_latency", "MPI_Compare_and_swap latency"),
+        ("fop_latency", "MPI_Fetch_and_op latency"),
+        ("put_bw", "MPI_Put Bandwidth"),
+        ("get_bw", "MPI_Get Bandwidth"),
+        ("put_bibw", "MPI_Put Bi-directional Bandwidth"),
+    ):
+        yield _test(program, program, title, OsuKind.ONE_SIDED)
+
+
+def _collectives() -> Iterator[OsuTest]:
+    exchange = " Personalized Exchange"
+    operations = {
+        "allgather": "Allgather", "allgatherv": "Allgatherv", "allreduce": "Allreduce",
+        "alltoall": f"All-to-All{exchange}", "alltoallv": f"All-to-Allv{exchange}",
+        "alltoallw": f"All-to-Allw{exchange}", "barrier": "Barrier", "bcast": "Broadcast",
+        "gather": "Gather", "gatherv": "Gatherv", "reduce": "Reduce",
+        "reduce_scatter": "Reduce_scatter", "reduce_scatter_block": "Reduce_scatter_block",
+        "scatter": "Scatter", "scatterv": "Scatterv",
+    }  # fmt: skip
+    for name, title in operations.items():
+        plain = "All-to-All" if name == "alltoall" else title
+        for program, whole in (
+            (name, f"MPI {title} Latency"),
+            (f"i{name}", f"MPI Non-blocking {plain} Latency"),
+            (f"{name}_persistent", f"MPI {title} Persistent Latency"),
+        ):
+            if program in METRICS:
+                yield _test(program, program, whole, OsuKind.COLLECTIVE)
+
+
+def _test(program: str, benchmark: str, title: str, kind: OsuKind) -> OsuTest:
+    return OsuTest(
+        program=f"osu_{program}",
+        benchmark=benchmark,
+        title=title,
+        kind=kind,
+        windowed="bw" in program,
+        resized=METRICS[benchmark].sized and program not in {"cas_latency", "fop_latency"},
+    )
+
+
+OSU_TESTS: Mapping[str, OsuTest] = {
+    test.benchmark: test for test in (*_pairs(), *_one_sided(), *_collectives())
+}
+"""The tests by what they measure."""
+
+
+@dataclass(frozen=True, slots=True)
+class OsuBenchmark:
+    """A member of the family; see `stackproof.bench.programs.Benchmark`."""
+
+    test: OsuTest
+
+    @property
+    def name(self) -> str:
+        """Return the name of the executable."""
+        return self.test.program
+
+    def problems(self, case: Case) -> tuple[str, ...]:
+        """Return what of a case this program cannot do, in words."""
+        return tuple(_problems(self.test, case))
+
+    def argv(self, program: str, case: Case) -> tuple[str, ...]:
+        """Return the command line of one rank; how often it repeats is the program's own choice."""
+        test, sizes = self.test, sorted(case.sizes)
+        full = test.kind is OsuKind.COLLECTIVE
+        return (
+            program,
+            *(("-m", f"{sizes[0]}:{sizes[-1]}") if test.resized and sizes else ()),
+            *(("-W", str(case.window)) if test.windowed else ()),
+            *(("-f",) if full else ()),
+            *case.options,
+            *_buffers(test, case),
+        )
+
+    def parse(self, stdout: bytes, case: Case) -> Output:
+        """Return what the program printed; never raises.
+
+        A table counts only below the test's own title, with a column that holds what it measures;
+        one with `nan`, or with a failed validation, counts not at all.
+        """
+        found = osu.read(stdout.decode(errors="replace"))
+        own = [one for one in found.tables if one.title.casefold() == self.test.title.casefold()]
+        others = [one.title for one in found.tables if one not in own]
+        refused = dict(_faults(self.test, own, others))
+        wrong = any(one.reason == Reason.VALIDATION_FAILED for one in own)
+        good = len(own) == 1 and not refused and not wrong
+        series = tuple(_series(self.test, own[0], case)) if good else ()
+        printed = {row.size for one in own for row in one.rows}
+        ended = bool(printed) and (
+            not self.test.resized or max(printed) >= max(case.sizes, default=0)
+        )
+        return Output(
+            program=self.name,
+            program_version=own[0].version if own else "",
+            worlds=len(own),
+            series=series,
+            complete=ended and not refused and len(own) == 1,
+            validation_errors=int(wrong),
+            garbage=found.garbage,
+            refused=refused,
+            skipped={
+                f"{self.test.benchmark} {size}": "not-printed"
+                for size in (case.sizes if ended and METRICS[self.test.benchmark].sized else ())
+                if size not in printed
+            },
+        )
+
+
+BENCHMARKS = tuple(OsuBenchmark(test) for test in OSU_TESTS.values())
+
+
+def _buffers(test: OsuTest, case: Case) -> tuple[str, ...]:
+    """Return the words for buffers on GPUs: `-d cuda D D`, of collectives without the sides."""
+    kinds = [kind for kind in case.memory if kind != "host"]
+    if not kinds:
+        return ()
+    sides = tuple("H" if kind == "host" else "D" for kind in case.memory)
+    return ("-d", kinds[0], *(sides if test.kind is not OsuKind.COLLECTIVE else ()))
+
+
+def _problems(test: OsuTest, case: Case) -> Iterator[str]:
+    ranks, sizes = len(case.placement.ranks), sorted(case.sizes)
+    if case.benchmarks != (test.benchmark,):
+        yield f"{test.program} measures `{test.benchmark}` and nothing else"
+    if ranks < _PAIR or (test.kind in {OsuKind.PAIR, OsuKind.ONE_SIDED} and ranks > _PAIR):
+        most = "two ranks" if test.kind in {OsuKind.PAIR, OsuKind.ONE_SIDED} else "two or more"
+        yield f"{test.program} is for {most}; the placement has {ranks}"
+    if test.resized and not sizes:
+        yield "no message size is asked for"
+    first = next((size for size in sizes if size), 1)
+    odd = [size for size in sizes if size and (size % first or (size // first).bit_count() != 1)]
+    if test.resized and (odd or (0 in sizes and first != 1)):
+        yield f"{test.program} doubles sizes: {odd[0] if odd else first} does not follow"
+    kinds = set(case.memory)
+    if len(kinds) > 1 and (test.kind is OsuKind.COLLECTIVE or "host" not in kinds):
+        yield f"{test.program} has no such two kinds of memory: {', '.join(sorted(kinds))}"
+    if case.validate or case.spot_check:
+        yield f"{test.program} looks at what it receives with the option `-c` alone"
+
+
+def _column(test: OsuTest, table: PrintedTable) -> str:
+    """Return the column with what a test measures, empty where the table has none."""
+    names = _VALUES[METRICS[test.benchmark].kind]
+    return next((name for name in names if name in table.columns), "")
+
+
+def _faults(test: OsuTest, own: list[PrintedTable], others: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield why what was printed is no result, by the name of the reason."""
+    if others:
+        yield "other-program", f"`{others[0]}` is not what {test.program} prints: `{test.title}`"
+    for table in own:
+        column = _column(test, table)
+        if not column:
+            wanted = "`, `".join(_VALUES[METRICS[test.benchmark].kind])
+            have = ", ".join(table.columns) or "no heading that is known"
+            version = f" of version {table.version}" if table.version else ""
+            yield "other-columns", f"the table{version} has no column `{wanted}`; it has: {have}"
+            continue
+        if table.reason and table.reason != Reason.VALIDATION_FAILED:
+            yield table.reason, f"line {table.line}: {table.evidence}"
+        for row in table.rows:
+            if row.values.get(column) is None:
+                said = row.printed[column]
+                yield "not-a-number", f"line {row.line}, size {row.size}: {column} is `{said}`"
+        if table.faults:
+            one = table.faults[0]
+            yield "broken-row", f"line {one.line}: {one.why}: `{one.text}`"
+
+
+def _series(test: OsuTest, table: PrintedTable, case: Case) -> Iterator[Series]:
+    column, metric = _column(test, table), METRICS[test.benchmark]
+    wanted = set(case.sizes) if test.resized else None
+    for row in table.rows:
+        mean = row.values[column]
+        if mean is None or (wanted is not None and row.size not in wanted):
+            continue
+        slowest = row.values.get(_SLOWEST) if case.timing == Timing.SYNCHRONISED else None
+        collective = test.kind is OsuKind.COLLECTIVE
+        yield Series(
+            benchmark=test.benchmark,
+            size=row.size,
+            unit=metric.unit,
+            values=(slowest or mean,),
+            iterations=_iterations(row, metric.kind, case.options),
+            # How many bytes were right is not told; of each size one message at least.
+            validated=row.size if row.printed.get("Validation") == "Pass" else None,
+            timing=Timing.OSU.value if collective else "",
+            mean=(mean,) if collective else (),
+            printed={name: value for name, value in row.values.items() if value is not None},
+        )
+
+
+def _iterations(row: TableRow, kind: str, options: tuple[str, ...]) -> int:
+    """Return the fewest operations that a row can be the mean of."""
+    told = row.values.get(_ITERATIONS)
+    if told:
+        return int(told)
+    after = dict(itertools.pairwise(options)).get("-i", "")
+    return int(after) if after.isdecimal() and int(after) else _FEWEST[kind]
