@@ -19,14 +19,9 @@ from pathlib import Path
 
 from stackproof.bench.arms.installation import PROBE, SYSTEM, Installation, parse_probe
 from stackproof.bench.effects import container_rank, installation
-from stackproof.bench.effects.compile_program import (
-    MpiWrappers,
-    ProgramSource,
-    compile_program,
-    native_source,
-)
+from stackproof.bench.effects.compile_program import ProgramSource, compile_program, native_source
 from stackproof.bench.effects.stamps import stamp_of
-from stackproof.bench.ready import ReadyArm
+from stackproof.bench.ready import MpiWrappers, ReadyArm
 from stackproof.bench.runtimes import get
 from stackproof.bench.runtimes.start import ContainerStart
 from stackproof.bench.spec import Arm
