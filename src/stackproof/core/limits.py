@@ -72,6 +72,11 @@ REFS = Limit(
     bytes=64 * MIB, count=(200_000, "refs"),
 )  # fmt: skip
 KEYS = Limit("GPG keys of a mirror", "kilobytes", bytes=MIB)
+PROGRAM_SOURCES = Limit(
+    "sources of benchmark programs, a folder or an archive",
+    "a few MiB in some hundred files",
+    bytes=256 * MIB, count=(20_000, "files"),
+)  # fmt: skip
 TABLES = Limit("outputs of benchmarks, for `import`", "kilobytes a launch", bytes=64 * MIB)
 LOG = Limit("logs for `doctor`", "one job's", bytes=32 * MIB)
 LOG_KEPT = Limit("of a log, what evidence keeps", "half from its end", bytes=MIB)

@@ -10,12 +10,11 @@ from pathlib import PurePosixPath
 from stackproof.bench.effects.compile_program import ProgramSource
 from stackproof.bench.program_spec import Program
 from stackproof.bench.ready import MpiWrappers
+from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, fail
 
 IMB = "IMB-MPI1"
-_MOST_BYTES = 256 << 20
-_MOST_FILES = 20_000
 # What a folder may have besides sources: a checkout's history, and what somebody compiled there.
 _LEFT_OUT = frozenset({".git", ".svn", ".libs", ".deps", "autom4te.cache"})
 # make would run autoconf again where a file is newer than what was made of it.
@@ -74,7 +73,10 @@ def _of_folder(path: str) -> Iterator[tuple[str, bytes]]:
             whole = os.path.join(folder, name)
             if os.path.splitext(name)[1] not in _OBJECTS and os.path.isfile(whole):
                 with open(whole, "rb") as stream:
-                    yield os.path.relpath(whole, path), stream.read(_MOST_BYTES + 1)
+                    yield (
+                        os.path.relpath(whole, path),
+                        stream.read(limits.PROGRAM_SOURCES.bytes + 1),
+                    )
 
 
 def _of_archive(path: str) -> Iterator[tuple[str, bytes]]:
@@ -86,7 +88,10 @@ def _of_archive(path: str) -> Iterator[tuple[str, bytes]]:
                     continue  # links and devices are no sources, and nothing is written outside
                 stream = archive.extractfile(member)
                 if stream is not None:
-                    yield str(PurePosixPath(member.name)), stream.read(_MOST_BYTES + 1)
+                    yield (
+                        str(PurePosixPath(member.name)),
+                        stream.read(limits.PROGRAM_SOURCES.bytes + 1),
+                    )
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
         raise fail(
             Reason.INVALID_VALUE,
@@ -98,15 +103,15 @@ def _of_archive(path: str) -> Iterator[tuple[str, bytes]]:
 
 def _bounded(found: Iterator[tuple[str, bytes]], path: str) -> Iterator[tuple[str, bytes]]:
     """Yield files until they are more than a benchmark's sources can be; raises TOO_LARGE."""
-    total = 0
+    total, most = 0, limits.PROGRAM_SOURCES
     for count, (name, content) in enumerate(found, 1):
         total += len(content)
-        if total > _MOST_BYTES or count > _MOST_FILES:
+        if total > most.bytes or count > most.count:
             raise fail(
                 Reason.TOO_LARGE,
                 f"`{path}` holds more than the sources of a benchmark",
                 where=Location(file=path),
-                hint=f"they have at most {_MOST_FILES} files and {_MOST_BYTES >> 20} MiB",
+                hint=f"they have at most {most.count} files and {most.bytes >> 20} MiB",
             )
         yield name, content
 
