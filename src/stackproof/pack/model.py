@@ -99,9 +99,10 @@ class Pack:
     """What a pack says of itself, its provenance: what it was made of, and what became of it.
 
     `programs` maps names in `bin/` to paths in the pack; `libraries` are those that came from the
-    machine that packed, with their SHA-256; without `redistribute` the image holds files that may
-    not be handed on. `missing` are names that nothing was found for, with a
-    file that asks: they are left to the machine. `documents` are the image's own.
+    machine that packed, with their SHA-256; `tree` is the digest of paths, contents, modes and
+    links, whatever the format. Without `redistribute` the image holds files that may not be handed
+    on. `missing` are names that nothing was found for, with a file that asks: they are left to the
+    machine. `documents` are the image's own.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/pack/1"
@@ -112,6 +113,7 @@ class Pack:
     floor: int
     programs: Mapping[str, str]
     libraries: Mapping[str, str]
+    tree: str
     redistribute: bool = True
     missing: Mapping[str, str] = field(default_factory=dict)
     moved: tuple[Moved, ...] = ()

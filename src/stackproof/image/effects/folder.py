@@ -34,7 +34,7 @@ def load_tree(folder: str) -> Image:
             hint="unpack an image that `stackproof build` made, for example with `unsquashfs -d`",
         )
     image = metadata.parse_env_json(text, path=place, size=0)
-    return relocated(replace(image, sha256=_digest(place)), place)
+    return relocated(replace(image, sha256=tree_digest(place)), place)
 
 
 def relocated(image: Image, folder: str) -> Image:
@@ -75,8 +75,11 @@ def read_tree_member(folder: str, member: str) -> str:
     return content.decode(errors="replace")
 
 
-def _digest(folder: str) -> str:
-    """Return a digest of all that programs see in a tree: paths, kinds, contents, who may run."""
+def tree_digest(folder: str) -> str:
+    """Return a digest of all that programs see in a tree: paths, kinds, contents, modes, links.
+
+    It does not depend on what packed or unpacked the tree, nor on times and owners.
+    """
     total = hashlib.sha256()
     for inner, folders, names in os.walk(folder):
         folders.sort()

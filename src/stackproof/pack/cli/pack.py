@@ -96,7 +96,8 @@ def _summary(output: str, pack: Pack, size: int) -> str:
     moved = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     return (
         f"{output}  {size / 1e6:.1f} MB, {len(pack.programs)} programs, "
-        f"glibc 2.{pack.floor} or its own\n  moved: {moved or 'nothing named the old place'}"
+        f"glibc 2.{pack.floor} or its own, tree {pack.tree[:12]}\n"
+        f"  moved: {moved or 'nothing named the old place'}"
     )
 
 

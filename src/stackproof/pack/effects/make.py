@@ -15,7 +15,7 @@ from stackproof.core import noun
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects import files, run
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.image.effects.folder import relocated
+from stackproof.image.effects.folder import relocated, tree_digest
 from stackproof.image.effects.load import load_image
 from stackproof.image.model import Image, View
 from stackproof.inject.artefact import is_machines
@@ -120,6 +120,7 @@ def make(image_file: str, wishes: PackWishes, pack: Path) -> Pack:
         floor=loading.floor,
         programs=shown,
         libraries=libraries,
+        tree=tree_digest(os.fspath(pack)),
         redistribute=work.image.redistribute,
         missing=dict(sorted(found.missing.items())),
         moved=tuple(sorted(moved, key=lambda one: (one.file, one.offset))),
