@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -75,7 +74,7 @@ def make_image(
     shutil.copy("/usr/bin/id", tree / "bin" / "whoami")
     nodes = ["-p", "bin/whoami m 4755 0 0", "-p", "null c 666 0 0 1 3"]
     argv = ["mksquashfs", tree, path, *nodes, "-all-root", "-noappend", "-no-progress", "-quiet"]
-    subprocess.run([*map(os.fspath, argv), *options], check=True, timeout=60, capture_output=True)
+    subprocess.run([*map(str, argv), *options], check=True, timeout=60, capture_output=True)
     shutil.rmtree(tree)
     path.chmod(0o644)
     return path

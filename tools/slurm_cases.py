@@ -6,6 +6,7 @@ is left is checked behind each of them.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 
 import slurm_endings
@@ -46,6 +47,34 @@ def sbatch(site: Site) -> None:
     wanted = [("one", "one-default")] * (1 + 2 * site.nodes)
     wanted += [("two", "two-default")] * 2 + [("-", ""), ("one", "one-other")]
     expect(sorted(found) == sorted(wanted), f"{found}: {out.read_text()}")
+
+
+def labels(site: Site) -> None:
+    """A label stands for an image; a job keeps the one that it was submitted with."""
+    folder = site.folder / "alice" / "repository"
+    own = {"STACKPROOF_REPOSITORY": str(folder)}
+
+    def add(name: str, *words: str) -> None:
+        ended = site.run(
+            site.program, "image", "add", "mpi/1:v1@here%any", one(site, name), *words,
+            user="alice", env=own,
+        )  # fmt: skip
+        expect(ended.code == 0, ended.err)
+
+    try:
+        add("one")
+        all_saw(site.srun("--image=mpi/1:v1", site.seen, env=own), "one", tasks=site.nodes)
+        placed = site.srun("--image=mpi/1:v1:/mnt/one", site.seen, env=own)
+        all_saw(placed, "one", tasks=site.nodes)
+        refused(site.srun("--image=mpj", site.seen, env=own), "did you mean `mpi`?")
+        job, out = site.batch(site.seen, "--hold", "--image=mpi/1", env=own)
+        add("two", "--force")
+        site.run("scontrol", "release", job, user="alice")
+        site.await_job(job, "COMPLETED")
+        expect(names(read_seen(out.read_text())) == {"one"}, out.read_text())
+        all_saw(site.srun("--image=mpi/1", site.seen, env=own), "two", tasks=site.nodes)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def sbatch_directive(site: Site) -> None:
@@ -234,7 +263,7 @@ def het_job(site: Site) -> None:
 CASES: dict[str, Case] = {
     function.__name__.replace("_", " "): function
     for function in (
-        srun, sbatch, sbatch_directive, export_none, salloc, salloc_mpirun, mpi_srun,
+        srun, sbatch, labels, sbatch_directive, export_none, salloc, salloc_mpirun, mpi_srun,
         login_session, start_session, two_images, two_users, overlap, many_steps, array, het_job,
         slurm_endings.requeued, slurm_endings.cancelled, slurm_endings.crashing,
         slurm_endings.srun_killed, slurm_endings.slurmd_killed, slurm_endings.slurmstepd_killed,

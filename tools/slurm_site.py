@@ -249,11 +249,17 @@ class Site:
         count = str(self.nodes)
         return self.run("srun", "-N", count, "-n", count, *words, user=user, env=env)
 
-    def batch(self, script: str, *words: str, user: str = "alice") -> tuple[str, Path]:
+    def batch(
+        self,
+        script: str,
+        *words: str,
+        user: str = "alice",
+        env: Mapping[str, str] | None = None,
+    ) -> tuple[str, Path]:
         """Submit a script; return the job's number and the file of its output."""
         out = self.folder / user / f"out-{time.monotonic_ns()}"
         words = ("sbatch", "--parsable", "-o", str(out), "-N", str(self.nodes), *words)
-        done = self.run(*words, user=user, text=f"#!/bin/sh\n{script}\n")
+        done = self.run(*words, user=user, text=f"#!/bin/sh\n{script}\n", env=env)
         expect(done.code == 0, f"sbatch: {done.err.strip()}")
         return done.out.strip(), out
 

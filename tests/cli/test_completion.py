@@ -14,6 +14,9 @@ import pytest
 
 from need import need
 from stackproof.cli import commandtree, completing, completion
+from stackproof.share import labels
+from stackproof.share.effects.repository import ImageRepository
+from stackproof.share.labels import LabelRecord
 
 COVERS = ("cli/completion_arguments.py",)
 
@@ -33,6 +36,30 @@ LINES = [
     ("stackproof completion ", {"bash", "zsh", "fish"}, {"own.yaml"}),
     ("stackproof import --placement=int", {"inter-node", "intra-node"}, set()),
 ]
+# Labels are asked of the program, in the repository of the user.
+LABELS = [
+    ("stackproof inspect ti", {"tiny/1:v1@here%x86_64", "tiny/2:v1@here%x86_64"}, {"own.squashfs"}),
+    ("stackproof run own.squashfs,tiny/2", {"own.squashfs,tiny/2:v1@here%x86_64"}, {"own.yaml"}),
+    ("stackproof image rm ", {"tiny/1:v1@here%x86_64", "tiny/2:v1@here%x86_64"}, {"own.squashfs"}),
+    ("stackproof inspect ./", {"./own.squashfs"}, {"tiny/1:v1@here%x86_64"}),
+]
+
+
+@pytest.fixture
+def labelled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder with labels in the repository, and stackproof on PATH."""
+    repository = ImageRepository(folder / ".uenv" / "repo")
+    with repository.changing() as change:
+        for version in "12":
+            change.add(
+                LabelRecord(
+                    label=labels.parse(f"tiny/{version}:v1@here%x86_64"), date="", size=1,
+                    digest=version * 64, folder="",
+                )
+            )  # fmt: skip
+    monkeypatch.setenv("STACKPROOF_REPOSITORY", str(repository.folder))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    return folder
 
 
 @pytest.fixture
@@ -77,6 +104,32 @@ def test_bash(folder: Path, line: str, there: set[str], absent: set[str]) -> Non
     words = set(done.stdout.splitlines())
     assert {word.rstrip("/") for word in there} <= words
     assert not absent & words
+
+
+@pytest.mark.parametrize(("line", "there", "absent"), LABELS)
+def test_labels_in_bash(labelled: Path, line: str, there: set[str], absent: set[str]) -> None:
+    test_bash(labelled, line, there, absent)
+
+
+@pytest.mark.parametrize("line", ["stackproof inspect tiny/2", "stackproof inspect tiny/2:v1@h"])
+def test_a_label_at_a_terminal_of_bash(labelled: Path, line: str) -> None:
+    """There the shell takes `:` and `@` for ends of words; what is missing is put behind them."""
+    argv = ["bash", "--norc", "--noprofile", "-i"]
+    label = "tiny/2:v1@here%x86_64"
+    missing = label.removeprefix(line.rsplit(maxsplit=1)[-1])
+    setup = "source ./.bash; bind 'set bell-style none'"
+    shown = typed(argv, labelled, setup, line, {missing})
+    assert missing in shown
+
+
+@pytest.mark.parametrize(("line", "there", "absent"), [LABELS[0], *LABELS[2:]])
+def test_labels_in_zsh(labelled: Path, line: str, there: set[str], absent: set[str]) -> None:
+    test_zsh(labelled, line, there, absent)
+
+
+@pytest.mark.parametrize(("line", "there", "absent"), [LABELS[0], *LABELS[2:]])
+def test_labels_in_fish(labelled: Path, line: str, there: set[str], absent: set[str]) -> None:
+    test_fish(labelled, line, there, absent)
 
 
 def typed(argv: list[str], folder: Path, setup: str, line: str, there: set[str]) -> str:

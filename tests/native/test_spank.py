@@ -27,7 +27,7 @@ from slurm_cases import CASES  # noqa: E402 - only now on the path
 from slurm_site import Site, Wrong  # noqa: E402
 
 _CHOICE = (
-    "srun", "sbatch", "salloc", "login session", "two users", "cancelled", "crashing",
+    "srun", "sbatch", "labels", "salloc", "login session", "two users", "cancelled", "crashing",
     "slurmd killed", "bad image", "not on the node", "private image", "unchecked lists",
 )  # fmt: skip
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sqlite3
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
-import everybody
 import uenvsql
-from need import as_unprivileged, need
+from need import as_unprivileged
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.share import labels
 from stackproof.share.effects.repository import ImageRepository
@@ -259,13 +260,21 @@ def test_many_who_make_the_index_at_once_make_one(folder: Path) -> None:
     assert len(names(ImageRepository(folder))) == 4
 
 
-def test_a_repository_of_others_is_read(tmp_path: Path) -> None:
+def test_a_repository_of_others_is_read(for_everybody: tuple[str, Path]) -> None:
     """As a user without rights; the folder cannot be written, so neither can a journal."""
-    need("root")
-    folder = tmp_path / "repo"
+    python, checkout = for_everybody
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        os.chmod(name, 0o755)
+        said = _as_another(python, checkout, Path(name))
+    assert "mpich/5.0.2:v1@daint%zen2" in said
+    assert "[not-permitted]" in said
+    assert "STACKPROOF_REPOSITORY" in said
+
+
+def _as_another(python: str, checkout: Path, folder: Path) -> str:
+    """Return what a user without rights is told who reads a repository and changes it."""
     with ImageRepository(folder).changing() as change:
         change.add(record("mpich/5.0.2:v1@daint%zen2", DIGESTS[0]))
-    python, checkout = everybody.python(tmp_path)
     script = (
         "import sys; from pathlib import Path; from stackproof.share.effects.repository import *\n"
         "from stackproof.core.errors import StackproofError\n"
@@ -279,6 +288,4 @@ def test_a_repository_of_others_is_read(tmp_path: Path) -> None:
         as_unprivileged(["env", f"PYTHONPATH={checkout / 'src'}", python, "-B", "-c", script]),
         cwd="/", capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
-    assert "mpich/5.0.2:v1@daint%zen2" in done.stdout
-    assert "[not-permitted]" in done.stdout
-    assert "STACKPROOF_REPOSITORY" in done.stdout
+    return done.stdout

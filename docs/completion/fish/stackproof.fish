@@ -254,7 +254,7 @@ function __stackproof_say
     case 'value:inspect:--verify'
         __stackproof_kinds 
     case 'arguments:inspect'
-        __stackproof_kinds @file
+        __stackproof_kinds @file @label
     case 'commands:pack'
     case 'options:pack'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -287,7 +287,7 @@ function __stackproof_say
     case 'value:pack:--fact'
         __stackproof_kinds 
     case 'arguments:pack'
-        __stackproof_kinds cray-mpich intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
+        __stackproof_kinds cray-mpich intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file @label
     case 'commands:run'
     case 'options:run'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -309,7 +309,7 @@ function __stackproof_say
     case 'value:run:--join'
         __stackproof_kinds auto yes no
     case 'value:run:--inject'
-        __stackproof_kinds @file
+        __stackproof_kinds @file @label
     case 'value:run:--transport'
         __stackproof_kinds 
     case 'value:run:--memory'
@@ -317,7 +317,7 @@ function __stackproof_say
     case 'value:run:--site'
         __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
     case 'arguments:run'
-        __stackproof_kinds @file
+        __stackproof_kinds @file @label
     case 'commands:start'
     case 'options:start'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -339,7 +339,7 @@ function __stackproof_say
     case 'value:start:--join'
         __stackproof_kinds auto yes no
     case 'value:start:--inject'
-        __stackproof_kinds @file
+        __stackproof_kinds @file @label
     case 'value:start:--transport'
         __stackproof_kinds 
     case 'value:start:--memory'
@@ -347,7 +347,7 @@ function __stackproof_say
     case 'value:start:--site'
         __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
     case 'arguments:start'
-        __stackproof_kinds @file
+        __stackproof_kinds @file @label
     case 'commands:activate'
     case 'options:activate'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -366,7 +366,7 @@ function __stackproof_say
     case 'value:activate:--view'
         __stackproof_kinds 
     case 'value:activate:--inject'
-        __stackproof_kinds @file
+        __stackproof_kinds @file @label
     case 'value:activate:--transport'
         __stackproof_kinds 
     case 'value:activate:--memory'
@@ -374,7 +374,7 @@ function __stackproof_say
     case 'value:activate:--site'
         __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
     case 'arguments:activate'
-        __stackproof_kinds @file
+        __stackproof_kinds @file @label
     case 'commands:cluster'
         printf '%s\t%s\n' 'up' 'bring a cluster up; nothing happens when the same one is up already'
         printf '%s\t%s\n' 'down' 'take a cluster down with everything that runs in it'
@@ -520,9 +520,9 @@ function __stackproof_say
         printf '%s\t%s\n' '--sign' 'sign the results with a key of ssh (ssh-keygen -Y), so that nobody can change them unseen; with --resume also later'
         printf '%s\t%s\n' '--cancel' 'with --resume: end the job instead'
     case 'value:bench:--baseline'
-        __stackproof_kinds @file
+        __stackproof_kinds @file @label
     case 'value:bench:--challenger'
-        __stackproof_kinds @file
+        __stackproof_kinds @file @label
     case 'value:bench:--launches'
         __stackproof_kinds 
     case 'value:bench:--budget'
@@ -686,7 +686,7 @@ function __stackproof_say
     case 'value:doctor:--replay'
         __stackproof_kinds @file
     case 'arguments:doctor'
-        __stackproof_kinds @file
+        __stackproof_kinds @file @label
     case 'commands:explain'
     case 'options:explain'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -734,7 +734,7 @@ function __stackproof_say
     case 'value:inject/check:--env'
         __stackproof_kinds 
     case 'value:inject/check:--root'
-        __stackproof_kinds @file
+        __stackproof_kinds @file @label
     case 'value:inject/check:--isa'
         __stackproof_kinds x86-64-v1 x86-64-v2 x86-64-v3 x86-64-v4
     case 'value:inject/check:--shs'
@@ -760,7 +760,7 @@ function __stackproof_say
     case 'value:inject/manifest:--env'
         __stackproof_kinds 
     case 'value:inject/manifest:--root'
-        __stackproof_kinds @file
+        __stackproof_kinds @file @label
     case 'value:inject/manifest:--isa'
         __stackproof_kinds x86-64-v1 x86-64-v2 x86-64-v3 x86-64-v4
     case 'arguments:inject/manifest'
@@ -794,7 +794,7 @@ function __stackproof_say
     case 'value:inject/container:--env'
         __stackproof_kinds 
     case 'value:inject/container:--root'
-        __stackproof_kinds @file
+        __stackproof_kinds @file @label
     case 'value:inject/container:--isa'
         __stackproof_kinds x86-64-v1 x86-64-v2 x86-64-v3 x86-64-v4
     case 'value:inject/container:--level'
@@ -886,11 +886,11 @@ function __stackproof_say
         printf '%s\t%s\n' '--output' 'results (default: proof)'
         printf '%s\t%s\n' '--json' 'print the proof as JSON'
     case 'value:inject/prove:--with'
-        __stackproof_kinds @file
+        __stackproof_kinds @file @label
     case 'value:inject/prove:--own'
-        __stackproof_kinds @file
+        __stackproof_kinds @file @label
     case 'value:inject/prove:--wrong'
-        __stackproof_kinds @file
+        __stackproof_kinds @file @label
     case 'value:inject/prove:--ranks'
         __stackproof_kinds 
     case 'value:inject/prove:--launches'
@@ -929,14 +929,14 @@ function __stackproof_say
         printf '%s\t%s\n' '--force' 'give the label to this image though another has it'
         printf '%s\t%s\n' '--json' 'print the record as JSON'
     case 'arguments:image/add'
-        __stackproof_kinds @file
+        __stackproof_kinds @label @file
     case 'commands:image/rm'
     case 'options:image/rm'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--json' 'print what went as JSON'
     case 'arguments:image/rm'
-        __stackproof_kinds @file
+        __stackproof_kinds @label
     case 'commands:image/fsck'
     case 'options:image/fsck'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -956,7 +956,7 @@ function __stackproof_say
     case 'value:image/inspect:--verify'
         __stackproof_kinds 
     case 'arguments:image/inspect'
-        __stackproof_kinds @file
+        __stackproof_kinds @file @label
     case 'commands:image/ls'
     case 'options:image/ls'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -965,7 +965,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--names' 'print the labels alone, one a line'
         printf '%s\t%s\n' '--json' 'print the list as JSON'
     case 'arguments:image/ls'
-        __stackproof_kinds @file
+        __stackproof_kinds @file @label
     case 'commands:image/du'
     case 'options:image/du'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -1019,9 +1019,9 @@ function __stackproof_say
     case 'value:image/containerfile:-o' 'value:image/containerfile:--output'
         __stackproof_kinds @file
     case 'value:image/containerfile:--base'
-        __stackproof_kinds @file
+        __stackproof_kinds @file @label
     case 'value:image/containerfile:--builder-base'
-        __stackproof_kinds @file
+        __stackproof_kinds @file @label
     case 'value:image/containerfile:--view'
         __stackproof_kinds 
     case 'value:image/containerfile:--package'
@@ -1107,6 +1107,10 @@ function __stackproof_kinds
                 __fish_complete_path $current
             case @dir
                 __fish_complete_directories $current
+            case @label
+                if not string match -qr '^[/.~]' -- $current
+                    command stackproof image ls --names 2>/dev/null
+                end
             case '*'
                 echo $word
         end

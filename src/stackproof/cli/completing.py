@@ -1,8 +1,9 @@
 """The tree of commands to completions of bash, zsh and fish, whose scripts are in `assets/`.
 
 A script of a shell holds everything: verbs, options, what they can be and the names of what comes
-with stackproof, so that a press of the key starts no program. All three do the same: walk the words
-to the command, then complete a value, an option, or an argument by its kind.
+with stackproof, so that a press of the key starts no program but for the labels of images, which
+change. All three do the same: walk the words to the command, then complete a value, an option, or
+an argument by its kind.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from stackproof.cli.commandtree import Argument, DocumentedCommand
 
 _FOLDERS = ("DIR", "FOLDER")
+_IMAGES = ("IMAGE", "LABEL")
 _FILES = (
     "FILE", "IMAGE", "PROGRAM", "RESULTS", "PLACE", "PREFIX", "SPEC", "PATH", "PLUGIN", "FACTS",
 )  # fmt: skip
@@ -21,7 +23,7 @@ Names = Mapping[str, Sequence[str]]
 
 
 def kind_of(argument: Argument, names: Names) -> str:
-    """Return what completes a value: words with blanks between, and @file or @dir beside them."""
+    """Return what completes a value: words with blanks between, and @file, @dir or @label."""
     words = list(argument.choices)
     if not words:
         for kind, known in names.items():
@@ -31,6 +33,8 @@ def kind_of(argument: Argument, names: Names) -> str:
         words = ["@file"]
     if not words and any(word in argument.value for word in _FOLDERS):
         words = ["@dir"]
+    if not argument.choices and any(word in argument.value for word in _IMAGES):
+        words.append("@label")
     return " ".join(words)
 
 

@@ -43,10 +43,28 @@ _stackproof_kinds() {
                 if [[ $word == @file ]]; then i=-f; else i=-d; fi
                 mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen $i -- "$cur")
                 ;;
+            @label) _stackproof_labels ;;
             *) words+=("$word") ;;
         esac
     done
     COMPREPLY+=($(compgen -W "${words[*]}" -- "$cur"))
+}
+
+# The shell takes `:`, `@` and `=` for ends of words, and replaces what is behind the last of them.
+_stackproof_labels() {
+    local line=${COMP_LINE:0:COMP_POINT} whole word before label
+    whole=${line##*[[:space:]]}
+    if [[ $whole == --*=* ]]; then whole=${whole#*=}; fi
+    word=${whole##*,}
+    if [[ $word == [/.~]* ]]; then return; fi
+    before=${whole%"$word"}
+    if ((${#COMPREPLY[@]} == 0)); then compopt +o filenames; fi
+    for label in $("${COMP_WORDS[0]}" image ls --names 2>/dev/null); do
+        if [[ $label == "$word"* ]]; then
+            label=$before$label
+            COMPREPLY+=("${label#"${whole%"${whole##*[:@=]}"}"}")
+        fi
+    done
 }
 
 _stackproof_command() {

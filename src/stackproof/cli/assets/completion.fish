@@ -17,6 +17,10 @@ function __stackproof_kinds
                 __fish_complete_path $current
             case @dir
                 __fish_complete_directories $current
+            case @label
+                if not string match -qr '^[/.~]' -- $current
+                    command stackproof image ls --names 2>/dev/null
+                end
             case '*'
                 echo $word
         end

@@ -39,6 +39,11 @@ _stackproof_kinds() {
         case $word in
             @file) _files ;;
             @dir) _files -/ ;;
+            @label)
+                if [[ ${words[CURRENT]} != [/.~]* ]]; then
+                    compadd -- ${(f)"$(${words[1]} image ls --names 2>/dev/null)"}
+                fi
+                ;;
             *) compadd -- $word ;;
         esac
     done

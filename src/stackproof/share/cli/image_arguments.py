@@ -30,7 +30,7 @@ def configure(
     rm.add_argument(
         "labels",
         nargs="+",
-        metavar="LABEL-OF-IMAGE",
+        metavar="LABEL",
         help="a label that means one image; an id or a digest takes all labels of the image",
     )
     rm.add_argument("--json", action="store_true", help="print what went as JSON")

@@ -1,0 +1,72 @@
+"""What labels cost: processor time and wall time of the listing, and of `run` by a label.
+
+    python benchmarks/labels.py [COUNT]
+
+A repository with COUNT labels (200 if not said) of images that are small; `run` starts `true` with
+an image by its file and by its label. Each command runs 20 times; printed is the median in ms.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from images import make_image  # noqa: E402 - only now on the path
+from stackproof.share import labels  # noqa: E402
+from stackproof.share.effects import storing  # noqa: E402
+from stackproof.share.effects.repository import ImageRepository  # noqa: E402
+from stackproof.share.effects.storing import AddOptions  # noqa: E402
+
+TIMES = 20
+
+
+def cost_ms(argv: list[str], env: dict[str, str]) -> dict[str, float]:
+    """Return the medians of processor time (user and system) and wall time in ms."""
+    processor, wall = [], []
+    for _ in range(TIMES):
+        before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        subprocess.run(argv, check=True, env=env, capture_output=True)
+        wall.append(time.perf_counter() - begun)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        processor.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    medians = {"processor": statistics.median(processor), "wall": statistics.median(wall)}
+    return {name: round(1000 * seconds, 1) for name, seconds in medians.items()}
+
+
+def main() -> None:
+    """Fill a repository, and time the commands."""
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    program = shutil.which("stackproof", path=str(Path(sys.executable).parent)) or "stackproof"
+    with tempfile.TemporaryDirectory() as name:
+        file = make_image(Path(name) / "a.squashfs")
+        repository = ImageRepository(Path(name) / "repository")
+        for number in range(count):
+            label = labels.parse(f"tiny/{number}:v1@here%any")
+            storing.add(repository, AddOptions(label=label, file=str(file)))
+            with file.open("ab") as stream:
+                stream.write(bytes(4096))
+        env = {**os.environ, "STACKPROOF_REPOSITORY": str(repository.folder)}
+        commands = {
+            "version": ["--version"],
+            "ls": ["image", "ls"],
+            "names": ["image", "ls", "--names"],
+            "run by file": ["run", str(file), "--", "true"],
+            "run by label": ["run", f"tiny/{count - 1}", "--", "true"],
+        }
+        found = {name: cost_ms([program, *words], env) for name, words in commands.items()}
+    print(json.dumps({"labels": count, "median_ms": found}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
