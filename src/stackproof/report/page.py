@@ -33,6 +33,7 @@ from stackproof.report.ranking import (
     validated_part,
 )
 from stackproof.report.shapes import shapes_part
+from stackproof.report.side_by_side import side_by_side_part
 from stackproof.report.summary import facts_part, picture_part
 from stackproof.report.tables import curve_label, placements
 from stackproof.report.verdict import badge, regimes_part, tables_part, unit_text, verdict_part
@@ -85,6 +86,7 @@ def _main(comparison: Comparison, page: Page) -> tuple[Markup | None, ...]:
         verdict_part(comparison),
         tables_part(comparison),
         _curves_part(comparison, page),
+        side_by_side_part(comparison),
         validated_part(comparison),
         shapes_part(comparison, page.marks),
         regimes_part(comparison),

@@ -1,0 +1,53 @@
+"""What several programs say of the same stands side by side, and only that."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from reportsamples import comparison_of
+from stackproof.compare.model import Comparison
+from stackproof.report.side_by_side import side_by_side_part
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    found = comparison_of()
+    assert isinstance(found, Comparison)
+    return found
+
+
+def with_osu(comparison: Comparison, benchmark: str) -> Comparison:
+    """Return it with one benchmark's panels once more, as if OSU's program had measured it."""
+    more = tuple(
+        dataclasses.replace(panel, curve=dataclasses.replace(panel.curve, program="osu_latency"))
+        for panel in comparison.panels
+        if panel.curve.benchmark == benchmark
+    )
+    assert more
+    return dataclasses.replace(comparison, panels=(*comparison.panels, *more))
+
+
+def test_one_program_has_no_such_part(comparison: Comparison) -> None:
+    assert side_by_side_part(comparison) is None
+
+
+def test_each_point_of_two_programs_is_a_row(comparison: Comparison) -> None:
+    part = side_by_side_part(with_osu(comparison, "latency"))
+    assert part is not None
+    html = str(part)
+    assert "osu_latency" in html
+    assert comparison.panels[0].curve.program in html
+    panels = [panel for panel in comparison.panels if panel.curve.benchmark == "latency"]
+    points = sum(len(panel.points(arm)) for panel in panels for arm in ("mpich", "openmpi"))
+    assert html.count("<tr>") == 1 + points
+    assert "bandwidth" not in html
+    cell = next(one for one in panels[0].judgements if one.arm == "mpich").cells[0]
+    assert f"{cell.ratio:.2f}" in html
+
+
+def test_a_benchmark_without_sizes_is_one_row_for_each_challenger(comparison: Comparison) -> None:
+    html = str(side_by_side_part(with_osu(comparison, "barrier")))
+    places = sum(panel.curve.benchmark == "barrier" for panel in comparison.panels)
+    assert html.count("<tr>") == 1 + 2 * places
