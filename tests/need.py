@@ -424,6 +424,7 @@ PROBES: dict[str, Callable[[Path], str | None]] = {
     "netns": _netns,
     "netem": _netem,
     "slurm": _slurm,
+    "lstopo": lambda _: _try("lstopo", "--version"),
     "apt": _apt,
     "spack": _spack,
     "easybuild": _easybuild,

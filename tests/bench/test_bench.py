@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import topologies
 from benchroom import stackproof, stopped, write_spec
 from pythonpage import programs
 from stackproof.compare.effects.results import load_results
@@ -62,6 +63,14 @@ def test_a_dry_run_says_what_would_run_and_writes_nothing(room: Path) -> None:
     assert 5 < plan["looks"]["seconds_to_first"] <= plan["seconds"]
     assert 30 + 4 < plan["seconds"] < 60
     assert not (room / "dry").exists()
+    (room / "lumi.xml").write_text(topologies.node("lumi-g").xml())
+    layout = write_spec(room, "layout", placements=[{"shape": "2x8", "by": "gpu"}],
+                        benchmarks=["alltoall"], on="slurm")  # fmt: skip
+    there = ("bench", layout, "--topology", "lumi.xml")
+    said = stackproof(*there, "--dry-run", cwd=room).stdout
+    assert "    rank  node   core  NUMA  NIC   GPU\n    0     node1  48    3     cxi3  0\n" in said
+    assert "    15    node2  40    2     cxi2  7\n" in said
+    assert "is for `--dry-run`" in stackproof(*there, cwd=room, ok=(2,)).stderr
     wrong = write_spec(room, "dry-wrong", sizes={"from": "4 MiB", "to": 1})
     refused = stackproof("bench", wrong, "--dry-run", cwd=room, ok=(3,))
     assert "no power of two" in refused.stderr

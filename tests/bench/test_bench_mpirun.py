@@ -88,6 +88,32 @@ def test_mpirun_in_an_allocation(room: Room, nodes: int) -> None:
     assert {len(one["output"]["ranks"]) for one in launches} == {2, 2 * nodes}
 
 
+def test_every_launcher_tells_each_rank_its_own_gpu(room: Room) -> None:
+    """Nodes that show two GPUs: those of amdkfd are files alone, so that files can stand for them."""
+    kfd = "/sys/class/kfd/kfd/topology/nodes"
+    script = "at=$(mktemp -d); mount --rbind /sys/class/net $at; "
+    script += "mount -t tmpfs none /sys/class; mkdir /sys/class/net; "
+    script += "mount --rbind $at /sys/class/net; "
+    for number in (0, 1):
+        script += f"mkdir -p {kfd}/{number}; echo {number + 7} >{kfd}/{number}/gpu_id; "
+        script += f"echo 'location_id {number}' >{kfd}/{number}/properties; "
+    for node in ("node1", "node2"):
+        room.run("cluster", "exec", "--name", CLUSTER, "--on", node, "--", "sh", "-ec", script)
+    srun = {"name": "by-srun", "image": "mpich.squashfs"}
+    spec = spec_of(room, "gpus", challengers=[OPENMPI, srun], benchmarks=["alltoall"],
+                   placements=[{"shape": "1x2", "by": "gpu"}])  # fmt: skip
+    inside = salloc(room, 1, spec, "-o", room.folder / "gpus", "--no-verdict")
+    words = [*inside[:8], "--ntasks-per-node=2", "--nodelist=node1", *inside[8:]]
+    assert "1x2-by-gpu: ranks 2 on node1" in room.run(*words, "--dry-run").stdout
+    room.run(*words)
+    launches = room.launches("gpus").values()
+    assert {one["host_facts"]["launcher"] for one in launches} == {"hydra", "prte", "srun"}
+    for one in launches:
+        assert "bad" not in {check["state"] for check in one["checks"]}, one["checks"]
+        told = [facts["devices"] for facts in one["output"]["ranks"]]
+        assert [devices["HIP_VISIBLE_DEVICES"] for devices in told] == ["0", "1"]
+
+
 def test_an_allocation_that_ends_goes_on_in_the_next(room: Room) -> None:
     spec = spec_of(room, "ends", challengers=[OPENMPI], launches=3)
     words = salloc(room, 2, spec, "-o", room.folder / "ends", "--no-verdict")

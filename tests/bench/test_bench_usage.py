@@ -14,6 +14,7 @@ from unittest import mock
 import pytest
 
 from stackproof.bench.cli import bench, bench_arguments
+from stackproof.bench.effects import dry_run
 from stackproof.bench.effects.dry_run import notes
 from stackproof.bench.effects.request import specification
 from stackproof.bench.spec import BenchSpec
@@ -185,3 +186,23 @@ def test_too_few_launches_are_said_before_they_are_made(launches: int, said: str
     (note,) = notes(asked("--launches", str(launches)))
     assert said in note
     assert notes(asked("--launches", "10")) == []
+
+
+TABLE = """\
+    rank  node   core  NUMA  NIC   GPU
+    0     node1  49    3     cxi3  0
+    1     node1  57    3     cxi3  1
+    and 1 more
+"""
+
+
+def test_a_dry_run_shows_where_each_rank_would_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks = [
+        {"node": "node1", "cpu": cpu, "numa": 3, "nic": "cxi3", "gpu": gpu}
+        for gpu, cpu in enumerate((49, 57, 17))
+    ]
+    monkeypatch.setattr(dry_run, "_MOST_SHOWN", 2)
+    assert "\n".join([*dry_run._rank_table(ranks), ""]) == TABLE
+    plain = [{"node": "n", "cpu": 0, "numa": None, "nic": "", "gpu": None}]
+    assert dry_run._rank_table(plain) == ["    rank  node  core", "    0     n     0"]
+    assert dry_run._rank_table([{**plain[0], "cpu": None}]) == []

@@ -295,3 +295,46 @@ def test_a_benchmark_of_another_version_is_told_with_what_to_do():
     assert problem.reason is Reason.UNSUPPORTED
     assert "unknown option `--check`" in problem.message
     assert "build the image again" in problem.hint
+
+
+CHOSEN = replace(
+    CASE,
+    placement=replace(
+        CASE.placement,
+        gpus="cuda",
+        ranks=(
+            Rank(node="node1", cpu=0, numa=3, nic="cxi3", gpu=3),
+            Rank(node="node2", cpu=1, numa=0, nic="cxi0", gpu=0),
+        ),
+    ),
+)
+
+
+def told(**changes) -> Output:
+    """Return what ranks tell that are where they were asked to be, but for the first one."""
+    right = {"CUDA_VISIBLE_DEVICES": "3", "FI_CXI_DEVICE_NAME": "cxi3"}
+    first = replace(GOOD.ranks[0], **{"numa": 3, "devices": right, **changes})
+    other = {"CUDA_VISIBLE_DEVICES": "0", "FI_CXI_DEVICE_NAME": "cxi0"}
+    return replace(GOOD, ranks=(first, replace(GOOD.ranks[1], numa=0, devices=other)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, ""),
+        ({"devices": None, "numa": None}, ""),  # another program, which does not tell
+        ({"devices": {"CUDA_VISIBLE_DEVICES": "3", "MPICH_OFI_NIC_MAPPING": "3:0"}}, ""),
+        ({"numa": 1}, "rank 0 is at NUMA node 1, not 3"),
+        ({"devices": {"FI_CXI_DEVICE_NAME": "cxi3"}}, "rank 0 sees the GPUs `all`, not 3"),
+        ({"devices": {"CUDA_VISIBLE_DEVICES": "0,1", "FI_CXI_DEVICE_NAME": "cxi3"}},
+         "rank 0 sees the GPUs `0,1`, not 3"),
+        ({"devices": {"CUDA_VISIBLE_DEVICES": "3", "FI_CXI_DEVICE_NAME": "cxi0"}},
+         "rank 0 was told the NIC `cxi0`, not cxi3"),
+        ({"devices": {"CUDA_VISIBLE_DEVICES": "3"}}, "rank 0 was told the NIC `any`, not cxi3"),
+    ],
+)  # fmt: skip
+def test_the_numa_node_nic_and_gpu_of_a_rank_are_those_of_its_placement(changes, said):
+    check = next(one for one in judge(told(**changes), CHOSEN) if one.name == "placement")
+    assert (check.state is State.BAD) == bool(said)
+    assert said in check.evidence
+    assert (check.reason == Reason.WRONG_PLACEMENT) == bool(said)

@@ -14,12 +14,14 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from stackproof.bench import layout as layouts
 from stackproof.bench import programs as bench_programs
 from stackproof.bench.programs.osu_test import OSU_TESTS
 from stackproof.bench.spec import DEFAULT_SIZES, BenchSpec
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.results.case import Case, Locality, Placement, Rank
 from stackproof.results.metrics import CORE, METRICS
+from stackproof.site.topology import Core, Topology
 
 CHECKING = "stackproof-bench"
 """The program that looks at the bytes that it receives."""
@@ -122,8 +124,8 @@ def shape(name: str) -> tuple[int, int]:
     """Return nodes and ranks per node of a ready placement: `2x4` is 2 nodes with 4 ranks each."""
     if name in {*Locality}:
         return (1, 2) if name == Locality.INTRA else (2, 1)
-    nodes, _, ranks = name.partition("x")
-    return int(nodes), int(ranks)
+    wanted = layouts.parse_layout(name)
+    return wanted.nodes, wanted.each
 
 
 def _rank_count(entry: str | Placement) -> int:
@@ -149,26 +151,31 @@ def placements_for(
     nodes: Mapping[str, tuple[int, ...]],
     interface: str | None,
     *,
+    topologies: Mapping[str, Topology] | None = None,
     one_machine: bool = False,
 ) -> tuple[Placement, ...]:
     """Return every placement of a specification, those that are only validated last.
 
-    `nodes` maps their names to the CPUs that ranks may have; with `one_machine` the nodes are
-    namespaces of one machine, so that equal numbers are one CPU. Raises `StackproofError` with
-    the problems of all placements at once.
+    `nodes` maps their names to the CPUs that ranks may have, `topologies` to what is known of their
+    inside; with `one_machine` the nodes are namespaces of one machine, so that equal numbers are
+    one CPU. Raises `StackproofError` with the problems of all placements at once.
     """
+    known = topologies or {}
     found: list[Placement] = []
     problems: list[Problem] = []
     wanted = [(entry, True) for entry in spec.placements]
     wanted += [(entry, False) for entry in spec.validated]
     for entry, timed in wanted:
         try:
-            placement = placement_for(entry, nodes, interface, timed=timed)
+            placement = placement_for(
+                entry, nodes, interface, timed=timed, topologies=known, one_machine=one_machine
+            )
         except StackproofError as error:
             problems += error.problems
             continue
         if timed:
             problems += _crowded(placement, nodes, one_machine=one_machine)
+            problems += _sharing(placement, known)
         problems += _pointless(spec, placement)
         found.append(placement)
     if problems:
@@ -201,6 +208,27 @@ def _crowded(
     ]
 
 
+def _sharing(placement: Placement, topologies: Mapping[str, Topology]) -> list[Problem]:
+    """Return the ranks that have CPUs of their own and share a core all the same."""
+    cores: dict[tuple[str, Core], list[int]] = {}
+    for rank in placement.ranks:
+        topology = topologies.get(rank.node)
+        core = topology.core_of(rank.cpu) if topology and rank.cpu is not None else None
+        if core is not None and rank.cpu is not None:
+            cores.setdefault((rank.node, core), []).append(rank.cpu)
+    return [
+        Problem(
+            reason=Reason.UNSUPPORTED,
+            message=f"the placement `{placement.name}` pins ranks to the CPUs "
+            f"{', '.join(map(str, cpus))} of `{node}`, which are threads of one core",
+            hint="give each rank a core of its own, as `by: core` does; what is only `validated` "
+            "may share one",
+        )
+        for (node, _), cpus in cores.items()
+        if len({*cpus}) > 1
+    ]
+
+
 def _pointless(spec: BenchSpec, placement: Placement) -> list[Problem]:
     """Return why nothing could be run at a placement."""
     message = hint = ""
@@ -223,13 +251,19 @@ def placement_for(
     interface: str | None,
     *,
     timed: bool = True,
+    topologies: Mapping[str, Topology] | None = None,
+    one_machine: bool = False,
 ) -> Placement:
     """Return the placement that a specification asks for, on the nodes that there are.
 
-    `nodes` maps their names to the CPUs that ranks may have. Ranks that are not `timed` have no
-    CPU of their own. Raises `StackproofError`: UNSUPPORTED when there are not enough nodes or
-    CPUs, NODE_UNREACHABLE for a node that is not among them.
+    `nodes` maps their names to the CPUs that ranks may have, `topologies` to their inside. Ranks
+    that are not `timed` have no CPU of their own. Raises `StackproofError`: UNSUPPORTED when there
+    are not enough nodes or CPUs, NODE_UNREACHABLE for a node that is not among them.
     """
+    if isinstance(wanted, str) and timed and "-by-" in wanted:
+        return laid_out(
+            wanted, nodes, interface, topologies=topologies or {}, one_machine=one_machine
+        )
     if isinstance(wanted, str):
         return ready_placement(wanted, nodes, interface, timed=timed)
     known = {f"@{number}": name for number, name in enumerate(nodes, start=1)}
@@ -282,6 +316,36 @@ def ready_placement(
         ranks=tuple(ranks),
         interface=None if needed == 1 else interface,
         timed=timed,
+    )
+
+
+def laid_out(
+    name: str,
+    nodes: Mapping[str, tuple[int, ...]],
+    interface: str | None,
+    *,
+    topologies: Mapping[str, Topology],
+    one_machine: bool = False,
+) -> Placement:
+    """Return the placement that a layout such as `2x8-by-gpu` means on the nodes that there are.
+
+    Raises `StackproofError` (UNSUPPORTED) when there are not enough nodes, cores or parts.
+    """
+    wanted = layouts.parse_layout(name)
+    if len(nodes) < wanted.nodes:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"the placement `{name}` needs {wanted.nodes} nodes; there are {len(nodes)}",
+            hint="ask for more nodes, or start a cluster with `stackproof cluster up --nodes N`",
+        )
+    chosen = {node: nodes[node] for node in [*nodes][: wanted.nodes]}
+    ranks = layouts.ranks_by(name, wanted, chosen, topologies, one_machine=one_machine)
+    kinds = [gpu.kind for node in chosen for gpu in topologies[node].gpus]
+    return Placement(
+        name=name,
+        ranks=ranks,
+        interface=None if wanted.nodes == 1 else interface,
+        gpus=kinds[0] if kinds else "",
     )
 
 

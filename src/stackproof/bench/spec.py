@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from stackproof.bench import arms
+from stackproof.bench import arms, layout
 from stackproof.bench.arms.paths import absolute
 from stackproof.bench.program_spec import Program, program_problems, programs_of
 from stackproof.compare.model import DEFAULT_MARGINS, MOST_LAUNCHES
@@ -186,6 +186,7 @@ def parse_bench(document: Document, *, folder: str = "") -> BenchSpec:
     with every problem at once.
     """
     found = [*documents.problems(document, "bench")]
+    found = found or _shape_problems(document)
     if not found:
         found += _kind_problems(document)
         found += _name_problems(document) + _allocation_problems(document)
@@ -226,6 +227,30 @@ def _kind_problems(document: Document) -> list[Problem]:
     return found
 
 
+def _shape_problems(document: Document) -> list[Problem]:
+    """Return the placements that are neither ranks with a name nor a shape with what it is by."""
+    found = []
+    for key, index, entry in _placement_entries(document):
+        if isinstance(entry, str):
+            continue
+        keys, forms = {*entry}, ({"name", "ranks", "interface"}, {"shape", "by", "fill"})
+        form = forms["shape" in keys or "by" in keys]
+        missing = sorted((form - {"interface", "fill"}) - keys)
+        strange = sorted(keys - form)
+        if missing or strange:
+            what = f"lacks `{missing[0]}`" if missing else f"cannot have `{strange[0]}`"
+            where = document.where(key, index, *strange[:1] if not missing else ())
+            found.append(
+                Problem(
+                    reason=Reason.INVALID_VALUE,
+                    message=f"the placement {what}",
+                    hint="say `name` and `ranks`, or `shape` and `by`",
+                    where=where,
+                )
+            )
+    return found
+
+
 def _name_problems(document: Document) -> list[Problem]:
     """Return the arms and placements that have the same name."""
     found: list[Problem] = []
@@ -244,7 +269,7 @@ def _name_problems(document: Document) -> list[Problem]:
         seen.add(name)
     places: set[str] = set()
     for key, index, entry in _placement_entries(document):
-        name = entry if isinstance(entry, str) else entry["name"]
+        name = _entry_name(entry)
         if name in places:
             found.append(
                 Problem(
@@ -259,10 +284,20 @@ def _name_problems(document: Document) -> list[Problem]:
     return found
 
 
+def _entry_name(entry: Any) -> str:
+    """Return what a placement is called: by its name, or by its shape."""
+    if isinstance(entry, str):
+        return entry
+    if "shape" in entry:
+        packed = entry.get("fill") == "packed"
+        return layout.layout_name(entry["shape"], entry["by"], packed=packed)
+    return str(entry["name"])
+
+
 def _arm_placement_problems(document: Document) -> list[Problem]:
     """Return the placements of arms that the specification does not have."""
     entries = [entry for _, _, entry in _placement_entries(document)]
-    known = {entry if isinstance(entry, str) else entry["name"] for entry in entries}
+    known = {_entry_name(entry) for entry in entries}
     known |= {locality.value for locality in Locality}
     return [
         Problem(
@@ -359,7 +394,7 @@ def _build(data: dict[str, Any], folder: str) -> BenchSpec:
     for key in ("placements", "validated"):
         if key in data:
             given[key] = tuple(
-                entry if isinstance(entry, str) else _placement(entry) for entry in data[key]
+                _placement(entry) if "ranks" in entry else _entry_name(entry) for entry in data[key]
             )
     if "scheduler-options" in data:
         options = data["scheduler-options"].items()

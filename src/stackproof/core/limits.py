@@ -67,6 +67,10 @@ JOINED = Limit("what ranks of a node tell each other of a mount", "hundreds of b
 PROBED = Limit("of a file or an answer, what a probe of a machine keeps", "lines", bytes=8 * KIB)
 ANSWER = Limit("what a program says of itself", "lines", bytes=MIB)
 SOURCE = Limit("a source archive that is downloaded", "tens of MiB", bytes=2 * GIB)
+HWLOC = Limit(
+    "topologies of machines, hwloc's XML", "a megabyte for hundreds of cores",
+    bytes=16 * MIB, count=(100_000, "elements"), depth=64,
+)  # fmt: skip
 REFS = Limit(
     "refs of a git repository on this machine", "Spack has hundreds",
     bytes=64 * MIB, count=(200_000, "refs"),

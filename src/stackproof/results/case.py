@@ -27,10 +27,17 @@ class Timing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rank:
-    """Where one rank runs: a node's name and the CPU (number on that node) it is pinned to."""
+    """Where one rank runs: a node's name and the CPU (number on that node) it is pinned to.
+
+    `numa` is the NUMA node of that CPU; `nic` and `gpu` are what the rank is to use of several: the
+    name of a NIC (`cxi0`), the number of a GPU. Empty and None where nobody chose.
+    """
 
     node: str
     cpu: int | None = None
+    numa: int | None = None
+    nic: str = ""
+    gpu: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +46,14 @@ class Placement:
 
     `interface` is the network interface the MPI must use between the nodes, None for any. `timed`
     False is for ranks that may share a CPU: what they receive is checked, and no time they take
-    means anything.
+    means anything. `gpus` says by which runtime the ranks' GPUs are numbered: `cuda` or `rocm`.
     """
 
     name: str
     ranks: tuple[Rank, ...]
     interface: str | None = None
     timed: bool = True
+    gpus: str = ""
 
     @property
     def nodes(self) -> tuple[str, ...]:

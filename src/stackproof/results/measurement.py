@@ -152,7 +152,9 @@ class RankMemory:
 class RankFacts:
     """What one rank saw of itself.
 
-    `cpus` is its affinity mask, `cpu` the processor it ran on, `libraries` the communication
+    `cpus` is its affinity mask, `cpu` the processor it ran on and `numa` that one's NUMA node;
+    `devices` are the variables that told it which NIC and GPU to use, None where the program does
+    not tell. `libraries` the communication
     libraries mapped by the process (paths from /proc/self/maps), `build_ids` their GNU build-ids
     where they have one, `shared` the shared memory that it has mapped (files of /dev/shm and
     devices such as /dev/xpmem), `tx_bytes` what each network interface of its node sent during the
@@ -167,6 +169,8 @@ class RankFacts:
     host: str
     cpus: tuple[int, ...] = ()
     cpu: int | None = None
+    numa: int | None = None
+    devices: Mapping[str, str] | None = None
     libraries: tuple[str, ...] = ()
     build_ids: Mapping[str, str] = field(default_factory=dict)
     shared: tuple[str, ...] = ()

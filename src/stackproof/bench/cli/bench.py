@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackproof.bench.effects import batch_job
+from stackproof.bench.effects import batch_job, nodes
 from stackproof.bench.effects.dry_run import notes, plan_text, planned
 from stackproof.bench.effects.request import measure, specification
 from stackproof.bench.effects.run import prepare
@@ -26,6 +26,7 @@ class _Asked:
     """What is done with a bench: measured and judged unless it says otherwise."""
 
     dry_run: bool
+    topology: str | None
     cancel: bool
     in_job: bool
     sign: str | None
@@ -61,8 +62,8 @@ def bench(options: BenchOptions, asked: _Asked) -> int:
         batch_job.work_in_job(folder, progress.monitor())
         return 0
     spec = specification(options, _note)
-    if asked.dry_run:
-        return _dry_run(spec, folder, as_json=asked.json)
+    if asked.dry_run or asked.topology:
+        return _dry_run(spec, folder, asked)
     if asked.cancel:
         job = batch_job.cancel(folder)
         said = "there is no job to end" if job is None else f"job `{job}` is ended"
@@ -82,15 +83,21 @@ def bench(options: BenchOptions, asked: _Asked) -> int:
     return compare.required(code) if asked.require_pass else code
 
 
-def _dry_run(spec: BenchSpec, folder: Path, *, as_json: bool) -> int:
-    """Say what would run; of a batch job the script, whose nodes nobody knows yet."""
-    if REGISTRY[spec.on].queues:
+def _dry_run(spec: BenchSpec, folder: Path, asked: _Asked) -> int:
+    """Say what would run; of a batch job the script, unless somebody says what its nodes are."""
+    if not asked.dry_run:
+        raise fail(Reason.USAGE, "`--topology` is for `--dry-run`: a launch asks its nodes itself")
+    place = nodes.of_topology(spec, Path(asked.topology)) if asked.topology else None
+    if place is None and REGISTRY[spec.on].queues:
         print(batch_job.dry_run(spec, folder), end="")
         for text in notes(spec):
             _note(text)
         return 0
-    plan = planned(prepare(spec), folder)
-    print(json.dumps(plan, indent=2) if as_json else plan_text(plan), end="\n" if as_json else "")
+    plan = planned(prepare(spec, place=place), folder)
+    print(
+        json.dumps(plan, indent=2) if asked.json else plan_text(plan),
+        end="\n" if asked.json else "",
+    )
     return 0
 
 

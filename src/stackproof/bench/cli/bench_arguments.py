@@ -50,11 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "as many; more ranks than CPUs are checked and not timed",
     )  # fmt: skip
     _add_short_form(parser)
-    parser.add_argument(
-        "--dry-run", action="store_true",
-        help="measure nothing: check everything, say what would run and about how long it takes; "
-        "of a batch job print its script",
-    )  # fmt: skip
+    _add_dry_run(parser)
     parser.add_argument("--cluster", metavar="NAME", help="cluster of this machine to run on")
     parser.add_argument(
         "-o", "--output", metavar="FOLDER",
@@ -67,6 +63,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the comparison as JSON")
     _add_scheduling(parser)
     parser.set_defaults(run="bench.cli.bench:run")
+
+
+def _add_dry_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--dry-run", action="store_true",
+        help="measure nothing: check everything, say what would run and about how long it takes; "
+        "of a batch job print its script",
+    )  # fmt: skip
+    parser.add_argument(
+        "--topology", metavar="FILE",
+        help="with --dry-run: place ranks on nodes like that of this XML (`lstopo --of xml`)",
+    )  # fmt: skip
 
 
 def _add_short_form(parser: argparse.ArgumentParser) -> None:

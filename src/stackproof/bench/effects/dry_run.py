@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from stackproof.bench.pace import Pace, probes_s, shape_text
 from stackproof.bench.spec import DEFAULT_SIZES, BenchSpec
 from stackproof.compare import looks
 from stackproof.compare.model import DEFAULT_MARGINS
+from stackproof.core import noun
 from stackproof.core.numbers import duration_text, percent_text, size_text
 from stackproof.results.metrics import METRICS
 from stackproof.results.model import RECOMMENDED_LAUNCHES
@@ -48,7 +50,8 @@ def planned(bench: Bench, folder: Path) -> dict[str, Any]:
         "placements": [
             {
                 "name": place.name,
-                "ranks": [rank.node for rank in place.ranks],
+                "ranks": [noun.to_data(rank) for rank in place.ranks],
+                "gpus": place.gpus,
                 "timed": place.timed,
                 "programs": _programs(bench, place.name),
             }
@@ -155,6 +158,31 @@ def _few(launches: int) -> str:
     )
 
 
+_MOST_SHOWN = 64
+"""Rows of a table of ranks; `--json` has all."""
+
+
+def _rank_table(ranks: Sequence[dict[str, Any]]) -> list[str]:
+    """Return a row for each rank that is pinned: its node, core, NUMA node, NIC and GPU."""
+    if all(rank["cpu"] is None for rank in ranks):
+        return []
+    keys = ("node", "cpu", "numa", "nic", "gpu")
+    titles = ("rank", "node", "core", "NUMA", "NIC", "GPU")
+    rows = [
+        [str(number), *("" if rank[key] is None else str(rank[key]) for key in keys)]
+        for number, rank in enumerate(ranks[:_MOST_SHOWN])
+    ]
+    shown = [place for place in range(len(titles)) if any(row[place] for row in rows)]
+    table = [[row[place] for place in shown] for row in (titles, *rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = [
+        "    " + "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
+        for row in table
+    ]
+    rest = len(ranks) - len(rows)
+    return [line.rstrip() for line in lines] + ([f"    and {rest} more"] if rest > 0 else [])
+
+
 def plan_text(plan: dict[str, Any]) -> str:
     """Return the same as text."""
     lines = [plan["name"], ""]
@@ -164,11 +192,11 @@ def plan_text(plan: dict[str, Any]) -> str:
         lines.append(f"  {arm['role']:10}  {arm['name']:{width}}  {arm['mpi']}  {paths}")
     lines.append("")
     for place in plan["placements"]:
-        nodes = ", ".join(
-            f"{place['ranks'].count(n)} on {n}" for n in dict.fromkeys(place["ranks"])
-        )
+        hosts = [rank["node"] for rank in place["ranks"]]
+        nodes = ", ".join(f"{hosts.count(n)} on {n}" for n in dict.fromkeys(hosts))
         untimed = "" if place["timed"] else " (checked, not timed)"
         lines.append(f"  {place['name']}: ranks {nodes}{untimed}")
+        lines += _rank_table(place["ranks"])
         lines += [
             f"    {program}: {', '.join(METRICS[one].title for one in benchmarks)}"
             for program, benchmarks in place["programs"].items()

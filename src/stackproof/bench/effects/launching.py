@@ -6,7 +6,7 @@ import datetime as dt
 import os
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from stackproof.bench import programs as bench_programs
@@ -25,10 +25,11 @@ from stackproof.core.errors import Problem, Reason, StackproofError
 from stackproof.core.mountlist import MountRequest
 from stackproof.image.model import Deployment
 from stackproof.knowledge.reference_curves import BufferPlace
-from stackproof.launch import launchers
+from stackproof.launch import devices, launchers
 from stackproof.launch.effects import allocation as allocations
 from stackproof.launch.effects.allocation import Allocation
 from stackproof.launch.launchers import LaunchRequest, srun
+from stackproof.launch.launchers import request as requests
 from stackproof.mount.effects import mount_exec
 from stackproof.mpi import transports
 from stackproof.mpi.effects import fabric
@@ -249,8 +250,9 @@ def _mpiexec(
     request = LaunchRequest(
         prefix=deployment.mpi.prefix,
         mpiexec=deployment.mpiexec,
-        program=(*deployment.wrapped, *_setting(loader), *program),
+        program=(*deployment.wrapped, *requests.setting(loader), *program),
         placement=case.placement,
+        own=_own(ready, case, patch),
         agent=state.agent if state else None,
         environment={k: v for k, v in ready.arm.env.items() if k not in loader},
         as_root=os.geteuid() == 0 or bool(state and state.rootless),
@@ -296,6 +298,7 @@ def _step(
         "" if allocation.plugin else mounts,
         base,
         patch.apply(base),
+        _own(ready, case, patch),
     )
     request = LaunchRequest(
         prefix=deployment.mpi.prefix,
@@ -311,6 +314,12 @@ def _step(
     argv = (allocation.srun, *launcher.argv(request)[1:])
     env = allocation.patch().then(launcher.environment(request))
     return Command(argv=argv, env=env, timeout_s=case.timeout_s, cwd="/"), patch
+
+
+def _own(ready: ReadyArm, case: Case, patch: EnvPatch) -> tuple[dict[str, str], ...]:
+    """Return what each rank is told of its NIC and GPU; the arm's own variables win."""
+    settings = {**patch.apply({}), **ready.arm.env}
+    return devices.rank_variables(case.placement, ready.deployment.mpi.family, settings)
 
 
 def check_nodes(place: LaunchNodes, case: Case) -> None:
@@ -354,8 +363,3 @@ def _mounts(deployment: Deployment) -> str:
     return mountlist.render(
         [MountRequest(image=m.image, mount_point=m.mount_point) for m in deployment.mounts]
     )
-
-
-def _setting(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the words before a program that set variables for it alone; none for none."""
-    return ("env", *(f"{key}={value}" for key, value in variables.items())) if variables else ()

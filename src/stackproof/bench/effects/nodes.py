@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from stackproof.bench import schedule
 from stackproof.bench.spec import BenchSpec
 from stackproof.cluster.effects import up
 from stackproof.cluster.model import ClusterSpec, ClusterState
+from stackproof.core import limits
+from stackproof.core.effects import files
 from stackproof.launch.effects import allocation as allocations
 from stackproof.launch.effects.allocation import Allocation
 from stackproof.launch.schedulers import Job
+from stackproof.site import hwloc, topology
+from stackproof.site.effects import node_files
+from stackproof.site.topology import Topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchNodes:
     """Nodes to make launches on.
 
-    `nodes` maps names to the CPUs that ranks may have, `interface` is the one to use between
-    nodes, `rate_mb_s` the rate of a node's link where it is known. `state` is the cluster whose
-    head starts the ranks, `allocation` the Slurm job whose steps they are; both None: they are
-    started here. `facts` are what a report says of the nodes.
+    `nodes` maps names to the CPUs that ranks may have, `topologies` to their inside. `interface` is
+    the one to use between nodes, `rate_mb_s` the rate of a node's link where it is known. `state`
+    is the cluster whose head starts the ranks, `allocation` the Slurm job whose steps they are;
+    both None: they are started here. `facts` are what a report says of the nodes.
     """
 
     nodes: Mapping[str, tuple[int, ...]]
+    topologies: Mapping[str, Topology] = field(default_factory=dict)
     interface: str | None = None
     rate_mb_s: float | None = None
     state: ClusterState | None = None
@@ -49,17 +56,50 @@ def here(spec: BenchSpec) -> LaunchNodes:
     """
     if spec.on == "allocation":
         return _of_allocation(spec, allocations.enter())
-    cpus = tuple(sorted(os.sched_getaffinity(0)))
+    inside = topology.seen(topology.parse_topology(node_files.gather()), os.environ)
+    cpus = _one_of_each_core(inside, os.sched_getaffinity(0))
     state = _state(spec)
     if state is None:
-        return LaunchNodes(nodes={os.uname().nodename: cpus}, interface=spec.interface)
+        name = os.uname().nodename
+        return LaunchNodes(nodes={name: cpus}, topologies={name: inside}, interface=spec.interface)
     return LaunchNodes(
         nodes={node.name: cpus for node in state.nodes},
+        topologies={node.name: inside for node in state.nodes},
         interface=spec.interface or state.nodes[0].interface,
         rate_mb_s=state.rate_mb_s,
         state=state,
         facts=cluster_facts(state),
     )
+
+
+def of_topology(spec: BenchSpec, path: Path) -> LaunchNodes:
+    """Return as many nodes as a specification needs, each as an XML of hwloc says.
+
+    For a look at where ranks would be on a machine that this is not. Raises what reading the file
+    and `hwloc.parse_hwloc` raise.
+    """
+    text = files.read_bounded(path, limits.HWLOC)
+    inside = hwloc.parse_hwloc(text, file=os.fspath(path))
+    cpus = _one_of_each_core(inside, [cpu for core in inside.cores for cpu in core.cpus])
+    counts = [
+        schedule.shape(entry)[0] if isinstance(entry, str) else len(entry.nodes)
+        for entry in (*spec.placements, *spec.validated)
+    ]
+    names = [f"node{number}" for number in range(1, max(counts, default=1) + 1)]
+    return LaunchNodes(
+        nodes=dict.fromkeys(names, cpus),
+        topologies=dict.fromkeys(names, inside),
+        interface=spec.interface,
+    )
+
+
+def _one_of_each_core(inside: Topology, allowed: Collection[int]) -> tuple[int, ...]:
+    """Return the CPUs that ranks may have: of two threads of a core the first one."""
+    cores = {cpu: core.cpus for core in inside.cores for cpu in core.cpus}
+    first: dict[tuple[int, ...], int] = {}
+    for cpu in sorted(allowed):
+        first.setdefault(cores.get(cpu, (cpu,)), cpu)
+    return tuple(first.values())
 
 
 def of_job(spec: BenchSpec, job: Job, allocation: Allocation) -> LaunchNodes:
@@ -81,7 +121,11 @@ def _of_allocation(spec: BenchSpec, allocation: Allocation) -> LaunchNodes:
     if spec.allocations == 1:  # the number in an array of somebody else's says nothing here
         allocation = replace(allocation, element=0)
     return LaunchNodes(
-        nodes=allocation.nodes, interface=spec.interface, allocation=allocation, facts=facts
+        nodes=allocation.nodes,
+        topologies=allocation.topologies,
+        interface=spec.interface,
+        allocation=allocation,
+        facts=facts,
     )
 
 

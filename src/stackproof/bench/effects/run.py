@@ -94,7 +94,11 @@ def prepare(spec: BenchSpec, arms: Arms | None = None, place: LaunchNodes | None
     """
     place = place or nodes.here(spec)
     placements = schedules.placements_for(
-        spec, place.nodes, place.interface, one_machine=place.one_machine
+        spec,
+        place.nodes,
+        place.interface,
+        topologies=place.topologies,
+        one_machine=place.one_machine,
     )
     arms = compiled_programs.with_programs(arms or bench_arms.make_ready(spec), spec.programs)
     problems = launching.launcher_problems(arms, place)

@@ -126,6 +126,8 @@ class RankLine(BenchLine, tag="rank", frozen=True):
     # told by one rank of it.
     build_ids: dict[str, str] = {}
     shared: tuple[str, ...] = ()
+    numa: int = -1
+    devices: dict[str, str] | None = None
     disturbance: DisturbanceMember | None = None
     interfaces: dict[str, InterfaceMember] = {}
     parts: dict[str, dict[str, int]] = {}
@@ -213,6 +215,8 @@ def facts_of(record: RankLine) -> RankFacts:
         host=record.host,
         cpus=_cpus(record.cpus),
         cpu=record.cpu_start if stayed else None,
+        numa=record.numa if stayed and record.numa >= 0 else None,
+        devices=record.devices,
         libraries=record.libraries,
         build_ids=record.build_ids,
         shared=record.shared,

@@ -10,14 +10,17 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from stackproof.core.command import Command, Completed, EnvPatch
 from stackproof.core.effects.run import base_environment, failure, run
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.launch.effects import slurm_task
 from stackproof.launch.schedulers import slurm
+from stackproof.site import topology as site_topology
+from stackproof.site.topology import Topology
 
 _ANSWER_S = 60.0
 # What srun must know to find the allocation; all else is on its command line.
@@ -27,10 +30,14 @@ _TASK = (sys.executable, "-I", "-S", slurm_task.__file__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReply:
-    """What a node said of itself: CPUs for tasks, and the boot of its kernel, empty if unknown."""
+    """What a node said of itself: CPUs for tasks, and the boot of its kernel, empty if unknown.
+
+    `topology` is its inside, with the GPUs that a task there may use.
+    """
 
     cpus: tuple[int, ...]
     machine: str = ""
+    topology: Topology = Topology(cores=())  # noqa: RUF009 - a value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +47,8 @@ class Allocation:
     `nodes` maps names to the CPUs that ranks may have. `element` is the number in an array,
     `restarts` how often the job was put back into the queue, `pmi` what `srun --mpi` takes,
     `plugin` whether srun mounts images by itself (`--image`), `srun` its path. `one_machine` says
-    that the nodes are namespaces of one kernel, so that equal numbers are one CPU.
+    that the nodes are namespaces of one kernel, so that equal numbers are one CPU. `topologies` are
+    the insides of the nodes.
     """
 
     job: str
@@ -52,6 +60,7 @@ class Allocation:
     plugin: bool = False
     version: str = ""
     one_machine: bool = False
+    topologies: Mapping[str, Topology] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def mpirun_patch(self, ranks_per_node: int) -> EnvPatch:
@@ -108,6 +117,7 @@ def enter() -> Allocation:
         job=job,
         nodes=_granted({name: seen[name].cpus for name in names}, one_machine=one_machine),
         one_machine=one_machine,
+        topologies={name: seen[name].topology for name in names},
         srun=srun,
         element=int(os.environ.get(slurm.ELEMENT, "0")),
         restarts=int(os.environ.get("SLURM_RESTART_COUNT", "0")),
@@ -133,13 +143,24 @@ def look(allocation: Allocation, names: tuple[str, ...]) -> dict[str, NodeReply]
     for line in done.stdout.splitlines():
         try:
             data = json.loads(line)
-            cpus = tuple(map(int, data["cpus"]))
-            found[str(data["node"])] = NodeReply(cpus=cpus, machine=str(data.get("machine", "")))
+            found[str(data["node"])] = NodeReply(
+                cpus=tuple(map(int, data["cpus"])),
+                machine=str(data.get("machine", "")),
+                topology=_topology(data),
+            )
         except (ValueError, TypeError, KeyError):  # a prologue of the site may print as well
             continue
     if done.timed_out:
         end_steps(allocation)
     return found
+
+
+def _topology(data: Mapping[str, Any]) -> Topology:
+    """Return the inside of a node in what it said, without GPUs that a task is not given."""
+    told = data.get("gpus")
+    variables = told if isinstance(told, Mapping) else {}
+    found = site_topology.parse_topology(data.get("topology"))
+    return site_topology.seen(found, {str(name): str(text) for name, text in variables.items()})
 
 
 def lost(names: list[str]) -> StackproofError:
@@ -165,15 +186,22 @@ def end_steps(allocation: Allocation) -> None:
 
 
 def task_words(
-    cpus: tuple[int | None, ...], mounts: str, base: Mapping[str, str], wanted: Mapping[str, str]
+    cpus: tuple[int | None, ...],
+    mounts: str,
+    base: Mapping[str, str],
+    wanted: Mapping[str, str],
+    own: Sequence[Mapping[str, str]] = (),
 ) -> tuple[str, ...]:
     """Return the words before a program that make a task of a step ready for it.
 
-    `base` is the environment that srun has, `wanted` that of the program.
+    `base` is the environment that srun has, `wanted` that of the program, `own` what each rank has
+    for itself: no value of these has a comma.
     """
     pinned = tuple(str(cpu) for cpu in cpus if cpu is not None)
     words = ["--cpus", ",".join(pinned)] if pinned and len(pinned) == len(cpus) else []
     words += ["--mounts", mounts] if mounts else []
+    for name in sorted({name for variables in own for name in variables}):
+        words += ["--each", name, ",".join(variables.get(name, "") for variables in own)]
     for name in sorted(set(base) - set(wanted)):
         words += ["--unset", name]
     words += [f"{k}={v}" for k, v in sorted(wanted.items()) if base.get(k) != v]

@@ -1,15 +1,18 @@
 """What every task of a Slurm step starts as: mounts, CPU and variables, then the program.
 
-    python -I -S slurm_task.py run [--cpus C,C…] [--mounts LIST] [--unset NAME] [NAME=VALUE…] --
-    PROG… python -I -S slurm_task.py look
+    python -I -S slurm_task.py run [--cpus C,C…] [--mounts LIST] [--each NAME V,V…] [--unset NAME]
+        [NAME=VALUE…] -- PROG…
+    python -I -S slurm_task.py look
 
 `run`: the images of LIST (`mount_exec`) are mounted once per node and user, for all tasks; task
-number r of the step runs on the r-th of the CPUs only; the variables are set and unset for the
+number r of the step runs on the r-th of the CPUs only, and has NAME set to the r-th of the values,
+unless that is empty; the variables are set and unset for the
 program alone, so that they change neither srun nor this file. A failure is one line, `error:
 [reason] message`, as `mount_exec` has it.
 
 `look` prints a line of JSON about this node: `node`, its name in Slurm, `machine`, the boot of its
-kernel, and `cpus`, the CPUs that this task may run on, one for each core.
+kernel, `cpus`, the CPUs that this task may run on, one for each core, `topology`, its inside
+(`site.sysfs`), and `gpus`, what this task is told to use of its GPUs by the variables for that.
 
 Imports as little as `mount_exec`, for the same reason: it is part of every launch.
 """
@@ -28,6 +31,7 @@ if __name__ == "__main__":  # run by its path, with `-I`: the package is around 
 
 from stackproof.core.effects.libc import MountFailure
 from stackproof.mount.effects import mount_exec
+from stackproof.site.effects import node_files
 
 _TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 _USAGE = 2
@@ -36,11 +40,12 @@ _USAGE = 2
 class TaskRequest:
     """The words of `run`, read."""
 
-    __slots__ = ("cpus", "mounts", "program", "settings", "unset")
+    __slots__ = ("cpus", "each", "mounts", "program", "settings", "unset")
 
     def __init__(self) -> None:
         self.cpus: list[int] = []
         self.mounts = ""
+        self.each: dict[str, list[str]] = {}
         self.unset: list[str] = []
         self.settings: dict[str, str] = {}
         self.program: list[str] = []
@@ -52,7 +57,10 @@ def read(words: list[str]) -> TaskRequest:
     while rest and rest[0] != "--":
         word = rest.pop(0)
         name, equals, value = word.partition("=")
-        if word in {"--cpus", "--mounts", "--unset"} and rest:
+        if word == "--each" and len(rest) > 1:
+            key, given = rest.pop(0), rest.pop(0)
+            wish.each[key] = given.split(",")
+        elif word in {"--cpus", "--mounts", "--unset"} and rest:
             given = rest.pop(0)
             if word == "--cpus":
                 wish.cpus = [int(number) for number in given.split(",")]
@@ -78,8 +86,12 @@ def run(wish: TaskRequest) -> int:
         environment = mount_exec.with_marker(mounted, environment)
     if wish.cpus:
         _pin(wish.cpus, environment.get("SLURM_PROCID", ""))
+    rank = environment.get("SLURM_PROCID", "")
     for name in wish.unset:
         environment.pop(name, None)
+    for name, values in wish.each.items():
+        if value := values[_number(rank, len(values))]:
+            environment[name] = value
     mount_exec.become(wish.program, {**environment, **wish.settings})
 
 
@@ -88,9 +100,7 @@ def _pin(cpus: list[int], rank: str) -> None:
 
     After the mounts, so that a process which serves them is not kept there as well.
     """
-    if not rank.isdecimal() or int(rank) >= len(cpus):
-        raise MountFailure("usage", f"there is no CPU for task `{rank}`", exit_code=_USAGE)
-    cpu = cpus[int(rank)]
+    cpu = cpus[_number(rank, len(cpus))]
     try:
         os.sched_setaffinity(0, {cpu})
     except OSError as error:
@@ -99,6 +109,13 @@ def _pin(cpus: list[int], rank: str) -> None:
             "wrong-placement",
             f"failed to set pid {os.getpid()}'s affinity to CPU {cpu}: {error.strerror}",
         ) from None
+
+
+def _number(rank: str, count: int) -> int:
+    """Return the number of this task; raises `MountFailure` where it is none of so many."""
+    if not rank.isdecimal() or int(rank) >= count:
+        raise MountFailure("usage", f"there is nothing for task `{rank}`", exit_code=_USAGE)
+    return int(rank)
 
 
 def look() -> int:
@@ -113,7 +130,13 @@ def look() -> int:
         cores.setdefault(core, cpu)
     name = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
     # One write, so that lines of several nodes do not mix.
-    told = {"node": name, "cpus": list(cores.values()), "machine": _boot()}
+    told = {
+        "node": name,
+        "cpus": list(cores.values()),
+        "machine": _boot(),
+        "topology": node_files.gather(),
+        "gpus": {key: os.environ[key] for key in node_files.VISIBLE if key in os.environ},
+    }
     os.write(1, (json.dumps(told) + "\n").encode())
     return 0
 

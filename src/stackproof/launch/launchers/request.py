@@ -20,7 +20,8 @@ class LaunchRequest:
 
     `prefix` is the folder of the MPI (`bin/mpiexec` below it, unless `mpiexec` is the path of
     another one), `program` the argv of one rank,
-    `environment` the variables that every rank on every node must see, `agent` the path of the
+    `environment` the variables that every rank on every node must see, `own` what each rank has for
+    itself (in rank order, empty for nothing), `agent` the path of the
     program that starts a command on a node (None: all ranks are here). `as_root` says that the
     launcher runs as user 0, which Open MPI refuses unless it is told to go on. `family` is the
     name of the MPI in `stackproof.mpi.families`, needed where one launcher serves several.
@@ -43,6 +44,7 @@ class LaunchRequest:
     mpiexec: str = ""
     agent: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    own: tuple[Mapping[str, str], ...] = ()
     as_root: bool = False
     family: str = ""
     oversubscribe: bool = False
@@ -118,11 +120,14 @@ def _problem(message: str, hint: str) -> Problem:
 
 def segments(request: LaunchRequest) -> tuple[Segment, ...]:
     """Return the job as segments in rank order; neighbours that do not differ are one."""
+    ranks = request.placement.ranks
+    wants = [
+        (rank.node, (*setting(own), *pin(rank.cpu), *request.program))
+        for rank, own in zip(ranks, request.own or [{}] * len(ranks), strict=True)
+    ]
     return tuple(
-        Segment(node=host(request, node), ranks=len(list(same)), argv=(*pin(cpu), *request.program))
-        for (node, cpu), same in groupby(
-            request.placement.ranks, key=lambda rank: (rank.node, rank.cpu)
-        )
+        Segment(node=host(request, node), ranks=len(list(same)), argv=argv)
+        for (node, argv), same in groupby(wants)
     )
 
 
@@ -149,6 +154,11 @@ def bootstrap(request: LaunchRequest, option: str) -> tuple[str, ...]:
     if request.agent is None:
         return (option, "fork")
     return (option, "rsh", f"{option}-exec", request.agent)
+
+
+def setting(variables: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the words before a program that set variables for it alone; none for none."""
+    return ("env", *(f"{key}={value}" for key, value in variables.items())) if variables else ()
 
 
 def pin(cpu: int | None) -> tuple[str, ...]:

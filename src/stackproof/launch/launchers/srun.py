@@ -30,6 +30,8 @@ class Srun:
         placement = request.placement
         if not placement.ranks or not request.program:
             requests.check(request)
+        if any(request.own):
+            raise _unsupported(placement, "its ranks have variables of their own")
         nodes = placement.nodes
         kind = request.pmi or PMI.get(request.family)
         pmi = (f"--mpi={kind}",) if kind else ()

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { CPU_LIMIT = 1 << 16, LIBRARY_MAX = 96, SHARED_MAX = 32, BUILD_ID_MAX = 64 };
@@ -132,10 +133,36 @@ void evidence_part_ends(const char *benchmark, size_t size)
     text_raw(&parts, "}", 1);
 }
 
+/* Which NIC and GPU a rank was told to use. */
+static const char *const device_variables[] = {
+    "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",  "ROCR_VISIBLE_DEVICES",
+    "FI_CXI_DEVICE_NAME",   "MPICH_OFI_NIC_POLICY", "MPICH_OFI_NIC_MAPPING",
+};
+
+static void describe_devices(struct text *members)
+{
+    text_key(members, "devices");
+    text_raw(members, "{", 1);
+    for (size_t i = 0; i < sizeof device_variables / sizeof device_variables[0]; i++) {
+        const char *value = getenv(device_variables[i]);
+        if (value != NULL) {
+            text_string(members, device_variables[i], value);
+        }
+    }
+    text_raw(members, "}", 1);
+}
+
 void evidence_take(struct evidence *evidence)
 {
+    unsigned cpu = 0;
+    unsigned node = 0;
     evidence->cpus = affinity();
-    evidence->cpu = sched_getcpu();
+    evidence->cpu = -1;
+    evidence->numa = -1;
+    if (syscall(SYS_getcpu, &cpu, &node, NULL) == 0) {
+        evidence->cpu = (int)cpu;
+        evidence->numa = (int)node;
+    }
     read_network(&evidence->network);
 }
 
@@ -471,6 +498,8 @@ void evidence_describe(const struct evidence *before, int rank, struct text *mem
     text_string(members, "cpus", before->cpus == NULL ? "" : before->cpus);
     text_integer(members, "cpu_start", before->cpu);
     text_integer(members, "cpu_end", sched_getcpu());
+    text_integer(members, "numa", before->numa);
+    describe_devices(members);
     describe_network(&before->network, members);
     if (first) {
         describe_node(&before->network, members);

@@ -22,6 +22,7 @@ struct network {
 struct evidence {
     char *cpus; /* affinity, as the kernel writes CPU lists: "0-3,8"; NULL unknown */
     int cpu;    /* -1 unknown */
+    int numa;   /* the NUMA node of that CPU, -1 unknown */
     struct network network;
 };
 
