@@ -72,10 +72,11 @@ def test_launchers_set_them_for_each_rank(name):
     assert line.count(" env ") == 4
 
 
-def test_srun_leaves_them_to_its_tasks():
+@pytest.mark.parametrize("name", ["srun", "flux", "pals"])
+def test_launchers_of_schedulers_leave_them_to_their_tasks(name):
     request = LaunchRequest(prefix="/", program=("p",), placement=CUDA, own=({"A": "1"},) * 4)
     with pytest.raises(StackproofError) as caught:
-        launchers.get("srun").argv(request)
+        launchers.get(name).argv(request)
     assert caught.value.reason is Reason.UNSUPPORTED
 
 

@@ -9,11 +9,14 @@ from stackproof.launch.launchers import LaunchRequest, messages
 from stackproof.results.case import Placement, Rank
 
 COVERS = (
+    "launch/launchers/flux.py",
     "launch/launchers/hydra.py",
     "launch/launchers/intel_hydra.py",
+    "launch/launchers/pals.py",
     "launch/launchers/prte.py",
     "launch/launchers/request.py",
     "launch/launchers/srun.py",
+    "launch/launchers/uniform.py",
 )
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "launch"
@@ -177,6 +180,36 @@ def test_srun_in_turns_without_cpus():
     assert "--distribution=cyclic --cpu-bind=none" in line
 
 
+def test_flux_in_blocks_and_in_turns():
+    blocks = (("a", 0), ("a", 8), ("b", 0), ("b", 8))
+    assert words("flux", *blocks, family="openmpi", labelled=True) == (
+        "flux run --nodes=2 --ntasks=4 --requires=hosts:a,b -o pmi=pmix -o cpu-affinity=map:0;8"
+        " -o gpu-affinity=off -o exit-on-error --label-io prog --x"
+    )
+    turns = (("a", None), ("b", None), ("a", None), ("b", None))
+    assert words("flux", *turns) == (
+        "flux run --nodes=2 --ntasks=4 --requires=hosts:a,b --taskmap=cyclic -o cpu-affinity=off"
+        " -o gpu-affinity=off -o exit-on-error prog --x"
+    )
+    assert " -o cpu-affinity=off " in words("flux", *blocks, pinned=True)
+
+
+def test_pals_in_blocks():
+    blocks = (("a", 1), ("a", 9), ("b", 1), ("b", 9))
+    assert words("pals", *blocks, family="openmpi", labelled=True) == (
+        "mpiexec --pmi=pmix --envall -l -n 4 --ppn 2 --hosts a,b --cpu-bind list:1:9 prog --x"
+    )
+    assert words("pals", *blocks, family="cray-mpich", pinned=True) == (
+        "mpiexec --envall -n 4 --ppn 2 --hosts a,b --cpu-bind none prog --x"
+    )
+    assert launchers.get("pals").environment(request(*blocks, pinned=True)).set == {
+        "PALS_CPU_BIND": "none"
+    }
+    with pytest.raises(StackproofError, match="in turns"):
+        words("pals", ("a", None), ("b", None), ("a", None), ("b", None))
+
+
+@pytest.mark.parametrize("name", ["srun", "flux", "pals"])
 @pytest.mark.parametrize(
     "ranks",
     [
@@ -187,9 +220,9 @@ def test_srun_in_turns_without_cpus():
         pytest.param((("a", 0), ("a", None)), id="half-pinned"),
     ],
 )
-def test_what_srun_cannot_say_is_unsupported(ranks):
+def test_what_launchers_of_schedulers_cannot_say_is_unsupported(name, ranks):
     with pytest.raises(StackproofError) as caught:
-        words("srun", *ranks)
+        words(name, *ranks)
     assert caught.value.reason is Reason.UNSUPPORTED
 
 

@@ -11,7 +11,10 @@ from stackproof.mpi import families
 from stackproof.results.case import Placement, Rank
 
 each_launcher = pytest.mark.parametrize("name", list(launchers.REGISTRY))
-each_mpiexec = pytest.mark.parametrize("name", [n for n in launchers.REGISTRY if n != "srun"])
+OF_SCHEDULERS = ("srun", "flux", "pals")
+each_mpiexec = pytest.mark.parametrize(
+    "name", [name for name in launchers.REGISTRY if name not in OF_SCHEDULERS]
+)
 
 
 def make(ranks, **changes) -> LaunchRequest:
@@ -60,7 +63,15 @@ def test_every_variable_of_the_request_is_set(name):
     assert environment.items() <= patch.set.items()
 
 
-@each_launcher
+@pytest.mark.parametrize("name", ["flux", "pals"])
+def test_ranks_that_share_a_core_are_not_for_every_launcher(name):
+    crowded = (Rank(node="a", cpu=0), Rank(node="a", cpu=0))
+    with pytest.raises(StackproofError) as caught:
+        launchers.get(name).argv(make(crowded, oversubscribe=True))
+    assert caught.value.reason is Reason.UNSUPPORTED
+
+
+@pytest.mark.parametrize("name", [n for n in launchers.REGISTRY if n not in {"flux", "pals"}])
 def test_a_rank_that_yields_is_asked_for(name):
     crowded = (Rank(node="a", cpu=0), Rank(node="a", cpu=0))
     launcher = launchers.get(name)

@@ -14,8 +14,10 @@ from typing import Protocol
 
 from stackproof.core import registry
 from stackproof.core.command import EnvPatch
+from stackproof.launch.launchers.flux import Flux
 from stackproof.launch.launchers.hydra import Hydra
 from stackproof.launch.launchers.intel_hydra import IntelHydra
+from stackproof.launch.launchers.pals import Pals
 from stackproof.launch.launchers.prte import Prte
 from stackproof.launch.launchers.request import LaunchRequest
 from stackproof.launch.launchers.srun import Srun
@@ -42,7 +44,7 @@ class Launcher(Protocol):
 
 
 REGISTRY: dict[str, Launcher] = {
-    launcher.name: launcher for launcher in (Hydra(), IntelHydra(), Prte(), Srun())
+    launcher.name: launcher for launcher in (Hydra(), IntelHydra(), Prte(), Srun(), Flux(), Pals())
 }
 
 

@@ -1,0 +1,53 @@
+"""Flux's launcher: `flux run`, inside an instance of Flux."""
+
+from __future__ import annotations
+
+from stackproof.core.command import EnvPatch
+from stackproof.launch.launchers import request as requests
+from stackproof.launch.launchers import uniform
+from stackproof.launch.launchers.request import LaunchRequest
+
+# What the job shell offers besides its own `simple`: PMIx is a plug-in of its own (flux-pmix).
+_PMI = {"openmpi": "pmix"}
+
+
+class Flux:
+    """`flux run`, inside an instance that has the nodes.
+
+    Written after flux-run(1) and flux-shell(1) of flux-core and never run: no machine with Flux was
+    at hand.
+    """
+
+    name = "flux"
+
+    def argv(self, request: LaunchRequest) -> tuple[str, ...]:
+        """Return the command line.
+
+        One map of CPUs holds for all nodes; GPUs are left to the ranks' own variables. Raises
+        `StackproofError` (UNSUPPORTED) for a placement that is neither in blocks of equal size nor
+        in turns.
+        """
+        placement = request.placement
+        if not placement.ranks or not request.program:
+            requests.check(request)
+        uniform.check_own(placement, "flux", request.own)
+        if request.oversubscribe:
+            raise uniform.unsupported(placement, "flux", "it may have more ranks than cores")
+        nodes = placement.nodes
+        cpus = () if request.pinned else uniform.cpus_of_a_node(placement, "flux")
+        turns = uniform.order(placement, "flux") == "cyclic" and len(placement.ranks) > len(nodes)
+        kind = request.pmi or _PMI.get(request.family)
+        return (
+            "flux", "run", f"--nodes={len(nodes)}", f"--ntasks={len(placement.ranks)}",
+            f"--requires=hosts:{','.join(nodes)}",
+            *(("--taskmap=cyclic",) if turns else ()),
+            *(("-o", f"pmi={kind}") if kind else ()),
+            "-o", f"cpu-affinity={'map:' + ';'.join(cpus) if cpus else 'off'}",
+            "-o", "gpu-affinity=off", "-o", "exit-on-error",
+            *(("--label-io",) if request.labelled else ()),
+            *request.program,
+        )  # fmt: skip
+
+    def environment(self, request: LaunchRequest) -> EnvPatch:
+        """Return the request's variables, which `flux run` takes along as they are."""
+        return EnvPatch(set=dict(request.environment))
