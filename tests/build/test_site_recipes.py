@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from stackproof.cli import main
@@ -9,6 +12,7 @@ from stackproof.core.effects import shipped
 from stackproof.core.errors import ExitCode
 
 SITES = shipped.names("sites")
+CAPTURES = Path(__file__).parents[1] / "captures" / "probe"
 
 
 def check(recipe: str, site: str) -> int:
@@ -28,12 +32,46 @@ def test_a_recipe_that_can_be_built_anywhere_is_valid(
 
 
 @pytest.mark.parametrize("site", SITES)
-def test_what_only_the_vendor_has_is_asked_of_the_site(
+def test_what_only_the_vendor_has_is_asked_of_the_machine(
     site: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No public page says where Cray MPICH lies on a machine."""
+    """No public page says where Cray MPICH lies on a machine: one sentence says what tells it."""
     assert check("spack/cray-mpich", site) == ExitCode.NOT_POSSIBLE
-    said = capsys.readouterr().err
-    assert "[site-incomplete]" in said
-    assert "state it in the site: `spack: packages: cray-mpich: externals`" in said
-    assert said.count("error: ") == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    note, *lines = said.err.splitlines()
+    assert note.startswith("note: the recipe is ")
+    missing = f"`{site}` does not state where it has `cray-mpich`, which nobody can build"
+    assert lines == [
+        f"error: {missing} [site-incomplete]",
+        lines[1],
+        f"hint: `stackproof site probe --complete {site}.yaml` on a login node asks the machine",
+    ]
+    assert re.fullmatch(r"  --> .*recipes/spack/cray-mpich\.yaml:\d+:\d+", lines[1])
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_after_the_machine_was_asked_nothing_is_missing(
+    site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a machine says, from a capture: each site file is its own."""
+    monkeypatch.chdir(tmp_path)
+    capture = CAPTURES / "constructed-slingshot.json"
+    asked = (
+        "site",
+        "probe",
+        "--complete",
+        f"{site}.yaml",
+        "--from",
+        str(capture),
+        "--part",
+        "login",
+    )
+    with pytest.raises(SystemExit) as ended:
+        main(asked)
+    assert ended.value.code == 0
+    if site == "local":  # what is probed at each use: this machine has no Cray MPICH
+        return
+    for recipe in ("spack/cray-mpich", "spack/openmpi", "spack/mpich", "openmpi", "libfabric"):
+        assert check(recipe, f"./{site}.yaml") == 0, capsys.readouterr().err
+        assert capsys.readouterr().out.endswith(f"{recipe}: valid\n")

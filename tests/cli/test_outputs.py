@@ -36,7 +36,7 @@ OUTPUTS = [
     for option in command.options
     if option.output
 ]
-# Options with paths that are read; and folders that are written, which check for themselves that
+# Options with paths that are read (and `--complete` in place); and folders that are written, which check for themselves that
 # they are new, empty or their own (the last test).
 FOLDERS = {
     ("bench", "--output"), ("bench", "--resume"), ("convert", "--output"), ("import", "--output"),
@@ -45,7 +45,7 @@ FOLDERS = {
     ("build", "--build-dir"),
 }  # fmt: skip
 READ = {
-    "--accepted", "--arm", "--base", "--baseline", "--builder-base", "--fact", "--challenger", "--capture", "--cluster", "--env", "--from",
+    "--accepted", "--arm", "--base", "--baseline", "--builder-base", "--fact", "--challenger", "--capture", "--cluster", "--complete", "--env", "--from",
     "--hook", "--image", "--inject", "--keyring", "--launcher", "--library-path", "--log",
     "--manifest", "--mirror", "--own", "--place", "--plugstack", "--probe", "--program", "--replay",
     "--results", "--root", "--share", "--signed-by", "--site", "--spank", "--target", "--upgrade", "--with", "--wrong", "--topology",

@@ -73,7 +73,14 @@ def test_slingshot_node() -> None:
     assert site.externals["libfabric"].path == "/opt/cray/libfabric/1.15.2.0"
     assert site.externals["libcxi"].version == "1.5.0"
     assert site.externals["rocm"].version == "6.0.3"
-    assert site.externals["xpmem"].path == "/dev/xpmem"
+    assert site.externals["xpmem"].path == "/opt/cray/xpmem/2.6.2-2.5"
+    assert site.externals["rdma-core"].version == "39.0"  # libibverbs 1.14.39.0
+    assert site.externals["cray-mpich"].path == "/opt/cray/pe/mpich/8.1.29/ofi/gnu/12.3"
+    assert site.externals["cray-programming-environment"].version == "24.03"
+    assert site.externals["slurm"].path == "/usr"
+    assert site.scheduler
+    assert site.scheduler.queues == ("standard-g", "small-g", "dev-g")
+    assert node.microarchitecture == "zen3"
     assert site.launchers["srun"].version == "23.02.7"
     assert site.launchers["srun"].pmi == ("cray_shasta", "pmi2", "pmix", "pmix_v4")
     assert site.limits.user_namespaces is False

@@ -6,8 +6,9 @@ read anywhere: `stackproof site probe --capture` writes one, `--from FILE` reads
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -29,8 +30,21 @@ TOOLS: dict[str, str] = {
     "srun": "--version",
     "unshare": "--version",
 }
+# More of them, which only who completes a site's file looks for: compilers, and what starts jobs.
+MORE_TOOLS: dict[str, str] = {
+    **{f"gcc-{number}": "--version" for number in range(9, 21)},
+    "gfortran": "--version",
+    "nvcc": "--version",
+    "hipcc": "--version",
+    "sinfo": "--version",
+    "flux": "--version",
+    "qstat": "--version",
+}
+# How this machine's processor is called by archspec, which Spack asks as well.
+PROCESSOR = "archspec cpu"
 
 
+_LONGEST = 500  # as the schema of a site has it
 _LSCPU_LINE = re.compile(r"^\s*([^:\n]+?):[ \t]+(.+?)\s*$", re.MULTILINE)
 _ARCHITECTURES = ("x86_64", "aarch64", "ppc64le", "riscv64")
 _CPUINFO, _MEMINFO = "/proc/cpuinfo", "/proc/meminfo"
@@ -38,6 +52,15 @@ _OS_RELEASE, _KERNEL = "/etc/os-release", "/proc/sys/kernel/osrelease"
 _NET, _CXI, _IB = "/sys/class/net", "/sys/class/cxi", "/sys/class/infiniband"
 _NVIDIA = "/proc/driver/nvidia/gpus"
 _CRAY_MPICH, _CRAY_LIBFABRIC = "/opt/cray/pe/mpich", "/opt/cray/libfabric"
+_CRAY_PE = "/opt/cray/pe/cpe"
+_GDRCOPY, _NVIDIA_DRIVER = "/sys/module/gdrdrv/version", "/proc/driver/nvidia/version"
+# What pkg-config is asked for, and whose version it is.
+_MODULES = {
+    "xpmem": "xpmem",
+    "cray-xpmem": "xpmem",
+    "libibverbs": "rdma-core",
+    "libfabric": "libfabric",
+}
 _VERSION_FILES = {
     "libcxi": "/usr/lib64/pkgconfig/libcxi.pc",
     "rocm": "/opt/rocm/.info/version",
@@ -47,12 +70,21 @@ _VERSION_FILES = {
 FILES = (
     _CPUINFO, _MEMINFO, _OS_RELEASE, _KERNEL, *_VERSION_FILES.values(),
     f"{_NET}/*/speed", f"{_NET}/*/operstate", f"{_IB}/*/ports/1/link_layer",
-    f"{_NVIDIA}/*/information",
+    f"{_NVIDIA}/*/information", _GDRCOPY, _NVIDIA_DRIVER,
 )  # fmt: skip
-FOLDERS = (_NET, _CXI, _IB, _NVIDIA, _CRAY_MPICH, _CRAY_LIBFABRIC, "/dev")
+FOLDERS = (
+    _NET, _CXI, _IB, _NVIDIA, _CRAY_MPICH, _CRAY_LIBFABRIC, _CRAY_PE, "/dev",
+    f"{_CRAY_MPICH}/*/ofi/gnu",
+)  # fmt: skip
 COMMANDS = (
     "uname -m", "lscpu", "getconf GNU_LIBC_VERSION", "srun --mpi=list", USER_NAMESPACE,
     *(f"{name} {option}" for name, option in TOOLS.items()),
+)  # fmt: skip
+MORE_COMMANDS = (
+    "sinfo -h -o %R", "flux queue list -n -o {queue}", "qstat -Q",
+    *(f"pkg-config {what} {module}" for module in _MODULES
+      for what in ("--modversion", "--variable=prefix")),
+    *(f"{name} {option}" for name, option in MORE_TOOLS.items()),
 )  # fmt: skip
 
 
@@ -94,15 +126,18 @@ class _Finding:
     kind: SourceKind = SourceKind.FILE
 
 
-def read_capture(capture: Capture, *, name: str = "local") -> Site:
+def read_capture(
+    capture: Capture, *, name: str = "local", preferred: Mapping[str, str] | None = None
+) -> Site:
     """Return the site that a capture shows; what it does not show stays unknown.
 
-    A text that cannot be understood gives no fact, never an error.
+    Of software that is there in several versions the one in `preferred` counts, by its name, else
+    the newest. A text that cannot be understood gives no fact, never an error.
     """
     data: dict[str, Any] = {"name": name}
     sources: dict[str, Any] = {}
     facts: dict[str, str] = {}
-    for reader in _READERS:
+    for reader in (*_READERS, functools.partial(_vendor, preferred=preferred or {})):
         for finding in reader(capture):
             identifier = re.sub(r"[^A-Za-z0-9]+", "-", finding.source).strip("-")
             sources[identifier] = {
@@ -114,8 +149,15 @@ def read_capture(capture: Capture, *, name: str = "local") -> Site:
             place = data
             for key in finding.path[:-1]:
                 place = place.setdefault(key, {})
-            place[finding.path[-1]] = finding.value
+            place[finding.path[-1]] = _tidy(finding.value)
     return from_document({**data, "sources": sources, "facts": facts}, file="<capture>")
+
+
+def _tidy(value: Any) -> Any:
+    """Return a value as a document can hold it: a text in one line, and not endless."""
+    if not isinstance(value, str):
+        return value
+    return "".join(one for one in " ".join(value.split()) if one.isprintable())[:_LONGEST]
 
 
 def _file(capture: Capture, path: str) -> str:
@@ -145,6 +187,8 @@ def _processor(capture: Capture) -> Iterator[_Finding]:
         yield _node("cpu", model, "lscpu", SourceKind.COMMAND)
     elif found := re.search(r"^model name\s*:\s*(.+?)\s*$", _file(capture, _CPUINFO), re.MULTILINE):
         yield _node("cpu", found[1], _CPUINFO)
+    if re.fullmatch(r"[a-z0-9_]+", name := _answer(capture, PROCESSOR).strip()):
+        yield _node("microarchitecture", name, PROCESSOR, SourceKind.COMMAND)
     sockets, each = _whole(lines.get("Socket(s)")), _whole(lines.get("Core(s) per socket"))
     if sockets and each:
         yield _node("sockets", sockets, "lscpu", SourceKind.COMMAND)
@@ -259,23 +303,97 @@ def parse_pmi_kinds(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kind for kind in kinds if kind != "none"))
 
 
-def _vendor(capture: Capture) -> Iterator[_Finding]:
-    if version := _newest(capture.folders.get(_CRAY_MPICH, ())):
+def _scheduler(capture: Capture) -> Iterator[_Finding]:
+    for program, kind, command in (
+        ("sinfo", "slurm", "sinfo -h -o %R"),
+        ("flux", "flux", "flux queue list -n -o {queue}"),
+        ("qstat", "pbs", "qstat -Q"),
+    ):
+        if version := _version(capture, program):
+            line = f"{program} {MORE_TOOLS[program]}"
+            yield _told(("scheduler", "type"), kind, line)
+            yield _told(("scheduler", "version"), version, line)
+            if queues := parse_queues(_answer(capture, command)):
+                yield _told(("scheduler", "queues"), list(queues), command)
+            return
+
+
+def parse_queues(text: str) -> tuple[str, ...]:
+    """Return the first word of each line that can be a queue's name, each once, in their order.
+
+    That is what `sinfo -h -o %R` and `flux queue list` print; `qstat -Q` has a heading, with a line
+    under it, and more columns.
+    """
+    lines = text.splitlines()
+    ruled = [number for number, line in enumerate(lines) if re.match(r"-{3,}", line)]
+    words = (line.split() for line in lines[ruled[0] + 1 if ruled else 0 :])
+    names = (row[0] for row in words if row and (ruled or len(row) == 1))
+    return tuple(dict.fromkeys(n for n in names if re.fullmatch(r"[A-Za-z0-9][\w.@+-]{0,99}", n)))
+
+
+def _vendor(capture: Capture, preferred: Mapping[str, str]) -> Iterator[_Finding]:
+    names = capture.folders.get(_CRAY_MPICH, ())
+    if version := _chosen(names, preferred.get("cray-mpich")):
         facts = {"family": "cray-mpich", "version": version, "path": f"{_CRAY_MPICH}/{version}"}
         for key, value in facts.items():
             yield _Finding(path=("vendor-mpi", key), value=value, source=_CRAY_MPICH)
-    if version := _newest(capture.folders.get(_CRAY_LIBFABRIC, ())):
-        for key, value in (("version", version), ("path", f"{_CRAY_LIBFABRIC}/{version}")):
-            path = ("externals", "libfabric", key)
-            yield _Finding(path=path, value=value, source=_CRAY_LIBFABRIC)
+    # What a stack links with is below, by compiler.
+    built = {n: _newest(capture.folders.get(f"{_CRAY_MPICH}/{n}/ofi/gnu", ())) for n in names}
+    if version := _chosen([name for name in names if built[name]], preferred.get("cray-mpich")):
+        folder = f"{_CRAY_MPICH}/{version}/ofi/gnu"
+        yield from _external("cray-mpich", version, f"{folder}/{built[version]}", folder)
+    names = capture.folders.get(_CRAY_LIBFABRIC, ())
+    if version := _chosen(names, preferred.get("libfabric")):
+        path = f"{_CRAY_LIBFABRIC}/{version}"
+        yield from _external("libfabric", version, path, _CRAY_LIBFABRIC)
+    if version := _newest(capture.folders.get(_CRAY_PE, ())):
+        place = ("externals", "cray-programming-environment", "version")
+        yield _Finding(path=place, value=version, source=_CRAY_PE)
+
+
+def _external(
+    name: str, version: str, prefix: str, source: str, kind: SourceKind = SourceKind.FILE
+) -> Iterator[_Finding]:
+    for key, value in (("version", version), ("path", prefix)):
+        yield _Finding(path=("externals", name, key), value=value, source=source, kind=kind)
+
+
+def _software(capture: Capture) -> Iterator[_Finding]:
     for name, file in _VERSION_FILES.items():
         if found := re.search(r"(?:^|\bVersion: *)(\d[\w.]*)", _file(capture, file), re.MULTILINE):
             yield _Finding(path=("externals", name, "version"), value=found[1], source=file)
     if "xpmem" in capture.folders.get("/dev", ()):
         yield _Finding(path=("externals", "xpmem", "path"), value="/dev/xpmem", source="/dev")
+    for module, name in _MODULES.items():
+        command = f"pkg-config --modversion {module}"
+        release = _answer(capture, command).strip()
+        prefix = _answer(capture, f"pkg-config --variable=prefix {module}").strip()
+        if re.fullmatch(r"\d+(\.\w+)*", release) and re.fullmatch(r"/[^\s:]*", prefix):
+            if name == "rdma-core":  # libibverbs 1.14.41.0 is of rdma-core 41.0
+                release = ".".join(release.split(".")[2:]) or release
+            yield from _external(name, release, prefix, command, SourceKind.COMMAND)
+    if (program := capture.programs.get("srun")) and (version := _version(capture, "srun")):
+        prefix = program.rpartition("/bin/")[0] or "/"
+        yield from _external("slurm", version, prefix, "srun --version", SourceKind.COMMAND)
 
 
-def _newest(names: tuple[str, ...]) -> str | None:
+def _drivers(capture: Capture) -> Iterator[_Finding]:
+    found = re.search(r"Module\s.*?\b(\d+(?:\.\d+)+)", _file(capture, _NVIDIA_DRIVER))
+    if found:
+        path = ("externals", "nvidia-driver", "version")
+        yield _Finding(path=path, value=found[1], source=_NVIDIA_DRIVER)
+    if re.fullmatch(r"\d+(\.\w+)*", version := _file(capture, _GDRCOPY)):
+        yield _Finding(path=("externals", "gdrcopy", "version"), value=version, source=_GDRCOPY)
+    if "gdrdrv" in capture.folders.get("/dev", ()):
+        yield _Finding(path=("externals", "gdrcopy", "path"), value="/dev/gdrdrv", source="/dev")
+
+
+def _chosen(names: Sequence[str], preferred: str | None) -> str | None:
+    """Return the version that is preferred, if it is there, else the newest."""
+    return preferred if preferred in names else _newest(names)
+
+
+def _newest(names: Sequence[str]) -> str | None:
     """Return the highest version among the names of a folder; others, as `default`, are left."""
     versions = [name for name in names if re.fullmatch(r"\d+(\.\w+)*", name)]
     return max(versions, key=_numbers, default=None)
@@ -287,13 +405,13 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _version(capture: Capture, tool: str) -> str | None:
     """Return the version in what a program says of itself, whatever its exit code."""
-    answer = capture.commands.get(f"{tool} {TOOLS[tool]}")
+    answer = capture.commands.get(f"{tool} {(TOOLS | MORE_TOOLS)[tool]}")
     found = re.search(r"(?<![\w.])v?(\d+(?:\.\d+)+(?:-rc\d+)?)", answer.text if answer else "")
     return found[1] if found else None
 
 
 def _tools(capture: Capture) -> Iterator[_Finding]:
-    for name, option in TOOLS.items():
+    for name, option in (TOOLS | MORE_TOOLS).items():
         if path := capture.programs.get(name):
             yield _Finding(path=("tools", name, "path"), value=path, source=path)
             if version := _version(capture, name):
@@ -313,5 +431,6 @@ def _limits(capture: Capture) -> Iterator[_Finding]:
 
 
 _READERS = (
-    _processor, _memory, _gpus, _fabric, _interfaces, _launchers, _vendor, _tools, _system, _limits,
+    _processor, _memory, _gpus, _fabric, _interfaces, _launchers, _scheduler, _software, _drivers,
+    _tools, _system, _limits,
 )  # fmt: skip

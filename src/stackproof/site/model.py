@@ -23,7 +23,7 @@ from stackproof.core.mountlist import bad_mount_point
 # Keys of a site that are not facts about the machine.
 _NOT_FACTS = ("name", "description", "sources", "facts")
 # Sections of which a part means nothing without this key: they are taken whole from one side.
-_DECIDES = {"fabric": "type", "vendor-mpi": "family"}
+DECIDES = {"fabric": "type", "scheduler": "type", "vendor-mpi": "family"}
 # Keys whose value maps names to nouns.
 _NAMED = ("partitions", "launchers", "externals", "interfaces", "tools", "sources")
 
@@ -50,13 +50,15 @@ class Source:
     """Where facts come from.
 
     `title` is a public document's title, or the path or command line that was read; `date` is the
-    document's date or the time of the reading (ISO 8601, as exact as it is known).
+    document's date or the time of the reading (ISO 8601, as exact as it is known). `host` is the
+    machine that was asked, where it is told.
     """
 
     title: str
     kind: SourceKind = SourceKind.DOCUMENT
     authors: tuple[str, ...] = ()
     date: str | None = None
+    host: str | None = None
     url: str | None = None
     note: str | None = None
 
@@ -113,6 +115,15 @@ class SiteLauncher:
     version: str | None = None
     pmi: tuple[str, ...] = ()
     note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteScheduler:
+    """What starts jobs: `slurm`, `pbs` or `flux`; `queues` are what jobs can ask for by name."""
+
+    type: str
+    version: str | None = None
+    queues: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +193,7 @@ class Site:
     partitions: Mapping[str, Partition] = field(default_factory=dict)
     fabric: Fabric = field(default_factory=Fabric)
     launchers: Mapping[str, SiteLauncher] = field(default_factory=dict)
+    scheduler: SiteScheduler | None = None
     vendor_mpi: VendorMpi | None = None
     externals: Mapping[str, External] = field(default_factory=dict)
     mount_points: tuple[str, ...] = ()
@@ -203,7 +215,7 @@ class Site:
 
     def sources_of(self, path: str) -> tuple[Source, ...]:
         """Return where the fact at `path` comes from; empty for a path without a source."""
-        return tuple(self.sources[name] for name in _covering(self.facts, path))
+        return tuple(self.sources[name] for name in covering(self.facts, path))
 
 
 def parse_site(document: Document) -> Site:
@@ -258,7 +270,7 @@ def merge(declared: Site, probed: Site) -> Site:
     Each fact keeps its own source; a probed source whose id is taken by another one gets a new id.
     """
     ours, theirs = to_document(declared), to_document(_rename_sources(probed, declared.sources))
-    for section, key in _DECIDES.items():
+    for section, key in DECIDES.items():
         mine, other = ours.get(section, {}).get(key), theirs.get(section, {}).get(key)
         if mine is not None and mine != other:
             theirs.pop(section, None)
@@ -295,11 +307,11 @@ def _facts_by_leaf(data: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the sources of every single fact, so that two sites' facts cannot cover each other."""
     facts = data.get("facts", {})
     body = {key: value for key, value in data.items() if key not in _NOT_FACTS}
-    found = ((path, _covering(facts, path)) for path, _ in _leaves(body))
+    found = ((path, covering(facts, path)) for path, _ in _leaves(body))
     return {path: list(ids) for path, ids in found if ids}
 
 
-def _covering(facts: Mapping[str, Any], path: str) -> tuple[str, ...]:
+def covering(facts: Mapping[str, Any], path: str) -> tuple[str, ...]:
     """Return the source ids of the longest path in `facts` that covers `path`."""
     while path:
         if path in facts:
@@ -389,7 +401,7 @@ def _uncovered_problems(document: Document) -> Iterator[Problem]:
     """Yield a problem for each section with facts that have no source."""
     facts = _mapping(document.data, "facts")
     for section, value in _body(document).items():
-        bare = [path for path, _ in _leaves(value, section) if not _covering(facts, path)]
+        bare = [path for path, _ in _leaves(value, section) if not covering(facts, path)]
         if bare:
             more = f" (and {len(bare) - 1} more in `{section}`)" if len(bare) > 1 else ""
             yield Problem(

@@ -45,6 +45,8 @@ def _check(asked: RecipeCheckOptions) -> int:
         found = found.also(error.problems)
     problems = list(dict.fromkeys(found.problems))
     notes = list(dict.fromkeys(found.notes))
+    if problems and all(problem.reason is Reason.SITE_INCOMPLETE for problem in problems):
+        notes, remark = [], ""  # of a stack that nobody can decide before the machine was asked
     code = problems[0].reason.exit_code if problems else ExitCode.DONE
     _print(problems, notes)
     if asked.json:

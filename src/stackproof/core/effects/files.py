@@ -327,21 +327,32 @@ def _fault_of_cache(path: Path) -> tuple[str, bool]:
 def locked(path: Path, *, seconds: float, mode: int, busy: StackproofError) -> Iterator[None]:
     """Hold a lock file; the kernel lets go of it however the holder ends.
 
-    Raises `busy` when somebody else holds it for `seconds`, and what `translate` makes of errors.
+    The holder may remove the file: who waited for it then waits for the new one. Raises `busy` when
+    somebody else holds it for `seconds`, and what `translate` makes of errors.
     """
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
-    except OSError as error:
-        raise translate(error, path) from error
     end = time.monotonic() + seconds
-    try:
-        while not _try_lock(descriptor):
-            if time.monotonic() > end:
-                raise busy
-            time.sleep(0.02)
-        yield
-    finally:
-        os.close(descriptor)
+    while True:
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+        except OSError as error:
+            raise translate(error, path) from error
+        try:
+            while not _try_lock(descriptor):
+                if time.monotonic() > end:
+                    raise busy
+                time.sleep(0.02)
+            if _is_still(descriptor, path):
+                yield
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _is_still(descriptor: int, path: Path) -> bool:
+    """Return whether an open file is the one of that path."""
+    with contextlib.suppress(OSError):
+        return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))
+    return False
 
 
 def _try_lock(descriptor: int) -> bool:

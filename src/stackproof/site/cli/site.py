@@ -12,11 +12,12 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from stackproof.core import limits, noun
-from stackproof.core.cli import streams
-from stackproof.core.effects import files, shipped
-from stackproof.site.capture import Capture, read_capture
-from stackproof.site.effects import probe
+from stackproof.core import noun
+from stackproof.core.cli import parsing, streams
+from stackproof.core.effects import shipped
+from stackproof.site.capture import read_capture
+from stackproof.site.effects import completing, probe
+from stackproof.site.effects.completing import CompletionOptions
 from stackproof.site.model import Site, SourceKind, leaves, parse_site, to_document
 
 Row = tuple[str, ...]
@@ -27,7 +28,9 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 def run_probe(args: argparse.Namespace) -> int:
     """Print what this machine offers, or what a capture of another one shows."""
-    taken = _read_capture(args.capture_file) if args.capture_file else probe.take_capture()
+    if args.complete:
+        return _complete(parsing.read(CompletionOptions, args, site_file=args.complete))
+    taken = probe.captured(args.capture_file)
     site = read_capture(taken, name=probe.LOCAL)
     if args.capture:
         print(noun.to_json(taken), end="")
@@ -71,9 +74,25 @@ def run_check(args: argparse.Namespace) -> int:
     return 0
 
 
-def _read_capture(file: str) -> Capture:
-    text = files.read_bounded(file, limits.LOCK)
-    return noun.from_json(Capture, text, file=file)
+def _complete(asked: CompletionOptions) -> int:
+    """Complete a site file by what the machine says, and say what is left."""
+    done = completing.complete_file(asked)
+    if asked.json:
+        print(noun.to_json(done), end="")
+        return 0
+    if not done.written:
+        print(f"{done.file}: states all that was found")
+    else:
+        new = f"{len(done.added)} facts added, {len(done.renewed)} renewed"
+        print(f"{done.file}: {new}, asked on {done.host or 'another machine'}")
+    for one in done.kept:
+        stated, said = _value(one.stated), _value(one.asked)
+        print(f"kept: `{one.fact}` is `{stated}` there, and the machine says `{said}`")
+    for line in done.missing:
+        print(f"not found: {line}")
+    for line in done.next:
+        print(f"next: {line}")
+    return 0
 
 
 def _summary(site: Site) -> dict[str, Any]:
@@ -104,7 +123,11 @@ def _origin(site: Site, path: str) -> str:
     """Return the ids of the documents, or the files and commands, that a fact is from."""
     ids = {source: name for name, source in site.sources.items()}
     return ", ".join(
-        ids[source] if source.kind is SourceKind.DOCUMENT else source.title
+        ids[source]
+        if source.kind is SourceKind.DOCUMENT
+        else f"{source.title} on {source.host}, {(source.date or '')[:10]}".rstrip(", ")
+        if source.host
+        else source.title
         for source in site.sources_of(path)
     )
 

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import argparse
 
+TYPE_CHECKING = False  # `typing` takes longer to import than to parse a command line
+if TYPE_CHECKING:
+    from typing import Any
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `site`."""
     verbs = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
-    text = "look at this machine and say what it offers"
-    look = verbs.add_parser("probe", help=text, description=text)
-    form = look.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print the site as JSON")
-    form.add_argument("--yaml", action="store_true", help="print a site file to start from")
-    form.add_argument(
-        "--capture", action="store_true", help="print what was read, to be read elsewhere"
-    )
-    look.add_argument(
-        "--from",
-        dest="capture_file",
-        metavar="FILE",
-        help="read a capture of another machine instead of this machine",
-    )
-    look.set_defaults(run="site.cli.site:run_probe")
+    _add_probe(verbs)
 
     text = "list the sites that come with stackproof"
     known = verbs.add_parser("list", help=text, description=text)
@@ -49,3 +39,39 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--site", metavar="NAME|FILE", help="a shipped site's name or a site file; default: here"
     )
     config.set_defaults(run="build.cli.site_spack_config:run")
+
+
+def _add_probe(verbs: Any) -> None:
+    text = "look at this machine and say what it offers"
+    look = verbs.add_parser("probe", help=text, description=text)
+    form = look.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print the site as JSON")
+    form.add_argument("--yaml", action="store_true", help="print a site file to start from")
+    form.add_argument(
+        "--capture", action="store_true", help="print what was read, to be read elsewhere"
+    )
+    look.add_argument(
+        "--from",
+        dest="capture_file",
+        metavar="FILE",
+        help="read a capture of another machine instead of this machine",
+    )
+    look.add_argument(
+        "--complete",
+        metavar="SITE.yaml",
+        help="write what the machine says into a site file, and keep what stands in it; without "
+        "the file, begin with the shipped site of its name",
+    )
+    look.add_argument(
+        "--part",
+        choices=("login", "node", "both"),
+        help="what this is, with --complete: a login node, a node in a job, or a machine without a "
+        "scheduler; default: found out",
+    )
+    look.add_argument(
+        "--partition",
+        metavar="NAME",
+        help="which of the site file's `partitions` this node is of, with --complete; default: the "
+        "only one, or that of the job's queue",
+    )
+    look.set_defaults(run="site.cli.site:run_probe")

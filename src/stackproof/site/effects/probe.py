@@ -11,18 +11,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from stackproof.core import document as documents
-from stackproof.core import limits
-from stackproof.core.command import Command
+from stackproof.core import limits, noun
+from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects import files, run, shipped
 from stackproof.core.effects.run import Runner
 from stackproof.core.errors import StackproofError
 from stackproof.site import capture
 from stackproof.site.capture import Capture, CommandOutput, read_capture
+from stackproof.site.effects import toolchain
 from stackproof.site.model import Site, merge, parse_site
 
 # The site that stands for the machine stackproof runs on.
 LOCAL = "local"
 _TIMEOUT_S = 10.0
+# Where programs that are asked find what they serve.
+_KEPT = ("SLURM_CONF", "FLUX_URI", "PBS_CONF_FILE", "PKG_CONFIG_PATH")
 _DOCUMENT_SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -50,15 +53,37 @@ def read_site_file(name_or_path: str) -> documents.Document:
     return documents.parse(text, file=str(path))
 
 
-def take_capture(runner: Runner = run.run) -> Capture:
-    """Return what the files, folders and programs of this machine say, unread."""
-    folders = {path: names for path in capture.FOLDERS if (names := _names(path)) is not None}
+def captured(file: str | None) -> Capture:
+    """Return the capture in a file, or that of this machine with all that can be asked.
+
+    Raises `StackproofError` for a file that is none.
+    """
+    if file is None:
+        return take_capture(thorough=True)
+    return noun.from_json(Capture, files.read_bounded(file, limits.LOCK), file=file)
+
+
+def take_capture(runner: Runner = run.run, *, thorough: bool = False) -> Capture:
+    """Return what the files, folders and programs of this machine say, unread.
+
+    With `thorough` also what takes longer: compilers, queues, libraries, the processor's name.
+    """
+    folders: dict[str, tuple[str, ...]] = {}
+    for pattern in capture.FOLDERS:
+        for folder in _expanded(pattern, folders):
+            if (names := _names(folder)) is not None:
+                folders[folder] = names
     paths = [path for pattern in capture.FILES for path in _expanded(pattern, folders)]
-    programs = {name: path for name in capture.TOOLS if (path := shutil.which(name))}
+    tools = capture.TOOLS | (capture.MORE_TOOLS if thorough else {})
+    programs = {name: path for name in tools if (path := shutil.which(name))}
     lines = {line: tuple(shlex.split(line)) for line in capture.COMMANDS}
     cma_check = Path(__file__).with_name("cma_check.py")
     lines[capture.SIBLING_READ] = (sys.executable, "-I", str(cma_check))
+    if thorough:
+        lines |= {line: tuple(shlex.split(line)) for line in capture.MORE_COMMANDS}
     answers = {line: _ask(argv, runner) for line, argv in lines.items()}
+    if thorough and (name := toolchain.processor()):
+        answers[capture.PROCESSOR] = CommandOutput(text=f"{name}\n", returncode=0)
     return Capture(
         taken=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         files={path: text for path in paths if (text := _text(path)) is not None},
@@ -96,13 +121,19 @@ def _text(path: str) -> str | None:
 def _ask(argv: tuple[str, ...], runner: Runner) -> CommandOutput | None:
     """Return what a program says; None when it is not there or does not answer in time."""
     try:
-        done = runner(Command(argv=argv, timeout_s=_TIMEOUT_S))
+        done = runner(Command(argv=argv, timeout_s=_TIMEOUT_S, env=_asking()))
     except StackproofError:
         return None
     if done.timed_out:
         return None
     text = (done.stdout + done.stderr)[: limits.PROBED.bytes].decode(errors="replace")
     return CommandOutput(text=text, returncode=done.returncode)
+
+
+def _asking() -> EnvPatch:
+    """Return what programs are asked with: answers in English, from where the user's own go."""
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    return EnvPatch(set={"LC_ALL": "C", **kept})
 
 
 def _size(path: str) -> int | None:

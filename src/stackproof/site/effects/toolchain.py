@@ -17,17 +17,23 @@ def architecture() -> str:
     return os.uname().machine
 
 
-def processor_facts(wanted: str) -> dict[str, str]:
-    """Return `microarchitecture` as Spack calls this machine's processor, such as `zen3`.
+def processor() -> str:
+    """Return how Spack calls this machine's processor, such as `zen3`; empty without archspec.
 
-    Nothing where the machine is no `wanted` (architecture), or archspec is missing: what Spack
-    itself asks (https://github.com/archspec/archspec), and here part of the extra `spack`.
+    That is what Spack itself asks (https://github.com/archspec/archspec), and here part of the
+    extra `spack`.
     """
     try:
         from archspec import cpu  # noqa: PLC0415 - only where it is asked for; takes 60 ms
     except ImportError:
-        return {}
-    return {"microarchitecture": str(cpu.host().name)} if wanted == architecture() else {}
+        return ""
+    return str(cpu.host().name)
+
+
+def processor_facts(wanted: str) -> dict[str, str]:
+    """Return `microarchitecture` of this machine, nothing where it is none of that architecture."""
+    name = processor() if wanted == architecture() else ""
+    return {"microarchitecture": name} if name else {}
 
 
 def compiler() -> str:

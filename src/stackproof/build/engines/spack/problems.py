@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from stackproof.build.engines.spack import compilers
 from stackproof.build.engines.spack.stack import SpackEnvironment, SpackStack
-from stackproof.build.engines.spack.stackinator.network import VENDOR_MPIS, where_to_state
+from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
+from stackproof.build.engines.spack.stackinator.network import VENDOR_MPIS, not_stated
 from stackproof.core.errors import Problem, Reason
 
 _GENERATIONS = {1: "Spack 0.23", 2: "Spack 1.0 or 1.1", 3: "Spack 1.2"}
@@ -119,7 +120,14 @@ def _environments(stack: SpackStack) -> Iterator[Problem]:
 
 
 def _vendors(stack: SpackStack) -> Iterator[Problem]:
-    """Yield what a site would have to have: Spack's own packages cannot build it."""
+    cluster = ClusterConfig(name=stack.site_facts.get("cluster", "the site"))
+    for _, name in unstated_vendors(stack):
+        message, hint = not_stated(name, cluster)
+        yield _problem(Reason.SITE_INCOMPLETE, message, hint)
+
+
+def unstated_vendors(stack: SpackStack) -> Iterator[tuple[str, str]]:
+    """Yield environments and what a site would have to have: Spack's packages cannot build it."""
     own = {
         path.split("/")[1].replace("_", "-")
         for repository in stack.local_repositories
@@ -134,12 +142,7 @@ def _vendors(stack: SpackStack) -> Iterator[Problem]:
         for name in sorted(VENDOR_MPIS & named):
             body = stack.packages.get(name)
             if not (isinstance(body, Mapping) and body.get("externals")):
-                yield _problem(
-                    Reason.SITE_INCOMPLETE,
-                    f"environment `{environment.name}` wants `{name}`, which nobody can build, and "
-                    "the site does not say where it has it",
-                    where_to_state(name),
-                )
+                yield environment.name, name
 
 
 def _views(stack: SpackStack) -> Iterator[Problem]:

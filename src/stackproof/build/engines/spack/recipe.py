@@ -13,11 +13,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from stackproof.build.engines.spack.problems import unstated_vendors
 from stackproof.build.engines.spack.stack import SpackStack
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
 from stackproof.build.engines.spack.stackinator.config import read_config
 from stackproof.build.engines.spack.stackinator.findings import FindingsList, mapping
 from stackproof.build.engines.spack.stackinator.folder import Folder
+from stackproof.build.engines.spack.stackinator.network import not_stated
 from stackproof.build.engines.spack.stackinator.reader import HOOKS, read_recipe
 from stackproof.build.engines.spack.stackinator.versions import LANGUAGES
 from stackproof.build.engines.wheel.recipe import image_problems
@@ -25,6 +27,7 @@ from stackproof.core import document as documents
 from stackproof.core.document import Document, Path
 from stackproof.core.errors import Location, Problem, Reason
 from stackproof.recipe.composition import Composed, parts
+from stackproof.site import completion
 
 SCHEMA = "spack-recipe"
 DEFAULT_GENERATION = 2
@@ -245,12 +248,17 @@ def read(
     extended = dataclasses.replace(
         stack,
         version=data.get("version", "0"),
-        target=_target(document, facts, findings),
+        target=_target(document, facts, cluster, findings),
         transports=tuple(data.get("transports", ())),
         compression=image.get("compression", stack.compression),
         compression_level=image.get("level", stack.compression_level),
         source=f"{FORMAT}, generation {stack.generation}",
     )
+    if cluster.site_file:
+        for environment, name in unstated_vendors(extended):
+            where = document.where("environments", environment, "network", "mpi")
+            message, hint = not_stated(name, cluster)
+            findings.problem(Reason.SITE_INCOMPLETE, message, where=where, hint=hint)
     return extended, findings
 
 
@@ -259,17 +267,23 @@ def asks_for_microarchitecture(document: Document) -> bool:
     return bool(document.data.get("target") == "site")
 
 
-def _target(document: Document, facts: Mapping[str, str], findings: FindingsList) -> str | None:
+def _target(
+    document: Document, facts: Mapping[str, str], cluster: ClusterConfig, findings: FindingsList
+) -> str | None:
     if not asks_for_microarchitecture(document):
         target: str | None = document.data.get("target")
         return target
     if "microarchitecture" not in facts:
+        site = facts.get("site", "the site")
+        hint = "give it with `--fact microarchitecture=NAME`, as `spack arch --target` says"
+        if cluster.site_file:
+            asking = completion.command(cluster.site_file)
+            hint = f"`{asking}` in a job asks the machine; or {hint}"
         findings.problem(
             Reason.SITE_INCOMPLETE,
-            "the site does not state its microarchitecture, and `target: site` asks for it",
+            f"`{site}` does not state its microarchitecture, and `target: site` asks for it",
             where=document.where("target"),
-            hint="state it in the site (`partitions: NAME: microarchitecture`, as `spack arch "
-            "--target` says on such a node), or give it with `--fact microarchitecture=NAME`",
+            hint=hint,
         )
     return facts.get("microarchitecture")
 

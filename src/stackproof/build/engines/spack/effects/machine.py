@@ -74,18 +74,20 @@ def packages_of_site(site: Site) -> FoundPackages:
     """Return the software that a site file names with path and version."""
     packages, left_out = [], []
     for name, external in site.externals.items():
-        if name not in {"libfabric", "slurm", "xpmem", "rdma-core"}:
+        if name not in {"cray-mpich", "libfabric", "slurm", "xpmem", "rdma-core"}:
             continue
-        if external.version and external.path:
+        if external.version and external.path and not external.path.startswith("/dev/"):
             path = external.path.rstrip("/")
             own = path if path.endswith(external.version) else f"{path}/{external.version}"
             prefix = own if name == "libfabric" and path.startswith("/opt/cray/") else path
-            spec = f"{name}@{external.version}"
+            version = external.version
+            spec = f"{name}@{version.replace('.', '-') if name == 'slurm' else version}"
             packages.append(SystemPackage(name=name, spec=spec, prefix=prefix))
         else:
             left_out.append(f"{name}: the site does not say its version and path")
     vendor = site.vendor_mpi
-    if vendor is not None and vendor.family == "cray-mpich":
+    told = any(package.name == "cray-mpich" for package in packages)
+    if vendor is not None and vendor.family == "cray-mpich" and not told:
         found = next(_cray_mpich(vendor.version), None)
         if found:
             packages.append(found)

@@ -11,7 +11,7 @@ import hashlib
 import os
 import posixpath
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -181,9 +181,12 @@ def load_place(site: str | None, generation: int = 2) -> RecipeContext:
     found: Site = probe.load_site(site or probe.LOCAL)
     facts = facts_of_site(found)
     if found.spack is None:
-        return RecipeContext(facts=facts, cluster=machine.cluster_of(found))
-    if found.spack.cluster_config is None:
-        return RecipeContext(facts=facts, cluster=cluster_of_site(found))
+        own = machine.cluster_of(found)
+    elif found.spack.cluster_config is None:
+        own = cluster_of_site(found)
+    if found.spack is None or found.spack.cluster_config is None:
+        file = site if site and site.endswith((".yaml", ".yml")) else f"{found.name}.yaml"
+        return RecipeContext(facts=facts, cluster=replace(own, site_file=file))
     folder = _beside_site(site, found.spack.cluster_config)
     cluster, blobs = stackinator.load_cluster(folder, generation)
     facts = {**facts_of_cluster(cluster), **facts}

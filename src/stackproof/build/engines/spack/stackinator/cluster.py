@@ -32,9 +32,11 @@ class ClusterConfig:
     name in Spack's form; `mpis` maps the MPIs to the specs that are installed with each.
     `repositories` are the site's own packages: files by their path below `packages/`, the folders
     that count most first and merged. `compilers` and `concretizer` are for Spack up to 0.23.
+    `site_file` is the file of the site that this is of, empty for a cluster's folder.
     """
 
     name: str
+    site_file: str = ""
     packages: Mapping[str, Any] = field(default_factory=dict)
     network_packages: Mapping[str, Any] = field(default_factory=dict)
     mpis: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -64,12 +64,18 @@ def facts_of_site(site: Site) -> dict[str, str]:
 
 
 def cluster_of_site(site: Site) -> ClusterConfig:
-    """Return what a site of ours says for Spack, as a cluster configuration says it."""
-    return ClusterConfig(
-        name=site.name,
-        packages=site.spack.packages if site.spack else {},
-        mpis=site.spack.mpi if site.spack else {},
-    )
+    """Return what a site of ours says for Spack, as a cluster configuration says it.
+
+    Cray MPICH may be under `externals` of the site, where asking the machine puts it.
+    """
+    packages = dict(site.spack.packages) if site.spack else {}
+    mpis = dict(site.spack.mpi) if site.spack else {}
+    vendor = site.externals.get("cray-mpich")
+    if vendor is not None and vendor.version and vendor.path and "cray-mpich" not in packages:
+        external = {"spec": f"cray-mpich@{vendor.version}", "prefix": vendor.path}
+        packages["cray-mpich"] = {"buildable": False, "externals": [external]}
+        mpis.setdefault("cray-mpich", ())
+    return ClusterConfig(name=site.name, packages=packages, mpis=mpis)
 
 
 def _gpu(name: str) -> tuple[str | None, str | None]:

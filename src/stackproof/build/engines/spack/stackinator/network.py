@@ -16,6 +16,7 @@ from stackproof.build.engines.spack.stackinator.findings import (
 )
 from stackproof.core.document import Document
 from stackproof.core.errors import Reason
+from stackproof.site import completion
 
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
@@ -45,11 +46,15 @@ VENDOR_MPIS = frozenset(("cray-mpich",))
 """Packages that Spack's own repository cannot build: a site has them, or nobody."""
 
 
-def where_to_state(name: str) -> str:
-    """Return where a site says that it has a package of its vendor."""
+def not_stated(name: str, cluster: ClusterConfig) -> tuple[str, str]:
+    """Return what is wrong and what to do where a site does not say that it has a vendor's MPI."""
+    message = f"`{cluster.name}` does not state where it has `{name}`, which nobody can build"
+    if cluster.site_file:
+        asking = completion.command(cluster.site_file)
+        return message, f"`{asking}` on a login node asks the machine"
     return (
-        f"state it in the site: `spack: packages: {name}: externals`, with its spec and prefix; "
-        "see docs/how-to/mpi-chains.md"
+        message,
+        "name it under `mpi:` of its network.yaml, and its place in its packages.yaml",
     )
 
 
@@ -108,12 +113,9 @@ def network(
         return Network()
     name = package_of(spec)
     if name in VENDOR_MPIS and name not in cluster.mpis:
-        findings.problem(
-            Reason.SITE_INCOMPLETE,
-            f"`{name}` is not built but found, and `{cluster.name}` does not say where it has it",
-            where=document.where(*path, "mpi"),
-            hint=f"{where_to_state(name)}; else it has: {', '.join(cluster.mpis) or 'no MPI'}",
-        )
+        message, hint = not_stated(name, cluster)
+        where = document.where(*path, "mpi")
+        findings.problem(Reason.SITE_INCOMPLETE, message, where=where, hint=hint)
         return Network()
     if name not in cluster.mpis:
         findings.problem(

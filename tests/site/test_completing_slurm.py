@@ -1,0 +1,132 @@
+"""`site probe --complete` on a login node and in a job of a real Slurm, and the page that says how."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import documented
+from need import need
+from stackproof.cluster import model as cluster
+from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster.model import ClusterSpec, ClusterState
+from stackproof.cluster.slurm import SlurmSpec
+from stackproof.core.document import parse
+from stackproof.site.model import Site, parse_site
+
+pytestmark = [pytest.mark.in_turn, pytest.mark.usefixtures("runtime")]
+
+PAGE = documented.ROOT / "docs" / "how-to" / "first-day.md"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[ClusterState]:
+    need("slurm", "netns")
+    name = f"asked-{os.getpid()}"
+    yield host_cluster.up(ClusterSpec(name=name, shared=(str(tmp_path),), slurm=SlurmSpec()))
+    host_cluster.down(name)
+
+
+def on_login(state: ClusterState, folder: Path, line: str) -> subprocess.CompletedProcess[str]:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return subprocess.run(
+        cluster.enter_argv(state, None, ("bash", "-c", line), str(folder)),
+        env={**os.environ, "PATH": path}, stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def told(state: ClusterState, folder: Path, line: str) -> str:
+    done = on_login(state, folder, line)
+    assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def read(file: Path) -> Site:
+    return parse_site(parse(file.read_text(), file=file.name))
+
+
+def test_the_page_from_its_first_line_to_its_last(machine: ClusterState, tmp_path: Path) -> None:
+    """Every line that is not marked, in order; the job is the one that the login node named."""
+    lines = sorted(
+        (
+            line
+            for line in (*documented.lines_of(PAGE), *documented.others_of(PAGE))
+            if not line.reason
+        ),
+        key=lambda line: line.number,
+    )
+    said = {line.text: told(machine, tmp_path, line.text) for line in lines}
+    file = tmp_path / "my-machine.yaml"
+    login = said["stackproof site probe --complete my-machine.yaml"]
+    (following,) = re.findall(r"^next: in a job: (.+)$", login, re.MULTILINE)
+    assert re.fullmatch(
+        r"srun -N1 -n1 -p \S+ stackproof site probe --complete my-machine\.yaml", following
+    )
+    before = file.read_bytes()
+    again = told(machine, tmp_path, following)
+    assert again.startswith("my-machine.yaml: states all that was found\n")
+    assert "next: stackproof check RECIPE --site ./my-machine.yaml\n" in again
+    assert file.read_bytes() == before
+    assert said["stackproof check openmpi --site ./my-machine.yaml"] == "openmpi: valid\n"
+
+
+def test_each_fact_says_which_machine_was_asked(machine: ClusterState, tmp_path: Path) -> None:
+    file = tmp_path / "two.yaml"
+    file.write_text("# mine\nname: two  # and I say so\n")
+    told(machine, tmp_path, "stackproof site probe --complete two.yaml")
+    site = read(file)
+    head = told(machine, tmp_path, "hostname").strip()
+    assert site.scheduler
+    assert (site.scheduler.type, len(site.scheduler.queues)) == ("slurm", 1)
+    assert {"pmi2", "pmix"} <= set(site.launchers["srun"].pmi)
+    assert (site.partitions, site.kernel) == ({}, None)
+    assert {source.host for source in site.sources.values()} == {head}
+    told(machine, tmp_path, "srun -N1 -n1 -w node2 stackproof site probe --complete two.yaml")
+    site = read(file)
+    queue = site.scheduler.queues[0] if site.scheduler else ""
+    assert site.partitions[queue].microarchitecture
+    assert site.partitions[queue].architecture == os.uname().machine
+    assert site.limits.process_vm_readv is not None
+    (source,) = site.sources_of("limits.process-vm-readv")
+    assert (source.host, source.kind) == ("node2", "command")
+    assert [one.host for one in site.sources_of("launchers.srun.pmi")] == [head]
+    assert file.read_text().startswith("# mine\nname: two  # and I say so\n")
+
+
+def test_two_nodes_of_one_step_do_not_undo_each_other(
+    machine: ClusterState, tmp_path: Path
+) -> None:
+    (tmp_path / "both.yaml").write_text("name: both\n")
+    told(
+        machine, tmp_path, "srun -N2 --ntasks-per-node=1 stackproof site probe --complete both.yaml"
+    )
+    assert read(tmp_path / "both.yaml").kernel == os.uname().release
+    assert {path.name for path in tmp_path.iterdir()} - {"runtime"} == {"both.yaml"}
+
+
+def test_an_srun_that_answers_by_standard_error_alone(
+    machine: ClusterState, tmp_path: Path
+) -> None:
+    """As Slurm did before 22; and one whose other answers are endless, and in no language we read."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    fake = tools / "srun"
+    fake.write_text(
+        "#!/bin/sh\ncase $1 in\n"
+        "--mpi=list) echo 'srun: MPI types are...' >&2; echo 'srun: cray_shasta' >&2; echo 'srun: pmi2' >&2;;\n"
+        "--version) echo slurm 20.11.9; head -c 30000000 /dev/zero | tr '\\0' x;;\nesac\n"
+    )
+    fake.chmod(0o755)
+    line = f"PATH={tools}:$PATH LANG=de_DE.UTF-8 LC_ALL=de_DE.UTF-8 stackproof site probe --complete odd.yaml"
+    told(machine, tmp_path, line)
+    site = read(tmp_path / "odd.yaml")
+    assert site.launchers["srun"].pmi == ("cray_shasta", "pmi2")
+    assert site.launchers["srun"].version == "20.11.9"
+    assert (tmp_path / "odd.yaml").stat().st_size < 50_000

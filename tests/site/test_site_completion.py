@@ -1,0 +1,309 @@
+"""What a machine says comes into its site file; what a person wrote there stays."""
+
+from __future__ import annotations
+
+import json
+import stat
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stackproof.cli import main
+from stackproof.core import noun
+from stackproof.core.document import parse
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.site import completion
+from stackproof.site.capture import Capture, CommandOutput, parse_queues, read_capture
+from stackproof.site.completion import Asking, Part
+from stackproof.site.effects import completing
+from stackproof.site.effects.completing import CompletionOptions, complete_file
+from stackproof.site.model import Site, parse_site
+
+CAPTURE = Path(__file__).parents[1] / "captures" / "probe" / "constructed-slingshot.json"
+LATER = "2026-03-01T00:00:00Z"
+OWN = """\
+# My machine.
+name: mine
+partitions:
+  gpu:  # eight GCDs
+    cores: 56   # eight are reserved
+    gpu: AMD MI250X
+    gpus: 4
+vendor-mpi: {family: cray-mpich, version: "8.1.27"}
+sources:
+  me: {title: I know it}
+facts:
+  partitions: me
+  vendor-mpi: me
+# end
+"""
+
+
+def taken(**commands: str) -> Capture:
+    capture = noun.from_json(Capture, CAPTURE.read_bytes())
+    answers = {
+        name.replace("_", " "): CommandOutput(text=t, returncode=0) for name, t in commands.items()
+    }
+    return replace(capture, commands={**capture.commands, **answers})
+
+
+def asked(
+    folder: Path, capture: Capture, text: str = OWN, **options: str
+) -> tuple[Site, completing.CompletedSite]:
+    file = folder / "mine.yaml"
+    if not file.exists():
+        file.write_text(text)
+    (folder / "capture.json").write_text(noun.to_json(capture))
+    done = complete_file(
+        CompletionOptions(site_file=str(file), capture_file=str(folder / "capture.json"), **options)
+    )
+    return parse_site(parse(file.read_text(), file="mine.yaml")), done
+
+
+def test_what_was_written_stays_with_its_comments(tmp_path: Path) -> None:
+    site, done = asked(tmp_path, taken())
+    text = (tmp_path / "mine.yaml").read_text()
+    for line in OWN.splitlines():
+        assert line.split("vendor-mpi: {")[0].rstrip("}") in text, line
+    assert site.partitions["gpu"].cores == 56
+    assert [(one.fact, one.stated, one.asked) for one in done.kept] == [
+        ("partitions.gpu.cores", 56, 64)
+    ]
+    assert [source.title for source in site.sources_of("partitions.gpu.cores")] == ["I know it"]
+
+
+def test_every_new_fact_has_its_source(tmp_path: Path) -> None:
+    site, done = asked(tmp_path, taken())
+    node = site.partitions["gpu"]
+    assert (node.microarchitecture, node.nics, node.memory_gb) == ("zen3", 4, 540.555)
+    assert site.fabric.type == "slingshot-11"
+    assert site.launchers["srun"].pmi == ("cray_shasta", "pmi2", "pmix", "pmix_v4")
+    assert site.scheduler
+    assert site.scheduler.queues == ("standard-g", "small-g", "dev-g")
+    for fact in done.added:
+        (source,) = site.sources_of(fact)
+        assert source.date == "2026-01-01T00:00:00Z"
+        assert source.kind != "document"
+    (source,) = site.sources_of("partitions.gpu.microarchitecture")
+    assert source.title == "archspec cpu"
+
+
+def test_the_version_that_the_site_states_is_the_one_looked_for(tmp_path: Path) -> None:
+    """8.1.29 is there as well, and newer."""
+    site, _ = asked(tmp_path, taken())
+    assert site.externals["cray-mpich"].version == "8.1.27"
+    assert site.externals["cray-mpich"].path == "/opt/cray/pe/mpich/8.1.27/ofi/gnu/9.1"
+
+
+def test_asking_again_changes_nothing(tmp_path: Path) -> None:
+    asked(tmp_path, taken())
+    before = (tmp_path / "mine.yaml").read_bytes()
+    _, done = asked(tmp_path, replace(taken(), taken=LATER))
+    assert (done.written, done.added, done.renewed) == (False, (), ())
+    assert (tmp_path / "mine.yaml").read_bytes() == before
+
+
+def test_what_was_asked_before_is_renewed_with_its_date(tmp_path: Path) -> None:
+    asked(tmp_path, taken())
+    new = taken(**{"srun_--version": "slurm 24.05.1\n"})
+    site, done = asked(tmp_path, replace(new, taken=LATER))
+    assert "launchers.srun.version" in done.renewed
+    assert site.launchers["srun"].version == "24.05.1"
+    assert [source.date for source in site.sources_of("launchers.srun.version")] == [LATER]
+    assert [source.date for source in site.sources_of("kernel")] == ["2026-01-01T00:00:00Z"]
+
+
+def test_a_login_node_says_nothing_of_the_nodes_of_jobs(tmp_path: Path) -> None:
+    site, done = asked(tmp_path, taken(), part="login")
+    assert site.partitions["gpu"].microarchitecture is None
+    assert (site.kernel, site.fabric.type, dict(site.interfaces)) == (None, None, {})
+    assert site.externals["cray-mpich"].path
+    (line,) = done.next
+    assert line.startswith("in a job: srun -N1 -n1 -p QUEUE stackproof site probe --complete ")
+    assert line.endswith("(QUEUE is one of: standard-g, small-g, dev-g)")
+    site, done = asked(tmp_path, taken(), part="node")
+    assert site.partitions["gpu"].microarchitecture == "zen3"
+    assert done.next[0].startswith("stackproof check RECIPE --site ")
+
+
+def test_each_kind_of_node_is_asked_for_itself(tmp_path: Path) -> None:
+    two = OWN.replace("    gpus: 4\n", "    gpus: 4\n  cpu: {gpus: 0}\n")
+    with pytest.raises(StackproofError) as caught:
+        asked(tmp_path, taken(), two, part="node")
+    assert caught.value.reason is Reason.USAGE
+    assert caught.value.problems[0].hint == "--partition NAME, one of: gpu, cpu"
+    _, done = asked(tmp_path, taken(), part="node", partition="gpu")
+    assert [line.split("--complete")[0] for line in done.next] == [
+        "on a login node: stackproof site probe ",
+        "in a job: srun -N1 -n1 -p QUEUE stackproof site probe ",
+    ]
+    other = taken(archspec_cpu="zen4\n")
+    other = replace(other, files={**other.files, "/proc/sys/kernel/osrelease": "6.4.0\n"})
+    site, done = asked(tmp_path, other, part="node", partition="cpu")
+    assert [site.partitions[name].microarchitecture for name in ("gpu", "cpu")] == ["zen3", "zen4"]
+    assert [one.fact for one in done.kept if one.fact == "kernel"] == ["kernel"]  # the other node's
+
+
+def test_a_fabric_of_another_kind_is_not_mixed_in(tmp_path: Path) -> None:
+    text = OWN.replace("sources:", "fabric: {type: ethernet, limit-mb-s: 1250}\nsources:")
+    text = text.replace("  vendor-mpi: me\n", "  vendor-mpi: me\n  fabric: me\n")
+    site, done = asked(tmp_path, taken(), text)
+    assert (site.fabric.type, site.fabric.limit_mb_s) == ("ethernet", 1250)
+    assert ("fabric.type", "ethernet", "slingshot-11") in [
+        (one.fact, one.stated, one.asked) for one in done.kept
+    ]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "", "\n\n", "srun: error: slurm_mpi: no such plugin\n", "\x00\x1b[31m\udcff" * 10,
+        "MPI plugin types are...\n" + "\tpmix\n" * 100_000, "MPI-Plugin-Typen sind …\n\tkeine\n",
+        "<html>login</html>", "{" * 5000,
+    ],
+)  # fmt: skip
+def test_odd_answers_give_no_odd_facts(tmp_path: Path, answer: str) -> None:
+    commands = ("srun_--mpi=list", "sinfo_-h_-o_%R", "lscpu", "archspec_cpu", "srun_--version")
+    odd = answer.encode(errors="replace").decode(errors="replace")
+    site, _ = asked(tmp_path, taken(**dict.fromkeys(commands, odd)))
+    assert site.launchers.get("srun") is None or set(site.launchers["srun"].pmi) <= {
+        "pmix",
+        "keine",
+    }
+
+
+def test_kinds_that_are_printed_to_standard_error_count() -> None:
+    """Slurm before 22 does; the probe keeps both streams."""
+    old = "srun: MPI types are...\nsrun: cray_shasta\nsrun: pmi2\nsrun: none\n"
+    assert read_capture(taken(**{"srun_--mpi=list": old})).launchers["srun"].pmi == (
+        "cray_shasta",
+        "pmi2",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "queues"),
+    [
+        ("standard\nstandard\ndebug\n", ("standard", "debug")),
+        ("sinfo: error: no controller\n", ()),
+        ("Queue              Max   Tot Ena Str\n----------------   ---   --- --- ---\nworkq   0  3 yes yes\n",
+         ("workq",)),
+        ("a;b\n$(reboot)\n-p\nok.1\n", ("ok.1",)),
+    ],
+)  # fmt: skip
+def test_queues(text: str, queues: tuple[str, ...]) -> None:
+    assert parse_queues(text) == queues
+
+
+@pytest.mark.parametrize(
+    ("stated", "said", "same"),
+    [
+        ('AMD EPYC 7763 "Milan"', "AMD EPYC 7763 64-Core Processor", True),
+        ("AMD MI250X", "AMD", True),
+        ("NVIDIA GH200", "NVIDIA H100", False),
+        ("AMD EPYC 7763", "AMD EPYC 9745 128-Core Processor", False),
+    ],
+)
+def test_names_with_more_words_say_the_same(stated: str, said: str, same: bool) -> None:
+    data = {"name": "x", "partitions": {"node": {"cpu": stated}}}
+    found = read_capture(Capture(
+        taken=LATER, commands={"lscpu": CommandOutput(text=f"Model name: {said}\n", returncode=0)}
+    ))  # fmt: skip
+    result = completion.complete(data, found, Asking(part=Part.NODE, partition="node"))
+    assert (result.kept == ()) is same
+
+
+def test_a_new_file_begins_as_the_shipped_site_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("lumi-g.yaml", "brand-new.yaml"):
+        with pytest.raises(SystemExit) as ended:
+            main(("site", "probe", "--complete", name, "--from", str(CAPTURE)))
+        assert ended.value.code == 0
+        assert " facts added, 0 renewed, asked on another machine\n" in capsys.readouterr().out
+    assert (tmp_path / "lumi-g.yaml").read_text().startswith("# The GPU nodes of LUMI")
+    assert (tmp_path / "brand-new.yaml").read_text().startswith("name: brand-new\n")
+    with pytest.raises(SystemExit):
+        main(("site", "probe", "--complete", "brand-new.yaml", "--from", str(CAPTURE), "--json"))
+    assert json.loads(capsys.readouterr().out)["written"] is False
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("lumi-g", Reason.USAGE), ("Bad Name.yaml", Reason.USAGE), ("no/such/mine.yaml", Reason.FILE_MISSING)],
+)  # fmt: skip
+def test_files_that_cannot_be(tmp_path: Path, name: str, reason: Reason) -> None:
+    options = CompletionOptions(site_file=str(tmp_path / name), capture_file=str(CAPTURE))
+    with pytest.raises(StackproofError) as caught:
+        complete_file(options)
+    assert caught.value.reason is reason
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_with_problems_is_told_them_and_stays(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("name: mine\npartitons: {}\n")
+    with pytest.raises(StackproofError) as caught:
+        complete_file(CompletionOptions(site_file=str(file), capture_file=str(CAPTURE)))
+    assert caught.value.reason is Reason.UNKNOWN_KEY
+    assert file.read_text() == "name: mine\npartitons: {}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]
+
+
+def test_a_link_and_its_rights_stay(tmp_path: Path) -> None:
+    real = tmp_path / "real.yaml"
+    real.write_text(OWN)
+    real.chmod(0o640)
+    link = tmp_path / "mine.yaml"
+    link.symlink_to(real)
+    complete_file(CompletionOptions(site_file=str(link), capture_file=str(CAPTURE)))
+    assert link.is_symlink()
+    assert "microarchitecture: zen3" in real.read_text()
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+
+
+def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
+    names = [f"kind{number}" for number in range(8)]
+    rows = "".join(f"  {name}: {{gpus: 0}}\n" for name in names)
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        f"name: mine\npartitions:\n{rows}sources: {{me: {{title: me}}}}\nfacts: {{partitions: me}}\n"
+    )
+    failed: list[BaseException] = []
+
+    def ask(name: str) -> None:
+        try:
+            complete_file(CompletionOptions(
+                site_file=str(file), capture_file=str(CAPTURE), part="node", partition=name
+            ))  # fmt: skip
+        except BaseException as error:  # noqa: BLE001 - told below
+            failed.append(error)
+
+    threads = [threading.Thread(target=ask, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    site = parse_site(parse(file.read_text(), file="mine.yaml"))
+    assert {node.microarchitecture for node in site.partitions.values()} == {"zen3"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "part"),
+    [
+        ({}, Part.LOGIN),
+        ({"SLURM_JOB_ID": "1"}, Part.LOGIN),  # a shell of salloc on the login node
+        ({"SLURM_JOB_ID": "1", "SLURMD_NODENAME": "nid1"}, Part.NODE),
+        ({"PBS_ENVIRONMENT": "PBS_BATCH"}, Part.NODE),
+        ({"FLUX_TASK_RANK": "0"}, Part.NODE),
+    ],
+)
+def test_where_this_runs_is_found_out(environment: dict[str, str], part: Part) -> None:
+    options = CompletionOptions(site_file="x.yaml")
+    site = read_capture(taken())
+    assert completing._part(options, site, environment) is part
+    assert completing._part(options, Site(name="x"), environment) is Part.BOTH
