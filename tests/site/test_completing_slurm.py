@@ -13,8 +13,8 @@ import pytest
 
 import documented
 from need import need
-from stackproof.cluster import model as cluster
-from stackproof.cluster.effects import up as host_cluster
+from stackproof.cluster import model
+from stackproof.cluster.effects import up
 from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.cluster.slurm import SlurmSpec
 from stackproof.core.document import parse
@@ -29,14 +29,14 @@ PAGE = documented.ROOT / "docs" / "how-to" / "first-day.md"
 def machine(tmp_path: Path) -> Iterator[ClusterState]:
     need("slurm", "netns")
     name = f"asked-{os.getpid()}"
-    yield host_cluster.up(ClusterSpec(name=name, shared=(str(tmp_path),), slurm=SlurmSpec()))
-    host_cluster.down(name)
+    yield up.up(ClusterSpec(name=name, shared=(str(tmp_path),), slurm=SlurmSpec()))
+    up.down(name)
 
 
 def on_login(state: ClusterState, folder: Path, line: str) -> subprocess.CompletedProcess[str]:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return subprocess.run(
-        cluster.enter_argv(state, None, ("bash", "-c", line), str(folder)),
+        model.enter_argv(state, None, ("bash", "-c", line), str(folder)),
         env={**os.environ, "PATH": path}, stdin=subprocess.DEVNULL, capture_output=True,
         text=True, timeout=120, check=False,
     )  # fmt: skip
