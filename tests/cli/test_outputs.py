@@ -47,7 +47,7 @@ FOLDERS = {
 READ = {
     "--accepted", "--arm", "--base", "--baseline", "--builder-base", "--fact", "--challenger", "--capture", "--cluster", "--complete", "--env", "--from",
     "--hook", "--image", "--inject", "--keyring", "--launcher", "--library-path", "--log",
-    "--manifest", "--mirror", "--own", "--place", "--plugstack", "--probe", "--program", "--replay",
+    "--manifest", "--mirror", "--own", "--place", "--plugstack", "--probe", "--profile", "--program", "--replay",
     "--results", "--root", "--share", "--signed-by", "--site", "--spank", "--target", "--upgrade", "--with", "--wrong", "--topology",
 }  # fmt: skip
 _PATHS = ("FILE", "FOLDER", "DIR", "PATH", "PREFIX", "IMAGE", "PLUGIN", "SITE", "PLACE")

@@ -36,6 +36,7 @@ function __stackproof_say
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
+        printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
         printf '%s\t%s\n' '--from' 'folder with the RPMs of a vendors MPI, for recipes with `engine: vendor`'
@@ -45,6 +46,8 @@ function __stackproof_say
         printf '%s\t%s\n' '--json' 'print problems and notes as JSON'
     case 'value:check:--site'
         __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
+    case 'value:check:--profile'
+        __stackproof_kinds @file
     case 'value:check:--fact'
         __stackproof_kinds 
     case 'value:check:--mirror'
@@ -60,6 +63,7 @@ function __stackproof_say
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
+        printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
         printf '%s\t%s\n' '--from' 'folder with the RPMs of a vendors MPI, for recipes with `engine: vendor`'
@@ -69,6 +73,8 @@ function __stackproof_say
         printf '%s\t%s\n' '--json' 'print stack, lock and steps as JSON'
     case 'value:plan:--site'
         __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
+    case 'value:plan:--profile'
+        __stackproof_kinds @file
     case 'value:plan:--fact'
         __stackproof_kinds 
     case 'value:plan:--mirror'
@@ -86,6 +92,7 @@ function __stackproof_say
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
+        printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
         printf '%s\t%s\n' '--from' 'folder with the RPMs of a vendors MPI, for recipes with `engine: vendor`'
@@ -107,6 +114,8 @@ function __stackproof_say
         printf '%s\t%s\n' '--pass-env' 'variable that the recipes hooks get; may be given several times'
     case 'value:build:--site'
         __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
+    case 'value:build:--profile'
+        __stackproof_kinds @file
     case 'value:build:--fact'
         __stackproof_kinds 
     case 'value:build:--mirror'
@@ -184,6 +193,7 @@ function __stackproof_say
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
+        printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
         printf '%s\t%s\n' '--from' 'folder with the RPMs of a vendors MPI, for recipes with `engine: vendor`'
@@ -192,6 +202,8 @@ function __stackproof_say
         printf '%s\t%s\n' '--json' 'print the result as JSON'
     case 'value:mirror/create:--site'
         __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
+    case 'value:mirror/create:--profile'
+        __stackproof_kinds @file
     case 'value:mirror/create:--fact'
         __stackproof_kinds 
     case 'value:mirror/create:--mirror'
@@ -207,6 +219,7 @@ function __stackproof_say
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
+        printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
         printf '%s\t%s\n' '--from' 'folder with the RPMs of a vendors MPI, for recipes with `engine: vendor`'
@@ -219,6 +232,8 @@ function __stackproof_say
         printf '%s\t%s\n' '--json' 'print the result as JSON'
     case 'value:mirror/add-os-sources:--site'
         __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
+    case 'value:mirror/add-os-sources:--profile'
+        __stackproof_kinds @file
     case 'value:mirror/add-os-sources:--fact'
         __stackproof_kinds 
     case 'value:mirror/add-os-sources:--mirror'
@@ -269,6 +284,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--explain' 'show what would be moved and how, every text, and write nothing'
         printf '%s\t%s\n' '--json' 'print the provenance as JSON'
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
+        printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
     case 'value:pack:-o' 'value:pack:--output'
         __stackproof_kinds @file
@@ -284,6 +300,8 @@ function __stackproof_say
         __stackproof_kinds beside inside none
     case 'value:pack:--site'
         __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
+    case 'value:pack:--profile'
+        __stackproof_kinds @file
     case 'value:pack:--fact'
         __stackproof_kinds 
     case 'arguments:pack'
@@ -302,6 +320,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--memory' 'where the buffers of messages lie: the MPI is told what it needs for those of a GPU, and one that is known to take none is refused (default: host)'
         printf '%s\t%s\n' '--site' 'with --transport: whose fabric it is, a sites name or file (default: this machine)'
         printf '%s\t%s\n' '--verbose' 'say on stderr how it is mounted'
+        printf '%s\t%s\n' '--profile' 'set what a profile that `bench` wrote found best; default: none'
     case 'value:run:--view'
         __stackproof_kinds 
     case 'value:run:--how'
@@ -316,6 +335,8 @@ function __stackproof_say
         __stackproof_kinds host cuda rocm
     case 'value:run:--site'
         __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
+    case 'value:run:--profile'
+        __stackproof_kinds @file
     case 'arguments:run'
         __stackproof_kinds @file @label
     case 'commands:start'
@@ -996,6 +1017,7 @@ function __stackproof_say
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
+        printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
         printf '%s\t%s\n' '--from' 'folder with the RPMs of a vendors MPI, for recipes with `engine: vendor`'
@@ -1011,6 +1033,8 @@ function __stackproof_say
         printf '%s\t%s\n' '--manifest' 'ABI manifest of the built stack (`inject manifest`), for the label of the image'
     case 'value:image/containerfile:--site'
         __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
+    case 'value:image/containerfile:--profile'
+        __stackproof_kinds @file
     case 'value:image/containerfile:--fact'
         __stackproof_kinds 
     case 'value:image/containerfile:--mirror'
@@ -1052,8 +1076,17 @@ function __stackproof_say
         printf '%s\t%s\n' '--yaml' 'print a site file to start from'
         printf '%s\t%s\n' '--capture' 'print what was read, to be read elsewhere'
         printf '%s\t%s\n' '--from' 'read a capture of another machine instead of this machine'
+        printf '%s\t%s\n' '--complete' 'write what the machine says into a site file, and keep what stands in it; without the file, begin with the shipped site of its name'
+        printf '%s\t%s\n' '--part' 'what this is, with --complete: a login node, a node in a job, or a machine without a scheduler; default: found out'
+        printf '%s\t%s\n' '--partition' 'which of the site files `partitions` this node is of, with --complete; default: the only one, or that of the jobs queue'
     case 'value:site/probe:--from'
         __stackproof_kinds @file
+    case 'value:site/probe:--complete'
+        __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
+    case 'value:site/probe:--part'
+        __stackproof_kinds login node both
+    case 'value:site/probe:--partition'
+        __stackproof_kinds 
     case 'arguments:site/probe'
         __stackproof_kinds 
     case 'commands:site/list'
@@ -1157,7 +1190,7 @@ function __stackproof_complete
 end
 
 function __stackproof_takes
-    contains -- $argv[1] 'value:check:--site' 'value:check:--fact' 'value:check:--mirror' 'value:check:--from' 'value:check:--choose' 'value:plan:--site' 'value:plan:--fact' 'value:plan:--mirror' 'value:plan:--from' 'value:plan:--choose' 'value:plan:--explain' 'value:build:--site' 'value:build:--fact' 'value:build:--mirror' 'value:build:--from' 'value:build:--choose' 'value:build:-o' 'value:build:--output' 'value:build:--stop-after' 'value:build:--jobs' 'value:build:--in-memory' 'value:build:--build-dir' 'value:build:--on' 'value:build:--nodes' 'value:build:--cluster' 'value:build:--srun-option' 'value:build:--pass-env' 'value:convert:-o' 'value:convert:--output' 'value:convert:--site' 'value:convert:--fact' 'value:mirror/create:--site' 'value:mirror/create:--fact' 'value:mirror/create:--mirror' 'value:mirror/create:--from' 'value:mirror/create:--choose' 'value:mirror/add-os-sources:--site' 'value:mirror/add-os-sources:--fact' 'value:mirror/add-os-sources:--mirror' 'value:mirror/add-os-sources:--from' 'value:mirror/add-os-sources:--choose' 'value:mirror/add-os-sources:--suite' 'value:mirror/add-os-sources:--archive' 'value:mirror/add-os-sources:--keyring' 'value:mirror/add-os-sources:--to' 'value:inspect:--verify' 'value:pack:-o' 'value:pack:--output' 'value:pack:--format' 'value:pack:--view' 'value:pack:--entry' 'value:pack:--symlink' 'value:pack:--provenance' 'value:pack:--site' 'value:pack:--fact' 'value:run:--view' 'value:run:--how' 'value:run:--join' 'value:run:--inject' 'value:run:--transport' 'value:run:--memory' 'value:run:--site' 'value:start:--view' 'value:start:--how' 'value:start:--join' 'value:start:--inject' 'value:start:--transport' 'value:start:--memory' 'value:start:--site' 'value:activate:--view' 'value:activate:--inject' 'value:activate:--transport' 'value:activate:--memory' 'value:activate:--site' 'value:cluster/up:--nodes' 'value:cluster/up:--rate' 'value:cluster/up:--delay' 'value:cluster/up:--share' 'value:cluster/up:--user' 'value:cluster/up:--spank' 'value:cluster/up:--plugstack' 'value:cluster/up:--cpus' 'value:cluster/up:--set' 'value:cluster/up:--name' 'value:cluster/down:--name' 'value:cluster/status:--name' 'value:cluster/exec:--name' 'value:cluster/exec:--on' 'value:cluster/exec:--as' 'value:cluster/kill:--name' 'value:cluster/restart:--name' 'value:bench:--baseline' 'value:bench:--challenger' 'value:bench:--launches' 'value:bench:--budget' 'value:bench:--seed' 'value:bench:--placement' 'value:bench:--transport' 'value:bench:--ranks' 'value:bench:--benchmarks' 'value:bench:--sizes' 'value:bench:--memory' 'value:bench:--topology' 'value:bench:--cluster' 'value:bench:-o' 'value:bench:--output' 'value:bench:--on' 'value:bench:--sbatch-option' 'value:bench:--resume' 'value:bench:--sign' 'value:compare:--margin' 'value:compare:--minimum-launches' 'value:compare:--signed-by' 'value:report:-o' 'value:report:--output' 'value:report:--overlay' 'value:report:--json-file' 'value:report:--csv' 'value:report:--transports-csv' 'value:report:--markdown' 'value:report:--margin' 'value:report:--minimum-launches' 'value:report:--signed-by' 'value:import:-o' 'value:import:--output' 'value:import:--placement' 'value:import:--memory' 'value:import:--ranks' 'value:import:--nodes' 'value:import:--arm' 'value:import:--baseline' 'value:import:--name' 'value:import:--site' 'value:import:--transport' 'value:doctor:--view' 'value:doctor:--program' 'value:doctor:--site' 'value:doctor:--results' 'value:doctor:--arm' 'value:doctor:--log' 'value:doctor:--env' 'value:doctor:--have' 'value:doctor:--fact' 'value:doctor:--bundle' 'value:doctor:--replay' 'value:inject/check:--with' 'value:inject/check:--upgrade' 'value:inject/check:--launcher' 'value:inject/check:--namespaces' 'value:inject/check:--library-path' 'value:inject/check:--env' 'value:inject/check:--root' 'value:inject/check:--isa' 'value:inject/check:--shs' 'value:inject/check:--target' 'value:inject/manifest:-o' 'value:inject/manifest:--output' 'value:inject/manifest:--library-path' 'value:inject/manifest:--env' 'value:inject/manifest:--root' 'value:inject/manifest:--isa' 'value:inject/container:--with' 'value:inject/container:--form' 'value:inject/container:-o' 'value:inject/container:--output' 'value:inject/container:--library-path' 'value:inject/container:--env' 'value:inject/container:--root' 'value:inject/container:--isa' 'value:inject/container:--level' 'value:inject/container:--hook' 'value:inject/container:--on-mismatch' 'value:inject/container:--log' 'value:inject/container:--shs' 'value:inject/apply:--with' 'value:inject/apply:--eessi' 'value:inject/apply:--wrapper' 'value:inject/apply:--family' 'value:inject/apply:--compiler' 'value:inject/apply:--accelerator' 'value:inject/apply:--isa' 'value:inject/artefact:-o' 'value:inject/artefact:--output' 'value:inject/artefact:--name' 'value:inject/artefact:--place' 'value:inject/artefact:--shs' 'value:inject/artefact:--isa' 'value:inject/prove:--with' 'value:inject/prove:--own' 'value:inject/prove:--wrong' 'value:inject/prove:--ranks' 'value:inject/prove:--launches' 'value:inject/prove:--cluster' 'value:inject/prove:--transport' 'value:inject/prove:--set' 'value:inject/prove:--expect' 'value:inject/prove:--timeout' 'value:inject/prove:-o' 'value:inject/prove:--output' 'value:image/inspect:--verify' 'value:image/prune:--kind' 'value:image/prune:--older-than' 'value:image/containerfile:--site' 'value:image/containerfile:--fact' 'value:image/containerfile:--mirror' 'value:image/containerfile:--from' 'value:image/containerfile:--choose' 'value:image/containerfile:-o' 'value:image/containerfile:--output' 'value:image/containerfile:--base' 'value:image/containerfile:--builder-base' 'value:image/containerfile:--view' 'value:image/containerfile:--package' 'value:image/containerfile:--builder-package' 'value:image/containerfile:--manifest' 'value:site/probe:--from' 'value:site/spack-config:-o' 'value:site/spack-config:--output' 'value:site/spack-config:--site'
+    contains -- $argv[1] 'value:check:--site' 'value:check:--profile' 'value:check:--fact' 'value:check:--mirror' 'value:check:--from' 'value:check:--choose' 'value:plan:--site' 'value:plan:--profile' 'value:plan:--fact' 'value:plan:--mirror' 'value:plan:--from' 'value:plan:--choose' 'value:plan:--explain' 'value:build:--site' 'value:build:--profile' 'value:build:--fact' 'value:build:--mirror' 'value:build:--from' 'value:build:--choose' 'value:build:-o' 'value:build:--output' 'value:build:--stop-after' 'value:build:--jobs' 'value:build:--in-memory' 'value:build:--build-dir' 'value:build:--on' 'value:build:--nodes' 'value:build:--cluster' 'value:build:--srun-option' 'value:build:--pass-env' 'value:convert:-o' 'value:convert:--output' 'value:convert:--site' 'value:convert:--fact' 'value:mirror/create:--site' 'value:mirror/create:--profile' 'value:mirror/create:--fact' 'value:mirror/create:--mirror' 'value:mirror/create:--from' 'value:mirror/create:--choose' 'value:mirror/add-os-sources:--site' 'value:mirror/add-os-sources:--profile' 'value:mirror/add-os-sources:--fact' 'value:mirror/add-os-sources:--mirror' 'value:mirror/add-os-sources:--from' 'value:mirror/add-os-sources:--choose' 'value:mirror/add-os-sources:--suite' 'value:mirror/add-os-sources:--archive' 'value:mirror/add-os-sources:--keyring' 'value:mirror/add-os-sources:--to' 'value:inspect:--verify' 'value:pack:-o' 'value:pack:--output' 'value:pack:--format' 'value:pack:--view' 'value:pack:--entry' 'value:pack:--symlink' 'value:pack:--provenance' 'value:pack:--site' 'value:pack:--profile' 'value:pack:--fact' 'value:run:--view' 'value:run:--how' 'value:run:--join' 'value:run:--inject' 'value:run:--transport' 'value:run:--memory' 'value:run:--site' 'value:run:--profile' 'value:start:--view' 'value:start:--how' 'value:start:--join' 'value:start:--inject' 'value:start:--transport' 'value:start:--memory' 'value:start:--site' 'value:activate:--view' 'value:activate:--inject' 'value:activate:--transport' 'value:activate:--memory' 'value:activate:--site' 'value:cluster/up:--nodes' 'value:cluster/up:--rate' 'value:cluster/up:--delay' 'value:cluster/up:--share' 'value:cluster/up:--user' 'value:cluster/up:--spank' 'value:cluster/up:--plugstack' 'value:cluster/up:--cpus' 'value:cluster/up:--set' 'value:cluster/up:--name' 'value:cluster/down:--name' 'value:cluster/status:--name' 'value:cluster/exec:--name' 'value:cluster/exec:--on' 'value:cluster/exec:--as' 'value:cluster/kill:--name' 'value:cluster/restart:--name' 'value:bench:--baseline' 'value:bench:--challenger' 'value:bench:--launches' 'value:bench:--budget' 'value:bench:--seed' 'value:bench:--placement' 'value:bench:--transport' 'value:bench:--ranks' 'value:bench:--benchmarks' 'value:bench:--sizes' 'value:bench:--memory' 'value:bench:--topology' 'value:bench:--cluster' 'value:bench:-o' 'value:bench:--output' 'value:bench:--on' 'value:bench:--sbatch-option' 'value:bench:--resume' 'value:bench:--sign' 'value:compare:--margin' 'value:compare:--minimum-launches' 'value:compare:--signed-by' 'value:report:-o' 'value:report:--output' 'value:report:--overlay' 'value:report:--json-file' 'value:report:--csv' 'value:report:--transports-csv' 'value:report:--markdown' 'value:report:--margin' 'value:report:--minimum-launches' 'value:report:--signed-by' 'value:import:-o' 'value:import:--output' 'value:import:--placement' 'value:import:--memory' 'value:import:--ranks' 'value:import:--nodes' 'value:import:--arm' 'value:import:--baseline' 'value:import:--name' 'value:import:--site' 'value:import:--transport' 'value:doctor:--view' 'value:doctor:--program' 'value:doctor:--site' 'value:doctor:--results' 'value:doctor:--arm' 'value:doctor:--log' 'value:doctor:--env' 'value:doctor:--have' 'value:doctor:--fact' 'value:doctor:--bundle' 'value:doctor:--replay' 'value:inject/check:--with' 'value:inject/check:--upgrade' 'value:inject/check:--launcher' 'value:inject/check:--namespaces' 'value:inject/check:--library-path' 'value:inject/check:--env' 'value:inject/check:--root' 'value:inject/check:--isa' 'value:inject/check:--shs' 'value:inject/check:--target' 'value:inject/manifest:-o' 'value:inject/manifest:--output' 'value:inject/manifest:--library-path' 'value:inject/manifest:--env' 'value:inject/manifest:--root' 'value:inject/manifest:--isa' 'value:inject/container:--with' 'value:inject/container:--form' 'value:inject/container:-o' 'value:inject/container:--output' 'value:inject/container:--library-path' 'value:inject/container:--env' 'value:inject/container:--root' 'value:inject/container:--isa' 'value:inject/container:--level' 'value:inject/container:--hook' 'value:inject/container:--on-mismatch' 'value:inject/container:--log' 'value:inject/container:--shs' 'value:inject/apply:--with' 'value:inject/apply:--eessi' 'value:inject/apply:--wrapper' 'value:inject/apply:--family' 'value:inject/apply:--compiler' 'value:inject/apply:--accelerator' 'value:inject/apply:--isa' 'value:inject/artefact:-o' 'value:inject/artefact:--output' 'value:inject/artefact:--name' 'value:inject/artefact:--place' 'value:inject/artefact:--shs' 'value:inject/artefact:--isa' 'value:inject/prove:--with' 'value:inject/prove:--own' 'value:inject/prove:--wrong' 'value:inject/prove:--ranks' 'value:inject/prove:--launches' 'value:inject/prove:--cluster' 'value:inject/prove:--transport' 'value:inject/prove:--set' 'value:inject/prove:--expect' 'value:inject/prove:--timeout' 'value:inject/prove:-o' 'value:inject/prove:--output' 'value:image/inspect:--verify' 'value:image/prune:--kind' 'value:image/prune:--older-than' 'value:image/containerfile:--site' 'value:image/containerfile:--profile' 'value:image/containerfile:--fact' 'value:image/containerfile:--mirror' 'value:image/containerfile:--from' 'value:image/containerfile:--choose' 'value:image/containerfile:-o' 'value:image/containerfile:--output' 'value:image/containerfile:--base' 'value:image/containerfile:--builder-base' 'value:image/containerfile:--view' 'value:image/containerfile:--package' 'value:image/containerfile:--builder-package' 'value:image/containerfile:--manifest' 'value:site/probe:--from' 'value:site/probe:--complete' 'value:site/probe:--part' 'value:site/probe:--partition' 'value:site/spack-config:-o' 'value:site/spack-config:--output' 'value:site/spack-config:--site'
 end
 
 complete -c stackproof -f -a '(__stackproof_complete)'

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from stackproof.bench import arms, layout
+from stackproof.bench import arms, layout, sweep
 from stackproof.bench.arms.paths import absolute
 from stackproof.bench.program_spec import Program, program_problems, programs_of
 from stackproof.compare.model import DEFAULT_MARGINS, MOST_LAUNCHES
@@ -91,7 +91,8 @@ class BenchSpec:
     empty value for an option that has none and `no` for one that must not be set. `cluster` None is
     the default cluster, or the machine's own scheduler. With `until_decided`, `launches` are the
     most that are made, and `budget_s` how many seconds all of them may take. `memory` is as in
-    `results.case.Case`.
+    `results.case.Case`. With `sweep` the challengers are settings of the baseline, of which the
+    best are looked for.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/bench/1"
@@ -122,6 +123,12 @@ class BenchSpec:
     memory: tuple[str, ...] = ()
     until_decided: bool = False
     budget_s: float | None = None
+    sweep: bool = False
+
+    @property
+    def looks_between(self) -> bool:
+        """Return whether the launches that are made depend on those before."""
+        return self.until_decided or self.sweep
 
 
 def power_sizes(first: int, last: int) -> tuple[int, ...]:
@@ -192,6 +199,7 @@ def parse_bench(document: Document, *, folder: str = "") -> BenchSpec:
         found += _name_problems(document) + _allocation_problems(document)
         found += _arm_placement_problems(document) + _size_problems(document)
         found += program_problems(document)
+        found += sweep.problems(document)
     if found:
         raise StackproofError(*found)
     return _build(document.data, folder)
@@ -401,10 +409,36 @@ def _build(data: dict[str, Any], folder: str) -> BenchSpec:
         given["scheduler_options"] = {name: parse_option(value) for name, value in options}
     if "margins" in data:
         given["margins"] = {**DEFAULT_MARGINS, **data["margins"]}
-    return BenchSpec(
-        baseline=arm_of(data["baseline"], folder),
-        challengers=tuple(arm_of(arm, folder) for arm in data.get("challengers", ())),
-        **given,
+    baseline = arm_of(data["baseline"], folder)
+    challengers = tuple(arm_of(arm, folder) for arm in data.get("challengers", ()))
+    found = BenchSpec(baseline=baseline, challengers=challengers, **given)
+    return _with_settings(found, data)
+
+
+def _with_settings(spec: BenchSpec, data: dict[str, Any]) -> BenchSpec:
+    """Return the specification with an arm for each setting of its sweep, if it has one."""
+    if "sweep" not in data:
+        return spec
+    return replace(
+        spec,
+        sweep=True,
+        null_arm=False,
+        launches=data.get("launches", sweep.LAUNCHES),
+        challengers=_swept(spec.baseline, data["sweep"]),
+    )
+
+
+def _swept(baseline: Arm, asked: dict[str, Any]) -> tuple[Arm, ...]:
+    """Return an arm for each setting of a sweep, with what else is asked of the baseline."""
+    name = baseline.name or os.path.splitext(os.path.basename(baseline.image))[0]
+    return tuple(
+        replace(
+            baseline,
+            name=one.name,
+            env={**baseline.env, **one.env},
+            transports={**baseline.transports, **one.transports},
+        )
+        for one in sweep.settings(asked, name)
     )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from stackproof.compare import launch_checks
-from stackproof.compare.model import Discarded, Validated
+from stackproof.compare.model import Curve, Discarded, Validated
 from stackproof.core.errors import Problem, Reason
 from stackproof.core.numbers import size_text
 from stackproof.results.case import Placement
@@ -239,3 +239,27 @@ def _unreadable(problem: Problem) -> Discarded:
     return Discarded(
         what="launch file", reason=problem.reason.value, evidence=f"{problem.message}{place}"
     )
+
+
+def curve_of(key: tuple[str, str, str], collected: CollectedResults) -> Curve:
+    """Return what a curve is, by placement, program and benchmark."""
+    name, program, benchmark = key
+    metric, placement = METRICS[benchmark], collected.placements[name]
+    return Curve(
+        placement=name,
+        locality=placement.locality.value,
+        nodes=len(placement.nodes),
+        ranks=len(placement.ranks),
+        program=program,
+        benchmark=benchmark,
+        title=metric.title,
+        unit=metric.unit,
+        kind=metric.kind,
+        higher_is_better=metric.higher_is_better,
+        sized=metric.sized,
+    )
+
+
+def curves_of(collected: CollectedResults) -> dict[tuple[str, str, str], Curve]:
+    """Return what each curve of the table is."""
+    return {key: curve_of(key, collected) for key in collected.table}

@@ -10,8 +10,8 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from stackproof.compare import integrity, overrule
-from stackproof.compare.collect import CollectedResults, collect
+from stackproof.compare import integrity, overrule, sweep
+from stackproof.compare.collect import CollectedResults, collect, curve_of, curves_of
 from stackproof.compare.disturbance import Disturbed, disturbed, untold, withheld
 from stackproof.compare.judge import (
     FEWEST_BLOCKS,
@@ -89,6 +89,7 @@ def compare(results: Results, options: CompareOptions | None = None) -> Comparis
         paths=results.paths,
         rankings=rank(panels, spec.baseline, spec.null) if trust.trusted else (),
         validated=collected.validated,
+        sweep=sweep.found(results, collected, rules.margins) if trust.trusted else None,
     )
     return integrity.withheld(found, trust)
 
@@ -97,6 +98,13 @@ def panels_of(results: Results) -> tuple[Panel, ...]:
     """Return every curve as it is judged now, for whoever asks while launches are being made."""
     hurt = disturbed(results.measurements)
     return _borne_out(collect(results), results, _rules(results, CompareOptions()), hurt)
+
+
+def settings_left(results: Results, block: int) -> dict[tuple[str, str, str], tuple[str, ...]]:
+    """Return which settings of a sweep are left on each curve after a block."""
+    collected = collect(results)
+    plan = sweep.plan_of(results.spec, _rules(results, CompareOptions()).margins)
+    return sweep.remaining(collected.table, curves_of(collected), plan, block)
 
 
 def _borne_out(
@@ -221,7 +229,7 @@ def _panels(
     """
     spec = results.spec
     curves = {
-        key: _curve(key, collected)
+        key: curve_of(key, collected)
         for key in sorted(collected.table, key=lambda key: _panel_order(key, collected))
         if spec.baseline in collected.table[key]
     }
@@ -239,24 +247,6 @@ def _panels(
     return tuple(
         _panel((curve, collected, table[key]), nulls.get(key), results, rules)
         for key, curve in curves.items()
-    )
-
-
-def _curve(key: tuple[str, str, str], collected: CollectedResults) -> Curve:
-    name, program, benchmark = key
-    metric, placement = METRICS[benchmark], collected.placements[name]
-    return Curve(
-        placement=name,
-        locality=placement.locality.value,
-        nodes=len(placement.nodes),
-        ranks=len(placement.ranks),
-        program=program,
-        benchmark=benchmark,
-        title=metric.title,
-        unit=metric.unit,
-        kind=metric.kind,
-        higher_is_better=metric.higher_is_better,
-        sized=metric.sized,
     )
 
 

@@ -168,6 +168,20 @@ def _upper_ends(differences: Floats, tail: float) -> Floats:
     return np.asarray(rejected, dtype=np.float64)
 
 
+def below(differences: Floats, limits: Floats, tail: float) -> npt.NDArray[np.bool_]:
+    """Return for each row whether "not below its limit" is rejected, wrongly with chance `tail`.
+
+    The test is that of `intervals`: true is where the upper end of the interval lies below.
+    """
+    scale = scales(differences)
+    flips = sign_flips(differences.shape[1])
+    scores = _scores(differences, scale, limits)
+    allowed = math.floor(tail * (1 + _ROUNDING) * 2 * len(flips))
+    sums = np.partition(np.abs(scores @ flips.T), len(flips) - 1 - allowed, axis=1)
+    critical = sums[:, len(flips) - 1 - allowed]
+    return np.asarray(-scores.sum(axis=1) - critical > _ROUNDING, dtype=np.bool_)
+
+
 def stepdown_p_values(differences: Floats, limits: Floats) -> Floats:
     """Return adjusted one-sided p-values for "this row is not below its limit".
 

@@ -52,7 +52,8 @@ class ResultsSpec:
 
     `null` is the arm that is the baseline once more. `margins` are fractions by kind of metric;
     `launches` how many blocks were planned at most; `looks` after how many it was looked whether
-    more are needed, empty when it was not; `limits` maps a placement's name to
+    more are needed, empty when it was not; `sweep` says that the arms are settings of one, of which
+    the best were looked for; `limits` maps a placement's name to
     `{"MB/s": number or null, "source": text}`, the limit of its link in one direction.
     """
 
@@ -69,6 +70,7 @@ class ResultsSpec:
     created: str = ""
     arms: Mapping[str, ComparedArm] = field(default_factory=dict)
     looks: tuple[int, ...] = ()
+    sweep: bool = False
     host: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     command: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from stackproof.bench.effects import sweeping
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec
 from stackproof.compare import looks
@@ -60,6 +61,9 @@ def blocks(experiment: Experiment, monitor: Monitor) -> Iterator[tuple[Launch, .
     What is yielded must be made before the next is asked for.
     """
     spec, plan, folder = experiment.spec, experiment.plan, experiment.folder
+    if spec.sweep:
+        yield from sweeping.rounds(plan, spec.launches, folder, monitor)
+        return
     if not spec.until_decided:
         yield tuple(plan)
         return

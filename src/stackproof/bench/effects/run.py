@@ -136,13 +136,13 @@ def run_bench(
         set_aside(bench.placements, wanted, folder)
         missing = [one for one in wanted if not (folder / LAUNCHES / one.file_name).exists()]
         made += len(wanted)
-        if run is None and (missing or not bench.spec.until_decided):
+        if run is None and (missing or not bench.spec.looks_between):
             record = _begin(bench, results, folder, missing=bool(missing))
             pace = pace_in(bench, wanted, folder)
             if missing:
                 left = pace.left_s + probes_s(missing)
                 monitor(Event(what="note", name="bench", text=shape_text(wanted), left_s=left))
-            probed = own if bench.spec.until_decided else missing
+            probed = own if bench.spec.looks_between else missing
             paths = _probe(bench, list(probed), folder, monitor)
             run = Run(
                 bench=replace(bench, paths=paths),
@@ -297,7 +297,8 @@ def _results_spec(bench: Bench, command: tuple[str, ...]) -> ResultsSpec:
         null=arms.null,
         margins=dict(spec.margins),
         launches=spec.launches,
-        looks=looks.planned(spec.launches) if spec.until_decided else (),
+        looks=looks.planned(spec.launches) if spec.looks_between else (),
+        sweep=spec.sweep,
         seed=spec.seed,
         created=launching.now(),
         arms={name: bench_arms.compared(ready) for name, ready in arms.by_name.items()},

@@ -48,6 +48,11 @@ def add_site_arguments(parser: argparse.ArgumentParser) -> None:
         "Stackinator has it; default: this machine",
     )
     parser.add_argument(
+        "--profile",
+        metavar="FILE",
+        help="a profile that `bench` wrote: its views come into the image; default: none",
+    )
+    parser.add_argument(
         "--fact",
         metavar="NAME=VALUE",
         action="append",

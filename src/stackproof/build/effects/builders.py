@@ -71,6 +71,7 @@ class RecipeOptions:
     fact: tuple[str, ...] = ()
     choose: tuple[str, ...] = ()
     matrix: bool = False
+    profile: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from stackproof.mount.effects.entering import enter
 TYPE_CHECKING = False  # `typing`, and argparse, take longer to import than to mount
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from stackproof.core.cli.parsing import Parser
     from stackproof.mount.effects.entering import Entered
@@ -42,8 +42,19 @@ def run(args: argparse.Namespace) -> int:
         args.parser.error("say what to run: -- COMMAND")
     views = view_names(args.view, no_view=args.no_view)
     options = read(MountOptions, args, views=views, mpi=read(MpiOptions, args))
+    variables = _profile(args.profile) if args.profile else {}
     entered = enter(options, command, note)
+    entered.environment.update(variables)
     return become(entered, entered.words)
+
+
+def _profile(file: str) -> Mapping[str, str]:
+    """Return the variables that a profile sets; raises `StackproofError` for what is none."""
+    from stackproof.core import limits  # noqa: PLC0415 - commands without a profile wait for less
+    from stackproof.core.effects import files  # noqa: PLC0415 - as above
+    from stackproof.image import profile  # noqa: PLC0415 - as above
+
+    return profile.tuned(files.read_bounded(file, limits.DOCUMENT), file=file)
 
 
 def _split(rest: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -60,11 +71,12 @@ def _split(rest: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 def _behind(parser: argparse.ArgumentParser) -> Parser:
     """Return the parser of what stands behind the image."""
     from stackproof.core.cli.parsing import Parser  # noqa: PLC0415 - imported by who parsed
-    from stackproof.mount.cli.run_arguments import add_options  # noqa: PLC0415
+    from stackproof.mount.cli.run_arguments import add_options, add_profile  # noqa: PLC0415
 
     between = Parser(prog=parser.prog, usage=parser.usage, add_help=False)
     between.add_argument("-h", "--help", action="store_true")
     add_options(between)
+    add_profile(between)
     return between
 
 

@@ -8,6 +8,7 @@ import argparse
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments."""
     add_arguments(parser)
+    add_profile(parser)
     parser.usage = "stackproof run IMAGE[:MOUNT][,IMAGE…] [OPTION…] -- COMMAND [ARGUMENT…]"
     parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run")
     parser.epilog = (
@@ -25,6 +26,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="image files and where to mount them; without MOUNT, where the image was built for",
     )
     add_options(parser)
+
+
+def add_profile(parser: argparse.ArgumentParser) -> None:
+    """Add `--profile`, which `run` alone has."""
+    parser.add_argument(
+        "--profile",
+        metavar="FILE",
+        help="set what a profile that `bench` wrote found best; default: none",
+    )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
