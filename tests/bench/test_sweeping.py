@@ -36,7 +36,9 @@ def test_a_planted_best_setting_is_found_and_its_profile_is_used(room: Path) -> 
     assert done.stdout.startswith(f"`{BEST}` serves most sizes (")
     assert f"latency at intra-node, 64 KiB: {BEST}, 1.2" in done.stdout
     assert "one is left on every curve" in done.stderr
-    found = json.loads(stackproof("compare", "planted", "--json", cwd=room).stdout)["sweep"]
+    found = json.loads(stackproof("compare", "planted", "--json", cwd=room, ok=(0, 8, 9)).stdout)[
+        "sweep"
+    ]
     assert found["best"] == BEST
     assert found["grid"] == 60
     assert found["launches"] <= 0.6 * found["grid"]

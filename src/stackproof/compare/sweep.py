@@ -68,8 +68,17 @@ def found(
     spec = results.spec
     if not spec.sweep:
         return None
-    timed = [one for one in results.measurements if one.block > 0]
-    starts = {(one.case.placement.name, one.case.program) for one in timed}
+    timed = {
+        (
+            one.case.placement.name,
+            one.case.program,
+            one.arm,
+            one.block,
+        )  # a repeated one counts once
+        for one in results.measurements
+        if one.block > 0
+    }
+    starts = {one[:2] for one in timed}
     counts = (len(timed), len(starts) * (len(spec.challengers) + 1) * spec.launches)
     return outcome(collected.table, curves_of(collected), plan_of(spec, margins), counts)
 
