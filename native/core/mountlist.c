@@ -104,8 +104,8 @@ static int shown(size_t length)
     return length > 256 ? 256 : (int)length;
 }
 
-/* Returns the colon before the mount point, NULL for none. One before a letter, a digit or `_` begins
- * the tag of a label, which is the image's. */
+/* Returns the colon before the mount point, NULL for none. One before a letter, a digit or `_`
+ * begins the tag of a label, which is the image's. */
 static const char *find_mount(const char *entry, size_t length)
 {
     const char *colon = length == 0 ? NULL : memchr(entry, ':', length);
@@ -231,4 +231,16 @@ void sp_mount_list_free(struct sp_mount_list *list)
 {
     free(list->memory);
     *list = (struct sp_mount_list){.count = 0};
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text);
+    return length >= strlen(end) && strcmp(text + length - strlen(end), end) == 0;
+}
+
+bool sp_mount_may_be_label(const char *word)
+{
+    return strchr("/.~", *word) == NULL && !ends_with(word, ".squashfs") &&
+           !ends_with(word, ".sqfs") && !ends_with(word, ".sif");
 }

@@ -9,6 +9,7 @@
 #ifndef STACKPROOF_MOUNTLIST_H
 #define STACKPROOF_MOUNTLIST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "error.h"
@@ -44,5 +45,8 @@ void sp_mount_list_free(struct sp_mount_list *list);
 /* Returns why a path cannot be a mount point, in words that go behind `cannot be a mount point: `,
  * or NULL if it can. Whether the folder exists is not asked here. The path is not terminated. */
 const char *sp_bad_mount_point(const char *path, size_t length);
+
+/* Returns whether a word that is no file may be the label of an image, which the program knows. */
+bool sp_mount_may_be_label(const char *word);
 
 #endif

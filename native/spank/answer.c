@@ -105,19 +105,6 @@ static void note(struct answer *answer, const char *format, const char *first, c
     answer->notes[answer->note_count++] = sp_arena_copy(&answer->arena, text, strlen(text));
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text);
-    return length >= strlen(end) && strcmp(text + length - strlen(end), end) == 0;
-}
-
-/* Returns whether a word that is no file may be the label of an image, which the program knows. */
-static bool may_be_label(const char *word)
-{
-    return strchr("/.~", *word) == NULL && !ends_with(word, ".squashfs") &&
-           !ends_with(word, ".sqfs") && !ends_with(word, ".sif");
-}
-
 /* Looks at one image: that it is one, and what it says of itself unless nobody wants to know. */
 static enum answer_end look_at(struct answer *answer, const struct sp_mount_entry *entry,
                                bool no_view)
@@ -143,7 +130,7 @@ static enum answer_end look_at(struct answer *answer, const struct sp_mount_entr
                                 "namespaces: put the image on what all share"
                               : "make one with `stackproof build`");
         }
-        if (missing && may_be_label(entry->image)) {
+        if (missing && sp_mount_may_be_label(entry->image)) {
             return ANSWER_ASK;
         }
         if (!missing || !no_view || entry->mount_point == NULL) {

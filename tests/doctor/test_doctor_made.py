@@ -55,8 +55,11 @@ TINY_SHM = (
     "unshare", "--mount", "sh", "-c",
     'mount -t tmpfs -o size=64k none /dev/shm && exec "$0" "$@"',
 )  # fmt: skip
+# The machine may have an Open MPI of its own, but none of this name.
 NO_LIBRARIES = (
-    "unshare", "--mount", "sh", "-c", 'mount -t tmpfs none PREFIX/lib && exec "$0" "$@"',
+    "unshare", "--mount", "sh", "-c",
+    """mount -t tmpfs none PREFIX/lib && LC_ALL=C sed 's/libmpi.so.40/libmpi.so.49/' "$0" >PREFIX/lib/p
+    chmod +x PREFIX/lib/p && exec PREFIX/lib/p "$@" """,
 )  # fmt: skip
 
 

@@ -220,7 +220,10 @@ def test_images_that_a_job_had_mounted_are_where_it_had_them(
     stack: Stack, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Once the job is over nothing is mounted; its environment says what was."""
-    program = stack.lab.program("bin/uses", needs=("lib/libmpi.so.40",), calls=("MPI_Init",))
+    # The machine may have an Open MPI of its own, but not the library beside this one.
+    stack.lab.library("lib/libbeside.so.1", defines=("beside",))
+    needs = ("lib/libmpi.so.40", "lib/libbeside.so.1")
+    program = stack.lab.program("bin/uses", needs=needs, calls=("MPI_Init", "beside"))
     image = stack.image()
 
     def facts(*lines: str) -> dict[str, object]:

@@ -163,7 +163,12 @@ def _with_libfabric(
     for folder in (*library_path, posixpath.dirname(library)):
         path = posixpath.join(folder, "libfabric.so.1")
         if view.look(path) is not None:
-            return closure.opened(path, 0) or closure
+            opened = closure.opened(path, 0)
+            if opened is not None:
+                # It tells of what was opened alone; what was missing before is missing still.
+                opened.edges[:0] = closure.edges
+                opened.unreadable[:0] = closure.unreadable
+                return opened
     return closure
 
 
