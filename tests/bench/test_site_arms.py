@@ -16,6 +16,7 @@ import pytest
 from benchroom import CLUSTER, stackproof
 from containerlab import Store, root_with, store
 from mpitrees import Trees
+from nativebuild import built
 from need import installed_mpi, need
 from stackproof.bench.effects import container_arm
 from stackproof.bench.spec import Arm
@@ -35,6 +36,8 @@ class Kinds:
     store: Store
     container: str
     mpich: Path
+    artefact: Path
+    hook: Path
 
     @property
     def arms(self) -> list[dict[str, object]]:
@@ -47,6 +50,8 @@ class Kinds:
             {"name": "deb-openmpi", "prefix": installed_mpi("openmpi")},
             {"name": "container", **own},
             {"name": "hybrid", "bind": "hybrid", **own},
+            {"name": "hook", "bind": "hook", "artefact": str(self.artefact),
+             "hook": str(self.hook), **own},
         ]  # fmt: skip
 
 
@@ -66,24 +71,26 @@ def kinds(trees: Trees, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ki
         path.parent.mkdir(parents=True)
         path.write_text(text)
     mpich = trees["mpich"].prefix
+    stackproof("inject", "artefact", mpich, "-o", "art", cwd=folder)
+    hook = built(tmp_path_factory.mktemp("hook"), "hook/stackproof-oci-hook")
     with store() as lab:
         image = lab.add("mpich", root_with(folder / "root", mpich))
-        yield Kinds(folder / "modules", lab, image, mpich)
+        yield Kinds(folder / "modules", lab, image, mpich, folder / "art", hook)
 
 
 def results(folder: Path) -> dict[str, object]:
     return json.loads((folder / "bench.json").read_text())
 
 
-def libraries(folder: Path, arm: str) -> set[str]:
-    """Return the libraries of MPI that ranks of an arm had loaded, by their own word."""
+def libraries(folder: Path, arm: str, word: str = "/libmpi") -> set[str]:
+    """Return the libraries, those of MPI, that ranks of an arm had loaded, by their own word."""
     found = set()
     for path in (folder / "launches").glob("*.json"):
         launch = json.loads(path.read_text())
         if launch["arm"] == arm:
             assert all(check["state"] != "bad" for check in launch["checks"]), launch["checks"]
             for rank in launch["output"]["ranks"]:
-                found |= {name for name in rank["libraries"] if "/libmpi" in name}
+                found |= {name for name in rank["libraries"] if word in name}
     return found
 
 
@@ -101,6 +108,9 @@ def told(folder: Path, kinds: Kinds, arms: dict[str, dict]) -> None:
     assert arms["hybrid"]["found"]["library"] == f"{kinds.mpich}/lib/libmpi.so.12"
     assert libraries(folder, "container") == {"/opt/mpi/lib/libmpi.so.12"}
     assert libraries(folder, "hybrid") == {f"{kinds.mpich}/lib/libmpi.so.12"}
+    assert arms["hook"]["found"]["library"] == "/opt/mpi/lib/libmpi.so.12"  # by its name
+    assert any("/opt/stackproof/art/" in name for name in libraries(folder, "hook", "/lib"))
+    assert not any("/opt/stackproof/" in name for name in libraries(folder, "container", "/lib"))
     assert libraries(folder, "deb-openmpi") == {arms["deb-openmpi"]["found"]["library"]}
     digests = {one["image_sha256"] for one in arms.values()}
     assert len(digests) == len(arms) - ("host-again" in arms)
@@ -125,8 +135,16 @@ def test_all_kinds_on_two_plain_nodes(room: Path, kinds: Kinds) -> None:
         one["arm"]: cell
         for panel in judged["panels"] for one in panel["judgements"] for cell in one["cells"]
     }  # fmt: skip
-    assert {"image", "intel", "deb-mpich", "deb-openmpi", "container", "hybrid"} <= cells.keys()
-    for name in ("container", "hybrid"):
+    assert {
+        "image",
+        "intel",
+        "deb-mpich",
+        "deb-openmpi",
+        "container",
+        "hybrid",
+        "hook",
+    } <= cells.keys()
+    for name in ("container", "hybrid", "hook"):
         assert cells[name]["verdict"] in {"PASS", "FAIL", "INCONCLUSIVE"}
         ratio = cells[name]["ratio"]
         assert ratio is not None
@@ -182,6 +200,9 @@ def test_containers_that_cannot_be(kinds: Kinds, trees: Trees, tmp_path: Path) -
     assert refused(replace(arm, container=empty)).reason is Reason.NO_MPI
     other = refused(replace(arm, host_mpi=str(trees["openmpi"].prefix)))
     assert other.reason is Reason.INJECTION_FAILS
+    unnamed = refused(replace(arm, bind="hook"))
+    assert "names an `artefact`" in str(unnamed)
+    assert "host-mpi" in str(refused(replace(arm, host_mpi="")))
     system = refused(replace(arm, host_mpi=installed_mpi("mpich"), bind="hybrid"))
     assert "one of its own" in str(system)
     # The C library of another release: a file that says so, as far as the check reads it.

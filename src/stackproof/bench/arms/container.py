@@ -13,7 +13,8 @@ class ContainerArm:
 
     name = "container"
     title = "a container"
-    keys = frozenset({"runtime", "bind", "host-mpi", "options", "accept-unknown"})
+    keys = frozenset({"runtime", "bind", "host-mpi", "options", "accept-unknown",
+                      "artefact", "hook"})  # fmt: skip
 
     def short(self, text: str) -> dict[str, Any]:
         """Return the entry for REFERENCE, or REFERENCE@HOST-MPI with the path of an MPI."""
@@ -23,8 +24,9 @@ class ContainerArm:
     def fields(self, entry: Mapping[str, Any], folder: str) -> dict[str, Any]:
         """Return the fields; the MPI of the machine, and a file, are relative to the folder."""
         found = {key: entry[key] for key in (self.name, *self.keys) if key in entry}
-        if "host-mpi" in entry:
-            found["host-mpi"] = absolute(entry["host-mpi"], folder)
+        for key in ("host-mpi", "artefact", "hook"):
+            if key in entry:
+                found[key] = absolute(entry[key], folder)
         if entry["container"].startswith(("./", "../")):
             found["container"] = absolute(entry["container"], folder)
         found["options"] = tuple(entry.get("options", ()))

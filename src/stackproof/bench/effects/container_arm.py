@@ -31,10 +31,12 @@ from stackproof.core.effects.run import failure, how_it_ended, run
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.image.container.effects import roots
 from stackproof.image.model import Deployment, Image, MpiFacts
-from stackproof.inject.container import plan_containing
-from stackproof.inject.effects import named
+from stackproof.inject.container import ANNOTATION, plan_containing, render_podman_hook
+from stackproof.inject.effects import job_key, named
 from stackproof.inject.effects.apply import refuse
 from stackproof.inject.effects.check import CheckOptions, ProgramOptions, question_of, setting_of
+from stackproof.inject.effects.container import HOOK, ContainerOptions, hook_of
+from stackproof.inject.effects.job_key import MountedImage
 from stackproof.inject.effects.named import NamedPath
 from stackproof.inject.judge import judge
 from stackproof.inject.model import Judgement
@@ -70,6 +72,13 @@ class _Case:
         return self.arm.bind == "hybrid"
 
     @property
+    def under(self) -> str:
+        """Return the digest of what is put under the program, empty for nothing."""
+        if self.arm.bind == "hook":
+            return job_key.digest(MountedImage(self.arm.artefact, self.arm.artefact))
+        return self.host.library_sha256 if self.hybrid else ""
+
+    @property
     def binds(self) -> dict[str, str]:
         found = {folder: folder for folder in self.folders}
         return {**found, self.host.prefix: self.host.prefix} if self.hybrid else found
@@ -91,6 +100,13 @@ def of_container(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
             "carried in, and starts the ranks",
         )
     host = installation.of_prefix(arm.host_mpi)
+    if arm.bind == "hook" and (arm.runtime != "podman" or not arm.artefact):
+        raise fail(
+            Reason.UNSUPPORTED,
+            "an arm with `bind: hook` names an `artefact`, and is started by podman",
+            hint="make one with `stackproof inject artefact`; a hook of another runtime is set up "
+            "by its administrators, and then the arm says `bind: none`",
+        )
     if arm.bind == "hybrid" and host.prefix in SYSTEM:
         raise fail(
             Reason.UNSUPPORTED,
@@ -103,7 +119,9 @@ def of_container(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
     folders = tuple(map(str, made))
     case = _Case(arm=arm, host=host, archive=archive, image_digest=digest, folders=folders)
     judgement = _judged(case)
-    words = _words(case, judgement)
+    words = _words(
+        case, _hooked(case, judgement) if arm.bind == "hook" else _bound(case, judgement)
+    )
     library, said = _asked(case, words)
     return _ready(case, judgement, words, (library, said))
 
@@ -183,16 +201,42 @@ def _own_mpi(case: _Case, place: NamedPath) -> str:
         ) from None
 
 
-def _words(case: _Case, judgement: Judgement) -> tuple[str, ...]:
-    """Return the words before a rank's program."""
+def _bound(case: _Case, judgement: Judgement) -> ContainerStart:
+    """Return what is started so that a program works as it was judged, by folders and variables."""
     containing = plan_containing([judgement], case.binds)
     moved = case.host.env.set if case.hybrid else {}
-    start = ContainerStart(
+    return ContainerStart(
         image=case.arm.container,
         binds=containing.binds,
         environment={**moved, **containing.environment},
         options=case.arm.options,
     )
+
+
+def _hooked(case: _Case, judgement: Judgement) -> ContainerStart:
+    """Return the same with a hook that covers the container's own libraries when it starts."""
+    arm, start = case.arm, _bound(case, judgement)
+    of = ProgramOptions(
+        programs=(case.program,), root=case.archive,
+        library_path=start.environment.get("LD_LIBRARY_PATH", ""),
+    )  # fmt: skip
+    options = ContainerOptions(
+        replacement=arm.artefact, form="podman-hook", accept_unknown=arm.accept_unknown,
+        hook=arm.hook or HOOK,
+    )  # fmt: skip
+    made = hook_of(of, options, case.binds)
+    text = render_podman_hook(made.hook)
+    place = cache_kinds.home("programs") / f"hook-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+    with cache_folder.alone(place), cache_folder.making(place) as folder:
+        files.write(folder / "mpi.json", text)
+        folder.chmod(0o755)
+    told = (f"--hooks-dir={place}", f"--annotation={ANNOTATION}={made.hook.name}")
+    environment = {**start.environment, **made.environment}
+    return replace(start, options=(*told, *start.options), environment=environment)
+
+
+def _words(case: _Case, start: ContainerStart) -> tuple[str, ...]:
+    """Return the words before a rank's program."""
     words = get(case.arm.runtime).words(start)
     if case.arm.runtime != "podman":
         return words
@@ -238,8 +282,7 @@ def _ready(
         family=known[0], version=known[1], prefix=host.prefix,
         launcher=families.get(host.family).launcher,
     )  # fmt: skip
-    under = host.library_sha256 if case.hybrid else ""
-    parts = [case.image_digest, os.path.basename(case.folders[0]), under]
+    parts = [case.image_digest, os.path.basename(case.folders[0]), case.under]
     digest = hashlib.sha256(" ".join(parts).encode()).hexdigest()
     name = arm.name or arm.label
     return ReadyArm(
@@ -257,10 +300,16 @@ def _ready(
             mpiexec=host.mpiexec,
             wrapped=words,
         ),
-        folders=(*case.folders, host.prefix),
+        folders=(*case.folders, host.prefix, *_seen(case, words)),
         stamps={path: stamp_of(path) for path in (host.library, case.program)},
         found=_found(case, judgement, library, said),
     )
+
+
+def _seen(case: _Case, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what nodes must see of a hook."""
+    folders = [word.partition("=")[2] for word in words if word.startswith("--hooks-dir=")]
+    return (*folders, case.arm.artefact, case.arm.hook or HOOK) if folders else ()
 
 
 def _found(case: _Case, judgement: Judgement, library: str, said: str) -> Mapping[str, str]:
@@ -268,6 +317,7 @@ def _found(case: _Case, judgement: Judgement, library: str, said: str) -> Mappin
         "container SHA-256": case.image_digest,
         "runtime": case.arm.runtime,
         "bind": case.arm.bind,
+        **({"artefact": case.arm.artefact} if case.arm.bind == "hook" else {}),
         "library": library,
         "calls itself": said.splitlines()[0].strip() if said else "",
         "launcher": case.host.mpiexec,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.image.container.effects import roots
 from stackproof.inject.artefact import folders_of, soname_of
 from stackproof.inject.container import ANNOTATION, FORMS, HOOKS, Hook, plan_containing
 from stackproof.inject.effects import artefact, levels
@@ -62,8 +63,14 @@ def definition(of: ProgramOptions, options: ContainerOptions, say: Callable[[str
     INJECTION_FAILS, INJECTION_UNKNOWN, USAGE, UNSUPPORTED, and what reading programs raises.
     """
     question = question_of(of, CheckOptions())
-    if options.form in HOOKS or inject_named.is_artefact(options.replacement):
-        return _of_artefact(of, options, question, say)
+    if options.form in HOOKS:
+        made = hook_of(of, options)
+        words = [f"--annotation={ANNOTATION}={made.hook.name}"]
+        words += [f"--env={name}={value}" for name, value in made.environment.items()]
+        say(f"for containers that are started with: {' '.join(words)}")
+        return HOOKS[options.form](made.hook)
+    if inject_named.is_artefact(options.replacement):
+        return _bind(of, options, _asked(options), question)
     prefix = inject_named.load_prefix(options.replacement)
     named = judge_named(of, options.replacement, question, lambda text: say(f"note: {text}"))
     judgements = [judgement for _, judgement in named]
@@ -71,12 +78,8 @@ def definition(of: ProgramOptions, options: ContainerOptions, say: Callable[[str
     return FORMS[options.form](plan_containing(judgements, {prefix.path: prefix.path}))
 
 
-def _of_artefact(
-    of: ProgramOptions,
-    options: ContainerOptions,
-    question: Question,
-    say: Callable[[str], None],
-) -> str:
+def _asked(options: ContainerOptions) -> _Asked:
+    """Return which variant of an artefact is asked for; raises `StackproofError`."""
     if not inject_named.is_artefact(options.replacement):
         raise fail(
             Reason.USAGE,
@@ -94,23 +97,25 @@ def _of_artefact(
     variant = levels.chosen(held, options.shs)
     compact = held.compacts[variant.folder]
     level = levels.level_of(compact, options.level)
-    asked = _Asked(
+    return _Asked(
         name=held.artefact.name, folder=held.folder(variant), compact=compact, level=level
     )
-    if options.form in HOOKS:
-        return _hook(of, options, asked, question, say)
-    return _bind(of, options, asked, question)
 
 
-def _programs(of: ProgramOptions) -> list[str]:
+def _programs(of: ProgramOptions, binds: Mapping[str, str]) -> list[str]:
     found: list[str] = []
     for text in of.programs:
+        if any(text.startswith(f"{place}/") for place in binds):
+            found.append(text)
+            continue
         place = inject_named.load_place(text, of.root)
         found += inject_named.programs_of(place, place.view(of.root))
     return found
 
 
 def _view(of: ProgramOptions, more: Mapping[str, str]) -> FileView:
+    if any(of.programs[0].startswith(f"{place}/") for place in more):  # carried in
+        return roots.load_root(of.root).view(more)
     return inject_named.load_place(of.programs[0], of.root).view(of.root, more)
 
 
@@ -121,28 +126,39 @@ def _bind(of: ProgramOptions, options: ContainerOptions, asked: _Asked, question
     found = find_replacement(view, posixpath.join(place, asked.level))
     judgements = []
     told = asked.compact.environment.get(asked.level, {})
-    for path in _programs(of):
+    for path in _programs(of, {}):
         one = judge(view, path, replace(found, prefix=place), question)
         judgements.append(replace(one, environment={**one.environment, **told}))
     refuse(judgements, accept_unknown=options.accept_unknown)
     return FORMS[options.form](plan_containing(judgements, {place: asked.folder}))
 
 
-def _hook(
-    of: ProgramOptions,
-    options: ContainerOptions,
-    asked: _Asked,
-    question: Question,
-    say: Callable[[str], None],
-) -> str:
-    """Return the hook's definition; `say` hears what containers must be started with."""
-    own = _view(of, {})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeHook:
+    """A hook, what containers that get it are started with, and what was judged of programs."""
+
+    hook: Hook
+    environment: Mapping[str, str]
+    judgements: tuple[Judgement, ...]
+
+
+def hook_of(
+    of: ProgramOptions, options: ContainerOptions, binds: Mapping[str, str] | None = None
+) -> MadeHook:
+    """Return the hook that puts an artefact under programs of a container.
+
+    `binds` are folders of this machine, by their places, that programs are carried in by. Raises
+    `StackproofError` as `definition` does.
+    """
+    binds = binds or {}
+    asked, question = _asked(options), question_of(of, CheckOptions())
+    own = _view(of, binds)
     closures = [
         load_program(own, path, machine=question.machine, setting=question.setting)
-        for path in _programs(of)
+        for path in _programs(of, binds)
     ]
     covered = _covered(closures, asked)
-    view = _view(of, {asked.compact.place: asked.folder, **covered})
+    view = _view(of, {**binds, asked.compact.place: asked.folder, **covered})
     judgements = []
     for closure in closures:
         program = closure.program.path
@@ -163,9 +179,7 @@ def _hook(
         unused=_unused(closures, asked.compact.parts),
     )
     told = asked.compact.environment.get(asked.level, {})
-    words = [f"--annotation={ANNOTATION}={hook.name}", *(f"--env={k}={v}" for k, v in told.items())]
-    say(f"for containers that are started with: {' '.join(words)}")
-    return HOOKS[options.form](hook)
+    return MadeHook(hook=hook, environment=told, judgements=tuple(judgements))
 
 
 def _covered(closures: Sequence[Closure], asked: _Asked) -> dict[str, str]:
