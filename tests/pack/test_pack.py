@@ -234,17 +234,6 @@ def test_where_it_came_from_is_told_beside_inside_or_not(tmp_path: Path, small_i
     assert sorted(os.listdir(tmp_path / "none-pack")) == ["bin", "glibc", "stack"]
 
 
-def test_a_pack_of_what_nobody_may_hand_on_says_so(tmp_path: Path) -> None:
-    tools()
-    stack = Stack(tmp_path)
-    stack.script("bin/say", "#!/bin/sh\necho said\n")
-    ours = {"stack": "0" * 64, "lock": "1" * 64, "benchmarks": {}, "redistribute": "no"}
-    done = pack(stack.image(stackproof=ours), "-o", tmp_path / "out", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "note: the image holds files that their vendor lets nobody hand on" in done.stderr
-    assert "keep it at the site" in done.stderr
-
-
 def test_explain_says_everything_and_writes_nothing(tmp_path: Path, small_image: Path) -> None:
     image = small_image
     before = sorted(os.listdir(tmp_path))

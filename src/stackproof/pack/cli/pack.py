@@ -13,7 +13,6 @@ from stackproof.core import noun
 from stackproof.core.cli import parsing, progress
 from stackproof.core.errors import Problem, Reason, fail
 from stackproof.image.container.effects import roots
-from stackproof.image.effects.load import load_image
 from stackproof.pack.effects import deliver
 from stackproof.pack.effects.make import PackWishes
 from stackproof.pack.model import Moved, Pack, TextKind
@@ -43,13 +42,6 @@ class PackOptions:
     fact: tuple[str, ...]
 
 
-_KEPT_HERE = Problem(
-    reason=Reason.UNSUPPORTED,
-    message="the image holds files that their vendor lets nobody hand on, and so does its pack",
-    hint="keep it at the site; others make theirs from the vendor's packages that they have",
-)
-
-
 def run(args: argparse.Namespace) -> int:
     """Make a pack, or show what would be done for it."""
     asked = parsing.read(PackOptions, args)
@@ -67,8 +59,6 @@ def run(args: argparse.Namespace) -> int:
     if not (image.endswith(".squashfs") or roots.is_squashfs(image)):
         recipe = RecipeOptions(recipe=image, site=asked.site, fact=asked.fact)
         image = str(make_image(recipe, progress.monitor()))
-    if not load_image(image).redistribute:
-        progress.print_notes(_KEPT_HERE)
     if asked.output:
         target = deliver.Delivery(
             output=asked.output, format=asked.format, provenance=asked.provenance
