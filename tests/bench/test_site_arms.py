@@ -25,6 +25,8 @@ from stackproof.mpi import families
 
 pytestmark = pytest.mark.in_turn
 SLURM = "test-arms"
+# Debian's MPICH (4.0.2 on UCX 1.13) hangs now and then in MPI_Finalize: its block is made again then,
+# after the time limit, which is short for that.
 ONE = {"benchmarks": ["latency"], "sizes": [8, 65536], "samples": 5, "seconds-per-size": 0.003}
 
 
@@ -125,11 +127,11 @@ def test_all_kinds_on_two_plain_nodes(room: Path, kinds: Kinds) -> None:
     }
     host, *others = kinds.arms
     spec = {"baseline": host, "challengers": [image, *others], "placements": ["inter-node"],
-            "launches": 6, "cluster": CLUSTER, "timeout": 60, **ONE}  # fmt: skip
+            "launches": 5, "cluster": CLUSTER, "timeout": 20, **ONE}  # fmt: skip
     (room / "kinds.yaml").write_text(json.dumps(spec))
     stackproof("bench", "kinds.yaml", "-o", "kinds", "--no-verdict", cwd=room)
     told(room / "kinds", kinds, results(room / "kinds")["arms"])
-    words = ("compare", "kinds", "--minimum-launches", "6", "--json")
+    words = ("compare", "kinds", "--minimum-launches", "5", "--json")
     judged = json.loads(stackproof(*words, cwd=room, ok=(0, 8, 9)).stdout)
     cells = {
         one["arm"]: cell
@@ -169,7 +171,7 @@ def test_all_kinds_in_a_slurm_job(room: Path, kinds: Kinds) -> None:
 
     host, *others = kinds.arms
     spec = {"baseline": host, "challengers": others, "placements": ["inter-node"], "launches": 1,
-            "null-arm": False, "on": "slurm", "cluster": SLURM, "timeout": 60, **ONE}  # fmt: skip
+            "null-arm": False, "on": "slurm", "cluster": SLURM, "timeout": 20, **ONE}  # fmt: skip
     (room / "slurm.yaml").write_text(json.dumps(spec))
     shares = ["--share", room, "--share", kinds.modules, "--share", os.environ["STACKPROOF_CACHE"]]
     run("cluster", "up", "--nodes", "2", "--slurm", "--no-pin", "--name", SLURM, *shares)
