@@ -127,7 +127,7 @@ def stack(generation: int = 2, **changes: Any) -> SpackStack:
         post_install="#!/bin/sh\necho after\n",
         recipe_files={"config.yaml": entry("name: prgenv")},
         extra_files={"reframe.yaml": entry("x")},
-        site_facts={"name": "alps", "fabric": "slingshot11"},
+        site_facts={"cluster": "alps"},
     )
     if generation == 1:
         base = replace(

@@ -198,7 +198,7 @@ def configure_json(stack: SpackStack, lock: SpackLock) -> dict[str, Any]:
     clones = {clone.name: clone for clone in lock.clones}
     return {
         "mount": stack.mount,
-        "cluster": stack.site_facts.get("name"),
+        "cluster": stack.site_facts.get("cluster"),
         "host": {"machine": stack.architecture},
         "site": dict(sorted(stack.site_facts.items())),
         "stackproof": {"version": __version__},

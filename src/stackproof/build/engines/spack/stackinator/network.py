@@ -52,10 +52,9 @@ def not_stated(name: str, cluster: ClusterConfig) -> tuple[str, str]:
     if cluster.site_file:
         asking = completion.command(cluster.site_file)
         return message, f"`{asking}` on a login node asks the machine"
-    return (
-        message,
-        "name it under `mpi:` of its network.yaml, and its place in its packages.yaml",
-    )
+    hint = "name it under `mpi:` of its network.yaml, and its place in its packages.yaml"
+    has = f"; else it has: {', '.join(cluster.mpis)}" if cluster.mpis else ""
+    return message, f"{hint}{has}"
 
 
 def package_of(spec: str) -> str:
