@@ -64,6 +64,8 @@ LABELLED = {
     "hydra": "[0] one\n[1] two\n[11] three\nfour",
     "intel-hydra": "[0] one\n[1] two\n[11] three\nfour",
     "srun": " 0: one\n 1: two\n11: three\nfour",
+    "flux": "0: one\n1: two\n11: three\nfour",
+    "pals": "0: one\nx1c0s0b0n0 1: two\nx1c0s0b0n0 11: three\nfour",
 }
 
 

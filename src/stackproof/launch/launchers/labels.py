@@ -6,11 +6,14 @@ import re
 from collections.abc import Iterator
 
 # How each launcher writes the rank in front: `[1,0]<stderr>:` (the job before it), `[0] `, `0: `.
+# Flux's are as its manual has them, PALS's as assumed, with or without a host: neither was seen.
 _LABELS = {
     "prte": r"\[(?:\d+,)*(\d+)\]<std(?:out|err)>: ?",
     "hydra": r"\[(\d+)\] ",
     "intel-hydra": r"\[(\d+)\] ",
     "srun": r" *(\d+): ",
+    "flux": r"(\d+): ",
+    "pals": r"(?:[\w.-]+ )?(\d+): ",
 }
 # Hydra, and ORTE of Open MPI 4, label whatever they read at once, which may begin within a line.
 _TORN = {
