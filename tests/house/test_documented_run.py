@@ -227,6 +227,12 @@ def test_move_from_uenv(shelf: Shelf, place: Path) -> None:
     run_page(shelf, "docs/how-to/move-from-uenv.md", place, **own)
 
 
+ELSEWHERE = {"docs/how-to/first-day.md": "tests/site/test_completing_slurm.py"}
+"""Pages whose lines want a machine that a test of their room has, and where that is."""
+
+
 def test_every_page_with_lines_that_are_run_has_its_test() -> None:
     text = Path(__file__).read_text()
     assert [page for page, lines in PAGES.items() if lines and f'"{page}"' not in text] == []
+    for page, test in ELSEWHERE.items():
+        assert Path(page).name in (documented.ROOT / test).read_text()
