@@ -70,6 +70,7 @@ def test_what_was_meant(
     ("argv", "message"),
     [
         (["build"], "RECIPE must be given"),
+        (["pack"], "error: IMAGE|RECIPE must be given"),
         (["build", "a", "b"], "`b` is one argument too many"),
         (["build", "a", "-o"], "`-o/--output` needs a value"),
         (["build", "--jobs", "x", "r"], "`--jobs` must be a whole number from 1 on, not `x`"),

@@ -56,6 +56,12 @@ class Parser(argparse.ArgumentParser):
         self._given: Sequence[str] = ()
         super().__init__(*args, **options)
 
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        """Add one: of a `*` argparse says that it must be given, unless it has a default."""
+        if options.get("nargs") == "*":
+            options.setdefault("default", [])
+        return super().add_argument(*names, **options)
+
     @property
     def usage(self) -> str:
         """How the command is called, on one line; in help all options follow anyway."""

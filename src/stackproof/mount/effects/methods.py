@@ -48,7 +48,9 @@ class OpenImage:
         except OSError as error:
             missing = error.errno in {errno.ENOENT, errno.ENOTDIR}
             reason = "image-missing" if missing else "image-unreadable"
-            raise MountFailure(reason, f"cannot open image `{path}`: {error.strerror}") from None
+            message = f"cannot open image `{path}`: {error.strerror}"
+            hint = "make one with `stackproof build`; `stackproof image ls` lists labels"
+            raise MountFailure(reason, message, hint if missing else "") from None
         self.size = self._check(path)
         # Of the FUSE way: descriptor of the device, the pipe that starts the server, its stderr.
         self.fuse = self.start = self.complaints = -1
