@@ -25,6 +25,9 @@ PROGRAMS = sorted(
     ]
 )
 TEST_FILES = sorted((ROOT / "tests").rglob("*.py"))
+C_FILES = sorted(
+    path for part in ("native", "src", "tests", "tools") for path in (ROOT / part).rglob("*.[ch]")
+)
 
 
 def name(path: Path) -> str:

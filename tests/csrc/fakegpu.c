@@ -1,7 +1,8 @@
-/* A stand-in for the drivers of GPUs, libcuda.so.1 and libamdhip64.so.6: both names are made of this
- * file. Its memory has addresses that nobody may touch, as a GPU's are for the host, and the bytes
- * lie elsewhere; `fake_gpu_bytes` tells where, to the stand-in for an MPI that takes such addresses
- * (gpuaware.c). So a program that reads or writes a GPU's memory as if it were the host's dies here.
+/* A stand-in for the drivers of GPUs, libcuda.so.1 and libamdhip64.so.6: both names are made of
+ * this file. Its memory has addresses that nobody may touch, as a GPU's are for the host, and the
+ * bytes lie elsewhere; `fake_gpu_bytes` tells where, to the stand-in for an MPI that takes such
+ * addresses (gpuaware.c). So a program that reads or writes a GPU's memory as if it were the host's
+ * dies here.
  *
  * Faults: *_VISIBLE_DEVICES that is empty hides the GPU, STACKPROOF_FAKE_GPU_MIB is how much memory
  * it has, STACKPROOF_FAKE_GPU_FLIP changes the first byte of every copy to the host.

@@ -19,7 +19,17 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from housefiles import MODULES, PACKAGE, PROGRAMS, ROOT, TEST_FILES, name, tracked, tree
+from housefiles import (
+    C_FILES,
+    MODULES,
+    PACKAGE,
+    PROGRAMS,
+    ROOT,
+    TEST_FILES,
+    name,
+    tracked,
+    tree,
+)  # fmt: skip
 from stackproof import cli
 
 # The only folders with effects.
@@ -28,6 +38,8 @@ EFFECTS = {"effects", "cli", "__main__.py"}
 MODULE_LINES = 500
 FUNCTION_LINES = 60
 PARAMETERS = 6
+C_LINES = 400
+COLUMNS = 100
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -57,6 +69,23 @@ def long_parts(path: Path) -> Iterator[str]:
 
 def test_modules_and_functions_are_short_and_take_few_parameters() -> None:
     assert broken(long_parts, PROGRAMS) == []
+
+
+def long_c(path: Path) -> Iterator[str]:
+    """Yield what is long in a file of C; one for tests may be as long as a module."""
+    lines = path.read_text().splitlines()
+    for_tests = "tests" in Path(name(path)).parts or path.name.startswith("test_")
+    if len(lines) > (MODULE_LINES if for_tests else C_LINES):
+        yield f"{len(lines)} lines"
+    for number, line in enumerate(lines, 1):
+        if len(line) > COLUMNS:
+            yield f"line {number} has {len(line)} characters"
+
+
+def test_files_of_c_are_short() -> None:
+    assert broken(long_c, C_FILES) == []
+    found = {name(path.parent) for path in C_FILES}
+    assert {"native/core", "src/stackproof/pack/csrc", "tests/csrc"} <= found
 
 
 def without_docstring(path: Path) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Entry points to the table that `csrc/entry.c` reads.
+"""Entry points to the table that `csrc/table.c` holds.
 
 With STACKPROOF_PACK_EXPLAIN in the environment an entry point says what it does, and why.
 

@@ -15,7 +15,7 @@ from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.pack.entries import COMPILE, MARK, fill, render_table
 from stackproof.pack.model import EntryPoint, Loading
 
-SOURCE = Path(__file__).parents[1] / "csrc" / "entry.c"
+_SOURCES = Path(__file__).parents[1] / "csrc"
 _TIMEOUT_S = 60.0
 
 
@@ -28,7 +28,8 @@ def template() -> bytes:
     with tempfile.TemporaryDirectory(prefix="stackproof-pack-") as folder:
         target = os.path.join(folder, "entry")
         try:
-            argv = ("gcc", *COMPILE, "-o", target, str(SOURCE))
+            units = (str(unit) for unit in sorted(_SOURCES.glob("*.c")))
+            argv = ("gcc", *COMPILE, "-o", target, *units)
             run.check(Command(argv=argv, timeout_s=_TIMEOUT_S))
         except StackproofError as error:
             if error.reason is Reason.TOOL_MISSING:

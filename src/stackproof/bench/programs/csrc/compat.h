@@ -21,8 +21,8 @@
  * define MPICH_VERSION too, so they come first. */
 #if defined(OMPI_MAJOR_VERSION)
 #define COMPAT_HEADER                                                                              \
-    "Open MPI " COMPAT_TEXT(OMPI_MAJOR_VERSION) "." COMPAT_TEXT(OMPI_MINOR_VERSION) "." COMPAT_TEXT( \
-        OMPI_RELEASE_VERSION)
+    "Open MPI " COMPAT_TEXT(OMPI_MAJOR_VERSION) "." COMPAT_TEXT(                                   \
+        OMPI_MINOR_VERSION) "." COMPAT_TEXT(OMPI_RELEASE_VERSION)
 #elif defined(I_MPI_VERSION)
 #define COMPAT_HEADER "Intel MPI " I_MPI_VERSION
 #elif defined(CRAY_MPICH_VERSION)

@@ -19,12 +19,12 @@ struct ticks {
 
 static struct {
     struct disturbance sum;
-    int schedstat;    /* open file, -1 for none */
-    int cpu;          /* processor at the beginning */
-    double began;     /* seconds */
+    int schedstat;     /* open file, -1 for none */
+    int cpu;           /* processor at the beginning */
+    double began;      /* seconds */
     struct ticks busy; /* of that processor */
-    double own;       /* of this process, seconds */
-    double frequency; /* lowest so far, MHz; 0: unknown */
+    double own;        /* of this process, seconds */
+    double frequency;  /* lowest so far, MHz; 0: unknown */
 } launch;
 
 /* The second number of schedstat is nanoseconds on a run queue (Linux, sched-stats.rst). */
@@ -53,8 +53,8 @@ static double own_seconds(void)
     return seconds_of(&usage.ru_utime) + seconds_of(&usage.ru_stime);
 }
 
-/* What a processor did, by proc(5). Interrupts are left out: over sockets they carry the messages that
-   are timed, and the kernel counts most of them to the rank already. */
+/* What a processor did, by proc(5). Interrupts are left out: over sockets they carry the messages
+   that are timed, and the kernel counts most of them to the rank already. */
 static struct ticks busy_seconds(int cpu)
 {
     char line[LINE];

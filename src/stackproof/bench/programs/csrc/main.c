@@ -1,8 +1,9 @@
 /* stackproof-bench: MPI benchmarks that give evidence with their numbers.
  *
  * Rank 0 writes JSON lines on standard output (see emit.h): `start`, then one `series` or `skip`
- * for every benchmark and size (with `wrong` before it where received bytes were), then one `rank` for every rank, then `end`. A run whose `end` is
- * missing did not finish. All ranks collect facts before and after the measurements, never during.
+ * for every benchmark and size (with `wrong` before it where received bytes were), then one `rank`
+ * for every rank, then `end`. A run whose `end` is missing did not finish. All ranks collect facts
+ * before and after the measurements, never during.
  */
 #include "bench.h"
 

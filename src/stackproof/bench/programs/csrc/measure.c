@@ -3,7 +3,7 @@
 
 #include "disturb.h"
 #include "emit.h"
-#include "evidence.h"
+#include "network.h"
 #include "memory.h"
 
 #include <stdio.h>
@@ -102,10 +102,11 @@ void measure_need(const struct job *job, size_t *send, size_t *recv)
     }
 }
 
-/* Return how many operations the next batch of the warm-up has, 0 when it is over. A first operation
- * says little: it may open a connection or lose its processor for a moment. So it is not the last,
- * unless a second would cost too much. A single one that took long may have lost its processor too,
- * and is asked again, four times at most and as long as all of them took less than the cap. */
+/* Return how many operations the next batch of the warm-up has, 0 when it is over. A first
+ * operation says little: it may open a connection or lose its processor for a moment. So it is not
+ * the last, unless a second would cost too much. A single one that took long may have lost its
+ * processor too, and is asked again, four times at most and as long as all of them took less than
+ * the cap. */
 static int next_batch(double cap, int round, int batch, double elapsed, double spent)
 {
     if (round == 0) {
@@ -310,9 +311,9 @@ static uint64_t measure_one(struct job *job, const struct benchmark *bench, stru
     bench->fill(job, 0);
     check_poison(job, bench, 0);
     struct schedule schedule = warm_up(job, bench);
-    evidence_part_begins();
+    network_part_begins();
     take_samples(job, bench, &schedule, series);
-    evidence_part_ends(bench->name, job->size);
+    network_part_ends(bench->name, job->size);
     bool good = convert(job, bench, schedule.iterations, series);
     series->clock_error = clocks_error();
     if (job->options->check != CHECK_NONE) {

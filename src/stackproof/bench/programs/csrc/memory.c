@@ -1,7 +1,7 @@
 #include "bench.h"
 
-#include "evidence.h"
 #include "gpu.h"
+#include "mapped.h"
 #include "memory.h"
 
 #include <dlfcn.h>
@@ -84,7 +84,7 @@ static bool ucx_carries(void)
 {
     const char *pml = getenv("OMPI_MCA_pml");
     const char *part = state.kind == MEMORY_CUDA ? "libuct_cuda" : "libuct_rocm";
-    return pml != NULL && strcmp(pml, "ucx") == 0 && evidence_has_mapped(part);
+    return pml != NULL && strcmp(pml, "ucx") == 0 && mapped_has(part);
 }
 
 static void complain(const char *reason, const char *text)

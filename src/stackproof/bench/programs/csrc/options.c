@@ -26,9 +26,9 @@ static const char usage[] =
     "  --timing NAME         how collectives are timed: synchronised, or by the definitions of\n"
     "                        osu or imb (default synchronised)\n"
     "  --own-clocks          measure the offsets of all ranks' clocks, also of one node's\n"
-    "  --memory KIND[,KIND]  where message buffers lie: host, cuda or rocm; with two kinds, of rank 0\n"
-    "                        and of the other of two ranks (default host); a GPU's bytes are always\n"
-    "                        checked\n"
+    "  --memory KIND[,KIND]  where message buffers lie: host, cuda or rocm; with two kinds, of\n"
+    "                        rank 0 and of the other of two ranks (default host); a GPU's bytes\n"
+    "                        are always checked\n"
     "  --memory-limit BYTES  message buffers of one rank (default 536870912)\n"
     "  --expect-ranks N      end with code 3 unless there are N ranks\n"
     "  --help, --version\n";
@@ -278,7 +278,8 @@ int options_parse(int argc, char **argv, struct options *options)
     }
     bool on_gpu = options->memory[0] != MEMORY_HOST || options->memory[1] != MEMORY_HOST;
     if (on_gpu && options->check == CHECK_NONE) {
-        options->check = CHECK_SAMPLE; /* an MPI that takes a GPU's address for a host's may go on */
+        /* An MPI that takes a GPU's address for a host's may go on. */
+        options->check = CHECK_SAMPLE;
     }
     return EXIT_DONE;
 }

@@ -101,7 +101,7 @@ static int ascending(const void *a, const void *b)
 }
 
 /* Choose the next sample's slack from when, before or after the start, the last rank was told.
- * The median, so that a rank which lost its processor now and then does not lengthen all of them. */
+ * The median, so that a rank which lost its processor now and then does not lengthen all. */
 static void adapt_slack(int count, double *told)
 {
     qsort(told, (size_t)count, sizeof *told, ascending);

@@ -11,8 +11,8 @@
  * - Frames carry the virtio_net_hdr of PACKET_VNET_HDR: TCP segments of 64 KiB and checksums that
  *   nobody has computed yet pass through as they do through a bridge.
  * - The head's frames are not held back: they are the launcher's, not the benchmark's.
- * - A port is known by the last byte of its hosts' addresses, which `stackproof.cluster.model` gives:
- *   the node's number, 254 for the head. Nothing is learnt.
+ * - A port is known by the last byte of its hosts' addresses, which `stackproof.cluster.model`
+ *   gives: the node's number, 254 for the head. Nothing is learnt.
  *
  * Prints one line that begins with "ready", then runs until it is killed.
  */
