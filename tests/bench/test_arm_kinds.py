@@ -15,6 +15,7 @@ from stackproof.bench.arms.image import ImageArm
 from stackproof.bench.arms.module import ModuleArm
 from stackproof.bench.arms.paths import absolute
 from stackproof.bench.arms.prefix import PrefixArm
+from stackproof.bench.arms.vendor import VendorArm
 from stackproof.bench.effects import host_arm, stamps
 from stackproof.bench.effects.arms import make_ready
 from stackproof.bench.effects.request import specification
@@ -28,6 +29,7 @@ ENTRIES = {
     "image": {"image": "sub/mpich.squashfs", "view": "lnx"},
     "prefix": {"prefix": "../mpi"},
     "module": {"module": ["gcc/12", "mpich"], "module-use": ["modules"]},
+    "vendor": {"vendor": "lumi"},
     "container": {"container": "localhost/mpi:1", "bind": "hybrid", "host-mpi": "mpi"},
 }
 
@@ -48,7 +50,7 @@ def wrong(entry: dict[str, object]) -> list[tuple[Reason, str]]:
 
 def test_every_kind_is_registered() -> None:
     assert {*arms.REGISTRY} >= {
-        kind.name for kind in (ImageArm, PrefixArm, ModuleArm, ContainerArm)
+        kind.name for kind in (ImageArm, PrefixArm, ModuleArm, VendorArm, ContainerArm)
     }
     assert absolute("../mpi", "/here/now") == "/here/mpi"
     assert absolute("/mpi", "/here/now") == "/mpi"

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
         (["--launches", "-3"], "--launches is -3"),
         (["--launches", "many"], "must be a whole number"),
         (["--seed", "-1"], "--seed is -1"),
-        (["--placement", "moon"], "cannot be `moon`"),
+        (["--placement", "moon"], "--placement is `moon`, which is no placement"),
         (["--ranks", "some"], "--ranks is some"),
         (["--ranks", "2,0"], "--ranks is 2,0"),
         (["--ranks", "3"], "even ones for two nodes"),
@@ -114,6 +114,48 @@ def test_shm_between_nodes_alone_is_refused() -> None:
     with pytest.raises(StackproofError) as caught:
         asked("--transport", "lnx,shm", "--placement", "inter-node")
     assert caught.value.reason is Reason.UNSUPPORTED
+
+
+def test_layouts_are_placements() -> None:
+    """As a specification has them, in the words of the table of ranks."""
+    words = (
+        "--placement",
+        "2x8-by-gpu",
+        "--placement",
+        "1x4-by-l3-packed",
+        "--placement",
+        "2x8-by-gpu",
+    )
+    assert asked(*words).placements == ("2x8-by-gpu", "1x4-by-l3-packed")
+    forced = asked("--transport", "tcp,shm", *words).challengers
+    assert [(dict(arm.transports), arm.placements) for arm in forced] == [
+        ({"2x8-by-gpu": "tcp", "1x4-by-l3-packed": "tcp"}, ()),
+        ({"1x4-by-l3-packed": "shm"}, ("1x4-by-l3-packed",)),
+    ]
+    with pytest.raises(StackproofError, match="for ranks of one node"):
+        asked("--transport", "shm", "--placement", "2x1")
+    with pytest.raises(StackproofError, match="so does --ranks"):
+        asked("--ranks", "4", "--placement", "2x2")
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("2x8-by-gpus", "2x8-by-gpu"),
+        ("2x8-by-l2", "2x8-by-l3"),
+        ("4x16-by-numa-paked", "4x16-by-numa-packed"),
+        ("internode", "inter-node"),
+        ("2x8-bysocket", "2x8-by-socket"),
+    ],
+)
+def test_a_placement_that_is_none(word: str, meant: str) -> None:
+    with pytest.raises(StackproofError) as caught:
+        asked("--placement", word, "--placement", "0x2")
+    first, second = caught.value.problems
+    assert (first.reason, second.reason) == (Reason.USAGE, Reason.USAGE)
+    assert f"did you mean `{meant}`? there are: intra-node, inter-node; NODESxRANKS" in first.hint
+    assert "one of l3, numa, socket, core, node, nic, gpu" in first.hint
+    assert second.message == "--placement is `0x2`, which is no placement"
 
 
 def test_numbers_of_ranks_are_placements(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stackproof.compare import launch_checks
+from stackproof.compare import launch_checks, rank_places
 from stackproof.core.command import Completed
 from stackproof.core.errors import Reason
 from stackproof.results.case import Case, Placement, Rank
@@ -310,6 +310,9 @@ CHOSEN = replace(
 )
 
 
+FREE = replace(CASE.placement, ranks=(Rank(node="node1"), Rank(node="node2")))
+
+
 def told(**changes) -> Output:
     """Return what ranks tell that are where they were asked to be, but for the first one."""
     right = {"CUDA_VISIBLE_DEVICES": "3", "FI_CXI_DEVICE_NAME": "cxi3"}
@@ -338,3 +341,18 @@ def test_the_numa_node_nic_and_gpu_of_a_rank_are_those_of_its_placement(changes,
     assert (check.state is State.BAD) == bool(said)
     assert said in check.evidence
     assert (check.reason == Reason.WRONG_PLACEMENT) == bool(said)
+    place = rank_places.place_of(told(**changes).ranks[0], CHOSEN)
+    assert (place.numa, place.nic, place.gpu) == (changes.get("numa") or 3, "cxi3", 3)
+    assert [one in check.evidence for one in place.wrong] == [True] * bool(said)
+    assert not (said and place.verified)
+
+
+def test_what_each_rank_says_itself_of_its_place():
+    first, second = (rank_places.place_of(one, CHOSEN) for one in told().ranks)
+    assert first.verified == second.verified == ("node", "core", "NUMA", "NIC", "GPU")
+    silent = rank_places.place_of(told(devices=None, numa=None).ranks[0], CHOSEN)
+    assert silent.verified == ("node", "core")
+    anywhere = rank_places.place_of(GOOD.ranks[0], replace(CASE, placement=FREE))
+    assert anywhere.verified == ("node",)
+    stranger = rank_places.place_of(replace(GOOD.ranks[0], rank=9), CHOSEN)
+    assert (stranger.verified, stranger.wrong) == ((), ("rank 9 was not asked for",))

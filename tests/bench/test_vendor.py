@@ -1,16 +1,19 @@
-"""`--baseline vendor`: what a site says of its vendor's MPI, found on this machine or not."""
+"""`vendor` as an arm, short and in a specification: what a site says of its vendor's MPI, found on this machine or not."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from installedmpis import installed
 from stackproof.bench.effects import vendor
+from stackproof.bench.effects.arms import make_ready
 from stackproof.bench.effects.request import specification
 from stackproof.bench.options import BenchOptions
+from stackproof.bench.spec import Arm, BenchSpec
 from stackproof.core.errors import Reason, StackproofError
 
 
@@ -26,6 +29,15 @@ def site(folder: Path, **mpi: str) -> str:
 def found(text: str) -> tuple[object, list[str]]:
     said: list[str] = []
     return specification(BenchOptions(baseline=text), said.append).baseline, said
+
+
+def written(
+    folder: Path, *entries: dict[str, object], **more: object
+) -> tuple[BenchSpec, list[str]]:
+    data = {"baseline": entries[0], "challengers": [*entries[1:]], **more}
+    (folder / "spec.yaml").write_text(json.dumps(data))
+    said: list[str] = []
+    return specification(BenchOptions(spec=f"{folder}/spec.yaml"), said.append), said
 
 
 def test_a_site_says_where_it_is(tmp_path: Path) -> None:
@@ -50,6 +62,42 @@ def test_cray_mpich_by_its_folders_or_its_module(
         (tmp_path / place / "bin" / "mpicc").touch()
     assert found(text)[0].prefix == f"{tmp_path}/8.1.28/ofi/gnu/12.3"
     assert found(site(tmp_path, family="cray-mpich"))[0].prefix == f"{tmp_path}/8.1.29/ofi/gnu/12.3"
+
+
+def test_a_specification_finds_the_same(tmp_path: Path) -> None:
+    prefix = installed(tmp_path / "impi")
+    site(tmp_path, family="intel-mpi", version="2021.18", path=str(prefix))
+    entry = {"vendor": "./site.yaml", "env": {"A": "b"}}
+    spec, said = written(tmp_path, entry, {"name": "theirs", "vendor": f"{tmp_path}/site.yaml"})
+    assert said == [f"the vendor's MPI is intel-mpi 2021.18, installed in {prefix}"]
+    (other,) = spec.challengers
+    assert [(one.name, one.prefix, one.vendor) for one in (spec.baseline, other)] == [
+        ("vendor", str(prefix), ""),
+        ("theirs", str(prefix), ""),
+    ]
+    assert spec.baseline.env == {"A": "b"}
+    assert spec.baseline.transports["inter-node"] == "auto"
+    short, again = found(f"vendor:{tmp_path}/site.yaml")
+    assert (short, again) == (replace(spec.baseline, env={}), said)
+    swept, said = written(tmp_path, entry, sweep={"env": {"A": ["c", "d"]}}, challengers=[])
+    assert len(said) == 1
+    assert {one.prefix for one in swept.challengers} == {str(prefix)}
+
+
+def test_a_vendor_s_mpi_that_is_not_there(tmp_path: Path) -> None:
+    site(tmp_path)
+    for entry, words in (
+        ({"vendor": "local"}, "nothing here shows an MPI of the machine's vendor"),
+        ({"vendor": "site.yaml"}, "does not say which MPI its vendor installed"),
+        ({"vendor": "lmui"}, "did you mean `lumi-g`"),
+        ({"vendor": "local", "prefix": "/opt"}, "this one says `prefix` and `vendor`"),
+        ({"vendor": "local", "view": "x"}, "`view` is not for the vendor's MPI"),
+    ):
+        with pytest.raises(StackproofError) as caught:
+            written(tmp_path, entry)
+        assert words in str(caught.value)
+    with pytest.raises(StackproofError, match="nothing here shows"):
+        make_ready(BenchSpec(baseline=Arm(vendor="local")))
 
 
 def test_a_site_without_one(tmp_path: Path) -> None:

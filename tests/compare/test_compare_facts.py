@@ -160,6 +160,7 @@ def test_launches_tell_how_to_repeat():
     assert launch.argv[0] == "mpiexec"
     assert launch.env["FI_PROVIDER"] == "tcp"
     assert [rank.host for rank in launch.ranks] == ["n0", "n1"]
+    assert [rank.verified for rank in launch.ranks] == [("node", "core")] * 2
     assert {check.name for check in launch.checks} == {"validation", "transport"}
 
 

@@ -26,7 +26,7 @@ from stackproof.results.measurement import RankFacts, State
 from stackproof.results.model import ComparedArm
 from stackproof.results.path import MessagePaths, Route, Statement, Topic
 from stackproof.site.model import Source
-from synthetic import SIZES, Plan, fault, simulate
+from synthetic import INTER, SIZES, Plan, fault, simulate
 
 COVERS = (
     "report/charts.py",
@@ -425,6 +425,43 @@ def test_missing_facts_do_not_stop_a_report():
     assert "stackproof bench SPEC" in page.text
     assert report_render.terminal_verdicts(comparison)
     assert report_render.render_csv(comparison)
+
+
+def test_each_rank_has_its_core_numa_node_nic_and_gpu():
+    results = simulate(Plan(challengers=("mpich",), sizes=(8,), blocks=3, null=None))
+    ranks = tuple(
+        Rank(node=node, cpu=9 + n, numa=1, nic=f"cxi{n}", gpu=n + 4)
+        for n, node in enumerate(("n0", "n1"))
+    )
+    place = dataclasses.replace(INTER, name="2x1-by-gpu", gpus="rocm", ranks=ranks)
+
+    def placed(one):
+        said = tuple(
+            RankFacts(
+                rank=n, host=rank.node, cpu=rank.cpu, cpus=(rank.cpu,), numa=1,
+                devices={"HIP_VISIBLE_DEVICES": str(rank.gpu), "FI_CXI_DEVICE_NAME": rank.nic},
+            )
+            for n, rank in enumerate(ranks)
+        )  # fmt: skip
+        case = dataclasses.replace(one.case, placement=place)
+        return dataclasses.replace(
+            one, case=case, output=dataclasses.replace(one.output, ranks=said)
+        )
+
+    inter = [placed(m) for m in results.measurements if m.case.placement.name == "inter-node"]
+    comparison = compare(dataclasses.replace(results, measurements=tuple(inter)), FAST)
+    html = report_render.render_html(comparison)
+    (table,) = re.findall(
+        r"<caption>Where each rank said that it was</caption>.*?</table>", html, re.DOTALL
+    )
+    cells = re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", table)
+    at = cells.index("n1")
+    assert cells[at : at + 7] == ["n1", "10", "10", "1", "cxi1", "5", "node, core, NUMA, NIC, GPU"]
+    data = json.loads(report_render.render_json(comparison))
+    rank = data["launches"][0]["ranks"][1]
+    assert (rank["cpu"], rank["numa"], rank["nic"], rank["gpu"]) == (10, 1, "cxi1", 5)
+    assert rank["verified"] == ["node", "core", "NUMA", "NIC", "GPU"]
+    assert rank["wrong"] == []
 
 
 @pytest.mark.parametrize(

@@ -521,7 +521,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--until-decided' 'look at the results while they come in, and make launches only for points that are still open; --launches is then the most per arm (default: 40)'
         printf '%s\t%s\n' '--budget' 'with --until-decided: stop when the timed launches have taken so long in all, such as 20m or 1h; probes and the launches before them, which only check bytes, are not counted (default: no limit)'
         printf '%s\t%s\n' '--seed' 'seed of the order of launches (default: 20260101)'
-        printf '%s\t%s\n' '--placement' 'only this placement; may be given twice'
+        printf '%s\t%s\n' '--placement' 'only this placement: intra-node, inter-node, nodes by ranks on each such as 2x8, or by parts of the nodes such as 2x8-by-gpu or 4x16-by-l3-packed; may be given several times'
         printf '%s\t%s\n' '--transport' 'paths that the challengers are forced on, without SPEC; with several, each challenger becomes as many arms; `shm` runs within one node only'
         printf '%s\t%s\n' '--ranks' 'numbers of ranks, without SPEC: beside 2, collectives and the message rate run over as many; more ranks than CPUs are checked and not timed'
         printf '%s\t%s\n' '--benchmarks' 'only these, without SPEC: latency, bandwidth, bibandwidth, message_rate, allreduce, alltoall, allgather, bcast, barrier'
@@ -552,7 +552,7 @@ function __stackproof_say
     case 'value:bench:--seed'
         __stackproof_kinds 
     case 'value:bench:--placement'
-        __stackproof_kinds intra-node inter-node
+        __stackproof_kinds @file
     case 'value:bench:--transport'
         __stackproof_kinds 
     case 'value:bench:--ranks'

@@ -46,12 +46,22 @@ class Layout:
 
 def parse_layout(name: str) -> Layout:
     """Return what a name that fits `PATTERN` says; raises `ValueError` for any other."""
-    if not re.fullmatch(PATTERN, name):
+    if not is_layout(name):
         raise ValueError(f"not a layout: {name}")
     shape, _, rest = name.partition("-by-")
     nodes, _, each = shape.partition("x")
     by, _, packed = rest.partition("-")
     return Layout(nodes=int(nodes), each=int(each), by=By(by) if by else None, packed=bool(packed))
+
+
+def is_layout(name: str) -> bool:
+    """Return whether a name is that of a layout."""
+    return re.fullmatch(PATTERN, name) is not None
+
+
+def names_of(shape: str) -> tuple[str, ...]:
+    """Return the names of all layouts of a shape."""
+    return (shape, *(layout_name(shape, by, packed=p) for by in By for p in (False, True)))
 
 
 def layout_name(shape: str, by: str, *, packed: bool) -> str:

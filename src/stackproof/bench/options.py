@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from stackproof.bench import layout, schedule
 from stackproof.bench.spec import Arm, BenchSpec, memory_of, parse_duration, parse_sizes
 from stackproof.compare.model import MOST_LAUNCHES
 from stackproof.core.document import schema
@@ -198,7 +200,7 @@ def challengers(arms: Sequence[Arm], options: BenchOptions) -> tuple[Arm, ...]:
             hint="the baseline runs as it is by default; name a challenger with --challenger",
         )
     places = _places(options)
-    inside = tuple(place for place in places if place == Locality.INTRA)
+    inside = tuple(place for place in places if schedule.shape(place)[0] == 1)
     if not inside and (alone := [name for name in names if name in _ONE_NODE]):
         raise fail(
             Reason.UNSUPPORTED,
@@ -229,8 +231,33 @@ def _require_transports(names: Sequence[str]) -> None:
         raise StackproofError(*problems)
 
 
-def _places(options: BenchOptions) -> Sequence[str]:
-    return options.placements or [locality.value for locality in Locality]
+def _places(options: BenchOptions) -> tuple[str, ...]:
+    """Return the placements, each once; raises `StackproofError` (USAGE) with all that are none."""
+    ready = tuple(locality.value for locality in Locality)
+    names = tuple(dict.fromkeys(options.placements)) or ready
+    problems = [
+        Problem(
+            reason=Reason.USAGE,
+            message=f"--placement is `{name}`, which is no placement",
+            hint=_placement_hint(name, ready),
+        )
+        for name in names
+        if name not in ready and not layout.is_layout(name)
+    ]
+    if problems:
+        raise StackproofError(*problems)
+    return names
+
+
+def _placement_hint(text: str, ready: Sequence[str]) -> str:
+    """Return what was meant, and all that can be said."""
+    shape = re.match(r"[1-9]\d{0,3}x[1-9]\d{0,3}(?=-|$)", text)
+    known = [*ready, *(layout.names_of(shape[0]) if shape else ())]
+    near = difflib.get_close_matches(text, known, n=1)
+    return (f"did you mean `{near[0]}`? " if near else "") + (
+        f"there are: {', '.join(ready)}; NODESxRANKS such as 2x8; and NODESxRANKS-by-PART, with "
+        f"`-packed` behind it or not, where PART is one of {', '.join(layout.By)}"
+    )
 
 
 def _room(options: BenchOptions, cpus: int) -> float:
@@ -262,10 +289,16 @@ def _over_ranks(options: BenchOptions, cpus: int) -> dict[str, tuple[str, ...]]:
 
     The nodes here are namespaces of this machine; those of a scheduler are looked at in the job.
     """
-    if not options.ranks:
-        return {"placements": options.placements} if options.placements else {}
-    counts = _rank_counts(options)
     places = _places(options)
+    if not options.ranks:
+        return {"placements": places} if options.placements else {}
+    counts = _rank_counts(options)
+    if shapes := [place for place in places if place not in {*Locality}]:
+        raise fail(
+            Reason.USAGE,
+            f"--placement {shapes[0]} says its number of ranks, and so does --ranks",
+            hint="leave --ranks out, or say --placement intra-node or inter-node",
+        )
     between = Locality.INTER.value in places
     wrong = [n for n in counts if n < 2 or (between and n % 2)]
     if not counts or wrong:

@@ -30,9 +30,9 @@ class Arm:
 
     `image` is IMAGE[:MOUNT] with the image's path made absolute, or a folder with an image's tree,
     which is used where it lies; `prefix` an MPI's folder or its compiler wrapper; `module` are
-    names in the order to load them, `module_use` more folders of modules; `container` is started by
-    `runtime` with its `options`, has an MPI of the ABI of `host_mpi`, or by `bind` that one, or
-    `artefact` by the program `hook`. `pmi`
+    names in the order to load them, `module_use` more folders of modules; `vendor` is the site
+    whose vendor's MPI is meant; `container` is started by `runtime` with its `options`, has an MPI
+    of the ABI of `host_mpi`, or by `bind` that one, or `artefact` by the program `hook`. `pmi`
     is what Slurm's `srun --mpi` is told, None for what the MPI's family speaks; `launcher` is
     `srun` or `mpirun`, None for what the site has that fits. `transports` and `placements` go by
     names of placements, or of localities for all that have it; without `placements` the arm runs
@@ -46,6 +46,7 @@ class Arm:
     prefix: str = ""
     module: tuple[str, ...] = ()
     module_use: tuple[str, ...] = ()
+    vendor: str = ""
     container: str = ""
     runtime: str = "podman"
     bind: str = "none"

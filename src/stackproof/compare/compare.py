@@ -10,7 +10,7 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from stackproof.compare import integrity, overrule, sweep
+from stackproof.compare import integrity, overrule, rank_places, sweep
 from stackproof.compare.collect import CollectedResults, collect, curve_of, curves_of
 from stackproof.compare.disturbance import Disturbed, disturbed, untold, withheld
 from stackproof.compare.judge import (
@@ -31,7 +31,6 @@ from stackproof.compare.model import (
     Curve,
     Note,
     Panel,
-    RankPlace,
     Verdict,
     Why,
 )
@@ -309,10 +308,7 @@ def _launch(group: Sequence[Measurement]) -> ArmLaunch:
     checks: dict[Check, None] = {}
     for measurement in group:
         checks.update(dict.fromkeys(measurement.checks))
-    ranks = tuple(
-        RankPlace(rank=rank.rank, host=rank.host, cpu=rank.cpu, cpus=rank.cpus)
-        for rank in first.output.ranks
-    )
+    ranks = tuple(rank_places.place_of(rank, first.case) for rank in first.output.ranks)
     return ArmLaunch(
         arm=first.arm,
         placement=first.case.placement.name,

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 
+from stackproof.compare import rank_places
 from stackproof.core.command import Completed
 from stackproof.core.errors import Problem, Reason
 from stackproof.launch.launchers import messages
 from stackproof.mpi import families, transports
-from stackproof.results.case import Case, Placement, Rank
-from stackproof.results.measurement import Check, Output, RankFacts, State
+from stackproof.results.case import Case
+from stackproof.results.measurement import Check, Output, State
 from stackproof.results.metrics import METRICS
 
 _QUOTE_LINES = 3
@@ -234,20 +235,9 @@ def _placement(output: Output, case: Case, text: str) -> Check:
     if not output.ranks:
         return _unknown(name, "no rank told where it ran")
     asked = case.placement.ranks
-    anywhere = case.placement.nodes == ("localhost",)
-    wrong, told = [], 0
-    for facts in output.ranks:
-        if not 0 <= facts.rank < len(asked):
-            wrong.append(f"rank {facts.rank} was not asked for")
-            continue
-        rank = asked[facts.rank]
-        if not anywhere and _short(facts.host) != _short(rank.node):
-            wrong.append(f"rank {facts.rank} ran on {facts.host}, not {rank.node}")
-        if rank.cpu is not None and facts.cpus and facts.cpus != (rank.cpu,):
-            cpus = ",".join(map(str, facts.cpus))
-            wrong.append(f"rank {facts.rank} may run on CPU {cpus}, not only {rank.cpu}")
-        wrong += _wrong_devices(facts, rank, case.placement)
-        told += rank.cpu is None or bool(facts.cpus)
+    wrong = [fault for facts in output.ranks for fault in rank_places.faults(facts, case)]
+    pinned = {number for number, rank in enumerate(asked) if rank.cpu is not None}
+    told = sum(bool(facts.cpus) or facts.rank not in pinned for facts in output.ranks)
     if wrong:
         return _bad(name, Reason.WRONG_PLACEMENT, "; ".join(wrong))
     if told < len(asked):
@@ -255,30 +245,8 @@ def _placement(output: Output, case: Case, text: str) -> Check:
     return _ok(name, "; ".join(_where(facts.host, facts.cpus) for facts in output.ranks))
 
 
-def _wrong_devices(facts: RankFacts, rank: Rank, placement: Placement) -> list[str]:
-    """Return where a rank is at another NUMA node, or was told another NIC or GPU, than asked."""
-    found = []
-    if None not in {rank.numa, facts.numa} and rank.numa != facts.numa:
-        found.append(f"rank {facts.rank} is at NUMA node {facts.numa}, not {rank.numa}")
-    seen = facts.devices
-    if seen is None:
-        return found
-    told = seen.get("CUDA_VISIBLE_DEVICES" if placement.gpus == "cuda" else "HIP_VISIBLE_DEVICES")
-    if rank.gpu is not None and placement.gpus and told != str(rank.gpu):
-        found.append(f"rank {facts.rank} sees the GPUs `{told or 'all'}`, not {rank.gpu}")
-    if rank.nic.startswith("cxi") and "MPICH_OFI_NIC_MAPPING" not in seen:
-        nic = seen.get("FI_CXI_DEVICE_NAME")
-        if nic != rank.nic:
-            found.append(f"rank {facts.rank} was told the NIC `{nic or 'any'}`, not {rank.nic}")
-    return found
-
-
 def _where(host: str, cpus: tuple[int, ...]) -> str:
     return f"{host} CPU {','.join(map(str, cpus))}" if cpus else host
-
-
-def _short(host: str) -> str:
-    return host.partition(".")[0]
 
 
 def _memory(output: Output, case: Case) -> Check:

@@ -321,12 +321,22 @@ class Discarded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankPlace:
-    """Where one rank really was: host, processor, affinity mask."""
+    """Where one rank really was: host, processor, affinity mask, and its NUMA node, NIC and GPU.
+
+    `nic` and `gpu` are what its placement gave it; empty and None where nobody chose. `verified`
+    names what of its placement the rank itself said: node, core, NUMA, NIC, GPU; `wrong` is what
+    it said otherwise.
+    """
 
     rank: int
     host: str
     cpu: int | None
     cpus: tuple[int, ...]
+    numa: int | None = None
+    nic: str = ""
+    gpu: int | None = None
+    verified: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

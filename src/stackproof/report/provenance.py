@@ -83,16 +83,27 @@ def _ranks(comparison: Comparison) -> Markup | None:
             launch.program,
             str(rank.rank),
             rank.host,
-            DASH if rank.cpu is None else str(rank.cpu),
+            _number(rank.cpu),
             cpus_text(rank.cpus),
+            _number(rank.numa),
+            rank.nic or DASH,
+            _number(rank.gpu),
+            "; ".join(rank.wrong) or ", ".join(rank.verified) or DASH,
         ]
         for launch in comparison.launches
         for rank in launch.ranks
     ]
     if not rows:
         return None
-    head = ("placement", "arm", "program", "rank", "host", "ran on CPU", "allowed CPUs")
+    head = (
+        "placement", "arm", "program", "rank", "host", "ran on core", "allowed cores", "NUMA",
+        "NIC", "GPU", "as asked, the rank says",
+    )  # fmt: skip
     return details("Placement of every rank", table("Where each rank said that it was", head, rows))
+
+
+def _number(number: int | None) -> str:
+    return DASH if number is None else str(number)
 
 
 def cpus_text(cpus: tuple[int, ...]) -> str:

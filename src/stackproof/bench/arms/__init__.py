@@ -13,6 +13,7 @@ from stackproof.bench.arms.container import ContainerArm
 from stackproof.bench.arms.image import ImageArm
 from stackproof.bench.arms.module import ModuleArm
 from stackproof.bench.arms.prefix import PrefixArm
+from stackproof.bench.arms.vendor import VendorArm
 
 COMMON = frozenset({"name", "transports", "placements", "env", "rate", "pmi", "launcher"})
 """Keys of every arm."""
@@ -41,7 +42,7 @@ class ArmKind(Protocol):
 
 
 REGISTRY: dict[str, ArmKind] = {
-    kind.name: kind for kind in (ImageArm(), PrefixArm(), ModuleArm(), ContainerArm())
+    kind.name: kind for kind in (ImageArm(), PrefixArm(), ModuleArm(), VendorArm(), ContainerArm())
 }
 
 
@@ -61,6 +62,10 @@ def strangers(kind: ArmKind, entry: Mapping[str, Any]) -> tuple[tuple[str, tuple
 
 
 def split_short(text: str) -> tuple[ArmKind, str] | None:
-    """Return the kind that a word of the command line names before `:`, and the rest."""
+    """Return the kind that a word of the command line names before `:`, and the rest.
+
+    `vendor` needs no rest.
+    """
     name, mark, rest = text.partition(":")
-    return (REGISTRY[name], rest) if mark and name in REGISTRY else None
+    known = name in REGISTRY and (mark or name == VendorArm.name)
+    return (REGISTRY[name], rest) if known else None

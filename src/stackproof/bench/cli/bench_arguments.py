@@ -36,8 +36,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--seed", type=int, metavar="N", help="seed of the order of launches (default: 20260101)"
     )
     parser.add_argument(
-        "--placement", action="append", choices=choices.PLACEMENTS,
-        help="only this placement; may be given twice",
+        "--placement", action="append", metavar="PLACEMENT",
+        help="only this placement: intra-node, inter-node, nodes by ranks on each such as 2x8, or "
+        "by parts of the nodes such as 2x8-by-gpu or 4x16-by-l3-packed; may be given several times",
     )  # fmt: skip
     parser.add_argument(
         "--transport", metavar="NAME[,NAME]",

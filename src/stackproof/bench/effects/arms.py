@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stackproof.bench.effects import container_arm, host_arm
+from stackproof.bench.effects import container_arm, host_arm, vendor
 from stackproof.bench.effects.stamps import stamp_of
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm, BenchSpec
@@ -294,9 +294,15 @@ def _mpi_of(described: Described | None, injected: MountedImage) -> MpiFacts | N
     return None
 
 
+def _ready_vendor(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
+    found = vendor.find_vendor(arm)
+    return _READERS[found.kind](found, programs)
+
+
 _READERS: Mapping[str, Callable[[Arm, tuple[str, ...]], ReadyArm]] = {
     "image": _ready_image,
     "prefix": host_arm.of_prefix,
     "module": host_arm.of_module,
+    "vendor": _ready_vendor,
     "container": container_arm.of_container,
 }

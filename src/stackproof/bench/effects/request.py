@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable
@@ -30,6 +31,7 @@ def specification(options: BenchOptions, tell: Callable[[str], None] = lambda _:
     Raises `StackproofError`: USAGE, UNSUPPORTED, and what a file that is no specification raises.
     """
     bench_options.refuse_changes(options)
+    tell = functools.cache(tell)  # arms of a sweep are one MPI, which is told of once
     spec = batch_job.load(options.folder) if options.resume else _specification(options, tell)
     return bench_options.scheduled(spec, options)
 
@@ -39,8 +41,9 @@ def _specification(options: BenchOptions, tell: Callable[[str], None]) -> BenchS
         bench_options.refuse_short_form(options)
         folder = os.path.dirname(os.path.abspath(options.spec))
         spec = parse_bench(load(options.spec), folder=folder)
-        challengers = tuple(_located(arm, folder) for arm in spec.challengers)
-        spec = replace(spec, baseline=_located(spec.baseline, folder), challengers=challengers)
+        challengers = tuple(_located(arm, folder, tell) for arm in spec.challengers)
+        baseline = _located(spec.baseline, folder, tell)
+        spec = replace(spec, baseline=baseline, challengers=challengers)
     elif options.baseline:
         baseline = _arm(options.baseline, tell)
         others = [_arm(text, tell) for text in options.challengers]
@@ -63,20 +66,15 @@ def _specification(options: BenchOptions, tell: Callable[[str], None]) -> BenchS
 def _arm(text: str, tell: Callable[[str], None]) -> Arm:
     """Return the arm that `[NAME=]WHAT` means; a file that is called so is an image without NAME.
 
-    WHAT is an image, `KIND:…` (`stackproof.bench.arms`), or `vendor[:SITE]`, of which `tell` hears
-    what was found. Raises `StackproofError` (USAGE) for a name or an arm that no specification
-    could have.
+    WHAT is an image, or `KIND:…` (`stackproof.bench.arms`). Raises `StackproofError` (USAGE) for a
+    name or an arm that no specification could have, and what `_located` raises.
     """
     name, mark, rest = text.partition("=")
     if not mark or "/" in name or ":" in name or os.path.exists(text):
         name, rest = "", text
     short = None if os.path.exists(rest) else arms.split_short(rest)
-    if vendor.is_vendor(rest) and not os.path.exists(rest):
-        entry = vendor.vendor_entry(rest, tell)
-    else:
-        kind, value = short or (arms.REGISTRY["image"], rest)
-        entry = kind.short(value)
-    entry = {**entry, **({"name": name} if name else {})}
+    kind, value = short or (arms.REGISTRY["image"], rest)
+    entry = {**kind.short(value), **({"name": name} if name else {})}
     try:
         document = Document(file=text, data={"baseline": entry}, positions={})
         arm = parse_bench(document, folder=os.path.abspath("")).baseline
@@ -92,14 +90,16 @@ def _arm(text: str, tell: Callable[[str], None]) -> Arm:
             f"`{text}` is no arm: {error.problems[0].message}",
             hint="for example mpich.squashfs, prefix:/opt/mpi, module:gcc/12,intel-mpi",
         ) from None
-    return _located(arm, os.path.abspath(""))
+    return _located(arm, os.path.abspath(""), tell)
 
 
-def _located(arm: Arm, folder: str) -> Arm:
+def _located(arm: Arm, folder: str, tell: Callable[[str], None]) -> Arm:
     """Return an arm with files in the place of labels, and called by the label of its image.
 
-    Raises what finding labels raises.
+    A vendor's MPI is found, and `tell` hears what it is. Raises what finding labels, and
+    `find_vendor`, raise.
     """
+    arm = vendor.find_vendor(arm, tell)
     image = _file_of(arm.image, folder)
     label = "" if image == arm.image else os.path.relpath(arm.image, folder)
     return replace(

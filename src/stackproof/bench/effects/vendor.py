@@ -1,52 +1,50 @@
-"""The MPI of a site's vendor as an arm: `vendor` for this machine, `vendor:SITE` for another."""
+"""The MPI of a site's vendor, `vendor: SITE`, found as a prefix or as a module."""
 
 from __future__ import annotations
 
 import glob
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from stackproof.bench.arms.vendor import HERE
+from stackproof.bench.spec import Arm
 from stackproof.core.errors import Reason, fail
 from stackproof.site.effects.probe import load_site
 from stackproof.site.model import VendorMpi
 
-_HERE = "local"
 _CRAY = "/opt/cray/pe/mpich/{version}/ofi/{compiler}/*/bin/mpicc"
 """Where HPE's packages have Cray MPICH, as its modules show on Cray EX machines."""
 _COMPILERS = ("gnu", "*")
+_NAMED = "module:NAME or prefix:DIR; in a specification `module: NAME` or `prefix: DIR`"
 
 
-def is_vendor(text: str) -> bool:
-    """Return whether a word of the command line means the vendor's MPI."""
-    return text == "vendor" or text.startswith("vendor:")
-
-
-def vendor_entry(text: str, tell: Callable[[str], None]) -> dict[str, Any]:
-    """Return the entry of a specification for `vendor[:SITE]`; `tell` hears what was found.
+def find_vendor(arm: Arm, tell: Callable[[str], None] = lambda _: None) -> Arm:
+    """Return an arm with what its vendor's MPI is here; `tell` hears that. Others as they are.
 
     Raises `StackproofError` (NO_MPI) where a site does not have one, and as `load_site` does.
     """
-    name = text.partition(":")[2] or _HERE
-    site = load_site(name)
-    mpi = site.vendor_mpi
+    if not arm.vendor:
+        return arm
+    mpi = load_site(arm.vendor).vendor_mpi
     if mpi is None:
         raise fail(
             Reason.NO_MPI,
             "nothing here shows an MPI of the machine's vendor"
-            if name == _HERE
-            else f"the site `{name}` does not say which MPI its vendor installed",
-            hint="name it: --baseline module:NAME or --baseline prefix:DIR; or write `vendor-mpi` "
-            "into the site's file and say --baseline vendor:FILE",
+            if arm.vendor == HERE
+            else f"the site `{arm.vendor}` does not say which MPI its vendor installed",
+            hint=f"name it: {_NAMED}; or write `vendor-mpi` into the site's file and say "
+            "vendor:FILE",
         )
-    entry, where = _found(mpi)
+    fields, where = _found(mpi)
     title = " ".join(filter(None, (mpi.family, mpi.version)))
     tell(f"the vendor's MPI is {title}, {where}")
-    return {"name": "vendor", **entry}
+    return replace(arm, vendor="", name=arm.name or "vendor", **fields)
 
 
 def _found(mpi: VendorMpi) -> tuple[dict[str, Any], str]:
-    """Return the entry for a vendor's MPI, and where it is in words."""
+    """Return the fields of an arm for a vendor's MPI, and where it is in words."""
     if mpi.path and os.path.isdir(mpi.path):
         return {"prefix": mpi.path}, f"installed in {mpi.path}"
     if mpi.family == "cray-mpich":
@@ -54,12 +52,12 @@ def _found(mpi: VendorMpi) -> tuple[dict[str, Any], str]:
             prefix = os.path.dirname(os.path.dirname(wrapper))
             return {"prefix": prefix}, f"installed in {prefix}"
         module = f"cray-mpich/{mpi.version}" if mpi.version else "cray-mpich"
-        return {"module": [module]}, f"as the module {module}"
+        return {"module": (module,)}, f"as the module {module}"
     raise fail(
         Reason.NO_MPI,
         f"the vendor's MPI, {mpi.family}, is not on this machine"
         + (f": there is no `{mpi.path}`" if mpi.path else ", or the site does not say where"),
-        hint="name it: --baseline module:NAME or --baseline prefix:DIR",
+        hint=f"name it: {_NAMED}",
     )
 
 
