@@ -91,6 +91,8 @@ class Reason(StrEnum):
     """This user lacks a right."""
     NO_NETWORK = "no-network"
     """The package index cannot be reached."""
+    REGISTRY_ANSWER = "registry-answer"
+    """A registry answered what is no image, or what its protocol does not have."""
     NO_GPU = "no-gpu"
     """A rank sees no GPU for its message buffers, or its MPI takes no such buffers."""
     DISK_FULL = "disk-full"
@@ -129,6 +131,10 @@ class Reason(StrEnum):
     """A label is that of another image already."""
     REPOSITORY_DAMAGED = "repository-damaged"
     """The index of a repository of images cannot be read, or does not fit what lies there."""
+    META_MISMATCH = "meta-mismatch"
+    """The metadata attached to an image in a registry is not what was recorded of it."""
+    META_AMBIGUOUS = "meta-ambiguous"
+    """An image in a registry has several metadata, and does not say which is its own."""
     MOUNT_POINT_MISSING = "mount-point-missing"
     """A mount point does not exist and cannot be made."""
     MOUNT_POINT_OCCUPIED = "mount-point-occupied"
@@ -235,6 +241,7 @@ _EXIT_CODES: dict[Reason, ExitCode] = {
         Reason.NO_FUSE,
         Reason.NOT_PERMITTED,
         Reason.NO_NETWORK,
+        Reason.REGISTRY_ANSWER,
         Reason.NO_GPU,
         Reason.DISK_FULL,
         Reason.BUSY,
@@ -252,6 +259,8 @@ _EXIT_CODES: dict[Reason, ExitCode] = {
         Reason.IMAGE_NO_META,
         Reason.UNKNOWN_VIEW,
         Reason.REPOSITORY_DAMAGED,
+        Reason.META_MISMATCH,
+        Reason.META_AMBIGUOUS,
         Reason.MOUNT_POINT_MISSING,
         Reason.MOUNT_POINT_OCCUPIED,
         Reason.MOUNT_POINT_CLASH,

@@ -1,0 +1,329 @@
+"""Manifests of a registry: nouns to the bytes that oras writes, and back.
+
+The formats are those of the OCI image specification 1.1. A manifest is named by the digest of its
+bytes, so they are written as oras' Go writes them: no blanks, keys in the order of its structures,
+annotations sorted. An image of uenv has one layer, the SquashFS file by its title, and what is
+attached to it refers to it as its `subject`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.share.labels import IMAGE
+
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+INDEX = "application/vnd.oci.image.index.v1+json"
+ACCEPTED = (
+    MANIFEST, INDEX, "application/vnd.docker.distribution.manifest.v2+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)  # fmt: skip
+"""What a registry is asked for; others than the first two are told apart, and refused."""
+SQUASHFS = "application/x-squashfs"
+"""The type of an image, uenv's."""
+META = "uenv/meta"
+"""The type of the attached folder `meta`, uenv's."""
+TAR = "application/vnd.oci.image.layer.v1.tar"
+"""oras' default for files of any kind, and so what images of uenv have."""
+TAR_GZIP = "application/vnd.oci.image.layer.v1.tar+gzip"
+TITLE = "org.opencontainers.image.title"
+CREATED = "org.opencontainers.image.created"
+META_DIGEST = "org.stackproof.meta.digest"
+"""Of an image's manifest: the digest of the layer of its meta, so that nobody can add another."""
+UNPACKED_DIGEST = "io.deis.oras.content.digest"
+"""Of a packed folder: the digest of its tar before compression."""
+UNPACK = "io.deis.oras.content.unpack"
+_EMPTY_JSON = b"{}"
+_EMPTY = "application/vnd.oci.empty.v1+json"
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_MOST_LAYERS = 1000
+# What Go writes of characters that HTML or JavaScript would take for its own.
+_GO_ESCAPES = str.maketrans({one: f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OciDescriptor:
+    """What a manifest says of a blob or of another manifest: `size` in bytes."""
+
+    media_type: str
+    digest: str
+    size: int
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    artifact_type: str = ""
+    data: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name of the file, empty for none."""
+        return self.annotations.get(TITLE, "")
+
+    @property
+    def hex(self) -> str:
+        """The digest without its algorithm: of an image, what a repository calls it by."""
+        return self.digest.partition(":")[2]
+
+
+EMPTY = OciDescriptor(
+    media_type=_EMPTY, digest=f"sha256:{hashlib.sha256(_EMPTY_JSON).hexdigest()}",
+    size=len(_EMPTY_JSON), data="e30=",
+)  # fmt: skip
+"""The configuration of what has none: the blob `{}`."""
+EMPTY_BLOB = _EMPTY_JSON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OciManifest:
+    """Files by their descriptors; with a `subject` they are attached to that."""
+
+    artifact_type: str
+    layers: tuple[OciDescriptor, ...]
+    config: OciDescriptor = EMPTY
+    subject: OciDescriptor | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """The type of the artefact: where none is said that of its configuration."""
+        return self.artifact_type or self.config.media_type
+
+    def layer(self, title: str) -> OciDescriptor | None:
+        """Return the file of a name; None where there is none."""
+        return next((one for one in self.layers if one.title == title), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OciIndex:
+    """A list of manifests: what is attached to one, for registries that keep no such list."""
+
+    manifests: tuple[OciDescriptor, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+def digest_of(content: bytes) -> str:
+    """Return the digest of bytes as registries write it."""
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def is_digest(text: str) -> bool:
+    """Return whether a text is a digest of the one algorithm that is taken here."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+def image_manifest(*, digest: str, size: int, created: str, meta_digest: str = "") -> OciManifest:
+    """Return the manifest of an image file; `created` is RFC 3339, the same for the same image."""
+    annotations = {CREATED: created} | ({META_DIGEST: meta_digest} if meta_digest else {})
+    layer = OciDescriptor(media_type=TAR, digest=digest, size=size, annotations={TITLE: IMAGE})
+    return OciManifest(artifact_type=SQUASHFS, layers=(layer,), annotations=annotations)
+
+
+def referrer(
+    artifact_type: str,
+    layers: Sequence[OciDescriptor],
+    *,
+    subject: OciDescriptor,
+    annotations: Mapping[str, str],
+) -> OciManifest:
+    """Return the manifest of what is attached to another, which `subject` describes."""
+    bare = OciDescriptor(media_type=subject.media_type, digest=subject.digest, size=subject.size)
+    return OciManifest(
+        artifact_type=artifact_type, layers=tuple(layers), subject=bare, annotations=annotations
+    )
+
+
+def render(what: OciManifest | OciIndex) -> bytes:
+    """Return the bytes of a manifest or an index: the same for the same."""
+    data: dict[str, Any] = {"schemaVersion": 2}
+    if isinstance(what, OciIndex):
+        data |= {"mediaType": INDEX, "manifests": [_data(one) for one in what.manifests]}
+    else:
+        data["mediaType"] = MANIFEST
+        if what.artifact_type:
+            data["artifactType"] = what.artifact_type
+        data["config"] = _data(what.config)
+        data["layers"] = [_data(one) for one in what.layers]
+        if what.subject is not None:
+            data["subject"] = _data(what.subject)
+    if what.annotations:
+        data["annotations"] = dict(sorted(what.annotations.items()))
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+    return text.translate(_GO_ESCAPES).encode()
+
+
+def _data(one: OciDescriptor) -> dict[str, Any]:
+    found: dict[str, Any] = {"mediaType": one.media_type, "digest": one.digest, "size": one.size}
+    if one.annotations:
+        found["annotations"] = dict(sorted(one.annotations.items()))
+    if one.data:
+        found["data"] = one.data
+    if one.artifact_type:
+        found["artifactType"] = one.artifact_type
+    return found
+
+
+def descriptor_of(what: OciManifest) -> OciDescriptor:
+    """Return how an index describes a manifest: with its annotations and its type."""
+    content = render(what)
+    return OciDescriptor(
+        media_type=MANIFEST, digest=digest_of(content), size=len(content),
+        annotations=what.annotations, artifact_type=what.kind,
+    )  # fmt: skip
+
+
+def parse(content: bytes, *, where: str) -> OciManifest | OciIndex:
+    """Return what the bytes of a registry's answer are.
+
+    Raises `StackproofError` (REGISTRY_ANSWER) for what is none, naming the place `where`.
+    """
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError):
+        raise _wrong(where, "it is not JSON") from None
+    if not isinstance(data, dict) or data.get("schemaVersion") != 2:
+        raise _wrong(where, "it has not the version 2 of the schema")
+    if data.get("mediaType", MANIFEST) not in {MANIFEST, INDEX}:
+        raise _wrong(where, f"it is of the type `{data['mediaType']}`")
+    annotations = _texts(data.get("annotations"), where)
+    if "manifests" in data:
+        listed = _list(data["manifests"], where)
+        return OciIndex(
+            manifests=tuple(_descriptor(one, where) for one in listed), annotations=annotations
+        )
+    layers = _list(data.get("layers"), where)
+    subject = data.get("subject")
+    return OciManifest(
+        artifact_type=_text(data.get("artifactType", ""), where),
+        config=_descriptor(data.get("config"), where),
+        layers=tuple(_descriptor(one, where) for one in layers),
+        subject=None if subject is None else _descriptor(subject, where),
+        annotations=annotations,
+    )
+
+
+def parse_manifest(content: bytes, *, where: str) -> OciManifest:
+    """Return the manifest that bytes are; raises as `parse`, also for an index."""
+    found = parse(content, where=where)
+    if isinstance(found, OciIndex):
+        raise _wrong(where, "it is an index of several, as container images have")
+    return found
+
+
+def _descriptor(data: object, where: str) -> OciDescriptor:
+    if not isinstance(data, dict):
+        raise _wrong(where, "a descriptor is missing")
+    size = data.get("size")
+    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+        raise _wrong(where, "a descriptor has no size")
+    if not is_digest(_text(data.get("digest"), where)):
+        raise _wrong(where, "a descriptor has no digest of SHA-256")
+    return OciDescriptor(
+        media_type=_text(data.get("mediaType", ""), where),
+        digest=data["digest"],
+        size=size,
+        annotations=_texts(data.get("annotations"), where),
+        artifact_type=_text(data.get("artifactType", ""), where),
+        data=_text(data.get("data", ""), where),
+    )
+
+
+def _text(data: object, where: str) -> str:
+    if not isinstance(data, str):
+        raise _wrong(where, "a text of it is none")
+    return data
+
+
+def _texts(data: object, where: str) -> dict[str, str]:
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise _wrong(where, "its annotations are none")
+    return {name: _text(value, where) for name, value in data.items()}
+
+
+def _list(data: object, where: str) -> list[Any]:
+    if data is None:  # Go writes so what is empty
+        return []
+    if not isinstance(data, list) or len(data) > _MOST_LAYERS:
+        raise _wrong(where, f"a list of it is none, or has more than {_MOST_LAYERS} entries")
+    return data
+
+
+def _wrong(where: str, why: str) -> StackproofError:
+    return fail(
+        Reason.REGISTRY_ANSWER,
+        f"`{where}` is no manifest that can be read here: {why}",
+        where=Location(file=where),
+        hint="is it an image of uenv or stackproof? containers are for `skopeo` or `podman`",
+    )
+
+
+def image_layer(manifest: OciManifest, *, where: str) -> OciDescriptor:
+    """Return the image file of a manifest, by its title; raises REGISTRY_ANSWER without one.
+
+    The type of the layer is not looked at: oras gave all of uenv's images that of a tar.
+    """
+    found = manifest.layer(IMAGE)
+    if found is None:
+        titles = ", ".join(one.title or one.media_type for one in manifest.layers) or "nothing"
+        raise fail(
+            Reason.REGISTRY_ANSWER,
+            f"`{where}` holds no file `{IMAGE}`, but {titles[:200]}",
+            where=Location(file=where),
+            hint="is it an image of uenv or stackproof? containers are for `skopeo` or `podman`",
+        )
+    return found
+
+
+def fallback_tag(digest: str) -> str:
+    """Return the tag of the list of what is attached to a manifest, where the server keeps none."""
+    return digest.replace(":", "-", 1)
+
+
+def with_referrer(index: OciIndex, one: OciDescriptor) -> OciIndex:
+    """Return a list with a manifest in it, once."""
+    others = (other for other in index.manifests if other.digest != one.digest)
+    return OciIndex(manifests=(*others, one), annotations=index.annotations)
+
+
+def without_referrer(index: OciIndex, digest: str) -> OciIndex:
+    """Return a list without a manifest."""
+    others = tuple(other for other in index.manifests if other.digest != digest)
+    return OciIndex(manifests=others, annotations=index.annotations)
+
+
+def meta_layer(
+    image: OciManifest, attached: Iterable[OciManifest], *, where: str
+) -> OciDescriptor | None:
+    """Return the packed folder `meta` of an image; None for an image without.
+
+    Where the image's manifest records its digest only that one counts, whoever attached others;
+    without that record there may be one alone. Raises `StackproofError`: META_MISMATCH where the
+    recorded one is not there, META_AMBIGUOUS for several without a record.
+    """
+    layers = {layer.digest: layer for one in attached if one.kind == META for layer in one.layers}
+    recorded = image.annotations.get(META_DIGEST)
+    if recorded is not None:
+        if recorded not in layers:
+            raise fail(
+                Reason.META_MISMATCH,
+                f"`{where}` was pushed with the meta `{recorded}`, which is not there",
+                where=Location(file=where),
+                detail="\n".join(f"attached: {digest}" for digest in layers) or None,
+                hint="somebody has changed what is attached; ask who owns the image to push again",
+            )
+        return layers[recorded]
+    if len(layers) > 1:
+        raise fail(
+            Reason.META_AMBIGUOUS,
+            f"`{where}` has {len(layers)} metas, and does not say which is its own",
+            where=Location(file=where),
+            detail="\n".join(layers),
+            hint="whoever may push can add one; ask who owns the image to push it again with "
+            "`stackproof image push`, which records the digest",
+        )
+    return next(iter(layers.values()), None)
