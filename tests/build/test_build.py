@@ -213,6 +213,12 @@ def test_build_twice_and_a_changed_digest(folder: Path) -> None:
     names = {"small.yaml", "small.lock.json", "small.squashfs", "small.squashfs.sha256"}
     assert files_in(folder) == names
     subprocess.run(["sha256sum", "-c", "small.squashfs.sha256"], cwd=folder, check=True)
+    told = [
+        json.loads(stackproof("inspect", "small.squashfs", "--json", *more, cwd=folder).stdout)
+        for more in ((), ("--tree",))
+    ]
+    assert told[0]["tree"] == told[1]["tree"]
+    assert len(told[0]["tree"]["sha256"]) == 64
     second = stackproof("build", "small.yaml", cwd=folder)
     assert "nothing to do" in second.stderr
     assert made["sha256"] in second.stdout

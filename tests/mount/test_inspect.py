@@ -11,6 +11,7 @@ import pytest
 from images import MOUNT, env_json, make_image
 from need import need
 from stackproof.cli import main
+from stackproof.image.effects import tree
 
 COVERS = (
     "mount/cli/inspect.py",
@@ -64,6 +65,22 @@ def test_json(capsys: pytest.CaptureFixture[str], image: Path) -> None:
 def test_digest(capsys: pytest.CaptureFixture[str], image: Path, form: list[str]) -> None:
     _, out, _ = call(capsys, image, "--digest", *form)
     assert hashlib.sha256(image.read_bytes()).hexdigest() in out
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_the_digest_of_the_tree(
+    capsys: pytest.CaptureFixture[str], image: Path, tmp_path: Path, form: list[str]
+) -> None:
+    digest = tree.of_image(str(image)).sha256
+    assert digest not in call(capsys, image, *form)[1]
+    code, out, _ = call(capsys, image, "--tree", digest, *form)
+    assert (code, digest in out) == (0, True)
+    code, _, err = call(capsys, image, "--tree", "0" * 64, *form)
+    assert (code, "is another one" in err) == (6, True)
+    code, _, err = call(capsys, image, "--tree", *form)
+    assert (code, "records no digest of its tree" in err) == (6, True)
+    code, _, err = call(capsys, image, "--tree", "12", *form)
+    assert (code, "`12` is no SHA-256" in err) == (2, True)
 
 
 def test_an_image_that_nobody_may_hand_on_says_so(

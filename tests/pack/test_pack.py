@@ -17,7 +17,7 @@ import pytest
 import packs
 from need import as_unprivileged, need
 from packs import CALLS_ANSWER, MOUNT, Stack, out, pack
-from stackproof.image.effects.folder import tree_digest
+from stackproof.image.effects import tree
 from stackproof.linking.effects import runpath
 
 COVERS = ("pack/cli/pack.py", "pack/cli/pack_arguments.py")
@@ -134,6 +134,10 @@ def test_a_squashfs_pack_runs_where_it_is_mounted(tmp_path: Path, small_image: P
     assert out(tmp_path / "unpacked/bin/hello").stdout.split()[1] == "42"
 
 
+def digest(folder: Path) -> str:
+    return tree.of_folder(folder, ("meta",)).sha256
+
+
 def test_the_tree_has_one_digest_whatever_packs_it(tmp_path: Path, small_image: Path) -> None:
     found = {}
     for name in ("p.tar.zst", "p.squashfs", "p"):
@@ -144,10 +148,10 @@ def test_the_tree_has_one_digest_whatever_packs_it(tmp_path: Path, small_image: 
     argv = ("unsquashfs", "-q", "-n", "-d", "unpacked", "p.squashfs")
     assert out(*argv, cwd=tmp_path).returncode == 0
     places = {"p.tar.zst": "stack", "p.squashfs": "unpacked", "p": "p"}
-    assert found == {name: tree_digest(str(tmp_path / place)) for name, place in places.items()}
+    assert found == {name: digest(tmp_path / place) for name, place in places.items()}
     assert len(set(found.values())) == 1
     (tmp_path / "p/stack/lib/libanswer.so").unlink()
-    assert tree_digest(str(tmp_path / "p")) != found["p"]
+    assert digest(tmp_path / "p") != found["p"]
 
 
 def test_what_names_the_old_place_and_has_no_reason_fails_the_pack(tmp_path: Path) -> None:

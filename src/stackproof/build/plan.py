@@ -15,6 +15,8 @@ from stackproof.core.command import Command
 PYTHON = "@python@"
 DOWNLOADS = "/build/downloads"
 TOOLS = "/build/tools"
+TREE_DIGEST = "tree_digest.py"
+"""The program of ours among `TOOLS` that writes the digest of a tree."""
 OUT = "/build/out"
 IMAGE_FILE = "image.squashfs"
 BUILD = "/build"

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from stackproof import __version__
 from stackproof.build import benchmark
-from stackproof.build.plan import IMAGE_FILE, OUT, Step
+from stackproof.build.plan import IMAGE_FILE, OUT, PYTHON, TOOLS, TREE_DIGEST, Step
 from stackproof.build.stack import AnyLock, AnyStack
 from stackproof.build.transport_views import with_transports
 from stackproof.core import ids, noun
 from stackproof.core.command import Command, EnvPatch
-from stackproof.image import metadata, squashfs
+from stackproof.image import metadata, squashfs, tree
 from stackproof.image.model import BenchmarkProgram, Image, MpiFacts, View
 
 
@@ -129,9 +129,15 @@ def pack_step(*, mount: str, compression: str, level: int, inputs: tuple[str, ..
         inputs=inputs,
         commands=(
             Command(
+                argv=(
+                    PYTHON, "-I", "-S", f"{TOOLS}/{TREE_DIGEST}", mount, f"{mount}/{tree.RECORD}",
+                    *tree.WITHOUT,
+                ),
+            ),
+            Command(
                 argv=squashfs.pack_argv(
                     mount, f"{OUT}/{IMAGE_FILE}", compression=compression, level=level
                 )
             ),
         ),
-    )
+    )  # fmt: skip

@@ -70,6 +70,20 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TreeDigest:
+    """One digest of all that programs see in a tree, whatever packed it, and when, and where.
+
+    `without` are names at the root that do not count. `image.effects.tree_digest` has the bytes
+    that are hashed.
+    """
+
+    SCHEMA: ClassVar[str] = "stackproof/tree/1"
+
+    sha256: str
+    without: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImageMount:
     """One image at one mount point; both absolute paths."""
 

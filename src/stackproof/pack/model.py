@@ -11,6 +11,8 @@ from stackproof.core.command import EnvPatch
 
 STACK, LIBRARIES, LOADER, PROGRAMS = "stack", "lib", "glibc", "bin"
 """Folders of a pack: the image's tree, this machine's libraries, its C library, entry points."""
+OF_ITSELF = "meta"
+"""The folder of a pack for what it says of itself, which is no part of its tree's digest."""
 ROOT = "\x01"
 """In values of entry points: the folder that the pack lies in."""
 
@@ -84,12 +86,16 @@ class EntryPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What a pack was made of; nothing in it tells when, where or by whom."""
+    """What a pack was made of; nothing in it tells when, where or by whom.
+
+    `tree` is the digest that the image records of its own tree, empty where it has none.
+    """
 
     image: str
     image_sha256: str
     stack: str
     lock: str
+    tree: str
     glibc: str
     stackproof: str
 

@@ -7,8 +7,9 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from stackproof.build.plan import TOOLS
+from stackproof.build.plan import TOOLS, TREE_DIGEST
 from stackproof.core.command import Bind
+from stackproof.image.effects import tree_digest
 
 # What a build may see of the host: compilers, their headers and libraries, and nothing else.
 _HOST_FOLDERS = (
@@ -64,7 +65,8 @@ def programs() -> dict[str, Path]:
     """
     engines = Path(__file__).parents[1] / "engines"
     every = (*engines.glob("*/effects/worker.py"), *engines.glob("*/effects/hooks.py"))
-    return {f"{path.parents[1].name}_{path.name}": path for path in sorted(every)}
+    workers = {f"{path.parents[1].name}_{path.name}": path for path in sorted(every)}
+    return {**workers, TREE_DIGEST: Path(tree_digest.__file__)}
 
 
 def tools() -> list[Bind]:

@@ -7,7 +7,6 @@ wheels do; other software must lie where it was built for.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from stackproof.core.command import EnvPatch
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.image import metadata
+from stackproof.image.effects import tree
 from stackproof.image.model import Image, View
 
 
@@ -34,7 +34,7 @@ def load_tree(folder: str) -> Image:
             hint="unpack an image that `stackproof build` made, for example with `unsquashfs -d`",
         )
     image = metadata.parse_env_json(text, path=place, size=0)
-    return relocated(replace(image, sha256=tree_digest(place)), place)
+    return relocated(replace(image, sha256=tree.of_folder(place, ()).sha256), place)
 
 
 def relocated(image: Image, folder: str) -> Image:
@@ -73,25 +73,3 @@ def read_tree_member(folder: str, member: str) -> str:
             return ""
         raise
     return content.decode(errors="replace")
-
-
-def tree_digest(folder: str) -> str:
-    """Return a digest of all that programs see in a tree: paths, kinds, contents, modes, links.
-
-    It does not depend on what packed or unpacked the tree, nor on times and owners.
-    """
-    total = hashlib.sha256()
-    for inner, folders, names in os.walk(folder):
-        folders.sort()
-        for name in sorted([*names, *(f for f in folders if os.path.islink(f"{inner}/{f}"))]):
-            path = os.path.join(inner, name)
-            state = os.lstat(path)
-            if os.path.islink(path):
-                content = os.readlink(path)
-            elif os.path.isfile(path):
-                content = files.sha256(path)
-            else:
-                content = "special"
-            line = f"{os.path.relpath(path, folder)}\0{state.st_mode:o}\0{content}\n"
-            total.update(os.fsencode(line))
-    return total.hexdigest()

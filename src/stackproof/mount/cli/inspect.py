@@ -13,8 +13,9 @@ from dataclasses import replace
 from stackproof.core import harmless, ids, limits, mountlist, noun
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.image.effects import tree
 from stackproof.image.effects.load import load_image, load_superblock
-from stackproof.image.model import Image
+from stackproof.image.model import Image, TreeDigest
 from stackproof.image.superblock import Superblock
 from stackproof.mount import methods
 from stackproof.mount.effects.facts import load_mount_facts
@@ -39,14 +40,28 @@ def run(args: argparse.Namespace) -> int:
         image = replace(image, sha256=digest)
     elif args.digest:
         image = replace(image, sha256=files.sha256(path))
+    known = tree.recorded(path) if args.tree is None else _whole(path, args.tree)
     facts = load_mount_facts()
     verified = args.verify is not None
     labels = naming.labels_of(path)
     if args.json:
-        print(_json(image, head, facts, labels))
+        print(_json(image, head, facts, labels, known))
     else:
-        print(render(image, head, facts, verified=verified, labels=labels))
+        text = "" if known is None else known.sha256
+        said = f"{text}, as found" if args.tree is not None else text
+        print(render(image, head, facts, verified=verified, labels=labels, tree_text=said))
     return 0
+
+
+def _whole(path: str, wanted: str) -> TreeDigest:
+    if wanted:
+        _check_digest(wanted)
+    return tree.verified(path, wanted)
+
+
+def _check_digest(text: str) -> None:
+    if not re.fullmatch(r"[0-9a-f]{64}", text):
+        raise fail(Reason.USAGE, f"`{text[:80]}` is no SHA-256", hint="it has 64 hex digits")
 
 
 def _other_kind(path: str, error: StackproofError) -> StackproofError | None:
@@ -87,8 +102,7 @@ def _verified(path: str, wanted: str) -> str:
             hint="name the digest: --verify SHA256, as `build` printed it",
         )
         wanted = content.decode(errors="replace").partition(" ")[0]
-    if not re.fullmatch(r"[0-9a-f]{64}", wanted):
-        raise fail(Reason.USAGE, f"`{wanted[:80]}` is no SHA-256", hint="it has 64 hex digits")
+    _check_digest(wanted)
     found = files.sha256(path)
     if found != wanted:
         raise fail(
@@ -102,7 +116,11 @@ def _verified(path: str, wanted: str) -> str:
 
 
 def _json(
-    image: Image, head: Superblock, facts: methods.MountFacts, labels: Sequence[str] = ()
+    image: Image,
+    head: Superblock,
+    facts: methods.MountFacts,
+    labels: Sequence[str] = (),
+    known: TreeDigest | None = None,
 ) -> str:
     ways = {
         name: [problem.message for problem in way.problems(facts)]
@@ -111,6 +129,7 @@ def _json(
     data = {
         **noun.to_data(image),
         "labels": list(labels),
+        "tree": known and noun.to_data(known),
         "squashfs": head.data(),
         "problems-to-mount": ways,
     }
@@ -124,6 +143,7 @@ def render(
     *,
     verified: bool = False,
     labels: Sequence[str] = (),
+    tree_text: str = "",
 ) -> str:
     """Return the facts of an image, and how it would be mounted here, for people."""
     way = methods.first(facts)
@@ -151,6 +171,7 @@ def render(
     rows += [
         ("stack", ids.short(image.stack_id)),
         ("lock", ids.short(image.lock_digest)),
+        ("tree", tree_text),
         ("redistribute", "" if image.redistribute else _NOT_HANDED_ON),
         ("SHA-256", f"{image.sha256}, as recorded" if verified else image.sha256),
     ]

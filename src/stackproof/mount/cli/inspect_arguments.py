@@ -26,4 +26,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="read the whole file, and fail when it is not what was built: by this digest, or by "
         "IMAGE.sha256, which `build` writes; left out: damaged data is not looked for",
     )
+    parser.add_argument(
+        "--tree",
+        nargs="?",
+        const="",
+        metavar="SHA256",
+        help="unpack the image, and fail when its tree is not what the image records, or has not "
+        "this digest: that of a tree is one whatever packed it",
+    )
     parser.set_defaults(run="mount.cli.inspect:run")

@@ -14,9 +14,9 @@ from stackproof.core.effects import files, outputs
 from stackproof.core.errors import Location, Reason, fail
 from stackproof.pack.effects import formats
 from stackproof.pack.effects.make import PackWishes, make
-from stackproof.pack.model import Pack
+from stackproof.pack.model import OF_ITSELF, Pack
 
-PROVENANCE = "meta/provenance.json"
+PROVENANCE = f"{OF_ITSELF}/provenance.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

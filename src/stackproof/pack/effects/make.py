@@ -12,10 +12,11 @@ from pathlib import Path
 
 from stackproof import __version__
 from stackproof.core import noun
-from stackproof.core.command import Command, EnvPatch
-from stackproof.core.effects import files, run
+from stackproof.core.command import EnvPatch
+from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.image.effects.folder import relocated, tree_digest
+from stackproof.image.effects import tree
+from stackproof.image.effects.folder import relocated
 from stackproof.image.effects.load import load_image
 from stackproof.image.model import Image, View
 from stackproof.inject.artefact import is_machines
@@ -30,6 +31,7 @@ from stackproof.pack.layout import C_LIBRARY, check_inside, floor_of, program_pl
 from stackproof.pack.model import (
     LIBRARIES,
     LOADER,
+    OF_ITSELF,
     PROGRAMS,
     ROOT,
     STACK,
@@ -42,7 +44,6 @@ from stackproof.pack.model import (
 
 OTHERS = "programs"
 """The folder of the tree for programs that are no part of the image."""
-_UNPACK_S = 3600.0
 _DOCUMENTS = ("lock.json", "bom.cdx.json", "stack.json", "configure.json")
 _PATHS = "LD_LIBRARY_PATH"
 
@@ -89,7 +90,8 @@ def make(image_file: str, wishes: PackWishes, pack: Path) -> Pack:
     nothing says why that does not matter; TOOL_MISSING, BUILD_FAILED, DISK_FULL.
     """
     work = _begin(load_image(image_file), wishes, pack)
-    _unpack(image_file, pack / STACK)
+    recorded = tree.recorded(image_file)
+    tree.unpack(image_file, pack / STACK)
     documents = _take_documents(pack / STACK)
     _name_programs(work, wishes)
     found = survey.look_around(work.view, work.image.mount, work.library_path)
@@ -114,13 +116,14 @@ def make(image_file: str, wishes: PackWishes, pack: Path) -> Pack:
             image_sha256=files.sha256(image_file),
             stack=work.image.stack_id,
             lock=work.image.lock_digest,
+            tree=recorded.sha256 if recorded else "",
             glibc=f"2.{_own_floor(found)}",
             stackproof=__version__,
         ),
         floor=loading.floor,
         programs=shown,
         libraries=libraries,
-        tree=tree_digest(os.fspath(pack)),
+        tree=tree.of_folder(pack, (OF_ITSELF,)).sha256,
         redistribute=work.image.redistribute,
         missing=dict(sorted(found.missing.items())),
         moved=tuple(sorted(moved, key=lambda one: (one.file, one.offset))),
@@ -156,22 +159,6 @@ def _begin(image: Image, wishes: PackWishes, pack: Path) -> _Work:
         library_path=paths,
         view=RootView("/", {image.mount: str(pack / STACK)}),
     )
-
-
-def _unpack(image_file: str, target: Path) -> None:
-    argv = ("unsquashfs", "-q", "-n", "-no-xattrs", "-d", str(target), os.path.abspath(image_file))
-    done = run.run(Command(argv=argv, timeout_s=_UNPACK_S))
-    if done.returncode != 0:
-        full = b"No space left" in done.stderr
-        raise fail(
-            Reason.DISK_FULL if full else Reason.IMAGE_UNREADABLE,
-            f"image `{image_file}` cannot be unpacked",
-            where=Location(file=image_file),
-            hint="free space where the pack is to be"
-            if full
-            else "the image is damaged: copy or build it again",
-            detail=done.stderr.decode(errors="replace")[-2000:] or None,
-        )
 
 
 def _take_documents(tree: Path) -> dict[str, str]:
