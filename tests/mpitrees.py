@@ -31,9 +31,12 @@ class Tree:
     program: Path
 
 
-def install(family: families.MpiFamily, folder: Path) -> Tree:
+def unpacked(
+    family: families.MpiFamily, folder: Path, prefix: Path, version: str | None = None
+) -> Path:
+    """Install the wheels of an MPI and return the first of them."""
     wheels = folder / "wheels"
-    names = [str(requirement) for requirement in family.wheels(None)]
+    names = [str(requirement) for requirement in family.wheels(version)]
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"]
     subprocess.run(
         [*pip, "--no-deps", "--only-binary=:all:", "--dest", wheels, *names],
@@ -41,12 +44,17 @@ def install(family: families.MpiFamily, folder: Path) -> Tree:
         timeout=500,
     )
     found = sorted(wheels.iterdir())
-    prefix = folder / "mpi"
     # Runtime and headers of Intel MPI both bring the licence.
     installer = [sys.executable, "-m", "installer", "--no-compile-bytecode"]
     subprocess.run(
         [*installer, "--overwrite-existing", "--prefix", prefix, *found], check=True, timeout=100
     )
+    return found[0]
+
+
+def install(family: families.MpiFamily, folder: Path) -> Tree:
+    prefix = folder / "mpi"
+    wheel = unpacked(family, folder, prefix)
     program = folder / PROGRAM
     done = run(
         Command(
@@ -57,7 +65,7 @@ def install(family: families.MpiFamily, folder: Path) -> Tree:
         )
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
-    return Tree(family=family, version=found[0].name.split("-")[1], prefix=prefix, program=program)
+    return Tree(family=family, version=wheel.name.split("-")[1], prefix=prefix, program=program)
 
 
 class Trees:

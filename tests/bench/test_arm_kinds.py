@@ -11,6 +11,7 @@ from installedmpis import MPICH, OPEN_MPI, installed
 from need import installed_mpi, need
 from stackproof.bench import arms
 from stackproof.bench.arms.container import ContainerArm
+from stackproof.bench.arms.eessi import EessiArm
 from stackproof.bench.arms.image import ImageArm
 from stackproof.bench.arms.module import ModuleArm
 from stackproof.bench.arms.paths import absolute
@@ -30,6 +31,7 @@ ENTRIES = {
     "prefix": {"prefix": "../mpi"},
     "module": {"module": ["gcc/12", "mpich"], "module-use": ["modules"]},
     "vendor": {"vendor": "lumi"},
+    "eessi": {"eessi": "2023.06", "load": ["OpenMPI/4.1.5-GCC-12.3.0"], "repository": "cvmfs"},
     "container": {"container": "localhost/mpi:1", "bind": "hybrid", "host-mpi": "mpi"},
 }
 
@@ -50,7 +52,7 @@ def wrong(entry: dict[str, object]) -> list[tuple[Reason, str]]:
 
 def test_every_kind_is_registered() -> None:
     assert {*arms.REGISTRY} >= {
-        kind.name for kind in (ImageArm, PrefixArm, ModuleArm, VendorArm, ContainerArm)
+        kind.name for kind in (ImageArm, PrefixArm, ModuleArm, VendorArm, ContainerArm, EessiArm)
     }
     assert absolute("../mpi", "/here/now") == "/here/mpi"
     assert absolute("/mpi", "/here/now") == "/mpi"
@@ -88,6 +90,11 @@ def test_paths_are_the_specification_s() -> None:
     assert spec.baseline.image == "/here/now/sub/mpich.squashfs"
     assert spec.challengers[0].prefix == "/here/mpi"
     assert spec.challengers[1].module_use == ("/here/now/modules",)
+    eessi = parsed({**ENTRIES["eessi"], "inject": "none", "host-mpi": "mpi"}).baseline
+    assert (eessi.repository, eessi.inject, eessi.host_mpi) == (
+        "/here/now/cvmfs", "none", "/here/now/mpi"
+    )  # fmt: skip
+    assert parsed({**ENTRIES["eessi"], "inject": "mpi"}).baseline.inject == "/here/now/mpi"
 
 
 def test_what_is_installed_takes_the_path_of_its_own_choice() -> None:
@@ -110,6 +117,12 @@ def test_one_module_needs_no_list() -> None:
         ({"name": "x"}, Reason.MISSING_KEY, "does not say what it is"),
         ({"prefix": "/opt", "view": "x"}, Reason.INVALID_VALUE, "`view` is not for an installed"),
         ({"image": "a", "module-use": ["x"]}, Reason.INVALID_VALUE, "it is for a module"),
+        ({"eessi": 2023.06}, Reason.WRONG_TYPE, "eessi"),
+        (
+            {"eessi": "2023.06", "runtime": "podman"},
+            Reason.INVALID_VALUE,
+            "not for an MPI of EESSI",
+        ),
         ({"prefix": ""}, Reason.INVALID_VALUE, "prefix"),
         ({"module": []}, Reason.INVALID_VALUE, "module"),
         ({"module": ["-f x"]}, Reason.INVALID_VALUE, "module"),
@@ -141,6 +154,12 @@ def test_short_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     container = short("c=container:localhost/mpi:1@/opt/mpi")
     assert (container.container, container.host_mpi) == ("localhost/mpi:1", "/opt/mpi")
     assert (container.runtime, container.bind, container.label) == ("podman", "none", "mpi-1")
+    eessi = short("eessi:2023.06,foss/2023a@host_injections")
+    assert (eessi.eessi, eessi.load, eessi.inject) == (
+        "2023.06", ("foss/2023a",), "host_injections"
+    )  # fmt: skip
+    assert short("eessi:2023.06@/opt/mpi").inject == "/opt/mpi"
+    assert short("eessi:2023.06").inject is None
     (tmp_path / "prefix:x").mkdir()
     assert short("prefix:x").image == f"{tmp_path}/prefix:x"  # a file that is called so
 

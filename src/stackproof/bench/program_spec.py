@@ -17,8 +17,8 @@ class Program:
     """A benchmark program to run; without `benchmarks` it runs the specification's.
 
     `source` is a folder or an archive with its sources, from which it is compiled for every arm
-    that does not bring it; `sha256` is the archive's, `configure` words for its `configure`.
-    `options` are words for the program. Each of OSU's tests is a program.
+    that does not bring it, empty where all do; `sha256` is the archive's, `configure` words for its
+    `configure`. `options` are words for the program. Each of OSU's tests is a program.
     """
 
     name: str
@@ -70,6 +70,12 @@ def program_problems(document: Document) -> list[Problem]:
     ]
 
 
+def _all_bring(document: Document) -> bool:
+    """Return whether all arms are of a kind whose modules may bring any program."""
+    arms = [document.data["baseline"], *document.data.get("challengers", [])]
+    return all("eessi" in arm for arm in arms)
+
+
 def _problems(document: Document, index: int, entry: dict[str, Any]) -> Iterator[Problem]:
     name = entry["name"]
     wrong: list[tuple[tuple[str | int, ...], str, str]] = [
@@ -77,9 +83,10 @@ def _problems(document: Document, index: int, entry: dict[str, Any]) -> Iterator
         for key in entry
         if key not in _KEYS[name]
     ]
-    if name == SUITE and "source" not in entry:
+    if name == SUITE and "source" not in entry and not _all_bring(document):
         said = f"`{SUITE}` is compiled from its sources, and nothing says where they are"
-        wrong.append((("name",), said, "name the archive or its folder with `source`"))
+        hint = "name the archive or its folder with `source`; a module of EESSI brings it, too"
+        wrong.append((("name",), said, hint))
     elif "sha256" in entry and "source" not in entry:
         wrong.append((("sha256",), "there is no archive with this SHA-256", "add `source`"))
     if name != SUITE:

@@ -32,14 +32,14 @@ class Arm:
     which is used where it lies; `prefix` an MPI's folder or its compiler wrapper; `module` are
     names in the order to load them, `module_use` more folders of modules; `vendor` is the site
     whose vendor's MPI is meant; `container` is started by `runtime` with its `options`, has an MPI
-    of the ABI of `host_mpi`, or by `bind` that one, or `artefact` by the program `hook`. `pmi`
+    of the ABI of `host_mpi`, or by `bind` that one, or `artefact` by the program `hook`; `eessi` is
+    a version in `repository` with modules to `load`. `pmi`
     is what Slurm's `srun --mpi` is told, None for what the MPI's family speaks; `launcher` is
     `srun` or `mpirun`, None for what the site has that fits. `transports` and `placements` go by
     names of placements, or of localities for all that have it; without `placements` the arm runs
-    everywhere. `inject` is
-    an image or a folder whose MPI, or libfabric,
-    is put under the image's programs; `accept_unknown` does so also where nothing tells whether it
-    works.
+    everywhere. `inject` is an image or a folder whose MPI, or libfabric, is put under the image's
+    programs, with `eessi` also a word of `arms.eessi`; `accept_unknown` does so also where nothing
+    tells whether it works.
     """
 
     image: str = ""
@@ -47,6 +47,9 @@ class Arm:
     module: tuple[str, ...] = ()
     module_use: tuple[str, ...] = ()
     vendor: str = ""
+    eessi: str = ""
+    load: tuple[str, ...] = ()
+    repository: str = ""
     container: str = ""
     runtime: str = "podman"
     bind: str = "none"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from stackproof.bench.arms.container import ContainerArm
+from stackproof.bench.arms.eessi import EessiArm
 from stackproof.bench.arms.image import ImageArm
 from stackproof.bench.arms.module import ModuleArm
 from stackproof.bench.arms.prefix import PrefixArm
@@ -42,7 +43,8 @@ class ArmKind(Protocol):
 
 
 REGISTRY: dict[str, ArmKind] = {
-    kind.name: kind for kind in (ImageArm(), PrefixArm(), ModuleArm(), VendorArm(), ContainerArm())
+    kind.name: kind
+    for kind in (ImageArm(), PrefixArm(), ModuleArm(), VendorArm(), ContainerArm(), EessiArm())
 }
 
 

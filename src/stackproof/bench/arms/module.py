@@ -93,7 +93,7 @@ def fault_of(load: ModuleLoad, later: tuple[str, ...], spider: str = "") -> Load
     if refusal is not None:
         return refusal
     message, hint = "", "load it by hand in a new login shell, and see what `module list` says"
-    if _ERROR.search(load.said):
+    if is_error(load.said):
         ended = f" and ended with {load.code}" if load.code else ", although it ended with 0"
         message = f"loading the module `{name}` printed an error{ended}"
     elif load.code:
@@ -132,6 +132,11 @@ def _refusal(load: ModuleLoad, spider: str) -> LoadFault | None:
             "`module-use: [FOLDER]`",
         )
     return None
+
+
+def is_error(said: str) -> bool:
+    """Return whether a text is, or has, an error of a module tool."""
+    return _ERROR.search(said) is not None
 
 
 def is_loaded(name: str, loaded: tuple[str, ...]) -> bool:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stackproof.bench.effects import container_arm, host_arm, vendor
+from stackproof.bench.effects import container_arm, eessi_arm, host_arm, vendor
 from stackproof.bench.effects.stamps import stamp_of
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm, BenchSpec
@@ -305,4 +305,5 @@ _READERS: Mapping[str, Callable[[Arm, tuple[str, ...]], ReadyArm]] = {
     "module": host_arm.of_module,
     "vendor": _ready_vendor,
     "container": container_arm.of_container,
+    "eessi": eessi_arm.of_eessi,
 }

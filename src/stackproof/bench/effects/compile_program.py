@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from stackproof.bench.arms.installation import PROBE
 from stackproof.bench.ready import MpiWrappers
 from stackproof.build.benchmark import FLAGS, LIBRARIES, NATIVE
 from stackproof.core.command import Command
@@ -48,6 +49,16 @@ def native_source() -> ProgramSource:
         files=sources,
         commands=(("{c}", *FLAGS, "-o", NATIVE, *units, *LIBRARIES),),
         outputs=(NATIVE,),
+    )
+
+
+def probe_source() -> ProgramSource:
+    """Return the program that says which MPI's library it got, `ask`."""
+    return ProgramSource(
+        name="mpi-probe",
+        files={"ask.c": PROBE},
+        commands=(("{c}", "-o", "ask", "ask.c", "-ldl"),),
+        outputs=("ask",),
     )
 
 

@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stackproof.bench.arms.installation import PROBE, SYSTEM, Installation, parse_probe
+from stackproof.bench.arms.installation import SYSTEM, Installation, parse_probe
 from stackproof.bench.effects import container_rank, installation
-from stackproof.bench.effects.compile_program import ProgramSource, compile_program, native_source
+from stackproof.bench.effects.compile_program import compile_program, native_source, probe_source
 from stackproof.bench.effects.stamps import stamp_of
 from stackproof.bench.ready import MpiWrappers, ReadyArm
 from stackproof.bench.runtimes import get
@@ -45,12 +45,6 @@ from stackproof.mpi import families
 
 _ANSWER_S = 300.0
 _KEPT_BYTES = 16 << 30
-_PROBE = ProgramSource(
-    name="mpi-probe",
-    files={"ask.c": PROBE},
-    commands=(("{c}", "-o", "ask", "ask.c", "-ldl"),),
-    outputs=("ask",),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +108,7 @@ def of_container(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
             hint="name an MPI in a folder of its own with `host-mpi`, or say `bind: none`",
         )
     wrappers = MpiWrappers(wrappers=host.wrappers, identity=host.identity, env=host.env)
-    made = [compile_program(wrappers, source) for source in (native_source(), _PROBE)]
+    made = [compile_program(wrappers, source) for source in (native_source(), probe_source())]
     archive, digest = _archive(arm)
     folders = tuple(map(str, made))
     case = _Case(arm=arm, host=host, archive=archive, image_digest=digest, folders=folders)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from stackproof.bench.arms.module import ModuleLoad
 from stackproof.bench.effects import installation
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects.run import base_environment, run
-from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 
 _PATIENCE_S = 300.0
 _LAUNCHERS = ("mpiexec.hydra", "mpiexec", "mpirun")
@@ -34,12 +34,13 @@ _STARTS = (
 )  # fmt: skip
 
 _SCRIPT = """
-folder=$1; starts=$2; use=$3; shift 3
+folder=$1; starts=$2; use=$3; first=$4; shift 4
+[ -n "$first" ] && . "$first" >>"$folder/start" 2>&1
 for start in $starts; do
     type module >/dev/null 2>&1 && break
     [ -r "$start" ] && . "$start" >>"$folder/start" 2>&1
 done
-unset starts start
+unset starts start first
 type module >/dev/null 2>&1 || exit 3
 export LMOD_PAGER=none LMOD_COLORIZE=no NO_COLOR=1 MODULES_PAGER= MODULES_COLOR=never
 if [ -n "$use" ]; then
@@ -67,24 +68,36 @@ exit 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModules:
-    """What modules make: a change of the environment, and the names that are loaded in the end."""
+    """What modules make: a change of the environment, and the names that are loaded in the end.
+
+    `said` is what the shell printed before the first of them.
+    """
 
     env: EnvPatch
     names: tuple[str, ...]
+    said: str = ""
 
 
-def load(names: Sequence[str], use: Sequence[str] = ()) -> LoadedModules:
+def load(
+    names: Sequence[str],
+    use: Sequence[str] = (),
+    *,
+    first: str = "",
+    told: Mapping[str, str] | None = None,
+) -> LoadedModules:
     """Load modules in their order in a clean login shell; `use` are more folders of modules.
 
+    `first` is a script that the shell reads before, `told` are variables that it begins with.
     Raises `StackproofError` with the problems of all at once: INVALID_VALUE for one that is not
     there, needs another one or was taken away, TOOL_MISSING where there are no modules.
     """
     with tempfile.TemporaryDirectory(prefix="stackproof-modules-") as text:
         folder = Path(text)
-        _run(folder, names, use)
+        _run(folder, names, use, first, told or {})
         loads = [_load_of(folder, number, name) for number, name in enumerate(names)]
         loaded = _split(_read(folder / "after", "\0LOADEDMODULES=").partition("\0")[0])
-        problems = []
+        said = _read(folder / "start")
+        problems = _start_problems(first, said)
         for number, one in enumerate(loads):
             fault = module.fault_of(one, loaded, _read(folder / f"spider.{number}"))
             if fault is not None:
@@ -99,7 +112,22 @@ def load(names: Sequence[str], use: Sequence[str] = ()) -> LoadedModules:
         if problems:
             raise StackproofError(*problems)
         env = _environment_in(folder / "after")
-    return LoadedModules(env=module.difference(base_environment(), env), names=loaded)
+    return LoadedModules(env=module.difference(base_environment(), env), names=loaded, said=said)
+
+
+def _start_problems(script: str, said: str) -> list[Problem]:
+    """Return why a script that came before the modules did not do what it is for."""
+    if not script or not module.is_error(said):
+        return []
+    return [
+        Problem(
+            reason=Reason.INVALID_VALUE,
+            message=f"`{script}` printed an error",
+            hint="read it in a new login shell, and see what it says",
+            where=Location(file=script),
+            detail=module.told(said) or None,
+        )
+    ]
 
 
 def mpi_of(loaded: LoadedModules, *, named_by: str) -> Installation:
@@ -142,10 +170,12 @@ def _program(folder: str, names: Sequence[str]) -> str:
     return next((path for path in paths if os.access(path, os.X_OK)), "")
 
 
-def _run(folder: Path, names: Sequence[str], use: Sequence[str]) -> None:
+def _run(
+    folder: Path, names: Sequence[str], use: Sequence[str], first: str, told: Mapping[str, str]
+) -> None:
     user = os.environ.get("USER") or os.environ.get("LOGNAME") or ""
-    more = EnvPatch(set={"USER": user} if user else {})
-    words = (str(folder), " ".join(_STARTS), ":".join(use), *names)
+    more = EnvPatch(set={**({"USER": user} if user else {}), **told})
+    words = (str(folder), " ".join(_STARTS), ":".join(use), first, *names)
     argv = ("bash", "--login", "-c", _SCRIPT, "modules", *words)
     done = run(Command(argv=argv, env=more, cwd="/", timeout_s=_PATIENCE_S))
     if (folder / "after").exists() and not done.timed_out:

@@ -106,7 +106,7 @@ def _located(arm: Arm, folder: str, tell: Callable[[str], None]) -> Arm:
         arm,
         image=image,
         name=arm.name or re.sub(r"[^\w.+-]", "-", label),
-        inject=_file_of(arm.inject or "", folder) or None,
+        inject=(_file_of(arm.inject or "", folder) or None) if arm.image else arm.inject,
         program_image=_file_of(arm.program_image or "", folder) or None,
     )
 
