@@ -104,9 +104,10 @@ class Origin:
 class Pack:
     """What a pack says of itself, its provenance: what it was made of, and what became of it.
 
-    `programs` maps names in `bin/` to paths in the pack; `libraries` are those that came from the
-    machine that packed, with their SHA-256; `tree` is the digest of paths, contents, modes and
-    links, whatever the format. Without `redistribute` the image holds files that may not be handed
+    `programs` maps names in `bin/` to paths in the pack; `main` is the only one that was asked for,
+    empty for none or several; `libraries` are those that came from the machine that packed, with
+    their SHA-256; `tree` is the digest of paths, contents, modes and links, whatever the format.
+    Without `redistribute` the image holds files that may not be handed
     on. `missing` are names that nothing was found for, with a file that asks: they are left to the
     machine. `documents` are the image's own.
     """
@@ -118,6 +119,7 @@ class Pack:
     origin: Origin
     floor: int
     programs: Mapping[str, str]
+    main: str = ""
     libraries: Mapping[str, str]
     tree: str
     redistribute: bool = True

@@ -7,7 +7,7 @@ import argparse
 from stackproof.build.cli import stacks_arguments
 from stackproof.core.cli.parsing import add_output
 
-FORMATS = ("dir", "tar.zst", "squashfs")
+FORMATS = ("dir", "tar.zst", "squashfs", "oci")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=FORMATS,
-        help="default: by the name of the output, tar.zst, squashfs, else dir",
+        help="oci is an image for containers, a folder, or one file where the output ends with "
+        "`.tar`; default: by the name of the output, tar.zst, squashfs, oci, oci.tar, else dir",
     )
     parser.add_argument("--view", metavar="NAME", help="view to set; default: the image's default")
     parser.add_argument(

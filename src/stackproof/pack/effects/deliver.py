@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,8 +31,14 @@ class Delivery:
     @property
     def kind(self) -> str:
         """Return the format."""
-        by_name = (name for name in formats.WRITERS if self.output.endswith(f".{name}"))
+        name = re.sub(r"\.oci\.tar$", ".oci", self.output)
+        by_name = (kind for kind in formats.WRITERS if name.endswith(f".{kind}"))
         return self.format or next(by_name, "dir")
+
+    @property
+    def is_folder(self) -> bool:
+        """Return whether it is a folder, not a file."""
+        return self.kind == "dir" or (self.kind == "oci" and not self.output.endswith(".tar"))
 
 
 def write_pack(image: str, wishes: PackWishes, target: Delivery) -> tuple[Pack, int]:
@@ -41,7 +48,7 @@ def write_pack(image: str, wishes: PackWishes, target: Delivery) -> tuple[Pack, 
     """
     output = Path(os.path.abspath(target.output.rstrip("/")))
     beside = output.with_name(f"{output.name}.provenance.json")
-    if target.kind == "dir" and os.path.lexists(output):
+    if target.is_folder and os.path.lexists(output):
         raise fail(
             Reason.USAGE,
             f"`{target.output}` exists",
@@ -59,10 +66,10 @@ def write_pack(image: str, wishes: PackWishes, target: Delivery) -> tuple[Pack, 
             files.write(tree / PROVENANCE, text)
             (tree / PROVENANCE).parent.chmod(0o755)
         size = _size(tree)
-        formats.WRITERS[target.kind](tree, output, pack.name)
+        formats.WRITERS[target.kind](tree, output, pack)
     if target.provenance == "beside":
         outputs.write(beside, text, "provenance")
-    return pack, size if target.kind == "dir" else output.stat().st_size
+    return pack, size if target.is_folder else output.stat().st_size
 
 
 def explain_pack(image: str, wishes: PackWishes) -> Pack:

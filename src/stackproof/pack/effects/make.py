@@ -122,6 +122,7 @@ def make(image_file: str, wishes: PackWishes, pack: Path) -> Pack:
         ),
         floor=loading.floor,
         programs=shown,
+        main=next(iter(work.named)) if len(work.named) == 1 else "",
         libraries=libraries,
         tree=tree.of_folder(pack, (OF_ITSELF,)).sha256,
         redistribute=work.image.redistribute,
