@@ -154,7 +154,7 @@ def test_the_tree_has_one_digest_whatever_packs_it(tmp_path: Path, small_image: 
     assert digest(tmp_path / "p") != found["p"]
 
 
-def test_what_names_the_old_place_and_has_no_reason_fails_the_pack(tmp_path: Path) -> None:
+def test_what_names_the_old_place_and_has_no_reason_fails_a_pack_of_tier_0(tmp_path: Path) -> None:
     tools()
     stack = Stack(tmp_path)
     stack.program(
@@ -162,7 +162,7 @@ def test_what_names_the_old_place_and_has_no_reason_fails_the_pack(tmp_path: Pat
     )
     (stack.tree / "etc").mkdir()
     (stack.tree / "etc/app.conf").write_text(f"a = 1\ndata = {MOUNT}/share\n")
-    done = pack(stack.image(), "-o", "out", "--json", cwd=tmp_path)
+    done = pack(stack.image(), "-o", "out", "--tier", "0", "--json", cwd=tmp_path)
     assert done.returncode == 3
     found = json.loads(done.stdout)["problems"]
     texts = [one["message"] for one in found]

@@ -13,6 +13,7 @@ With STACKPROOF_PACK_EXPLAIN in the environment an entry point says what it does
 | `I` | the loader that the program names |
 | `C` | a place where machines have their C library; several, the first one there counts |
 | `L`, `D` | the loader of the pack, and the folder with its C library |
+| `M`, `W` | where the stack is to be mounted (tier 1), and what asks for it there |
 | `s`, `u` | a variable to set, `NAME=VALUE`, and one to unset |
 | `p`, `a` | what comes first in a list, and last in it |
 """
@@ -22,6 +23,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 
+from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Reason, fail
 from stackproof.pack.model import LOADER, EntryPoint, Loading
 
@@ -71,11 +73,18 @@ def _records(entry: EntryPoint, loading: Loading) -> Iterator[tuple[str, str]]:
         yield "D", LOADER
         for path in loading.libraries:
             yield "C", path
-    for name in entry.env.unset:
+    if entry.mounting:
+        yield "M", entry.mounting.place
+        yield "W", entry.mounting.because
+    yield from _changes(entry.env)
+
+
+def _changes(env: EnvPatch) -> Iterator[tuple[str, str]]:
+    for name in env.unset:
         yield "u", name
-    for name, value in entry.env.set.items():
+    for name, value in env.set.items():
         yield "s", f"{name}={value}"
-    for name, words in entry.env.prepend.items():
+    for name, words in env.prepend.items():
         yield "p", f"{name}={':'.join(words)}"
-    for name, words in entry.env.append.items():
+    for name, words in env.append.items():
         yield "a", f"{name}={':'.join(words)}"

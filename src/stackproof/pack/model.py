@@ -66,13 +66,24 @@ class Loading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mounting:
+    """Tier 1: the stack is also where it was built for, in a mount that the ranks of a node share.
+
+    `because` says what asks for it there, as words that end a sentence.
+    """
+
+    place: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EntryPoint:
     """A program of a pack as it is started.
 
     `place` is the file that is started, `program` what it becomes, both paths in the pack.
     `launcher`: the program looks for others beside the name that it was started by. `script`: its
     interpreter is the machine's. `name` and `arguments` are what an interpreter of the pack is told
-    of a script.
+    of a script. `mounting` is what tier 1 needs, None in tier 0.
     """
 
     place: str
@@ -82,6 +93,7 @@ class EntryPoint:
     script: bool = False
     name: str = ""
     arguments: tuple[str, ...] = ()
+    mounting: Mounting | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +116,7 @@ class Origin:
 class Pack:
     """What a pack says of itself, its provenance: what it was made of, and what became of it.
 
+    `tier` is 0 where nothing is mounted to run it; 1 where the stack is, as `mounting` says.
     `programs` maps names in `bin/` to paths in the pack; `main` is the only one that was asked for,
     empty for none or several; `libraries` are those that came from the machine that packed, with
     their SHA-256; `tree` is the digest of paths, contents, modes and links, whatever the format.
@@ -120,6 +133,7 @@ class Pack:
     floor: int
     programs: Mapping[str, str]
     main: str = ""
+    mounting: Mounting | None = None
     libraries: Mapping[str, str]
     tree: str
     redistribute: bool = True

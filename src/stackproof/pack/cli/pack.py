@@ -36,6 +36,7 @@ class PackOptions:
     entry: tuple[str, ...]
     symlink: tuple[str, ...]
     provenance: str
+    tier: int | None
     explain: bool
     json: bool
     site: str | None
@@ -54,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
         entries=dict(_pair(word, "--entry") for word in asked.entry),
         symlinks=dict(_pair(word, "--symlink") for word in asked.symlink),
         view=asked.view,
+        tier=asked.tier,
     )
     image = asked.image
     if not (image.endswith(".squashfs") or roots.is_squashfs(image)):
@@ -84,18 +86,28 @@ def _pair(word: str, option: str) -> tuple[str, str]:
 def _summary(output: str, pack: Pack, size: int) -> str:
     kinds = Counter(one.kind for one in pack.moved)
     moved = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    tier = f"\n  {_tier(pack)}" if pack.tier else ""
     return (
         f"{output}  {size / 1e6:.1f} MB, {len(pack.programs)} programs, "
         f"glibc 2.{pack.floor} or its own, tree {pack.tree[:12]}\n"
-        f"  moved: {moved or 'nothing named the old place'}"
+        f"  moved: {moved or 'nothing named the old place'}{tier}"
+    )
+
+
+def _tier(pack: Pack) -> str:
+    if pack.mounting is None:
+        return (
+            "tier 0: no namespace and no mount, as every program finds what it needs by its own "
+            "place"
+        )
+    return (
+        f"tier 1: the stack is mounted at {pack.mounting.place} for the ranks of a node, as "
+        f"{pack.mounting.because}; machines must permit user namespaces"
     )
 
 
 def _explained(pack: Pack) -> Iterator[str]:
-    yield (
-        f"tier {pack.tier}: no namespace and no mount, as every program finds what it needs by its "
-        "own place"
-    )
+    yield _tier(pack)
     yield (
         f"loader: that of a machine with glibc 2.{pack.floor} or newer; on others the pack's own, "
         f"of glibc {pack.origin.glibc}"

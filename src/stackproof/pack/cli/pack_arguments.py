@@ -36,6 +36,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="oci is an image for containers, a folder, or one file where the output ends with "
         "`.tar`; default: by the name of the output, tar.zst, squashfs, oci, oci.tar, else dir",
     )
+    _add_contents(parser)
+    parser.add_argument(
+        "--explain",
+        action="store_true",
+        help="show what would be moved and how, every text, and write nothing",
+    )
+    parser.add_argument("--json", action="store_true", help="print the provenance as JSON")
+    stacks_arguments.add_site_arguments(parser)
+    parser.set_defaults(run="pack.cli.pack:run")
+
+
+def _add_contents(parser: argparse.ArgumentParser) -> None:
+    """Add what says what is in the pack, and how it is run."""
     parser.add_argument("--view", metavar="NAME", help="view to set; default: the image's default")
     parser.add_argument(
         "--entry",
@@ -59,10 +72,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "in it, or not at all (default: beside)",
     )
     parser.add_argument(
-        "--explain",
-        action="store_true",
-        help="show what would be moved and how, every text, and write nothing",
+        "--tier",
+        type=int,
+        choices=(0, 1),
+        help="0: nothing is mounted to run it, and what cannot be moved is a fault; 1: the stack "
+        "is mounted where it was built for, once on each node; default: 0 where that will do",
     )
-    parser.add_argument("--json", action="store_true", help="print the provenance as JSON")
-    stacks_arguments.add_site_arguments(parser)
-    parser.set_defaults(run="pack.cli.pack:run")

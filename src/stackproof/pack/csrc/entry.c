@@ -26,17 +26,6 @@ static void cut(char *path)
     path[last] = '\0';
 }
 
-/* What a link points to, empty for what is none; it takes no more of the arena than it is long. */
-static char *target_of(const char *link)
-{
-    char *begin = room(PATH_BYTES);
-    long count = call(SYS_readlinkat, AT_FDCWD, (long)link, (long)begin, PATH_BYTES - 1);
-    count = count < 0 ? 0 : count;
-    used -= PATH_BYTES - (size_t)count - 1;
-    begin[count] = '\0';
-    return begin;
-}
-
 static char *working_folder(const char *started)
 {
     char *begin = room(PATH_BYTES);
@@ -108,10 +97,24 @@ static char *shown_name(char *given)
     return end_text(begin);
 }
 
-static void explain(const char *why, unsigned newest)
+static void explain(const char *moved, const char *why, unsigned newest)
 {
-    say("stackproof pack: tier 0, no namespace: ");
+    if (moved == NULL) {
+        say("stackproof pack: tier 0, no namespace: ");
+    } else {
+        say("stackproof pack: tier 1, as ");
+        say(find('W'));
+        say(": ");
+        say(moved);
+        say(", with the stack at ");
+        say(find('M'));
+        say(": ");
+    }
     say(program);
+    if (find('I') == NULL) {
+        say("\nstackproof pack: a script, by the interpreter that it names\n");
+        return;
+    }
     say("\nstackproof pack: needs GLIBC_2.");
     say_number(number_of(find('F')));
     if (newest != 0) {
@@ -141,11 +144,12 @@ static const char *cause(long fault)
 
 __attribute__((noreturn)) static void start(char **given, size_t count, char **environment)
 {
+    const char *moved = move_in != NULL ? move_in() : NULL;
     unsigned newest = 0;
     const char *why = unfit(&newest);
     program = joined(root, "/", find('P'));
     if (valued(environment, "STACKPROOF_PACK_EXPLAIN") != NULL) {
-        explain(why, newest);
+        explain(moved, why, newest);
     }
     char *loader = program;
     char **arguments = room((count + EXTRA + 1) * sizeof *arguments);

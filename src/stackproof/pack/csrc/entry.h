@@ -14,6 +14,7 @@ extern char arena[ARENA_BYTES];
 extern size_t used;
 
 long call(long number, long a, long b, long c, long d);
+long call_with_five(long number, long a, long b, long c, long d, long e);
 size_t length(const char *text);
 void say(const char *text);
 void say_number(unsigned number);
@@ -26,6 +27,8 @@ char *end_text(char *begin);
 void *room(size_t bytes);
 /* Return texts one after another, as a path. */
 char *joined(const char *first, const char *second, const char *third);
+/* Return what a link points to, empty for what is none; it takes no more of the arena than that. */
+char *target_of(const char *link);
 
 /* table.c: the table of this entry point, and the folder of the pack, which it speaks of. */
 
@@ -47,5 +50,9 @@ const char *unfit(unsigned *newest);
 /* environment.c: the environment as the table changes it. */
 const char *valued(char **environment, const char *name);
 char **changed(char **before);
+
+/* tier1/place.c, which entry points of tier 0 do not have: let the stack be where it was built for,
+ * and return how. */
+__attribute__((weak)) const char *move_in(void);
 
 #endif

@@ -1,38 +1,47 @@
 /* What a C library would do: the kernel called, texts, and the memory that they lie in. */
 #include "entry.h"
 
+#include <fcntl.h>
+
 enum { CANNOT_START = 126 };
 
 char arena[ARENA_BYTES];
 size_t used;
 
 #if defined __x86_64__
-long call(long number, long a, long b, long c, long d)
+long call_with_five(long number, long a, long b, long c, long d, long e)
 {
     long answer;
     register long fourth __asm__("r10") = d;
+    register long fifth __asm__("r8") = e;
     __asm__ volatile("syscall"
                      : "=a"(answer)
-                     : "a"(number), "D"(a), "S"(b), "d"(c), "r"(fourth)
+                     : "a"(number), "D"(a), "S"(b), "d"(c), "r"(fourth), "r"(fifth)
                      : "rcx", "r11", "memory");
     return answer;
 }
 __asm__(".globl _start\n_start: mov %rsp, %rdi\nand $-16, %rsp\ncall begin\n");
 #elif defined __aarch64__
-long call(long number, long a, long b, long c, long d)
+long call_with_five(long number, long a, long b, long c, long d, long e)
 {
     register long x8 __asm__("x8") = number;
     register long x0 __asm__("x0") = a;
     register long x1 __asm__("x1") = b;
     register long x2 __asm__("x2") = c;
     register long x3 __asm__("x3") = d;
-    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3) : "memory");
+    register long x4 __asm__("x4") = e;
+    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4) : "memory");
     return x0;
 }
 __asm__(".globl _start\n_start: mov x0, sp\nbl begin\n");
 #else
 #error "entry points are for x86_64 and aarch64"
 #endif
+
+long call(long number, long a, long b, long c, long d)
+{
+    return call_with_five(number, a, b, c, d, 0);
+}
 
 size_t length(const char *text)
 {
@@ -125,4 +134,14 @@ char *joined(const char *first, const char *second, const char *third)
              "move the pack to a folder with a shorter name");
     }
     return end_text(begin);
+}
+
+char *target_of(const char *link)
+{
+    char *begin = room(PATH_BYTES);
+    long count = call(SYS_readlinkat, AT_FDCWD, (long)link, (long)begin, PATH_BYTES - 1);
+    count = count < 0 ? 0 : count;
+    used -= PATH_BYTES - (size_t)count - 1;
+    begin[count] = '\0';
+    return begin;
 }

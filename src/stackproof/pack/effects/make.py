@@ -37,6 +37,7 @@ from stackproof.pack.model import (
     STACK,
     EntryPoint,
     Loading,
+    Mounting,
     Moved,
     Origin,
     Pack,
@@ -46,6 +47,7 @@ OTHERS = "programs"
 """The folder of the tree for programs that are no part of the image."""
 _DOCUMENTS = ("lock.json", "bom.cdx.json", "stack.json", "configure.json")
 _PATHS = "LD_LIBRARY_PATH"
+_MOUNTED = "left: the stack is mounted there for the program (tier 1)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +56,14 @@ class PackWishes:
 
     `programs` are names or paths, in the image or on this machine; `entries` give programs other
     names, `symlinks` are links in the pack and their targets in it; `view` None is the default one.
+    `tier` None is 0 where everything can be moved, else 1.
     """
 
     programs: tuple[str, ...] = ()
     entries: Mapping[str, str] = field(default_factory=dict)
     symlinks: Mapping[str, str] = field(default_factory=dict)
     view: str | None = None
+    tier: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,8 +90,9 @@ def make(image_file: str, wishes: PackWishes, pack: Path) -> Pack:
     """Fill an empty folder with a pack, and return what it says of itself.
 
     Raises `StackproofError`: what images and ELF files raise; UNKNOWN_VIEW, COMMAND_NOT_FOUND for a
-    program that is not there; UNSUPPORTED where something names the place that it was built for and
-    nothing says why that does not matter; TOOL_MISSING, BUILD_FAILED, DISK_FULL.
+    program that is not there; UNSUPPORTED where tier 0 is asked for, something names the place that
+    it was built for, and nothing says why that does not matter; TOOL_MISSING, BUILD_FAILED,
+    DISK_FULL.
     """
     work = _begin(load_image(image_file), wishes, pack)
     recorded = tree.recorded(image_file)
@@ -102,15 +107,16 @@ def make(image_file: str, wishes: PackWishes, pack: Path) -> Pack:
     libraries = dict(relocate.carry(pack, LIBRARIES, found.libraries))
     libraries |= dict(relocate.carry(pack, LOADER, found.c_library))
     moved = [*_relocate(work, found, programs, env)]
-    _explained(moved, image_file)
-    entries = tuple(_entry(work, path, env) for path in programs)
+    mounting = _mounting(work, moved, wishes.tier)
+    moved = [one if one.done else replace(one, done=_MOUNTED) for one in moved]
+    entries = tuple(replace(_entry(work, path, env), mounting=mounting) for path in programs)
     entry_files.write_entries(pack, entries, loading)
     shown = _link_programs(work, wishes, programs)
     relocate.normalise(pack)
     _verify(work, found, programs)
     return Pack(
         name=work.image.name,
-        tier=0,
+        tier=1 if mounting else 0,
         origin=Origin(
             image=work.image.name,
             image_sha256=files.sha256(image_file),
@@ -123,6 +129,7 @@ def make(image_file: str, wishes: PackWishes, pack: Path) -> Pack:
         floor=loading.floor,
         programs=shown,
         main=next(iter(work.named)) if len(work.named) == 1 else "",
+        mounting=mounting,
         libraries=libraries,
         tree=tree.of_folder(pack, (OF_ITSELF,)).sha256,
         redistribute=work.image.redistribute,
@@ -366,23 +373,33 @@ def _entry(work: _Work, path: str, env: EnvPatch) -> EntryPoint:
     )
 
 
-def _explained(moved: Sequence[Moved], image_file: str) -> None:
-    """Raise `StackproofError` (UNSUPPORTED) for every text that nothing explains."""
+def _mounting(work: _Work, moved: Sequence[Moved], tier: int | None) -> Mounting | None:
+    """Return what tier 1 mounts, None where tier 0 will do.
+
+    Raises `StackproofError` (UNSUPPORTED) for every text that keeps a pack from the tier 0 that was
+    asked for.
+    """
     faults = [one for one in moved if not one.done]
-    if faults:
+    if tier == 0 and faults:
         raise StackproofError(
             *(
                 Problem(
                     reason=Reason.UNSUPPORTED,
                     message=f"`{one.file}` at byte {one.offset} names the place that it was built "
                     f"for, and nothing says that this does not matter: {one.text}",
-                    where=Location(file=image_file),
-                    hint="deploy the image itself, which is mounted at its own place "
-                    "(`stackproof run`), or build the stack without it",
+                    where=Location(file=work.image.path),
+                    hint="leave `--tier 0` out, so that the stack is mounted there (tier 1); or "
+                    "deploy the image itself (`stackproof run`), or build the stack without it",
                 )
                 for one in faults
             )
         )
+    if tier == 1 and not faults:
+        return Mounting(place=work.image.mount, because="it was asked for (--tier 1)")
+    if not faults:
+        return None
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return Mounting(place=work.image.mount, because=f"{faults[0].file} names that place{more}")
 
 
 def _link_programs(work: _Work, wishes: PackWishes, programs: Sequence[str]) -> dict[str, str]:
