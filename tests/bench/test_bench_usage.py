@@ -232,15 +232,15 @@ def test_too_few_launches_are_said_before_they_are_made(launches: int, said: str
 
 TABLE = """\
     rank  node   core  NUMA  NIC   GPU
-    0     node1  49    3     cxi3  0
-    1     node1  57    3     cxi3  1
+    0     node1  49    3     cxi0  0
+    1     node1  57    3     cxi0  1
     and 1 more
 """
 
 
 def test_a_dry_run_shows_where_each_rank_would_be(monkeypatch: pytest.MonkeyPatch) -> None:
     ranks = [
-        {"node": "node1", "cpu": cpu, "numa": 3, "nic": "cxi3", "gpu": gpu}
+        {"node": "node1", "cpu": cpu, "numa": 3, "nic": "cxi0", "gpu": gpu}
         for gpu, cpu in enumerate((49, 57, 17))
     ]
     monkeypatch.setattr(dry_run, "_MOST_SHOWN", 2)
