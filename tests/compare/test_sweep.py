@@ -9,10 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from stackproof.bench.sweep import fewest_launches
 from stackproof.compare import looks
 from stackproof.compare.model import Curve
 from stackproof.compare.resampling import below, intervals
-from stackproof.compare.sweep import ERROR, SweepPlan, outcome, remaining
+from stackproof.compare.sweep import ERROR, SweepPlan, outcome, planned_looks, remaining
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +35,7 @@ class Machine:
         random = np.random.default_rng(seed)
         self.arms = tuple(gains)
         self.plan = SweepPlan(
-            arms=self.arms, looks=looks.planned(most), margins={"bandwidth": 0.05}
+            arms=self.arms, looks=planned_looks(most, len(gains)), margins={"bandwidth": 0.05}
         )
         shared = random.normal(0, 0.05, most)
         self._values = {
@@ -118,9 +119,10 @@ def test_the_interval_holds_the_truth() -> None:
     assert missed <= 2 * ERROR * total
 
 
-def test_of_eight_settings_less_than_six_tenths_are_measured() -> None:
+@pytest.mark.parametrize("most", [20, 40])
+def test_of_eight_settings_less_than_six_tenths_are_measured(most: int) -> None:
     arms = tuple(f"s{number}" for number in range(8))
-    machines = [Machine(planted("s5", arms), seed, most=40, launch=0.01) for seed in range(6)]
+    machines = [Machine(planted("s5", arms), seed, most, launch=0.01) for seed in range(4)]
     assert all("s5" in machine.swept() for machine in machines)
     assert sum(machine.made for machine in machines) <= 0.6 * sum(one.grid for one in machines)
 
@@ -139,6 +141,19 @@ def test_what_is_best_at_one_size_alone_is_not_given_up() -> None:
         best = {choice.size: choice.arm for choice in found.choices}
         assert best == {8: "one", **dict.fromkeys(SIZES[1:], "two")}
         assert found.best == "two"
+
+
+@pytest.mark.parametrize("arms", [2, 3, 8, 33, 65])
+@pytest.mark.parametrize("most", [11, 20, 40])
+def test_it_is_looked_as_soon_as_a_setting_can_be_given_up(arms: int, most: int) -> None:
+    found = planned_looks(most, arms)
+    plan = SweepPlan(arms=tuple(map(str, range(arms))), looks=found, margins={})
+    assert found[-1] == most
+    assert [*found] == sorted({*found})
+    assert plan.needed <= found[0] or len(found) == 1
+    if most >= fewest_launches(arms - 1):
+        assert len(found) > 1
+        assert found[0] <= max(looks.FIRST_LOOK, plan.needed)
 
 
 def test_at_most_the_worse_half_goes_at_a_look() -> None:

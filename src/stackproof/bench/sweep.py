@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,9 +15,8 @@ from stackproof.core.errors import Problem, Reason
 LAUNCHES = 20
 """Launches of a setting at most, where nobody says otherwise."""
 
-FEWEST_LAUNCHES = 11
-"""With fewer there is one look, at the end, so that no setting could be given up before."""
-
+_FEWEST_LAUNCHES = 11
+_ERROR = 0.05  # as `compare.sweep` has it
 _MOST_SETTINGS = 64
 _LONGEST = 40
 
@@ -72,6 +72,15 @@ def _word(text: str) -> str:
     return word[:_LONGEST] or "setting"
 
 
+def fewest_launches(settings: int) -> int:
+    """Return with how many launches one of so many settings can be given up before the last.
+
+    A setting that loses in each of n blocks does so by chance once in 2^n times; the more settings,
+    the rarer it must be (`compare.sweep`), and two looks or more have the chance together.
+    """
+    return max(_FEWEST_LAUNCHES, math.ceil(math.log2(settings / _ERROR)) + 2)
+
+
 def problems(document: Document) -> list[Problem]:
     """Return why a sweep, in a document of good form, cannot be."""
     data = document.data
@@ -100,9 +109,9 @@ def problems(document: Document) -> list[Problem]:
         found.append(
             (("allocations",), "a sweep is made in one allocation", "say `allocations: 1`")
         )
-    if data.get("launches", LAUNCHES) < FEWEST_LAUNCHES:
+    if data.get("launches", LAUNCHES) < (fewest := fewest_launches(count)):
         message = f"in {data['launches']} launches no setting can be told from another"
-        found.append((("launches",), message, f"say at least {FEWEST_LAUNCHES}, or leave it out"))
+        found.append((("launches",), message, f"say at least {fewest}, or leave it out"))
     return [
         Problem(
             reason=Reason.INVALID_VALUE, message=message, hint=hint, where=document.where(*path)

@@ -47,12 +47,30 @@ class SweepPlan:
     @property
     def tail(self) -> float:
         """Return the chance of each interval to be wrong at one end."""
-        return looks.level(self.looks, ERROR / max(len(self.arms) - 1, 1))
+        return _tail(self.looks, len(self.arms))
 
     @property
     def needed(self) -> int:
         """Return how many pairs an interval needs to be as sure as it must be."""
-        return math.ceil(-math.log2(self.tail))
+        return _pairs(self.tail)
+
+
+def _tail(after: tuple[int, ...], arms: int) -> float:
+    return looks.level(after, ERROR / max(arms - 1, 1))
+
+
+def _pairs(tail: float) -> int:
+    """Return how many pairs have a pattern that is as rare: so many coins on one side."""
+    return math.ceil(-math.log2(tail))
+
+
+def planned_looks(most: int, arms: int) -> tuple[int, ...]:
+    """Return after how many blocks to look: first when a setting can be given up, `most` last."""
+    for first in range(looks.FIRST_LOOK, most):
+        found = looks.growing(first, most)
+        if _pairs(_tail(found, arms)) <= first:
+            return found
+    return (most,)
 
 
 def plan_of(spec: ResultsSpec, margins: Mapping[str, float]) -> SweepPlan:

@@ -17,7 +17,7 @@ from pathlib import Path
 from stackproof.bench.effects import sweeping
 from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec
-from stackproof.compare import looks
+from stackproof.compare import looks, sweep
 from stackproof.compare.effects.results import load_results
 from stackproof.compare.model import Cell, Panel, Verdict, Why
 from stackproof.core import limits, noun
@@ -53,6 +53,13 @@ class Experiment:
     null: str | None = None
 
 
+def looks_of(spec: BenchSpec) -> tuple[int, ...]:
+    """Return after how many launches per arm it is looked, nothing where it is not."""
+    if spec.sweep:
+        return sweep.planned_looks(spec.launches, len(spec.challengers) + 1)
+    return looks.planned(spec.launches) if spec.until_decided else ()
+
+
 def blocks(experiment: Experiment, monitor: Monitor) -> Iterator[tuple[Launch, ...]]:
     """Yield the launches to be made, done ones among them, so many as belong together.
 
@@ -62,7 +69,7 @@ def blocks(experiment: Experiment, monitor: Monitor) -> Iterator[tuple[Launch, .
     """
     spec, plan, folder = experiment.spec, experiment.plan, experiment.folder
     if spec.sweep:
-        yield from sweeping.rounds(plan, spec.launches, folder, monitor)
+        yield from sweeping.rounds(plan, looks_of(spec), folder, monitor)
         return
     if not spec.until_decided:
         yield tuple(plan)
@@ -73,7 +80,7 @@ def blocks(experiment: Experiment, monitor: Monitor) -> Iterator[tuple[Launch, .
     validated = {_order(one.file_name) for one in plan if one.block == 0}
     used = math.fsum(s for name, s in seconds.items() if _order(name) not in validated)
     last, work = 0, None
-    for look in looks.planned(spec.launches):
+    for look in looks_of(spec):
         for block in range(last + 1, look + 1):
             wanted = tuple(_narrowed(experiment, block, work))
             todo = [one for one in wanted if one.file_name not in seconds]

@@ -37,7 +37,7 @@ from stackproof.bench.schedule import Launch
 from stackproof.bench.spec import BenchSpec
 from stackproof.cluster.effects import up
 from stackproof.cluster.model import parse_rate
-from stackproof.compare import launch_checks, looks
+from stackproof.compare import launch_checks
 from stackproof.compare.effects.results import load_records
 from stackproof.core import limits, noun
 from stackproof.core.command import Completed
@@ -297,7 +297,7 @@ def _results_spec(bench: Bench, command: tuple[str, ...]) -> ResultsSpec:
         null=arms.null,
         margins=dict(spec.margins),
         launches=spec.launches,
-        looks=looks.planned(spec.launches) if spec.looks_between else (),
+        looks=deciding.looks_of(spec),
         sweep=spec.sweep,
         seed=spec.seed,
         created=launching.now(),

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from stackproof.bench.schedule import Launch
-from stackproof.compare import looks
 from stackproof.core.monitor import Event, Monitor
 
 Left = Mapping[tuple[str, str, str], tuple[str, ...]]
@@ -19,17 +18,17 @@ Left = Mapping[tuple[str, str, str], tuple[str, ...]]
 
 
 def rounds(
-    plan: Sequence[Launch], most: int, folder: Path, monitor: Monitor
+    plan: Sequence[Launch], after: Sequence[int], folder: Path, monitor: Monitor
 ) -> Iterator[tuple[Launch, ...]]:
     """Yield the launches to be made, done ones among them, a block at a time.
 
-    The first blocks have all settings. It ends when one is left on every curve, or after `most`
-    blocks. What is yielded must be made before the next is asked for.
+    The first blocks have all settings; it is looked `after` so many. It ends when one is left on
+    every curve, or with the last look. What is yielded must be made before the next is asked for.
     """
     yield tuple(one for one in plan if one.block == 0)
     left: Left | None = None
     last = 0
-    for look in looks.planned(most):
+    for look in after:
         for block in range(last + 1, look + 1):
             yield tuple(_narrowed(plan, block, left))
         left, last = _left(folder, look), look
