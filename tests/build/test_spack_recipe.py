@@ -75,6 +75,13 @@ def test_the_target_of_the_site():
     assert "--fact microarchitecture=" in problem.hint
 
 
+def test_the_fabric_of_the_site_where_transports_ask_for_it():
+    one, _ = stack(SMALL + "transports: [shm]\n", fabric="slingshot-11")
+    assert one.site_facts["fabric"] == "slingshot-11"
+    for text, facts in ((SMALL, {"fabric": "slingshot-11"}), (SMALL + "transports: [shm]\n", {})):
+        assert "fabric" not in stack(text, **facts)[0].site_facts
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("modules: true\n", {}), ("modules: {default: {enable: [tcl]}}\n", {"enable": ["tcl"]}),

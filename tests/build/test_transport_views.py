@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import spackstacks
 from spackstacks import clones, lock_files
+from stackproof.build.effects import stacks
+from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.engines import spack
 from stackproof.build.engines.easybuild import metadata as easybuild_metadata
 from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
@@ -163,6 +166,11 @@ def test_recipes_for_spack() -> None:
     assert [
         note.message.split("`")[1] for note in spack_metadata.transports_of(of, lock).notes
     ] == ["cxi"]
+    of = replace(of, site_facts={**of.site_facts, "fabric": "slingshot-11"})
+    assert spack_metadata.transports_of(of, lock).changes["cxi"].set["FI_PROVIDER"] == "cxi"
+    of = replace(of, site_facts={**of.site_facts, "fabric": "ethernet"})
+    (problem,) = spack_metadata.transports_of(of, lock).problems
+    assert "needs Slingshot-11; here it is ethernet" in problem.message
 
 
 def test_the_worker_of_spack_puts_the_profile_on_the_default_view(tmp_path: Path) -> None:
@@ -213,3 +221,14 @@ def test_metadata_that_names_a_view_which_is_not_there_is_refused() -> None:
     with pytest.raises(StackproofError) as error:
         metadata.parse_env_json(text, path="x", size=0)
     assert error.value.reason is Reason.IMAGE_NO_META
+
+
+_ON_SLINGSHOT = "when: [{if: {fabric: slingshot-11}, then: {transports: [shm]}}]\n"
+
+
+def test_a_condition_on_the_fabric_decides_for_every_engine(tmp_path: Path) -> None:
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(RECIPE + _ON_SLINGSHOT)
+    found = stacks.load_recipe(RecipeOptions(recipe=str(recipe), fact=["fabric=slingshot-11"]))
+    assert found.stack.site_facts["fabric"] == "slingshot-11"
+    assert found.lock_path.name == "r.x86_64-slingshot-11.lock.json"

@@ -219,16 +219,35 @@ def test_a_new_file_begins_as_the_shipped_site_of_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("lumi-g.yaml", "brand-new.yaml"):
+    for name, start in (("lumi-g", "the shipped site `lumi-g`"), ("brand-new", "its name alone")):
         with pytest.raises(SystemExit) as ended:
-            main(("site", "probe", "--complete", name, "--from", str(CAPTURE)))
+            main(("site", "probe", "--complete", f"{name}.yaml", "--from", str(CAPTURE)))
         assert ended.value.code == 0
-        assert " facts added, 0 renewed, asked on another machine\n" in capsys.readouterr().out
+        first, second, *_ = capsys.readouterr().out.splitlines()
+        assert first == f"{name}.yaml: a new file, which begins with {start}"
+        assert second.endswith(" facts added, 0 renewed, asked on another machine")
     assert (tmp_path / "lumi-g.yaml").read_text().startswith("# The GPU nodes of LUMI")
     assert (tmp_path / "brand-new.yaml").read_text().startswith("name: brand-new\n")
     with pytest.raises(SystemExit):
         main(("site", "probe", "--complete", "brand-new.yaml", "--from", str(CAPTURE), "--json"))
-    assert json.loads(capsys.readouterr().out)["written"] is False
+    again = json.loads(capsys.readouterr().out)
+    assert (again["written"], again["begun_as"]) == (False, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("my-machin", "my-machine"), ("alps-gh20", "alps-gh200")]
+)
+def test_a_typo_makes_no_new_site(tmp_path: Path, name: str, meant: str) -> None:
+    (tmp_path / "my-machine.yaml").write_text("name: my-machine\n")
+    file = tmp_path / f"{name}.yaml"
+    options = CompletionOptions(site_file=str(file), capture_file=str(CAPTURE))
+    with pytest.raises(StackproofError) as caught:
+        complete_file(options)
+    assert caught.value.reason is Reason.FILE_MISSING
+    assert f"did you mean `{meant}.yaml`?" in str(caught.value.problems[0].hint)
+    assert [path.name for path in tmp_path.iterdir()] == ["my-machine.yaml"]
+    file.write_text(f"name: {name}\n")  # as the hint says
+    assert complete_file(options).written
 
 
 @pytest.mark.parametrize(

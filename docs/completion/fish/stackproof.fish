@@ -1085,7 +1085,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--yaml' 'print a site file to start from'
         printf '%s\t%s\n' '--capture' 'print what was read, to be read elsewhere'
         printf '%s\t%s\n' '--from' 'read a capture of another machine instead of this machine'
-        printf '%s\t%s\n' '--complete' 'write what the machine says into a site file, and keep what stands in it; without the file, begin with the shipped site of its name'
+        printf '%s\t%s\n' '--complete' 'write what the machine says into a site file, and keep what stands in it; without the file, begin with the shipped site of its name, or with its name alone'
         printf '%s\t%s\n' '--part' 'what this is, with --complete: a login node, a node in a job, or a machine without a scheduler; default: found out'
         printf '%s\t%s\n' '--partition' 'which of the site files `partitions` this node is of, with --complete; default: the only one, or that of the jobs queue'
     case 'value:site/probe:--from'

@@ -57,7 +57,7 @@ def transport_views(
     The profile is computed for every kind of machine. Where it comes out the same on all that can
     have the transport, it is a view; elsewhere the view refuses to run, as a forced path does. The
     names in `taken` are views of the recipe and stay as they are. `fabric` is what joins the nodes
-    where the recipe was resolved for one machine.
+    where the image is of one site's software, empty where it is for every machine.
     """
     changes: dict[str, EnvPatch] = {}
     notes: list[Problem] = []

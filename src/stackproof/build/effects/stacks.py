@@ -201,8 +201,8 @@ def variant(composed: Composed, facts: Mapping[str, str]) -> str:
     return "-".join(word for word in words if word and word != "none")
 
 
-def build_facts(site: str | None, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the facts of the machine that is built for; the architecture may be `given`.
+def build_facts(site: str | None, composed: Composed) -> dict[str, str]:
+    """Return the facts of the machine that is built for, with those that conditions asked for.
 
     A named site decides the architecture; the compiler is always this machine's, since it is
     this machine that builds.
@@ -210,7 +210,8 @@ def build_facts(site: str | None, given: Mapping[str, str]) -> dict[str, str]:
     facts = toolchain.build_facts()
     if site is not None:
         facts["architecture"] = _architecture(site, facts["architecture"])
-    return {**facts, **{key: given[key] for key in given if key == "architecture"}}
+    mattered = {"architecture", *composed.tested}
+    return {**facts, **{key: composed.facts[key] for key in composed.facts if key in mattered}}
 
 
 def _architecture(site: str, here: str) -> str:

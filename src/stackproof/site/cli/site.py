@@ -80,6 +80,8 @@ def _complete(asked: CompletionOptions) -> int:
     if asked.json:
         print(noun.to_json(done), end="")
         return 0
+    if done.begun_as is not None:
+        print(f"{done.file}: a new file, which begins with {done.begun_as}")
     if not done.written:
         print(f"{done.file}: states all that was found")
     else:

@@ -60,7 +60,7 @@ def _add_probe(verbs: Any) -> None:
         "--complete",
         metavar="SITE.yaml",
         help="write what the machine says into a site file, and keep what stands in it; without "
-        "the file, begin with the shipped site of its name",
+        "the file, begin with the shipped site of its name, or with its name alone",
     )
     look.add_argument(
         "--part",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import stat
@@ -26,6 +27,8 @@ from stackproof.site.model import Site, parse_site
 _IN_A_JOB = ("SLURMD_NODENAME", "PBS_ENVIRONMENT", "FLUX_TASK_RANK")
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
+# How alike two names are of which one is a typo: a letter of seven is wrong, left out or too many.
+_TYPO = 0.85
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +44,16 @@ class CompletionOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletedSite:
-    """What was done to a site file, what was not found, and the commands that come next."""
+    """What was done to a site file, what was not found, and the commands that come next.
+
+    `begun_as` says what a file begins with that was not there.
+    """
 
     SCHEMA: ClassVar[str] = "stackproof/completed-site/1"
 
     file: str
     written: bool
+    begun_as: str | None = None
     host: str | None = None
     added: tuple[str, ...] = ()
     renewed: tuple[str, ...] = ()
@@ -89,7 +96,7 @@ def complete_file(
 def _complete(
     path: Path, options: CompletionOptions, taken: Capture, env: Mapping[str, str]
 ) -> CompletedSite:
-    text, is_new = _text(path)
+    text, begun_as = _text(path)
     before = parse_site(documents.parse(text, file=options.site_file))
     preferred = _preferred(before)
     found = read_capture(taken, name=before.name, preferred=preferred)
@@ -108,11 +115,13 @@ def _complete(
     result = completion.complete(data, found, asking)
     new = edited(text, result.changes, file=options.site_file)
     site = parse_site(documents.parse(new, file=options.site_file))
-    if new != text or is_new:
+    written = new != text or begun_as is not None
+    if written:
         files.write(path, new, mode=_mode(path))
     return CompletedSite(
         file=options.site_file,
-        written=new != text or is_new,
+        written=written,
+        begun_as=begun_as,
         host=asking.host,
         added=result.added,
         renewed=result.renewed,
@@ -122,13 +131,18 @@ def _complete(
     )
 
 
-def _text(path: Path) -> tuple[str, bool]:
-    """Return the text of a site file, and whether it is still to be written."""
+def _text(path: Path) -> tuple[str, str | None]:
+    """Return the text of a site file, and what one begins with that is not there.
+
+    A name that is almost that of another site is taken for a typo.
+    """
     if path.exists():
-        return files.read_bounded(path, limits.DOCUMENT).decode("utf-8-sig", "strict"), False
+        return files.read_bounded(path, limits.DOCUMENT).decode("utf-8-sig", "strict"), None
     name = path.stem
-    if name in shipped.names("sites"):
-        return shipped.find("sites", name).read_text(encoding="utf-8"), True
+    known = shipped.names("sites")
+    if name in known:
+        begun_as = f"the shipped site `{name}`"
+        return shipped.find("sites", name).read_text(encoding="utf-8"), begun_as
     if not _NAME.fullmatch(name):
         raise fail(
             Reason.USAGE,
@@ -136,7 +150,17 @@ def _text(path: Path) -> tuple[str, bool]:
             hint="lower-case letters, digits and `-`, as in my-machine.yaml",
             where=Location(file=os.fspath(path)),
         )
-    return f"name: {name}\n", True
+    beside = (one.stem for one in path.parent.glob("*.y*ml"))
+    close = difflib.get_close_matches(name, (*beside, *known), n=1, cutoff=_TYPO)
+    if close:
+        raise fail(
+            Reason.FILE_MISSING,
+            f"there is no `{path.name}`, and no shipped site of this name",
+            hint=f"did you mean `{close[0]}{path.suffix}`? Another site begins with a file that "
+            f"says its name: echo 'name: {name}' > {path.name}",
+            where=Location(file=os.fspath(path)),
+        )
+    return f"name: {name}\n", "its name alone"
 
 
 def _mode(path: Path) -> int:

@@ -232,7 +232,7 @@ def read(
     """Return the stack that a recipe of good form means on a cluster, and what was found.
 
     With any problem in the findings the stack is not to be used. `facts` are those of the site
-    that conditions asked for and `architecture`.
+    that it is built for, `architecture` always.
     """
     document = composed.document
     data = document.data
@@ -253,6 +253,7 @@ def read(
         compression=image.get("compression", stack.compression),
         compression_level=image.get("level", stack.compression_level),
         source=f"{FORMAT}, generation {stack.generation}",
+        site_facts={**stack.site_facts, **_fabric(document, facts)},
     )
     if cluster.site_file:
         for environment, name in unstated_vendors(extended):
@@ -265,6 +266,12 @@ def read(
 def asks_for_microarchitecture(document: Document) -> bool:
     """Return whether a recipe is built for the microarchitecture of its site (`target: site`)."""
     return bool(document.data.get("target") == "site")
+
+
+def _fabric(document: Document, facts: Mapping[str, str]) -> dict[str, str]:
+    """Return what joins the nodes, where the profiles of transports come out by it."""
+    asked = "fabric" in facts and document.data.get("transports")
+    return {"fabric": facts["fabric"]} if asked else {}
 
 
 def _target(

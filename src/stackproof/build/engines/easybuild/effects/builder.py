@@ -60,7 +60,7 @@ class EasyBuildBuilder:
         if composed is None:
             raise TypeError(f"{reading.path} is a folder")
         mirror_folders(reading.options.mirror)  # says what is wrong with it, before all else
-        facts = stacks.build_facts(reading.options.site, reading.facts)
+        facts = stacks.build_facts(reading.options.site, composed)
         return Loaded(
             path=reading.path,
             document=composed.document,

@@ -221,7 +221,10 @@ def _file(reading: Reading, composed: Composed) -> Loaded:
     if spack_recipe.asks_for_microarchitecture(composed.document) and options.site in {None, LOCAL}:
         facts = {**toolchain.processor_facts(facts["architecture"]), **facts}
     folder, blobs = recipe_files.load_files(composed, chain)
-    stack, findings = spack_recipe.read(composed, folder, place.cluster, facts)
+    of_nodes = dict(facts)
+    if options.site in {None, LOCAL} and "fabric" not in reading.facts:
+        of_nodes.pop("fabric", None)  # where it is built need not be where its messages travel
+    stack, findings = spack_recipe.read(composed, folder, place.cluster, of_nodes)
     findings.raise_problems()
     caches, more = (
         stackinator.load_caches(options.mirror, stack.mount) if options.mirror else (None, ())

@@ -83,7 +83,7 @@ class VendorBuilder:
         if composed is None:
             raise TypeError(f"{reading.path} is a folder")
         site = reading.options.site
-        facts = stacks.build_facts(site, reading.facts)
+        facts = stacks.build_facts(site, composed)
         stack = parse_vendor_recipe(composed.document, facts, _folders_of(site))
         named = reading.options.rpms
         own = composed.document.data.get("from")
