@@ -38,6 +38,9 @@ function __stackproof_say
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
         printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
+        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject, splice or rebuild'
+        printf '%s\t%s\n' '--with-source' 'build a package from this source file (EasyBuild, Spack)'
+        printf '%s\t%s\n' '--with-patch' 'change a packages source by this patch (EasyBuild, Spack)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
         printf '%s\t%s\n' '--from' 'folder with the RPMs of a vendors MPI, for recipes with `engine: vendor`'
         printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
@@ -50,6 +53,12 @@ function __stackproof_say
         __stackproof_kinds @file
     case 'value:check:--fact'
         __stackproof_kinds 
+    case 'value:check:--with'
+        __stackproof_kinds 
+    case 'value:check:--with-source'
+        __stackproof_kinds @file
+    case 'value:check:--with-patch'
+        __stackproof_kinds @file
     case 'value:check:--mirror'
         __stackproof_kinds @file
     case 'value:check:--from'
@@ -65,6 +74,9 @@ function __stackproof_say
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
         printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
+        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject, splice or rebuild'
+        printf '%s\t%s\n' '--with-source' 'build a package from this source file (EasyBuild, Spack)'
+        printf '%s\t%s\n' '--with-patch' 'change a packages source by this patch (EasyBuild, Spack)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
         printf '%s\t%s\n' '--from' 'folder with the RPMs of a vendors MPI, for recipes with `engine: vendor`'
         printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
@@ -77,6 +89,12 @@ function __stackproof_say
         __stackproof_kinds @file
     case 'value:plan:--fact'
         __stackproof_kinds 
+    case 'value:plan:--with'
+        __stackproof_kinds 
+    case 'value:plan:--with-source'
+        __stackproof_kinds @file
+    case 'value:plan:--with-patch'
+        __stackproof_kinds @file
     case 'value:plan:--mirror'
         __stackproof_kinds @file
     case 'value:plan:--from'
@@ -94,6 +112,9 @@ function __stackproof_say
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
         printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
+        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject, splice or rebuild'
+        printf '%s\t%s\n' '--with-source' 'build a package from this source file (EasyBuild, Spack)'
+        printf '%s\t%s\n' '--with-patch' 'change a packages source by this patch (EasyBuild, Spack)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
         printf '%s\t%s\n' '--from' 'folder with the RPMs of a vendors MPI, for recipes with `engine: vendor`'
         printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
@@ -118,6 +139,12 @@ function __stackproof_say
         __stackproof_kinds @file
     case 'value:build:--fact'
         __stackproof_kinds 
+    case 'value:build:--with'
+        __stackproof_kinds 
+    case 'value:build:--with-source'
+        __stackproof_kinds @file
+    case 'value:build:--with-patch'
+        __stackproof_kinds @file
     case 'value:build:--mirror'
         __stackproof_kinds @file
     case 'value:build:--from'
@@ -195,6 +222,9 @@ function __stackproof_say
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
         printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
+        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject, splice or rebuild'
+        printf '%s\t%s\n' '--with-source' 'build a package from this source file (EasyBuild, Spack)'
+        printf '%s\t%s\n' '--with-patch' 'change a packages source by this patch (EasyBuild, Spack)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
         printf '%s\t%s\n' '--from' 'folder with the RPMs of a vendors MPI, for recipes with `engine: vendor`'
         printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
@@ -206,6 +236,12 @@ function __stackproof_say
         __stackproof_kinds @file
     case 'value:mirror/create:--fact'
         __stackproof_kinds 
+    case 'value:mirror/create:--with'
+        __stackproof_kinds 
+    case 'value:mirror/create:--with-source'
+        __stackproof_kinds @file
+    case 'value:mirror/create:--with-patch'
+        __stackproof_kinds @file
     case 'value:mirror/create:--mirror'
         __stackproof_kinds @file
     case 'value:mirror/create:--from'
@@ -221,6 +257,9 @@ function __stackproof_say
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
         printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
+        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject, splice or rebuild'
+        printf '%s\t%s\n' '--with-source' 'build a package from this source file (EasyBuild, Spack)'
+        printf '%s\t%s\n' '--with-patch' 'change a packages source by this patch (EasyBuild, Spack)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
         printf '%s\t%s\n' '--from' 'folder with the RPMs of a vendors MPI, for recipes with `engine: vendor`'
         printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
@@ -236,6 +275,12 @@ function __stackproof_say
         __stackproof_kinds @file
     case 'value:mirror/add-os-sources:--fact'
         __stackproof_kinds 
+    case 'value:mirror/add-os-sources:--with'
+        __stackproof_kinds 
+    case 'value:mirror/add-os-sources:--with-source'
+        __stackproof_kinds @file
+    case 'value:mirror/add-os-sources:--with-patch'
+        __stackproof_kinds @file
     case 'value:mirror/add-os-sources:--mirror'
         __stackproof_kinds @file
     case 'value:mirror/add-os-sources:--from'
@@ -290,6 +335,9 @@ function __stackproof_say
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
         printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
+        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject, splice or rebuild'
+        printf '%s\t%s\n' '--with-source' 'build a package from this source file (EasyBuild, Spack)'
+        printf '%s\t%s\n' '--with-patch' 'change a packages source by this patch (EasyBuild, Spack)'
     case 'value:pack:-o' 'value:pack:--output'
         __stackproof_kinds @file
     case 'value:pack:--format'
@@ -310,6 +358,12 @@ function __stackproof_say
         __stackproof_kinds @file
     case 'value:pack:--fact'
         __stackproof_kinds 
+    case 'value:pack:--with'
+        __stackproof_kinds 
+    case 'value:pack:--with-source'
+        __stackproof_kinds @file
+    case 'value:pack:--with-patch'
+        __stackproof_kinds @file
     case 'arguments:pack'
         __stackproof_kinds cray-mpich intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file @label
     case 'commands:run'
@@ -1028,6 +1082,9 @@ function __stackproof_say
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
         printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
+        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject, splice or rebuild'
+        printf '%s\t%s\n' '--with-source' 'build a package from this source file (EasyBuild, Spack)'
+        printf '%s\t%s\n' '--with-patch' 'change a packages source by this patch (EasyBuild, Spack)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
         printf '%s\t%s\n' '--from' 'folder with the RPMs of a vendors MPI, for recipes with `engine: vendor`'
         printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
@@ -1046,6 +1103,12 @@ function __stackproof_say
         __stackproof_kinds @file
     case 'value:image/containerfile:--fact'
         __stackproof_kinds 
+    case 'value:image/containerfile:--with'
+        __stackproof_kinds 
+    case 'value:image/containerfile:--with-source'
+        __stackproof_kinds @file
+    case 'value:image/containerfile:--with-patch'
+        __stackproof_kinds @file
     case 'value:image/containerfile:--mirror'
         __stackproof_kinds @file
     case 'value:image/containerfile:--from'
@@ -1199,7 +1262,7 @@ function __stackproof_complete
 end
 
 function __stackproof_takes
-    contains -- $argv[1] 'value:check:--site' 'value:check:--profile' 'value:check:--fact' 'value:check:--mirror' 'value:check:--from' 'value:check:--choose' 'value:plan:--site' 'value:plan:--profile' 'value:plan:--fact' 'value:plan:--mirror' 'value:plan:--from' 'value:plan:--choose' 'value:plan:--explain' 'value:build:--site' 'value:build:--profile' 'value:build:--fact' 'value:build:--mirror' 'value:build:--from' 'value:build:--choose' 'value:build:-o' 'value:build:--output' 'value:build:--stop-after' 'value:build:--jobs' 'value:build:--in-memory' 'value:build:--build-dir' 'value:build:--on' 'value:build:--nodes' 'value:build:--cluster' 'value:build:--srun-option' 'value:build:--pass-env' 'value:convert:-o' 'value:convert:--output' 'value:convert:--site' 'value:convert:--fact' 'value:mirror/create:--site' 'value:mirror/create:--profile' 'value:mirror/create:--fact' 'value:mirror/create:--mirror' 'value:mirror/create:--from' 'value:mirror/create:--choose' 'value:mirror/add-os-sources:--site' 'value:mirror/add-os-sources:--profile' 'value:mirror/add-os-sources:--fact' 'value:mirror/add-os-sources:--mirror' 'value:mirror/add-os-sources:--from' 'value:mirror/add-os-sources:--choose' 'value:mirror/add-os-sources:--suite' 'value:mirror/add-os-sources:--archive' 'value:mirror/add-os-sources:--keyring' 'value:mirror/add-os-sources:--to' 'value:inspect:--verify' 'value:inspect:--tree' 'value:pack:-o' 'value:pack:--output' 'value:pack:--format' 'value:pack:--view' 'value:pack:--entry' 'value:pack:--symlink' 'value:pack:--provenance' 'value:pack:--tier' 'value:pack:--site' 'value:pack:--profile' 'value:pack:--fact' 'value:run:--view' 'value:run:--how' 'value:run:--join' 'value:run:--inject' 'value:run:--transport' 'value:run:--memory' 'value:run:--site' 'value:run:--profile' 'value:start:--view' 'value:start:--how' 'value:start:--join' 'value:start:--inject' 'value:start:--transport' 'value:start:--memory' 'value:start:--site' 'value:activate:--view' 'value:activate:--inject' 'value:activate:--transport' 'value:activate:--memory' 'value:activate:--site' 'value:cluster/up:--nodes' 'value:cluster/up:--rate' 'value:cluster/up:--delay' 'value:cluster/up:--share' 'value:cluster/up:--user' 'value:cluster/up:--spank' 'value:cluster/up:--plugstack' 'value:cluster/up:--cpus' 'value:cluster/up:--set' 'value:cluster/up:--name' 'value:cluster/down:--name' 'value:cluster/status:--name' 'value:cluster/exec:--name' 'value:cluster/exec:--on' 'value:cluster/exec:--as' 'value:cluster/kill:--name' 'value:cluster/restart:--name' 'value:bench:--baseline' 'value:bench:--challenger' 'value:bench:--launches' 'value:bench:--budget' 'value:bench:--seed' 'value:bench:--placement' 'value:bench:--transport' 'value:bench:--ranks' 'value:bench:--benchmarks' 'value:bench:--sizes' 'value:bench:--memory' 'value:bench:--topology' 'value:bench:--cluster' 'value:bench:-o' 'value:bench:--output' 'value:bench:--on' 'value:bench:--sbatch-option' 'value:bench:--resume' 'value:bench:--sign' 'value:compare:--margin' 'value:compare:--minimum-launches' 'value:compare:--signed-by' 'value:report:-o' 'value:report:--output' 'value:report:--overlay' 'value:report:--json-file' 'value:report:--csv' 'value:report:--transports-csv' 'value:report:--markdown' 'value:report:--margin' 'value:report:--minimum-launches' 'value:report:--signed-by' 'value:import:-o' 'value:import:--output' 'value:import:--placement' 'value:import:--memory' 'value:import:--ranks' 'value:import:--nodes' 'value:import:--arm' 'value:import:--baseline' 'value:import:--name' 'value:import:--site' 'value:import:--transport' 'value:doctor:--view' 'value:doctor:--program' 'value:doctor:--site' 'value:doctor:--results' 'value:doctor:--arm' 'value:doctor:--log' 'value:doctor:--env' 'value:doctor:--have' 'value:doctor:--fact' 'value:doctor:--bundle' 'value:doctor:--replay' 'value:inject/check:--with' 'value:inject/check:--upgrade' 'value:inject/check:--launcher' 'value:inject/check:--namespaces' 'value:inject/check:--library-path' 'value:inject/check:--env' 'value:inject/check:--root' 'value:inject/check:--isa' 'value:inject/check:--shs' 'value:inject/check:--target' 'value:inject/manifest:-o' 'value:inject/manifest:--output' 'value:inject/manifest:--library-path' 'value:inject/manifest:--env' 'value:inject/manifest:--root' 'value:inject/manifest:--isa' 'value:inject/container:--with' 'value:inject/container:--form' 'value:inject/container:-o' 'value:inject/container:--output' 'value:inject/container:--library-path' 'value:inject/container:--env' 'value:inject/container:--root' 'value:inject/container:--isa' 'value:inject/container:--level' 'value:inject/container:--hook' 'value:inject/container:--on-mismatch' 'value:inject/container:--log' 'value:inject/container:--shs' 'value:inject/apply:--with' 'value:inject/apply:--eessi' 'value:inject/apply:--wrapper' 'value:inject/apply:--family' 'value:inject/apply:--compiler' 'value:inject/apply:--accelerator' 'value:inject/apply:--isa' 'value:inject/artefact:-o' 'value:inject/artefact:--output' 'value:inject/artefact:--name' 'value:inject/artefact:--place' 'value:inject/artefact:--shs' 'value:inject/artefact:--isa' 'value:inject/prove:--with' 'value:inject/prove:--own' 'value:inject/prove:--wrong' 'value:inject/prove:--ranks' 'value:inject/prove:--launches' 'value:inject/prove:--cluster' 'value:inject/prove:--transport' 'value:inject/prove:--set' 'value:inject/prove:--expect' 'value:inject/prove:--timeout' 'value:inject/prove:-o' 'value:inject/prove:--output' 'value:image/inspect:--verify' 'value:image/inspect:--tree' 'value:image/prune:--kind' 'value:image/prune:--older-than' 'value:image/containerfile:--site' 'value:image/containerfile:--profile' 'value:image/containerfile:--fact' 'value:image/containerfile:--mirror' 'value:image/containerfile:--from' 'value:image/containerfile:--choose' 'value:image/containerfile:-o' 'value:image/containerfile:--output' 'value:image/containerfile:--base' 'value:image/containerfile:--builder-base' 'value:image/containerfile:--view' 'value:image/containerfile:--package' 'value:image/containerfile:--builder-package' 'value:image/containerfile:--manifest' 'value:site/probe:--from' 'value:site/probe:--complete' 'value:site/probe:--part' 'value:site/probe:--partition' 'value:site/spack-config:-o' 'value:site/spack-config:--output' 'value:site/spack-config:--site'
+    contains -- $argv[1] 'value:check:--site' 'value:check:--profile' 'value:check:--fact' 'value:check:--with' 'value:check:--with-source' 'value:check:--with-patch' 'value:check:--mirror' 'value:check:--from' 'value:check:--choose' 'value:plan:--site' 'value:plan:--profile' 'value:plan:--fact' 'value:plan:--with' 'value:plan:--with-source' 'value:plan:--with-patch' 'value:plan:--mirror' 'value:plan:--from' 'value:plan:--choose' 'value:plan:--explain' 'value:build:--site' 'value:build:--profile' 'value:build:--fact' 'value:build:--with' 'value:build:--with-source' 'value:build:--with-patch' 'value:build:--mirror' 'value:build:--from' 'value:build:--choose' 'value:build:-o' 'value:build:--output' 'value:build:--stop-after' 'value:build:--jobs' 'value:build:--in-memory' 'value:build:--build-dir' 'value:build:--on' 'value:build:--nodes' 'value:build:--cluster' 'value:build:--srun-option' 'value:build:--pass-env' 'value:convert:-o' 'value:convert:--output' 'value:convert:--site' 'value:convert:--fact' 'value:mirror/create:--site' 'value:mirror/create:--profile' 'value:mirror/create:--fact' 'value:mirror/create:--with' 'value:mirror/create:--with-source' 'value:mirror/create:--with-patch' 'value:mirror/create:--mirror' 'value:mirror/create:--from' 'value:mirror/create:--choose' 'value:mirror/add-os-sources:--site' 'value:mirror/add-os-sources:--profile' 'value:mirror/add-os-sources:--fact' 'value:mirror/add-os-sources:--with' 'value:mirror/add-os-sources:--with-source' 'value:mirror/add-os-sources:--with-patch' 'value:mirror/add-os-sources:--mirror' 'value:mirror/add-os-sources:--from' 'value:mirror/add-os-sources:--choose' 'value:mirror/add-os-sources:--suite' 'value:mirror/add-os-sources:--archive' 'value:mirror/add-os-sources:--keyring' 'value:mirror/add-os-sources:--to' 'value:inspect:--verify' 'value:inspect:--tree' 'value:pack:-o' 'value:pack:--output' 'value:pack:--format' 'value:pack:--view' 'value:pack:--entry' 'value:pack:--symlink' 'value:pack:--provenance' 'value:pack:--tier' 'value:pack:--site' 'value:pack:--profile' 'value:pack:--fact' 'value:pack:--with' 'value:pack:--with-source' 'value:pack:--with-patch' 'value:run:--view' 'value:run:--how' 'value:run:--join' 'value:run:--inject' 'value:run:--transport' 'value:run:--memory' 'value:run:--site' 'value:run:--profile' 'value:start:--view' 'value:start:--how' 'value:start:--join' 'value:start:--inject' 'value:start:--transport' 'value:start:--memory' 'value:start:--site' 'value:activate:--view' 'value:activate:--inject' 'value:activate:--transport' 'value:activate:--memory' 'value:activate:--site' 'value:cluster/up:--nodes' 'value:cluster/up:--rate' 'value:cluster/up:--delay' 'value:cluster/up:--share' 'value:cluster/up:--user' 'value:cluster/up:--spank' 'value:cluster/up:--plugstack' 'value:cluster/up:--cpus' 'value:cluster/up:--set' 'value:cluster/up:--name' 'value:cluster/down:--name' 'value:cluster/status:--name' 'value:cluster/exec:--name' 'value:cluster/exec:--on' 'value:cluster/exec:--as' 'value:cluster/kill:--name' 'value:cluster/restart:--name' 'value:bench:--baseline' 'value:bench:--challenger' 'value:bench:--launches' 'value:bench:--budget' 'value:bench:--seed' 'value:bench:--placement' 'value:bench:--transport' 'value:bench:--ranks' 'value:bench:--benchmarks' 'value:bench:--sizes' 'value:bench:--memory' 'value:bench:--topology' 'value:bench:--cluster' 'value:bench:-o' 'value:bench:--output' 'value:bench:--on' 'value:bench:--sbatch-option' 'value:bench:--resume' 'value:bench:--sign' 'value:compare:--margin' 'value:compare:--minimum-launches' 'value:compare:--signed-by' 'value:report:-o' 'value:report:--output' 'value:report:--overlay' 'value:report:--json-file' 'value:report:--csv' 'value:report:--transports-csv' 'value:report:--markdown' 'value:report:--margin' 'value:report:--minimum-launches' 'value:report:--signed-by' 'value:import:-o' 'value:import:--output' 'value:import:--placement' 'value:import:--memory' 'value:import:--ranks' 'value:import:--nodes' 'value:import:--arm' 'value:import:--baseline' 'value:import:--name' 'value:import:--site' 'value:import:--transport' 'value:doctor:--view' 'value:doctor:--program' 'value:doctor:--site' 'value:doctor:--results' 'value:doctor:--arm' 'value:doctor:--log' 'value:doctor:--env' 'value:doctor:--have' 'value:doctor:--fact' 'value:doctor:--bundle' 'value:doctor:--replay' 'value:inject/check:--with' 'value:inject/check:--upgrade' 'value:inject/check:--launcher' 'value:inject/check:--namespaces' 'value:inject/check:--library-path' 'value:inject/check:--env' 'value:inject/check:--root' 'value:inject/check:--isa' 'value:inject/check:--shs' 'value:inject/check:--target' 'value:inject/manifest:-o' 'value:inject/manifest:--output' 'value:inject/manifest:--library-path' 'value:inject/manifest:--env' 'value:inject/manifest:--root' 'value:inject/manifest:--isa' 'value:inject/container:--with' 'value:inject/container:--form' 'value:inject/container:-o' 'value:inject/container:--output' 'value:inject/container:--library-path' 'value:inject/container:--env' 'value:inject/container:--root' 'value:inject/container:--isa' 'value:inject/container:--level' 'value:inject/container:--hook' 'value:inject/container:--on-mismatch' 'value:inject/container:--log' 'value:inject/container:--shs' 'value:inject/apply:--with' 'value:inject/apply:--eessi' 'value:inject/apply:--wrapper' 'value:inject/apply:--family' 'value:inject/apply:--compiler' 'value:inject/apply:--accelerator' 'value:inject/apply:--isa' 'value:inject/artefact:-o' 'value:inject/artefact:--output' 'value:inject/artefact:--name' 'value:inject/artefact:--place' 'value:inject/artefact:--shs' 'value:inject/artefact:--isa' 'value:inject/prove:--with' 'value:inject/prove:--own' 'value:inject/prove:--wrong' 'value:inject/prove:--ranks' 'value:inject/prove:--launches' 'value:inject/prove:--cluster' 'value:inject/prove:--transport' 'value:inject/prove:--set' 'value:inject/prove:--expect' 'value:inject/prove:--timeout' 'value:inject/prove:-o' 'value:inject/prove:--output' 'value:image/inspect:--verify' 'value:image/inspect:--tree' 'value:image/prune:--kind' 'value:image/prune:--older-than' 'value:image/containerfile:--site' 'value:image/containerfile:--profile' 'value:image/containerfile:--fact' 'value:image/containerfile:--with' 'value:image/containerfile:--with-source' 'value:image/containerfile:--with-patch' 'value:image/containerfile:--mirror' 'value:image/containerfile:--from' 'value:image/containerfile:--choose' 'value:image/containerfile:-o' 'value:image/containerfile:--output' 'value:image/containerfile:--base' 'value:image/containerfile:--builder-base' 'value:image/containerfile:--view' 'value:image/containerfile:--package' 'value:image/containerfile:--builder-package' 'value:image/containerfile:--manifest' 'value:site/probe:--from' 'value:site/probe:--complete' 'value:site/probe:--part' 'value:site/probe:--partition' 'value:site/spack-config:-o' 'value:site/spack-config:--output' 'value:site/spack-config:--site'
 end
 
 complete -c stackproof -f -a '(__stackproof_complete)'

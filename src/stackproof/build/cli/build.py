@@ -52,6 +52,7 @@ def _build(asked: BuildRequest) -> int:
     results = []
     for loaded in every:
         progress.print_notes(*loaded.notes)
+        tell_swaps(loaded, monitor)
         try:
             results.append(_one(loaded, asked, monitor))
         except StackproofError as error:
@@ -71,6 +72,7 @@ def _build(asked: BuildRequest) -> int:
 def make_image(recipe: RecipeOptions, monitor: Monitor) -> Path:
     """Build the image of a recipe as `build` does by itself, and return where the cache has it."""
     loaded = stacks.load_recipe(recipe)
+    tell_swaps(loaded, monitor)
     _check_machine(loaded.stack.architecture)
     asked = BuildRequest(
         recipe=recipe,
@@ -147,6 +149,12 @@ def _made(loaded: Loaded, asked: BuildRequest, monitor: Monitor) -> tuple[Built 
     made = engine.plan(loaded.stack, lock, loaded.sources)
     setup = builder.setup(loaded, lock, made, asked.build, monitor)
     return execute(made, monitor, setup=replace(setup, origin=loaded.origin)), digest
+
+
+def tell_swaps(loaded: Loaded, monitor: Monitor) -> None:
+    """Say how deep each swap of a recipe goes."""
+    for swap in loaded.swaps:
+        monitor(Event(what="note", name="swap", text=str(swap)))
 
 
 def _target(loaded: Loaded, asked: BuildRequest) -> Path:

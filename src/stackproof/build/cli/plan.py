@@ -68,6 +68,7 @@ def _plan(asked: PlanOptions) -> int:
         _print_json(loaded, lock, made, known=known)
         return 0
     _print_rows(engine.rows(stack, lock))
+    _print_rows(tuple(("swap", str(swap)) for swap in loaded.swaps))
     if builder.solving is Solving.STEPS:
         _print_rows((("lock", str(loaded.lock_path) if lock else "none that answers the recipe"),))
     _print_rows((("plan", short(made.id) if known else "to make the lock"),))
@@ -98,6 +99,7 @@ def _print_json(loaded: Loaded, lock: AnyLock | None, made: Plan, *, known: bool
         "id": made.id if known else None,
         "stack": noun.to_data(loaded.stack),
         "lock": noun.to_data(lock) if lock else None,
+        "swaps": [noun.to_data(swap) for swap in loaded.swaps],
         "steps": [{**noun.to_data(step), "id": step.id if known else None} for step in made.steps],
     }
     print(noun.to_json(data), end="")

@@ -14,6 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(`stackproof recipe list`)",
     )
     add_site_arguments(parser)
+    add_swap_arguments(parser)
     parser.add_argument(
         "--mirror",
         metavar="FILE|DIR",
@@ -36,6 +37,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--matrix", action="store_true", help="every combination of the recipe's matrix"
+    )
+
+
+def add_swap_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the words that change a package of a recipe."""
+    parser.add_argument(
+        "--with",
+        dest="swap",
+        metavar="PACKAGE=NAME[@VERSION]",
+        action="append",
+        default=[],
+        help="another package, or version, in the place of the recipe's, such as mpi=mpich@5.0.2; "
+        "`plan` says how deep that goes: inject, splice or rebuild",
+    )
+    parser.add_argument(
+        "--with-source",
+        metavar="PACKAGE=URL|FILE",
+        action="append",
+        default=[],
+        help="build a package from this source file (EasyBuild, Spack)",
+    )
+    parser.add_argument(
+        "--with-patch",
+        metavar="PACKAGE=FILE",
+        action="append",
+        default=[],
+        help="change a package's source by this patch (EasyBuild, Spack)",
     )
 
 

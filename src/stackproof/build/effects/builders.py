@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stackproof.build.engine import Engine, Findings
+from stackproof.build.swap import Swapper
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, Reason, StackproofError, did_you_mean, fail
 from stackproof.core.monitor import Monitor
@@ -61,7 +62,8 @@ class Solving(StrEnum):
 class RecipeOptions:
     """What recipe is meant, for which machine, and where its sources are.
 
-    `rpms` is the folder of a vendor's packages.
+    `rpms` is the folder of a vendor's packages. `swap`, `with_source` and `with_patch` are words
+    that change a package of it, as of `--with`.
     """
 
     recipe: str
@@ -72,6 +74,9 @@ class RecipeOptions:
     choose: tuple[str, ...] = ()
     matrix: bool = False
     profile: str | None = None
+    swap: tuple[str, ...] = ()
+    with_source: tuple[str, ...] = ()
+    with_patch: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +127,10 @@ class Builder(Protocol):
     @property
     def refused(self) -> Mapping[str, Problem]:
         """Return what is wrong with options that are nothing for it, and with `mirror create`."""
+
+    @property
+    def swap(self) -> Swapper:
+        """Return what makes words into keys that are laid over its recipes."""
 
     def load(self, reading: Reading) -> Loaded:
         """Return the stack that a recipe means; raises `StackproofError` with all problems."""

@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackproof.build.engine import Sources
+from stackproof.build.swap import Swap
 from stackproof.core.document import Document
 from stackproof.core.effects import shipped
 from stackproof.core.errors import Location, Problem
+
+OVERLAY = "with.json"
+"""The file beside the recipe in an image with the keys that words laid over it."""
 
 if TYPE_CHECKING:  # what one kind of recipe needs is imported where it is read
     from stackproof.recipe.composition import Composed
@@ -28,7 +32,8 @@ class Loaded:
     apart, and `site` those of sites that are alike in all that conditions ask for and differ in
     what they have for Spack. `by_name` is a shipped recipe that was asked for by its name: nothing
     is written where it lies. `with_site` is one that takes values from the site's own
-    configuration.
+    configuration. `swaps` are what words such as `--with` came to, and `overlay` the keys that they
+    laid over the recipe, as JSON.
     """
 
     path: Path
@@ -42,6 +47,8 @@ class Loaded:
     site: str = ""
     by_name: bool = False
     with_site: bool = False
+    swaps: tuple[Swap, ...] = ()
+    overlay: str = ""
 
     @property
     def lock_path(self) -> Path:
@@ -81,7 +88,10 @@ class Loaded:
         """Return the texts that go into the image; a folder's are part of the stack itself."""
         texts = (self.path,) if self.path.is_file() else ()
         return Sources(
-            recipe={path.name: path.read_text(encoding="utf-8") for path in texts},
+            recipe={
+                **{path.name: path.read_text(encoding="utf-8") for path in texts},
+                **({OVERLAY: self.overlay} if self.overlay else {}),
+            },
             csrc=shipped.benchmark_sources(),
             caches=self.given_caches,
         )

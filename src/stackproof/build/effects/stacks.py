@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -9,9 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stackproof.build import swap
 from stackproof.build.effects import builders
 from stackproof.build.effects.builders import Reading, RecipeOptions
 from stackproof.build.effects.loaded import Loaded
+from stackproof.build.swap import Swap, SwapWord
 from stackproof.core.document import Document
 from stackproof.core.effects import shipped
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
@@ -71,6 +74,12 @@ def _recipe_path(text: str) -> Path:
 def _load_every(path: Path, options: RecipeOptions) -> tuple[Loaded, ...]:
     facts = given_facts(options.fact)
     if path.is_dir():
+        if words_of(options):
+            raise fail(
+                Reason.UNSUPPORTED,
+                "words such as `--with` change a recipe file, and this recipe is a folder",
+                hint="make a file of it: `stackproof convert`",
+            )
         if options.profile is not None:
             raise fail(
                 Reason.UNSUPPORTED,
@@ -166,9 +175,29 @@ def _load_file(reading: Reading, choice: Mapping[str, str]) -> Loaded:
         facts = {**builders.known_facts(reading.options.site, stated[-1]), **facts}
     composed = composition.compose(reading.chain, facts, choice)
     builder = builders.find(builders.name_of(composed.document))
+    words = words_of(reading.options)
+    swaps: tuple[Swap, ...] = ()
+    overlay: Document | None = None
+    if words:
+        added = composition.suffix(choice)
+        overlay, swaps = swap.apply(composed.document, words, builder.swap, suffix=added)
+        composed = composition.compose((*reading.chain, overlay), facts, choice)
     given = {"mirror": reading.options.mirror, "from": reading.options.rpms}
     builders.refuse(builder, *(name for name, value in given.items() if value is not None))
-    return builder.load(replace(reading, composed=composed))
+    loaded = builder.load(replace(reading, composed=composed))
+    if overlay is None:
+        return loaded
+    return replace(
+        loaded,
+        swaps=swaps,
+        overlay=json.dumps(overlay.data, indent=1) + "\n",
+        variant="-".join(filter(None, (loaded.variant, "with", swap.slug(words)))),
+    )
+
+
+def words_of(options: RecipeOptions) -> tuple[SwapWord, ...]:
+    """Return the words that change a package of a recipe; raises `StackproofError` (USAGE)."""
+    return swap.parse_words(options.swap, options.with_source, options.with_patch)
 
 
 def undecided(composed: Composed) -> tuple[Problem, ...]:

@@ -41,6 +41,9 @@ class PackOptions:
     json: bool
     site: str | None
     fact: tuple[str, ...]
+    swap: tuple[str, ...]
+    with_source: tuple[str, ...]
+    with_patch: tuple[str, ...]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,8 +62,21 @@ def run(args: argparse.Namespace) -> int:
     )
     image = asked.image
     if not (image.endswith(".squashfs") or roots.is_squashfs(image)):
-        recipe = RecipeOptions(recipe=image, site=asked.site, fact=asked.fact)
+        recipe = RecipeOptions(
+            recipe=image,
+            site=asked.site,
+            fact=asked.fact,
+            swap=asked.swap,
+            with_source=asked.with_source,
+            with_patch=asked.with_patch,
+        )
         image = str(make_image(recipe, progress.monitor()))
+    elif asked.swap or asked.with_source or asked.with_patch:
+        raise fail(
+            Reason.USAGE,
+            f"`{image}` is an image, and words such as `--with` change a recipe",
+            hint="name the recipe in its place; it is built then",
+        )
     if asked.output:
         target = deliver.Delivery(
             output=asked.output, format=asked.format, provenance=asked.provenance

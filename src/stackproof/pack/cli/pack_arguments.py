@@ -44,6 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the provenance as JSON")
     stacks_arguments.add_site_arguments(parser)
+    stacks_arguments.add_swap_arguments(parser)
     parser.set_defaults(run="pack.cli.pack:run")
 
 

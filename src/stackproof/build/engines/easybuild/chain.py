@@ -14,9 +14,9 @@ from typing import Any
 
 from stackproof.build.engines.easybuild.components import PREFIX, PROVIDERS, Catalogue, Need, Option
 from stackproof.build.engines.easybuild.easyconfig import EXTERNAL_MODULE, SYSTEM, Template, render
-from stackproof.build.engines.easybuild.request import ChainRequest, Gpu, Toolchain
+from stackproof.build.engines.easybuild.request import ChainRequest, Gpu, OwnFile, Toolchain
 from stackproof.build.engines.easybuild.selection import CXI, SelectedComponent, Selection, select
-from stackproof.build.stack import SourceFile
+from stackproof.build.stack import Digest, SourceFile
 from stackproof.core.errors import Location, StackproofError
 
 _PLACE = re.compile(r"\{([a-z0-9-]+)\}")
@@ -182,23 +182,42 @@ def _compiler(toolchain: Toolchain) -> Easyconfig:
 
 def _easyconfig(found: Selection, part: SelectedComponent) -> Easyconfig:
     component = part.component
-    source = part.source.file if part.source else SourceFile(filename="")
+    source = _source(found, part)
+    patches = tuple(map(_own, found.request.patches.get(component.name, ())))
     full = _full_version(found, part)
     return Easyconfig(
         component=component.name,
         name=component.software,
         version=part.version,
         filename=f"{component.software}-{full}.eb",
-        text=render(_parameters(found, part, source)),
+        text=render(_parameters(found, part, source, patches)),
         module=f"{component.software}/{full}",
-        sources=(source,),
+        sources=(source, *patches),
         needs=tuple(_module(found, one) for one in _needed(found, part) if one.source is not None),
         licence=component.licence,
         providers=found.request.providers if component.providers else (),
     )
 
 
-def _parameters(found: Selection, part: SelectedComponent, source: SourceFile) -> dict[str, Any]:
+def _source(found: Selection, part: SelectedComponent) -> SourceFile:
+    """Return what a component is built from: the file of the recipe, else of the catalogue."""
+    own = found.request.source_files.get(part.component.name)
+    if own is not None:
+        return _own(own)
+    return part.source.file if part.source else SourceFile(filename="")
+
+
+def _own(file: OwnFile) -> SourceFile:
+    accepted = (Digest(sha256=file.sha256, provenance="the recipe"),)
+    return SourceFile(filename=file.filename, accepted=accepted, address=file.address)
+
+
+def _parameters(
+    found: Selection,
+    part: SelectedComponent,
+    source: SourceFile,
+    patches: tuple[SourceFile, ...] = (),
+) -> dict[str, Any]:
     component, build = part.component, found.build(part)
     made = _toolchain(found.request.toolchain)
     sums = [digest.sha256 for digest in source.accepted]
@@ -217,7 +236,11 @@ def _parameters(found: Selection, part: SelectedComponent, source: SourceFile) -
         "toolchain": made or SYSTEM,
         "toolchainopts": {"pic": True} if made else {},
         **_obtained(source),
-        "checksums": [sums[0] if len(sums) == 1 else tuple(sums)],
+        "patches": [one.filename for one in patches],
+        "checksums": [
+            sums[0] if len(sums) == 1 else tuple(sums),
+            *(one.accepted[0].sha256 for one in patches),
+        ],
         "dependencies": _dependencies(found, part),
         **_steps(found, part),
         **build.parameters,

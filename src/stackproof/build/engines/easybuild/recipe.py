@@ -13,6 +13,7 @@ from stackproof.build.engines.easybuild.request import (
     ChainRequest,
     ExternalComponent,
     Gpu,
+    OwnFile,
     Toolchain,
 )
 from stackproof.build.engines.easybuild.stack import Below, EasyBuildStack
@@ -160,6 +161,11 @@ def _request(
         bundled=data.get("bundled", False),
         libcxi_tools=data.get("libcxi-tools", False),
         accept=tuple(data.get("accept", ())),
+        source_files={name: OwnFile(**one) for name, one in data.get("source-files", {}).items()},
+        patches={
+            name: tuple(OwnFile(**one) for one in every)
+            for name, every in data.get("patches", {}).items()
+        },
     )
 
 

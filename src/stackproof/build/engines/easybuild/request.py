@@ -39,6 +39,15 @@ class ExternalComponent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnFile:
+    """A file that a recipe brings: by its digest, and for a source where it may be downloaded."""
+
+    filename: str
+    sha256: str
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChainRequest:
     """What a chain is asked to hold.
 
@@ -51,7 +60,8 @@ class ChainRequest:
 
     With `bundled` an MPI builds its own copies of what it brings along (Open MPI: hwloc, libevent,
     PMIx, PRRTE). `libcxi_tools` builds libcxi with its diagnostic programs, and what those need.
-    `accept` are ids of known conflicts that do not matter.
+    `accept` are ids of known conflicts that do not matter. `source_files` take the place of what
+    the catalogue names, `patches` change what was unpacked; both by the catalogue's names.
     """
 
     libfabric: str
@@ -69,3 +79,5 @@ class ChainRequest:
     bundled: bool = False
     libcxi_tools: bool = False
     accept: tuple[str, ...] = ()
+    source_files: Mapping[str, OwnFile] = field(default_factory=dict)
+    patches: Mapping[str, tuple[OwnFile, ...]] = field(default_factory=dict)

@@ -92,12 +92,16 @@ def files_of(component: Easyconfig) -> tuple[Artefact, ...]:
 
 def wants(stack: EasyBuildStack) -> str:
     """Return the id of what a lock must answer: the request, the machine, and EasyBuild."""
+    request = to_data(stack.request)
+    for name in ("source_files", "patches"):
+        if not request[name]:  # as in locks that are older than the key
+            del request[name]
     return ids.content_id(
         {
             "engine": stack.engine,
             "easybuild": stack.easybuild,
             "architecture": stack.architecture,
-            "request": to_data(stack.request),
+            "request": request,
         }
     )
 

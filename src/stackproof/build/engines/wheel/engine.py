@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 from stackproof.build import pip_answers
@@ -138,14 +139,40 @@ def install_step(stack: Stack, lock: Lock) -> Step:
 
 def wants(stack: Stack) -> str:
     """Return the id of what a lock must answer: engine, requirements and machine."""
+    other = stack.replacement
     return ids.content_id(
         {
+            **({"replacement": list(map(str, other.requirements))} if other else {}),
             "engine": stack.engine,
             "requirements": [str(requirement) for requirement in stack.requirements],
             "packages": list(stack.packages),
             "architecture": stack.architecture,
         }
     )
+
+
+def own_part(stack: Stack, lock: Lock) -> tuple[Stack, Lock]:
+    """Return a stack and its lock without what is put under its programs."""
+    if stack.replacement is None:
+        return stack, lock
+    count = len(stack.replacement.requirements)
+    return replace(stack, replacement=None), replace(lock, artefacts=lock.artefacts[:-count])
+
+
+def replacing_part(stack: Stack, lock: Lock | None = None) -> tuple[Stack, Lock] | None:
+    """Return the replacement of a stack as a stack of its own, and its part of the lock."""
+    if stack.replacement is None:
+        return None
+    other = stack.replacement
+    alone = replace(
+        stack,
+        mpi_family=other.family,
+        requirements=other.requirements,
+        packages=(),
+        replacement=None,
+    )
+    found = lock.artefacts[-len(other.requirements) :] if lock else ()
+    return alone, Lock(engine="wheel", wants=wants(alone), artefacts=found)
 
 
 def prefix_name(stack: Stack, lock: Lock) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from stackproof.build import benchmark, bom, tail
 from stackproof.build.engine import OCI, OWN, Container, Findings, Rows, Sources, Where, licences
 from stackproof.build.engines.wheel import engine
@@ -9,6 +11,7 @@ from stackproof.build.engines.wheel.stack import Lock, Stack
 from stackproof.build.plan import DOWNLOADS, Plan
 from stackproof.build.stack import Artefact
 from stackproof.build.transport_views import TransportViews, transport_views
+from stackproof.core.command import EnvPatch
 from stackproof.image.model import Image, MpiFacts, View
 from stackproof.mpi import families
 from stackproof.mpi.transports.profile import libfabric_of
@@ -88,12 +91,14 @@ ENGINE = WheelEngine()
 def plan(stack: Stack, lock: Lock, sources: Sources) -> Plan:
     """Return the plan that builds the image of a locked stack."""
     image = describe(stack, lock)
-    facts = mpi_facts(stack, lock)
+    facts = mpi_facts(*engine.own_part(stack, lock))
     native = facts if NATIVE in stack.benchmarks else None
     needs = families.REGISTRY[facts.family].environment(facts.prefix)
-    install = engine.install_step(stack, lock)
+    install = engine.install_step(*engine.own_part(stack, lock))
+    other = engine.replacing_part(stack, lock)
     rest = (
         *tail.compiled(stack, native, sources.csrc, needs),
+        *([replace(engine.install_step(*other), name="replacement")] if other else []),
         tail.metadata_step(image, stack, lock, bill=render_bom(stack, lock), recipe=sources.recipe),
         tail.packed(stack),
     )
@@ -102,7 +107,8 @@ def plan(stack: Stack, lock: Lock, sources: Sources) -> Plan:
 
 
 def mpi_facts(stack: Stack, lock: Lock) -> MpiFacts:
-    """Return what the image will say about its MPI."""
+    """Return what the image will say about its MPI: the one that runs its programs."""
+    stack, lock = engine.replacing_part(stack, lock) or (stack, lock)
     return MpiFacts(
         family=stack.mpi_family,
         version=engine.mpi_version(stack, lock),
@@ -135,8 +141,10 @@ def describe(stack: Stack, lock: Lock) -> Image:
     Raises `StackproofError` (UNSUPPORTED) for a transport of the recipe that cannot be had.
     """
     changes = transports_of(stack, lock).required()
-    facts = mpi_facts(stack, lock)
+    facts, own = mpi_facts(stack, lock), mpi_facts(*engine.own_part(stack, lock))
     needs = families.REGISTRY[facts.family].environment(facts.prefix)
+    if own != facts:  # its programs, IMB-MPI1 among them, are found behind those of the other
+        needs = needs.then(EnvPatch(append={"PATH": (f"{own.prefix}/bin",)}))
     views = {
         view.name: View(
             name=view.name,
@@ -146,7 +154,7 @@ def describe(stack: Stack, lock: Lock) -> Image:
         )
         for view in stack.views
     }
-    programs = {name: _program_path(name, stack, facts) for name in stack.benchmarks}
+    programs = {name: _program_path(name, stack, own) for name in stack.benchmarks}
     return tail.described(stack, lock, facts, programs, views, changes)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from stackproof.build.engines.wheel import engine as wheel_engine
-from stackproof.build.engines.wheel.stack import Stack
+from stackproof.build.engines.wheel.stack import ReplacingMpi, Stack
 from stackproof.build.stack import StackView
 from stackproof.core import document as documents
 from stackproof.core.command import EnvPatch
@@ -52,6 +52,7 @@ class Recipe:
 
     name: str
     mpi: MpiWish
+    replacement: MpiWish | None = None
     version: str = "0"
     description: str = ""
     transports: tuple[str, ...] = ()
@@ -150,6 +151,8 @@ def _build(data: dict[str, Any]) -> Recipe:
         given["default_view"] = "default" if "default" in data["views"] else None
     if "default-view" in data:
         given["default_view"] = data["default-view"]
+    if "replacement" in data:
+        given["replacement"] = MpiWish(**data["replacement"])
     if "image" in data:
         given["image"] = ImageWish(**data["image"])
     return Recipe(mpi=MpiWish(**data["mpi"]), **given)
@@ -190,6 +193,7 @@ def resolve(recipe: Recipe, facts: Mapping[str, str]) -> Stack:
         mpi_family=recipe.mpi.family,
         requirements=family.wheels(recipe.mpi.version),
         packages=recipe.packages,
+        replacement=_replacing(recipe.replacement),
         mount=recipe.mount,
         architecture=facts["architecture"],
         views=tuple(
@@ -203,10 +207,35 @@ def resolve(recipe: Recipe, facts: Mapping[str, str]) -> Stack:
         compression_level=recipe.image.level,
         site_facts={key: facts[key] for key in sorted(facts) if key != "architecture"},
     )
-    found = [*wheel_engine.problems(stack), *_benchmark_problems(recipe)]
+    found = [
+        *wheel_engine.problems(stack), *_benchmark_problems(recipe), *_replacement_problems(recipe),
+    ]  # fmt: skip
     if found:
         raise StackproofError(*found)
     return stack
+
+
+def _replacing(wish: MpiWish | None) -> ReplacingMpi | None:
+    if wish is None:
+        return None
+    requirements = families.REGISTRY[wish.family].wheels(wish.version)
+    return ReplacingMpi(family=wish.family, requirements=requirements)
+
+
+def _replacement_problems(recipe: Recipe) -> tuple[Problem, ...]:
+    if recipe.replacement is None:
+        return ()
+    own = families.REGISTRY[recipe.mpi.family]
+    other = families.REGISTRY[recipe.replacement.family]
+    if own.abi == other.abi:
+        return ()
+    problem = Problem(
+        reason=Reason.UNSUPPORTED,
+        message=f"programs that {own.title} compiled do not run on {other.title}",
+        hint=f"take an MPI with the ABI of {families.REGISTRY[own.abi].title} as `replacement`, "
+        "or ask for the other one as `mpi`",
+    )
+    return (problem,)
 
 
 def _benchmark_problems(recipe: Recipe) -> tuple[Problem, ...]:

@@ -11,12 +11,21 @@ from stackproof.mpi.requirement import Requirement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplacingMpi:
+    """An MPI that is put under programs which another one of its ABI compiled."""
+
+    family: str
+    requirements: tuple[Requirement, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
     """A recipe resolved on a site; still without file digests (those are in the lock).
 
     `mpi_family` is a name in `stackproof.mpi.families`; `site_facts` are the only facts of the site
     that mattered, so that an unrelated edit of the site changes no id; `architecture` is the
-    machine name as `uname -m` gives it.
+    machine name as `uname -m` gives it. With `replacement`, `mpi_family` is the MPI that programs
+    are compiled with, and the other one runs them.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/stack/1"
@@ -34,6 +43,7 @@ class Stack:
     transports: tuple[str, ...]
     benchmarks: tuple[str, ...]
     packages: tuple[str, ...] = ()
+    replacement: ReplacingMpi | None = None
     compression: str = "zstd"
     compression_level: int = 6
     site_facts: Mapping[str, str] = field(default_factory=dict)
@@ -44,7 +54,8 @@ class Lock:
     """The engine's solution for a stack, kept beside the recipe as `<recipe>.lock.json`.
 
     `wants` is the id of what was asked for (engine, requirements, architecture): a lock whose
-    `wants` differs from the stack's belongs to an older recipe.
+    `wants` differs from the stack's belongs to an older recipe. The files of a replacement come
+    last, one for each of its requirements.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/lock/1"

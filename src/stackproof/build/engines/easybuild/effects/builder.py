@@ -14,7 +14,7 @@ from stackproof.build.effects.workspace import BuildSetup, available_cores
 from stackproof.build.engine import Findings
 from stackproof.build.engines.easybuild import tool
 from stackproof.build.engines.easybuild.chain import Chain, chain
-from stackproof.build.engines.easybuild.effects import catalogue, lmod
+from stackproof.build.engines.easybuild.effects import catalogue, lmod, own_files
 from stackproof.build.engines.easybuild.effects import progress as easybuild_progress
 from stackproof.build.engines.easybuild.effects.sources import (
     SourceFinder,
@@ -27,6 +27,7 @@ from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
 from stackproof.build.engines.easybuild.stack import EasyBuildLock, EasyBuildStack, make_lock
 from stackproof.build.engines.spack.effects import build as spack_build
 from stackproof.build.plan import Plan
+from stackproof.build.swap import Swapper
 from stackproof.core.command import Bind, EnvPatch
 from stackproof.core.effects import cache_kinds, files
 from stackproof.core.effects.sandbox import package_hint
@@ -53,6 +54,11 @@ class EasyBuildBuilder:
             reason=Reason.USAGE, message="`--on slurm` is for recipes with `engine: spack`"
         ),
     }
+
+    @property
+    def swap(self) -> Swapper:
+        """See `Builder`; a file is looked at, and kept in the cache by its digest."""
+        return own_files.swap
 
     def load(self, reading: Reading) -> Loaded:
         """See `Builder`."""

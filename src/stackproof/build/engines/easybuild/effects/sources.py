@@ -27,7 +27,7 @@ from stackproof.core.effects import cache_kinds, files
 from stackproof.core.effects.downloads import Download, downloading, run_watched
 from stackproof.core.effects.run import Runner, run
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.core.monitor import Event, Monitor
+from stackproof.core.monitor import Event, Monitor, null_monitor
 
 # The address of an archive of Debian, where this system's own is of another distribution.
 ARCHIVE = "STACKPROOF_DEBIAN_ARCHIVE"
@@ -279,6 +279,26 @@ def _folder() -> Iterator[Path]:
         yield made
     finally:
         files.remove(made)
+
+
+def fetched(address: str) -> str:
+    """Return the SHA-256 of what is at an address; it is in the cache by that from then on.
+
+    Raises `StackproofError` (NO_NETWORK).
+    """
+    name = os.path.basename(address)
+    with _folder() as folder, downloading(address, null_monitor) as download:
+        got = folder / name
+        try:
+            _fetch(address, got, download)
+        except (OSError, ValueError) as error:
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()  # it is the answer as well
+            message = f"`{address}` cannot be downloaded: {error}"
+            raise fail(Reason.NO_NETWORK, message, hint="or name a file") from error
+        digest = files.sha256(got)
+        files.copy(got, download_path(digest, name))
+    return digest
 
 
 def _fetch(address: str, target: Path, download: Download) -> None:

@@ -12,6 +12,7 @@ from stackproof.build.effects.builders import BuildOptions, Reading, Solving
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.engine import Findings
 from stackproof.build.engines.spack import locks, workers
+from stackproof.build.engines.spack import swap as spack_swap
 from stackproof.build.engines.spack.engine import ENGINE
 from stackproof.build.engines.spack.stack import Caches, SpackLock, SpackStack
 from stackproof.build.engines.spack.workers import Workers
@@ -33,6 +34,7 @@ class SpackBuilder:
     lock_kind = SpackLock
     solving = Solving.STEPS
     refused: Mapping[str, Problem] = {"from": builders.NO_RPMS}
+    swap = staticmethod(spack_swap.swap)
 
     def load(self, reading: Reading) -> Loaded:
         """See `Builder`; sources of the operating system that were accepted are part of it."""

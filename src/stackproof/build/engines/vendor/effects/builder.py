@@ -21,7 +21,9 @@ from stackproof.build.engines.vendor.locking import ReadRpm, make_lock
 from stackproof.build.engines.vendor.recipe import parse_vendor_recipe
 from stackproof.build.engines.vendor.stack import VendorLock, VendorStack
 from stackproof.build.plan import Plan
+from stackproof.build.swap import Overlay, SwapWord
 from stackproof.core.command import Bind
+from stackproof.core.document import Document
 from stackproof.core.effects import files
 from stackproof.core.effects.sandbox import package_hint
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
@@ -76,6 +78,13 @@ class VendorBuilder:
             "`stackproof inject check --root IMAGE --with PREFIX`",
         ),
     }
+
+    def swap(self, document: Document, word: SwapWord) -> Overlay:
+        """See `Builder`: a vendor's MPI is what its RPMs hold."""
+        del document
+        hint = "another release is `mpi: version`; another MPI is put under the image's programs "
+        hint += "where they run: `run --inject`"
+        raise StackproofError(word.problem("the recipe is of a vendor's RPMs as they are", hint))
 
     def load(self, reading: Reading) -> Loaded:
         """See `Builder`; a site says where it has the libraries that no RPM brings."""

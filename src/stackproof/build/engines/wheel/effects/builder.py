@@ -14,6 +14,7 @@ from stackproof.build.effects.pip import index_command
 from stackproof.build.effects.workspace import BuildSetup
 from stackproof.build.engine import Findings
 from stackproof.build.engines.wheel import engine as wheel_engine
+from stackproof.build.engines.wheel import swap as wheel_swap
 from stackproof.build.engines.wheel.plan import ENGINE
 from stackproof.build.engines.wheel.recipe import parse_recipe, resolve
 from stackproof.build.engines.wheel.stack import Lock, Stack
@@ -31,6 +32,7 @@ class WheelBuilder:
     engine = ENGINE
     lock_kind = Lock
     solving = Solving.QUESTION
+    swap = staticmethod(wheel_swap.swap)
     refused: Mapping[str, Problem] = {
         "from": builders.NO_RPMS,
         "mirror": Problem(
@@ -84,11 +86,11 @@ class WheelBuilder:
         del options
         monitor(Event(what="started", name="resolve", text="exact versions and digests"))
         stack: Stack = loaded.stack
-        try:
-            answer = run(index_command(wheel_engine.lock_command(stack)))
-            lock = wheel_engine.read_lock(stack, answer)
-        except StackproofError as error:
-            raise (_placed(error, loaded.document) if loaded.document else error) from None
+        lock = _asked(stack, loaded.document, "mpi")
+        other = wheel_engine.replacing_part(stack)
+        if other is not None:
+            more = _asked(other[0], loaded.document, "replacement")
+            lock = replace(lock, artefacts=(*lock.artefacts, *more.artefacts))
         found = ", ".join(f"{a.name} {a.version}" for a in lock.artefacts)
         monitor(Event(what="done", name="resolve", text=found))
         return lock
@@ -136,9 +138,17 @@ def _wheels_on_slingshot(site: str | None, stack: Stack, document: Document) -> 
     return (note,)
 
 
-def _placed(error: StackproofError, document: Document) -> StackproofError:
+def _asked(stack: Stack, document: Document | None, key: str) -> Lock:
+    """Return the lock that the package index gives for what stands under a key of the recipe."""
+    try:
+        return wheel_engine.read_lock(stack, run(index_command(wheel_engine.lock_command(stack))))
+    except StackproofError as error:
+        raise (_placed(error, document, key) if document else error) from None
+
+
+def _placed(error: StackproofError, document: Document, key: str = "mpi") -> StackproofError:
     """Give problems of a resolution the place in the recipe that they are about."""
-    keys = {Reason.UNKNOWN_VERSION: ("mpi", "version"), Reason.UNSUPPORTED: ("mpi", "family")}
+    keys = {Reason.UNKNOWN_VERSION: (key, "version"), Reason.UNSUPPORTED: (key, "family")}
     return StackproofError(
         *(
             replace(p, where=document.where(*keys[p.reason]))

@@ -1,0 +1,148 @@
+"""Words that swap a package of a recipe for Spack: its MPI, or the release of a package."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from stackproof.build.swap import MPI, Depth, Kind, Overlay, SwapWord
+from stackproof.core.document import Document
+from stackproof.core.errors import Problem, Reason, StackproofError, did_you_mean
+from stackproof.mpi import families
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_VERSION = re.compile(r"@=?[A-Za-z0-9][A-Za-z0-9._:,=-]*")
+_INSIDE = re.compile(r"\^\s*([A-Za-z0-9][A-Za-z0-9_-]*)")
+
+
+def swap(document: Document, word: SwapWord) -> Overlay:
+    """See `Swapper`; that a version is there, Spack says when it makes the lock."""
+    if word.kind is not Kind.WITH:
+        what = "from another source" if word.kind is Kind.SOURCE else "with a patch"
+        hint = "give the package a recipe of its own in `spack: packages:`, or take EasyBuild"
+        raise StackproofError(word.problem(f"the Spack engine builds nothing {what} yet", hint))
+    environments = document.data.get("environments")
+    data = environments if isinstance(environments, dict) else {}
+    if word.package == MPI:
+        return _mpi(document, data, word)
+    if not _NAME.fullmatch(word.package) or (word.name and not _NAME.fullmatch(word.name)):
+        raise StackproofError(word.problem("this is no name of a package of Spack"))
+    if word.name in {"", word.package}:
+        found = _released(data, word)
+        if found:
+            return Overlay(data={"environments": found}, why=_why(word.package))
+    wanted = f"{word.name or word.package}{f'@{word.version}' if word.version else ''}"
+    return Overlay(
+        data={"packages": {word.package: {"require": [wanted]}}},
+        depth=Depth.REBUILD,
+        why=_why(word.package),
+    )
+
+
+def _why(name: str) -> str:
+    return f"Spack builds {name} and what needs it; what has the same hash comes from its caches"
+
+
+def _mpi(document: Document, environments: Mapping[str, Any], word: SwapWord) -> Overlay:
+    """Return another MPI for every environment that has one."""
+    known = tuple(families.REGISTRY)
+    if word.name and word.name not in known and did_you_mean(word.name, known):
+        hint = f"{did_you_mean(word.name, known)}there are: {', '.join(known)}"
+        message = f"there is no MPI `{word.name}`"
+        raise StackproofError(word.problem(message, hint, reason=Reason.INVALID_VALUE))
+    data: dict[str, Any] = {}
+    olds: set[str] = set()
+    problems: list[Problem] = []
+    for name, body in environments.items():
+        at, spec = _mpi_of(body)
+        if not spec:
+            continue
+        old = _name_of(spec)
+        olds.add(old)
+        new = word.name or old
+        if (new, word.version) == (old, _version_of(spec)):
+            message = f"environment `{name}` has `{spec}` already"
+            raise StackproofError(word.problem(message, reason=Reason.INVALID_VALUE))
+        wanted = f"@{word.version}" if word.version else ""
+        text = _VERSION.sub("", spec, count=1) if new == old else new
+        text = f"{new}{wanted}{text[len(new) :]}"
+        data[name] = {at: {"mpi" if at == "network" else "spec": text}}
+        if new != old:
+            problems += _conflicts(document, name, body, old, word)
+    if not olds:
+        problems.append(word.problem("no environment has an MPI", reason=Reason.INVALID_VALUE))
+    if problems:
+        raise StackproofError(*problems)
+    return Overlay(
+        data={"environments": data},
+        depth=Depth.REBUILD,
+        why=_why(f"{word.name or ', '.join(sorted(olds))}"),
+    )
+
+
+def _mpi_of(body: Any) -> tuple[str, str]:
+    """Return the key of an environment that names its MPI, and the spec; empty without one."""
+    for key, inner in (("network", "mpi"), ("mpi", "spec")):
+        there = body.get(key) if isinstance(body, dict) else None
+        if isinstance(there, dict) and isinstance(there.get(inner), str):
+            return key, there[inner]
+    return "", ""
+
+
+def _conflicts(
+    document: Document, name: str, body: Mapping[str, Any], old: str, word: SwapWord
+) -> Iterator[Problem]:
+    """Yield specs of an environment that are about the MPI that goes."""
+    for at, specs in _spec_lists(body):
+        for index, spec in enumerate(specs):
+            if isinstance(spec, str) and old in {_name_of(spec), *_INSIDE.findall(spec)}:
+                yield document.problem(
+                    ("environments", name, *at, index),
+                    f"`{spec}` is about the MPI that `{word.text}` takes out",
+                    "leave it out where another MPI is asked for, for example by a matrix",
+                )
+
+
+def _released(environments: Mapping[str, Any], word: SwapWord) -> dict[str, Any]:
+    """Return the lists of specs that name a package, with another version of it."""
+    found: dict[str, Any] = {}
+    for name, body in environments.items():
+        for at, specs in _spec_lists(body):
+            changed = [
+                _with_version(spec, word.version or "")
+                if isinstance(spec, str) and _name_of(spec) == word.package
+                else spec
+                for spec in specs
+            ]
+            if changed != specs:
+                inner: dict[str, Any] = found.setdefault(name, {})
+                for key in at[:-1]:
+                    inner = inner.setdefault(key, {})
+                inner[at[-1]] = changed
+    return found
+
+
+def _spec_lists(body: Any) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
+    for at in (("specs",), ("network", "specs")):
+        there = body
+        for key in at:
+            there = there.get(key) if isinstance(there, dict) else None
+        if isinstance(there, list):
+            yield at, there
+
+
+def _with_version(spec: str, version: str) -> str:
+    name = _name_of(spec)
+    rest = _VERSION.sub("", spec[len(name) :], count=1)
+    return f"{name}{f'@{version}' if version else ''}{rest}"
+
+
+def _version_of(spec: str) -> str:
+    match = _VERSION.match(spec[len(_name_of(spec)) :])
+    return match[0].lstrip("@=") if match else ""
+
+
+def _name_of(spec: str) -> str:
+    match = _NAME.match(spec)
+    return match[0] if match else ""

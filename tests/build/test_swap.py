@@ -1,0 +1,354 @@
+"""`--with` and its kin: words that change one package of a recipe, of every engine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from stackproof import cli
+from stackproof.build import swap
+from stackproof.build.effects import builders, locking, stacks
+from stackproof.build.effects.builders import RecipeOptions
+from stackproof.build.effects.loaded import OVERLAY, Loaded
+from stackproof.build.effects.workspace import download_path
+from stackproof.build.engines.easybuild.chain import chain
+from stackproof.build.engines.easybuild.effects import catalogue
+from stackproof.build.engines.spack import swap as spack_swap
+from stackproof.build.engines.wheel import engine as wheel_engine
+from stackproof.build.engines.wheel import plan as wheel_plan
+from stackproof.build.engines.wheel.stack import Lock
+from stackproof.build.stack import Artefact
+from stackproof.build.swap import Depth, Kind
+from stackproof.core import document as documents
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.recipe.composition import compose
+
+COVERS = (
+    "build/engines/wheel/swap.py",
+    "build/engines/easybuild/swap.py",
+    "build/engines/easybuild/effects/own_files.py",
+    "build/engines/spack/swap.py",
+)
+RECIPES = Path(__file__).parents[2] / "recipes"
+
+
+def load(recipe: str, *words: str, **options: object) -> Loaded:
+    path = str(RECIPES / f"{recipe}.yaml")
+    return stacks.load_recipe(RecipeOptions(recipe=path, swap=words, **options))  # type: ignore[arg-type]
+
+
+def refused(recipe: str, *words: str, **options: object) -> str:
+    with pytest.raises(StackproofError) as caught:
+        load(recipe, *words, **options)
+    return "\n".join(map(str, caught.value.problems))
+
+
+# --- words ----------------------------------------------------------------------------------
+
+
+def test_words() -> None:
+    both, bare, number = swap.parse_words(("mpi=mpich@5.0.2", "mpi2=openmpi", "libfabric=2.1"))
+    assert (both.name, both.version) == ("mpich", "5.0.2")
+    assert (bare.name, bare.version) == ("openmpi", None)
+    assert (number.name, number.version) == ("", "2.1")
+    (patch,) = swap.parse_words(patch=("hwloc=a=b.patch",))
+    assert (patch.kind, patch.value) == (Kind.PATCH, "a=b.patch")
+    assert swap.slug((both, number, patch)) == "mpich-5.0.2-libfabric-2.1-patch-hwloc"
+
+
+def test_all_words_of_a_wrong_form_are_told_at_once_and_two_on_one_package() -> None:
+    given = ("mpi", "=x", "mpi=", "mpi=@", "hwloc=2.1", "hwloc=2.2")
+    with pytest.raises(StackproofError) as caught:
+        swap.parse_words(given, source=("mpi",), patch=("hwloc=x.patch",))
+    texts = [one.message for one in caught.value.problems]
+    assert len(texts) == 6
+    assert {one.reason for one in caught.value.problems} == {Reason.USAGE}
+    assert texts[-1] == "`--with hwloc=2.1` and `--with hwloc=2.2` are about the same package"
+
+
+# --- wheels ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("recipe", "word", "depth", "family", "name"),
+    [
+        ("openmpi", "mpi=mpich", Depth.REBUILD, "mpich", "openmpi-with-mpich"),
+        ("openmpi", "mpi=openmpi@5.0.8", Depth.INJECT, "openmpi", "openmpi-with-openmpi-5.0.8"),
+        ("openmpi", "mpi=5.0.8", Depth.INJECT, "openmpi", "openmpi-with-mpi-5.0.8"),
+        ("openmpi", "mpi=openmpi@6.0.0", Depth.REBUILD, "openmpi", "openmpi-with-openmpi-6.0.0"),
+        ("mpich", "mpi=intel-mpi", Depth.INJECT, "intel-mpi", "mpich-with-intel-mpi"),
+        ("intel-mpi", "mpi=mpich@4.3.1", Depth.INJECT, "mpich", "intel-mpi-with-mpich-4.3.1"),
+    ],
+)
+def test_the_abi_decides_how_deep_a_swap_of_wheels_goes(
+    recipe: str, word: str, depth: Depth, family: str, name: str
+) -> None:
+    loaded = load(recipe, word)
+    stack = loaded.stack
+    (found,) = loaded.swaps
+    assert (found.depth, found.word) == (depth, f"--with {word}")
+    assert found.why
+    if depth is Depth.INJECT:
+        assert (stack.mpi_family, stack.replacement.family) == (
+            load(recipe).stack.mpi_family,
+            family,
+        )
+    else:
+        assert (stack.mpi_family, stack.replacement) == (family, None)
+    assert stack.name == name
+    assert loaded.lock_path.name == f"{recipe}.with-{name.partition('-with-')[2]}.lock.json"
+    assert loaded.lock_path != load(recipe).lock_path
+
+
+def _lock(stack: object) -> Lock:
+    """Return a lock that answers a stack, with a made-up file for each requirement."""
+    every = [*stack.requirements, *(stack.replacement.requirements if stack.replacement else ())]  # type: ignore[attr-defined]
+    artefacts = tuple(
+        Artefact(name=one.name, version=one.specifier.strip("=") or "9.9", filename=f"{n}.whl",
+                 sha256=f"{n:064}")
+        for n, one in enumerate(every)
+    )  # fmt: skip
+    return Lock(engine="wheel", wants=wheel_engine.wants(stack), artefacts=artefacts)  # type: ignore[arg-type]
+
+
+def test_an_injection_compiles_with_the_one_mpi_and_runs_with_the_other() -> None:
+    loaded = load("intel-mpi", "mpi=mpich@4.3.1")
+    plan = wheel_plan.plan(loaded.stack, _lock(loaded.stack), loaded.sources)
+    steps = {step.name: step for step in plan.steps}
+    assert list(steps) == ["install", "benchmark", "replacement", "metadata", "image"]
+    assert [one.name for one in steps["install"].fetch] == ["impi-rt", "impi-devel"]
+    assert [one.name for one in steps["replacement"].fetch] == ["mpich"]
+    own, other = "/user-tools/intel-mpi-2021.18.1", "/user-tools/mpich-4.3.1"
+    assert steps["benchmark"].commands[0].argv[0] == f"{own}/bin/mpicc"
+    # What is compiled is what the recipe as it is compiles: nothing is built anew.
+    plain = load("intel-mpi")
+    before = wheel_plan.plan(plain.stack, _lock(plain.stack), plain.sources)
+    assert {step.id for step in before.steps[:2]} == {step.id for step in plan.steps[:2]}
+    told = json.loads(steps["metadata"].files["meta/env.json"])
+    assert (told["mpi"]["family"], told["mpi"]["prefix"]) == ("mpich", other)
+    assert told["stackproof"]["benchmarks"]["IMB-MPI1"] == f"{own}/bin/IMB-MPI1"
+    lists = told["views"]["default"]["env"]["values"]["list"]
+    assert lists["LD_LIBRARY_PATH"] == [{"op": "prepend", "value": [f"{other}/lib"]}]
+    assert lists["PATH"] == [
+        {"op": "prepend", "value": [f"{other}/bin"]}, {"op": "append", "value": [f"{own}/bin"]},
+    ]  # fmt: skip
+
+
+def test_what_was_swapped_is_in_the_image_and_in_its_id() -> None:
+    loaded = load("openmpi", "mpi=mpich@5.0.2")
+    overlay = json.loads(loaded.sources.recipe[OVERLAY])
+    assert overlay["mpi"] == {"family": "mpich", "version": "5.0.2"}
+    assert overlay["description"] == "openmpi with mpi=mpich@5.0.2"
+    assert OVERLAY not in load("openmpi").sources.recipe
+    plan = wheel_plan.plan(loaded.stack, _lock(loaded.stack), loaded.sources)
+    written = next(step for step in plan.steps if step.name == "metadata").files
+    assert json.loads(written[f"meta/recipe/{OVERLAY}"]) == overlay
+    named = load("mpich").stack
+    assert loaded.stack.requirements == named.requirements
+    assert wheel_engine.wants(loaded.stack) == wheel_engine.wants(named)  # one lock serves both
+
+
+@pytest.mark.parametrize(
+    ("recipe", "word", "said"),
+    [
+        ("openmpi", "mpi=mpihc", "did you mean `mpich`?"),
+        ("openmpi", "mpj=mpich", "did you mean `mpi`?"),
+        ("openmpi", "mpi=openmpi@5.0.11", "has Open MPI 5.0.11 already"),
+        ("openmpi", "mpi=cray-mpich", "no wheels of HPE Cray MPICH are published"),
+        ("openmpi", "mpi=mpich@x1", "--> --with mpi=mpich@x1"),
+        ("openmpi", "libfabric=2.1.0", "the wheel of an MPI brings its own libfabric along"),
+        ("intel-mpi", "mpi=openmpi", "IMB-MPI1 does not come with openmpi"),
+        ("cray-mpich", "mpi=mpich", "the recipe is of a vendor's RPMs as they are"),
+        ("openmpi-lnx", "mpi=mpcih", "did you mean `mpich`?"),
+        ("openmpi-lnx", "mpi=openmpi@5.0.7", "has OpenMPI 5.0.7 already"),
+        ("openmpi-lnx", "mpi=openmpi@9.9", "OpenMPI 9.9 is not known here"),
+        ("openmpi-lnx", "libfabrik=2.1.0", "did you mean `libfabric`?"),
+        ("openmpi-lnx", "libfabric=psm", "libfabric has no replacement `psm`"),
+        ("openmpi-lnx", "mpich=4.2.1", "there is no package `mpich` to be swapped"),
+        ("libfabric", "mpi=mpich", "the recipe has no MPI"),
+        ("spack/openmpi", "mpi=mpihc", "did you mean `mpich`?"),
+        ("spack/openmpi", "mpi=openmpi@5.0.10", "already"),
+        ("spack/openmpi", "a b=c", "no name of a package of Spack"),
+    ],
+)
+def test_words_that_a_recipe_cannot_have(recipe: str, word: str, said: str) -> None:
+    text = refused(recipe, word)
+    assert said in text
+    assert f"--with {word}" in text
+
+
+def test_the_problems_of_all_words_are_told_at_once() -> None:
+    assert refused("openmpi", "mpi=x", "y=z", "libfabric=1").count("--> ") == 3
+
+
+@pytest.mark.parametrize("option", ["with_source", "with_patch"])
+def test_what_engines_cannot_do_to_sources_they_say(option: str, tmp_path: Path) -> None:
+    given = {option: (f"openmpi={tmp_path}/x",)}
+    assert "wheels are not compiled here" in refused("openmpi", **given)
+    assert "the Spack engine builds nothing" in refused("spack/openmpi", **given)
+    assert "a vendor's RPMs as they are" in refused("cray-mpich", **given)
+
+
+def test_a_python_package_is_swapped(tmp_path: Path) -> None:
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text("name: r\nmpi: {family: mpich}\npackages: [mpi4py==4.1.0, numpy]\n")
+    loaded = stacks.load_recipe(RecipeOptions(recipe=str(recipe), swap=("mpi4py=4.0.3",)))
+    assert loaded.stack.packages == ("mpi4py==4.0.3", "numpy")
+
+
+def test_a_folder_has_no_keys_to_lay_words_over(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("name: x\n")
+    with pytest.raises(StackproofError, match="this recipe is a folder"):
+        stacks.load_recipe(RecipeOptions(recipe=str(tmp_path), swap=("mpi=mpich",)))
+
+
+def test_a_matrix_keeps_the_names_of_its_choices(tmp_path: Path) -> None:
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(
+        "name: r\nmpi: {family: mpich, version: '5.0.2'}\n"
+        "matrix: {axes: {size: {small: {}, large: {}}}}\n"
+    )
+    options = RecipeOptions(recipe=str(recipe), swap=("mpi=openmpi",), matrix=True)
+    names = [loaded.stack.name for loaded in stacks.load_recipes(options)]
+    assert names == ["r-with-openmpi-small", "r-with-openmpi-large"]
+
+
+def test_plan_shows_depth_and_reason_and_who_set_a_value(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["plan", str(RECIPES / "openmpi-lnx.yaml"), "--with", "mpi=mpich"]
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([*words, "--explain", "mpi.family"])
+    out = capsys.readouterr().out
+    assert stopped.value.code == 0
+    assert 'mpi.family: "mpich"\n    --with mpi=mpich\n' in out
+
+
+# --- from source ----------------------------------------------------------------------------
+
+
+def _chain_of(loaded: Loaded) -> dict[str, str]:
+    found = chain(loaded.stack.request, catalogue.load())
+    return {one.component: one.text for one in found.easyconfigs}
+
+
+def test_a_chain_with_another_mpi_and_another_libfabric() -> None:
+    loaded = load("openmpi-lnx", "mpi=mpich")
+    assert loaded.swaps[0].depth is Depth.REBUILD
+    assert loaded.stack.request.mpi == ("mpich", "4.2.1")
+    assert list(_chain_of(loaded)) == ["libfabric", "hwloc", "mpich"]
+    other = load("openmpi-lnx", "mpi=openmpi@5.0.5")
+    assert "both have one ABI" in other.swaps[0].why
+    plain, same = load("openmpi-lnx"), load("openmpi-lnx", "hwloc=2.12.0")
+    assert same.stack.request.versions == {"hwloc": "2.12.0"}
+    assert builders.of(plain).engine.stale(plain.stack, _shipped(plain)) == ""
+
+
+def _shipped(loaded: Loaded) -> object:
+    return locking.need(builders.of(loaded), loaded)
+
+
+def test_a_patch_and_a_source_of_ones_own_are_known_by_their_digests(tmp_path: Path) -> None:
+    patch, source = tmp_path / "fix.patch", tmp_path / "hwloc-own.tar.gz"
+    patch.write_text("--- a/x\n+++ b/x\n")
+    source.write_bytes(b"not looked into before it is built")
+    sums = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in (patch, source)}
+    loaded = load(
+        "openmpi-lnx",
+        with_patch=(f"mpi={patch}", f"libfabric={patch}"),
+        with_source=(f"libfabric={source}",),
+    )
+    texts = _chain_of(loaded)
+    assert "patches = ['fix.patch']" in texts["openmpi"]
+    assert sums[patch] in texts["openmpi"]
+    assert "sources = ['hwloc-own.tar.gz']" in texts["libfabric"]
+    assert re.search(
+        rf"checksums = \[\s*'{sums[source]}',\s*'{sums[patch]}',?\s*\]", texts["libfabric"]
+    )
+    for path, digest in sums.items():
+        assert download_path(digest, path.name).read_bytes() == path.read_bytes()
+    overlay = json.loads(loaded.overlay)
+    assert overlay["patches"]["openmpi"] == [{"filename": "fix.patch", "sha256": sums[patch]}]
+    assert os.fspath(tmp_path) not in loaded.overlay
+    assert loaded.stack.name == "openmpi-lnx-with-source-libfabric-patch-mpi-patch-libfabric"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "said"),
+    [
+        ("with_patch", "mpi=none.patch", "there is no file `none.patch`"),
+        ("with_patch", "mpi=fix.diff", "must end with `.patch`"),
+        ("with_patch", "mpi=https://example.org/x.patch", "a patch is a file here"),
+        ("with_patch", "hwlock=x.patch", "did you mean `hwloc`?"),
+        ("with_source", "mpi=a b.tar", "cannot be the name of the file"),
+        ("with_source", "mpi=http://127.0.0.1:1/x.tar.gz", "cannot be downloaded"),
+    ],
+)
+def test_files_that_cannot_be_had(kind: str, value: str, said: str) -> None:
+    assert said in refused("openmpi-lnx", **{kind: (value,)})
+
+
+# --- Spack ----------------------------------------------------------------------------------
+
+SPACK = """\
+name: s
+engine: spack
+spack: {repo: https://example.org/s.git, commit: v1.1.0}
+compilers: {gcc: {version: "12"}}
+environments:
+  one:
+    compiler: [gcc]
+    network:
+      mpi: openmpi@5.0.10 +internal-pmix
+      specs: [libfabric@2.5.1 fabrics=tcp]
+    specs: [osu-micro-benchmarks, hdf5@1.14 +mpi]
+"""
+
+
+def spack(text: str, *words: str) -> dict[str, object]:
+    """Return the keys of a recipe with words laid over it."""
+    document = documents.parse(text, file="s.yaml")
+    overlay, _ = swap.apply(document, swap.parse_words(words), spack_swap.swap)
+    data: dict[str, object] = compose((document, overlay), {}, {}).document.data
+    return data
+
+
+@pytest.mark.parametrize(
+    ("word", "path", "value"),
+    [
+        ("mpi=mpich@4.3.2", ("environments", "one", "network", "mpi"), "mpich@4.3.2"),
+        ("mpi=mpich", ("environments", "one", "network", "mpi"), "mpich"),
+        ("mpi=5.0.9", ("environments", "one", "network", "mpi"), "openmpi@5.0.9 +internal-pmix"),
+        (
+            "libfabric=2.4",
+            ("environments", "one", "network", "specs"),
+            ["libfabric@2.4 fabrics=tcp"],
+        ),
+        (
+            "hdf5=hdf5@1.12",
+            ("environments", "one", "specs"),
+            ["osu-micro-benchmarks", "hdf5@1.12 +mpi"],
+        ),
+        ("hwloc=2.9", ("packages", "hwloc", "require"), ["hwloc@2.9"]),
+        ("blas=openblas", ("packages", "blas", "require"), ["openblas"]),
+    ],
+)
+def test_words_for_spack(word: str, path: tuple[str, ...], value: object) -> None:
+    data: object = spack(SPACK, word)
+    for key in path:
+        data = data[key]  # type: ignore[index]
+    assert data == value
+
+
+def test_specs_on_the_mpi_that_goes_are_told() -> None:
+    text = SPACK.replace("hdf5@1.14 +mpi", "openmpi +cuda, hdf5 ^openmpi@5")
+    with pytest.raises(StackproofError) as caught:
+        spack(text, "mpi=mpich")
+    assert [one.where.line for one in caught.value.problems if one.where] == [11, 11]
+    assert "`openmpi +cuda` is about the MPI" in caught.value.problems[0].message
