@@ -23,7 +23,7 @@ from stackproof.build.engines.wheel import engine as wheel_engine
 from stackproof.build.engines.wheel import plan as wheel_plan
 from stackproof.build.engines.wheel.stack import Lock
 from stackproof.build.stack import Artefact
-from stackproof.build.swap import Depth, Kind
+from stackproof.build.swap import Depth, SwapKind
 from stackproof.core import document as documents
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.recipe.composition import compose
@@ -57,7 +57,7 @@ def test_words() -> None:
     assert (bare.name, bare.version) == ("openmpi", None)
     assert (number.name, number.version) == ("", "2.1")
     (patch,) = swap.parse_words(patch=("hwloc=a=b.patch",))
-    assert (patch.kind, patch.value) == (Kind.PATCH, "a=b.patch")
+    assert (patch.kind, patch.value) == (SwapKind.PATCH, "a=b.patch")
     assert swap.slug((both, number, patch)) == "mpich-5.0.2-libfabric-2.1-patch-hwloc"
 
 

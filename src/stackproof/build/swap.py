@@ -21,7 +21,7 @@ _SLUG = re.compile(r"[^a-z0-9.]+")
 _LONGEST_NAME, _LONGEST_DESCRIPTION = 63, 500
 
 
-class Kind(StrEnum):
+class SwapKind(StrEnum):
     """What a word changes of a package: which one it is, its source, or its text."""
 
     WITH = "--with"
@@ -30,9 +30,9 @@ class Kind(StrEnum):
 
 
 _FORMS = {
-    Kind.WITH: "PACKAGE=NAME[@VERSION]",
-    Kind.SOURCE: "PACKAGE=URL or PACKAGE=FILE",
-    Kind.PATCH: "PACKAGE=FILE",
+    SwapKind.WITH: "PACKAGE=NAME[@VERSION]",
+    SwapKind.SOURCE: "PACKAGE=URL or PACKAGE=FILE",
+    SwapKind.PATCH: "PACKAGE=FILE",
 }
 
 
@@ -51,7 +51,7 @@ class Depth(StrEnum):
 class SwapWord:
     """A word of the command line: `value` is what PACKAGE becomes, or gets."""
 
-    kind: Kind
+    kind: SwapKind
     package: str
     value: str
 
@@ -100,7 +100,7 @@ class Swap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overlay:
+class RecipeOverlay:
     """The keys that a word lays over a recipe, and how deep the swap goes."""
 
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Overlay:
 class Swapper(Protocol):
     """What an engine makes of words."""
 
-    def __call__(self, document: Document, word: SwapWord) -> Overlay:
+    def __call__(self, document: Document, word: SwapWord) -> RecipeOverlay:
         """Return what a word lays over a recipe; raises `StackproofError` with all problems."""
 
 
@@ -122,7 +122,7 @@ def parse_words(
 
     Raises `StackproofError` (USAGE) for words of another form, and for two on the same package.
     """
-    given = {Kind.WITH: with_, Kind.SOURCE: source, Kind.PATCH: patch}
+    given = {SwapKind.WITH: with_, SwapKind.SOURCE: source, SwapKind.PATCH: patch}
     words: list[SwapWord] = []
     problems: list[Problem] = []
     for kind, texts in given.items():
@@ -133,7 +133,7 @@ def parse_words(
                 problems.append(Problem(reason=Reason.USAGE, message=message))
                 continue
             words.append(SwapWord(kind=kind, package=package, value=value))
-    seen: dict[tuple[Kind, str], SwapWord] = {}
+    seen: dict[tuple[SwapKind, str], SwapWord] = {}
     for word in words:
         if (before := seen.setdefault((word.kind, word.package), word)) is not word:
             message = f"`{before.text}` and `{word.text}` are about the same package"
@@ -179,8 +179,8 @@ def slug(words: Sequence[SwapWord]) -> str:
     """Return words as a part of names: `mpich-5.0.2`."""
     parts = []
     for word in words:
-        whole = word.value if word.kind is Kind.WITH else f"{word.kind[7:]}-{word.package}"
-        whole = whole if word.kind is not Kind.WITH or word.name else f"{word.package}-{whole}"
+        whole = word.value if word.kind is SwapKind.WITH else f"{word.kind[7:]}-{word.package}"
+        whole = whole if word.kind is not SwapKind.WITH or word.name else f"{word.package}-{whole}"
         parts.append(_SLUG.sub("-", whole.lower()).strip("-."))
     return "-".join(parts)
 

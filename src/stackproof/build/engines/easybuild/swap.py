@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stackproof.build.engines.easybuild.components import Catalogue, Component
-from stackproof.build.swap import LIBFABRIC, MPI, Depth, Kind, Overlay, SwapWord
+from stackproof.build.swap import LIBFABRIC, MPI, Depth, RecipeOverlay, SwapKind, SwapWord
 from stackproof.core.document import Document
 from stackproof.core.errors import Reason, StackproofError, did_you_mean
 from stackproof.mpi import families
@@ -18,7 +18,7 @@ _MPIS = ("openmpi", "mpich")
 
 def swap(
     document: Document, word: SwapWord, catalogue: Catalogue, file: Mapping[str, str] | None = None
-) -> Overlay:
+) -> RecipeOverlay:
     """Return what a word lays over a recipe; `file` is that of a source or a patch.
 
     It has `filename` and `sha256`, and `address` for a source that is downloaded. Raises
@@ -34,7 +34,7 @@ def swap(
         known = [one for one, what in catalogue.components.items() if what.releases]
         mine = [one for one in known if one not in _MPIS or one == own]
         raise StackproofError(word.unknown((*([MPI] if own else []), *mine)))
-    if word.kind is not Kind.WITH:
+    if word.kind is not SwapKind.WITH:
         return _of_file(data, word, component, file or {})
     if name == own:
         return _of_mpi(data, word, catalogue)
@@ -45,10 +45,10 @@ def swap(
     version = _version(data, word, component)
     at = "libfabric" if name == LIBFABRIC else "versions"
     wanted = {"version": version} if name == LIBFABRIC else {name: version}
-    return Overlay(data={at: wanted}, depth=Depth.REBUILD, why=_why(component))
+    return RecipeOverlay(data={at: wanted}, depth=Depth.REBUILD, why=_why(component))
 
 
-def _of_mpi(data: Mapping[str, Any], word: SwapWord, catalogue: Catalogue) -> Overlay:
+def _of_mpi(data: Mapping[str, Any], word: SwapWord, catalogue: Catalogue) -> RecipeOverlay:
     was = data["mpi"]
     name = word.name or was["family"]
     if name not in _MPIS:
@@ -64,16 +64,18 @@ def _of_mpi(data: Mapping[str, Any], word: SwapWord, catalogue: Catalogue) -> Ov
     why = _why(component)
     if same:
         why += "; both have one ABI, so `run --inject` would put it under an image that is there"
-    return Overlay(data={"mpi": {"family": name, "version": version}}, why=why)
+    return RecipeOverlay(data={"mpi": {"family": name, "version": version}}, why=why)
 
 
 def _of_file(
     data: Mapping[str, Any], word: SwapWord, component: Component, file: Mapping[str, str]
-) -> Overlay:
-    if word.kind is Kind.SOURCE:
-        return Overlay(data={SOURCE_FILES: {component.name: dict(file)}}, why=_why(component))
+) -> RecipeOverlay:
+    if word.kind is SwapKind.SOURCE:
+        return RecipeOverlay(data={SOURCE_FILES: {component.name: dict(file)}}, why=_why(component))
     there = data.get(PATCHES, {}).get(component.name, [])
-    return Overlay(data={PATCHES: {component.name: [*there, dict(file)]}}, why=_why(component))
+    return RecipeOverlay(
+        data={PATCHES: {component.name: [*there, dict(file)]}}, why=_why(component)
+    )
 
 
 def _why(component: Component) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stackproof.build.swap import MPI, Depth, Kind, Overlay, SwapWord
+from stackproof.build.swap import MPI, Depth, RecipeOverlay, SwapKind, SwapWord
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, Reason, StackproofError, did_you_mean
 from stackproof.mpi import families
@@ -16,10 +16,10 @@ _VERSION = re.compile(r"@=?[A-Za-z0-9][A-Za-z0-9._:,=-]*")
 _INSIDE = re.compile(r"\^\s*([A-Za-z0-9][A-Za-z0-9_-]*)")
 
 
-def swap(document: Document, word: SwapWord) -> Overlay:
+def swap(document: Document, word: SwapWord) -> RecipeOverlay:
     """See `Swapper`; that a version is there, Spack says when it makes the lock."""
-    if word.kind is not Kind.WITH:
-        what = "from another source" if word.kind is Kind.SOURCE else "with a patch"
+    if word.kind is not SwapKind.WITH:
+        what = "from another source" if word.kind is SwapKind.SOURCE else "with a patch"
         hint = "give the package a recipe of its own in `spack: packages:`, or take EasyBuild"
         raise StackproofError(word.problem(f"the Spack engine builds nothing {what} yet", hint))
     environments = document.data.get("environments")
@@ -31,9 +31,9 @@ def swap(document: Document, word: SwapWord) -> Overlay:
     if word.name in {"", word.package}:
         found = _released(data, word)
         if found:
-            return Overlay(data={"environments": found}, why=_why(word.package))
+            return RecipeOverlay(data={"environments": found}, why=_why(word.package))
     wanted = f"{word.name or word.package}{f'@{word.version}' if word.version else ''}"
-    return Overlay(
+    return RecipeOverlay(
         data={"packages": {word.package: {"require": [wanted]}}},
         depth=Depth.REBUILD,
         why=_why(word.package),
@@ -44,7 +44,7 @@ def _why(name: str) -> str:
     return f"Spack builds {name} and what needs it; what has the same hash comes from its caches"
 
 
-def _mpi(document: Document, environments: Mapping[str, Any], word: SwapWord) -> Overlay:
+def _mpi(document: Document, environments: Mapping[str, Any], word: SwapWord) -> RecipeOverlay:
     """Return another MPI for every environment that has one."""
     known = tuple(families.REGISTRY)
     if word.name and word.name not in known and did_you_mean(word.name, known):
@@ -74,7 +74,7 @@ def _mpi(document: Document, environments: Mapping[str, Any], word: SwapWord) ->
         problems.append(word.problem("no environment has an MPI", reason=Reason.INVALID_VALUE))
     if problems:
         raise StackproofError(*problems)
-    return Overlay(
+    return RecipeOverlay(
         data={"environments": data},
         depth=Depth.REBUILD,
         why=_why(f"{word.name or ', '.join(sorted(olds))}"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from stackproof.build.swap import LIBFABRIC, MPI, Depth, Kind, Overlay, SwapWord
+from stackproof.build.swap import LIBFABRIC, MPI, Depth, RecipeOverlay, SwapKind, SwapWord
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, Reason, StackproofError, did_you_mean
 from stackproof.mpi import families
@@ -15,12 +15,12 @@ _NEW_OPENMPI_ABI = 6
 """From this release on Open MPI's library has another soname."""
 
 
-def swap(document: Document, word: SwapWord) -> Overlay:
+def swap(document: Document, word: SwapWord) -> RecipeOverlay:
     """See `Swapper`: an MPI of the same ABI is put under what the recipe's own MPI compiles."""
     data = document.data
     packages = {_name(text): text for text in data.get("packages") or ()}
-    if word.kind is not Kind.WITH:
-        what = "patched" if word.kind is Kind.PATCH else "built from another source"
+    if word.kind is not SwapKind.WITH:
+        what = "patched" if word.kind is SwapKind.PATCH else "built from another source"
         hint = "take a recipe with `engine: easybuild` or `engine: spack`"
         raise StackproofError(word.problem(f"wheels are not compiled here, nor {what}", hint))
     if word.package == LIBFABRIC:
@@ -37,10 +37,12 @@ def swap(document: Document, word: SwapWord) -> Overlay:
     version = f"=={word.version}" if word.version else ""
     wanted = f"{word.name or word.package}{version}"
     kept = [wanted if _name(text) == _name(word.package) else text for text in packages.values()]
-    return Overlay(data={"packages": kept}, why="the package index is asked for another wheel")
+    return RecipeOverlay(
+        data={"packages": kept}, why="the package index is asked for another wheel"
+    )
 
 
-def _mpi(data: dict[str, Any], word: SwapWord) -> Overlay:
+def _mpi(data: dict[str, Any], word: SwapWord) -> RecipeOverlay:
     old, name = data["mpi"]["family"], word.name or data["mpi"]["family"]
     if name not in families.REGISTRY:
         raise StackproofError(_no_family(word, name))
@@ -57,7 +59,7 @@ def _mpi(data: dict[str, Any], word: SwapWord) -> Overlay:
             if old != name
             else f"programs for one release of {after.title} run on the other one"
         )
-        return Overlay(data={"replacement": wanted}, depth=Depth.INJECT, why=why)
+        return RecipeOverlay(data={"replacement": wanted}, depth=Depth.INJECT, why=why)
     why = (
         f"{before.title} and {after.title} have different ABIs: what calls MPI is compiled with "
         "the new one"
@@ -65,7 +67,7 @@ def _mpi(data: dict[str, Any], word: SwapWord) -> Overlay:
         else f"the ABI of {after.title} changed with release {_NEW_OPENMPI_ABI}"
     )
     gone = {"version": None} if was and not word.version else {}
-    return Overlay(data={"mpi": {**wanted, **gone}}, depth=Depth.REBUILD, why=why)
+    return RecipeOverlay(data={"mpi": {**wanted, **gone}}, depth=Depth.REBUILD, why=why)
 
 
 def _no_family(word: SwapWord, name: str) -> Problem:

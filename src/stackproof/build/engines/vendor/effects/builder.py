@@ -21,7 +21,7 @@ from stackproof.build.engines.vendor.locking import ReadRpm, make_lock
 from stackproof.build.engines.vendor.recipe import parse_vendor_recipe
 from stackproof.build.engines.vendor.stack import VendorLock, VendorStack
 from stackproof.build.plan import Plan
-from stackproof.build.swap import Overlay, SwapWord
+from stackproof.build.swap import RecipeOverlay, SwapWord
 from stackproof.core.command import Bind
 from stackproof.core.document import Document
 from stackproof.core.effects import files
@@ -79,7 +79,7 @@ class VendorBuilder:
         ),
     }
 
-    def swap(self, document: Document, word: SwapWord) -> Overlay:
+    def swap(self, document: Document, word: SwapWord) -> RecipeOverlay:
         """See `Builder`: a vendor's MPI is what its RPMs hold."""
         del document
         hint = "another release is `mpi: version`; another MPI is put under the image's programs "
