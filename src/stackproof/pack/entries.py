@@ -21,7 +21,7 @@ With STACKPROOF_PACK_EXPLAIN in the environment an entry point says what it does
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from stackproof.core.command import EnvPatch
 from stackproof.core.errors import Reason, fail
@@ -40,13 +40,18 @@ COMPILE = (
 
 def render_table(entry: EntryPoint, loading: Loading) -> bytes:
     """Return the table of an entry point; raises `StackproofError` (UNSUPPORTED) for too much."""
-    table = b"".join(f"{letter}{text}\0".encode() for letter, text in _records(entry, loading))
+    return table_of(_records(entry, loading), entry.place)
+
+
+def table_of(records: Iterable[tuple[str, str]], name: str) -> bytes:
+    """Return a table of letters and texts; raises `StackproofError` (UNSUPPORTED) for too much."""
+    table = b"".join(f"{letter}{text}\0".encode() for letter, text in records)
     if len(table) >= TABLE_BYTES:
         raise fail(
             Reason.UNSUPPORTED,
-            f"the environment of `{entry.place}` has {len(table)} bytes, "
+            f"programs and environment of `{name}` take {len(table)} bytes, "
             f"and an entry point holds {TABLE_BYTES - 1}",
-            hint="choose a view with fewer variables, by `--view`",
+            hint="choose a view with fewer variables, by `--view`, or name fewer programs",
         )
     return table + b"\0"
 

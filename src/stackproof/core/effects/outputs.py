@@ -41,7 +41,8 @@ KINDS: dict[str, tuple[str, bytes]] = {
     "injection": ("a definition that `inject container` wrote", _INJECTION),
     "digest": ("a digest", rb"[0-9a-f]{64}  [^\n]*\n\Z"),
     "lock": ("a lock", _schema("(?:[a-z]+-)?lock")),
-    "pack": ("a pack", rb"\x28\xb5\x2f\xfd|blobs\0"),  # of zstd; an OCI layout as an archive
+    # Of zstd; an OCI layout as an archive; a program that mounts itself.
+    "pack": ("a pack", rb"\x28\xb5\x2f\xfd|blobs\0|\x7fELF[\s\S]*--pack-extract"),
     "provenance": ("the provenance of a pack", _schema("pack")),
     "file": ("a file", rb""),
 }

@@ -7,7 +7,7 @@ import argparse
 from stackproof.build.cli import stacks_arguments
 from stackproof.core.cli.parsing import add_output
 
-FORMATS = ("dir", "tar.zst", "squashfs", "oci")
+FORMATS = ("dir", "tar.zst", "squashfs", "oci", "self")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=FORMATS,
         help="oci is an image for containers, a folder, or one file where the output ends with "
-        "`.tar`; default: by the name of the output, tar.zst, squashfs, oci, oci.tar, else dir",
+        "`.tar`; self is a program that mounts itself; default: by the name of the output, "
+        "tar.zst, squashfs, oci, oci.tar, self, else dir",
     )
     _add_contents(parser)
     parser.add_argument(

@@ -116,7 +116,7 @@ static void explain(const char *moved, const char *why, unsigned newest)
         return;
     }
     say("\nstackproof pack: needs GLIBC_2.");
-    say_number(number_of(find('F')));
+    say_number((unsigned)number_of(find('F')));
     if (newest != 0) {
         say(", and this machine has GLIBC_2.");
         say_number(newest);

@@ -41,7 +41,7 @@ const char *next(const char *record);
 const char *find(char letter);
 /* Return a text of the table, with the folder of the pack put in. */
 char *filled(const char *text);
-unsigned number_of(const char *text);
+unsigned long number_of(const char *text);
 
 /* libc.c: why this machine's own loader cannot be used, NULL where it can, and which GLIBC_2.x this
  * machine has, left alone where that is not looked at. */

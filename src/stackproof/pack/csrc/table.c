@@ -42,11 +42,11 @@ char *filled(const char *text)
     return end_text(begin);
 }
 
-unsigned number_of(const char *text)
+unsigned long number_of(const char *text)
 {
-    unsigned number = 0;
+    unsigned long number = 0;
     for (; text != NULL && *text >= '0' && *text <= '9'; text++) {
-        number = number * 10 + (unsigned)(*text - '0');
+        number = number * 10 + (unsigned long)(*text - '0');
     }
     return number;
 }

@@ -16,21 +16,25 @@ from stackproof.pack.entries import COMPILE, MARK, fill, render_table
 from stackproof.pack.model import EntryPoint, Loading
 
 _SOURCES = Path(__file__).parents[1] / "csrc"
-_PARTS = (("*.c",), ("*.c", "mounts/*.c", "tier1/*.c"))
-"""Sources of the entry points of each tier."""
+_PARTS = {
+    "tier 0": ("*.c",),
+    "tier 1": ("*.c", "mounts/*.c", "tier1/*.c"),
+    "self": ("text.c", "table.c", "environment.c", "mounts/*.c", "self/*.c"),
+}
+"""What each kind is compiled of."""
 _TIMEOUT_S = 60.0
 
 
 @functools.cache
-def template(tier: int = 0) -> bytes:
-    """Return the compiled entry point of a tier, with no table yet.
+def template(kind: str = "tier 0") -> bytes:
+    """Return the compiled entry point of a tier, or launcher of one file, with no table yet.
 
     Raises `StackproofError`: TOOL_MISSING without a C compiler, BUILD_FAILED.
     """
     with tempfile.TemporaryDirectory(prefix="stackproof-pack-") as folder:
         target = os.path.join(folder, "entry")
         try:
-            units = (str(unit) for part in _PARTS[tier] for unit in sorted(_SOURCES.glob(part)))
+            units = (str(unit) for part in _PARTS[kind] for unit in sorted(_SOURCES.glob(part)))
             argv = ("gcc", *COMPILE, "-o", target, *units)
             run.check(Command(argv=argv, timeout_s=_TIMEOUT_S))
         except StackproofError as error:
@@ -55,6 +59,6 @@ def write_entries(pack: Path, entries: Sequence[EntryPoint], loading: Loading) -
     """Write every entry point to its place in the pack."""
     for entry in entries:
         target = pack / entry.place
-        compiled = template(1 if entry.mounting else 0)
+        compiled = template("tier 1" if entry.mounting else "tier 0")
         target.write_bytes(fill(compiled, render_table(entry, loading)))
         target.chmod(0o755)

@@ -10,7 +10,7 @@ from pathlib import Path
 from stackproof.core.command import Command
 from stackproof.core.effects import files, run
 from stackproof.image import squashfs
-from stackproof.pack.effects import oci_layout, tar_files
+from stackproof.pack.effects import oci_layout, one_file, tar_files
 from stackproof.pack.model import Pack
 
 _TIMEOUT_S = 3600.0
@@ -62,5 +62,6 @@ WRITERS: dict[str, Callable[[Path, Path, Pack], None]] = {
     "tar.zst": write_tar,
     "squashfs": write_squashfs,
     "oci": oci_layout.write_layout,
+    "self": one_file.write_one_file,
 }
 """What writes each format; a tree is used up by it."""

@@ -32,6 +32,7 @@ void stop_at(const char *what, const char *which, long fault, const char *hint)
                       : fault == -ENOSPC || fault == -EUSERS ? " (none is left)"
                       : fault == -ENOSYS || fault == -EINVAL ? " (this kernel has none)"
                       : fault == -ENOENT                     ? " (it is not there)"
+                      : fault == -EEXIST                     ? " (it is there)"
                                          : joined(" (error ", text_of((unsigned long)-fault), ")");
     stop(what, joined(which, why, ""), hint);
 }
