@@ -33,7 +33,6 @@ SEEN_TO = {
     r"srun .*--image": "tests/native/test_spank.py",
     r"srun --help": "tests/native/test_spank.py",
     r"srun .*site probe --complete": "tests/site/test_completing_slurm.py",
-    r"srun -n 2 --mpi=pmix osu_bw": "needs EESSI and a Slurm machine",
     r"ldd ": "needs EESSI and a Slurm machine",
     r"sbatch .*stackproof build": "needs a Slurm machine; tests/build/test_spack_nodes.py has one of its own",
     r"mpich-pack/bin/": "tests/house/test_documented_run.py",

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.inject.eessi import stays
+from stackproof.inject.eessi import soname_of, stays
 from stackproof.inject.hook_manifest import Compact, Replaced
 from stackproof.inject.replacement import Main, Replacement, part_of
 from stackproof.linking.elf import ElfFile
@@ -431,11 +431,6 @@ def _foreign(family: str, chosen: Mapping[str, str]) -> Iterator[str]:
 def is_machines(name: str) -> bool:
     """Return whether a library stays the machine's: of the C library, of drivers, of RDMA."""
     return stays(name) or _RDMA.fullmatch(posixpath.basename(name)) is not None
-
-
-def soname_of(loaded: MappedObject) -> str:
-    """Return the SONAME of an object, or the name of its file without one."""
-    return loaded.elf.soname or posixpath.basename(loaded.path)
 
 
 def folders_of(closures: Sequence[Closure], names: Sequence[str]) -> tuple[str, ...]:

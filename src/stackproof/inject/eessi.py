@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
@@ -39,15 +39,28 @@ _DRIVERS = re.compile(r"lib(?:cuda|nvidia-[\w-]+)\.so\.\d+")
 _LIBRARY = re.compile(r"lib.+\.so(?:\.[0-9.]+)?")
 # What opens plug-ins in a folder beside itself, and that folder.
 _BESIDE = {"libucs.so.": "ucx", "libfabric.so.": "libfabric"}
+# Folders of an Open MPI's plug-ins, below its libraries; what it reads; and what starts its ranks.
+_COMPONENTS = ("openmpi", "pmix", "prte")
+_COMPONENT = re.compile(r"(?:\w+_)?mca_\w+\.so")
+_READ = ("etc", "share/openmpi", "share/pmix", "share/prte")
+_STARTERS = ("prterun", "orterun")
+_LAUNCHER = re.compile(r"(?:mpiexec|(?:o?mpi|prte|orte)run|prte|prun|pterm|psched|orte)\w*")
+
+HOME = "home"
+"""The folder of an override for what an Open MPI that was carried there finds by its prefix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """A library that is copied: from where, to where below the folder, with which DT_RPATH."""
+    """A file that is copied: from where, to where below the folder, with which DT_RPATH.
+
+    `asks` is the name of a library that the copy asks for besides, empty for none.
+    """
 
     source: str
     target: str
     rpath: str
+    asks: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +70,13 @@ class Filling:
     `links` maps a path below the folder to the text of the link; `left` are names that stay those
     of the program's own machine and loader; `environment` is what the MPI must be told, as it was
     moved before. `without` are plug-ins that stay behind, with the reason: the MPI goes on without
-    them.
+    them. `trees` maps paths below the folder to files and folders that are copied as they are.
     """
 
     prefix: str
-    libraries: tuple[Copied, ...]
-    links: Mapping[str, str]
+    libraries: tuple[Copied, ...] = ()
+    links: Mapping[str, str] = field(default_factory=dict)
+    trees: Mapping[str, str] = field(default_factory=dict)
     left: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()
@@ -104,12 +118,18 @@ def variant_name(compiler: str, accelerator: str) -> str:
 
 
 def plan_filling(
-    view: FileView, replacement: Replacement, names: Sequence[str], machine: Machine
+    view: FileView,
+    replacement: Replacement,
+    names: Sequence[str],
+    machine: Machine,
+    carried: str = "",
 ) -> Filling:
     """Return which files an override folder gets, and where; `names` are what programs ask for.
 
     Every library of the MPI is taken: one that stays behind would meet one of another release.
-    Raises `StackproofError` with all that is in the way: NO_MPI, INJECTION_FAILS.
+    `carried` is the folder as jobs see it, for an MPI that they do not see where it is now: then
+    what an Open MPI finds by its prefix comes along too. Raises `StackproofError` with all that is
+    in the way: NO_MPI, INJECTION_FAILS.
     """
     if not replacement.mains:
         raise fail(
@@ -118,38 +138,98 @@ def plan_filling(
             where=Location(file=replacement.prefix),
             hint="name the prefix of a whole MPI: parts of one are not put under EESSI's MPI",
         )
-    problems: list[Problem] = []
     own = _own(view, replacement)
-    found: dict[str, MappedObject] = {}
-    left: set[str] = set()
-    for path in own.values():
+    launchers = _launchers(view, replacement) if carried else {}
+    got = gather(view, (*own.values(), *launchers.values()), own, machine)
+    for path in launchers.values():
+        got.found.pop(posixpath.basename(path), None)
+    wanted = [*beside(view, got.found), *(_components(view, replacement) if carried else ())]
+    plugins, without = take_plugins(view, wanted, got.found, machine)
+    got.check()
+    starters = [
+        Copied(source=path, target=f"{HOME}/bin/{name}", rpath=_up_to_lib(2))
+        for name, path in launchers.items()
+    ]
+    copies = (*_copies(got.found, own), *plugins, *starters)
+    environment = _environment(view, replacement, got.found, carried)
+    return Filling(
+        prefix=replacement.prefix,
+        libraries=tuple(sorted(copies, key=lambda one: one.target)),
+        links={"lib64": "lib", **aliases(view, replacement, names)},
+        trees=_read(view, replacement.home) if carried and environment else {},
+        left=tuple(sorted(got.left)),
+        environment=environment,
+        without=without,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class Gathered:
+    """What some files load: objects by SONAME, names that stay the machine's, and what is wrong."""
+
+    found: dict[str, MappedObject] = field(default_factory=dict)
+    left: set[str] = field(default_factory=set)
+    problems: list[Problem] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Raise `StackproofError` (INJECTION_FAILS) with all that is in the way."""
+        for loaded in self.found.values():
+            self.problems += _absolute_needs(loaded)
+        if self.problems:
+            raise StackproofError(*dict.fromkeys(self.problems))
+
+
+def gather(
+    view: FileView, paths: Sequence[str], own: Collection[str], machine: Machine
+) -> Gathered:
+    """Return what files and all that they need are, down to glibc; `own` are SONAMEs among them."""
+    got = Gathered()
+    for path in paths:
         closure = load_program(view, path, machine=machine, setting=LoaderSettings())
         for edge in closure.missing:
             # What is copied beside it is found there: Intel's libraries name no folder themselves.
             if not stays(edge.name) and edge.name not in own:
                 by = closure.objects[edge.by].path
-                problems.append(_problem(f"`{edge.name}` is not found", by, "install it"))
+                got.problems.append(_problem(f"`{edge.name}` is not found", by, "install it"))
         for loaded in closure.objects:
-            soname = _soname(loaded)
+            soname = soname_of(loaded)
             if stays(soname):
-                left.add(soname)
-            elif found.setdefault(soname, loaded).file.identity != loaded.file.identity:
-                other = found[soname].path
+                got.left.add(soname)
+            elif got.found.setdefault(soname, loaded).file.identity != loaded.file.identity:
+                other = got.found[soname].path
                 text = f"`{loaded.path}` and `{other}` both are `{soname}`"
-                problems.append(_problem(text, loaded.path, "remove one from its search path"))
-    plugins, without = _plugins(view, found, machine)
-    for loaded in found.values():
-        problems += _absolute_needs(loaded)
-    if problems:
-        raise StackproofError(*dict.fromkeys(problems))
-    return Filling(
-        prefix=replacement.prefix,
-        libraries=tuple(sorted((*_copies(found, own), *plugins), key=lambda one: one.target)),
-        links={"lib64": "lib", **_aliases(replacement, own, names)},
-        left=tuple(sorted(left)),
-        environment=_environment(view, replacement, found),
-        without=without,
-    )
+                hint = "remove one from its search path"
+                got.problems.append(_problem(text, loaded.path, hint))
+    return got
+
+
+def _up_to_lib(above: int) -> str:
+    """Return the DT_RPATH of a file so many folders below the one that has `lib`."""
+    lib = "/".join(("$ORIGIN", *[".."] * above, "lib"))
+    return f"{lib}:{lib}/{PRIVATE}"
+
+
+def _launchers(view: FileView, replacement: Replacement) -> dict[str, str]:
+    """Return the programs that start the ranks of an Open MPI, by name; none of another MPI."""
+    folder = posixpath.join(replacement.home, "bin")
+    names = sorted(name for name in view.listing(folder) if _LAUNCHER.fullmatch(name))
+    found = {name: posixpath.join(folder, name) for name in names}
+    elves = {name: path for name, path in found.items() if _is_program(view, path)}
+    return elves if any(name in elves for name in _STARTERS) else {}
+
+
+def _is_program(view: FileView, path: str) -> bool:
+    file = view.look(path)
+    try:
+        return file is not None and bool(view.elf(file).interpreter)
+    except StackproofError:  # a script, which finds what it starts by itself
+        return False
+
+
+def _read(view: FileView, home: str) -> dict[str, str]:
+    """Return the files that an Open MPI reads below its prefix, by where they are copied to."""
+    found = {f"{HOME}/{name}": posixpath.join(home, name) for name in _READ}
+    return {target: path for target, path in found.items() if view.listing(path)}
 
 
 def _own(view: FileView, replacement: Replacement) -> dict[str, str]:
@@ -181,31 +261,50 @@ def _copies(found: Mapping[str, MappedObject], own: Mapping[str, str]) -> Iterat
         yield Copied(source=loaded.file.path, target=target, rpath=rpath)
 
 
-def _plugins(
-    view: FileView, found: dict[str, MappedObject], machine: Machine
-) -> tuple[list[Copied], tuple[str, ...]]:
-    """Return plug-ins to copy, and which stay behind and why; what they need goes into `found`.
+def beside(view: FileView, found: Mapping[str, MappedObject]) -> Iterator[tuple[str, str, str]]:
+    """Yield plug-ins that libraries open beside themselves: path, target and DT_RPATH.
 
     UCX looks for its transports in a folder beside its own library (ucs/sys/module.c), so that
     they must move with it.
     """
-    copies, without = [], []
-    for soname, loaded in tuple(found.items()):
+    for soname, loaded in found.items():
         name = next((sub for start, sub in _BESIDE.items() if soname.startswith(start)), None)
         if name is None:
             continue
         folder = posixpath.join(posixpath.dirname(loaded.file.path), name)
         for entry in view.listing(folder):
-            path = posixpath.join(folder, entry)
-            if not _LIBRARY.fullmatch(entry) or view.look(path) is None:
-                continue
-            more, why = _needs_of_plugin(view, path, found, machine)
-            if why:
-                without.append(f"{entry}: {why}")
-                continue
-            found.update(more)
-            target = f"lib/{PRIVATE}/{name}/{entry}"
-            copies.append(Copied(source=path, target=target, rpath="$ORIGIN:$ORIGIN/.."))
+            if _LIBRARY.fullmatch(entry):
+                target = f"lib/{PRIVATE}/{name}/{entry}"
+                yield posixpath.join(folder, entry), target, "$ORIGIN:$ORIGIN/.."
+
+
+def _components(view: FileView, replacement: Replacement) -> Iterator[tuple[str, str, str]]:
+    """Yield plug-ins that an Open MPI opens below its prefix, as `beside` does."""
+    for folder in replacement.folders:
+        for name in _COMPONENTS:
+            for entry in view.listing(posixpath.join(folder, name)):
+                if _COMPONENT.fullmatch(entry):
+                    target = f"{HOME}/lib/{name}/{entry}"
+                    yield posixpath.join(folder, name, entry), target, _up_to_lib(3)
+
+
+def take_plugins(
+    view: FileView,
+    wanted: Sequence[tuple[str, str, str]],
+    found: dict[str, MappedObject],
+    machine: Machine,
+) -> tuple[list[Copied], tuple[str, ...]]:
+    """Return plug-ins to copy, and which stay behind and why; what they need goes into `found`."""
+    copies, without = [], []
+    for path, target, rpath in wanted:
+        if view.look(path) is None:
+            continue
+        more, why = _needs_of_plugin(view, path, found, machine)
+        if why:
+            without.append(f"{posixpath.basename(path)}: {why}")
+            continue
+        found.update(more)
+        copies.append(Copied(source=path, target=target, rpath=rpath))
     return copies, tuple(without)
 
 
@@ -223,7 +322,7 @@ def _needs_of_plugin(
         return more, f"{', '.join(f'`{name}`' for name in missing)} not found"
     beside = posixpath.dirname(path)
     for loaded in closure.objects[1:]:
-        soname = _soname(loaded)
+        soname = soname_of(loaded)
         if stays(soname) or posixpath.dirname(loaded.path) == beside:
             continue
         known = found.get(soname, loaded)
@@ -233,11 +332,9 @@ def _needs_of_plugin(
     return more, ""
 
 
-def _aliases(
-    replacement: Replacement, own: Mapping[str, str], names: Sequence[str]
-) -> dict[str, str]:
+def aliases(view: FileView, replacement: Replacement, names: Sequence[str]) -> dict[str, str]:
     """Return links for main libraries that the programs ask for under another name."""
-    links = {}
+    links, own = {}, _own(view, replacement)
     for name in names:
         promise = abi.abi_of_name(name)
         if name in own or promise is None or promise[1] is not LibraryRole.MAIN:
@@ -249,19 +346,20 @@ def _aliases(
 
 
 def _environment(
-    view: FileView, replacement: Replacement, found: Mapping[str, MappedObject]
+    view: FileView, replacement: Replacement, found: Mapping[str, MappedObject], carried: str
 ) -> dict[str, str]:
     """Return the variables of an Open MPI that does not lie where it was configured for."""
     for soname, loaded in found.items():
         if soname.startswith(("libopen-pal.", "libopen_mpi.")):
             prefix = view.traces(loaded.file).prefix
-            home = replacement.home
+            home = posixpath.join(carried, HOME) if carried else replacement.home
             if prefix and posixpath.normpath(prefix) != posixpath.normpath(home):
                 return dict.fromkeys(homes.OPEN_MPI, home)
     return {}
 
 
-def _soname(loaded: MappedObject) -> str:
+def soname_of(loaded: MappedObject) -> str:
+    """Return the SONAME of an object, or the name of its file without one."""
     return loaded.elf.soname or posixpath.basename(loaded.path)
 
 

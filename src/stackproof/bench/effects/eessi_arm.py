@@ -34,9 +34,9 @@ from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.image.model import Deployment, Image, MpiFacts
 from stackproof.inject.eessi import family_folder
 from stackproof.inject.effects import job, named, staging
-from stackproof.inject.effects.apply import refuse
 from stackproof.inject.effects.check import machine_of
 from stackproof.inject.effects.job_key import MountedImage
+from stackproof.inject.effects.wanted import refuse
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Judgement
 from stackproof.inject.replacement import find_replacement

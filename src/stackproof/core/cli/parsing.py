@@ -175,12 +175,17 @@ def short_usage(parser: argparse.ArgumentParser) -> str:
     options = [one for one in shown if one.option_strings]
     if any(not one.required and one.dest != "help" for one in options):
         words.append("[OPTION…]")
-    words += [f"{one.option_strings[0]} {metavar_of(one)}" for one in options if one.required]
+    words += [_given_as(one) for one in options if one.required]
     for group in parser._mutually_exclusive_groups:  # noqa: SLF001
         if group.required:
-            each = (f"{one.option_strings[0]} {metavar_of(one)}" for one in group._group_actions)  # noqa: SLF001
-            words.append(f"({' | '.join(each)})")
+            words.append(f"({' | '.join(map(_given_as, group._group_actions))})")  # noqa: SLF001
     return " ".join([*words, *(_usage_of(one) for one in shown if not one.option_strings)])
+
+
+def _given_as(option: argparse.Action) -> str:
+    """Return how an option is written: a switch has no value."""
+    name = option.option_strings[0]
+    return name if option.nargs == 0 else f"{name} {metavar_of(option)}"
 
 
 def _usage_of(action: argparse.Action) -> str:

@@ -9,7 +9,7 @@ import shlex
 from stackproof.core import noun
 from stackproof.core.cli.parsing import read
 from stackproof.inject.effects import apply
-from stackproof.inject.effects.apply import ApplyOptions
+from stackproof.inject.effects.wanted import ApplyOptions
 
 
 def run_apply(args: argparse.Namespace) -> int:

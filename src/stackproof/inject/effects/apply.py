@@ -3,74 +3,25 @@
 from __future__ import annotations
 
 import os
-import posixpath
-import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 
 from stackproof.core.effects import files
-from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.inject.eessi import Filling, family_folder, plan_filling, variant_name
-from stackproof.inject.effects import named, staging
+from stackproof.core.errors import Location, Reason, fail
+from stackproof.inject.effects import named, override, staging
 from stackproof.inject.effects.check import machine_of
 from stackproof.inject.effects.staging import Injection
+from stackproof.inject.effects.wanted import (
+    ApplyOptions,
+    Done,
+    ProgramNow,
+    load_programs,
+    refuse,
+)
 from stackproof.inject.judge import Question, judge
-from stackproof.inject.model import Cause, Effect, InjectionVerdict, Judgement
-from stackproof.inject.program import Demand, demand_of
+from stackproof.inject.model import Judgement
 from stackproof.inject.replacement import Replacement, find_replacement
 from stackproof.inject.wrapper import Wrapping, plan_wrapping
 from stackproof.linking.effects.view import RootView
-from stackproof.linking.loader import Closure, LoaderSettings, load_program
-from stackproof.linking.loader.closure import usual_interpreter
-
-_REASONS = {
-    InjectionVerdict.FAILS: Reason.INJECTION_FAILS,
-    InjectionVerdict.UNKNOWN: Reason.INJECTION_UNKNOWN,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Program:
-    """A program as it is now: what it loads, and what it asks of MPI."""
-
-    path: str
-    closure: Closure
-    demand: Demand
-
-    @property
-    def interpreter(self) -> str:
-        """Return the path of its loader."""
-        elf = self.closure.program.elf
-        return elf.interpreter or usual_interpreter(elf)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyOptions:
-    """Programs, what is put under them, and where: EESSI's folder, or a folder of start scripts.
-
-    `family`, `compiler` and `accelerator` are EasyBuild's names, for EESSI alone.
-    """
-
-    programs: tuple[str, ...]
-    replacement: str
-    eessi: str | None = None
-    wrapper: str | None = None
-    family: str = ""
-    compiler: str = ""
-    accelerator: str = ""
-    isa: str | None = None
-    accept_unknown: bool = False
-    dry_run: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """What is said at the end: the place, the files in it, and what is left to be done."""
-
-    place: str
-    files: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
 
 
 def apply(options: ApplyOptions) -> Done:
@@ -79,12 +30,21 @@ def apply(options: ApplyOptions) -> Done:
     Raises `StackproofError`: USAGE, INJECTION_FAILS, INJECTION_UNKNOWN, and what reading programs
     and writing files raise.
     """
-    if options.wrapper and (options.family or options.compiler or options.accelerator):
+    words = (options.family, options.compiler, options.accelerator, options.level, options.shs)
+    if options.wrapper and any(words):
         raise fail(
-            Reason.USAGE, "`--family`, `--compiler` and `--accelerator` are for `--eessi` only"
+            Reason.USAGE,
+            "`--family`, `--compiler`, `--accelerator`, `--level` and `--shs` are for EESSI only",
+            hint="leave them out, or say `--eessi` or `--site`",
         )
-    if options.eessi:
-        return _eessi(options, options.eessi)
+    if options.settings and not options.site:
+        raise fail(
+            Reason.USAGE,
+            "`--set` is what the site's hook sets, which only `--site` writes",
+            hint="say `--site`, or set it where the programs are started",
+        )
+    if not options.wrapper:
+        return override.fill_override(options)
     return _wrapped(options, options.wrapper or "")
 
 
@@ -100,159 +60,10 @@ def undo(name: str) -> tuple[str, Injection]:
         )
     with staging.locked(place):
         record = staging.undo(place)
-    return place, record
-
-
-def _programs(options: ApplyOptions) -> list[_Program]:
-    """Return the programs as they are now; raises `StackproofError` like reading them does."""
-    found = []
-    for text in options.programs:
-        place = named.load_place(text)
-        if place.manifest is not None or place.binds:
-            raise fail(
-                Reason.UNSUPPORTED,
-                f"`{text}` is not a program of this machine",
-                where=Location(file=text),
-                hint="name programs by their files; `inject check` takes images and manifests",
-            )
-        view = RootView()
-        for path in named.programs_of(place, view):
-            closure = load_program(
-                view, path, machine=machine_of(options.isa), setting=LoaderSettings()
-            )
-            found.append(_Program(path=path, closure=closure, demand=demand_of(view, closure)))
-    return found
-
-
-def _eessi(options: ApplyOptions, software: str) -> Done:
-    """Fill an override folder."""
-    variant = variant_name(options.compiler, options.accelerator)
-    if not os.path.isdir(software):
-        raise fail(
-            Reason.FILE_MISSING,
-            f"there is no folder `{software}`",
-            where=Location(file=software),
-            hint="make it: …/host_injections/VERSION/software/linux/CPU, as $EESSI_SOFTWARE_PATH",
-        )
-    programs, view = _programs(options), RootView()
-    replacement = find_replacement(view, named.load_prefix(options.replacement).path)
-    names = tuple(dict.fromkeys(name for one in programs for name in one.demand.names))
-    filling = plan_filling(view, replacement, names, machine_of(options.isa))
-    main = replacement.main_for(programs[0].demand.abi)
-    family = options.family or (family_folder(main) if main else "")
-    parent = os.path.realpath(os.path.join(software, "rpath_overrides", family))
-    place = os.path.join(parent, variant)
-    seen = {one.path: _seen(one, place) for one in programs}
-    done = Done(
-        place=place,
-        files=tuple(f"{one.target} <- {one.source}" for one in filling.libraries),
-        environment=filling.environment,
-        notes=_notes(filling),
-    )
-    if options.dry_run:
-        with tempfile.TemporaryDirectory(prefix="stackproof-inject-") as folder:
-            staging.fill(filling, folder, view)
-            _judge_staged(options, programs, seen, place, folder)
-        return done
-    with staging.locked(place):
-        folder = staging.staging_folder(place)
-        try:
-            sources = staging.fill(filling, folder, view)
-            _judge_staged(options, programs, seen, place, folder)
+        if record.hook:
             now = staging.current(place)
-            if now is not None and now.sources == sources and now.prefix == filling.prefix:
-                return replace(done, notes=(*done.notes, "it was so already: nothing was changed"))
-            record = Injection(place=place, prefix=filling.prefix, sources=sources)
-            staged = staging.commit(folder, record)
-        finally:
-            files.remove(folder)
-        has = {posixpath.basename(one.target) for one in filling.libraries}
-        has |= {posixpath.basename(path) for path in filling.links}
-        taken = tuple(name for name in names if name in has)  # others stay, and were accepted
-        staging.with_rollback(staged, lambda: _verify(programs, taken, place))
-    return done
-
-
-def _notes(filling: Filling) -> tuple[str, ...]:
-    notes = [f"keep {filling.prefix}: its launcher is used, and what it opens by that name"]
-    notes += [f"plug-in left behind: {text}" for text in filling.without]
-    if filling.left:
-        notes.append(f"not copied, as they are the machine's: {', '.join(filling.left)}")
-    return tuple(notes)
-
-
-def _seen(program: _Program, place: str) -> str:
-    """Return the place by the name that the program's DT_RPATH has for it."""
-    view = RootView("/", {place: "/"})  # only for links above it: the place need not be there yet
-    main = program.closure.program
-    text = main.elf.rpath or main.elf.runpath or ""
-    folders = program.closure.searcher.folders_of(text, main)
-    for folder in folders:
-        above, name = posixpath.split(folder)
-        found = view.resolve(above)
-        if found is not None and found[0] == place and name in {"lib", "lib64"}:
-            return above
-    known = [folder for folder in folders if "/rpath_overrides/" in folder]
-    raise fail(
-        Reason.INVALID_VALUE,
-        f"it does not look into `{place}/lib`",
-        where=Location(file=program.path),
-        hint=f"it looks into {', '.join(known)}" if known else "its DT_RPATH has no override",
-    )
-
-
-def _judge_staged(
-    options: ApplyOptions,
-    programs: Sequence[_Program],
-    seen: Mapping[str, str],
-    place: str,
-    folder: str,
-) -> None:
-    """Raise `StackproofError` unless programs would work with a folder at its place."""
-    view = RootView("/", {place: folder})
-    found = []
-    with tempfile.TemporaryDirectory(prefix="stackproof-empty-") as empty:
-        question = Question(
-            machine=machine_of(options.isa),
-            releases=named.load_releases,
-            with_plugins=False,
-            before=RootView("/", {place: empty}),  # without any injection, an earlier one too
-        )
-        for one in programs:
-            replacement = find_replacement(view, seen[one.path])
-            found.append(judge(view, one.path, replacement, question))
-    refuse(found, accept_unknown=options.accept_unknown)
-
-
-def refuse(judgements: Sequence[Judgement], *, accept_unknown: bool) -> None:
-    """Raise `StackproofError` with every reason, when one speaks against the injection."""
-    wanted = {Effect.FAILS} if accept_unknown else {Effect.FAILS, Effect.CANNOT_TELL}
-    problems = []
-    for judgement in judgements:
-        for finding in judgement.findings:
-            if finding.effect in wanted and finding.cause is not Cause.RELOCATED:
-                fails = finding.effect is Effect.FAILS
-                problems.append(
-                    Problem(
-                        reason=_REASONS[
-                            InjectionVerdict.FAILS if fails else InjectionVerdict.UNKNOWN
-                        ],
-                        message=f"{finding.message} (for `{judgement.program}`)",
-                        hint=finding.remedy or None,
-                        where=Location(file=finding.file) if finding.file else None,
-                    )
-                )
-    if problems:
-        problems.sort(key=lambda problem: problem.reason is not Reason.INJECTION_FAILS)
-        raise StackproofError(*problems)
-
-
-def _verify(programs: Sequence[_Program], names: tuple[str, ...], place: str) -> None:
-    """Raise `StackproofError` unless the programs' own loaders take the new files."""
-    for one in programs:
-        found = staging.trace(one.interpreter, one.path)
-        asked = tuple(name for name in names if name in one.demand.names)
-        staging.verify_trace(found, asked, place, one.path)
+            override.write_part(record.hook, record.name, now.part if now else "")
+    return place, record
 
 
 def _wrapped(options: ApplyOptions, scripts: str) -> Done:
@@ -264,7 +75,7 @@ def _wrapped(options: ApplyOptions, scripts: str) -> Done:
             f"`{scripts}` exists, and `stackproof inject apply` did not make it",
             hint="name a folder that is not there yet",
         )
-    programs, view = _programs(options), RootView()
+    programs, view = load_programs(options), RootView()
     replacement = find_replacement(view, named.load_prefix(options.replacement).path)
     question = Question(machine=machine_of(options.isa), releases=named.load_releases)
     judgements = [judge(view, one.path, replacement, question) for one in programs]
@@ -313,7 +124,7 @@ def _injected(judgement: Judgement, replacement: Replacement) -> frozenset[str]:
 
 
 def _verify_wrapped(
-    programs: Sequence[_Program],
+    programs: Sequence[ProgramNow],
     wrappings: Sequence[Wrapping],
     wanted: Sequence[frozenset[str]],
     place: str,

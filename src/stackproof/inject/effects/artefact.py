@@ -82,7 +82,7 @@ def make_variant(place: NamedPath, wish: ArtefactRequest, folder: str) -> Made:
     for part in making.parts:
         _copy(_real(view, part.source), os.path.join(folder, part.target), part)
     for target, source in making.trees.items():
-        _copy_tree(_real(view, source), os.path.join(folder, target))
+        inject_staging.copy_tree(_real(view, source), os.path.join(folder, target))
     _copy_bill(view, (replacement.prefix, os.path.dirname(replacement.prefix), place.path), folder)
     variant = Variant(
         folder=os.path.basename(folder),
@@ -172,14 +172,6 @@ def _copy(source: str, target: str, part: ArtefactLibrary) -> None:
             where=Location(file=source),
             hint="use another release of patchelf: some damage libraries",
         )
-
-
-def _copy_tree(source: str, target: str) -> None:
-    if os.path.isdir(source):
-        try:
-            shutil.copytree(source, target, symlinks=True)
-        except OSError as error:
-            raise files.translate(error, target) from error
 
 
 def _copy_bill(view: RootView, places: Sequence[str], folder: str) -> None:

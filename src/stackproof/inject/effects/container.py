@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.image.container.effects import roots
-from stackproof.inject.artefact import folders_of, soname_of
+from stackproof.inject.artefact import folders_of
 from stackproof.inject.container import ANNOTATION, FORMS, HOOKS, Hook, plan_containing
+from stackproof.inject.eessi import soname_of
 from stackproof.inject.effects import artefact, levels
 from stackproof.inject.effects import named as inject_named
-from stackproof.inject.effects.apply import refuse
 from stackproof.inject.effects.check import CheckOptions, ProgramOptions, judge_named, question_of
+from stackproof.inject.effects.wanted import refuse
 from stackproof.inject.hook_manifest import Compact
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Cause, Judgement

@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -44,8 +44,8 @@ class Injection:
     """The record of one version: what it is made of, and what was at its place before.
 
     `before` is the text of a link, a folder beside the place that holds what was a folder there
-    (`before_folder`), or empty for nothing. `sources` maps the copied files to their SHA-256 and
-    target.
+    (`before_folder`), or empty for nothing. `sources` maps the copied files to their SHA-256.
+    `hook` is the site's file of hooks, and `part` what this version needs in it under `name`.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/injected/1"
@@ -55,6 +55,9 @@ class Injection:
     before: str = ""
     before_folder: bool = False
     sources: Mapping[str, str] = field(default_factory=dict)
+    hook: str = ""
+    name: str = ""
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +82,7 @@ def locked(place: str) -> Iterator[None]:
     """
     keep = Path(place).parent / _KEEP
     try:
-        _make_folder(keep)
+        make_folder(keep)
     except OSError as error:
         raise files.translate(error, keep) from error
     busy = fail(
@@ -95,10 +98,10 @@ def locked(place: str) -> Iterator[None]:
         yield
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     """Make a folder and those above that are missing: jobs of all users enter it, any umask."""
     if not folder.is_dir():
-        _make_folder(folder.parent)
+        make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
         folder.chmod(0o755)
 
@@ -123,14 +126,35 @@ def fill(filling: Filling, folder: str, view: RootView) -> Mapping[str, str]:
     when it damaged a copy, and what files raise.
     """
     sources = {}
+    for target, path in filling.trees.items():
+        copy_tree(_real(view, path), os.path.join(folder, target))
+        for inside, _, names in os.walk(os.path.join(folder, target)):
+            for name in names:
+                copied = os.path.join(inside, name)
+                sources[os.path.relpath(copied, folder)] = files.sha256(copied)
     for one in filling.libraries:
-        found = view.resolve(one.source)
-        source = found[1] if found else one.source
+        source, target = _real(view, one.source), os.path.join(folder, one.target)
         sources[one.target] = files.sha256(source)
-        _copy_with_rpath(source, os.path.join(folder, one.target), one.rpath)
+        _copy_with_rpath(source, target, one.rpath)
+        if one.asks:
+            runpath.ask_for(target, one.asks)
     for path, text in filling.links.items():
         _link(os.path.join(folder, path), text)
     return sources
+
+
+def _real(view: RootView, path: str) -> str:
+    found = view.resolve(path)
+    return found[1] if found else path
+
+
+def copy_tree(source: str, target: str) -> None:
+    """Copy a folder with its links, where there is one; raises what files raise."""
+    if os.path.isdir(source):
+        try:
+            shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+        except OSError as error:
+            raise files.translate(error, target) from error
 
 
 def wrap(wrapping: Wrapping, folder: str) -> None:
@@ -194,13 +218,7 @@ def commit(folder: str, record: Injection) -> Staged:
         before = os.readlink(place)
     elif os.path.lexists(place):
         before, is_folder = os.path.join(_KEEP, f"{name}.found.{number}"), True
-    record = Injection(
-        place=place,
-        prefix=record.prefix,
-        before=before,
-        before_folder=is_folder,
-        sources=record.sources,
-    )
+    record = replace(record, before=before, before_folder=is_folder)
     files.write(os.path.join(folder, _RECORD), noun.to_json(record))
     target = os.path.join(keep, f"{name}.{number}")
     try:

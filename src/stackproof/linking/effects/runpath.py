@@ -1,4 +1,4 @@
-"""The search path of a file changed in place by patchelf, and the file read again afterwards."""
+"""What a file looks for changed in place by patchelf, and the file read again afterwards."""
 
 from __future__ import annotations
 
@@ -38,6 +38,22 @@ def seal(path: str, rpath: str) -> None:
         raise fail(
             Reason.BUILD_FAILED,
             "patchelf changed more, or less, than the search path",
+            where=Location(file=path),
+            hint="use another release of patchelf: some damage libraries",
+        )
+
+
+def ask_for(path: str, name: str) -> None:
+    """Let a file need one library more, before all others; raises as `seal` does."""
+    before = read(path)
+    run.check(Command(argv=("patchelf", "--add-needed", name, path), timeout_s=_TOOL_TIMEOUT_S))
+    after = read(path)
+    kept = (*(word for word in _KEPT if word != "needed"), "rpath", "runpath")
+    same = all(getattr(before, word) == getattr(after, word) for word in kept)
+    if not same or sorted(after.needed) != sorted((name, *before.needed)):
+        raise fail(
+            Reason.BUILD_FAILED,
+            f"patchelf changed more, or less, than the need for `{name}`",
             where=Location(file=path),
             hint="use another release of patchelf: some damage libraries",
         )

@@ -1,0 +1,115 @@
+"""What `inject apply` is asked for: programs as they are now, options, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.inject.effects import named
+from stackproof.inject.effects.check import machine_of
+from stackproof.inject.model import Cause, Effect, InjectionVerdict, Judgement
+from stackproof.inject.program import Demand, demand_of
+from stackproof.linking.effects.view import RootView
+from stackproof.linking.loader import Closure, LoaderSettings, load_program
+from stackproof.linking.loader.closure import usual_interpreter
+
+_REASONS = {
+    InjectionVerdict.FAILS: Reason.INJECTION_FAILS,
+    InjectionVerdict.UNKNOWN: Reason.INJECTION_UNKNOWN,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramNow:
+    """A program as it is now: what it loads, and what it asks of MPI."""
+
+    path: str
+    closure: Closure
+    demand: Demand
+
+    @property
+    def interpreter(self) -> str:
+        """Return the path of its loader."""
+        elf = self.closure.program.elf
+        return elf.interpreter or usual_interpreter(elf)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyOptions:
+    """Programs, what is put under them, and where: EESSI's folder, or a folder of start scripts.
+
+    `site` takes EESSI's folder from the environment, and has the site's hook set what the MPI is
+    told, and `settings` (NAME=VALUE). `family`, `compiler` and `accelerator` are EasyBuild's names,
+    for EESSI alone. `level` and `shs` choose what of an artefact is taken; of anything else,
+    `libfabric` takes that alone.
+    """
+
+    programs: tuple[str, ...]
+    replacement: str
+    eessi: str | None = None
+    wrapper: str | None = None
+    site: bool = False
+    settings: tuple[str, ...] = ()
+    level: str = ""
+    shs: str = ""
+    family: str = ""
+    compiler: str = ""
+    accelerator: str = ""
+    isa: str | None = None
+    accept_unknown: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What is said at the end: the place, the files in it, and what is left to be done."""
+
+    place: str
+    files: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def load_programs(options: ApplyOptions) -> list[ProgramNow]:
+    """Return the programs as they are now; raises `StackproofError` like reading them does."""
+    found = []
+    for text in options.programs:
+        place = named.load_place(text)
+        if place.manifest is not None or place.binds:
+            raise fail(
+                Reason.UNSUPPORTED,
+                f"`{text}` is not a program of this machine",
+                where=Location(file=text),
+                hint="name programs by their files; `inject check` takes images and manifests",
+            )
+        view = RootView()
+        for path in named.programs_of(place, view):
+            closure = load_program(
+                view, path, machine=machine_of(options.isa), setting=LoaderSettings()
+            )
+            found.append(ProgramNow(path=path, closure=closure, demand=demand_of(view, closure)))
+    return found
+
+
+def refuse(judgements: Sequence[Judgement], *, accept_unknown: bool) -> None:
+    """Raise `StackproofError` with every reason, when one speaks against the injection."""
+    wanted = {Effect.FAILS} if accept_unknown else {Effect.FAILS, Effect.CANNOT_TELL}
+    problems = []
+    for judgement in judgements:
+        for finding in judgement.findings:
+            if finding.effect in wanted and finding.cause is not Cause.RELOCATED:
+                fails = finding.effect is Effect.FAILS
+                problems.append(
+                    Problem(
+                        reason=_REASONS[
+                            InjectionVerdict.FAILS if fails else InjectionVerdict.UNKNOWN
+                        ],
+                        message=f"{finding.message} (for `{judgement.program}`)",
+                        hint=finding.remedy or None,
+                        where=Location(file=finding.file) if finding.file else None,
+                    )
+                )
+    if problems:
+        problems.sort(key=lambda problem: problem.reason is not Reason.INJECTION_FAILS)
+        raise StackproofError(*problems)
