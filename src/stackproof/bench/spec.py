@@ -31,10 +31,10 @@ class Arm:
     `image` is IMAGE[:MOUNT] with the image's path made absolute, or a folder with an image's tree,
     which is used where it lies; `prefix` an MPI's folder or its compiler wrapper; `module` are
     names in the order to load them, `module_use` more folders of modules; `vendor` is the site
-    whose vendor's MPI is meant; `container` is started by `runtime` with its `options`, has an MPI
-    of the ABI of `host_mpi`, or by `bind` that one, or `artefact` by the program `hook`; `eessi` is
-    a version in `repository` with modules to `load`. `pmi`
-    is what Slurm's `srun --mpi` is told, None for what the MPI's family speaks; `launcher` is
+    whose vendor's MPI is meant; `eessi` is a version in `repository` with modules to `load`;
+    `container` is started by `runtime` with its `options`, and `archive` is the same as a file: it
+    has an MPI of the ABI of `host_mpi`, or by `bind` that one, or `artefact` by the program `hook`.
+    `pmi` is what Slurm's `srun --mpi` is told, None for what the MPI's family speaks; `launcher` is
     `srun` or `mpirun`, None for what the site has that fits. `transports` and `placements` go by
     names of placements, or of localities for all that have it; without `placements` the arm runs
     everywhere. `inject` is an image or a folder whose MPI, or libfabric, is put under the image's
@@ -51,6 +51,7 @@ class Arm:
     load: tuple[str, ...] = ()
     repository: str = ""
     container: str = ""
+    archive: str = ""
     runtime: str = "podman"
     bind: str = "none"
     host_mpi: str = ""

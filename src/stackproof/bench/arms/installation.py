@@ -28,10 +28,15 @@ PROBE = r"""
 #include <dlfcn.h>
 #include <mpi.h>
 #include <stdio.h>
-int main(void) {
+int main(int count, char **names) {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length = 0;
     Dl_info found;
+    if (count > 1) {
+        for (int i = 1; i < count; i++)
+            if (dlopen(names[i], RTLD_LAZY)) printf("%s\n", names[i]);
+        return 0;
+    }
     void *address = dlsym(RTLD_DEFAULT, "MPI_Init");
     MPI_Get_library_version(text, &length);
     printf("library %s\n", address && dladdr(address, &found) ? found.dli_fname : "");
@@ -40,7 +45,8 @@ int main(void) {
 }
 """
 """Says which library a compiled program got, and what that calls itself. MPI allows
-`MPI_Get_library_version` before MPI_Init (MPI 4.1, section 9.1.1), so that nothing is started."""
+`MPI_Get_library_version` before MPI_Init (MPI 4.1, section 9.1.1), so that nothing is started. With
+names of libraries it says which of them it can open, and nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

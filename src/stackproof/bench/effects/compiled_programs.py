@@ -8,14 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import groupby
 
-from stackproof.bench.effects import program_source
+from stackproof.bench.effects import container_arm, program_source
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.compile_program import compile_program
 from stackproof.bench.program_spec import Program
 from stackproof.bench.ready import MpiWrappers, ReadyArm
-from stackproof.build.benchmark import NATIVE
 from stackproof.core import mountlist
-from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.core.errors import Problem, StackproofError
 from stackproof.core.mountlist import MountRequest
 from stackproof.image.model import Deployment
 from stackproof.mount.effects import mount_exec
@@ -59,18 +58,13 @@ def _with(
     ready: ReadyArm, programs: tuple[Program, ...], files_of: Mapping[str, bytes]
 ) -> ReadyArm:
     """Return an arm with programs of the same sources, which are compiled together."""
-    if ready.deployment.wrapped:
-        raise fail(
-            Reason.UNSUPPORTED,
-            f"`{programs[0].name}` would have to be carried into a container, which is done for "
-            f"{NATIVE} alone",
-            hint=f"compare containers with {NATIVE}, in a specification of their own",
-        )
     compilers = _compilers(ready)
     source, places = program_source.source_of(programs, files_of, compilers)
     folder = compile_program(compilers, source)
     deployment = ready.deployment
     paths = {name: str(folder / place) for name, place in places.items()}
+    if ready.container is not None:
+        return container_arm.carrying(ready.container, str(folder), paths)
     return replace(
         ready,
         deployment=replace(deployment, programs={**deployment.programs, **paths}),

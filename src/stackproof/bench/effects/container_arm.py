@@ -11,19 +11,21 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackproof.bench.arms.installation import SYSTEM, Installation, parse_probe
 from stackproof.bench.effects import container_rank, installation
 from stackproof.bench.effects.compile_program import compile_program, native_source, probe_source
+from stackproof.bench.effects.program_source import IMB
 from stackproof.bench.effects.stamps import stamp_of
-from stackproof.bench.ready import MpiWrappers, ReadyArm
-from stackproof.bench.runtimes import get
-from stackproof.bench.runtimes.start import ContainerStart
+from stackproof.bench.ready import ContainerCase, MpiWrappers, ReadyArm
+from stackproof.bench.runtimes import REGISTRY, get, starting
+from stackproof.bench.runtimes.start import ContainerStart, ImageSource
 from stackproof.bench.spec import Arm
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects import cache_folder, cache_kinds, files
@@ -39,53 +41,24 @@ from stackproof.inject.effects.job_key import MountedImage
 from stackproof.inject.effects.named import NamedPath
 from stackproof.inject.effects.wanted import refuse
 from stackproof.inject.judge import judge
-from stackproof.inject.model import Judgement
-from stackproof.inject.replacement import find_replacement
+from stackproof.inject.model import Judgement, worst
+from stackproof.inject.replacement import Main, find_replacement
 from stackproof.mpi import families
 
 _ANSWER_S = 300.0
 _KEPT_BYTES = 16 << 30
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Case:
-    """A container on its way: the MPI of the machine, the image as a file, what is carried in."""
-
-    arm: Arm
-    host: Installation
-    archive: str
-    image_digest: str
-    folders: tuple[str, ...]
-
-    @property
-    def program(self) -> str:
-        return f"{self.folders[0]}/{native_source().name}"
-
-    @property
-    def hybrid(self) -> bool:
-        return self.arm.bind == "hybrid"
-
-    @property
-    def under(self) -> str:
-        """Return the digest of what is put under the program, empty for nothing."""
-        if self.arm.bind == "hook":
-            return job_key.digest(MountedImage(self.arm.artefact, self.arm.artefact))
-        return self.host.library_sha256 if self.hybrid else ""
-
-    @property
-    def binds(self) -> dict[str, str]:
-        found = {folder: folder for folder in self.folders}
-        return {**found, self.host.prefix: self.host.prefix} if self.hybrid else found
+_SCHEME = re.compile(r"(?:oci|oci-archive|docker-archive):")
+# What images call processors (OCI image specification, GOARCH), as the kernel does.
+_ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64", "x86_64": "x86_64", "aarch64": "aarch64"}
 
 
 def of_container(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
-    """Return a container as an arm.
+    """Return a container as an arm, with what of `programs` its machine's MPI has.
 
     Raises `StackproofError`: TOOL_MISSING and JOB_FAILED for its runtime, NO_MPI for a container
     without MPI, INJECTION_FAILS and INJECTION_UNKNOWN with every reason of the check, WRONG_MPI
     where another library answers than was put there.
     """
-    del programs  # our own is the one that is carried in
     if not arm.host_mpi:
         raise fail(
             Reason.MISSING_KEY,
@@ -94,10 +67,12 @@ def of_container(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
             "carried in, and starts the ranks",
         )
     host = installation.of_prefix(arm.host_mpi)
-    if arm.bind == "hook" and (arm.runtime != "podman" or not arm.artefact):
+    facts = get(arm.runtime).facts
+    if arm.bind == "hook" and not (facts.hooks and arm.artefact):
+        able = [name for name, one in REGISTRY.items() if one.facts.hooks]
         raise fail(
             Reason.UNSUPPORTED,
-            "an arm with `bind: hook` names an `artefact`, and is started by podman",
+            f"an arm with `bind: hook` names an `artefact`, and is started by {' or '.join(able)}",
             hint="make one with `stackproof inject artefact`; a hook of another runtime is set up "
             "by its administrators, and then the arm says `bind: none`",
         )
@@ -107,46 +82,117 @@ def of_container(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
             f"`{host.prefix}` cannot be put into a container, which has one of its own",
             hint="name an MPI in a folder of its own with `host-mpi`, or say `bind: none`",
         )
-    wrappers = MpiWrappers(wrappers=host.wrappers, identity=host.identity, env=host.env)
+    wrappers = _wrappers(host)
     made = [compile_program(wrappers, source) for source in (native_source(), probe_source())]
-    archive, digest = _archive(arm)
-    folders = tuple(map(str, made))
-    case = _Case(arm=arm, host=host, archive=archive, image_digest=digest, folders=folders)
-    judgement = _judged(case)
-    words = _words(
-        case, _hooked(case, judgement) if arm.bind == "hook" else _bound(case, judgement)
-    )
-    library, said = _asked(case, words)
-    return _ready(case, judgement, words, (library, said))
+    image, archive, digest = _archive(arm)
+    paths = {native_source().name: f"{made[0]}/{native_source().name}"}
+    imb = f"{host.prefix}/bin/{IMB}"
+    if IMB in programs and os.access(imb, os.X_OK):
+        paths[IMB] = imb
+    case = ContainerCase(
+        arm=arm, host=host, image=image, archive=archive, image_digest=digest,
+        folders=(*map(str, made), *(path for name, path in paths.items() if name == IMB)),
+        programs=paths,
+    )  # fmt: skip
+    return _prepared(case)
 
 
-def _archive(arm: Arm) -> tuple[str, str]:
-    """Return a container's image as a file, and its digest.
+def carrying(case: ContainerCase, folder: str, paths: Mapping[str, str]) -> ReadyArm:
+    """Return a container that more programs are carried into, from a folder; raises as before."""
+    more = {**case.programs, **paths}
+    return _prepared(replace(case, folders=(*case.folders, folder), programs=more))
 
-    What is no file is written into the cache; its digest is the runtime's own, as no two archives
-    of an image are alike.
+
+def opens(ready: ReadyArm, names: Sequence[str]) -> bool:
+    """Return whether a program in an arm's container can open one of some libraries.
+
+    What srun starts can be asked inside of a job only: until then it is taken for granted.
     """
-    path = arm.container.partition(":")[2] if ":" in arm.container else arm.container
-    for text in (arm.container, path):
-        if os.path.exists(text) and roots.is_image(text):
-            return text, files.sha256(text) if os.path.isfile(text) else text
-    runtime = get(arm.runtime)
-    digest = _run(arm, (arm.runtime, "image", "inspect", "--format={{.Id}}", arm.container)).strip()
+    started = _Started(words=ready.deployment.wrapped, step=ready.step)
+    if ready.container is None or (ready.step and "SLURM_JOB_ID" not in os.environ):
+        return True
+    return bool(_run_in(ready.container, started, names).split())
+
+
+def _wrappers(host: Installation) -> MpiWrappers:
+    return MpiWrappers(wrappers=host.wrappers, identity=host.identity, env=host.env)
+
+
+def _prepared(case: ContainerCase) -> ReadyArm:
+    judged = _judged(case)
+    judgements = judged.judgements
+    start = _hooked(case, judgements) if case.arm.bind == "hook" else _bound(case, judgements)
+    started = _started(case, start)
+    return _ready(case, judged, started, _asked(case, judged, started))
+
+
+def _archive(arm: Arm) -> tuple[str, str, str]:
+    """Return an image as its runtime takes it, the same as a file or folder, and its digest.
+
+    What has a name alone is written into the cache; its digest is the runtime's own, as no two
+    archives of an image are alike. Raises `StackproofError` (UNSUPPORTED).
+    """
+    runtime, source, text = get(arm.runtime), _source(arm.container), arm.container
+    if source not in runtime.facts.sources:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"{arm.runtime} does not start `{text}`, which is {source.value}",
+            hint=f"it starts {', or '.join(sorted(one.value for one in runtime.facts.sources))}"
+            f"; {' and '.join(starting(source)) or 'nothing here'} would start this one",
+        )
+    if source is not ImageSource.NAME:
+        image = f"oci:{text}" if source is ImageSource.OCI and os.path.isdir(text) else text
+        return image, *_readable(text)
+    if arm.archive:
+        return text, *_readable(arm.archive)
+    if not runtime.archive(text, ""):
+        raise fail(
+            Reason.MISSING_KEY,
+            f"`{text}` is no file, and {arm.runtime} writes none of it, so that it cannot be "
+            "looked into",
+            hint="say `archive: FILE`, which it was loaded from, or name a file as `container`",
+        )
+    digest = _run(arm, (arm.runtime, "image", "inspect", "--format={{.Id}}", text)).strip()
     place = cache_kinds.home("archives") / f"saved-{digest.rpartition(':')[2][:32]}"
-    file = place / "image.tar"
     cache_kinds.in_use()
-    if not file.exists():
+    if not (place / "image.tar").exists():
         with cache_folder.alone(place), cache_folder.making(place) as folder:
-            argv = runtime.archive(arm.container, str(folder / "image.tar"))
-            if not argv:
-                raise fail(
-                    Reason.UNSUPPORTED,
-                    f"`{arm.container}` is no file, and {arm.runtime} writes none of it",
-                    hint="name the archive or the SIF file that it was loaded from",
-                )
-            _run(arm, argv)
+            _run(arm, runtime.archive(text, str(folder / "image.tar")))
         cache_folder.prune("archives", _KEPT_BYTES, keep=place)
-    return str(file), digest.rpartition(":")[2]
+    return text, str(place / "image.tar"), digest.rpartition(":")[2]
+
+
+def _readable(text: str) -> tuple[str, str]:
+    """Return how an image that is no name is read, and its digest."""
+    path = text.partition(":")[2] if _SCHEME.match(text) else text
+    path = path if os.path.exists(path) else path.rpartition(":")[0]
+    if not os.path.exists(path):
+        raise fail(
+            Reason.FILE_MISSING, f"there is no `{path or text}`", where=Location(file=path or text)
+        )
+    digest = files.sha256(path) if os.path.isfile(path) else _digest_of(path)
+    return f"rootfs:{text}" if roots.is_squashfs(text) else text, digest
+
+
+def _source(text: str) -> ImageSource:
+    """Return what an image was named by."""
+    if _SCHEME.match(text):
+        return ImageSource.OCI
+    if not os.path.exists(text):
+        return ImageSource.NAME
+    if roots.is_squashfs(text):
+        return ImageSource.SQUASHFS
+    if roots.is_image(text):
+        return ImageSource.SIF if roots.is_sif(text) else ImageSource.OCI
+    return ImageSource.FOLDER if os.path.isdir(text) else ImageSource.NAME
+
+
+def _digest_of(folder: str) -> str:
+    """Return a digest of an OCI layout by its index; of a root by its path and its time."""
+    index = os.path.join(folder, "index.json")
+    if os.path.isfile(index):
+        return files.sha256(index)
+    return hashlib.sha256(f"{folder} {stamp_of(folder)}".encode()).hexdigest()
 
 
 def _run(arm: Arm, argv: tuple[str, ...]) -> str:
@@ -158,29 +204,73 @@ def _run(arm: Arm, argv: tuple[str, ...]) -> str:
     return done.stdout.decode(errors="replace")
 
 
-def _judged(case: _Case) -> Judgement:
-    """Return whether the program works in the container; raises with every reason against it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """What was judged of each program, and the MPI that was put under all of them, or is there.
+
+    `library` is its main library, `known` the family and version that its file tells of.
+    """
+
+    judgements: tuple[Judgement, ...]
+    library: str
+    known: tuple[str, str] | None
+
+
+def _judged(case: ContainerCase) -> _Judged:
+    """Return whether the programs work in the container; raises with every reason against it."""
     place = named.load_place(case.archive)
+    _require_architecture(case, place)
     wanted = case.host.prefix if case.hybrid else _own_mpi(case, place)
     view = place.view("/", case.binds)
-    of = ProgramOptions(programs=(case.program,))
+    of = ProgramOptions(programs=tuple(case.programs.values()))
     question = question_of(of, CheckOptions())
     replacement = find_replacement(view, wanted)
     environment = dict(place.root("/").config.environment)
     if not case.hybrid:  # nothing is replaced: it is to find what is there, by the name it asks for
-        program = view.look(case.program)
+        program = view.look(of.programs[0])
         needed = view.elf(program).needed if program else ()
         asked = [name for name in needed if name in replacement.names and "mpi" in name]
         replacement = find_replacement(view, replacement.names[asked[0]] if asked else wanted)
         own = (*replacement.folders, environment.get("LD_LIBRARY_PATH", ""))
         environment["LD_LIBRARY_PATH"] = ":".join(filter(None, own))
     question = replace(question, setting=setting_of(of, environment))
-    judgement = judge(view, case.program, replacement, question)
-    refuse([judgement], accept_unknown=case.arm.accept_unknown)
-    return judgement
+    found = tuple(judge(view, path, replacement, question) for path in of.programs)
+    # One environment for all: what finds its MPI without is to find it with that as well.
+    told = max((one.environment for one in found), key=len)
+    question = replace(question, setting=setting_of(of, {**environment, **told}))
+    found = tuple(
+        one if one.environment == told else judge(view, one.program, replacement, question)
+        for one in found
+    )
+    refuse(found, accept_unknown=case.arm.accept_unknown)
+    main = replacement.mains[0] if replacement.mains else None
+    return _Judged(
+        judgements=found,
+        library=main.path if main else "",
+        known=_told_by(main, view.traces(main.file).release) if main else None,
+    )
 
 
-def _own_mpi(case: _Case, place: NamedPath) -> str:
+def _told_by(main: Main, release: str) -> tuple[str, str] | None:
+    """Return the family and the version of an MPI by its library alone."""
+    name = next((one for one in families.REGISTRY if main.family.name.startswith(one)), "")
+    return (name, release) if name and release else None
+
+
+def _require_architecture(case: ContainerCase, place: NamedPath) -> None:
+    """Raise `StackproofError` (UNSUPPORTED) for an image that says it is for another processor."""
+    said = place.root("/").config.architecture
+    here = named.this_machine().architecture
+    if said and _ARCHITECTURES.get(said, said) != here:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"the container `{case.arm.container}` is for {said}, and this machine is {here}",
+            where=Location(file=case.archive),
+            hint=f"name the image of that tag for {here}",
+        )
+
+
+def _own_mpi(case: ContainerCase, place: NamedPath) -> str:
     """Return the prefix of the container's own MPI; raises `StackproofError` (NO_MPI)."""
     try:
         return named.mpi_of(place, place.view("/"))
@@ -195,23 +285,23 @@ def _own_mpi(case: _Case, place: NamedPath) -> str:
         ) from None
 
 
-def _bound(case: _Case, judgement: Judgement) -> ContainerStart:
-    """Return what is started so that a program works as it was judged, by folders and variables."""
-    containing = plan_containing([judgement], case.binds)
+def _bound(case: ContainerCase, judgements: Sequence[Judgement]) -> ContainerStart:
+    """Return what is started so that programs work as they were judged."""
+    containing = plan_containing(judgements, case.binds)
     moved = case.host.env.set if case.hybrid else {}
     return ContainerStart(
-        image=case.arm.container,
+        image=case.image,
         binds=containing.binds,
         environment={**moved, **containing.environment},
         options=case.arm.options,
     )
 
 
-def _hooked(case: _Case, judgement: Judgement) -> ContainerStart:
+def _hooked(case: ContainerCase, judgements: Sequence[Judgement]) -> ContainerStart:
     """Return the same with a hook that covers the container's own libraries when it starts."""
-    arm, start = case.arm, _bound(case, judgement)
+    arm, start = case.arm, _bound(case, judgements)
     of = ProgramOptions(
-        programs=(case.program,), root=case.archive,
+        programs=tuple(case.programs.values()), root=case.archive,
         library_path=start.environment.get("LD_LIBRARY_PATH", ""),
     )  # fmt: skip
     options = ContainerOptions(
@@ -219,31 +309,57 @@ def _hooked(case: _Case, judgement: Judgement) -> ContainerStart:
         hook=arm.hook or HOOK,
     )  # fmt: skip
     made = hook_of(of, options, case.binds)
-    text = render_podman_hook(made.hook)
-    place = cache_kinds.home("programs") / f"hook-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+    place = _written("hook", "mpi.json", render_podman_hook(made.hook))
+    return replace(
+        start,
+        hooks=os.path.dirname(place),
+        annotations={ANNOTATION: made.hook.name},
+        environment={**start.environment, **made.environment},
+    )
+
+
+def _written(kind: str, name: str, text: str) -> str:
+    """Return the path of a text in the cache, in a folder with its digest for a name."""
+    place = (
+        cache_kinds.home("programs") / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+    )
     with cache_folder.alone(place), cache_folder.making(place) as folder:
-        files.write(folder / "mpi.json", text)
+        files.write(folder / name, text)
         folder.chmod(0o755)
-    told = (f"--hooks-dir={place}", f"--annotation={ANNOTATION}={made.hook.name}")
-    environment = {**start.environment, **made.environment}
-    return replace(start, options=(*told, *start.options), environment=environment)
+    return str(place / name)
 
 
-def _words(case: _Case, start: ContainerStart) -> tuple[str, ...]:
-    """Return the words before a rank's program."""
-    words = get(case.arm.runtime).words(start)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Started:
+    """How a container is started: words before a program, or options of srun; what nodes read."""
+
+    words: tuple[str, ...]
+    step: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+def _started(case: ContainerCase, start: ContainerStart) -> _Started:
+    runtime, hooks = get(case.arm.runtime), (start.hooks,) if start.hooks else ()
+    read = (*hooks, case.arm.artefact, case.arm.hook or HOOK) if hooks else ()
+    if runtime.facts.in_steps:
+        step = runtime.step(start)
+        path = _written("edf", "environment.toml", step.file) if step.file else ""
+        options = tuple(word.replace("{file}", path) for word in step.options)
+        return _Started(words=(), step=options, files=(*read, *filter(None, (path,))))
+    words = runtime.words(start)
     if case.arm.runtime != "podman":
-        return words
+        return _Started(words=words, files=read)
     unset = [word for name in sorted(case.host.env.set) for word in ("--unset", name)]
-    return (sys.executable, "-I", "-S", container_rank.__file__, *unset, *words)
+    own = (sys.executable, "-I", "-S", container_rank.__file__)
+    return _Started(words=(*own, *unset, *words), files=read)
 
 
-def _asked(case: _Case, words: tuple[str, ...]) -> tuple[str, str]:
-    """Return the library that a program in the container gets, and what that calls itself."""
-    arm = case.arm
-    env = EnvPatch(set=dict(arm.env))
+def _run_in(case: ContainerCase, started: _Started, words: Sequence[str]) -> str:
+    """Return what the small program prints in the container; raises `StackproofError`."""
+    arm, env = case.arm, EnvPatch(set=dict(case.arm.env))
+    step = ("srun", "--nodes=1", "--ntasks=1", "--mpi=none", *started.step) if started.step else ()
     with tempfile.TemporaryDirectory(prefix="stackproof-ask-") as folder:
-        argv = (*words, f"{case.folders[1]}/ask")
+        argv = (*step, *started.words, f"{case.folders[1]}/ask", *words)
         done = run(Command(argv=argv, env=env, timeout_s=_ANSWER_S, cwd=folder))
     if done.returncode != 0:
         tail = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()[-6:]
@@ -253,9 +369,18 @@ def _asked(case: _Case, words: tuple[str, ...]) -> tuple[str, str]:
             detail="\n".join(tail) or None,
             hint="its own settings may have to be said: `options`, or `env` with CONTAINERS_CONF",
         )
-    library, said = parse_probe(done.stdout.decode(errors="replace"))
-    bound = library.startswith(f"{case.host.prefix}/")
-    if case.hybrid and not bound:
+    return done.stdout.decode(errors="replace")
+
+
+def _asked(case: ContainerCase, judged: _Judged, started: _Started) -> tuple[str, str]:
+    """Return the library that a program in the container gets, and what that calls itself.
+
+    What srun starts can be asked inside of a job only: until then it is what the files say.
+    """
+    if started.step and "SLURM_JOB_ID" not in os.environ:
+        return judged.library, " ".join(judged.known or ())
+    library, said = parse_probe(_run_in(case, started, ()))
+    if case.hybrid and not library.startswith(f"{case.host.prefix}/"):
         raise fail(
             Reason.WRONG_MPI,
             f"`{library}` of the container answers, and not that of `{case.host.prefix}`",
@@ -265,20 +390,21 @@ def _asked(case: _Case, words: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _ready(
-    case: _Case, judgement: Judgement, words: tuple[str, ...], answer: tuple[str, str]
+    case: ContainerCase, judged: _Judged, started: _Started, answer: tuple[str, str]
 ) -> ReadyArm:
     arm, host = case.arm, case.host
     library, said = answer
-    known = families.identify(said)
+    known = families.identify(said) or judged.known
     if known is None:
         raise fail(Reason.UNSUPPORTED, f"an unknown MPI is in `{arm.container}`: `{said[:80]}`")
     facts = MpiFacts(
         family=known[0], version=known[1], prefix=host.prefix,
         launcher=families.get(host.family).launcher,
     )  # fmt: skip
-    parts = [case.image_digest, os.path.basename(case.folders[0]), case.under]
+    parts = [case.image_digest, os.path.basename(case.folders[0]), _under(case)]
     digest = hashlib.sha256(" ".join(parts).encode()).hexdigest()
     name = arm.name or arm.label
+    native = case.programs[native_source().name]
     return ReadyArm(
         arm=arm,
         image=Image(
@@ -288,25 +414,33 @@ def _ready(
             name=name,
             mounts=(),
             mpi=facts,
-            programs={native_source().name: case.program},
+            programs={**case.programs},
             env=host.env,
             image_sha256=digest,
             mpiexec=host.mpiexec,
-            wrapped=words,
+            wrapped=started.words,
         ),
-        folders=(*case.folders, host.prefix, *_seen(case, words)),
-        stamps={path: stamp_of(path) for path in (host.library, case.program)},
-        found=_found(case, judgement, library, said),
+        folders=(*case.folders, host.prefix, *started.files),
+        stamps={path: stamp_of(path) for path in (host.library, native)},
+        found=_found(case, judged.judgements, library, said),
+        compilers=_wrappers(host),
+        container=case,
+        step=started.step,
     )
 
 
-def _seen(case: _Case, words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what nodes must see of a hook."""
-    folders = [word.partition("=")[2] for word in words if word.startswith("--hooks-dir=")]
-    return (*folders, case.arm.artefact, case.arm.hook or HOOK) if folders else ()
+def _under(case: ContainerCase) -> str:
+    """Return the digest of what is put under the program, empty for nothing."""
+    if case.arm.bind == "hook":
+        return job_key.digest(MountedImage(case.arm.artefact, case.arm.artefact))
+    return case.host.library_sha256 if case.hybrid else ""
 
 
-def _found(case: _Case, judgement: Judgement, library: str, said: str) -> Mapping[str, str]:
+def _found(
+    case: ContainerCase, judgements: Sequence[Judgement], library: str, said: str
+) -> Mapping[str, str]:
+    told = dict.fromkeys(one.message for each in judgements for one in each.findings[:3])
+    verdict = worst(tuple(one.verdict for one in judgements)).value
     return {
         "container SHA-256": case.image_digest,
         "runtime": case.arm.runtime,
@@ -317,6 +451,5 @@ def _found(case: _Case, judgement: Judgement, library: str, said: str) -> Mappin
         "launcher": case.host.mpiexec,
         "benchmark": f"compiled by {case.host.wrappers['c']} and carried in, "
         f"{Path(case.folders[0]).name}",
-        "check of that": f"{judgement.verdict.value}"
-        + "".join(f"; {one.message}" for one in judgement.findings[:3]),
+        "check of that": "; ".join((verdict, *told)),
     }

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stackproof.bench import programs as bench_programs
-from stackproof.bench import schedule
+from stackproof.bench import runtimes, schedule
+from stackproof.bench.effects import container_arm
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.bench.ready import ReadyArm
@@ -45,6 +46,13 @@ AGENT_MOUNTS = "STACKPROOF_MOUNTS"
 """The mount list for the agent of a cluster (`stackproof.cluster.effects.agent`)."""
 SLURM_WIRE = "SLURM_STACKPROOF_MOUNTS"
 """The mount list for Slurm's plug-in, of every step started with it (native/spank/names.h)."""
+
+
+DRIVERS = {
+    Memory.CUDA.value: ("libcuda.so.1",),
+    Memory.ROCM.value: ("libamdhip64.so", *(f"libamdhip64.so.{number}" for number in (7, 6, 5))),
+}
+"""The libraries by which our program reaches a GPU (`programs/csrc/gpu.c`)."""
 
 
 def now() -> str:
@@ -126,7 +134,7 @@ def starter(place: LaunchNodes, ready: ReadyArm) -> str:
     sites without PMIx in their Slurm start Open MPI; an arm that names one has that one. Outside
     of a job it is the MPI's own.
     """
-    own = ready.deployment.mpi.launcher
+    own = SRUN if ready.step else ready.deployment.mpi.launcher
     wanted, allocation = ready.arm.launcher, place.allocation
     if allocation is None or (wanted == MPIRUN and own != SRUN):
         return own
@@ -145,7 +153,10 @@ def launcher_problems(arms: Arms, place: LaunchNodes) -> list[Problem]:
     for name, ready in arms.by_name.items():
         mpi, wanted, allocation = ready.deployment.mpi, ready.arm.launcher, place.allocation
         kind = ready.arm.pmi or srun.PMI.get(mpi.family)
-        if allocation is None and wanted == SRUN:
+        if allocation is None and ready.step:
+            said = f"`{name}` is started by srun, a part of which `{ready.arm.runtime}` is"
+            found.append((f"{said}, and this is no Slurm job", "say `on: slurm`"))
+        elif allocation is None and wanted == SRUN:
             said = f"`{name}` is to be started by srun, and this is no Slurm job"
             found.append((said, "say `on: slurm`, or leave the arm's `launcher` out"))
         elif wanted == MPIRUN and mpi.launcher == SRUN:
@@ -181,6 +192,26 @@ def transport_problems(
                     if name != arms.null
                 }
     return list(found)
+
+
+def memory_problems(arms: Arms, memory: tuple[str, ...]) -> list[Problem]:
+    """Return the containers in which no GPU's driver is to be found, where buffers lie on one."""
+    kinds = [kind for kind in dict.fromkeys(memory) if kind != Memory.HOST]
+    found = []
+    for name, ready in arms.by_name.items():
+        for kind in kinds if ready.container and name != arms.null else ():
+            if container_arm.opens(ready, DRIVERS[kind]):
+                continue
+            found.append(
+                Problem(
+                    reason=Reason.NO_GPU,
+                    message=f"{name}: nothing in the container `{ready.arm.container}` is the "
+                    f"driver of a GPU (`{DRIVERS[kind][0]}`), and message buffers are to lie there",
+                    hint=f"give it one with `options`; {ready.arm.runtime}: "
+                    f"{runtimes.get(ready.arm.runtime).facts.gpu}",
+                )
+            )
+    return found
 
 
 def fabric_of(place: LaunchNodes) -> str:
@@ -226,6 +257,8 @@ def _without(ready: ReadyArm) -> frozenset[Memory]:
 
     UCX may carry them below an Open MPI that knows of none, where it is told to.
     """
+    if ready.container and not ready.container.hybrid:
+        return frozenset()  # its own MPI is in no bill
     if ready.arm.inject or ready.arm.env.get("OMPI_MCA_pml") == "ucx" or not ready.image.path:
         return frozenset()
     return fabric.mpi_without(ready.image.path, ready.deployment.mpi.family)
@@ -291,6 +324,8 @@ def _step(
     mounts = _mounts(deployment)
     launcher = launchers.REGISTRY["srun"]
     patch = patch.then(EnvPatch(set=dict(ready.arm.env)))
+    if ready.step:
+        return _step_in_container(allocation, ready, case, patch, labelled=labelled)
     base = allocations.base_of(allocation)
     program = bench_programs.REGISTRY[case.program].argv(deployment.programs[case.program], case)
     ahead = allocations.task_words(
@@ -310,6 +345,32 @@ def _step(
         pinned=True,
         oversubscribe=not placement.timed,
         labelled=labelled,
+    )
+    argv = (allocation.srun, *launcher.argv(request)[1:])
+    env = allocation.patch().then(launcher.environment(request))
+    return Command(argv=argv, env=env, timeout_s=case.timeout_s, cwd="/"), patch
+
+
+def _step_in_container(
+    allocation: Allocation, ready: ReadyArm, case: Case, patch: EnvPatch, *, labelled: bool
+) -> tuple[Command, EnvPatch]:
+    """Return the command of a step whose tasks srun itself puts into a container.
+
+    Nothing of this machine runs in there but the program: srun pins it, and `env` of the container
+    sets its variables. Raises `StackproofError` (UNSUPPORTED) for a placement that srun cannot say.
+    """
+    deployment, launcher = ready.deployment, launchers.REGISTRY[SRUN]
+    program = bench_programs.REGISTRY[case.program].argv(deployment.programs[case.program], case)
+    request = LaunchRequest(
+        prefix=deployment.mpi.prefix,
+        program=(*requests.setting(patch.apply({})), *program),
+        placement=case.placement,
+        own=_own(ready, case, patch),
+        family=deployment.mpi.family,
+        pmi=ready.arm.pmi,
+        oversubscribe=not case.placement.timed,
+        labelled=labelled,
+        options=ready.step,
     )
     argv = (allocation.srun, *launcher.argv(request)[1:])
     env = allocation.patch().then(launcher.environment(request))

@@ -103,6 +103,7 @@ def prepare(spec: BenchSpec, arms: Arms | None = None, place: LaunchNodes | None
     arms = compiled_programs.with_programs(arms or bench_arms.make_ready(spec), spec.programs)
     problems = launching.launcher_problems(arms, place)
     problems += launching.transport_problems(arms, place, placements, spec.memory)
+    problems += launching.memory_problems(arms, spec.memory) if not problems else []
     if problems:
         raise StackproofError(*problems)
     return Bench(

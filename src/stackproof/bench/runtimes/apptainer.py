@@ -1,17 +1,25 @@
-"""Apptainer, and SingularityCE by its other name: the environment and file descriptors go in."""
+"""Apptainer: the environment and file descriptors go in by themselves."""
 
 from __future__ import annotations
 
-from stackproof.bench.runtimes.start import ContainerStart
+from stackproof.bench.runtimes.start import (
+    ContainerStart,
+    ImageSource,
+    RuntimeFacts,
+    StepStart,
+    mounts,
+)
 
 
 class Apptainer:
-    """`apptainer exec` (apptainer.org/docs/user, "Apptainer and MPI applications").
-
-    Not run by the tests here: the command line is that of the documentation.
-    """
+    """apptainer-exec(1), and apptainer.org/docs/user, "Apptainer and MPI applications"."""
 
     name = "apptainer"
+    facts = RuntimeFacts(
+        program="apptainer",
+        sources=frozenset({ImageSource.SIF, ImageSource.SQUASHFS, ImageSource.FOLDER}),
+        gpu="--nv, or --rocm",
+    )
 
     def words(self, start: ContainerStart) -> tuple[str, ...]:
         """Return the words before a rank's program.
@@ -19,14 +27,23 @@ class Apptainer:
         `--sharens` has the ranks of a node join one namespace, without which MPICH's copies between
         processes are refused.
         """
-        return (
-            "apptainer", "exec", "--sharens",
-            *(f"--bind={source}:{place}:ro" for place, source in sorted(start.binds.items())),
-            *(f"--env={name}={value}" for name, value in sorted(start.environment.items())),
-            *start.options, start.image,
-        )  # fmt: skip
+        return ("apptainer", "exec", "--sharens", *exec_words(start))
+
+    def step(self, start: ContainerStart) -> StepStart:
+        """Return nothing: it has a program."""
+        del start
+        return StepStart()
 
     def archive(self, image: str, file: str) -> tuple[str, ...]:
-        """Return nothing: a SIF file is read as it is."""
+        """Return nothing: what it starts is read as it is."""
         del image, file
         return ()
+
+
+def exec_words(start: ContainerStart) -> tuple[str, ...]:
+    """Return what Apptainer and SingularityCE both take behind `exec`."""
+    return (
+        *(f"--bind={mount}" for mount in mounts(start)),
+        *(f"--env={name}={value}" for name, value in sorted(start.environment.items())),
+        *start.options, start.image,
+    )  # fmt: skip

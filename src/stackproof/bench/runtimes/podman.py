@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from stackproof.bench.runtimes.start import ContainerStart
+from stackproof.bench.runtimes.start import (
+    ContainerStart,
+    ImageSource,
+    RuntimeFacts,
+    StepStart,
+    mounts,
+)
 
 PASSED = (
     "PMI_*", "PMI2_*", "PMIX_*", "HYDI_*", "HYDRA_*", "MPIR_*", "MPICH_*", "MPI_*", "I_MPI_*",
@@ -15,6 +21,12 @@ class Podman:
     """podman-run(1)."""
 
     name = "podman"
+    facts = RuntimeFacts(
+        program="podman",
+        sources=frozenset({ImageSource.NAME, ImageSource.OCI}),
+        gpu="--device=nvidia.com/gpu=all, or --device=/dev/kfd and --device=/dev/dri",
+        hooks=True,
+    )
 
     def words(self, start: ContainerStart) -> tuple[str, ...]:
         """Return the words before a rank's program.
@@ -28,9 +40,16 @@ class Podman:
             "--security-opt=seccomp=unconfined", "--pull=never", "--workdir=/",
             *(f"--env={name}" for name in PASSED),
             *(f"--env={name}={value}" for name, value in sorted(start.environment.items())),
-            *(f"--volume={source}:{place}:ro" for place, source in sorted(start.binds.items())),
+            *(f"--volume={mount}" for mount in mounts(start)),
+            *((f"--hooks-dir={start.hooks}",) if start.hooks else ()),
+            *(f"--annotation={name}={value}" for name, value in sorted(start.annotations.items())),
             *start.options, "--entrypoint=", start.image,
         )  # fmt: skip
+
+    def step(self, start: ContainerStart) -> StepStart:
+        """Return nothing: it has a program."""
+        del start
+        return StepStart()
 
     def archive(self, image: str, file: str) -> tuple[str, ...]:
         """Return `podman save` as an OCI archive."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stackproof.bench.runtimes.start import ContainerStart
+from stackproof.bench.runtimes.start import ContainerStart, ImageSource, RuntimeFacts, StepStart
 
 
 class Sarus:
@@ -13,6 +13,9 @@ class Sarus:
     """
 
     name = "sarus"
+    facts = RuntimeFacts(
+        program="sarus", sources=frozenset({ImageSource.NAME}), gpu="by the site's hook"
+    )
 
     def words(self, start: ContainerStart) -> tuple[str, ...]:
         """Return the words before a rank's program."""
@@ -25,6 +28,11 @@ class Sarus:
             *(f"--env={name}={value}" for name, value in sorted(start.environment.items())),
             *start.options, start.image,
         )  # fmt: skip
+
+    def step(self, start: ContainerStart) -> StepStart:
+        """Return nothing: it has a program."""
+        del start
+        return StepStart()
 
     def archive(self, image: str, file: str) -> tuple[str, ...]:
         """Return nothing: give the archive that the image was loaded from."""

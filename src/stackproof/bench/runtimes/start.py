@@ -1,19 +1,61 @@
-"""What a runtime of containers is asked to start."""
+"""What a runtime of containers is asked to start, and what it says of itself."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class ImageSource(StrEnum):
+    """What an image is named by; the value says it in words."""
+
+    NAME = "a name that the runtime knows"
+    OCI = "an OCI layout or archive"
+    SIF = "a SIF file"
+    SQUASHFS = "a SquashFS file"
+    FOLDER = "a folder with a root"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeFacts:
+    """What a runtime is: its program, the images it starts, and how a user asks it for a GPU.
+
+    `hooks` says whether containers can be annotated for a hook; `in_steps` whether it is a part of
+    srun, and has no program of its own.
+    """
+
+    program: str
+    sources: frozenset[ImageSource]
+    gpu: str
+    hooks: bool = False
+    in_steps: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerStart:
     """What is started: an image, folders by the place they are seen at (read-only), variables.
 
-    `options` are more words for the runtime, as a site or a user gives them.
+    `options` are more words for the runtime, as a site or a user gives them. `annotations` are what
+    hooks are chosen by; `hooks` is a folder with definitions of hooks, empty for those of the site.
     """
 
     image: str
     binds: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    hooks: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepStart:
+    """How srun starts tasks in a container: options, and the file that `{file}` in them means."""
+
+    options: tuple[str, ...] = ()
+    file: str = ""
+
+
+def mounts(start: ContainerStart) -> tuple[str, ...]:
+    """Return the folders as Enroot's relatives write them, `SOURCE:PLACE:ro`."""
+    return tuple(f"{source}:{place}:ro" for place, source in sorted(start.binds.items()))

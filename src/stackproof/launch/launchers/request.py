@@ -35,7 +35,8 @@ class LaunchRequest:
 
     Of use to Slurm's launcher alone: `pmi` is how ranks find each other, None for what the family
     speaks; `mounts` a list of images (`stackproof.core.mountlist`) that its plug-in mounts for the
-    ranks, empty for none; `pinned` says that the program pins itself to the placement's CPUs.
+    ranks, empty for none; `pinned` says that the program pins itself to the placement's CPUs;
+    `options` are more options, as those of plug-ins that put tasks into containers.
     """
 
     prefix: str
@@ -54,6 +55,7 @@ class LaunchRequest:
     pmi: str | None = None
     mounts: str = ""
     pinned: bool = False
+    options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,7 @@ class Srun:
             f"--ntasks-per-node={len(placement.ranks) // len(nodes)}",
             f"--nodelist={','.join(nodes)}", f"--distribution={uniform.order(placement, 'srun')}",
             f"--cpu-bind={binding}", "--kill-on-bad-exit=1", "--export=ALL", *crowd, *label,
-            *images, *request.program,
+            *images, *request.options, *request.program,
         )  # fmt: skip
 
     def environment(self, request: LaunchRequest) -> EnvPatch:

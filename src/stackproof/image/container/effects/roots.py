@@ -102,6 +102,11 @@ def is_squashfs(path: str) -> bool:
     return _head(path).startswith(superblock.MAGIC)
 
 
+def is_sif(path: str) -> bool:
+    """Return whether a path is a file that begins as SIF files do."""
+    return sif.looks_like_sif(_head(path))
+
+
 def _head(path: str) -> bytes:
     if not os.path.isfile(path):
         return b""

@@ -1,0 +1,45 @@
+"""Enroot: unprivileged containers out of SquashFS files."""
+
+from __future__ import annotations
+
+from stackproof.bench.runtimes.start import ContainerStart, ImageSource, RuntimeFacts, StepStart
+
+
+class Enroot:
+    """`enroot start` (github.com/NVIDIA/enroot, doc/cmd/start.md and doc/image-format.md).
+
+    Not run by the tests here: the command line is that of the documentation.
+    """
+
+    name = "enroot"
+    facts = RuntimeFacts(
+        program="enroot",
+        sources=frozenset({ImageSource.NAME, ImageSource.SQUASHFS}),
+        gpu="--env=NVIDIA_VISIBLE_DEVICES=all, by its hook 98-nvidia.sh",
+    )
+
+    def words(self, start: ContainerStart) -> tuple[str, ...]:
+        """Return the words before a rank's program.
+
+        A mount is a line of fstab with colons between its fields. Variables of launchers and MPIs
+        that begin as its hooks for Slurm and PMIx say go in by these hooks.
+        """
+        return (
+            "enroot", "start",
+            *(
+                f"--mount={source}:{place}:none:x-create=auto,rbind,ro"
+                for place, source in sorted(start.binds.items())
+            ),
+            *(f"--env={name}={value}" for name, value in sorted(start.environment.items())),
+            *start.options, start.image,
+        )  # fmt: skip
+
+    def step(self, start: ContainerStart) -> StepStart:
+        """Return nothing: it has a program."""
+        del start
+        return StepStart()
+
+    def archive(self, image: str, file: str) -> tuple[str, ...]:
+        """Return nothing: a SquashFS file is read as it is."""
+        del image, file
+        return ()

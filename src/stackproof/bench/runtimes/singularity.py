@@ -1,0 +1,35 @@
+"""SingularityCE, the other heir of Singularity."""
+
+from __future__ import annotations
+
+from stackproof.bench.runtimes.apptainer import exec_words
+from stackproof.bench.runtimes.start import ContainerStart, ImageSource, RuntimeFacts, StepStart
+
+
+class Singularity:
+    """singularity-exec(1) of SingularityCE 4.1, which has no `--sharens`.
+
+    Not run by the tests here: the command line is that of the manual. Without a setuid starter each
+    rank is in a user namespace of its own, in which MPICH's copies between processes are refused.
+    """
+
+    name = "singularity"
+    facts = RuntimeFacts(
+        program="singularity",
+        sources=frozenset({ImageSource.SIF, ImageSource.SQUASHFS, ImageSource.FOLDER}),
+        gpu="--nv, or --rocm",
+    )
+
+    def words(self, start: ContainerStart) -> tuple[str, ...]:
+        """Return the words before a rank's program."""
+        return ("singularity", "exec", *exec_words(start))
+
+    def step(self, start: ContainerStart) -> StepStart:
+        """Return nothing: it has a program."""
+        del start
+        return StepStart()
+
+    def archive(self, image: str, file: str) -> tuple[str, ...]:
+        """Return nothing: what it starts is read as it is."""
+        del image, file
+        return ()
