@@ -434,4 +434,6 @@ PROBES: dict[str, Callable[[Path], str | None]] = {
     "chromium": _chromium,
     "runc": _runc,
     "ssh-keygen": _ssh_keygen,
+    "docker-registry": lambda _: _try("docker-registry", "--version"),
+    "skopeo": lambda _: _try("skopeo", "--version"),
 }

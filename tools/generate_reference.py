@@ -44,6 +44,10 @@ ENVIRONMENT = {
     "started, and why.",
     "STACKPROOF_RACE_S": "Tests only: seconds for which an attacker races the mount helper (left "
     "out: 2; `nox -s races` says 60).",
+    "STACKPROOF_LISTING": "A service of the site that lists the images of its registry, as uenv "
+    "asks one.",
+    "STACKPROOF_REGISTRY": "The registry of images, and the path in it below which they are: "
+    "`registry.example.org/images`.",
     "STACKPROOF_REPOSITORY": "Folders with images by label, several with colons: all are read, the "
     "first is written to. Left out: `$SCRATCH/.uenv-images`, else `~/.uenv/repo`, as for uenv.",
     "STACKPROOF_SPACK_MIRROR": "Local clones in the place of git addresses: `URL=PATH`, or a "

@@ -228,7 +228,10 @@ def test_move_from_uenv(shelf: Shelf, place: Path) -> None:
     run_page(shelf, "docs/how-to/move-from-uenv.md", place, **own)
 
 
-ELSEWHERE = {"docs/how-to/first-day.md": "tests/site/test_completing_slurm.py"}
+ELSEWHERE = {
+    "docs/how-to/first-day.md": "tests/site/test_completing_slurm.py",
+    "docs/how-to/share-images.md": "tests/share/test_remote_verbs.py",
+}
 """Pages whose lines want a machine that a test of their room has, and where that is."""
 
 

@@ -22,7 +22,7 @@ function __stackproof_say
         printf '%s\t%s\n' 'doctor' 'find known problems of a stack, a machine or results'
         printf '%s\t%s\n' 'explain' 'say what is known of a setting, a problem or a curves shape'
         printf '%s\t%s\n' 'inject' 'say whether programs work with another MPI, before they run'
-        printf '%s\t%s\n' 'image' 'images by label: list, add, remove, check, what they take'
+        printf '%s\t%s\n' 'image' 'images by label: in your repository and in registries'
         printf '%s\t%s\n' 'site' 'show, check or probe what a machine offers'
         printf '%s\t%s\n' 'completion' 'print what completes command lines in a shell'
     case 'options:'
@@ -1012,6 +1012,13 @@ function __stackproof_say
         printf '%s\t%s\n' 'du' 'show what images, builds and the cache take: how much, how old, in use or not'
         printf '%s\t%s\n' 'prune' 'delete what nobody needs: images without label, interrupted builds in memory, and what ended commands left; with --kind, --older-than or --all more; never what a running stackproof uses, and images with labels only by --kind images'
         printf '%s\t%s\n' 'containerfile' 'write a Containerfile (Dockerfile) that makes the tree of a locked recipe'
+        printf '%s\t%s\n' 'find' 'list the images of a registry'
+        printf '%s\t%s\n' 'pull' 'bring an image of a registry into your repository'
+        printf '%s\t%s\n' 'history' 'list the images that a label of a registry has been of'
+        printf '%s\t%s\n' 'push' 'put an image into a registry, with its meta'
+        printf '%s\t%s\n' 'copy' 'give an image of a registry a label in another namespace'
+        printf '%s\t%s\n' 'delete' 'delete an image of a registry, with all that is attached to it'
+        printf '%s\t%s\n' 'rollback' 'make a label of a registry that of a former image again'
     case 'options:image'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
@@ -1075,7 +1082,7 @@ function __stackproof_say
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--dry-run' 'say what would go, delete nothing'
-        printf '%s\t%s\n' '--kind' 'only this kind, all of it; may be given several times: images, builds, memory, downloads, components, packages, sources, solutions, indices, clones, checkouts, apt, os-sources, keys, trees, layers, archives, elf, injections, programs, delay-switch, native, locks'
+        printf '%s\t%s\n' '--kind' 'only this kind, all of it; may be given several times: images, builds, memory, downloads, uploads, components, packages, sources, solutions, indices, clones, checkouts, apt, os-sources, keys, trees, layers, archives, elf, injections, programs, delay-switch, native, locks'
         printf '%s\t%s\n' '--older-than' 'what was not used for so long, such as 12h, 30d or 8w'
         printf '%s\t%s\n' '--all' 'everything that is not in use'
         printf '%s\t%s\n' '--json' 'print what went as JSON'
@@ -1141,6 +1148,148 @@ function __stackproof_say
         __stackproof_kinds @file
     case 'arguments:image/containerfile'
         __stackproof_kinds cray-mpich intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
+    case 'commands:image/find'
+    case 'options:image/find'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--registry' 'the registry, such as registry.example.org/images (default: STACKPROOF_REGISTRY)'
+        printf '%s\t%s\n' '--ca' 'certificate authorities to believe, besides the systems'
+        printf '%s\t%s\n' '--token' 'a file with a token, or a folder with a file TOKEN (default: what `podman login` or `docker login` keep)'
+        printf '%s\t%s\n' '--username' 'whose token it is (default: your login)'
+        printf '%s\t%s\n' '--json' 'print what was done as JSON'
+        printf '%s\t%s\n' '--fresh' 'ask for every tag, and believe no list'
+        printf '%s\t%s\n' '--names' 'print the labels alone, one a line'
+    case 'value:image/find:--registry'
+        __stackproof_kinds 
+    case 'value:image/find:--ca'
+        __stackproof_kinds @file
+    case 'value:image/find:--token'
+        __stackproof_kinds @file
+    case 'value:image/find:--username'
+        __stackproof_kinds 
+    case 'arguments:image/find'
+        __stackproof_kinds @label
+    case 'commands:image/pull'
+    case 'options:image/pull'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--registry' 'the registry, such as registry.example.org/images (default: STACKPROOF_REGISTRY)'
+        printf '%s\t%s\n' '--ca' 'certificate authorities to believe, besides the systems'
+        printf '%s\t%s\n' '--token' 'a file with a token, or a folder with a file TOKEN (default: what `podman login` or `docker login` keep)'
+        printf '%s\t%s\n' '--username' 'whose token it is (default: your login)'
+        printf '%s\t%s\n' '--json' 'print what was done as JSON'
+        printf '%s\t%s\n' '--force' 'give the label to this image though another has it'
+    case 'value:image/pull:--registry'
+        __stackproof_kinds 
+    case 'value:image/pull:--ca'
+        __stackproof_kinds @file
+    case 'value:image/pull:--token'
+        __stackproof_kinds @file
+    case 'value:image/pull:--username'
+        __stackproof_kinds 
+    case 'arguments:image/pull'
+        __stackproof_kinds @label
+    case 'commands:image/history'
+    case 'options:image/history'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--registry' 'the registry, such as registry.example.org/images (default: STACKPROOF_REGISTRY)'
+        printf '%s\t%s\n' '--ca' 'certificate authorities to believe, besides the systems'
+        printf '%s\t%s\n' '--token' 'a file with a token, or a folder with a file TOKEN (default: what `podman login` or `docker login` keep)'
+        printf '%s\t%s\n' '--username' 'whose token it is (default: your login)'
+        printf '%s\t%s\n' '--json' 'print what was done as JSON'
+    case 'value:image/history:--registry'
+        __stackproof_kinds 
+    case 'value:image/history:--ca'
+        __stackproof_kinds @file
+    case 'value:image/history:--token'
+        __stackproof_kinds @file
+    case 'value:image/history:--username'
+        __stackproof_kinds 
+    case 'arguments:image/history'
+        __stackproof_kinds @label
+    case 'commands:image/push'
+    case 'options:image/push'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--registry' 'the registry, such as registry.example.org/images (default: STACKPROOF_REGISTRY)'
+        printf '%s\t%s\n' '--ca' 'certificate authorities to believe, besides the systems'
+        printf '%s\t%s\n' '--token' 'a file with a token, or a folder with a file TOKEN (default: what `podman login` or `docker login` keep)'
+        printf '%s\t%s\n' '--username' 'whose token it is (default: your login)'
+        printf '%s\t%s\n' '--json' 'print what was done as JSON'
+        printf '%s\t%s\n' '--force' 'take the label from another image, which `history` keeps'
+    case 'value:image/push:--registry'
+        __stackproof_kinds 
+    case 'value:image/push:--ca'
+        __stackproof_kinds @file
+    case 'value:image/push:--token'
+        __stackproof_kinds @file
+    case 'value:image/push:--username'
+        __stackproof_kinds 
+    case 'arguments:image/push'
+        __stackproof_kinds @file @label
+    case 'commands:image/copy'
+    case 'options:image/copy'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--registry' 'the registry, such as registry.example.org/images (default: STACKPROOF_REGISTRY)'
+        printf '%s\t%s\n' '--ca' 'certificate authorities to believe, besides the systems'
+        printf '%s\t%s\n' '--token' 'a file with a token, or a folder with a file TOKEN (default: what `podman login` or `docker login` keep)'
+        printf '%s\t%s\n' '--username' 'whose token it is (default: your login)'
+        printf '%s\t%s\n' '--json' 'print what was done as JSON'
+        printf '%s\t%s\n' '--force' 'take the label from another image, which `history` keeps'
+    case 'value:image/copy:--registry'
+        __stackproof_kinds 
+    case 'value:image/copy:--ca'
+        __stackproof_kinds @file
+    case 'value:image/copy:--token'
+        __stackproof_kinds @file
+    case 'value:image/copy:--username'
+        __stackproof_kinds 
+    case 'arguments:image/copy'
+        __stackproof_kinds @label
+    case 'commands:image/delete'
+    case 'options:image/delete'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--registry' 'the registry, such as registry.example.org/images (default: STACKPROOF_REGISTRY)'
+        printf '%s\t%s\n' '--ca' 'certificate authorities to believe, besides the systems'
+        printf '%s\t%s\n' '--token' 'a file with a token, or a folder with a file TOKEN (default: what `podman login` or `docker login` keep)'
+        printf '%s\t%s\n' '--username' 'whose token it is (default: your login)'
+        printf '%s\t%s\n' '--json' 'print what was done as JSON'
+        printf '%s\t%s\n' '--force' 'also where the image has further labels: they go, too'
+    case 'value:image/delete:--registry'
+        __stackproof_kinds 
+    case 'value:image/delete:--ca'
+        __stackproof_kinds @file
+    case 'value:image/delete:--token'
+        __stackproof_kinds @file
+    case 'value:image/delete:--username'
+        __stackproof_kinds 
+    case 'arguments:image/delete'
+        __stackproof_kinds @label
+    case 'commands:image/rollback'
+    case 'options:image/rollback'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--registry' 'the registry, such as registry.example.org/images (default: STACKPROOF_REGISTRY)'
+        printf '%s\t%s\n' '--ca' 'certificate authorities to believe, besides the systems'
+        printf '%s\t%s\n' '--token' 'a file with a token, or a folder with a file TOKEN (default: what `podman login` or `docker login` keep)'
+        printf '%s\t%s\n' '--username' 'whose token it is (default: your login)'
+        printf '%s\t%s\n' '--json' 'print what was done as JSON'
+        printf '%s\t%s\n' '--to' 'an id, a digest or a time of `history` (default: the image before)'
+    case 'value:image/rollback:--registry'
+        __stackproof_kinds 
+    case 'value:image/rollback:--ca'
+        __stackproof_kinds @file
+    case 'value:image/rollback:--token'
+        __stackproof_kinds @file
+    case 'value:image/rollback:--username'
+        __stackproof_kinds 
+    case 'value:image/rollback:--to'
+        __stackproof_kinds 
+    case 'arguments:image/rollback'
+        __stackproof_kinds @label
     case 'commands:site'
         printf '%s\t%s\n' 'probe' 'look at this machine and say what it offers'
         printf '%s\t%s\n' 'list' 'list the sites that come with stackproof'
@@ -1272,7 +1421,7 @@ function __stackproof_complete
 end
 
 function __stackproof_takes
-    contains -- $argv[1] 'value:check:--site' 'value:check:--profile' 'value:check:--fact' 'value:check:--with' 'value:check:--with-source' 'value:check:--with-patch' 'value:check:--mirror' 'value:check:--from' 'value:check:--choose' 'value:plan:--site' 'value:plan:--profile' 'value:plan:--fact' 'value:plan:--with' 'value:plan:--with-source' 'value:plan:--with-patch' 'value:plan:--mirror' 'value:plan:--from' 'value:plan:--choose' 'value:plan:--explain' 'value:build:--site' 'value:build:--profile' 'value:build:--fact' 'value:build:--with' 'value:build:--with-source' 'value:build:--with-patch' 'value:build:--mirror' 'value:build:--from' 'value:build:--choose' 'value:build:-o' 'value:build:--output' 'value:build:--stop-after' 'value:build:--jobs' 'value:build:--in-memory' 'value:build:--build-dir' 'value:build:--on' 'value:build:--nodes' 'value:build:--cluster' 'value:build:--srun-option' 'value:build:--pass-env' 'value:convert:-o' 'value:convert:--output' 'value:convert:--site' 'value:convert:--fact' 'value:mirror/create:--site' 'value:mirror/create:--profile' 'value:mirror/create:--fact' 'value:mirror/create:--with' 'value:mirror/create:--with-source' 'value:mirror/create:--with-patch' 'value:mirror/create:--mirror' 'value:mirror/create:--from' 'value:mirror/create:--choose' 'value:mirror/add-os-sources:--site' 'value:mirror/add-os-sources:--profile' 'value:mirror/add-os-sources:--fact' 'value:mirror/add-os-sources:--with' 'value:mirror/add-os-sources:--with-source' 'value:mirror/add-os-sources:--with-patch' 'value:mirror/add-os-sources:--mirror' 'value:mirror/add-os-sources:--from' 'value:mirror/add-os-sources:--choose' 'value:mirror/add-os-sources:--suite' 'value:mirror/add-os-sources:--archive' 'value:mirror/add-os-sources:--keyring' 'value:mirror/add-os-sources:--to' 'value:inspect:--verify' 'value:inspect:--tree' 'value:pack:-o' 'value:pack:--output' 'value:pack:--format' 'value:pack:--view' 'value:pack:--entry' 'value:pack:--symlink' 'value:pack:--provenance' 'value:pack:--tier' 'value:pack:--site' 'value:pack:--profile' 'value:pack:--fact' 'value:pack:--with' 'value:pack:--with-source' 'value:pack:--with-patch' 'value:run:--view' 'value:run:--how' 'value:run:--join' 'value:run:--inject' 'value:run:--transport' 'value:run:--memory' 'value:run:--site' 'value:run:--profile' 'value:start:--view' 'value:start:--how' 'value:start:--join' 'value:start:--inject' 'value:start:--transport' 'value:start:--memory' 'value:start:--site' 'value:activate:--view' 'value:activate:--inject' 'value:activate:--transport' 'value:activate:--memory' 'value:activate:--site' 'value:cluster/up:--nodes' 'value:cluster/up:--rate' 'value:cluster/up:--delay' 'value:cluster/up:--share' 'value:cluster/up:--user' 'value:cluster/up:--spank' 'value:cluster/up:--plugstack' 'value:cluster/up:--cpus' 'value:cluster/up:--set' 'value:cluster/up:--name' 'value:cluster/down:--name' 'value:cluster/status:--name' 'value:cluster/exec:--name' 'value:cluster/exec:--on' 'value:cluster/exec:--as' 'value:cluster/kill:--name' 'value:cluster/restart:--name' 'value:bench:--baseline' 'value:bench:--challenger' 'value:bench:--launches' 'value:bench:--budget' 'value:bench:--seed' 'value:bench:--placement' 'value:bench:--transport' 'value:bench:--ranks' 'value:bench:--benchmarks' 'value:bench:--sizes' 'value:bench:--memory' 'value:bench:--topology' 'value:bench:--cluster' 'value:bench:-o' 'value:bench:--output' 'value:bench:--on' 'value:bench:--sbatch-option' 'value:bench:--resume' 'value:bench:--sign' 'value:compare:--margin' 'value:compare:--minimum-launches' 'value:compare:--signed-by' 'value:report:-o' 'value:report:--output' 'value:report:--overlay' 'value:report:--json-file' 'value:report:--csv' 'value:report:--transports-csv' 'value:report:--markdown' 'value:report:--margin' 'value:report:--minimum-launches' 'value:report:--signed-by' 'value:import:-o' 'value:import:--output' 'value:import:--placement' 'value:import:--memory' 'value:import:--ranks' 'value:import:--nodes' 'value:import:--arm' 'value:import:--baseline' 'value:import:--name' 'value:import:--site' 'value:import:--transport' 'value:doctor:--view' 'value:doctor:--program' 'value:doctor:--site' 'value:doctor:--results' 'value:doctor:--arm' 'value:doctor:--log' 'value:doctor:--env' 'value:doctor:--have' 'value:doctor:--fact' 'value:doctor:--bundle' 'value:doctor:--replay' 'value:inject/check:--with' 'value:inject/check:--upgrade' 'value:inject/check:--launcher' 'value:inject/check:--namespaces' 'value:inject/check:--library-path' 'value:inject/check:--env' 'value:inject/check:--root' 'value:inject/check:--isa' 'value:inject/check:--shs' 'value:inject/check:--target' 'value:inject/manifest:-o' 'value:inject/manifest:--output' 'value:inject/manifest:--library-path' 'value:inject/manifest:--env' 'value:inject/manifest:--root' 'value:inject/manifest:--isa' 'value:inject/container:--with' 'value:inject/container:--form' 'value:inject/container:-o' 'value:inject/container:--output' 'value:inject/container:--library-path' 'value:inject/container:--env' 'value:inject/container:--root' 'value:inject/container:--isa' 'value:inject/container:--level' 'value:inject/container:--hook' 'value:inject/container:--on-mismatch' 'value:inject/container:--log' 'value:inject/container:--shs' 'value:inject/apply:--with' 'value:inject/apply:--eessi' 'value:inject/apply:--wrapper' 'value:inject/apply:--family' 'value:inject/apply:--compiler' 'value:inject/apply:--accelerator' 'value:inject/apply:--set' 'value:inject/apply:--level' 'value:inject/apply:--shs' 'value:inject/apply:--isa' 'value:inject/artefact:-o' 'value:inject/artefact:--output' 'value:inject/artefact:--name' 'value:inject/artefact:--place' 'value:inject/artefact:--shs' 'value:inject/artefact:--isa' 'value:inject/prove:--with' 'value:inject/prove:--own' 'value:inject/prove:--wrong' 'value:inject/prove:--ranks' 'value:inject/prove:--launches' 'value:inject/prove:--cluster' 'value:inject/prove:--transport' 'value:inject/prove:--set' 'value:inject/prove:--expect' 'value:inject/prove:--timeout' 'value:inject/prove:-o' 'value:inject/prove:--output' 'value:image/inspect:--verify' 'value:image/inspect:--tree' 'value:image/prune:--kind' 'value:image/prune:--older-than' 'value:image/containerfile:--site' 'value:image/containerfile:--profile' 'value:image/containerfile:--fact' 'value:image/containerfile:--with' 'value:image/containerfile:--with-source' 'value:image/containerfile:--with-patch' 'value:image/containerfile:--mirror' 'value:image/containerfile:--from' 'value:image/containerfile:--choose' 'value:image/containerfile:-o' 'value:image/containerfile:--output' 'value:image/containerfile:--base' 'value:image/containerfile:--builder-base' 'value:image/containerfile:--view' 'value:image/containerfile:--package' 'value:image/containerfile:--builder-package' 'value:image/containerfile:--manifest' 'value:site/probe:--from' 'value:site/probe:--complete' 'value:site/probe:--part' 'value:site/probe:--partition' 'value:site/spack-config:-o' 'value:site/spack-config:--output' 'value:site/spack-config:--site'
+    contains -- $argv[1] 'value:check:--site' 'value:check:--profile' 'value:check:--fact' 'value:check:--with' 'value:check:--with-source' 'value:check:--with-patch' 'value:check:--mirror' 'value:check:--from' 'value:check:--choose' 'value:plan:--site' 'value:plan:--profile' 'value:plan:--fact' 'value:plan:--with' 'value:plan:--with-source' 'value:plan:--with-patch' 'value:plan:--mirror' 'value:plan:--from' 'value:plan:--choose' 'value:plan:--explain' 'value:build:--site' 'value:build:--profile' 'value:build:--fact' 'value:build:--with' 'value:build:--with-source' 'value:build:--with-patch' 'value:build:--mirror' 'value:build:--from' 'value:build:--choose' 'value:build:-o' 'value:build:--output' 'value:build:--stop-after' 'value:build:--jobs' 'value:build:--in-memory' 'value:build:--build-dir' 'value:build:--on' 'value:build:--nodes' 'value:build:--cluster' 'value:build:--srun-option' 'value:build:--pass-env' 'value:convert:-o' 'value:convert:--output' 'value:convert:--site' 'value:convert:--fact' 'value:mirror/create:--site' 'value:mirror/create:--profile' 'value:mirror/create:--fact' 'value:mirror/create:--with' 'value:mirror/create:--with-source' 'value:mirror/create:--with-patch' 'value:mirror/create:--mirror' 'value:mirror/create:--from' 'value:mirror/create:--choose' 'value:mirror/add-os-sources:--site' 'value:mirror/add-os-sources:--profile' 'value:mirror/add-os-sources:--fact' 'value:mirror/add-os-sources:--with' 'value:mirror/add-os-sources:--with-source' 'value:mirror/add-os-sources:--with-patch' 'value:mirror/add-os-sources:--mirror' 'value:mirror/add-os-sources:--from' 'value:mirror/add-os-sources:--choose' 'value:mirror/add-os-sources:--suite' 'value:mirror/add-os-sources:--archive' 'value:mirror/add-os-sources:--keyring' 'value:mirror/add-os-sources:--to' 'value:inspect:--verify' 'value:inspect:--tree' 'value:pack:-o' 'value:pack:--output' 'value:pack:--format' 'value:pack:--view' 'value:pack:--entry' 'value:pack:--symlink' 'value:pack:--provenance' 'value:pack:--tier' 'value:pack:--site' 'value:pack:--profile' 'value:pack:--fact' 'value:pack:--with' 'value:pack:--with-source' 'value:pack:--with-patch' 'value:run:--view' 'value:run:--how' 'value:run:--join' 'value:run:--inject' 'value:run:--transport' 'value:run:--memory' 'value:run:--site' 'value:run:--profile' 'value:start:--view' 'value:start:--how' 'value:start:--join' 'value:start:--inject' 'value:start:--transport' 'value:start:--memory' 'value:start:--site' 'value:activate:--view' 'value:activate:--inject' 'value:activate:--transport' 'value:activate:--memory' 'value:activate:--site' 'value:cluster/up:--nodes' 'value:cluster/up:--rate' 'value:cluster/up:--delay' 'value:cluster/up:--share' 'value:cluster/up:--user' 'value:cluster/up:--spank' 'value:cluster/up:--plugstack' 'value:cluster/up:--cpus' 'value:cluster/up:--set' 'value:cluster/up:--name' 'value:cluster/down:--name' 'value:cluster/status:--name' 'value:cluster/exec:--name' 'value:cluster/exec:--on' 'value:cluster/exec:--as' 'value:cluster/kill:--name' 'value:cluster/restart:--name' 'value:bench:--baseline' 'value:bench:--challenger' 'value:bench:--launches' 'value:bench:--budget' 'value:bench:--seed' 'value:bench:--placement' 'value:bench:--transport' 'value:bench:--ranks' 'value:bench:--benchmarks' 'value:bench:--sizes' 'value:bench:--memory' 'value:bench:--topology' 'value:bench:--cluster' 'value:bench:-o' 'value:bench:--output' 'value:bench:--on' 'value:bench:--sbatch-option' 'value:bench:--resume' 'value:bench:--sign' 'value:compare:--margin' 'value:compare:--minimum-launches' 'value:compare:--signed-by' 'value:report:-o' 'value:report:--output' 'value:report:--overlay' 'value:report:--json-file' 'value:report:--csv' 'value:report:--transports-csv' 'value:report:--markdown' 'value:report:--margin' 'value:report:--minimum-launches' 'value:report:--signed-by' 'value:import:-o' 'value:import:--output' 'value:import:--placement' 'value:import:--memory' 'value:import:--ranks' 'value:import:--nodes' 'value:import:--arm' 'value:import:--baseline' 'value:import:--name' 'value:import:--site' 'value:import:--transport' 'value:doctor:--view' 'value:doctor:--program' 'value:doctor:--site' 'value:doctor:--results' 'value:doctor:--arm' 'value:doctor:--log' 'value:doctor:--env' 'value:doctor:--have' 'value:doctor:--fact' 'value:doctor:--bundle' 'value:doctor:--replay' 'value:inject/check:--with' 'value:inject/check:--upgrade' 'value:inject/check:--launcher' 'value:inject/check:--namespaces' 'value:inject/check:--library-path' 'value:inject/check:--env' 'value:inject/check:--root' 'value:inject/check:--isa' 'value:inject/check:--shs' 'value:inject/check:--target' 'value:inject/manifest:-o' 'value:inject/manifest:--output' 'value:inject/manifest:--library-path' 'value:inject/manifest:--env' 'value:inject/manifest:--root' 'value:inject/manifest:--isa' 'value:inject/container:--with' 'value:inject/container:--form' 'value:inject/container:-o' 'value:inject/container:--output' 'value:inject/container:--library-path' 'value:inject/container:--env' 'value:inject/container:--root' 'value:inject/container:--isa' 'value:inject/container:--level' 'value:inject/container:--hook' 'value:inject/container:--on-mismatch' 'value:inject/container:--log' 'value:inject/container:--shs' 'value:inject/apply:--with' 'value:inject/apply:--eessi' 'value:inject/apply:--wrapper' 'value:inject/apply:--family' 'value:inject/apply:--compiler' 'value:inject/apply:--accelerator' 'value:inject/apply:--set' 'value:inject/apply:--level' 'value:inject/apply:--shs' 'value:inject/apply:--isa' 'value:inject/artefact:-o' 'value:inject/artefact:--output' 'value:inject/artefact:--name' 'value:inject/artefact:--place' 'value:inject/artefact:--shs' 'value:inject/artefact:--isa' 'value:inject/prove:--with' 'value:inject/prove:--own' 'value:inject/prove:--wrong' 'value:inject/prove:--ranks' 'value:inject/prove:--launches' 'value:inject/prove:--cluster' 'value:inject/prove:--transport' 'value:inject/prove:--set' 'value:inject/prove:--expect' 'value:inject/prove:--timeout' 'value:inject/prove:-o' 'value:inject/prove:--output' 'value:image/inspect:--verify' 'value:image/inspect:--tree' 'value:image/prune:--kind' 'value:image/prune:--older-than' 'value:image/containerfile:--site' 'value:image/containerfile:--profile' 'value:image/containerfile:--fact' 'value:image/containerfile:--with' 'value:image/containerfile:--with-source' 'value:image/containerfile:--with-patch' 'value:image/containerfile:--mirror' 'value:image/containerfile:--from' 'value:image/containerfile:--choose' 'value:image/containerfile:-o' 'value:image/containerfile:--output' 'value:image/containerfile:--base' 'value:image/containerfile:--builder-base' 'value:image/containerfile:--view' 'value:image/containerfile:--package' 'value:image/containerfile:--builder-package' 'value:image/containerfile:--manifest' 'value:image/find:--registry' 'value:image/find:--ca' 'value:image/find:--token' 'value:image/find:--username' 'value:image/pull:--registry' 'value:image/pull:--ca' 'value:image/pull:--token' 'value:image/pull:--username' 'value:image/history:--registry' 'value:image/history:--ca' 'value:image/history:--token' 'value:image/history:--username' 'value:image/push:--registry' 'value:image/push:--ca' 'value:image/push:--token' 'value:image/push:--username' 'value:image/copy:--registry' 'value:image/copy:--ca' 'value:image/copy:--token' 'value:image/copy:--username' 'value:image/delete:--registry' 'value:image/delete:--ca' 'value:image/delete:--token' 'value:image/delete:--username' 'value:image/rollback:--registry' 'value:image/rollback:--ca' 'value:image/rollback:--token' 'value:image/rollback:--username' 'value:image/rollback:--to' 'value:site/probe:--from' 'value:site/probe:--complete' 'value:site/probe:--part' 'value:site/probe:--partition' 'value:site/spack-config:-o' 'value:site/spack-config:--output' 'value:site/spack-config:--site'
 end
 
 complete -c stackproof -f -a '(__stackproof_complete)'

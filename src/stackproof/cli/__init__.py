@@ -60,7 +60,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "say what is known of a setting, a problem or a curve's shape",
     ),
     "inject": ("inject.cli.inject", "say whether programs work with another MPI, before they run"),
-    "image": ("share.cli.image", "images by label: list, add, remove, check, what they take"),
+    "image": ("share.cli.image", "images by label: in your repository and in registries"),
     "site": ("site.cli.site", "show, check or probe what a machine offers"),
     "completion": ("cli.completion", "print what completes command lines in a shell"),
 }
@@ -68,7 +68,7 @@ VERBS: dict[str, tuple[str, str]] = {
 # verb -> what adds further actions to it: rooms above the verb's own.
 _FURTHER_ACTIONS: dict[str, tuple[str, ...]] = {
     "inject": ("prove.cli.prove",),
-    "image": ("mount.cli.inspect", "build.cli.image"),
+    "image": ("mount.cli.inspect", "build.cli.image", "share.cli.remote"),
 }
 
 # Verbs whose words may be those of another program.

@@ -90,9 +90,27 @@ class Reason(StrEnum):
     NOT_PERMITTED = "not-permitted"
     """This user lacks a right."""
     NO_NETWORK = "no-network"
-    """The package index cannot be reached."""
+    """A package index or another server cannot be reached."""
     REGISTRY_ANSWER = "registry-answer"
     """A registry answered what is no image, or what its protocol does not have."""
+    REGISTRY_BUSY = "registry-busy"
+    """A server has too much to do, and asks for more patience than there is."""
+    REGISTRY_FAILED = "registry-failed"
+    """A server failed by itself."""
+    REGISTRY_DENIED = "registry-denied"
+    """A registry knows this user, who lacks a right there."""
+    REGISTRY_UNABLE = "registry-unable"
+    """A registry does not do what it is asked for, or not as it is set up."""
+    LOGIN_NEEDED = "login-needed"
+    """A registry does not know this user."""
+    ANSWER_TRUNCATED = "answer-truncated"
+    """The answer of a server ended too early."""
+    REDIRECT_REFUSED = "redirect-refused"
+    """A server sends on to an address that is not followed."""
+    CERTIFICATE = "certificate"
+    """The certificate of a server is not accepted."""
+    NOT_REDISTRIBUTABLE = "not-redistributable"
+    """An image holds files that their vendor lets nobody hand on."""
     NO_GPU = "no-gpu"
     """A rank sees no GPU for its message buffers, or its MPI takes no such buffers."""
     DISK_FULL = "disk-full"
@@ -127,6 +145,10 @@ class Reason(StrEnum):
     """An image has no view of this name."""
     LABEL_AMBIGUOUS = "label-ambiguous"
     """A label means several images."""
+    TAG_MOVED = "tag-moved"
+    """A tag of a registry is that of another image than a moment before."""
+    LABELS_LOST = "labels-lost"
+    """Deleting an image of a registry takes further labels along."""
     LABEL_TAKEN = "label-taken"
     """A label is that of another image already."""
     REPOSITORY_DAMAGED = "repository-damaged"
@@ -213,6 +235,7 @@ _EXIT_CODES: dict[Reason, ExitCode] = {
         Reason.NOT_REPLACED,
         Reason.LABEL_AMBIGUOUS,
         Reason.LABEL_TAKEN,
+        Reason.LABELS_LOST,
     ),
     **_codes(
         ExitCode.INVALID,
@@ -242,6 +265,15 @@ _EXIT_CODES: dict[Reason, ExitCode] = {
         Reason.NOT_PERMITTED,
         Reason.NO_NETWORK,
         Reason.REGISTRY_ANSWER,
+        Reason.REGISTRY_BUSY,
+        Reason.REGISTRY_FAILED,
+        Reason.REGISTRY_DENIED,
+        Reason.REGISTRY_UNABLE,
+        Reason.LOGIN_NEEDED,
+        Reason.ANSWER_TRUNCATED,
+        Reason.REDIRECT_REFUSED,
+        Reason.CERTIFICATE,
+        Reason.NOT_REDISTRIBUTABLE,
         Reason.NO_GPU,
         Reason.DISK_FULL,
         Reason.BUSY,
@@ -259,6 +291,7 @@ _EXIT_CODES: dict[Reason, ExitCode] = {
         Reason.IMAGE_NO_META,
         Reason.UNKNOWN_VIEW,
         Reason.REPOSITORY_DAMAGED,
+        Reason.TAG_MOVED,
         Reason.META_MISMATCH,
         Reason.META_AMBIGUOUS,
         Reason.MOUNT_POINT_MISSING,

@@ -75,6 +75,16 @@ REFS = Limit(
     "refs of a git repository on this machine", "Spack has hundreds",
     bytes=64 * MIB, count=(200_000, "refs"),
 )  # fmt: skip
+MANIFEST = Limit(
+    "answers of registries: manifests, lists of tags, what refers to an image",
+    "kilobytes; the specification advises registries to take 4 MiB",
+    bytes=4 * MIB, count=(1000, "pages of a list, or entries"),
+)  # fmt: skip
+LISTING = Limit(
+    "lists of a registry's images, its own or that of a site's service", "200 bytes an image",
+    bytes=64 * MIB,
+)  # fmt: skip
+LOGINS = Limit("files of logins to registries, and tokens", "kilobytes", bytes=MIB)
 KEYS = Limit("GPG keys of a mirror", "kilobytes", bytes=MIB)
 PROGRAM_SOURCES = Limit(
     "sources of benchmark programs, a folder or an archive",

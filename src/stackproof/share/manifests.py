@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.share.labels import IMAGE
 
@@ -42,7 +43,6 @@ UNPACK = "io.deis.oras.content.unpack"
 _EMPTY_JSON = b"{}"
 _EMPTY = "application/vnd.oci.empty.v1+json"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_MOST_LAYERS = 1000
 # What Go writes of characters that HTML or JavaScript would take for its own.
 _GO_ESCAPES = str.maketrans({one: f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"})
 
@@ -248,8 +248,10 @@ def _texts(data: object, where: str) -> dict[str, str]:
 def _list(data: object, where: str) -> list[Any]:
     if data is None:  # Go writes so what is empty
         return []
-    if not isinstance(data, list) or len(data) > _MOST_LAYERS:
-        raise _wrong(where, f"a list of it is none, or has more than {_MOST_LAYERS} entries")
+    if not isinstance(data, list) or len(data) > limits.MANIFEST.count:
+        raise _wrong(
+            where, f"a list of it is none, or has more than {limits.MANIFEST.count} entries"
+        )
     return data
 
 

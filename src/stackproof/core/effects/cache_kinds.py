@@ -91,6 +91,13 @@ KINDS = (
         folders=("downloads",),
     ),
     Kind(
+        name="uploads",
+        title="unfinished uploads to registries: where each goes on",
+        again="the upload begins again",
+        folders=("uploads",),
+        held=UseSign.NOBODY,
+    ),
+    Kind(
         name="components",
         title="components that EasyBuild built",
         again="built again",

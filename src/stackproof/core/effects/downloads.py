@@ -1,4 +1,4 @@
-"""How far the download of a file is: bytes while it runs, one line when it is there.
+"""How far a file on its way is: bytes and rate while it runs, one line when it is there.
 
 Where another program downloads (pip), how much has come is seen by the folder that it writes into;
 how much there is to come is known only where a server says it.
@@ -25,23 +25,33 @@ from stackproof.core.numbers import disk_text
 _EVERY_S = 0.25
 
 
-class Download:
-    """One file on its way: say with `at` how many bytes are there."""
+class Transfer:
+    """One file on its way: say with `at` how many bytes are there. `what` is what is done to it."""
 
-    def __init__(self, name: str, monitor: Monitor) -> None:
+    def __init__(self, name: str, monitor: Monitor, what: str = "download") -> None:
         self._name = name
         self._monitor = monitor
+        self._what = what
         self._bytes = 0
+        self._first: int | None = None
         self._said = self._begun = time.monotonic()
 
     def at(self, count: int, total: int | None = None) -> None:
-        """Say that so many bytes have come, of how many if that is known; not more than is read."""
+        """Say that so many bytes have come, of how many if that is known; not more than is read.
+
+        The first call says where it goes on, so that the rate is that of this time.
+        """
+        if self._first is None:
+            self._first = count if total else 0
         self._bytes = count
         now = time.monotonic()
         if count and now - self._said >= _EVERY_S:
             self._said = now
+            rate = (count - self._first) / max(now - self._begun, 1e-9)
             of = f" of {disk_text(total)}" if total else ""
-            self._tell("progress", f"{disk_text(count)}{of}")
+            left_s = (total - count) / rate if total and rate > 0 else None
+            text = f"{disk_text(count)}{of}, {disk_text(round(rate))}/s"
+            self._tell("progress", text, left_s=left_s)
 
     def begin(self) -> None:
         """Say that it begins."""
@@ -50,20 +60,22 @@ class Download:
     def there(self) -> None:
         """Say that the file is there."""
         took = time.monotonic() - self._begun
-        self._tell("piece", disk_text(self._bytes), took)
+        self._tell("piece", disk_text(self._bytes), seconds=took)
 
-    def _tell(self, what: str, text: str, seconds: float | None = None) -> None:
+    def _tell(
+        self, what: str, text: str, *, seconds: float | None = None, left_s: float | None = None
+    ) -> None:
         words = f"{self._name}  {text}" if text else self._name
-        self._monitor(Event(what=what, name="download", text=words, seconds=seconds))
+        self._monitor(Event(what=what, name=self._what, text=words, seconds=seconds, left_s=left_s))
 
 
 @contextmanager
-def downloading(name: str, monitor: Monitor) -> Iterator[Download]:
-    """Tell a monitor that a file is downloaded, and, unless that fails, that it is there."""
-    download = Download(name, monitor)
-    download.begin()
-    yield download
-    download.there()
+def downloading(name: str, monitor: Monitor, what: str = "download") -> Iterator[Transfer]:
+    """Tell a monitor that a file is on its way, and, unless that fails, that it is there."""
+    transfer = Transfer(name, monitor, what)
+    transfer.begin()
+    yield transfer
+    transfer.there()
 
 
 def run_watched(

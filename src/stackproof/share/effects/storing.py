@@ -13,7 +13,7 @@ import fcntl
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ from stackproof.core.effects import files, run
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor, null_monitor
 from stackproof.image.effects.load import load_superblock
-from stackproof.share.effects.repository import IMAGES, ImageRepository
+from stackproof.share.effects.repository import IMAGES, ImageRepository, IndexChange
 from stackproof.share.labels import IMAGE, Label, LabelRecord
 
 PART = ".part-"
@@ -64,7 +64,7 @@ def add(
     _, size = load_superblock(options.file)
     monitor(Event(what="started", name="read", text=options.file))
     digest = options.known or files.sha256(options.file)
-    _refuse_taken(repository, options, digest)
+    refuse_taken(repository, options.label, digest, force=options.force)
     folder = repository.folder_of(digest)
     record = LabelRecord(
         label=options.label,
@@ -73,48 +73,81 @@ def add(
         digest=digest,
         folder=str(folder),
     )
-    if options.known or _is_whole(folder, size):
-        with repository.changing() as change:
-            if _is_whole(folder, size):
-                _check_free(change.digest_of(options.label), options, digest)
-                change.add(record)
-                return record
+    if label_present(repository, record, force=options.force):
+        return record
     with _copied(repository, options, digest, monitor) as part:
-        new = folder.with_name(f"{NEW}{digest}.{os.getpid()}")
-        try:
-            _prepare(new, part)
-            with repository.changing() as change:
-                _check_free(change.digest_of(options.label), options, digest)
-                gone = _place(new, folder, size)
-                change.add(record)
-            if gone is not None:
-                files.remove(gone)
-        except OSError as error:
-            raise files.translate(error, folder) from error
-        finally:
-            files.remove(new)
+        publish(repository, record, part, unpack_meta, force=options.force)
     if options.move:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(options.file)
     return record
 
 
-def _refuse_taken(repository: ImageRepository, options: AddOptions, digest: str) -> None:
+def publish(
+    repository: ImageRepository,
+    record: LabelRecord,
+    part: Path,
+    unpack: Callable[[Path, Path], None],
+    *,
+    force: bool,
+) -> None:
+    """Make a copy that is held the image of a label; `unpack` puts beside it what belongs there.
+
+    It is given the copy and the folder. Raises as `add`.
+    """
+    folder = repository.folder_of(record.digest)
+    new = folder.with_name(f"{NEW}{record.digest}.{os.getpid()}")
+    try:
+        files.remove(new)
+        new.mkdir(parents=True)
+        unpack(part, new)
+        part.rename(new / IMAGE)  # last: what has it is whole
+        with repository.changing() as change:
+            _check_free(change, record.label, record.digest, force=force)
+            gone = _place(new, folder, record.size)
+            change.add(record)
+        if gone is not None:
+            files.remove(gone)
+    except OSError as error:
+        raise files.translate(error, folder) from error
+    finally:
+        files.remove(new)
+
+
+def label_present(repository: ImageRepository, record: LabelRecord, *, force: bool) -> bool:
+    """Give a label to an image that is in the repository; return whether it is, whole."""
+    folder = repository.folder_of(record.digest)
+    if not is_whole(folder, record.size):
+        return False
+    with repository.changing() as change:
+        if not is_whole(folder, record.size):
+            return False
+        _check_free(change, record.label, record.digest, force=force)
+        change.add(record)
+    return True
+
+
+def refuse_taken(repository: ImageRepository, label: Label, digest: str, *, force: bool) -> None:
     """Raise LABEL_TAKEN before anything is copied; looked at again when the label is given."""
     taken = {str(one.label): one.digest for one in repository.records()}
-    _check_free(taken.get(str(options.label), ""), options, digest)
+    _refuse(taken.get(str(label), ""), label, digest, force=force)
 
 
-def _check_free(taken: str, options: AddOptions, digest: str) -> None:
-    if taken and taken != digest and not options.force:
+def _check_free(change: IndexChange, label: Label, digest: str, *, force: bool) -> None:
+    _refuse(change.digest_of(label), label, digest, force=force)
+
+
+def _refuse(taken: str, label: Label, digest: str, *, force: bool) -> None:
+    if taken and taken != digest and not force:
         raise fail(
             Reason.LABEL_TAKEN,
-            f"the label `{options.label}` is that of another image, `{taken[:16]}`",
+            f"the label `{label}` is that of another image, `{taken[:16]}`",
             hint="take another tag, or give --force: the other image keeps its further labels",
         )
 
 
-def _is_whole(folder: Path, size: int) -> bool:
+def is_whole(folder: Path, size: int) -> bool:
+    """Return whether the folder of an image has it, in the size that it must have."""
     try:
         return (folder / IMAGE).stat().st_size == size
     except OSError:
@@ -132,7 +165,7 @@ def _copied(
         if options.move:
             with contextlib.suppress(OSError):  # on another file system, or begun as a copy
                 os.link(options.file, part)
-        descriptor = _own(part)
+        descriptor = own(part)
         try:
             if _fill(descriptor, options.file, monitor) != digest:
                 if os.fstat(descriptor).st_nlink == 1:
@@ -152,7 +185,7 @@ def _copied(
         raise files.translate(error, part) from error
 
 
-def _own(part: Path) -> int:
+def own(part: Path) -> int:
     """Return the descriptor of a copy that nobody else is making, once that is so."""
     while True:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -179,25 +212,18 @@ def _fill(descriptor: int, source: str, monitor: Monitor) -> str:
         # No more than there was at the beginning: somebody may be writing to it for ever.
         while done < size and (chunk := stream.read(min(_CHUNK, size - done))):
             total.update(chunk)
-            _write(descriptor, chunk)
+            write(descriptor, chunk)
             done += len(chunk)
             text = f"{100 * done // max(size, 1)} % of {source}"
             monitor(Event(what="progress", name="copy", text=text))
     return total.hexdigest()
 
 
-def _write(descriptor: int, chunk: bytes) -> None:
+def write(descriptor: int, chunk: bytes | memoryview) -> None:
+    """Write all of some bytes."""
     left = memoryview(chunk)
     while left:
         left = left[os.write(descriptor, left) :]
-
-
-def _prepare(new: Path, part: Path) -> None:
-    """Make a folder with all that an image's has; the copy itself moves there last."""
-    files.remove(new)
-    new.mkdir(parents=True)
-    _unpack_meta(part, new)
-    part.rename(new / IMAGE)
 
 
 def _place(new: Path, folder: Path, size: int) -> Path | None:
@@ -205,14 +231,14 @@ def _place(new: Path, folder: Path, size: int) -> Path | None:
 
     Returns what then has to be deleted, None for nothing.
     """
-    if _is_whole(folder, size):
+    if is_whole(folder, size):
         return None
     gone = _away(folder) if os.path.lexists(folder) else None
     new.rename(folder)
     return gone
 
 
-def _unpack_meta(image: Path, folder: Path) -> None:
+def unpack_meta(image: Path, folder: Path) -> None:
     """Put the folder `meta` of an image beside it, as uenv does, so that it need not unpack it.
 
     stackproof believes the one in the image alone. A meta with other than plain files, or larger
@@ -286,7 +312,8 @@ def _changed(path: str) -> StackproofError:
 def in_use(left: Path) -> bool:
     """Return whether a command is working at this moment with a copy or folder of `PART`, `NEW`."""
     digest = left.name.removeprefix(PART).removeprefix(NEW).partition(".")[0]
-    return any(_is_locked(path) for path in (left.with_name(f"{PART}{digest}"), left / IMAGE))
+    part = left.with_name(f"{PART}{digest}")
+    return any(_is_locked(path) for path in (left, part, left / IMAGE))
 
 
 def _is_locked(path: Path) -> bool:

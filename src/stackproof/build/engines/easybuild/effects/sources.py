@@ -24,7 +24,7 @@ from stackproof.build.engines.spack.effects.os_sources import Archive
 from stackproof.build.stack import Artefact, SourceFile
 from stackproof.core import limits
 from stackproof.core.effects import cache_kinds, files
-from stackproof.core.effects.downloads import Download, downloading, run_watched
+from stackproof.core.effects.downloads import Transfer, downloading, run_watched
 from stackproof.core.effects.run import Runner, run
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor, null_monitor
@@ -301,7 +301,7 @@ def fetched(address: str) -> str:
     return digest
 
 
-def _fetch(address: str, target: Path, download: Download) -> None:
+def _fetch(address: str, target: Path, download: Transfer) -> None:
     """Write what is at an address into a file; raises `OSError`, `ValueError`."""
     if not address.startswith(("https://", "http://", "file://")):
         raise ValueError("not an address of the web")

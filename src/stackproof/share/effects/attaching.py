@@ -1,0 +1,94 @@
+"""What is attached to an image in a registry: read, and added so that other clients find it.
+
+Where a server keeps no list of what refers to a manifest (no `OCI-Subject` in its answer), clients
+keep one under the fallback tag. It has no lock: what another writes at the same moment can replace
+ours, so it is read again a moment later, and written again until it has both.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from stackproof.core import limits
+from stackproof.core.errors import Location, Reason, fail
+from stackproof.share import manifests
+from stackproof.share.effects import uploading
+from stackproof.share.effects.oci import OciRegistry
+from stackproof.share.manifests import OciDescriptor, OciIndex, OciManifest
+
+_SETTLES_S = 0.2
+"""How long after writing a list it is read again: others take less from reading to writing."""
+_ATTEMPTS = 10
+
+
+def attached(
+    registry: OciRegistry, repository: str, digest: str, kind: str = ""
+) -> tuple[tuple[str, OciManifest], ...]:
+    """Return what is attached to a manifest, of one kind or all, with the digests.
+
+    The manifests themselves are looked into: lists of some clients name other types.
+    """
+    found = []
+    for one in registry.referrers(repository, digest)[: limits.MANIFEST.count]:
+        content, its_digest = registry.manifest(repository, one.digest)
+        manifest = manifests.parse(content, where=f"{repository}@{one.digest}")
+        if isinstance(manifest, OciIndex) or manifest.subject is None:
+            continue
+        if manifest.subject.digest == digest and kind in {"", manifest.kind}:
+            found.append((its_digest, manifest))
+    return tuple(found)
+
+
+def attach(
+    registry: OciRegistry, repository: str, manifest: OciManifest, blobs: Sequence[bytes]
+) -> str:
+    """Attach a manifest to its subject, with the blobs of its layers; return its digest."""
+    for blob in (manifests.EMPTY_BLOB, *blobs):
+        uploading.upload_bytes(registry, repository, blob)
+    return put(registry, repository, manifest)
+
+
+def put(registry: OciRegistry, repository: str, manifest: OciManifest) -> str:
+    """Put a manifest whose blobs are there, and list it where the server does not."""
+    content = manifests.render(manifest)
+    digest = manifests.digest_of(content)
+    kept = registry.put_manifest(repository, digest, content, manifests.MANIFEST)
+    if manifest.subject is not None and not kept:
+        one = manifests.descriptor_of(manifest)
+        _change(registry, repository, manifest.subject.digest,
+                lambda index: manifests.with_referrer(index, one))  # fmt: skip
+    return digest
+
+
+def forget(registry: OciRegistry, repository: str, subject: str, digest: str) -> None:
+    """Take a manifest out of the list of the fallback tag."""
+    _change(registry, repository, subject, lambda index: manifests.without_referrer(index, digest))
+
+
+def _change(
+    registry: OciRegistry, repository: str, subject: str, change: Callable[[OciIndex], OciIndex]
+) -> None:
+    tag = manifests.fallback_tag(subject)
+    for _ in range(_ATTEMPTS):
+        before = registry.fallback_index(repository, subject)
+        after = change(before)
+        if set(_names(after)) == set(_names(before)):
+            return
+        registry.put_manifest(repository, tag, manifests.render(after), manifests.INDEX)
+        time.sleep(_SETTLES_S)
+    raise fail(
+        Reason.BUSY,
+        f"others attach to `{repository}@{subject}` all the time",
+        where=Location(file=f"{registry.address.host}/{repository}:{tag}"),
+        hint="try again later",
+    )
+
+
+def _names(index: OciIndex) -> tuple[str, ...]:
+    return tuple(one.digest for one in index.manifests)
+
+
+def described(content: bytes, digest: str) -> OciDescriptor:
+    """Return the descriptor of a manifest by its bytes, as a subject names it."""
+    return OciDescriptor(media_type=manifests.MANIFEST, digest=digest, size=len(content))

@@ -1,0 +1,209 @@
+"""The images that a registry has: by the list that is kept there, a site's service, or tag by tag.
+
+The list is the image `NAMESPACE/index:latest`, renewed by every push, copy and deletion of ours. It
+is believed for showing and for finding a label that was not said in full; what a tag names is asked
+of the registry itself before anything is taken.
+"""
+
+from __future__ import annotations
+
+import time
+import urllib.parse
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from stackproof.core import limits
+from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.share import addresses, labels, listing, manifests
+from stackproof.share.addresses import INDEX_NAME, RemoteLabel
+from stackproof.share.effects import uploading
+from stackproof.share.effects.http_client import HttpRequest
+from stackproof.share.effects.oci import OciRegistry
+from stackproof.share.labels import ANY, Label
+from stackproof.share.listing import RemoteRecord
+from stackproof.share.manifests import OciDescriptor, OciManifest
+
+_THREADS = 8
+_SETTLES_S = 0.2
+_ATTEMPTS = 10
+
+
+def find(
+    registry: OciRegistry, namespace: str, *, service: str = "", fresh: bool = False
+) -> tuple[RemoteRecord, ...]:
+    """Return the images of a namespace: of a site's service, else of the list, else tag by tag.
+
+    `fresh` asks for every tag. Raises `StackproofError`: REGISTRY_ANSWER, and what `OciRegistry`
+    does, as REGISTRY_UNABLE where there is no list and the server does not tell what it has.
+    """
+    if not fresh and service:
+        return _served(registry, namespace, service)
+    listed = None if fresh else kept(registry, namespace)
+    return tag_by_tag(registry, namespace) if listed is None else listed
+
+
+def choose(
+    registry: OciRegistry, remote: RemoteLabel, *, system: str = "", service: str = ""
+) -> RemoteRecord:
+    """Return the one image that a label not said in full means, or an id or a digest.
+
+    Where the list does not have it every tag is asked for. Raises `StackproofError`:
+    LABEL_AMBIGUOUS, IMAGE_MISSING with what is near, and as `find`.
+    """
+    word = str(remote.label)
+    found: tuple[RemoteRecord, ...] = ()
+    for fresh in (False, True):
+        found = find(registry, remote.namespace, service=service, fresh=fresh)
+        one = labels.only([each.record for each in found], word, system=system)
+        if one is not None:
+            return next(each for each in found if each.record == one)
+    records = [each.record for each in found]
+    raise fail(
+        Reason.IMAGE_MISSING,
+        f"the namespace `{remote.namespace}` of `{registry.address}` has no image `{word}`",
+        hint=f"{labels.guess(records, word, system=system)}"
+        f"`stackproof image find {remote.namespace}::` lists what there is",
+    )
+
+
+def kept(registry: OciRegistry, namespace: str) -> tuple[RemoteRecord, ...] | None:
+    """Return the images of the list that is kept in a registry; None where there is none."""
+    repository = registry.address.repository(namespace, INDEX_NAME)
+    try:
+        content, _ = registry.manifest(repository, listing.TAG)
+    except StackproofError as error:
+        if error.reason is Reason.IMAGE_MISSING:
+            return None
+        raise
+    manifest = manifests.parse_manifest(content, where=repository)
+    layer = manifest.layer(listing.FILE)
+    if manifest.kind != listing.ARTEFACT or layer is None:
+        return None
+    rows = registry.blob(repository, layer, most=limits.LISTING.bytes)
+    return listing.parse(rows, namespace=namespace, where=f"{registry.address.host}/{repository}")
+
+
+def tag_by_tag(registry: OciRegistry, namespace: str) -> tuple[RemoteRecord, ...]:
+    """Return the images of a namespace as its tags say, several at a time."""
+    prefix = registry.address.prefix
+    below = f"{registry.address.repository(namespace)}/"
+    try:
+        names = [name for name in registry.repositories() if name.startswith(below)]
+    except StackproofError as error:
+        if error.reason not in {Reason.IMAGE_MISSING, Reason.REGISTRY_DENIED, Reason.LOGIN_NEEDED}:
+            raise
+        raise fail(
+            Reason.REGISTRY_UNABLE,
+            f"`{registry.address.host}` does not tell what images it has, and keeps no list of "
+            f"`{namespace}`",
+            where=Location(file=f"{registry.address.host}/{below}{INDEX_NAME}"),
+            hint="say a label in full; the first `stackproof image push` or `copy` makes the list",
+        ) from error
+    with ThreadPoolExecutor(_THREADS) as pool:
+        tagged = zip(names, pool.map(registry.tags, names), strict=True)
+        remotes = [
+            remote
+            for name, tags in tagged
+            for tag in tags
+            if (remote := addresses.remote_of(name, tag, prefix=prefix)) is not None
+            and labels.is_label(str(remote.label))
+            and not addresses.former_of(tag)[0]
+        ]
+        found = list(pool.map(lambda one: _record(registry, one), remotes))
+    return listing.ordered(one for one in found if one is not None)
+
+
+def _record(registry: OciRegistry, remote: RemoteLabel) -> RemoteRecord | None:
+    """Return the record of a tag; None for one that is no image of ours, or has just gone."""
+    repository = registry.address.repository(*remote.path)
+    try:
+        content, digest = registry.manifest(repository, remote.label.tag)
+        manifest = manifests.parse_manifest(content, where=str(remote))
+        return listing.record_of(remote, manifest, digest)
+    except StackproofError as error:
+        if error.reason in {Reason.IMAGE_MISSING, Reason.REGISTRY_ANSWER}:
+            return None
+        raise
+
+
+def _served(registry: OciRegistry, namespace: str, service: str) -> tuple[RemoteRecord, ...]:
+    """Return what the site's service says, asked as uenv does."""
+    url = f"{service}?{urllib.parse.urlencode({'namespace': namespace})}"
+    with registry.client.send(HttpRequest(method="GET", url=url)) as answer:
+        if answer.status != 200:
+            raise fail(
+                Reason.REGISTRY_ANSWER,
+                f"the listing `{service}` answered with {answer.status}",
+                where=Location(file=service),
+                hint="`stackproof image find --fresh` asks the registry itself, for every tag",
+            )
+        content = answer.read(limits.LISTING.bytes)
+    return listing.parse(content, namespace=namespace, where=service)
+
+
+def renew(
+    registry: OciRegistry,
+    namespace: str,
+    *,
+    add: Sequence[RemoteRecord] = (),
+    drop: Sequence[Label] = (),
+) -> None:
+    """Change the list that is kept in a registry, which is made where there is none.
+
+    Another may write it at the same moment: it is read again a moment later, and changed again.
+    """
+    first = kept(registry, namespace)
+    before = tag_by_tag_or_nothing(registry, namespace) if first is None else first
+    for _ in range(_ATTEMPTS):
+        after = listing.changed(before, add=add, drop=drop)
+        if after == before and first is not None:
+            return
+        _write(registry, namespace, after)
+        time.sleep(_SETTLES_S)
+        first = before = kept(registry, namespace) or ()
+        if listing.changed(before, add=add, drop=drop) == before:
+            return
+    raise fail(
+        Reason.BUSY,
+        f"others change the list of `{namespace}` all the time",
+        where=Location(file=f"{registry.address.host}/{namespace}/{INDEX_NAME}"),
+        hint="what you asked for is done; `stackproof image find --fresh` shows it",
+    )
+
+
+def tag_by_tag_or_nothing(registry: OciRegistry, namespace: str) -> tuple[RemoteRecord, ...]:
+    """Return the images as tags say, none where the server does not tell."""
+    try:
+        return tag_by_tag(registry, namespace)
+    except StackproofError as error:
+        if error.reason is Reason.REGISTRY_UNABLE:
+            return ()
+        raise
+
+
+def _write(registry: OciRegistry, namespace: str, records: Sequence[RemoteRecord]) -> None:
+    content = listing.render(records)
+    repository = registry.address.repository(namespace, INDEX_NAME)
+    layer = OciDescriptor(
+        media_type="application/json", digest=manifests.digest_of(content), size=len(content),
+        annotations={manifests.TITLE: listing.FILE},
+    )  # fmt: skip
+    for blob in (manifests.EMPTY_BLOB, content):
+        uploading.upload_bytes(registry, repository, blob)
+    manifest = OciManifest(artifact_type=listing.ARTEFACT, layers=(layer,))
+    registry.put_manifest(repository, listing.TAG, manifests.render(manifest), manifests.MANIFEST)
+
+
+def matching(
+    records: Sequence[RemoteRecord], label: Label, *, system: str = ""
+) -> tuple[RemoteRecord, ...]:
+    """Return the images whose labels have the parts that are said."""
+    system = labels.system_of(label) or system
+    wanted = {part: getattr(label, part) for part in ("name", "version", "tag", "uarch")} | {
+        "system": "" if system == ANY else system
+    }
+    return tuple(
+        one
+        for one in records
+        if all(not text or getattr(one.record.label, part) == text for part, text in wanted.items())
+    )

@@ -1,0 +1,364 @@
+"""Images out of a registry into the repository: whole, checked, once, and gone on with.
+
+Bytes go to the same unfinished copy that `storing` makes of files, under a lock: what is there when
+a command is killed is read and asked for no more, and of several that pull one image one does. The
+digest is made while bytes come. Beside the image lie what uenv puts there, the attached `meta`, and
+`manifest.json`, the bytes of the manifest, whose digest is what signatures are of.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import queue
+import threading
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stackproof.core import limits
+from stackproof.core.effects import files
+from stackproof.core.effects.downloads import Transfer, downloading
+from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.monitor import Monitor, null_monitor
+from stackproof.image.container import tar
+from stackproof.image.effects.load import load_superblock
+from stackproof.share import listing, manifests
+from stackproof.share.addresses import RemoteLabel
+from stackproof.share.effects import attaching, storing
+from stackproof.share.effects.oci import OciRegistry
+from stackproof.share.effects.repository import IMAGES, ImageRepository
+from stackproof.share.labels import LabelRecord
+from stackproof.share.listing import RemoteRecord
+from stackproof.share.manifests import OciDescriptor, OciManifest
+
+MANIFEST_FILE = "manifest.json"
+"""In the folder of a pulled image: its manifest, byte for byte."""
+_BUFFER = 1 << 20
+_BUFFERS = 4
+_ATTEMPTS = 5
+_PATIENCE_S = 6 * 3600.0
+_TRANSIENT = frozenset({
+    Reason.NO_NETWORK, Reason.ANSWER_TRUNCATED, Reason.REGISTRY_BUSY, Reason.REGISTRY_FAILED,
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteImage:
+    """An image as a registry has it: its record, the bytes of its manifest, its file and its meta.
+
+    `attached` are all manifests that refer to it, with their digests.
+    """
+
+    listed: RemoteRecord
+    content: bytes
+    manifest: OciManifest
+    layer: OciDescriptor
+    attached: tuple[tuple[str, OciManifest], ...]
+    meta: OciDescriptor | None
+
+    @property
+    def repository(self) -> str:
+        """Its repository below the registry's address."""
+        return self.listed.record.folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulled:
+    """What a pull did: the label in the repository, and the bytes that came over the network."""
+
+    record: LabelRecord
+    received: int
+
+
+def look(registry: OciRegistry, remote: RemoteLabel) -> RemoteImage:
+    """Return what a whole label names now, with all that is attached to it.
+
+    Raises `StackproofError`: IMAGE_MISSING, META_MISMATCH, META_AMBIGUOUS, REGISTRY_ANSWER, and
+    what `OciRegistry` does.
+    """
+    repository = registry.address.repository(*remote.path)
+    content, digest = registry.manifest(repository, remote.label.tag)
+    manifest = manifests.parse_manifest(content, where=str(remote))
+    listed = listing.record_of(remote, manifest, digest)
+    found = attaching.attached(registry, repository, digest)
+    meta = manifests.meta_layer(manifest, [one for _, one in found], where=str(remote))
+    return RemoteImage(
+        listed=replace(listed, record=replace(listed.record, folder=repository)),
+        content=content, manifest=manifest, attached=found, meta=meta,
+        layer=manifests.image_layer(manifest, where=str(remote)),
+    )  # fmt: skip
+
+
+def look_again(registry: OciRegistry, listed: RemoteRecord) -> RemoteImage:
+    """Return what a label that a list has names now; raises TAG_MOVED where that is another image.
+
+    Raises as `look`.
+    """
+    image = look(registry, listed.remote)
+    if not image.listed.digests & listed.digests:
+        raise fail(
+            Reason.TAG_MOVED,
+            f"`{listed.remote}` is by now the label of another image than the list says",
+            detail=f"listed {listed.record.digest}\nfound  {image.listed.record.digest}",
+            hint=f"`stackproof image pull {listed.remote}`, in full, takes what it is now",
+        )
+    return image
+
+
+def pull(
+    registry: OciRegistry,
+    image: RemoteImage,
+    repository: ImageRepository,
+    *,
+    force: bool = False,
+    monitor: Monitor = null_monitor,
+) -> Pulled:
+    """Bring an image into a repository, under its label.
+
+    Raises `StackproofError`: LABEL_TAKEN, IMAGE_DAMAGED for other bytes than the manifest names,
+    which are not kept, DISK_FULL, NO_NETWORK and ANSWER_TRUNCATED after some attempts, with what
+    came kept for the next one, and what `storing.publish` does.
+    """
+    digest, size = image.layer.hex, image.layer.size
+    folder = repository.folder_of(digest)
+    record = replace(image.listed.record, folder=str(folder))
+    storing.refuse_taken(repository, record.label, digest, force=force)
+    if storing.label_present(repository, record, force=force):
+        _keep_manifest(folder, image.content)
+        return Pulled(record=record, received=0)
+    meta = _meta(registry, image)
+    with _held(repository, digest) as (part, descriptor):
+        if storing.label_present(repository, record, force=force):  # another has pulled it
+            return Pulled(record=record, received=len(meta))
+        _check_room(descriptor, size, part)
+        with downloading(str(record.label), monitor) as transfer:
+            received = _fill(registry, image, descriptor, transfer)
+        os.fsync(descriptor)
+        os.fchmod(descriptor, 0o444)
+
+        def unpack(copy: Path, new: Path) -> None:
+            load_superblock(str(copy))
+            _keep_manifest(new, image.content)
+            if image.meta is None:
+                storing.unpack_meta(copy, new)
+            else:
+                unpack_meta(meta, image.meta, new)
+
+        storing.publish(repository, record, part, unpack, force=force)
+    return Pulled(record=record, received=received + len(meta))
+
+
+def _keep_manifest(folder: Path, content: bytes) -> None:
+    """Put the manifest beside an image; one that others own stays as it is."""
+    with contextlib.suppress(StackproofError):
+        files.write(folder / MANIFEST_FILE, content)
+
+
+@contextlib.contextmanager
+def _held(repository: ImageRepository, digest: str) -> Iterator[tuple[Path, int]]:
+    """Hold the unfinished copy of an image, once nobody else does; it stays however this ends.
+
+    The lock is a file of its own, and not the copy, which moves to its place before the index has
+    it: who waited must find it there.
+    """
+    part = repository.folder / IMAGES / f"{storing.PART}{digest}"
+    lock = part.with_name(f"{part.name}.lock")
+    busy = fail(Reason.BUSY, f"`{digest}` is being pulled by somebody", hint="try again later")
+    try:
+        part.parent.mkdir(parents=True, exist_ok=True)
+        with files.locked(lock, seconds=_PATIENCE_S, mode=0o600, busy=busy):
+            descriptor = storing.own(part)
+            try:
+                yield part, descriptor
+            finally:
+                if os.fstat(descriptor).st_size == 0:
+                    files.remove(part)
+                os.close(descriptor)
+                files.remove(lock)
+    except OSError as error:
+        raise files.translate(error, part) from error
+
+
+def _check_room(descriptor: int, size: int, part: Path) -> None:
+    """Raise DISK_FULL before anything is asked for that has no room."""
+    there, room = os.fstat(descriptor).st_size, os.fstatvfs(descriptor)
+    if room.f_bavail * room.f_frsize < size - there:
+        raise files.translate(OSError(28, "no space left"), part)
+
+
+def _fill(registry: OciRegistry, image: RemoteImage, descriptor: int, transfer: Transfer) -> int:
+    """Bring the rest of an image into its copy; return how many bytes came.
+
+    The copy is emptied where it then is not what the manifest names: nothing of it can be believed.
+    """
+    received, failures, again = 0, 0, False
+    while True:
+        total, done = _read_back(descriptor, image.layer.size)
+        transfer.at(done, image.layer.size)
+        hashing = _Hashing(total, descriptor, done)
+        try:
+            while hashing.done < image.layer.size:
+                _receive(registry, image, hashing, transfer)
+        except StackproofError as error:
+            failures = 1 if hashing.done > done else failures + 1
+            if error.reason not in _TRANSIENT or failures == _ATTEMPTS:
+                raise
+            continue
+        finally:
+            received += hashing.close() - done
+        if total.hexdigest() == image.layer.hex:
+            return received
+        os.ftruncate(descriptor, 0)
+        if done == 0 or again:
+            raise _wrong(registry, image, total.hexdigest())
+        again = True  # what was there before may be what is wrong: all of it comes again, once
+
+
+def _receive(
+    registry: OciRegistry, image: RemoteImage, hashing: _Hashing, transfer: Transfer
+) -> None:
+    """Receive one answer of a server, from where the copy ends."""
+    size = image.layer.size
+    first = hashing.done
+    with registry.open_blob(image.repository, image.layer.digest, first, size - 1) as answer:
+        if answer.status == 416:
+            raise fail(
+                Reason.REGISTRY_ANSWER,
+                f"`{image.listed.remote}` is shorter than its manifest says: there is no byte "
+                f"{first} of {size}",
+                where=Location(file=answer.place),
+                hint="tell who keeps the registry; what has come is kept",
+            )
+        skip = first if answer.status == 200 else 0  # it knows no ranges
+        while hashing.done < size:
+            buffer = hashing.buffer()
+            most = skip or size - hashing.done
+            count = answer.read_into(buffer[:most])
+            if count == 0:
+                raise answer.cut()
+            if skip:
+                skip -= count
+                hashing.give_back(buffer)
+                continue
+            hashing.take(buffer, count)
+            transfer.at(hashing.done, size)
+
+
+class _Hashing:
+    """Bytes to a file and a digest, the digest by a second thread, with a few buffers in all."""
+
+    def __init__(self, total: hashlib._Hash, descriptor: int, done: int) -> None:
+        self.done = done
+        self._total = total
+        self._descriptor = descriptor
+        self._free: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
+        for _ in range(_BUFFERS):
+            self._free.put(memoryview(bytearray(_BUFFER)))
+        self._full: queue.SimpleQueue[tuple[memoryview, int] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def buffer(self) -> memoryview:
+        """Return a buffer that is free, once there is one."""
+        return self._free.get()
+
+    def give_back(self, buffer: memoryview) -> None:
+        """Take a buffer back whose bytes are not wanted."""
+        self._free.put(buffer)
+
+    def take(self, buffer: memoryview, count: int) -> None:
+        """Write the first bytes of a buffer, and have their digest made."""
+        storing.write(self._descriptor, buffer[:count])
+        self.done += count
+        self._full.put((buffer, count))
+
+    def close(self) -> int:
+        """Wait for the digest; return how many bytes are there."""
+        self._full.put(None)
+        self._thread.join()
+        return self.done
+
+    def _run(self) -> None:
+        while (one := self._full.get()) is not None:
+            buffer, count = one
+            self._total.update(buffer[:count])
+            self._free.put(buffer)
+
+
+def _read_back(descriptor: int, size: int) -> tuple[hashlib._Hash, int]:
+    """Return the digest of what is there and how much that is; too much of it is thrown away."""
+    if os.fstat(descriptor).st_size > size:
+        os.ftruncate(descriptor, 0)
+    total = hashlib.sha256()
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    while chunk := os.read(descriptor, _BUFFER):
+        total.update(chunk)
+    return total, os.lseek(descriptor, 0, os.SEEK_CUR)
+
+
+def _wrong(registry: OciRegistry, image: RemoteImage, found: str) -> StackproofError:
+    return fail(
+        Reason.IMAGE_DAMAGED,
+        f"`{registry.address.host}` gave other bytes than the manifest of "
+        f"`{image.listed.remote}` names",
+        where=Location(file=f"{registry.address.host}/{image.repository}"),
+        detail=f"wanted sha256:{image.layer.hex}\ngot    sha256:{found}",
+        hint="nothing of it was kept; tell who keeps the registry",
+    )
+
+
+def _meta(registry: OciRegistry, image: RemoteImage) -> bytes:
+    """Return the packed meta, checked; nothing where there is none. Raises META_MISMATCH."""
+    if image.meta is None:
+        return b""
+    try:
+        return registry.blob(image.repository, image.meta, most=limits.IMAGE_MEMBER.bytes)
+    except StackproofError as error:
+        if error.reason is not Reason.IMAGE_DAMAGED:
+            raise
+        raise fail(
+            Reason.META_MISMATCH,
+            f"the meta of `{image.listed.remote}` is not what its manifest names",
+            where=Location(file=f"{registry.address.host}/{image.repository}"),
+            detail=error.problems[0].detail,
+            hint="nothing of it was kept; tell who keeps the registry",
+        ) from error
+
+
+def unpack_meta(packed: bytes, layer: OciDescriptor, folder: Path) -> None:
+    """Unpack the folder `meta` as oras packs it; raises META_MISMATCH for other than files."""
+    unpacker = zlib.decompressobj(wbits=31)
+    try:
+        content = unpacker.decompress(packed, limits.IMAGE_MEMBER.bytes)
+    except zlib.error:
+        raise _no_meta("it is not packed with gzip") from None
+    if unpacker.unconsumed_tail:
+        raise _no_meta(f"it unpacks to more than {limits.IMAGE_MEMBER.bytes} bytes")
+    said = layer.annotations.get(manifests.UNPACKED_DIGEST)
+    if said and said != manifests.digest_of(content):
+        raise _no_meta("what is packed has another digest than it says")
+    stream = tar.MemoryStream(content, "meta")
+    for member in tar.entries(stream):
+        parts = member.name.strip("/").split("/")
+        if parts[0] != "meta" or set(parts) & {"", ".", ".."}:
+            raise _no_meta(f"it has `{member.name[:100]}`")
+        target = folder.joinpath(*parts)
+        if member.kind == "folder":
+            target.mkdir(parents=True, exist_ok=True)
+        elif member.kind == "file":
+            target.parent.mkdir(parents=True, exist_ok=True)
+            at = stream.tell()
+            target.write_bytes(content[at : at + member.size])
+        else:
+            raise _no_meta(f"`{member.name[:100]}` is no plain file")
+
+
+def _no_meta(why: str) -> StackproofError:
+    return fail(
+        Reason.META_MISMATCH,
+        f"the meta that is attached cannot be used: {why}",
+        hint="ask who owns the image to push it again",
+    )

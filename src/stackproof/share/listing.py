@@ -1,0 +1,155 @@
+"""What images a namespace of a registry has: the list that is kept there, or that a site serves.
+
+The form is that of the service that uenv asks (src/site/site.cpp): `{"results": [{"path": "deploy/
+daint/zen2/mpich/5.0.2:v1", "sha256": …, "size": …, "created": …}]}`; ours adds `manifest`, the
+digest of the image's manifest. A site's service may give that as `sha256`, ours has the file's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.share import addresses, manifests
+from stackproof.share.addresses import RemoteLabel
+from stackproof.share.labels import Label, LabelRecord
+from stackproof.share.manifests import CREATED, OciManifest
+
+ARTEFACT = "application/vnd.stackproof.index.v1+json"
+"""The type of the list that is kept in a registry."""
+FILE = "index.json"
+TAG = "latest"
+_DIGITS = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteRecord:
+    """An image in a registry; `manifest` is the digest of its manifest, empty where not known.
+
+    The `folder` of its record is its repository.
+    """
+
+    namespace: str
+    record: LabelRecord
+    manifest: str = ""
+
+    @property
+    def remote(self) -> RemoteLabel:
+        """Its label with its namespace."""
+        return RemoteLabel(namespace=self.namespace, label=self.record.label)
+
+    @property
+    def digests(self) -> frozenset[str]:
+        """The digests by which the list may mean it, without their algorithm."""
+        return frozenset({self.record.digest, self.manifest.partition(":")[2]} - {""})
+
+
+def record_of(remote: RemoteLabel, manifest: OciManifest, digest: str) -> RemoteRecord:
+    """Return the record of a manifest with its digest; raises REGISTRY_ANSWER as `image_layer`."""
+    layer = manifests.image_layer(manifest, where=str(remote))
+    return _record(
+        remote,
+        sha256=layer.hex,
+        size=layer.size,
+        created=manifest.annotations.get(CREATED, ""),
+        manifest=digest,
+    )
+
+
+def _record(
+    remote: RemoteLabel, *, sha256: str, size: int, created: str, manifest: str
+) -> RemoteRecord:
+    record = LabelRecord(
+        label=remote.label, date=date_of(created), size=size, digest=sha256,
+        folder="/".join(remote.path),
+    )  # fmt: skip
+    return RemoteRecord(namespace=remote.namespace, record=record, manifest=manifest)
+
+
+def date_of(created: str) -> str:
+    """Return a time of RFC 3339 as records have it, in UTC; empty for what is none."""
+    try:
+        found = datetime.fromisoformat(created)
+    except ValueError:
+        return ""
+    zoned = found if found.tzinfo else found.replace(tzinfo=UTC)
+    try:
+        return zoned.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError):
+        return ""
+
+
+def parse(content: bytes, *, namespace: str, where: str) -> tuple[RemoteRecord, ...]:
+    """Return the images of a namespace that a list has; what is no image's is passed over.
+
+    Raises `StackproofError` (REGISTRY_ANSWER) for what is no such list.
+    """
+    try:
+        rows = json.loads(content)["results"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        raise _no_list(where) from None
+    if not isinstance(rows, list):
+        raise _no_list(where)
+    found = (_parsed(row) for row in rows)
+    return ordered(one for one in found if one is not None and one.namespace == namespace)
+
+
+def _parsed(row: object) -> RemoteRecord | None:
+    """Return the image of one row; None for one that is none: a list of a site has all kinds."""
+    if not isinstance(row, dict):
+        return None
+    texts = [row.get(key, "") for key in ("path", "sha256", "created", "manifest")]
+    if not all(isinstance(text, str) for text in texts):
+        return None
+    path, sha256, created, manifest = map(str, texts)
+    size = row.get("size")
+    if len(sha256) != 64 or not set(sha256) <= _DIGITS:
+        return None
+    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+        return None
+    remote = addresses.remote_of_path(path)
+    if remote is None or addresses.former_of(remote.label.tag)[0]:
+        return None
+    return _record(remote, sha256=sha256, size=size, created=created, manifest=manifest)
+
+
+def _no_list(where: str) -> StackproofError:
+    return fail(
+        Reason.REGISTRY_ANSWER,
+        f"`{where}` is no list of images",
+        where=Location(file=where),
+        hint="`stackproof image find --fresh` asks the registry itself, for every tag",
+    )
+
+
+def render(records: Iterable[RemoteRecord]) -> bytes:
+    """Return the list that is kept in a registry: the same for the same images."""
+    rows = [
+        {
+            "path": addresses.path_of(one.remote),
+            "sha256": one.record.digest,
+            "size": one.record.size,
+            "created": one.record.date.replace(" ", "T") + ("Z" if one.record.date else ""),
+            "manifest": one.manifest,
+        }
+        for one in ordered(records)
+    ]
+    return (json.dumps({"results": rows}, indent=1) + "\n").encode()
+
+
+def ordered(records: Iterable[RemoteRecord]) -> tuple[RemoteRecord, ...]:
+    """Return records by their labels, each once: the last one counts."""
+    found = {str(one.remote): one for one in records}
+    return tuple(found[label] for label in sorted(found))
+
+
+def changed(
+    records: Sequence[RemoteRecord], *, add: Sequence[RemoteRecord], drop: Sequence[Label]
+) -> tuple[RemoteRecord, ...]:
+    """Return a list with images in it and labels taken away."""
+    gone = {str(one) for one in drop}
+    kept = (one for one in records if str(one.record.label) not in gone)
+    return ordered((*kept, *add))

@@ -1,0 +1,343 @@
+"""Registries for tests: docker-registry as it is packaged, and a server of our own that can fail.
+
+`OwnRegistry` keeps what refers to a manifest (which docker-registry does not), asks for tokens,
+redirects, and does wrong on demand: a `Fault` answers the requests that it fits, so many times. What
+it was asked, and the bytes that it gave, are there to be looked at.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import http.server
+import json
+import os
+import re
+import socket
+import subprocess
+import threading
+import time
+import urllib.parse
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+INDEX = "application/vnd.oci.image.index.v1+json"
+_CONFIG = """version: 0.1
+log: {{level: error, accesslog: {{disabled: true}}}}
+storage:
+  filesystem: {{rootdirectory: {folder}}}
+  delete: {{enabled: {delete}}}
+http: {{addr: "127.0.0.1:{port}", secret: of-this-test}}
+{auth}"""
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@contextlib.contextmanager
+def docker_registry(folder: Path, *, auth: str = "", delete: bool = True) -> Iterator[str]:
+    """Run docker-registry with its data in a folder; give its host and port."""
+    port = free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    config = folder / "config.yml"
+    config.write_text(
+        _CONFIG.format(folder=folder / "data", port=port, auth=auth, delete=str(delete).lower())
+    )
+    with (folder / "log").open("wb") as log:
+        server = subprocess.Popen(["docker-registry", "serve", config], stdout=log, stderr=log)
+    try:
+        end = time.monotonic() + 20
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            assert server.poll() is None, (folder / "log").read_text()
+            assert time.monotonic() < end, (folder / "log").read_text()
+            time.sleep(0.02)
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.kill()
+        server.wait()
+
+
+@dataclass
+class Fault:
+    """What goes wrong: `cut` or `stall` after so many bytes, one `flip`ped, another `status`.
+
+    It begins after so many requests that it leaves alone (`skip`).
+    """
+
+    match: str
+    method: str = "GET"
+    times: int = 1
+    skip: int = 0
+    cut: int | None = None
+    stall: int | None = None
+    flip: bool = False
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True)
+class Asked:
+    method: str
+    path: str
+    headers: dict[str, str]
+    sent: int = 0
+
+
+class OwnRegistry:
+    """A registry in this process; `address` is that of its server, without a scheme."""
+
+    def __init__(
+        self,
+        *,
+        referrers: bool = True,
+        mounts: bool = True,
+        ranges: bool = True,
+        catalog: bool = True,
+        login: str = "",
+        token: bool = False,
+        page: int = 1000,
+    ) -> None:
+        self.referrers, self.mounts, self.ranges, self.catalog = referrers, mounts, ranges, catalog
+        self.login, self.token, self.page = login, token, page
+        self.blobs: dict[tuple[str, str], bytes] = {}
+        self.manifests: dict[tuple[str, str], tuple[str, bytes]] = {}
+        self.tags: dict[str, dict[str, str]] = {}
+        self.uploads: dict[str, bytearray] = {}
+        self.faults: list[Fault] = []
+        self.asked: list[Asked] = []
+        self.lock = threading.RLock()
+        self.release = threading.Event()
+        registry = self
+
+        class Handler(_Handler):
+            own = registry
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.address = f"127.0.0.1:{self.server.server_address[1]}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+    def given(self, pattern: str = "/blobs/sha256:") -> int:
+        """Return how many bytes of bodies were given to requests whose path fits."""
+        return sum(one.sent for one in self.asked if re.search(pattern, one.path))
+
+    def count(self, method: str, pattern: str) -> int:
+        return sum(
+            one.method == method and bool(re.search(pattern, one.path)) for one in self.asked
+        )
+
+    def fault(self, method: str, path: str) -> Fault | None:
+        for one in self.faults:
+            if one.times and one.method == method and re.search(one.match, path):
+                if one.skip:
+                    one.skip -= 1
+                    continue
+                one.times -= 1
+                return one
+        return None
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    own: OwnRegistry
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def _any(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        fault = self.own.fault(self.command, self.path)
+        path, _, query = self.path.partition("?")
+        fields = dict(urllib.parse.parse_qsl(query))
+        if fault is not None and fault.status:
+            self._answer(fault.status, fault.body, fault.headers)
+        elif path == "/token":
+            self._give_token(fields | dict(urllib.parse.parse_qsl(body.decode())))
+        elif not self._is_known():
+            self._challenge(path)
+        else:
+            with self.own.lock:
+                answer = self._route(path, fields, body)
+            self._answer(*answer, fault=fault)
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_PATCH = do_DELETE = _any  # noqa: N815
+
+    def _is_known(self) -> bool:
+        said = self.headers.get("Authorization", "")
+        if self.own.token:
+            return said == "Bearer of-this-test"
+        return not self.own.login or said == self._basic()
+
+    def _basic(self) -> str:
+        return "Basic " + base64.b64encode(self.own.login.encode()).decode()
+
+    def _give_token(self, fields: dict[str, str]) -> None:
+        refresh = self.own.login.partition(":")[2] == fields.get("refresh_token")
+        known = not self.own.login or refresh or self.headers.get("Authorization") == self._basic()
+        fine = known and fields.get("service") == "test" and fields.get("scope")
+        content = json.dumps({"token": "of-this-test", "expires_in": 300}).encode()
+        self._answer(200 if fine else 401, content if fine else b"{}")
+
+    def _challenge(self, path: str) -> None:
+        kind = f'Bearer realm="http://{self.own.address}/token",service="test",scope="of:{path}"'
+        self._answer(401, b"{}", {
+            "WWW-Authenticate": kind if self.own.token else 'Basic realm="test"'
+        })  # fmt: skip
+
+    def _route(self, path: str, fields: dict[str, str], body: bytes) -> tuple:
+        own, method = self.own, self.command
+        if path == "/v2/_catalog":
+            names = sorted({name for name, _ in own.manifests}) if own.catalog else None
+            return _error(404) if names is None else self._page(path, fields, "repositories", names)
+        match = re.fullmatch(r"/v2/(.+)/(manifests|blobs|tags|referrers)/(.*)", path)
+        if not match:
+            return (200, b"{}") if path == "/v2/" else _error(404)
+        name, kind, rest = match.groups()
+        if kind == "tags":
+            names = sorted(own.tags.get(name, {}))
+            return self._page(path, fields, "tags", names) if names else _error(404)
+        if kind == "referrers":
+            return self._referrers(name, rest) if own.referrers else _error(404)
+        if kind == "manifests":
+            return self._manifest(method, name, rest, body)
+        if rest.startswith("uploads/"):
+            return self._upload(method, name, rest.removeprefix("uploads/"), fields, body)
+        return self._blob(name, rest)
+
+    def _page(self, path: str, fields: dict[str, str], key: str, names: list[str]) -> tuple:
+        left = [one for one in names if one > fields.get("last", "")]
+        count = min(int(fields.get("n", 1000)), self.own.page)
+        headers = {}
+        if len(left) > count:
+            link = f"{path}?n={count}&last={left[count - 1]}"
+            headers["Link"] = f'<{link}>; rel="next"'
+        return 200, json.dumps({key: left[:count]}).encode(), headers
+
+    def _referrers(self, name: str, digest: str) -> tuple:
+        found = []
+        for (repository, its), (kind, content) in self.own.manifests.items():
+            data = json.loads(content)
+            if repository == name and data.get("subject", {}).get("digest") == digest:
+                found.append({
+                    "mediaType": kind, "digest": its, "size": len(content),
+                    "artifactType": data.get("artifactType") or data["config"]["mediaType"],
+                })  # fmt: skip
+        index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": found}
+        return 200, json.dumps(index).encode(), {"Content-Type": INDEX}
+
+    def _manifest(self, method: str, name: str, reference: str, body: bytes) -> tuple:
+        own = self.own
+        if method == "PUT":
+            digest = _digest(body)
+            own.manifests[name, digest] = (self.headers["Content-Type"], body)
+            if not reference.startswith("sha256:"):
+                own.tags.setdefault(name, {})[reference] = digest
+            headers = {"Docker-Content-Digest": digest}
+            subject = json.loads(body).get("subject")
+            if subject and own.referrers:
+                headers["OCI-Subject"] = subject["digest"]
+            return 201, b"", headers
+        digest = own.tags.get(name, {}).get(reference, reference)
+        if (name, digest) not in own.manifests:
+            return _error(404)
+        if method == "DELETE":
+            del own.manifests[name, digest]
+            tags = own.tags.get(name, {})
+            own.tags[name] = {tag: its for tag, its in tags.items() if its != digest}
+            return 202, b""
+        kind, content = own.manifests[name, digest]
+        return 200, content, {"Content-Type": kind, "Docker-Content-Digest": digest}
+
+    def _blob(self, name: str, digest: str) -> tuple:
+        content = self.own.blobs.get((name, digest))
+        if content is None:
+            return _error(404)
+        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        if not asked or not self.own.ranges:
+            return 200, content
+        first, last = int(asked[1]), int(asked[2] or len(content) - 1)
+        if first >= len(content):
+            return _error(416)
+        return 206, content[first : last + 1]
+
+    def _upload(
+        self, method: str, name: str, session: str, fields: dict[str, str], body: bytes
+    ) -> tuple:
+        own = self.own
+        if method == "POST":
+            source = (fields.get("from", ""), fields.get("mount", ""))
+            if own.mounts and source in own.blobs:
+                own.blobs[name, source[1]] = own.blobs[source]
+                return 201, b"", {"Location": f"/v2/{name}/blobs/{source[1]}"}
+            session = os.urandom(6).hex()
+            own.uploads[session] = bytearray()
+            return 202, b"", {"Location": f"/v2/{name}/blobs/uploads/{session}?state=a"}
+        if session not in own.uploads:
+            return _error(404)
+        there = own.uploads[session]
+        if method == "PATCH":
+            first = int(self.headers["Content-Range"].partition("-")[0])
+            if first != len(there):
+                return _error(416)
+            there += body
+        elif method == "PUT":
+            there += body
+            if _digest(there) != fields["digest"]:
+                return _error(400)
+            own.blobs[name, fields["digest"]] = bytes(own.uploads.pop(session))
+            return 201, b"", {"Location": f"/v2/{name}/blobs/{fields['digest']}"}
+        where = f"http://{own.address}/v2/{name}/blobs/uploads/{session}?state=b"
+        headers = {"Location": where, "Range": f"0-{max(len(there) - 1, 0)}"}
+        return (202 if method == "PATCH" else 204), b"", headers
+
+    def _answer(
+        self, status: int, body: bytes = b"", headers: dict[str, str] | None = None,
+        fault: Fault | None = None,
+    ) -> None:  # fmt: skip
+        if fault is not None and fault.flip and body:
+            body = body[:-1] + bytes([body[-1] ^ 1])
+        sent = b"" if self.command == "HEAD" else body
+        if fault is not None and fault.cut is not None:
+            sent = sent[: fault.cut]
+        self.own.asked.append(Asked(self.command, self.path, dict(self.headers), len(sent)))
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        if status != 204:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            if fault is not None and fault.stall is not None:
+                self.wfile.write(sent[: fault.stall])
+                self.own.release.wait(60)
+                sent = sent[fault.stall :]
+            self.wfile.write(sent)
+        if len(sent) < len(body) and self.command != "HEAD":
+            self.close_connection = True
+
+
+def _error(status: int) -> tuple:
+    return status, json.dumps(
+        {"errors": [{"code": f"OF_{status}", "message": "so it is"}]}
+    ).encode()
+
+
+def _digest(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"

@@ -1,0 +1,152 @@
+"""Registries as a user calls them: the lines of the page, wrong input, and what is said of it."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import documented
+from images import env_json, make_image
+from need import need
+from registries import OwnRegistry, docker_registry
+from stackproof import cli
+
+COVERS = ("share/cli/remote.py", "share/cli/remote_arguments.py")
+PAGE = documented.ROOT / "docs/how-to/share-images.md"
+WHOLE = "tiny/1:v1@here%zen2"
+
+
+class RemoteUser:
+    """A user with a folder, a repository, a cache, and a registry."""
+
+    def __init__(self, folder: Path, registry: str) -> None:
+        self.folder = folder
+        self.env = {
+            **os.environ, "STACKPROOF_REPOSITORY": str(folder / "repo"), "HOME": str(folder),
+            "STACKPROOF_CACHE": str(folder / "cache"), "STACKPROOF_REGISTRY": registry,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        }  # fmt: skip
+        for name in ("CLUSTER_NAME", "REGISTRY_AUTH_FILE", "DOCKER_CONFIG"):
+            self.env.pop(name, None)
+
+    def run(self, *words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "stackproof", *map(str, words)]
+        return self._run(argv, code)
+
+    def line(self, text: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        return self._run(["bash", "-c", text], code)
+
+    def _run(self, argv: list[str], code: int) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            argv, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False,
+            timeout=120,
+        )  # fmt: skip
+        assert done.returncode == code, (argv, done.stdout, done.stderr)
+        assert "bug in stackproof" not in done.stderr
+        return done
+
+    def data(self, *words: object) -> dict[str, Any]:
+        return dict(json.loads(self.run(*words, "--json").stdout))
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[RemoteUser]:
+    need("mksquashfs")
+    make_image(tmp_path / "a.squashfs")
+    with OwnRegistry() as server:
+        yield RemoteUser(tmp_path, f"{server.address}/images")
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteUser]:
+    """Somebody whose registry has one image, which nobody changes."""
+    need("mksquashfs")
+    folder = tmp_path_factory.mktemp("shared")
+    make_image(folder / "a.squashfs")
+    with OwnRegistry() as server:
+        user = RemoteUser(folder, f"{server.address}/images")
+        user.run("image", "push", "a.squashfs", f"deploy::{WHOLE}")
+        yield user
+
+
+def test_the_lines_of_the_page(tmp_path: Path) -> None:
+    """Those that run a program of an image are the mount room's business."""
+    need("mksquashfs", "docker-registry")
+    make_image(tmp_path / "mpich.squashfs")
+    make_image(tmp_path / "intel-mpi.squashfs", meta=env_json(name="other"))
+    with docker_registry(tmp_path / "server") as address:
+        user = RemoteUser(tmp_path, f"{address}/images")
+        said = {
+            line.text.partition("  #")[0].strip(): user.line(line.text).stdout
+            for line in documented.lines_of(PAGE)
+            if not line.reason and not line.text.startswith("stackproof run")
+        }
+    assert len(said) == 11
+    assert "mpich/5.0.2:v1@daint%zen2" in said["stackproof image find build::"]
+    assert "0 B sent" in said["stackproof image copy build::mpich/5.0.2 deploy::"]
+    history = said["stackproof image history build::mpich/5.0.2:v1@daint%zen2"].splitlines()
+    assert len(history) == 3
+    assert history[1].startswith("now ")
+
+
+def test_json_is_uenvs_and_more(own: RemoteUser) -> None:
+    pushed = own.data("image", "push", "a.squashfs", f"deploy::{WHOLE}")
+    assert pushed["sent"] == (own.folder / "a.squashfs").stat().st_size
+    (found,) = own.data("image", "find")["records"]
+    uenv = {"name", "version", "tag", "system", "uarch", "id", "digest", "size", "date"}
+    assert found.keys() == uenv | {"namespace", "manifest"}
+    assert own.run("image", "find", "--names").stdout == f"deploy::{WHOLE}\n"
+    pulled = own.data("image", "pull", f"deploy::{found['id']}")
+    assert (pulled["digest"], pulled["manifest"]) == (found["digest"], found["manifest"])
+    assert own.data("image", "history", "deploy::tiny")["records"][0]["until"] is None
+    assert own.data("image", "delete", f"deploy::{WHOLE}") == {"deleted": [f"deploy::{WHOLE}"]}
+    nothing = own.run("image", "find")
+    assert nothing.stdout == ""
+    assert "no image" in nothing.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["pull", "deploy::tinny"], 6, "did you mean `tiny`"),
+        (["pull", "tiny/1:v1@there%zen2"], 6, "[image-missing]"),
+        (["pull", "De::tiny"], 2, "no namespace"),
+        (["push", "a.squashfs", "build::tiny"], 2, "lacks: version, tag, system, uarch"),
+        (["push", "a.squashfs", "build::"], 2, "lacks: name"),
+        (["push", "none.squashfs", f"build::{WHOLE}"], 6, "[image-missing]"),
+        (["copy", "tiny", "deploy::"], 2, "source and destination"),
+        (["delete", "deploy::tiny"], 2, "lacks: version"),
+        (["rollback", f"deploy::{WHOLE}"], 6, "[image-missing]"),
+        (["history", "build::tiny/1:v1@here%zen2"], 6, "[image-missing]"),
+        (["find", "--registry", "ftp://a"], 2, "no address"),
+        (["find", "--registry", "127.0.0.1:1"], 4, "[no-network]"),
+        (["find", "--token", "none"], 3, "[file-missing]"),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, list) else "",
+)
+def test_wrong_input(
+    words: list[str], code: int, said: str, shared: RemoteUser,
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    for name, value in shared.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("CLUSTER_NAME", raising=False)
+    monkeypatch.chdir(shared.folder)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["image", *words])
+    assert ended.value.code == code
+    assert said in capfd.readouterr().err
+    gc.collect()
+
+
+def test_no_registry_is_named(own: RemoteUser) -> None:
+    del own.env["STACKPROOF_REGISTRY"]
+    assert "STACKPROOF_REGISTRY" in own.run("image", "find", code=2).stderr
