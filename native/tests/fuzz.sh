@@ -8,7 +8,7 @@
 # `fuzz.sh --merge BUILD` puts those of its inputs into corpus/ that reach more.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-all='mountlist superblock policy json manifest elf meta'
+all='mountlist superblock policy json manifest elf meta entry'
 
 if [ "${1:-}" = --merge ]; then
     for name in $all; do
@@ -42,7 +42,7 @@ seeds() {
 for name in "$@"; do
     mkdir -p "$build/corpus-$name"
     if [ -d "$here/corpus/$name" ]; then cp "$here/corpus/$name"/* "$build/corpus-$name/"; fi
-    if [ "$name" = elf ]; then seeds "$build/corpus-$name"; fi
+    if [ "$name" = elf ] || [ "$name" = entry ]; then seeds "$build/corpus-$name"; fi
     nice "$build/tests/fuzz_$name" -max_total_time="$seconds" -print_final_stats=1 -max_len=8192 \
         -dict="$here/$name.dict" -artifact_prefix="$build/finding-$name-" \
         "$build/corpus-$name" >"$build/log-$name" 2>&1 &

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from need import need, works
+from stackproof.pack.entries import COMPILE
 
 NATIVE = Path(__file__).parents[2] / "native"
+_PACK = NATIVE.parent / "src" / "stackproof" / "pack" / "csrc"
 _FUZZ_SECONDS = 5
 
 
@@ -51,7 +53,7 @@ def test_the_analyzer_of_gcc_finds_nothing(builder: Callable[..., Path], tmp_pat
 
 def _tidy_key(source: Path) -> str:
     """Return what clang-tidy's answer on a file depends on, as one digest."""
-    headers = sorted(NATIVE.rglob("*.h"))
+    headers = sorted((NATIVE if source.is_relative_to(NATIVE) else _PACK).rglob("*.h"))
     parts = [path.read_bytes() for path in (NATIVE / ".clang-tidy", source, *headers)]
     parts.append(_run("clang-tidy", "--version").stdout.encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
@@ -67,6 +69,7 @@ def test_clang_tidy_finds_nothing(request: pytest.FixtureRequest, tmp_path: Path
     sources = [path for part in parts for path in sorted((NATIVE / part).glob("*.c"))]
     tests = ("unit.c", "unit_confine.c", "unit_hook.c", "probe.c")
     sources += [NATIVE / "tests" / name for name in tests]
+    sources += sorted(_PACK.rglob("*.c"))
     known = cache.get("native/clang-tidy", []) if cache else []
     keys = {path: _tidy_key(path) for path in sources}
     # The long ones first, so that no core waits for one at the end.
@@ -74,7 +77,13 @@ def test_clang_tidy_finds_nothing(request: pytest.FixtureRequest, tmp_path: Path
         (path for path in sources if keys[path] not in known), key=lambda path: -path.stat().st_size
     )
     # One file at a time: what clang-tidy 14 knows of va_list is wrong from the second one on.
-    argvs = [["clang-tidy", "--quiet", "-p", tmp_path, path] for path in left]
+    how = {True: ["-p", tmp_path], False: [f"--config-file={NATIVE}/.clang-tidy"]}
+    freestanding = ["--", "-std=c11", "-D_GNU_SOURCE", "-ffreestanding", "-fno-builtin"]
+    argvs = [
+        ["clang-tidy", "--quiet", *how[ours], path, *([] if ours else freestanding)]
+        for path in left
+        for ours in [path.is_relative_to(NATIVE)]
+    ]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for done in pool.map(lambda argv: _run(*argv), argvs):
             assert done.returncode == 0, done.stdout
@@ -82,13 +91,29 @@ def test_clang_tidy_finds_nothing(request: pytest.FixtureRequest, tmp_path: Path
         cache.set("native/clang-tidy", sorted(keys.values()))
 
 
+def test_entry_points_of_packs_compile_without_a_warning(tmp_path: Path) -> None:
+    """By the warnings that native/meson.build asks for, with gcc and clang."""
+    need("gcc", "clang")
+    asked = re.findall(r"'(-W[\w=-]+)'", (NATIVE / "meson.build").read_text(encoding="utf-8"))
+    assert len(asked) > 20
+    flags = [one for one in COMPILE if not one.startswith(("-Wl,", "-s")) or one == "-std=c11"]
+    of_gcc = {"-fno-tree-loop-distribute-patterns", "-Wduplicated-cond", "-Wduplicated-branches",
+              "-Wlogical-op"}  # fmt: skip
+    words = ["-Werror", "-Wpedantic", *flags, *asked]
+    for compiler, without in (("gcc", set()), ("clang", of_gcc)):
+        known = [word for word in words if word not in without]
+        for source in sorted(_PACK.rglob("*.c")):
+            done = _run(compiler, *known, "-c", "-o", tmp_path / "object", source)
+            assert done.returncode == 0, done.stdout
+
+
 def test_a_short_fuzzing(by_clang: Path) -> None:
     done = _run(NATIVE / "tests" / "fuzz.sh", by_clang, str(_FUZZ_SECONDS))
     assert done.returncode == 0, done.stdout
     counts = [int(word) for word in re.findall(r"executed_units: (\d+)", done.stdout)]
-    assert len(counts) == 7
+    assert len(counts) == 8
     assert min(counts) > 100
-    assert len(re.findall(r"reached [1-9]\d* of [1-9]\d* branches", done.stdout)) == 7
+    assert len(re.findall(r"reached [1-9]\d* of [1-9]\d* branches", done.stdout)) == 8
 
 
 def test_the_helper_is_hardened(built: Path) -> None:

@@ -152,7 +152,7 @@ __attribute__((noreturn)) static void start(char **given, size_t count, char **e
         explain(moved, why, newest);
     }
     char *loader = program;
-    char **arguments = room((count + EXTRA + 1) * sizeof *arguments);
+    const char **arguments = room((count + EXTRA + 1) * sizeof *arguments);
     size_t place = 0;
     char *name = shown_name(count > 0 ? given[0] : entry);
     if (why != NULL) {
@@ -162,7 +162,7 @@ __attribute__((noreturn)) static void start(char **given, size_t count, char **e
         }
         loader = joined(root, "/", find('L'));
         char *folder = joined(root, "/", find('D'));
-        char *words[] = {loader, "--argv0", name, "--library-path", folder, program};
+        const char *words[] = {loader, "--argv0", name, "--library-path", folder, program};
         for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
             arguments[place++] = words[i];
         }
@@ -182,7 +182,7 @@ __attribute__((noreturn)) static void start(char **given, size_t count, char **e
     stop(cause(fault), loader, "unpack the pack again, to a folder where programs may run");
 }
 
-__attribute__((noreturn, used)) void begin(long *stack)
+void begin(long *stack)
 {
     size_t count = (size_t)stack[0];
     char **given = (char **)(stack + 1);
@@ -194,7 +194,8 @@ __attribute__((noreturn, used)) void begin(long *stack)
     const char *started = NULL;
     for (Elf64_auxv_t *fact = (Elf64_auxv_t *)(end + 1); fact->a_type != AT_NULL; fact++) {
         if (fact->a_type == AT_EXECFN) {
-            started = (const char *)fact->a_un.a_val;
+            /* The kernel gives addresses as numbers. */
+            started = (const char *)fact->a_un.a_val; /* NOLINT(performance-no-int-to-ptr) */
         }
         if (fact->a_type == AT_SECURE && fact->a_un.a_val != 0) {
             stop("a program of a pack does not run with more rights than its user", "",

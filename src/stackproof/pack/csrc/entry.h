@@ -7,6 +7,9 @@
 
 enum { PATH_BYTES = 4096, ARENA_BYTES = 1 << 20 };
 
+/* Where the kernel starts a program, with arguments, environment and facts on the stack. */
+__attribute__((noreturn, used)) void begin(long *stack);
+
 /* text.c: the kernel called, texts, and the memory that they lie in. */
 
 /* Everything that is written lies together: each further page of memory costs a page fault. */
@@ -32,7 +35,11 @@ char *target_of(const char *link);
 
 /* table.c: the table of this entry point, and the folder of the pack, which it speaks of. */
 
+#ifdef STACKPROOF_HOSTED /* a test fills it */
+extern char table[];
+#else
 extern const char table[];
+#endif
 extern char *root;
 
 /* Return the next record of the table; a text of no letter at its end. */

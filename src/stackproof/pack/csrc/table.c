@@ -9,10 +9,12 @@ enum { ROOT_MARK = 1 };
 
 char *root;
 
+#ifndef STACKPROOF_HOSTED
 /* Beside the code, so that one page fault brings both; in assembly, as its content is not known
  * yet. */
 __asm__(".section .rodata\n.balign 16\n.globl table\n"
         "table: .asciz \"STACKPROOF-PACK-TABLE\"\n.zero 16384 - 22\n.text\n");
+#endif
 
 const char *next(const char *record)
 {

@@ -20,7 +20,6 @@ long call_with_five(long number, long a, long b, long c, long d, long e)
                      : "rcx", "r11", "memory");
     return answer;
 }
-__asm__(".globl _start\n_start: mov %rsp, %rdi\nand $-16, %rsp\ncall begin\n");
 #elif defined __aarch64__
 long call_with_five(long number, long a, long b, long c, long d, long e)
 {
@@ -33,9 +32,16 @@ long call_with_five(long number, long a, long b, long c, long d, long e)
     __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4) : "memory");
     return x0;
 }
-__asm__(".globl _start\n_start: mov x0, sp\nbl begin\n");
 #else
 #error "entry points are for x86_64 and aarch64"
+#endif
+
+#ifndef STACKPROOF_HOSTED /* where a C library begins the program, and a test ends it */
+#ifdef __x86_64__
+__asm__(".globl _start\n_start: mov %rsp, %rdi\nand $-16, %rsp\ncall begin\n");
+#else
+__asm__(".globl _start\n_start: mov x0, sp\nbl begin\n");
+#endif
 #endif
 
 long call(long number, long a, long b, long c, long d)
@@ -69,7 +75,8 @@ void say_number(unsigned number)
     say(digits + place);
 }
 
-__attribute__((noreturn)) void stop(const char *what, const char *which, const char *hint)
+#ifndef STACKPROOF_HOSTED
+void stop(const char *what, const char *which, const char *hint)
 {
     say("error: ");
     say(what);
@@ -81,6 +88,7 @@ __attribute__((noreturn)) void stop(const char *what, const char *which, const c
         call(SYS_exit_group, CANNOT_START, 0, 0, 0);
     }
 }
+#endif
 
 const char *after(const char *text, const char *name)
 {

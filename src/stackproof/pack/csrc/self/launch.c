@@ -151,7 +151,7 @@ __attribute__((noreturn)) static void start(size_t count, char **given, char **e
     stop_at("the program cannot be started: ", place, fault, "copy the file again");
 }
 
-__attribute__((noreturn, used)) void begin(long *stack)
+void begin(long *stack)
 {
     size_t count = (size_t)stack[0];
     char **given = (char **)(stack + 1);

@@ -89,7 +89,7 @@ void become_tool(const char *name, const char *const *last)
         words[count++] = last[i];
     }
     words[count] = NULL;
-    char *const environment[] = {"PATH=/usr/bin:/bin", NULL};
+    const char *const environment[] = {"PATH=/usr/bin:/bin", NULL};
     long fault = call(SYS_execve, (long)words[0], (long)words, (long)environment, 0);
     stop_at("a program of this file cannot be started: ", name, fault, "unpack the pack elsewhere");
 }
