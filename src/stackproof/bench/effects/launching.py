@@ -21,7 +21,7 @@ from stackproof.cluster.effects import up
 from stackproof.compare import launch_checks
 from stackproof.core import mountlist
 from stackproof.core.command import Command, Completed, EnvPatch
-from stackproof.core.effects.run import run
+from stackproof.core.effects.run import base_environment, run
 from stackproof.core.errors import Problem, Reason, StackproofError
 from stackproof.core.mountlist import MountRequest
 from stackproof.image.model import Deployment
@@ -29,6 +29,7 @@ from stackproof.knowledge.reference_curves import BufferPlace
 from stackproof.launch import devices, launchers
 from stackproof.launch.effects import allocation as allocations
 from stackproof.launch.effects.allocation import Allocation
+from stackproof.launch.effects.scheduler_job import SchedulerJob
 from stackproof.launch.launchers import LaunchRequest, srun
 from stackproof.launch.launchers import request as requests
 from stackproof.mount.effects import mount_exec
@@ -119,6 +120,8 @@ def launch_command(
     patch = ready.deployment.env.then(profile_of(place, ready, case).env)
     if place.allocation and starter(place, ready) == SRUN:
         return _step(place.allocation, ready, case, patch, labelled=labelled)
+    if place.job:
+        return _by_scheduler(place.job, ready, case, patch, labelled=labelled)
     return _mpiexec(place, ready, case, patch, labelled=labelled)
 
 
@@ -131,9 +134,11 @@ def starter(place: LaunchNodes, ready: ReadyArm) -> str:
     """Return the launcher that starts an arm's ranks, a name in `stackproof.launch.launchers`.
 
     Inside a Slurm job that is srun where it speaks what the MPI does, else the MPI's own mpirun, as
-    sites without PMIx in their Slurm start Open MPI; an arm that names one has that one. Outside
-    of a job it is the MPI's own.
+    sites without PMIx in their Slurm start Open MPI; an arm that names one has that one. Inside a
+    job of Flux or PBS it is theirs, outside of any the MPI's own.
     """
+    if place.job:
+        return place.job.launcher
     own = SRUN if ready.step else ready.deployment.mpi.launcher
     wanted, allocation = ready.arm.launcher, place.allocation
     if allocation is None or (wanted == MPIRUN and own != SRUN):
@@ -153,7 +158,12 @@ def launcher_problems(arms: Arms, place: LaunchNodes) -> list[Problem]:
     for name, ready in arms.by_name.items():
         mpi, wanted, allocation = ready.deployment.mpi, ready.arm.launcher, place.allocation
         kind = ready.arm.pmi or srun.PMI.get(mpi.family)
-        if allocation is None and ready.step:
+        if place.job and (wanted or ready.step or ready.deployment.mounts):
+            said = f"{place.job.scheduler} starts ranks by {place.job.launcher}, and `{name}` "
+            said += "needs srun or an mpirun" if wanted or ready.step else "is an image to mount"
+            hint = "leave `launcher` out, and name an MPI by `prefix`, `module` or its folder"
+            found.append((said, hint))
+        elif allocation is None and ready.step:
             said = f"`{name}` is started by srun, a part of which `{ready.arm.runtime}` is"
             found.append((f"{said}, and this is no Slurm job", "say `on: slurm`"))
         elif allocation is None and wanted == SRUN:
@@ -221,7 +231,7 @@ def fabric_of(place: LaunchNodes) -> str:
     is taken for one that has no more.
     """
     found = "" if place.state else fabric.of_this_machine()[0]
-    if not found and (place.state or not place.allocation):
+    if not found and (place.state or not (place.allocation or place.job)):
         return FabricType.ETHERNET.value
     return found
 
@@ -245,7 +255,7 @@ def _profile(
         nics=fabric.of_this_machine()[1],
         memory=device,
         without=_without(ready) if memory else frozenset(),
-        xpmem=None if place.allocation else fabric.has_xpmem(),
+        xpmem=None if place.allocation or place.job else fabric.has_xpmem(),
         launcher=starter(place, ready),
         in_slurm_job=place.allocation is not None,
     )
@@ -377,6 +387,34 @@ def _step_in_container(
     return Command(argv=argv, env=env, timeout_s=case.timeout_s, cwd="/"), patch
 
 
+def _by_scheduler(
+    job: SchedulerJob, ready: ReadyArm, case: Case, patch: EnvPatch, *, labelled: bool
+) -> tuple[Command, EnvPatch]:
+    """Return the command of the launcher of Flux, or of PALS under PBS.
+
+    The scheduler pins the ranks. Variables are set before the program, for it alone: the launcher
+    is the site's. Raises `StackproofError` (UNSUPPORTED) for a placement that it cannot say.
+    """
+    deployment, launcher = ready.deployment, launchers.REGISTRY[job.launcher]
+    patch = patch.then(EnvPatch(set=dict(ready.arm.env)))
+    base = {} if deployment.wrapped else base_environment()
+    wanted = {name: text for name, text in patch.apply(base).items() if base.get(name) != text}
+    program = bench_programs.REGISTRY[case.program].argv(deployment.programs[case.program], case)
+    request = LaunchRequest(
+        prefix=deployment.mpi.prefix,
+        program=(*deployment.wrapped, *requests.setting(wanted), *program),
+        placement=case.placement,
+        own=_own(ready, case, patch),
+        family=deployment.mpi.family,
+        pmi=ready.arm.pmi,
+        oversubscribe=not case.placement.timed,
+        labelled=labelled,
+    )
+    argv = (job.program, *launcher.argv(request)[1:])
+    env = EnvPatch(set=dict(job.environment)).then(launcher.environment(request))
+    return Command(argv=argv, env=env, timeout_s=case.timeout_s, cwd="/"), patch
+
+
 def _own(ready: ReadyArm, case: Case, patch: EnvPatch) -> tuple[dict[str, str], ...]:
     """Return what each rank is told of its NIC and GPU; the arm's own variables win."""
     settings = {**patch.apply({}), **ready.arm.env}
@@ -414,6 +452,8 @@ def _facts(place: LaunchNodes, ready: ReadyArm, case: Case) -> dict[str, str]:
         tasks = "the tasks" if starter(place, ready) == SRUN else "the launcher's helpers"
         how = "Slurm's plug-in (srun --image)" if place.allocation.plugin else tasks
         facts["image"] = f"mounted by {how}"
+    if place.job:
+        facts["job"] = place.job.job
     if place.allocation:
         facts["job"] = place.allocation.job
         facts["restarts"] = str(place.allocation.restarts)

@@ -14,7 +14,9 @@ from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.launch.effects import allocation as allocations
+from stackproof.launch.effects import scheduler_job
 from stackproof.launch.effects.allocation import Allocation
+from stackproof.launch.effects.scheduler_job import SchedulerJob
 from stackproof.launch.schedulers import Job
 from stackproof.site import hwloc, topology
 from stackproof.site.effects import node_files
@@ -27,8 +29,9 @@ class LaunchNodes:
 
     `nodes` maps names to the CPUs that ranks may have, `topologies` to their inside. `interface` is
     the one to use between nodes, `rate_mb_s` the rate of a node's link where it is known. `state`
-    is the cluster whose head starts the ranks, `allocation` the Slurm job whose steps they are;
-    both None: they are started here. `facts` are what a report says of the nodes.
+    is the cluster whose head starts the ranks, `allocation` the Slurm job whose steps they are,
+    `job` that of Flux or PBS; all None: they are started here. `facts` are what a report says of
+    the nodes.
     """
 
     nodes: Mapping[str, tuple[int, ...]]
@@ -37,6 +40,7 @@ class LaunchNodes:
     rate_mb_s: float | None = None
     state: ClusterState | None = None
     allocation: Allocation | None = None
+    job: SchedulerJob | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -50,14 +54,23 @@ class LaunchNodes:
 def here(spec: BenchSpec) -> LaunchNodes:
     """Return this machine, or the cluster on it as soon as a placement names more.
 
-    With `on: allocation` these are the nodes of the Slurm job that this process runs in. Raises
+    With `on: allocation` these are the nodes of the job that this process runs in. Raises
     `StackproofError`: CLUSTER_DOWN when the cluster is not up and whole, and what
-    `allocation.enter` raises.
+    `allocation.enter` and `scheduler_job.enter` raise.
     """
-    if spec.on == "allocation":
+    job = scheduler_job.enter() if spec.on == "allocation" else None
+    if spec.on == "allocation" and job is None:
         return _of_allocation(spec, allocations.enter())
     inside = topology.seen(topology.parse_topology(node_files.gather()), os.environ)
     cpus = _one_of_each_core(inside, os.sched_getaffinity(0))
+    if job is not None:  # its nodes are taken for equal: ranks tell where they really are
+        return LaunchNodes(
+            nodes=dict.fromkeys(job.nodes, cpus),
+            topologies=dict.fromkeys(job.nodes, inside),
+            interface=spec.interface,
+            job=job,
+            facts={"scheduler": f"{job.scheduler}, job {job.job}", "nodes": ", ".join(job.nodes)},
+        )
     state = _state(spec)
     if state is None:
         name = os.uname().nodename

@@ -98,7 +98,7 @@ def enter() -> Allocation:
     if not job:
         raise fail(
             Reason.USAGE,
-            "this is not inside a Slurm job",
+            "this is not inside a job of Slurm, Flux or PBS",
             hint="get one with salloc, or say `on: slurm` to have one made and waited for",
         )
     srun = shutil.which("srun", path=base_environment()["PATH"])

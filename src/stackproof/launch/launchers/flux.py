@@ -15,7 +15,7 @@ class Flux:
     """`flux run`, inside an instance that has the nodes.
 
     Written after flux-run(1) and flux-shell(1) of flux-core and never run: no machine with Flux was
-    at hand.
+    at hand. The tests have a stand-in that takes this command line.
     """
 
     name = "flux"

@@ -16,7 +16,7 @@ class Pals:
     """PALS's `mpiexec`, inside a job of PBS.
 
     Written after the user guides of ALCF (Polaris, Aurora) and never run: no machine with PALS was
-    at hand.
+    at hand. The tests have a stand-in that takes this command line.
     """
 
     name = "pals"
