@@ -11,6 +11,7 @@ from stackproof.bench import layout, schedule
 from stackproof.core.document import schema
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.results.case import Placement, Rank
+from stackproof.site import topology
 from stackproof.site.hwloc import parse_hwloc
 from stackproof.site.topology import Core, Device, Topology
 from topologies import NAMES, node
@@ -97,6 +98,17 @@ def test_what_a_node_does_not_have_is_refused(name, machine, cpus, said) -> None
         laid_out(name, node(machine).topology(), cpus)
     assert caught.value.reason is Reason.UNSUPPORTED
     assert said in str(caught.value)
+
+
+def test_gpus_that_are_hidden_get_no_rank() -> None:
+    there = node("alps-gh200")
+    some = topology.seen(there.topology(), {"CUDA_VISIBLE_DEVICES": "1,3"})
+    ranks = laid_out("1x2-by-gpu", some, there.allowed).ranks
+    assert [(rank.cpu, rank.gpu, rank.nic) for rank in ranks] == [(72, 1, "cxi2"), (216, 3, "cxi1")]
+    none = topology.seen(there.topology(), {"CUDA_VISIBLE_DEVICES": ""})
+    with pytest.raises(StackproofError, match="`n1` shows no GPU") as caught:
+        laid_out("1x2-by-gpu", none, there.allowed)
+    assert "`gpus-per-node`" in str(caught.value)
 
 
 def test_nodes_that_say_nothing_and_too_few_nodes() -> None:

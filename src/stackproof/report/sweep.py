@@ -30,7 +30,8 @@ def outcome_sentence(comparison: Comparison, found: SweepOutcome) -> str:
 def best_lines(found: SweepOutcome) -> tuple[str, ...]:
     """Return a line for each range of sizes at which the same setting is best."""
     return tuple(
-        f"{benchmark}, {sizes}: {arm}{f', {ratio} of the baseline' if ratio else ''}"
+        f"{benchmark}{f', {sizes}' if sizes else ''}: {arm}"
+        + (f", {ratio} of the baseline" if ratio else "")
         + (f"; not told apart: {equal}" if equal else "")
         for benchmark, sizes, arm, ratio, equal in _rows(found)
     )

@@ -14,6 +14,7 @@ from stackproof.compare.effects.results import load_results
 from stackproof.compare.model import CompareOptions, Comparison, Verdict, parse_margins
 from stackproof.core.cli import streams
 from stackproof.core.errors import ExitCode, Reason, fail
+from stackproof.report.beside import beside_text
 from stackproof.report.render import render_json, terminal_verdicts
 from stackproof.report.terminal import WIDTH
 from stackproof.results.model import Results
@@ -23,6 +24,7 @@ _CODES = {
     Verdict.FAIL: ExitCode.WORSE,
     Verdict.INCONCLUSIVE: ExitCode.UNKNOWN,
 }
+_WORST = (ExitCode.DONE, ExitCode.UNKNOWN, ExitCode.WORSE, Reason.NOT_TRUSTED.exit_code)
 _RED, _GREEN, _YELLOW, _PLAIN = "\x1b[1;31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"
 _COLOURS = {
     "PASS": _GREEN, "pass": _GREEN, "FAIL": _RED, "INCONCLUSIVE": _YELLOW, "?": _YELLOW,
@@ -38,7 +40,16 @@ def run(args: argparse.Namespace) -> int:
         margins=parse_margins(args.margin), minimum_launches=args.minimum_launches
     )
     signed_by = args.signed_by
-    code = judge(Path(args.results), as_json=args.json, options=options, signed_by=signed_by)
+    if args.beside and args.json:
+        raise fail(
+            Reason.USAGE,
+            "`--beside` and `--json` exclude each other",
+            hint="print each of the two results with --json",
+        )
+    if args.beside:
+        code = judge_beside((args.results, args.beside), options, signed_by=signed_by)
+    else:
+        code = judge(Path(args.results), as_json=args.json, options=options, signed_by=signed_by)
     return required(code) if args.require_pass else code
 
 
@@ -56,6 +67,15 @@ def judge(
     else:
         print_verdicts(comparison)
     return exit_code(comparison)
+
+
+def judge_beside(
+    folders: tuple[str, str], options: CompareOptions, *, signed_by: str | None = None
+) -> int:
+    """Print the ratios of two results folders beside each other; return the worse exit code."""
+    one, other = (load_and_compare(Path(name), options, signed_by=signed_by) for name in folders)
+    sys.stdout.write(beside_text(one, other, folders))
+    return max(exit_code(one), exit_code(other), key=_WORST.index)
 
 
 def load_and_compare(

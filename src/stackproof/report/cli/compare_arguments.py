@@ -10,6 +10,11 @@ from stackproof.core.cli import choices, parsing
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments."""
     parser.add_argument("results", metavar="RESULTS", help="results folder that `bench` wrote")
+    parser.add_argument(
+        "--beside", metavar="RESULTS",
+        help="print the ratios beside those of other results of the same arms, such as of another "
+        "place; the exit code is that of both",
+    )  # fmt: skip
     add_judging_options(parser)
     parsing.add_require_pass(parser)
     parser.add_argument("--json", action="store_true", help="print the comparison as JSON")

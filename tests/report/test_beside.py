@@ -1,0 +1,89 @@
+"""Two results beside each other: which of their ratios differ, and what they have not in common."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from reportsamples import SLOW, comparison_of
+from stackproof.cli import main
+from stackproof.compare.model import Comparison
+from stackproof.core.errors import StackproofError
+from stackproof.report.beside import beside_text, other_arms, rows_of
+from synthetic import Plan, simulate, write_results
+
+
+@pytest.fixture(scope="module")
+def slow() -> Comparison:
+    return comparison_of(challengers=("mpich",), benchmarks=("latency",), slower=SLOW)
+
+
+@pytest.fixture(scope="module")
+def fast() -> Comparison:
+    return comparison_of(challengers=("mpich",), benchmarks=("latency",), slower={}, blocks=12)
+
+
+def test_ratios_differ_where_their_intervals_do_not_meet(
+    slow: Comparison, fast: Comparison
+) -> None:
+    rows = rows_of(slow, fast)
+    assert {(row.arm, row.placement) for row in rows} >= {("mpich", "inter-node")}
+    planted = {
+        row.size
+        for row in rows
+        if row.placement == "inter-node" and row.arm == "mpich" and row.differ
+    }
+    assert planted >= {8, 1024}
+    assert not any(row.differ for row in rows_of(slow, slow))
+    text = beside_text(slow, fast, ("on-nodes", "in-slurm"))
+    (line,) = [
+        one
+        for one in text.splitlines()
+        if one.split()[:5] == ["inter-node", "latency", "mpich", "8", "B"]
+    ]
+    assert line.endswith("differ")
+    assert "FAIL" in line
+    assert "pass" in line
+    differing = sum(row.differ for row in rows)
+    assert f"{differing} of {len(rows)} ratios differ" in text
+
+
+def test_what_they_have_not_in_common_is_told(slow: Comparison, fast: Comparison) -> None:
+    arms = {
+        name: dataclasses.replace(arm, image_sha256="0" * 64) if name == "mpich" else arm
+        for name, arm in fast.spec.arms.items()
+    }
+    other = dataclasses.replace(fast, spec=dataclasses.replace(fast.spec, arms=arms))
+    assert other_arms(slow, fast) == ()
+    assert other_arms(slow, other) == ("mpich",)
+    assert "note: mpich is not the same bytes in both" in beside_text(slow, other, ("a", "b"))
+    with pytest.raises(StackproofError, match="no arm in common"):
+        rows_of(slow, dataclasses.replace(fast, panels=()))
+
+
+def ended(*words: str) -> int:
+    """Return the exit code of a command line."""
+    with pytest.raises(SystemExit) as caught:
+        main(list(words))
+    return int(caught.value.code or 0)
+
+
+def test_the_command_ends_as_the_worse_of_both(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = Plan(challengers=("mpich",), benchmarks=("latency",), sizes=(8,), blocks=11)
+    write_results(simulate(plan), tmp_path / "one")
+    write_results(simulate(dataclasses.replace(plan, slower=SLOW)), tmp_path / "two")
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    codes = [ended("compare", name) for name in (one, two)]
+    assert codes[0] != codes[1]
+    assert codes[1] == 8
+    capsys.readouterr()
+    assert ended("compare", one, "--beside", two) == 8
+    assert ended("compare", two, "--beside", one) == 8
+    assert "latency" in capsys.readouterr().out
+    assert ended("compare", one, "--beside", two, "--json") == 2
+    assert "exclude each other" in capsys.readouterr().err
+    assert ended("compare", one, "--beside", str(tmp_path / "gone")) != 0
