@@ -56,6 +56,7 @@ class BenchOptions:
     sizes: str | None = None
     memory: str | None = None
     quick: bool = False
+    equal: bool = False
     cluster: str | None = None
     on: str | None = None
     scheduler_options: tuple[str, ...] = ()
@@ -77,6 +78,7 @@ class BenchOptions:
             "--cluster": self.cluster, "--on": self.on, "--sizes": self.sizes,
             "--benchmarks": self.benchmarks, "--memory": self.memory, "--quick": self.quick,
             "--output": self.output, "--until-decided": self.until_decided,
+            "--equal": self.equal,
         }  # fmt: skip
         return tuple(name for name, value in said.items() if value)
 
@@ -339,6 +341,7 @@ def changes(options: BenchOptions, cpus: int) -> dict[str, Any]:
     said = {
         "launches": options.launches or (MOST_LAUNCHES if options.until_decided else None),
         "until_decided": options.until_decided or None,
+        "equal": options.equal or None,
         "seed": options.seed,
         "cluster": options.cluster,
         "on": options.on,

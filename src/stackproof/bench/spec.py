@@ -100,7 +100,7 @@ class BenchSpec:
     the default cluster, or the machine's own scheduler. With `until_decided`, `launches` are the
     most that are made, and `budget_s` how many seconds all of them may take. `memory` is as in
     `results.case.Case`. With `sweep` the challengers are settings of the baseline, of which the
-    best are looked for.
+    best are looked for; with `equal` they must be neither slower nor faster than it.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/bench/1"
@@ -132,6 +132,7 @@ class BenchSpec:
     until_decided: bool = False
     budget_s: float | None = None
     sweep: bool = False
+    equal: bool = False
 
     @property
     def looks_between(self) -> bool:
@@ -387,7 +388,7 @@ def _build(data: dict[str, Any], folder: str) -> BenchSpec:
         key.replace("-", "_"): data[key]
         for key in ("name", "null-arm", "launches", "samples", "seconds-per-size", "window",
                     "timing", "validate", "seed", "cluster", "on", "allocations", "interface",
-                    "until-decided")
+                    "until-decided", "equal")
         if key in data
     }  # fmt: skip
     if "programs" in data:

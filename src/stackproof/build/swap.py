@@ -41,8 +41,6 @@ class Depth(StrEnum):
 
     INJECT = "inject"
     """The replacement is put under programs as they are: nothing is compiled anew."""
-    SPLICE = "splice"
-    """What was compiled is linked anew to the replacement."""
     REBUILD = "rebuild"
     """The package, and what needs it, is obtained or compiled anew."""
 

@@ -63,7 +63,7 @@ def compare(results: Results, options: CompareOptions | None = None) -> Comparis
     if not panels or not (cells or alone or corrupt):
         raise _no_results(results, collected)
     verdicts = tuple(
-        verdict_on(arm, panels, spec.baseline, is_null=arm in null)
+        verdict_on(arm, panels, spec.baseline, is_null=arm in null, equal=spec.equal)
         for arm in (*spec.challengers, *null)
     )
     verdicts = overrule.overruled(verdicts, spec, results.measurements)
@@ -155,6 +155,7 @@ def _rules(results: Results, options: CompareOptions) -> Rules:
         raise StackproofError(*problems)
     minimum = options.minimum_launches
     return Rules(
+        both_ways=results.spec.equal,
         margins=margins,
         confidence=options.confidence,
         family_error=options.family_error,

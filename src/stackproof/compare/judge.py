@@ -51,7 +51,8 @@ _FITTED = frozenset({"latency", "bandwidth", "bibandwidth"})
 class Rules:
     """What to judge by; `floor` is the noise floor by size, empty without a null arm.
 
-    `both_ways` is for the null arm, which must be neither worse nor better than the baseline.
+    `both_ways` is for arms that must be neither worse nor better than the baseline: the null arm,
+    and every challenger where it is asked whether they are equal.
     """
 
     margins: Mapping[str, float]

@@ -12,8 +12,18 @@ from stackproof.core.numbers import ranges_text
 _WORST_SHOWN = 3
 
 
-def verdict_on(arm: str, panels: Sequence[Panel], baseline: str, *, is_null: bool) -> ArmVerdict:
-    """Return the verdict on one challenger over all its cells, and the sentence that says it."""
+def verdict_on(
+    arm: str,
+    panels: Sequence[Panel],
+    baseline: str,
+    *,
+    is_null: bool,
+    equal: bool = False,
+) -> ArmVerdict:
+    """Return the verdict on one challenger over all its cells, and the sentence that says it.
+
+    With `equal` it was asked whether the challenger is neither slower nor faster.
+    """
     judged = [(panel, j) for panel in panels if (j := panel.judgement(arm)) is not None]
     found = [cell.verdict for _, judgement in judged for cell in judgement.cells]
     counts = {verdict: found.count(verdict) for verdict in Verdict}
@@ -31,8 +41,29 @@ def verdict_on(arm: str, panels: Sequence[Panel], baseline: str, *, is_null: boo
         failed=counts[Verdict.FAIL],
         inconclusive=counts[Verdict.INCONCLUSIVE],
         unproven=_unproven(judged),
-        sentence=_sentence(arm, baseline, judged, counts, is_null=is_null),
+        sentence=_outcome(verdict, judged, equal=equal and not is_null)
+        + _sentence(arm, baseline, judged, counts, is_null=is_null, equal=equal),
     )
+
+
+def _outcome(verdict: Verdict, judged: Sequence[tuple[Panel, ArmJudgement]], *, equal: bool) -> str:
+    """Return the answer to whether two arms are equal, empty where that was not asked."""
+    if not equal:
+        return ""
+    ratios = [
+        cell.ratio
+        for _, judgement in judged
+        for cell in judgement.cells
+        if cell.verdict is Verdict.FAIL and cell.ratio is not None
+    ]
+    slower = sum(ratio < 1 for ratio in ratios)
+    parts = (("slower", slower), ("faster", len(ratios) - slower))
+    how = " and ".join(f"{word} at {number}" for word, number in parts if number)
+    return {
+        Verdict.PASS: "Equal: ",
+        Verdict.FAIL: f"Not equal, {how or 'as launches failed'}: ",
+        Verdict.INCONCLUSIVE: "Equal or not is open: ",
+    }[verdict]
 
 
 def _sentence(
@@ -42,6 +73,7 @@ def _sentence(
     counts: Mapping[Verdict, int],
     *,
     is_null: bool,
+    equal: bool,
 ) -> str:
     total = sum(counts.values())
     if not total:
@@ -52,15 +84,17 @@ def _sentence(
     who = f"{baseline} against itself (arm {arm})" if is_null else arm
     few = sum(c.why in {Why.TOO_FEW, Why.NO_PAIRS} for _, one in judged for c in one.cells)
     reason = f", {'all' if few == unclear else few} for too few launches" if few else ""
-    unproven = 0 if is_null else _unproven(judged)
+    unproven = 0 if is_null or equal else _unproven(judged)
     unclear -= unproven
     if unclear == total:
         return f"{who} is undecided at all {total} points{reason}."
     at = f"all {total} points" if passed == total else f"{passed} of {total} points"
-    equal = "is the same" if is_null else f"is as fast as {baseline}"
-    parts = [f"{who} {equal} within the margins at {at}"]
+    same = f"is as fast as {baseline}, and no faster," if equal else f"is as fast as {baseline}"
+    same = "is the same" if is_null else same
+    parts = [f"{who} {same} within the margins at {at}"]
     if failed:
-        worse = "differs from itself" if is_null else "slower"
+        worse = "differs" if equal else "slower"
+        worse = "differs from itself" if is_null else worse
         parts.append(f"{worse} at {failed}: {_where(judged)}")
     if unproven:
         parts.append(f"slower but not proven at {unproven}")

@@ -112,6 +112,8 @@ def promised(spec: ResultsSpec) -> dict[str, Any]:
     """Return what of a specification may not change once launches are made."""
     data = noun.to_data(spec)
     kept = {key: data[key] for key in _KEPT}
+    if spec.equal:  # left out otherwise, as results that are older than it have it
+        kept["equal"] = True
     kept["arms"] = {
         name: {key: arm[key] for key in _KEPT_OF_ARM} for name, arm in data["arms"].items()
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stackproof.bench.effects import batch_job, nodes
 from stackproof.bench.effects.dry_run import notes, plan_text, planned
-from stackproof.bench.effects.request import measure, specification
+from stackproof.bench.effects.request import RecipeWords, build_recipes, measure, specification
 from stackproof.bench.effects.run import prepare
 from stackproof.bench.options import BenchOptions, refuse_changes
 from stackproof.bench.spec import BenchSpec
@@ -45,10 +45,11 @@ def run(args: argparse.Namespace) -> int:
         transports=args.transport,
         scheduler_options=tuple(args.sbatch_option),
     )
-    return bench(options, read(_Asked, args))
+    words = read(RecipeWords, args, swap=tuple(args.swapped), all=tuple(args.swap))
+    return bench(options, words, read(_Asked, args))
 
 
-def bench(options: BenchOptions, asked: _Asked) -> int:
+def bench(options: BenchOptions, words: RecipeWords, asked: _Asked) -> int:
     """Measure, or do what is asked for instead; return the exit code."""
     if asked.no_verdict and asked.require_pass:
         raise fail(Reason.USAGE, "`--no-verdict` and `--require-pass` exclude each other")
@@ -61,7 +62,7 @@ def bench(options: BenchOptions, asked: _Asked) -> int:
     if asked.in_job:
         batch_job.work_in_job(folder, progress.monitor())
         return 0
-    spec = specification(options, _note)
+    spec = _specification(options, words)
     if asked.dry_run or asked.topology:
         return _dry_run(spec, folder, asked)
     if asked.cancel:
@@ -78,6 +79,18 @@ def bench(options: BenchOptions, asked: _Asked) -> int:
         print(folder)
         return 0
     return _judged(spec, folder, asked)
+
+
+def _specification(options: BenchOptions, words: RecipeWords) -> BenchSpec:
+    """Return what is measured; recipes in the place of images are built for it."""
+    if options.resume and words != RecipeWords():
+        raise fail(
+            Reason.USAGE,
+            "words such as `--swap` cannot be added with --resume",
+            hint="a results folder keeps its specification",
+        )
+    spec = specification(options, _note)
+    return spec if options.resume else build_recipes(spec, words, progress.monitor())
 
 
 def _judged(spec: BenchSpec, folder: Path, asked: _Asked) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from stackproof.build.cli import stacks_arguments
 from stackproof.core.cli import choices, parsing
 
 
@@ -12,8 +13,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", nargs="?", metavar="SPEC", help="bench specification (YAML)")
     parser.add_argument(
         "--baseline", metavar="[NAME=]IMAGE",
-        help="the baseline, without SPEC: an image, prefix:DIR, module:NAME[,NAME], vendor, or "
-        "container:REF@/MPI; NAME is what tables call it",
+        help="the baseline, without SPEC: an image, a recipe, whose image is built then, "
+        "prefix:DIR, module:NAME[,NAME], vendor, or container:REF@/MPI; NAME is what tables say",
     )  # fmt: skip
     parser.add_argument(
         "--challenger", metavar="[NAME=]IMAGE", action="append", default=[],
@@ -51,6 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "as many; more ranks than CPUs are checked and not timed",
     )  # fmt: skip
     _add_short_form(parser)
+    _add_swap(parser)
     _add_dry_run(parser)
     parser.add_argument("--cluster", metavar="NAME", help="cluster of this machine to run on")
     parser.add_argument(
@@ -64,6 +66,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the comparison as JSON")
     _add_scheduling(parser)
     parser.set_defaults(run="bench.cli.bench:run")
+
+
+def _add_swap(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--swap", dest="swapped", metavar="PACKAGE=NAME[@VERSION]", action="append", default=[],
+        help="measure the recipe that the baseline is once more with another package, such as "
+        "mpi=mpich, and say whether the two are equal; several words are one swap",
+    )  # fmt: skip
+    parser.add_argument(
+        "--equal", action="store_true",
+        help="ask whether challengers are neither slower nor faster than the baseline: PASS is "
+        "then equal, and FAIL not equal",
+    )  # fmt: skip
+    stacks_arguments.add_swap_arguments(parser)
 
 
 def _add_dry_run(parser: argparse.ArgumentParser) -> None:

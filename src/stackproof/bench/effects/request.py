@@ -1,4 +1,8 @@
-"""Options of a bench to its specification, and all that it says made: here or by a batch job."""
+"""Options of a bench to its specification, and all that it says made: here or by a batch job.
+
+An arm may be a recipe in the place of an image. Its image is built first, and put where `stackproof
+build` puts it: as NAME.squashfs into the current folder.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import functools
 import os
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackproof.bench import arms
@@ -15,14 +19,19 @@ from stackproof.bench.effects import batch_job, vendor
 from stackproof.bench.effects.run import Bench, prepare, run_bench
 from stackproof.bench.options import BenchOptions
 from stackproof.bench.spec import Arm, BenchSpec, parse_bench
+from stackproof.build.effects import images
+from stackproof.build.effects.builders import RecipeOptions
 from stackproof.core import mountlist
 from stackproof.core.document import Document, schema
+from stackproof.core.effects import shipped
 from stackproof.core.effects.documents import load
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.monitor import Monitor
 from stackproof.launch.schedulers import REGISTRY
 from stackproof.results.model import LAUNCHES
 from stackproof.share.effects import naming
+
+_ENDINGS = (".yaml", ".yml")
 
 
 def specification(options: BenchOptions, tell: Callable[[str], None] = lambda _: None) -> BenchSpec:
@@ -151,3 +160,61 @@ def _measure_here(bench: Bench, folder: Path, monitor: Monitor, command: tuple[s
             f"interrupted; {done} of {len(launches)} launches have results in `{folder}`",
             hint="the same command makes the others",
         ) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeWords:
+    """Words that change recipes: `all` those of every arm, `swap` that of one more challenger."""
+
+    swap: tuple[str, ...] = ()
+    all: tuple[str, ...] = ()
+    with_source: tuple[str, ...] = ()
+    with_patch: tuple[str, ...] = ()
+
+
+def build_recipes(
+    spec: BenchSpec, words: RecipeWords, monitor: Monitor, folder: Path | None = None
+) -> BenchSpec:
+    """Return a specification with images in the place of recipes; they are built for it.
+
+    With `words.swap` the baseline once more, swapped, is one more challenger, and challengers must
+    be equal to the baseline. Raises `StackproofError`: USAGE where there is no recipe to change,
+    and what builds raise.
+    """
+    folder = folder or Path.cwd()
+    arms = (spec.baseline, *spec.challengers)
+    recipes = {arm.image: found for arm in arms if (found := recipe_of(arm, folder))}
+    given = (*words.swap, *words.all, *words.with_source, *words.with_patch)
+    if given and not (recipes if not words.swap else spec.baseline.image in recipes):
+        raise fail(
+            Reason.USAGE,
+            f"`{given[0]}` changes a recipe, and "
+            + ("the baseline is none" if words.swap else "no arm is one"),
+            hint="name a recipe in the place of its image, such as `--baseline openmpi.yaml`",
+        )
+
+    def built(recipe: str, more: tuple[str, ...] = ()) -> str:
+        options = RecipeOptions(
+            recipe=recipe,
+            swap=(*words.all, *more),
+            with_source=words.with_source,
+            with_patch=words.with_patch,
+        )
+        return os.fspath(images.make_image(options, monitor, folder)[0].absolute())
+
+    files = {image: built(recipe) for image, recipe in recipes.items()}
+    baseline, *challengers = (replace(arm, image=files.get(arm.image, arm.image)) for arm in arms)
+    if not words.swap:
+        return replace(spec, baseline=baseline, challengers=tuple(challengers))
+    other = built(recipes[spec.baseline.image], words.swap)
+    name = f"{baseline.name}-swapped" if baseline.name else ""
+    swapped = replace(baseline, image=other, name=name)
+    return replace(spec, baseline=baseline, challengers=(*challengers, swapped), equal=True)
+
+
+def recipe_of(arm: Arm, folder: Path) -> str:
+    """Return the recipe that an arm names in the place of an image, empty for none."""
+    if os.path.isfile(arm.image):
+        return arm.image if arm.image.endswith(_ENDINGS) else ""
+    word = os.path.relpath(arm.image, folder) if arm.image else ""
+    return word if word in shipped.names("recipes") and not os.path.exists(arm.image) else ""

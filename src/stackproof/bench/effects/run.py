@@ -300,6 +300,7 @@ def _results_spec(bench: Bench, command: tuple[str, ...]) -> ResultsSpec:
         launches=spec.launches,
         looks=deciding.looks_of(spec),
         sweep=spec.sweep,
+        equal=spec.equal,
         seed=spec.seed,
         created=launching.now(),
         arms={name: bench_arms.compared(ready) for name, ready in arms.by_name.items()},

@@ -5,19 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from stackproof.build.effects import builders, cache_entries, locking, stacks
+from stackproof.build.effects import builders, images, stacks
 from stackproof.build.effects.builders import BuildOptions, RecipeOptions
-from stackproof.build.effects.executor import Built, deliver, execute
+from stackproof.build.effects.images import LockUse
 from stackproof.build.effects.loaded import Loaded
-from stackproof.core import ids, noun
+from stackproof.core import noun
 from stackproof.core.cli import parsing, progress
-from stackproof.core.effects import files, outputs
+from stackproof.core.effects import outputs
 from stackproof.core.errors import ExitCode, Problem, Reason, StackproofError, fail, problems_data
-from stackproof.core.monitor import Event, Monitor
-from stackproof.site.effects import toolchain
+from stackproof.core.monitor import Monitor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +51,7 @@ def _build(asked: BuildRequest) -> int:
     results = []
     for loaded in every:
         progress.print_notes(*loaded.notes)
-        tell_swaps(loaded, monitor)
+        images.tell_swaps(loaded, monitor)
         try:
             results.append(_one(loaded, asked, monitor))
         except StackproofError as error:
@@ -69,26 +68,6 @@ def _build(asked: BuildRequest) -> int:
     return int(problems[0].reason.exit_code if problems else ExitCode.DONE)
 
 
-def make_image(recipe: RecipeOptions, monitor: Monitor) -> Path:
-    """Build the image of a recipe as `build` does by itself, and return where the cache has it."""
-    loaded = stacks.load_recipe(recipe)
-    tell_swaps(loaded, monitor)
-    _check_machine(loaded.stack.architecture)
-    asked = BuildRequest(
-        recipe=recipe,
-        build=BuildOptions(),
-        output=None,
-        update=False,
-        locked=False,
-        stop_after=None,
-        json=False,
-    )
-    built, _ = _made(loaded, asked, monitor)
-    if built is None:
-        raise TypeError("a build that does not stop makes an image")
-    return built.path
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Result:
     """What one build gave, for those who read it as JSON."""
@@ -100,20 +79,21 @@ def _one(loaded: Loaded, asked: BuildRequest, monitor: Monitor) -> _Result:
     target = _target(loaded, asked)
     if not asked.stop_after:
         _check_target(target)
-        _check_machine(loaded.stack.architecture)
+        images.check_machine(loaded.stack.architecture)
     given = {"build-dir": asked.build.build_dir, "on": asked.build.on != "local"}
     builders.refuse(builders.of(loaded), *(name for name, value in given.items() if value))
-    built, lock = _made(loaded, asked, monitor)
+    built, lock = images.made(
+        loaded,
+        asked.build,
+        monitor,
+        use=LockUse(update=asked.update, locked=asked.locked, only=bool(asked.stop_after)),
+        tell=progress.print_notes,
+    )
     if built is None:
         if not asked.json:
             print(loaded.lock_path)
         return _Result(data={"lock_file": str(loaded.lock_path), "lock": lock})
-    place = Path(outputs.claim(target, "image", inputs=[loaded.lock_path]))
-    written = deliver(built, place)
-    outputs.write(_record_of(place), f"{built.sha256}  {place.name}\n", "digest")
-    for entry in cache_entries.give_up_superseded(built.home):
-        text = f"{entry.name}, which newer builds of this recipe took the place of"
-        monitor(Event(what="note", name="removed", text=text))
+    _, written = images.put(built, loaded, target, monitor)
     if not asked.json:
         if not built.ran and not written:
             print(f"{target}: nothing to do, the image is up to date", file=sys.stderr)
@@ -131,32 +111,6 @@ def _one(loaded: Loaded, asked: BuildRequest, monitor: Monitor) -> _Result:
     )
 
 
-def _made(loaded: Loaded, asked: BuildRequest, monitor: Monitor) -> tuple[Built | None, str]:
-    """Return the image, none where only the lock is asked for, and the digest of the lock."""
-    builder = builders.of(loaded)
-    engine = builder.engine
-    before = None if asked.update else locking.find(builder, loaded)[0]
-    builders.refuse_wrong(engine.problems(loaded.stack, before, loaded.where))
-    builders.refuse_wrong(builder.check(loaded, before, whole=False))
-    lock = locking.ensure(
-        builder, loaded, asked.build, monitor, update=asked.update, locked=asked.locked
-    )
-    digest = ids.content_id(noun.to_data(lock))
-    found = builders.refuse_wrong(builder.check(loaded, lock, whole=False))
-    progress.print_notes(*found.notes)
-    if asked.stop_after:
-        return None, digest
-    made = engine.plan(loaded.stack, lock, loaded.sources)
-    setup = builder.setup(loaded, lock, made, asked.build, monitor)
-    return execute(made, monitor, setup=replace(setup, origin=loaded.origin)), digest
-
-
-def tell_swaps(loaded: Loaded, monitor: Monitor) -> None:
-    """Say how deep each swap of a recipe goes."""
-    for swap in loaded.swaps:
-        monitor(Event(what="note", name="swap", text=str(swap)))
-
-
 def _target(loaded: Loaded, asked: BuildRequest) -> Path:
     if asked.output:
         return Path(asked.output)
@@ -164,30 +118,15 @@ def _target(loaded: Loaded, asked: BuildRequest) -> Path:
     return Path(f"{loaded.stack.name}{middle}.squashfs")
 
 
-def _record_of(image: Path) -> Path:
-    """Return the file beside an image that holds its digest, for `inspect --verify`."""
-    return image.with_name(image.name + files.DIGEST_SUFFIX)
-
-
 def _check_target(target: Path) -> None:
     """Refuse at once what would fail after minutes of work."""
     if target.is_dir():
         raise fail(Reason.USAGE, f"`{target}` is a folder", hint="name a file with -o")
-    outputs.claim(_record_of(Path(outputs.claim(target, "image"))), "digest")
+    outputs.claim(images.record_of(Path(outputs.claim(target, "image"))), "digest")
     parent = target.parent
     if not os.access(parent, os.W_OK):
         raise fail(
             Reason.NOT_PERMITTED,
             f"no right to write into `{parent}`",
             hint="choose another place with -o",
-        )
-
-
-def _check_machine(architecture: str) -> None:
-    here = toolchain.architecture()
-    if architecture != here:
-        raise fail(
-            Reason.UNSUPPORTED,
-            f"this machine is {here}; an image for {architecture} is built on such a machine",
-            hint="`stackproof plan --site` works anywhere; run `build` at the site",
         )

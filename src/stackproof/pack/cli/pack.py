@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stackproof.build.cli.build import make_image
+from stackproof.build.effects import images
 from stackproof.build.effects.builders import RecipeOptions
 from stackproof.core import noun
 from stackproof.core.cli import parsing, progress
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
             with_source=asked.with_source,
             with_patch=asked.with_patch,
         )
-        image = str(make_image(recipe, progress.monitor()))
+        image = os.fspath(images.make_image(recipe, progress.monitor())[0])
     elif asked.swap or asked.with_source or asked.with_patch:
         raise fail(
             Reason.USAGE,

@@ -1,0 +1,115 @@
+"""The image of a recipe: its lock found or made, its plan run, and the file put where it is wanted.
+
+What `build` does, and what other verbs do that are given a recipe in the place of an image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stackproof.build.effects import builders, cache_entries, locking, stacks
+from stackproof.build.effects.builders import BuildOptions, RecipeOptions
+from stackproof.build.effects.executor import Built, deliver, execute
+from stackproof.build.effects.loaded import Loaded
+from stackproof.core import ids, noun
+from stackproof.core.effects import files, outputs
+from stackproof.core.errors import Problem, Reason, fail
+from stackproof.core.monitor import Event, Monitor
+from stackproof.site.effects import toolchain
+
+
+def make_image(
+    recipe: RecipeOptions, monitor: Monitor, target: Path | None = None
+) -> tuple[Path, Loaded]:
+    """Build the image of a recipe as `build` does by itself; return its file, and the recipe.
+
+    `target` is the folder that it is put into as NAME.squashfs; without it the file is that of the
+    cache. Raises what a build raises.
+    """
+    loaded = stacks.load_recipe(recipe)
+    tell_swaps(loaded, monitor)
+    check_machine(loaded.stack.architecture)
+    built, _ = made(loaded, BuildOptions(), monitor)
+    if built is None:
+        raise TypeError("a build that does not stop makes an image")
+    if target is None:
+        return built.path, loaded
+    place, _ = put(built, loaded, target / f"{loaded.stack.name}.squashfs", monitor)
+    return place, loaded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockUse:
+    """What is done about the lock: made anew, never made, or all that is wanted."""
+
+    update: bool = False
+    locked: bool = False
+    only: bool = False
+
+
+def made(
+    loaded: Loaded,
+    options: BuildOptions,
+    monitor: Monitor,
+    *,
+    use: LockUse | None = None,
+    tell: Callable[..., None] = lambda *_: None,
+) -> tuple[Built | None, str]:
+    """Return the image, none where only the lock is asked for, and the digest of the lock.
+
+    `tell` gets the notes on the stack (`Problem`).
+    """
+    use = use or LockUse()
+    builder = builders.of(loaded)
+    engine = builder.engine
+    before = None if use.update else locking.find(builder, loaded)[0]
+    builders.refuse_wrong(engine.problems(loaded.stack, before, loaded.where))
+    builders.refuse_wrong(builder.check(loaded, before, whole=False))
+    lock = locking.ensure(builder, loaded, options, monitor, update=use.update, locked=use.locked)
+    digest = ids.content_id(noun.to_data(lock))
+    found = builders.refuse_wrong(builder.check(loaded, lock, whole=False))
+    notes: tuple[Problem, ...] = found.notes
+    tell(*notes)
+    if use.only:
+        return None, digest
+    plan = engine.plan(loaded.stack, lock, loaded.sources)
+    setup = builder.setup(loaded, lock, plan, options, monitor)
+    return execute(plan, monitor, setup=replace(setup, origin=loaded.origin)), digest
+
+
+def put(built: Built, loaded: Loaded, target: Path, monitor: Monitor) -> tuple[Path, bool]:
+    """Put an image and the record of its digest where they are wanted.
+
+    Return the file, and whether it was not there already.
+    """
+    place = Path(outputs.claim(target, "image", inputs=[loaded.lock_path]))
+    written = deliver(built, place)
+    outputs.write(record_of(place), f"{built.sha256}  {place.name}\n", "digest")
+    for entry in cache_entries.give_up_superseded(built.home):
+        text = f"{entry.name}, which newer builds of this recipe took the place of"
+        monitor(Event(what="note", name="removed", text=text))
+    return place, written
+
+
+def record_of(image: Path) -> Path:
+    """Return the file beside an image that holds its digest, for `inspect --verify`."""
+    return image.with_name(image.name + files.DIGEST_SUFFIX)
+
+
+def tell_swaps(loaded: Loaded, monitor: Monitor) -> None:
+    """Say how deep each swap of a recipe goes."""
+    for swap in loaded.swaps:
+        monitor(Event(what="note", name="swap", text=str(swap)))
+
+
+def check_machine(architecture: str) -> None:
+    """Raise `StackproofError` (UNSUPPORTED) for an image of another machine."""
+    here = toolchain.architecture()
+    if architecture != here:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"this machine is {here}; an image for {architecture} is built on such a machine",
+            hint="`stackproof plan --site` works anywhere; run `build` at the site",
+        )
