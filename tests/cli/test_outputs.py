@@ -42,7 +42,7 @@ FOLDERS = {
     ("bench", "--output"), ("bench", "--resume"), ("convert", "--output"), ("import", "--output"),
     ("inject apply", "--eessi"), ("inject apply", "--wrapper"), ("inject artefact", "--output"),
     ("inject prove", "--output"), ("mirror add-os-sources", "--to"), ("site spack-config", "--output"),
-    ("build", "--build-dir"),
+    ("build", "--build-dir"), ("install", "--to"),
 }  # fmt: skip
 READ = {
     "--accepted", "--arm", "--base", "--baseline", "--builder-base", "--fact", "--challenger", "--capture", "--cluster", "--complete", "--env", "--from",

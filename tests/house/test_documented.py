@@ -35,7 +35,7 @@ SEEN_TO = {
     r"srun .*site probe --complete": "tests/site/test_completing_slurm.py",
     r"ldd ": "needs EESSI and a Slurm machine",
     r"sbatch .*stackproof build": "needs a Slurm machine; tests/build/test_spack_nodes.py has one of its own",
-    r"mpich-pack/bin/": "tests/house/test_documented_run.py",
+    r"(mpich-pack|site/mpich)/bin/": "tests/house/test_documented_run.py",
     r"mpiexec -launcher ssh": "tests/doctor/test_doctor_made.py",
     r"mpiexec -n 4 stackproof run": "what not to do",
     r"rm -r ~/\.cache/stackproof": "deletes what the user has",

@@ -43,6 +43,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "shell": ("build.cli.shell", "open a shell in the sandbox of a build"),
     "inspect": ("mount.cli.inspect", "show what an image holds"),
     "pack": ("pack.cli.pack", "make a pack: a stack that runs where nothing may be installed"),
+    "install": (
+        "pack.cli.install",
+        "install an image at a prefix of its own, and go back to what was there",
+    ),
     "run": ("mount.cli.run", "run a command with images mounted"),
     "start": ("mount.cli.start", "start a shell with an image mounted"),
     "activate": ("mount.cli.activate", "print what a job must mount and set to see images"),

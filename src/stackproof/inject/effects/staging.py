@@ -28,7 +28,8 @@ from stackproof.inject.wrapper import Wrapping
 from stackproof.linking.effects import runpath
 from stackproof.linking.effects.view import RootView
 
-_KEEP = ".stackproof"
+KEEP = ".stackproof"
+"""The folder beside a place that holds its versions."""
 _RECORD = "injection.json"
 _LOCK_S = 10.0
 _TRACE_TIMEOUT_S = 60.0
@@ -80,7 +81,7 @@ def locked(place: str) -> Iterator[None]:
 
     Raises `StackproofError`: BUSY when another one holds it for long, NOT_PERMITTED.
     """
-    keep = Path(place).parent / _KEEP
+    keep = Path(place).parent / KEEP
     try:
         make_folder(keep)
     except OSError as error:
@@ -109,7 +110,7 @@ def make_folder(folder: Path) -> None:
 def staging_folder(place: str) -> str:
     """Return an empty folder on the file system of a place; the lock must be held."""
     parent, name = os.path.split(place)
-    folder = os.path.join(parent, _KEEP, f"staging.{name}")
+    folder = os.path.join(parent, KEEP, f"staging.{name}")
     files.remove(folder)
     try:
         os.mkdir(folder)
@@ -195,7 +196,7 @@ def current(place: str) -> Injection | None:
         text = os.readlink(place)
     except OSError:
         return None
-    if os.path.dirname(text) != _KEEP:
+    if os.path.dirname(text) != KEEP:
         return None
     path = os.path.join(os.path.dirname(place), text, _RECORD)
     content = files.read_bounded(path, limits.LOCK)
@@ -205,29 +206,39 @@ def current(place: str) -> Injection | None:
 def commit(folder: str, record: Injection) -> Staged:
     """Give a filled folder its number, and write what is at its place now into its record."""
     place = record.place
-    parent, name = os.path.split(place)
-    keep = os.path.join(parent, _KEEP)
-    numbers = [
-        int(entry.rpartition(".")[2])
-        for entry in os.listdir(keep)
-        if re.fullmatch(re.escape(name) + r"\.(?:found\.)?[0-9]+", entry)
-    ]
-    number = max(numbers, default=0) + 1
+    name, number = os.path.basename(place), free_number(place)
     before, is_folder = "", False
     if os.path.islink(place):
         before = os.readlink(place)
     elif os.path.lexists(place):
-        before, is_folder = os.path.join(_KEEP, f"{name}.found.{number}"), True
+        before, is_folder = os.path.join(KEEP, f"{name}.found.{number}"), True
     record = replace(record, before=before, before_folder=is_folder)
     files.write(os.path.join(folder, _RECORD), noun.to_json(record))
-    target = os.path.join(keep, f"{name}.{number}")
+    for inside, _, _ in os.walk(folder):
+        os.chmod(inside, 0o755)  # noqa: S103 - jobs of all users enter it
+    return Staged(folder=name_version(folder, place, number), record=record)
+
+
+def free_number(place: str) -> int:
+    """Return the number of the next version of a place; the lock must be held."""
+    parent, name = os.path.split(place)
+    numbers = [
+        int(entry.rpartition(".")[2])
+        for entry in os.listdir(os.path.join(parent, KEEP))
+        if re.fullmatch(re.escape(name) + r"\.(?:found\.)?[0-9]+", entry)
+    ]
+    return max(numbers, default=0) + 1
+
+
+def name_version(folder: str, place: str, number: int) -> str:
+    """Let a filled folder be a version of a place, and return its path."""
+    parent, name = os.path.split(place)
+    target = os.path.join(parent, KEEP, f"{name}.{number}")
     try:
-        for inside, _, _ in os.walk(folder):
-            os.chmod(inside, 0o755)  # noqa: S103 - jobs of all users enter it
         os.rename(folder, target)
     except OSError as error:
         raise files.translate(error, target) from error
-    return Staged(folder=target, record=record)
+    return target
 
 
 def switch(staged: Staged) -> None:
@@ -237,13 +248,13 @@ def switch(staged: Staged) -> None:
     exchange two names, and what files raise.
     """
     place = staged.record.place
-    text = os.path.join(_KEEP, os.path.basename(staged.folder))
+    text = os.path.join(KEEP, os.path.basename(staged.folder))
     if staged.record.before_folder:
         beside = os.path.join(os.path.dirname(place), staged.record.before)
         _link(beside, text)
         _exchange(beside, place)
     else:
-        _replace_link(place, text)
+        point(place, text)
 
 
 def undo(place: str) -> Injection:
@@ -260,7 +271,7 @@ def undo(place: str) -> Injection:
             hint="name the folder that `inject apply` printed",
         )
     before = os.path.join(os.path.dirname(place), record.before)
-    ours = os.path.dirname(record.before) == _KEEP
+    ours = os.path.dirname(record.before) == KEEP
     if ours and not os.path.exists(before):
         raise fail(
             Reason.FILE_MISSING,
@@ -274,7 +285,7 @@ def undo(place: str) -> Injection:
             _exchange(beside, place)
             os.unlink(beside)
         elif record.before:
-            _replace_link(place, record.before)
+            point(place, record.before)
         else:
             os.unlink(place)
     except OSError as error:
@@ -282,9 +293,10 @@ def undo(place: str) -> Injection:
     return record
 
 
-def _replace_link(place: str, text: str) -> None:
+def point(place: str, text: str) -> None:
+    """Let a place be a link with that text, by one rename; what is there is a link or nothing."""
     parent, name = os.path.split(place)
-    temporary = os.path.join(parent, _KEEP, f"staging.link.{name}")
+    temporary = os.path.join(parent, KEEP, f"staging.link.{name}")
     files.remove(temporary)
     _link(temporary, text)
     try:

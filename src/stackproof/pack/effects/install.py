@@ -1,0 +1,170 @@
+"""An image installed at a prefix: moved there in a folder of its own, switched to by one rename.
+
+The prefix is a link to a version beside it, as an injection's place is: programs that run keep the
+version that they were started from, and the one before can be gone back to.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+from stackproof.core import limits, noun
+from stackproof.core.effects import files
+from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.image.effects import tree
+from stackproof.image.effects.load import load_image
+from stackproof.inject.effects import staging
+from stackproof.pack.effects import relocate
+from stackproof.pack.effects.make import PackWishes, make
+from stackproof.pack.model import Moved
+
+_RECORD = "meta/installed.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallOptions:
+    """An image and the prefix that it goes to; without an image, the version before comes back."""
+
+    image: str | None
+    to: str
+    view: str | None = None
+    undo: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """The record of a version: of which image, what was moved, and what the prefix was before.
+
+    `before` is the text of the prefix as a link, empty where nothing was there. `moved` is empty
+    where the prefix is the place that the image was built for. `changed` is whether it was not so
+    already.
+    """
+
+    SCHEMA: ClassVar[str] = "stackproof/installed/1"
+
+    place: str
+    name: str
+    image: str
+    image_sha256: str
+    view: str = ""
+    before: str = ""
+    moved: tuple[Moved, ...] = ()
+    changed: bool = True
+
+
+def install(options: InstallOptions, image: str) -> Installed:
+    """Install an image at a prefix and return what was done.
+
+    Raises `StackproofError`: what `make` raises, UNSUPPORTED with every file that cannot be moved,
+    USAGE for a prefix that something else is at, BUSY, NOT_PERMITTED, DISK_FULL. What was there
+    stays as it was then.
+    """
+    place = _place(options.to)
+    found = load_image(image)
+    view = options.view or found.default_view or ""
+    digest = files.sha256(image)
+    _refuse_others(place)
+    with staging.locked(place):
+        now = _current(place)
+        if now and (now.image_sha256, now.view) == (digest, view):
+            return replace(now, changed=False)
+        folder = staging.staging_folder(place)
+        try:
+            moved = _filled(image, options, found.mount, Path(folder))
+            number = staging.free_number(place)
+            record = Installed(
+                place=place,
+                name=found.name,
+                image=os.path.abspath(image),
+                image_sha256=digest,
+                view=view,
+                before=os.readlink(place) if os.path.islink(place) else "",
+                moved=moved,
+            )
+            files.write(os.path.join(folder, _RECORD), noun.to_json(record))
+            relocate.normalise(Path(folder))
+            version = staging.name_version(folder, place, number)
+        finally:
+            files.remove(folder)
+        staging.point(place, os.path.join(staging.KEEP, os.path.basename(version)))
+    return record
+
+
+def undo(options: InstallOptions) -> Installed:
+    """Let a prefix be what it was before its version, and return that version's record."""
+    place = _place(options.to)
+    record = _current(place) if os.path.islink(place) else None
+    if record is None:
+        raise fail(
+            Reason.FILE_MISSING,
+            f"`{options.to}` was not made by `stackproof install`",
+            where=Location(file=options.to),
+            hint="name the prefix that was given as --to",
+        )
+    with staging.locked(place):
+        before = os.path.join(os.path.dirname(place), record.before)
+        if record.before and not os.path.exists(before):
+            raise fail(
+                Reason.FILE_MISSING,
+                f"`{before}`, which was there before, is gone",
+                where=Location(file=place),
+                hint=f"`rm {place}` removes what is there now",
+            )
+        if record.before:
+            staging.point(place, record.before)
+            return record
+        try:
+            os.unlink(place)
+        except OSError as error:
+            raise files.translate(error, place) from error
+    return record
+
+
+def _place(text: str) -> str:
+    if ":" in text or ";" in text:
+        raise fail(
+            Reason.USAGE,
+            f"`{text}` cannot be a prefix: `:` and `;` part lists of folders",
+            hint="name another folder",
+        )
+    return staging.real_place(text)
+
+
+def _refuse_others(place: str) -> None:
+    """Raise `StackproofError` (USAGE) for a prefix that is there and that nobody installed."""
+    if not os.path.lexists(place) or (os.path.islink(place) and _current(place)):
+        return
+    what = "is a mount point" if os.path.ismount(place) else "exists"
+    raise fail(
+        Reason.USAGE,
+        f"`{place}` {what}, and `stackproof install` did not make it",
+        where=Location(file=place),
+        hint="name a prefix that is not there yet: what is in use must not change",
+    )
+
+
+def _current(place: str) -> Installed | None:
+    """Return the record of the version that a prefix points to, None where it is none of ours."""
+    path = os.path.join(place, _RECORD)
+    try:
+        if os.path.dirname(os.readlink(place)) != staging.KEEP:
+            return None
+        return noun.from_json(Installed, files.read_bounded(path, limits.LOCK), file=path)
+    except OSError:
+        return None
+    except StackproofError as error:
+        if error.reason is Reason.FILE_MISSING:
+            return None
+        raise
+
+
+def _filled(image: str, options: InstallOptions, mount: str, folder: Path) -> tuple[Moved, ...]:
+    """Fill a folder with what an image holds; return what was moved, if it had to be."""
+    if os.path.abspath(options.to) == mount:
+        files.remove(folder)
+        tree.unpack(image, folder)
+        return ()
+    return make(image, PackWishes(view=options.view, tier=0), folder).moved
