@@ -4,8 +4,9 @@
     machine.run(*machine.mount("a.squashfs:/user-environment"), "id")
 
 Everything happens in private mount and process namespaces: their root folder lies over that of the
-host (nothing is written there), `/test` is the test's folder, the helper is in `/helper`, and there
-are `/user-environment` and `/user-tools`. It is gone, with all processes, when the command ends.
+host (nothing is written there), `/test` is the test's folder, the helper is in `/helper`, `etc` of
+the test's folder is copied to `/etc/stackproof`, and there are `/user-environment` and
+`/user-tools`. It is gone, with all processes, when the command ends.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ if [ -n "$5" ]; then
   mkdir -p etc/stackproof
   printf '%s' "$5" >etc/stackproof/mount.conf
 fi
+[ ! -d test/etc ] || cp -a -T test/etc etc/stackproof
 pivot_root . mnt
 umount -l /mnt
 shift 5

@@ -68,6 +68,14 @@ const char *sp_reason_name(enum sp_reason reason)
         return "command-not-found";
     case SP_INJECTION_FAILS:
         return "injection-fails";
+    case SP_UNSIGNED:
+        return "unsigned";
+    case SP_WRONG_SIGNER:
+        return "wrong-signer";
+    case SP_KEY_EXPIRED:
+        return "key-expired";
+    case SP_IMAGE_DAMAGED:
+        return "image-damaged";
     }
     return "bug";
 }
@@ -96,6 +104,10 @@ int sp_reason_exit_code(enum sp_reason reason)
     case SP_MOUNT_POINT_CLASH:
     case SP_MOUNT_FAILED:
     case SP_COMMAND_NOT_FOUND:
+    case SP_UNSIGNED:
+    case SP_WRONG_SIGNER:
+    case SP_KEY_EXPIRED:
+    case SP_IMAGE_DAMAGED:
         return 6;
     case SP_INJECTION_FAILS:
         return 8;

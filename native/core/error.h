@@ -27,6 +27,10 @@ enum sp_reason {
     SP_MOUNT_FAILED,
     SP_COMMAND_NOT_FOUND,
     SP_INJECTION_FAILS,
+    SP_UNSIGNED,
+    SP_WRONG_SIGNER,
+    SP_KEY_EXPIRED,
+    SP_IMAGE_DAMAGED,
 };
 
 /* Why something failed and what to do about it; `hint` may be empty. Both are printable UTF-8,

@@ -8,6 +8,7 @@
 
 #include <linux/loop.h>
 #include <stdint.h>
+#include <sys/ioctl.h>
 
 enum {
     SP_RESOLVE_NO_MAGICLINKS = 0x02,
@@ -23,7 +24,17 @@ enum {
     SP_OPEN_TREE_CLONE = 1,
     SP_OPEN_TREE_RECURSIVE = 0x8000,  /* AT_RECURSIVE */
     SP_LOOP_CONFIGURE = 0x4C0A,
+    SP_VERITY_SHA256 = 1, /* FS_VERITY_HASH_ALG_SHA256 */
+    SP_SHA256_BYTES = 32,
 };
+
+/* struct fsverity_digest of linux/fsverity.h since Linux 5.4, and its ioctl. */
+struct sp_verity_measure {
+    uint16_t algorithm;
+    uint16_t size; /* room for the digest; then its length */
+    uint8_t digest[64];
+};
+#define SP_MEASURE_VERITY _IOWR('f', 134, uint32_t)
 
 /* struct loop_config of linux/loop.h since Linux 5.8. */
 struct sp_loop_config {

@@ -135,6 +135,22 @@ int sp_plan_check_images(const struct sp_plan *plan, const struct sp_policy *pol
     return 0;
 }
 
+int sp_plan_check_trust(const struct sp_plan *plan, const char *folder,
+                        sp_trust_listener *listener, void *context, struct sp_error *error)
+{
+    struct sp_trust_site site;
+    if (sp_trust_open(folder, &site, error) != 0) {
+        return -1;
+    }
+    int result = 0;
+    for (size_t index = 0; index < plan->count && result == 0; index++) {
+        const struct sp_step *step = &plan->steps[index];
+        result = sp_trust_check(&site, &step->image, step->image_path, listener, context, error);
+    }
+    sp_trust_close(&site);
+    return result;
+}
+
 int sp_plan_attach(struct sp_plan *plan, const struct sp_loop_owner *owner, unsigned flags,
                    struct sp_error *error)
 {

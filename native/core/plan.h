@@ -4,6 +4,7 @@
  *     sp_plan_check_policy    ... at places of the administrator's list         no effect
  *     sp_plan_open            images opened as the user, superblocks checked
  *     sp_plan_check_images    ... that the administrator trusts
+ *     sp_plan_check_trust     ... and that are signed as the site asks
  *     sp_plan_attach          a loop device for each image          needs /dev/loop*
  *     --- from here also in another process that inherited the descriptors ---
  *     sp_mount_namespace_enter                                      needs CAP_SYS_ADMIN
@@ -24,6 +25,7 @@
 #include "loop.h"
 #include "mountlist.h"
 #include "policy.h"
+#include "trust.h"
 
 /* One image and its place; `overlay` lies over the image that is mounted there before it. The two
  * texts belong to the lists that the plan was made of. */
@@ -58,6 +60,10 @@ int sp_plan_open(struct sp_plan *plan, const struct sp_identity *as, struct sp_e
 
 int sp_plan_check_images(const struct sp_plan *plan, const struct sp_policy *policy,
                          struct sp_error *error);
+
+/* Asks SP_TRUST_NAME of `folder` about each open image, as sp_trust_check. */
+int sp_plan_check_trust(const struct sp_plan *plan, const char *folder,
+                        sp_trust_listener *listener, void *context, struct sp_error *error);
 
 /* `owner` as for sp_loop_attach. `flags`: 0 or SP_OLD_KERNEL, here and below. */
 int sp_plan_attach(struct sp_plan *plan, const struct sp_loop_owner *owner, unsigned flags,

@@ -8,18 +8,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "mountlist.h"
 #include "path.h"
 #include "text.h"
+#include "trusted.h"
 
 static const char *const built_in_mount_points[] = {"/user-environment", "/user-tools"};
 
 enum { DEFAULT_IMAGES = 64, DEFAULT_MEMORY_MIB = 256, DEFAULT_LOOPS = 128, MOST = 1000000 };
-
-enum { OTHERS_MAY_WRITE = S_IWGRP | S_IWOTH };
 
 static int bad_line(struct sp_error *error, const char *path, size_t line, const char *why)
 {
@@ -226,95 +224,30 @@ void sp_policy_free(struct sp_policy *policy)
     *policy = (struct sp_policy){.unprivileged = false};
 }
 
-static int untrusted(struct sp_error *error, const char *what, const char *why)
-{
-    (void)sp_fail(error, SP_NOT_PERMITTED, "`%s` is not trusted: %s", what, why);
-    return sp_hint(error, "let the administrator make it: owner root, writable for root alone");
-}
-
-/* Returns 0 if only root may change what is open as `descriptor`. */
-static int check_trusted(int descriptor, mode_t kind, const char *what, struct sp_error *error)
-{
-    struct stat state;
-    if (fstat(descriptor, &state) != 0) {
-        return untrusted(error, what, strerror(errno));
-    }
-    if ((state.st_mode & S_IFMT) != kind) {
-        return untrusted(error, what, "it is of the wrong kind");
-    }
-    if (state.st_uid != 0) {
-        return untrusted(error, what, "it does not belong to root");
-    }
-    if ((state.st_mode & OTHERS_MAY_WRITE) != 0) {
-        return untrusted(error, what, "others than root may write to it");
-    }
-    return 0;
-}
-
-/* Reads a file whole; returns its length, or -1. `text` has room for one byte more than allowed,
- * which shows a file that is too long. */
-static ssize_t read_whole(int descriptor, char *text, size_t room)
-{
-    size_t length = 0;
-    while (length < room) {
-        ssize_t got = read(descriptor, text + length, room - length);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got < 0) {
-            return -1;
-        }
-        if (got == 0) {
-            break;
-        }
-        length += (size_t)got;
-    }
-    return (ssize_t)length;
-}
-
-static int load_file(int file, const char *path, struct sp_policy *policy, struct sp_error *error)
-{
-    if (check_trusted(file, S_IFREG, path, error) != 0) {
-        return -1;
-    }
-    char *text = malloc(SP_POLICY_BYTES + 1);
-    if (text == NULL) {
-        return sp_fail(error, SP_MOUNT_FAILED, "no memory for `%s`", path);
-    }
-    ssize_t length = read_whole(file, text, SP_POLICY_BYTES + 1);
-    int result = length < 0 ? untrusted(error, path, strerror(errno))
-                            : sp_policy_parse(text, (size_t)length, path, policy, error);
-    free(text);
-    return result;
-}
-
 int sp_policy_load(const char *folder, struct sp_policy *policy, struct sp_error *error)
 {
     char path[PATH_MAX];
+    char *text = NULL;
+    size_t length = 0;
+    int parent = -1;
     *policy = (struct sp_policy){.unprivileged = false};
     path[0] = '\0';
     sp_text_append(path, sizeof path, folder);
     sp_text_append(path, sizeof path, "/" SP_POLICY_NAME);
-    int parent = open(folder, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (parent < 0) {
-        if (errno != ENOENT) {
-            return untrusted(error, folder, strerror(errno));
-        }
+    if (sp_trusted_folder(AT_FDCWD, folder, folder, 0, &parent, error) != 0) {
+        return -1;
+    }
+    int result = 0;
+    if (parent >= 0) {
+        result = sp_trusted_read(parent, SP_POLICY_NAME, path, SP_POLICY_BYTES, 0, &text, &length,
+                                 error);
+        (void)close(parent);
+    }
+    if (result == 0 && text != NULL) {
+        result = sp_policy_parse(text, length, path, policy, error);
+    } else if (result == 0) {
         use_built_in(policy);
-        return 0;
     }
-    int result = check_trusted(parent, S_IFDIR, folder, error);
-    if (result == 0) {
-        int file = openat(parent, SP_POLICY_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        if (file >= 0) {
-            result = load_file(file, path, policy, error);
-            (void)close(file);
-        } else if (errno == ENOENT) {
-            use_built_in(policy);
-        } else {
-            result = untrusted(error, path, strerror(errno));
-        }
-    }
-    (void)close(parent);
+    free(text);
     return result;
 }

@@ -117,6 +117,22 @@ static int mount_with_rights(struct run *run, struct sp_error *error)
     return 0;
 }
 
+static void print_warning(void *context, const struct sp_error *warning)
+{
+    (void)context;
+    (void)dprintf(STDERR_FILENO, "warning: [%s] %s\n", sp_reason_name(warning->reason),
+                  warning->message);
+}
+
+/* Whoever starts this, in whichever way: what a site asks of images it asks of all. */
+static int open_images(struct run *run, struct sp_error *error)
+{
+    if (sp_plan_open(&run->plan, NULL, error) != 0) {
+        return -1;
+    }
+    return sp_plan_check_trust(&run->plan, STACKPROOF_POLICY_FOLDER, print_warning, NULL, error);
+}
+
 static int mount_by_kernel(struct run *run, struct sp_error *error)
 {
     bool borrowed = run->options.way == WAY_SETUID;
@@ -126,7 +142,7 @@ static int mount_by_kernel(struct run *run, struct sp_error *error)
                      sp_plan_check_policy(&run->plan, &run->policy, error) != 0)) {
         return -1;
     }
-    if (sp_plan_open(&run->plan, NULL, error) != 0 ||
+    if (open_images(run, error) != 0 ||
         (borrowed && sp_plan_check_images(&run->plan, &run->policy, error) != 0)) {
         return -1;
     }
@@ -154,7 +170,7 @@ static int mount_by_squashfuse(struct run *run, struct sp_error *error)
     say(run, run->rights.root && run->rights.may_mount
                  ? "mounting by squashfuse"
                  : "mounting by squashfuse, in a user namespace");
-    if (check_unprivileged(run, error) != 0 || sp_plan_open(&run->plan, NULL, error) != 0 ||
+    if (check_unprivileged(run, error) != 0 || open_images(run, error) != 0 ||
         userns_prepare(&run->rights, &run->plan, &run->servers, error) != 0 ||
         sp_mount_namespace_enter(error) != 0) {
         return -1;

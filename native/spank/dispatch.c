@@ -98,12 +98,15 @@ EXPORTED int slurm_spank_task_init(spank_t spank, int count, char *words[])
     int task = 0;
     (void)count;
     (void)words;
+    bool first = spank_get_item(spank, S_TASK_ID, &task) != ESPANK_SUCCESS || task == 0;
+    if (current_step.has_warning && first) {
+        report_error(&current_step.warning);
+    }
     if (current_step.state != STEP_FAILED) {
         return 0;
     }
     /* What failed for the whole step is told once for each node, not by each of its tasks. */
-    if (current_step.is_mounting || spank_get_item(spank, S_TASK_ID, &task) != ESPANK_SUCCESS ||
-        task == 0) {
+    if (current_step.is_mounting || first) {
         report_error(&current_step.error);
     }
     return -1;

@@ -65,6 +65,14 @@ static int open_images(struct step *step, const struct sp_identity *identity,
     return result;
 }
 
+/* Told in a task: here nobody would see it but the administrator. */
+static void keep_warning(void *context, const struct sp_error *warning)
+{
+    struct step *step = context;
+    step->warning = *warning;
+    step->has_warning = true;
+}
+
 static int prepare(struct step *step, spank_t spank, const char *mounts, struct sp_error *error)
 {
     struct sp_policy policy;
@@ -78,6 +86,9 @@ static int prepare(struct step *step, spank_t spank, const char *mounts, struct 
     }
     int result = sp_plan_check_policy(&step->plan, &policy, error);
     result = result == 0 ? open_images(step, &identity, error) : result;
+    result = result == 0 ? sp_plan_check_trust(&step->plan, STACKPROOF_POLICY_FOLDER, keep_warning,
+                                               step, error)
+                         : result;
     result = result == 0 ? sp_plan_check_images(&step->plan, &policy, error) : result;
     const struct sp_loop_owner owner = {.user = identity.user, .most = policy.loops_per_user};
     result = result == 0

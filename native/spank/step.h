@@ -20,6 +20,8 @@ struct step {
     enum step_state state;
     bool is_mounting;      /* this is a task that has tried to mount */
     struct sp_error error; /* where it is FAILED */
+    bool has_warning;      /* an image is not signed as this site asks, and mounted all the same */
+    struct sp_error warning;
     struct sp_mount_list list;
     struct sp_plan plan;
 };

@@ -8,7 +8,7 @@
 # `fuzz.sh --merge BUILD` puts those of its inputs into corpus/ that reach more.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-all='mountlist superblock policy json manifest elf meta entry'
+all='mountlist superblock policy trust json manifest elf meta entry'
 
 if [ "${1:-}" = --merge ]; then
     for name in $all; do

@@ -6,6 +6,8 @@
  *   probe open USER GROUP FILE           the same as another user, then as itself again
  *   probe policy FOLDER                  reads a policy
  *   probe check FOLDER IMAGE             asks the policy of FOLDER about an image
+ *   probe trust FOLDER IMAGE             asks the trust.conf of FOLDER about an image
+ *   probe decide                         decides about records from standard input, see decide_all
  *   probe walk PATH                      follows a path as on a new and as on an old kernel
  *   probe confine PROGRAM IMAGE WORD…    becomes PROGRAM behind the walls of squashfuse
  *   probe old IMAGES OVERLAYS COMMAND…   mounts as on an old kernel, then becomes COMMAND
@@ -24,6 +26,7 @@
 #include "mount.h"
 #include "plan.h"
 #include "policy.h"
+#include "trust.h"
 #include "walk.h"
 
 enum { LIST_BYTES = 4 * 1024 * 1024 };
@@ -121,6 +124,72 @@ static int check_image(const char *folder, const char *path)
     return report(result, &error);
 }
 
+static void print_warning(void *context, const struct sp_error *warning)
+{
+    (void)context;
+    (void)printf("warning %s\n", sp_reason_name(warning->reason));
+}
+
+static int check_trust(const char *folder, const char *path)
+{
+    struct sp_trust_site site;
+    struct sp_error error;
+    struct sp_image image;
+    int result = sp_trust_open(folder, &site, &error);
+    if (result == 0) {
+        result = sp_image_open(path, NULL, &image, &error);
+        result = result == 0
+                     ? sp_trust_check(&site, &image, path, print_warning, NULL, &error)
+                     : result;
+        sp_image_close(&image);
+        sp_trust_close(&site);
+    }
+    return report(result, &error);
+}
+
+static void decide(const char *policy, size_t policy_length, char *text, size_t length, int64_t now)
+{
+    static const char *const actions[] = {"allow", "warn", "refuse"};
+    struct sp_trust trust;
+    struct sp_record record = {.count = 0};
+    struct sp_error error;
+    if (sp_trust_parse(policy, policy_length, "trust.conf", &trust, &error) != 0) {
+        (void)printf("policy %s\n", sp_reason_name(error.reason));
+        return;
+    }
+    if (length > 0 && sp_record_parse(text, length, "record", &record, &error) != 0) {
+        (void)printf("record %s\n", sp_reason_name(error.reason));
+    } else {
+        enum sp_trust_action action = sp_trust_decide(&trust, &record, now, &error);
+        (void)printf("%s %s\n", actions[action],
+                     error.message[0] == '\0' ? "signed" : sp_reason_name(error.reason));
+    }
+    sp_trust_free(&trust);
+}
+
+/* Reads the lengths of a policy and of a record, a time, a line end and both texts, until the end;
+ * prints what happens, and why. */
+static int decide_all(void)
+{
+    char line[64];
+    char *text = malloc(LIST_BYTES);
+    while (text != NULL && fgets(line, sizeof line, stdin) != NULL) {
+        char *next = line;
+        size_t policy = strtoul(next, &next, 10);
+        size_t record = strtoul(next, &next, 10);
+        int64_t now = strtoll(next, NULL, 10);
+        if (policy >= LIST_BYTES || record >= LIST_BYTES - policy ||
+            fread(text, 1, policy + record, stdin) != policy + record) {
+            free(text);
+            return 1;
+        }
+        text[policy + record] = '\0';
+        decide(text, policy, text + policy, record, now);
+    }
+    free(text);
+    return 0;
+}
+
 static int walk_twice(const char *path)
 {
     static const unsigned ways[] = {0, SP_OLD_KERNEL};
@@ -176,7 +245,7 @@ int main(int argc, char **argv)
         return parse_lists();
     }
     if (argc == 2 && strcmp(argv[1], "reasons") == 0) {
-        for (int reason = SP_USAGE; reason <= SP_INJECTION_FAILS; reason++) {
+        for (int reason = SP_USAGE; reason <= SP_IMAGE_DAMAGED; reason++) {
             (void)printf("%s %d\n", sp_reason_name((enum sp_reason)reason),
                          sp_reason_exit_code((enum sp_reason)reason));
         }
@@ -193,6 +262,12 @@ int main(int argc, char **argv)
     }
     if (argc == 4 && strcmp(argv[1], "check") == 0) {
         return check_image(argv[2], argv[3]);
+    }
+    if (argc == 4 && strcmp(argv[1], "trust") == 0) {
+        return check_trust(argv[2], argv[3]);
+    }
+    if (argc == 2 && strcmp(argv[1], "decide") == 0) {
+        return decide_all();
     }
     if (argc == 3 && strcmp(argv[1], "walk") == 0) {
         return walk_twice(argv[2]);

@@ -141,6 +141,7 @@ def test_installing_with_the_plug_in(built: Path, tmp_path: Path) -> None:
         "usr/bin/stackproof-mount": 0o755,
         "usr/libexec/stackproof/stackproof-oci-hook": 0o755,
         "usr/share/doc/stackproof/mount.conf": 0o644,
+        "usr/share/doc/stackproof/trust.conf": 0o644,
         "usr/share/doc/stackproof/plugstack.conf": 0o644,
         "usr/share/man/man8/stackproof-mount.8": 0o644,
         "usr/share/man/man8/stackproof-oci-hook.8": 0o644,

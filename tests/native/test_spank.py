@@ -28,7 +28,7 @@ from slurm_site import Site, Wrong  # noqa: E402
 
 _CHOICE = (
     "srun", "sbatch", "labels", "salloc", "login session", "two users", "cancelled", "crashing",
-    "slurmd killed", "bad image", "not on the node", "private image", "unchecked lists",
+    "signed images", "slurmd killed", "bad image", "not on the node", "private image", "unchecked lists",
 )  # fmt: skip
 
 

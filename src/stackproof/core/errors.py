@@ -139,6 +139,18 @@ class Reason(StrEnum):
     """An image is shorter than it says itself."""
     IMAGE_DAMAGED = "image-damaged"
     """The bytes of an image are not those that were recorded of it."""
+    UNSIGNED = "unsigned"
+    """An image has no signature, or none by anybody who is known."""
+    SIGNATURE_INVALID = "signature-invalid"
+    """A signature is not one of the statement beside it, or cannot be read."""
+    SIGNATURE_OF_ANOTHER = "signature-of-another"
+    """A signature is one of another image."""
+    WRONG_SIGNER = "wrong-signer"
+    """A signature is by a key that is nobody's here, or by somebody who may not sign this label."""
+    KEY_EXPIRED = "key-expired"
+    """A signature is by a key that is no longer good."""
+    CLOCK_SKEW = "clock-skew"
+    """A signature, or the key that made it, is of a time that has not come yet."""
     IMAGE_NO_META = "image-no-meta"
     """An image has no usable `meta/env.json`."""
     UNKNOWN_VIEW = "unknown-view"
@@ -288,6 +300,12 @@ _EXIT_CODES: dict[Reason, ExitCode] = {
         Reason.IMAGE_NOT_SQUASHFS,
         Reason.IMAGE_TRUNCATED,
         Reason.IMAGE_DAMAGED,
+        Reason.UNSIGNED,
+        Reason.SIGNATURE_INVALID,
+        Reason.SIGNATURE_OF_ANOTHER,
+        Reason.WRONG_SIGNER,
+        Reason.KEY_EXPIRED,
+        Reason.CLOCK_SKEW,
         Reason.IMAGE_NO_META,
         Reason.UNKNOWN_VIEW,
         Reason.REPOSITORY_DAMAGED,

@@ -150,6 +150,14 @@ LINKS = Limit(
 SIF = Limit("SIF: descriptors", "tens", count=(4096, "descriptors"))
 SIF_SCRIPT = Limit("SIF: a script that sets variables", "kilobytes", bytes=MIB)
 
+STATEMENT_FILE = Limit(
+    "signed statements of an image", "one or two a label, of a kilobyte",
+    bytes=MIB, count=(64, "signatures"),
+)  # fmt: skip
+DOCUMENT_FILE = Limit(
+    "documents attached to an image", "a bill of materials, a report", bytes=64 * MIB
+)
+
 # Packages of a vendor
 RPM_HEADER = Limit(
     "RPM: signature and header", "names and digests of thousands of files",

@@ -29,6 +29,6 @@ IMPORTED = "imported"
 CACHE_KINDS = (
     "images", "builds", "memory", "downloads", "uploads", "components", "packages", "sources",
     "solutions", "indices", "clones", "checkouts", "apt", "os-sources", "keys", "trees", "layers",
-    "archives", "elf", "injections", "programs", "delay-switch", "native", "locks",
+    "archives", "elf", "injections", "programs", "delay-switch", "native", "digests", "locks",
 )  # fmt: skip
 SHELLS = ("bash", "zsh", "fish")

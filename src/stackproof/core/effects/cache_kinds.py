@@ -212,6 +212,14 @@ KINDS = (
         folders=("native",),
     ),
     Kind(
+        name="digests",
+        title="digests of images that a site's policy was asked about",
+        again="each image is read once more",
+        folders=("digests",),
+        entries=Entries.FILES,
+        held=UseSign.NOBODY,
+    ),
+    Kind(
         name="locks",
         title="lock files, all empty: two commands must find the same ones",
         again="",

@@ -15,6 +15,8 @@ MS_BIND, MS_MOVE, MS_REC, MS_SLAVE = 4096, 8192, 16384, 1 << 19
 READ_ONLY = MS_RDONLY | MS_NOSUID | MS_NODEV
 _MNT_DETACH = 2
 _FUSE_SUPER_MAGIC = 0x65735546  # linux/magic.h
+# The inode number of the first user namespace is fixed (linux/proc_ns.h, PROC_USER_INIT_INO).
+_FIRST_USER_NAMESPACE = 0xEFFFFFFD
 
 # As in `stackproof.core.errors`, which is not imported here; what is not in it is 6.
 _EXIT_CODES = {
@@ -71,6 +73,11 @@ def is_fuse(descriptor: int) -> bool:
     state = (ctypes.c_long * 64)()  # larger than struct statfs, whose first member is the kind
     _check("fstatfs", _libc.fstatfs(descriptor, state))
     return state[0] & 0xFFFFFFFF == _FUSE_SUPER_MAGIC
+
+
+def in_first_user_namespace() -> bool:
+    """Say whether this process is in the user namespace that the machine started with."""
+    return os.stat("/proc/self/ns/user").st_ino == _FIRST_USER_NAMESPACE
 
 
 def default_signal(number: int) -> None:

@@ -74,7 +74,7 @@ def has_rights(program: str) -> bool:
     setuid = bool(state.st_mode & stat.S_ISUID) and state.st_uid == 0
     return (
         (setuid or capable)
-        and methods.in_first_user_namespace()
+        and libc.in_first_user_namespace()
         and not _may_gain_nothing()
         and os.path.exists("/dev/loop-control")
     )

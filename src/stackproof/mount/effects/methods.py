@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 WAYS = {"kernel": "a loop device", "helper": "stackproof-mount", "fuse": "squashfuse"}
 
 _CAP_SYS_ADMIN = 1 << 21  # linux/capability.h
-# The inode number of the first user namespace is fixed (linux/proc_ns.h, PROC_USER_INIT_INO).
-_FIRST_USER_NAMESPACE = 0xEFFFFFFD
 # linux/loop.h; LOOP_CONFIGURE is of Linux 5.8, the pair before it is older.
 _LOOP_SET_FD, _LOOP_SET_STATUS64, _LOOP_CLR_FD = 0x4C00, 0x4C04, 0x4C01
 _LOOP_CONFIGURE, _LOOP_CTL_GET_FREE = 0x4C0A, 0x4C82
@@ -112,7 +110,7 @@ def kernel_permitted() -> bool:
     """Say whether the kernel may mount: SquashFS does so in the first user namespace alone."""
     return (
         may_mount()
-        and in_first_user_namespace()
+        and libc.in_first_user_namespace()
         and os.access("/dev/loop-control", os.R_OK | os.W_OK)
     )
 
@@ -120,11 +118,6 @@ def kernel_permitted() -> bool:
 def may_need_helper(how: str) -> bool:
     """Say whether a helper is to be looked for: not where the kernel permits `auto` to mount."""
     return how == "helper" or (how == "auto" and not kernel_permitted())
-
-
-def in_first_user_namespace() -> bool:
-    """Say whether this process is in the user namespace that the machine started with."""
-    return os.stat("/proc/self/ns/user").st_ino == _FIRST_USER_NAMESPACE
 
 
 def may_mount() -> bool:

@@ -20,7 +20,8 @@ cannot be executed or found, 2 for wrong usage, 4 and 6 as the other verbs.
 
 This file and those it needs (`libc`, `methods`, `confine`, `helper` and `join`) import nothing
 else of ours and little of the standard library, because they also run by themselves on nodes and
-before every benchmark launch. docs/explanation/mounting.md has the why.
+before every benchmark launch; where a site has a policy of signatures, what holds to it is
+imported too. docs/explanation/mounting.md has the why.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ MARKER = "STACKPROOF_MOUNTED"
 """Environment variable of the command: the mount list as it was really mounted."""
 
 META = "meta/env.json"
+_POLICY = "/etc/stackproof/trust.conf"  # as in `share/trust/policy.py`, which is not imported here
 _SIGPIPE, _SIGXFSZ = 13, 25
 _ROOM = "mode=0755,size=4m"
 # What launchers give each rank: PMI-1 and PMI-2 (MPICH, Intel MPI, srun), PMIx (Open MPI, srun),
@@ -98,6 +100,7 @@ def attach(
     folder = _working_folder()
     try:
         images = [methods.OpenImage(item.image) for item in wanted]
+        _admit(images)
         way = methods.choose(how, images)
         if join:
             result = _join_or_mount(wanted, images, way, place, say)
@@ -107,6 +110,21 @@ def attach(
         raise MountFailure("mount-failed", f"cannot mount: {error}") from None
     _return_to(folder)
     return tuple(result)
+
+
+def _admit(images: Sequence[methods.OpenImage]) -> None:
+    """Hold to what this site asks of images; raises `MountFailure`."""
+    try:
+        os.lstat(_POLICY)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        message = f"cannot look at the policy `{_POLICY}` of this site: {error.strerror}"
+        raise MountFailure("not-permitted", message) from None
+    from stackproof.share.effects import admission  # noqa: PLC0415 - most sites ask for nothing
+
+    for image in images:
+        admission.admit(image.path, image.descriptor, lambda text: _complain(f"warning: {text}"))
 
 
 def _join_or_mount(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from stackproof.share.cli import trust_arguments
+
 
 def configure(
     parser: argparse.ArgumentParser,
@@ -48,4 +50,5 @@ def configure(
     )
     fsck.add_argument("--json", action="store_true", help="print what is wrong as JSON")
     fsck.set_defaults(run="share.cli.image:run_fsck")
+    trust_arguments.add_to(actions)
     return actions

@@ -1,0 +1,120 @@
+"""`stackproof image sign | verify`: who answers for an image, and whether it still is that one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import replace
+
+from stackproof.core import harmless
+from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.share import labels
+from stackproof.share.effects import judging, naming, signing
+from stackproof.share.effects.judging import ImageJudgement
+from stackproof.share.trust.policy import TrustAction
+
+
+def run_sign(args: argparse.Namespace) -> int:
+    """Sign an image, and print under which label and where the signature is."""
+    path = naming.image_file(args.image)
+    known = naming.record_of(args.image) if path != args.image else None
+    label = args.label or (str(known.label) if known is not None else "")
+    if not label or labels.parse(label).missing:
+        raise fail(
+            Reason.USAGE,
+            f"`{args.image}` is to be signed as what? it lacks a label with all five parts",
+            hint="say it: --label mpich/5.0.2:v1@daint%zen2",
+        )
+    if args.namespace and not labels.is_label(args.namespace):
+        raise fail(Reason.USAGE, f"`{args.namespace}` is no namespace", hint="as build, or deploy")
+    if args.namespace:
+        label = f"{args.namespace}::{label}"
+    said = signing.state(path, label)
+    place = signing.sign(path, said, args.key or signing.default_key())
+    if args.json:
+        print(json.dumps({"label": label, "sha256": said.image, "signature": str(place)}, indent=1))
+    else:
+        print(f"{label}\n{said.image}  {place}")
+    return 0
+
+
+def run_verify(args: argparse.Namespace) -> int:
+    """Print who signed images, and what the policy of this site says of them."""
+    signers = args.signers or judging.default_signers()
+    if args.record and not args.images:
+        return _renew(signers, as_json=args.json)
+    if not args.images:
+        raise fail(Reason.USAGE, "say which image", hint="`stackproof image ls` lists the labels")
+    found: list[ImageJudgement] = []
+    problems: list[Problem] = []
+    for word in args.images:
+        try:
+            one = judging.judge(os.path.abspath(naming.image_file(word)), signers)
+            refused = judging.refusal(one)
+            if refused is not None:
+                raise refused
+            found.append(replace(one, records=judging.record(one)) if args.record else one)
+        except StackproofError as error:
+            problems += error.problems
+    if args.json:
+        print(json.dumps({"images": [_data(one) for one in found]}, indent=1))
+    for one in found:
+        _print(one, as_json=args.json)
+    if problems:
+        raise StackproofError(*problems)
+    return 0
+
+
+def _renew(signers: str, *, as_json: bool) -> int:
+    rows = judging.renew(signers)
+    if as_json:
+        data = [{"path": path, "kept": not why, "why": why or None} for path, why in rows]
+        print(json.dumps({"records": data}, indent=1))
+        return 0
+    for path, why in rows:
+        print(f"{'forgotten' if why else 'kept':<10}  {path}{f'  {why}' if why else ''}")
+    return 0
+
+
+def _print(one: ImageJudgement, *, as_json: bool) -> None:
+    for problem in one.problems:
+        print(problem.worded("note"), file=sys.stderr)
+    for text in one.notes:
+        print(f"warning: {harmless.line(text)}", file=sys.stderr)
+    if as_json:
+        return
+    print(one.image)
+    for good in one.good:
+        said = good.said
+        date = judging.date_text(said.date)
+        print(f"  {said.label}  signed by {good.signed.signer}, {date}, {good.key}")
+    decision = one.decision
+    if decision is not None:
+        asked = decision.reason is None
+        text = "as this site asks" if asked else f"{decision.action.value}: {decision.text}"
+        print(f"  policy: {text}", file=sys.stdout if asked else sys.stderr)
+    for name in one.records:
+        print(f"  recorded: {name}")
+
+
+def _data(one: ImageJudgement) -> dict[str, object]:
+    decision = one.decision
+    return {
+        "path": one.image,
+        "signatures": [
+            {
+                "label": good.said.label, "signer": good.signed.signer, "key": good.key,
+                "date": judging.date_text(good.said.date), "until": good.signed.until or None,
+            }
+            for good in one.good
+        ],
+        "problems": [problem.data("note") for problem in one.problems],
+        "notes": list(one.notes),
+        "policy": None if decision is None else {
+            "action": (TrustAction.ALLOW if decision.reason is None else decision.action).value,
+            "reason": decision.reason, "text": decision.text,
+        },
+        "records": list(one.records),
+    }  # fmt: skip

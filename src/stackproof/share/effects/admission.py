@@ -1,0 +1,65 @@
+"""Whether an image may be mounted here: the one place in Python that holds to a site's policy.
+
+An administrator's record of the file is enough, as it is for the mount helper and the plug-in for
+Slurm. Without one the signatures beside the image are looked at, which reads it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stackproof.core.effects.libc import MountFailure
+from stackproof.core.errors import Problem, Reason, StackproofError
+from stackproof.share.effects import attachments, signing, trusted
+from stackproof.share.trust import policy
+from stackproof.share.trust.policy import TrustAction, TrustDecision
+
+
+def judge(image: str, descriptor: int) -> tuple[TrustDecision, tuple[Problem, ...]] | None:
+    """Return what the policy says of an open image, and why signatures beside it do not count.
+
+    None where the site asks for nothing. Raises what reading the policy and the image raises.
+    """
+    rules = trusted.rules()
+    if rules is None:
+        return None
+    now = trusted.now()
+    signed, changed = trusted.recorded(descriptor)
+    decision = policy.decide(rules, signed, now=now)
+    problems = (changed,) if changed is not None else ()
+    if decision.reason is None or not attachments.signatures(image):
+        return decision, problems
+    try:
+        found = signing.verify(image, trusted.signers(), descriptor=descriptor)
+    except StackproofError as error:
+        return decision, (*problems, *error.problems)
+    good = tuple(one.signed for one in found.good)
+    return policy.decide(rules, good or signed, now=now), (*problems, *found.problems)
+
+
+def admit(image: str, descriptor: int, say: Callable[[str], None]) -> None:
+    """Return where an open image may be mounted; `say` hears a warning of the policy.
+
+    Raises `MountFailure` with the reason why not.
+    """
+    try:
+        found = judge(image, descriptor)
+    except StackproofError as error:
+        first = error.problems[0]
+        raise MountFailure(error.reason.value, first.message, first.hint or "") from None
+    if found is None:
+        return
+    decision, problems = found
+    if decision.reason is None or decision.action is TrustAction.ALLOW:
+        return
+    why = problems[0] if problems and decision.reason is Reason.UNSIGNED else None
+    text = why.message if why else decision.text
+    if decision.action is TrustAction.WARN:
+        say(f"`{image}` is not signed as this site asks: {text}")
+        return
+    reason = why.reason if why else decision.reason
+    raise MountFailure(
+        reason.value,
+        f"this site does not let `{image}` be mounted: {text}",
+        (why.hint if why else None) or "`stackproof image verify IMAGE` says more",
+    )

@@ -1,0 +1,113 @@
+"""What stands beside an image: signatures and documents, in a folder that uenv leaves alone.
+
+Of an image in a repository that is the folder `attached` beside it; of any other file IMAGE it is
+`IMAGE.attached`. A signature is a statement, `signature-ID.json`, and what ssh-keygen made of it,
+`signature-ID.json.sig`; ID is the beginning of the digest of both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackproof.core import limits
+from stackproof.core.effects import files
+from stackproof.core.errors import Location, Reason, fail
+from stackproof.share.effects.repository import is_digest
+from stackproof.share.labels import IMAGE
+
+FOLDER = "attached"
+_SEALED = ".sig"
+_ID = 16
+_STATEMENT = re.compile(r"signature-[0-9a-f]{16}\.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSignature:
+    """A signature as it lies beside an image: the statement, and the seal of ssh-keygen."""
+
+    file: str
+    statement: bytes
+    seal: bytes
+
+
+def folder_of(image: str) -> Path:
+    """Return the folder of what is attached to an image; it need not be there."""
+    path = Path(os.path.abspath(image))
+    if path.name == IMAGE and is_digest(path.parent.name):
+        return path.parent / FOLDER
+    return path.with_name(f"{path.name}.{FOLDER}")
+
+
+def digest_in_path(image: str) -> str:
+    """Return the digest by which a repository calls an image; empty outside of one."""
+    path = Path(os.path.abspath(image))
+    return path.parent.name if path.name == IMAGE and is_digest(path.parent.name) else ""
+
+
+def signatures(image: str) -> tuple[FoundSignature, ...]:
+    """Return the signatures beside an image, as far as they can be read."""
+    folder = folder_of(image)
+    return tuple(
+        FoundSignature(
+            file=str(folder / name),
+            statement=files.read_bounded(folder / name, limits.STATEMENT_FILE),
+            seal=files.read_bounded(folder / f"{name}{_SEALED}", limits.SMALL_RECORD),
+        )
+        for name in _names(folder)
+        if _STATEMENT.fullmatch(name) and os.path.isfile(folder / f"{name}{_SEALED}")
+    )[: limits.STATEMENT_FILE.count]
+
+
+def documents(image: str) -> dict[str, Path]:
+    """Return the documents beside an image by their name."""
+    folder = folder_of(image)
+    return {
+        name: folder / name
+        for name in _names(folder)
+        if not name.startswith("signature-") and (folder / name).is_file()
+    }
+
+
+def digests(image: str) -> dict[str, str]:
+    """Return the SHA-256 of each document beside an image."""
+    return {name: files.sha256(path) for name, path in documents(image).items()}
+
+
+def put_signature(image: str, statement: bytes, seal: bytes) -> Path:
+    """Put a signature beside an image, whole or not at all; raises what writing raises."""
+    name = f"signature-{hashlib.sha256(statement + seal).hexdigest()[:_ID]}.json"
+    path = folder_of(image) / name
+    files.write(path.with_name(f"{name}{_SEALED}"), seal)
+    files.write(path, statement)
+    return path
+
+
+def put_document(image: str, name: str, content: bytes) -> Path:
+    """Put a document beside an image, in the place of an older one of that name."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", name) or name.startswith("signature-"):
+        raise fail(
+            Reason.USAGE,
+            f"`{name}` cannot be the name of a document",
+            hint="letters, digits, `.`, `-` and `_`, and not `signature-` at its beginning",
+        )
+    if len(content) > limits.DOCUMENT_FILE.bytes:
+        raise fail(
+            Reason.TOO_LARGE,
+            f"`{name}` has more than {limits.DOCUMENT_FILE.bytes} bytes",
+            where=Location(file=name),
+            hint="attach what people read; large files belong in an image",
+        )
+    path = folder_of(image) / name
+    files.write(path, content)
+    return path
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []

@@ -1,0 +1,170 @@
+"""What an image's signatures are worth on this machine, and an administrator's record of that."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.share.effects import attachments, measuring, places, signing, trusted
+from stackproof.share.effects.signing import VerifiedSignature
+from stackproof.share.labels import LabelRecord
+from stackproof.share.trust import policy, statement
+from stackproof.share.trust.policy import TrustAction, TrustDecision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageJudgement:
+    """Who signed an image, why other signatures do not count, and what the policy says.
+
+    `decision` is None where the site has no policy. `notes` are warnings, `records` the names of
+    what was written for programs with rights.
+    """
+
+    image: str
+    good: tuple[VerifiedSignature, ...]
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+    decision: TrustDecision | None
+    records: tuple[str, ...] = ()
+
+
+def default_signers() -> str:
+    """Return the file of allowed signers of this machine, or that of this user."""
+    own = str(Path("~/.ssh/allowed_signers").expanduser())
+    return (
+        own if not os.path.isfile(trusted.signers()) and os.path.isfile(own) else trusted.signers()
+    )
+
+
+def judge(image: str, signers: str) -> ImageJudgement:
+    """Return what an image's signatures are worth; raises `StackproofError` where none holds.
+
+    Then with the reasons of all, and what reading and ssh-keygen raise.
+    """
+    found = signing.verify(image, signers)
+    if not found.good:
+        raise StackproofError(*found.problems)
+    rules = trusted.rules()
+    signed = tuple(one.signed for one in found.good)
+    decision = None if rules is None else policy.decide(rules, signed, now=trusted.now())
+    return ImageJudgement(
+        image=image,
+        good=found.good,
+        problems=found.problems,
+        notes=(*_older(image, found.good), *_documents(image, found.good)),
+        decision=decision,
+    )
+
+
+def refusal(found: ImageJudgement) -> StackproofError | None:
+    """Return what is raised for an image that the policy refuses; None for any other."""
+    decision = found.decision
+    if decision is None or decision.reason is None or decision.action is not TrustAction.REFUSE:
+        return None
+    return fail(
+        decision.reason,
+        f"this site does not let `{found.image}` be mounted: {decision.text}",
+        where=Location(file=found.image),
+        hint=f"its policy is `{trusted.home() / policy.POLICY}`",
+    )
+
+
+def _older(image: str, good: Sequence[VerifiedSignature]) -> tuple[str, ...]:
+    """Return a warning for each label that a newer image here is signed as: a downgrade."""
+    dates = {one.said.label: one.said.date for one in good}
+    notes: dict[str, str] = {}
+    for path in {one.file for one in _records()} - {os.path.abspath(image)}:
+        for other in attachments.signatures(path):
+            try:
+                said = statement.parse(other.statement, file=other.file)
+            except StackproofError:
+                continue
+            own = dates.get(said.label)
+            if own is not None and said.date > own and said.image != good[0].said.image:
+                notes[said.label] = (
+                    f"`{said.label}` is signed for a newer image here, of "
+                    f"{date_text(said.date)}: this one is of {date_text(own)}"
+                )
+    return tuple(notes.values())
+
+
+def _records() -> tuple[LabelRecord, ...]:
+    try:
+        return places.records()
+    except StackproofError:
+        return ()
+
+
+def _documents(image: str, good: Sequence[VerifiedSignature]) -> tuple[str, ...]:
+    """Return a note for each document that is not as it was signed; of several signatures the last.
+
+    A document that was attached later is signed by nobody.
+    """
+    newest = max(good, key=lambda one: one.said.date).said.attached
+    now = attachments.digests(image)
+    changed = [name for name, digest in now.items() if newest.get(name, digest) != digest]
+    later = [name for name in now if name not in newest]
+    gone = [name for name in newest if name not in now]
+    texts = (("was changed since it was signed", changed), ("is signed by nobody", later))
+    return tuple(
+        f"the document `{name}` {text}"
+        for text, names in (*texts, ("was signed and is not there", gone))
+        for name in names
+    )
+
+
+def date_text(seconds: int) -> str:
+    """Return a time as people read it, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def record(found: ImageJudgement) -> tuple[str, ...]:
+    """Write down, as root, who signed an image; return the names of the records.
+
+    Raises `StackproofError`: NOT_PERMITTED for anybody else, and what `trusted.record` raises.
+    """
+    if os.geteuid() != 0:
+        raise fail(
+            Reason.NOT_PERMITTED,
+            "only root may record which images are trusted",
+            where=Location(file=str(trusted.home())),
+            hint="let the administrator do it: `stackproof image verify --record IMAGE`",
+        )
+    measured = measuring.measure(found.image)
+    if any(one.said.image != measured.sha256 for one in found.good):
+        raise fail(
+            Reason.IMAGE_DAMAGED,
+            f"`{found.image}` changes while it is looked at",
+            where=Location(file=found.image),
+            hint="try again when whoever writes it has ended",
+        )
+    return trusted.record(found.image, measured, tuple(one.signed for one in found.good))
+
+
+def renew(signers: str) -> tuple[tuple[str, str], ...]:
+    """Look again at every recorded image; take records away that hold no more.
+
+    Returns pairs of the image's path and why its record went, empty where it stays.
+    """
+    rows: dict[str, str] = {}
+    kept: set[str] = set()
+    every = trusted.all_records()
+    for path in dict.fromkeys(one.path for one in every.values()):
+        try:
+            found = judge(path, signers)
+            refused = refusal(found)
+            if refused is not None:
+                raise refused
+            kept.update(record(found))
+            rows[path] = ""
+        except StackproofError as error:
+            if error.reason is Reason.NOT_PERMITTED:
+                raise
+            rows[path] = error.problems[0].message
+    for name in every.keys() - kept:
+        trusted.forget(name)
+    return tuple(rows.items())

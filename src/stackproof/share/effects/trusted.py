@@ -1,0 +1,170 @@
+"""What an administrator trusts on this machine: the policy, and records of verified images.
+
+All of it is below `/etc/stackproof`, root's and writable for nobody else; what is not is refused,
+as the mount helper does. Only root writes records.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from pathlib import Path
+
+from stackproof.core import limits
+from stackproof.core.effects import files, libc
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
+from stackproof.share.effects.measuring import Measured
+from stackproof.share.trust import policy, records
+from stackproof.share.trust.policy import SignedLabel, TrustRule
+from stackproof.share.trust.records import FileIdentity, TrustRecord
+
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_UNKNOWN_USER = 65534
+
+
+def home() -> Path:
+    """Return the folder of what is trusted here."""
+    return Path(policy.FOLDER)
+
+
+def signers() -> str:
+    """Return the path of the file of allowed signers of this machine."""
+    return str(home() / policy.SIGNERS)
+
+
+def rules() -> tuple[TrustRule, ...] | None:
+    """Return the policy; None where there is none.
+
+    Raises `StackproofError`: NOT_PERMITTED for one that others may write to, INVALID_VALUE.
+    """
+    path = home() / policy.POLICY
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise files.translate(error, path) from error
+    check(home(), folder=True)
+    check(path)
+    content = files.read_bounded(path, limits.SMALL_RECORD)
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise fail(
+            Reason.INVALID_VALUE,
+            "the policy of this site is not UTF-8",
+            where=Location(file=str(path)),
+            hint="until it is right, no image is mounted",
+        ) from None
+    return policy.parse(text, file=str(path))
+
+
+def check(path: Path, *, folder: bool = False) -> None:
+    """Raise `StackproofError` (NOT_PERMITTED) unless a file, or folder, is root's alone to change.
+
+    In a user namespace of a user's own, root and all others look alike: nobody has rights there.
+    """
+    try:
+        state = path.lstat()
+    except OSError as error:
+        raise files.translate(error, path) from error
+    kind = stat.S_ISDIR if folder else stat.S_ISREG
+    if not kind(state.st_mode):
+        fault = "it is of the wrong kind"
+    elif not _of_root(state.st_uid):
+        fault = "it does not belong to root"
+    elif state.st_mode & _OTHERS_MAY_WRITE:
+        fault = "others than root may write to it"
+    else:
+        return
+    raise fail(
+        Reason.NOT_PERMITTED,
+        f"`{path}` is not trusted: {fault}",
+        where=Location(file=str(path)),
+        hint="let the administrator make it: owner root, writable for root alone",
+    )
+
+
+def _of_root(user: int) -> bool:
+    return user == 0 or (user == _UNKNOWN_USER and not libc.in_first_user_namespace())
+
+
+def recorded(descriptor: int) -> tuple[tuple[SignedLabel, ...], Problem | None]:
+    """Return who signed an open image, by what an administrator recorded; nothing for no record.
+
+    Nor for a file that was changed since: that is the problem then. Raises `StackproofError`:
+    NOT_PERMITTED for records that others may write to, INVALID_VALUE.
+    """
+    state = os.fstat(descriptor)
+    if not _of_root(state.st_uid) or state.st_mode & _OTHERS_MAY_WRITE or libc.is_fuse(descriptor):
+        return (), None
+    identity = FileIdentity.of(state)
+    found = _read(identity.name)
+    if found is None or found.file == identity:
+        return found.signed if found is not None else (), None
+    return (), Problem(
+        reason=Reason.IMAGE_DAMAGED,
+        message="it was changed, or replaced, since it was verified",
+        where=Location(file=found.path),
+        hint="let the administrator look at it: `stackproof image verify --record IMAGE`",
+    )
+
+
+def _read(name: str) -> TrustRecord | None:
+    folder = home() / records.FOLDER
+    path = folder / name
+    if not os.path.lexists(path):
+        return None
+    check(folder, folder=True)
+    check(path)
+    return records.parse(files.read_bounded(path, limits.SMALL_RECORD), file=str(path))
+
+
+def record(image: str, measured: Measured, signed: tuple[SignedLabel, ...]) -> tuple[str, ...]:
+    """Write down who signed an image; return the names of the records.
+
+    Of a file of root's that nobody else may write to there are two, of any other one, which only
+    holds where the kernel measures it (fs-verity). Raises what `check` and writing raise.
+    """
+    folder = home() / records.FOLDER
+    try:
+        folder.mkdir(mode=0o755, exist_ok=True)
+        state = os.stat(image)
+    except OSError as error:
+        raise files.translate(error, folder) from error
+    check(home(), folder=True)
+    check(folder, folder=True)
+    path = os.path.realpath(image)
+    names = [records.verity_name(measured.verity)]
+    one = TrustRecord(image=measured.sha256, path=path, signed=signed)
+    files.write(folder / names[0], records.render(one))
+    if state.st_uid == 0 and not state.st_mode & _OTHERS_MAY_WRITE:
+        identity = FileIdentity.of(state)
+        names.append(identity.name)
+        own = TrustRecord(image=measured.sha256, path=path, signed=signed, file=identity)
+        files.write(folder / identity.name, records.render(own))
+    return tuple(names)
+
+
+def all_records() -> dict[str, TrustRecord]:
+    """Return every record by its name; one that cannot be read is left out."""
+    found: dict[str, TrustRecord] = {}
+    with contextlib.suppress(OSError):
+        for name in sorted(os.listdir(home() / records.FOLDER)):
+            with contextlib.suppress(StackproofError):
+                one = _read(name)
+                if one is not None:
+                    found[name] = one
+    return found
+
+
+def forget(name: str) -> None:
+    """Take a record away; raises what deleting raises."""
+    files.remove(home() / records.FOLDER / name)
+
+
+def now() -> int:
+    """Return the time, in seconds since 1970."""
+    return int(time.time())

@@ -1,0 +1,157 @@
+"""What a site asks of images before they are mounted: `trust.conf`, and what it decides.
+
+    # PATTERN  ACTION  SIGNER[,SIGNER…]
+    image = prgenv-*        refuse  release@site
+    image = build::*        allow   *
+    image = *               warn    release@site,ci@site
+
+Of an image that one of the signers has signed under a label that fits the pattern nothing more is
+asked. Of any other the first line that fits says what happens: `allow`, `warn` or `refuse`. In
+patterns and signers `*` is any text. A pattern with `::` is held against `NAMESPACE::LABEL`, one
+without against the label alone. A label counts only as far as it is signed: one that nobody signed
+fits `*` and nothing else. What no line fits is refused, and so is all of a file with an error.
+
+`native/core/trust.c` decides the same; `tests/documents/trust.yaml` holds both to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from stackproof.core.errors import Location, Problem, Reason, StackproofError
+
+FOLDER = "/etc/stackproof"
+"""Where a site says what it trusts: root's alone to write to."""
+POLICY = "trust.conf"
+SIGNERS = "allowed_signers"
+"""In the same folder: whose keys are whose, as ssh-keygen(1) has it."""
+MOST_RULES = 64
+MOST_BYTES = 64 * 1024
+_ANY = "*"
+_SPACE = " \t\r"
+
+
+class TrustAction(StrEnum):
+    """What happens with an image that nobody signed whom the policy asks for."""
+
+    ALLOW = "allow"
+    WARN = "warn"
+    REFUSE = "refuse"
+
+
+_SEVERITY = tuple(TrustAction)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustRule:
+    """A line of the policy: what it fits, who may sign that, and what happens otherwise."""
+
+    pattern: str
+    action: TrustAction
+    signers: tuple[str, ...]
+
+    def fits(self, label: str) -> bool:
+        """Return whether the rule is about a label, which may have a namespace before it."""
+        whole = "::" in self.pattern
+        return fits(self.pattern, label if whole else label.rpartition("::")[2])
+
+
+_LAST = TrustRule(pattern=_ANY, action=TrustAction.REFUSE, signers=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedLabel:
+    """That a signer says of an image that it is this label; `until` is in seconds since 1970.
+
+    After that the key is no longer good; 0 is for ever.
+    """
+
+    label: str
+    signer: str
+    until: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustDecision:
+    """What happens with an image, and why: `reason` is None for one that is signed as asked."""
+
+    action: TrustAction
+    reason: Reason | None
+    text: str
+
+
+def parse(text: str, *, file: str = POLICY) -> tuple[TrustRule, ...]:
+    """Return the lines of a policy; raises `StackproofError` (INVALID_VALUE) with all problems."""
+    rules: list[TrustRule] = []
+    problems: list[Problem] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        content = line.partition("#")[0].strip(_SPACE)
+        if not content:
+            continue
+        key, equals, value = content.partition("=")
+        words = [word for word in re.split(f"[{_SPACE}]+", value) if word]
+        if not equals or key.strip(_SPACE) != "image":
+            why = "it is not `image = PATTERN ACTION SIGNER[,SIGNER…]`"
+        elif len(words) != 3:
+            why = "it needs a pattern, an action and who may sign"
+        elif words[1] not in _SEVERITY:
+            why = "its action is none of allow, warn and refuse"
+        elif not all(words[2].split(",")):
+            why = "a signer is empty"
+        elif len(rules) == MOST_RULES:
+            why = f"there are more than {MOST_RULES} lines"
+        else:
+            pattern, action, signers = words
+            rules.append(
+                TrustRule(
+                    pattern=pattern, action=TrustAction(action), signers=tuple(signers.split(","))
+                )
+            )
+            continue
+        problems.append(_bad_line(file, number, why))
+    if problems:
+        raise StackproofError(*problems)
+    return tuple(rules)
+
+
+def _bad_line(file: str, number: int, why: str) -> Problem:
+    return Problem(
+        reason=Reason.INVALID_VALUE,
+        message=f"a line of the policy of this site cannot be read: {why}",
+        where=Location(file=file, line=number, column=1),
+        hint="until it is right, no image is mounted; see `docs/how-to/trust-images.md`",
+    )
+
+
+def fits(pattern: str, text: str) -> bool:
+    """Return whether a text is what a pattern says, in which `*` is any text."""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split(_ANY))), text, re.DOTALL) is not None
+
+
+def decide(rules: Sequence[TrustRule], signed: Sequence[SignedLabel], *, now: int) -> TrustDecision:
+    """Return what happens with an image that has these signatures; `now` is in seconds since 1970.
+
+    One signature that is as asked is enough. Of several that are not, the strictest rule counts.
+    """
+    worst: TrustDecision | None = None
+    for one in signed:
+        rule = next((rule for rule in rules if rule.fits(one.label)), _LAST)
+        if not any(fits(signer, one.signer) for signer in rule.signers):
+            reason, text = Reason.WRONG_SIGNER, f"`{one.signer}` may not sign `{one.label}` here"
+        elif one.until and one.until <= now:
+            reason, text = Reason.KEY_EXPIRED, f"the key of `{one.signer}` is no longer good"
+        else:
+            text = f"signed by `{one.signer}` as `{one.label}`"
+            return TrustDecision(action=TrustAction.ALLOW, reason=None, text=text)
+        found = TrustDecision(action=rule.action, reason=reason, text=text)
+        if worst is None or _SEVERITY.index(found.action) > _SEVERITY.index(worst.action):
+            worst = found
+    if worst is not None:
+        return worst
+    rule = next((rule for rule in rules if rule.pattern == _ANY), _LAST)
+    return TrustDecision(
+        action=rule.action, reason=Reason.UNSIGNED, text="nobody signed it whom this site knows"
+    )

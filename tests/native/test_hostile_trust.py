@@ -1,0 +1,277 @@
+"""A site's policy of signatures, and what an attacker does to pass by it: helper and library.
+
+The policy and the records are written by the same code as on a real site, and read by the helper in
+a machine whose `/etc/stackproof` they are.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from images import env_json, make_image
+from machine import NOBODY, RACING, Machine, as_attacker, mount, reasons
+from stackproof.share.effects import measuring, trusted
+from stackproof.share.trust import policy
+from stackproof.share.trust.policy import SignedLabel
+
+pytestmark = pytest.mark.in_turn
+
+CASES = yaml.safe_load((Path(__file__).parents[1] / "documents" / "trust.yaml").read_text())
+_POINT = "/user-environment"
+_HELLO = (f"{_POINT}/bin/hello",)
+_SIGNED = SignedLabel(label="tiny/1:v1@here%x86_64", signer="me@site")
+
+
+class Site:
+    """A machine with a policy that refuses, and images: `a` of root's, recorded; others are not."""
+
+    def __init__(self, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.machine = machine
+        self.folder = machine.folder
+        self.etc = self.folder / "etc"
+        self.etc.mkdir(mode=0o755)
+        monkeypatch.setattr(policy, "FOLDER", str(self.etc))
+        monkeypatch.setenv("STACKPROOF_CACHE", str(self.folder / "cache"))
+        self.say("image = * refuse me@site\n")
+        self.record("a")
+
+    def say(self, text: str) -> None:
+        (self.etc / "trust.conf").write_text(text)
+        (self.etc / "trust.conf").chmod(0o644)
+
+    def record(self, name: str, signed: SignedLabel = _SIGNED) -> tuple[str, ...]:
+        image = str(self.folder / f"{name}.squashfs")
+        return trusted.record(image, measuring.measure(image), (signed,))
+
+    def run(self, name: str = "a", *words: str, user: int = NOBODY) -> list[str]:
+        """Return the reasons why an image is not mounted; nothing where it is."""
+        line = [*mount(f"{name}.squashfs:{_POINT}", *words), *_HELLO]
+        done = self.machine.run(*line, user=user)
+        if done.returncode == 0:
+            assert done.stdout == "hello from the image\n"
+            return [
+                line.split("]")[0].removeprefix("warning: [")
+                for line in done.stderr.splitlines()
+                if line.startswith("warning: [")
+            ]
+        return reasons(done)
+
+
+@pytest.fixture
+def site(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Site:
+    return Site(machine, monkeypatch)
+
+
+def _text(policy_text: str, record: str, now: int) -> bytes:
+    texts = policy_text.encode(), record.encode()
+    return f"{len(texts[0])} {len(texts[1])} {now}\n".encode() + b"".join(texts)
+
+
+def test_the_helper_decides_as_python_does(built: Path) -> None:
+    lines = []
+    for case in CASES:
+        rows = [f"signed {until} {who} {label}\n" for until, who, label in case["signed"]]
+        record = "".join(("stackproof-trust 1\n", *rows)) if rows else ""
+        lines.append(_text(case["policy"], record, case.get("now", 0)))
+    probe = [built / "tests" / "probe", "decide"]
+    done = subprocess.run(probe, input=b"".join(lines), capture_output=True, check=True)
+    assert done.stdout.decode().splitlines() == [case["then"] for case in CASES]
+
+
+def test_patterns_fit_as_in_python(built: Path) -> None:
+    chance = random.Random(7)
+    lines, wanted = [], []
+    for _ in range(3000):
+        pattern = "".join(chance.choices("ab*:", k=chance.randint(1, 8)))
+        label = "".join(chance.choices("ab:", k=chance.randint(1, 8)))
+        text = f"image = {pattern} refuse me\n"
+        lines.append(_text(text, f"stackproof-trust 1\nsigned 0 me {label}\n", 0))
+        signed = [SignedLabel(label=label, signer="me")]
+        found = policy.decide(policy.parse(text), signed, now=0)
+        wanted.append(f"{found.action} {'signed' if found.reason is None else found.reason}")
+    probe = [built / "tests" / "probe", "decide"]
+    done = subprocess.run(probe, input=b"".join(lines), capture_output=True, check=True)
+    assert done.stdout.decode().splitlines() == wanted
+    assert len(set(wanted)) == 2
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        "x", "stackproof-trust 2\n", "stackproof-trust 1", "stackproof-trust 1\nsigned 0 me\n",
+        "stackproof-trust 1\nsigned 0 me a b\n", "stackproof-trust 1\nsigned -1 me a\n",
+        "stackproof-trust 1\nsigned 99999999999999999999 me a\n", "stackproof-trust 1\nsigned 0  a\n",
+        "stackproof-trust 1\nother x\n", "stackproof-trust 1\n\n", "stackproof-trust 1\nfile 1 2 3\n",
+        "stackproof-trust 1\nfile 1 2 3 4\nfile 1 2 3 4\n", "stackproof-trust 1\nsigned 0 me a\0\n",
+        "stackproof-trust 1\n" + "signed 0 me a\n" * 33, "stackproof-trust 1\n" + "#" * 20_000,
+    ],
+)  # fmt: skip
+def test_a_text_that_is_no_record(built: Path, record: str) -> None:
+    probe = [built / "tests" / "probe", "decide"]
+    text = _text("image = * allow *\n", record, 0)
+    done = subprocess.run(probe, input=text, capture_output=True, check=True)
+    assert done.stdout.decode() == "record invalid-value\n"
+
+
+def test_what_is_signed_is_mounted_and_nothing_else(site: Site) -> None:
+    make_image(site.folder / "b.squashfs", meta=env_json(name="b"))
+    assert site.run() == []
+    assert site.run("b") == ["unsigned"]
+    for words in (("--way=userns",), ()):
+        assert site.run("b", *words) == ["unsigned"]
+    assert site.run("b", user=0) == ["unsigned"]  # nor for root, by mistake
+    overlay = [*mount(f"a.squashfs:{_POINT}", f"--overlay=b.squashfs:{_POINT}"), "true"]
+    assert reasons(site.machine.run(*overlay)) == ["unsigned"]
+    both = [*mount(f"a.squashfs:{_POINT},b.squashfs:/user-tools"), "true"]
+    assert reasons(site.machine.run(*both)) == ["unsigned"]
+
+
+def test_warnings_and_signers(site: Site) -> None:
+    make_image(site.folder / "b.squashfs", meta=env_json(name="b"))
+    site.say("image = * warn me@site\n")
+    assert (site.run(), site.run("b")) == ([], ["unsigned"])
+    site.say("image = * allow me@site\n")
+    assert (site.run(), site.run("b")) == ([], [])
+    site.say("image = * refuse you@site\n")
+    assert site.run() == ["wrong-signer"]
+    site.say("image = tiny/* refuse me@site\nimage = * refuse you@site\n")
+    assert site.run() == []
+    site.record("a", SignedLabel(label=_SIGNED.label, signer="me@site", until=1))
+    assert site.run() == ["key-expired"]
+
+
+def test_one_byte_changed(site: Site) -> None:
+    """By root's mistake: of a user's file nothing is believed in the first place."""
+    path = site.folder / "a.squashfs"
+    state = path.stat()
+    with path.open("r+b") as stream:
+        stream.seek(-1, os.SEEK_END)
+        stream.write(b"x")
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert site.run() == ["image-damaged"]
+
+
+def test_replaced_by_another_of_the_same_size(site: Site) -> None:
+    path = site.folder / "a.squashfs"
+    shutil.copy2(path, site.folder / "copy.squashfs")
+    assert site.run("copy") == ["unsigned"]
+    os.replace(site.folder / "copy.squashfs", path)
+    assert site.run() == ["unsigned"]
+
+
+def test_a_file_that_others_may_write_to_has_no_record(site: Site) -> None:
+    path = site.folder / "a.squashfs"
+    path.chmod(0o666)
+    site.record("a")
+    assert site.run() == ["unsigned"]
+    path.chmod(0o644)
+    os.chown(path, NOBODY, NOBODY)
+    site.record("a")
+    assert site.run() == ["unsigned"]
+    os.chown(path, 0, 0)
+    site.record("a")
+    assert site.run() == []
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("chmod 777 {etc}/trust", "not-permitted"),
+        ("chmod 775 {etc}/trust", "not-permitted"),
+        ("chown {user} {etc}/trust", "not-permitted"),
+        ("chown {user} {etc}/trust/*", "not-permitted"),
+        ("chmod 666 {etc}/trust/*", "not-permitted"),
+        ("chmod 777 {etc}", "not-permitted"),
+        ("chmod 666 {etc}/trust.conf", "not-permitted"),
+        ("chown {user} {etc}/trust.conf", "not-permitted"),
+        ("chmod 600 {etc}/trust.conf", "not-permitted"),
+        ("chmod 700 {etc}", "not-permitted"),
+        ("mv {etc}/trust {etc}/elsewhere; ln -s elsewhere {etc}/trust", "not-permitted"),
+        ("mv {etc}/trust.conf {etc}/other; ln -s other {etc}/trust.conf", "not-permitted"),
+        ("rm {etc}/trust.conf; mkdir {etc}/trust.conf", "not-permitted"),
+        ("for f in {etc}/trust/*; do echo nonsense >$f; done", "invalid-value"),
+        ("echo nonsense >>{etc}/trust.conf", "invalid-value"),
+        ("rm -r {etc}/trust", "unsigned"),
+        ("rm {etc}/trust/file-*", "unsigned"),
+        (": >{etc}/trust.conf", "wrong-signer"),
+    ],
+)
+def test_in_doubt_about_policy_or_record_nothing_is_mounted(
+    site: Site, script: str, reason: str
+) -> None:
+    text = script.format(etc=site.etc, user=NOBODY)
+    subprocess.run(["sh", "-c", text], check=True)
+    assert site.run() == [reason]
+
+
+def test_a_record_forged_by_a_user(site: Site) -> None:
+    """Nobody without rights gets a record, or what stands for one, into its place."""
+    image = site.folder / "mine.squashfs"
+    make_image(image, meta=env_json(name="mine"))
+    os.chown(image, NOBODY, NOBODY)
+    state = image.stat()
+    source = f"""
+import os
+name = "file-{state.st_ino}-{state.st_size}"
+for folder in ("/etc/stackproof/trust", "/etc/stackproof"):
+    for work in (lambda: open(f"{{folder}}/{{name}}", "w"), lambda: os.mkdir(f"{{folder}}/x"),
+                 lambda: os.symlink("/test/mine", f"{{folder}}/{{name}}"),
+                 lambda: os.rename(folder, folder + "-old"), lambda: os.chmod(folder, 0o777)):
+        try:
+            work()
+        except PermissionError:
+            continue
+        raise SystemExit("it could be done")
+"""
+    as_attacker(site.machine, source)
+    assert site.run("mine") == ["unsigned"]
+    # in a namespace of the user's own, with an /etc of its own, there is nothing to be gained by it
+    line = [*mount(f"mine.squashfs:{_POINT}", "--way=setuid"), "true"]
+    words = ["unshare", "-Urm", "sh", "-c", f"mount -t tmpfs x /etc; {' '.join(line)}"]
+    assert site.machine.run(*words).returncode != 0
+
+
+def test_replaced_between_check_and_mount(site: Site) -> None:
+    """A link is swapped all the time: what was checked is what is mounted, or nothing is."""
+    make_image(site.folder / "b.squashfs", meta=env_json(name="bad"))
+    line = [*mount(f"/test/mine/link:{_POINT}"), "cat", f"{_POINT}/meta/env.json"]
+    source = f"""
+import os, subprocess, threading
+{RACING}
+os.symlink("/test/a.squashfs", "/test/mine/link")
+ended = threading.Event()
+def swap():
+    while not ended.is_set():
+        for target in ("b", "a"):
+            os.symlink(f"/test/{{target}}.squashfs", "/test/mine/new")
+            os.rename("/test/mine/new", "/test/mine/link")
+thread = threading.Thread(target=swap)
+thread.start()
+try:
+    while racing():
+        done = subprocess.run({line!r}, capture_output=True, text=True)
+        assert '"bad"' not in done.stdout, done.stdout
+        answers.add(done.returncode)
+finally:
+    ended.set()
+    thread.join()
+assert answers == {{0, 6}}, answers
+"""
+    as_attacker(site.machine, source)
+
+
+def test_nested_in_a_namespace_of_the_users_own(site: Site) -> None:
+    """There all of root's belongs to nobody: the policy holds all the same, and what is signed runs."""
+    make_image(site.folder / "b.squashfs", meta=env_json(name="b"))
+    machine = Machine(folder=site.folder, program=site.machine.program, mode="755")
+    for name, expected in (("a", 0), ("b", 6)):
+        line = [*mount(f"{name}.squashfs:{_POINT}", "--way=userns"), "true"]
+        done = machine.run("unshare", "-U", "--map-current-user", *line)
+        assert done.returncode == expected, done.stderr
