@@ -88,11 +88,23 @@ def _differs(image: str, detail: str) -> StackproofError:
 def unpack(image: str, target: Path) -> None:
     """Unpack an image into a folder that is not there yet.
 
-    Raises `StackproofError`: DISK_FULL, IMAGE_UNREADABLE, TOOL_MISSING.
+    Raises `StackproofError`: DISK_FULL, IMAGE_UNREADABLE, NOT_PERMITTED, TOOL_MISSING.
     """
     argv = ("unsquashfs", "-q", "-n", "-no-xattrs", "-d", str(target), os.path.abspath(image))
-    done = run.run(Command(argv=argv, timeout_s=limits.UNPACKED.seconds))
+    # To a user's unsquashfs the umask counts, and modes are to be the image's.
+    mask = os.umask(0)
+    try:
+        done = run.run(Command(argv=argv, timeout_s=limits.UNPACKED.seconds))
+    finally:
+        os.umask(mask)
     if done.returncode != 0:
+        if b"not superuser" in done.stderr:
+            raise fail(
+                Reason.NOT_PERMITTED,
+                f"image `{image}` holds devices, which only root can unpack",
+                where=Location(file=image),
+                hint="run this as root",
+            )
         full = b"No space left" in done.stderr
         raise fail(
             Reason.DISK_FULL if full else Reason.IMAGE_UNREADABLE,

@@ -27,6 +27,7 @@ _KINDS = {
     stat.S_IFCHR: b"c",
     stat.S_IFBLK: b"b",
 }
+_PERMISSIONS = 0o1777  # no mount obeys set-id bits, and what a user unpacks has none
 
 
 def tree_digest(folder: str, without: tuple[str, ...] = ()) -> str:
@@ -60,7 +61,7 @@ def _paths(root: bytes, left_out: set[bytes]) -> Iterator[bytes]:
 def _described(path: bytes) -> tuple[bytes, bytes, bytes]:
     """Return kind, mode and content of what lies at a path."""
     state = os.lstat(path)
-    kind, mode = _KINDS[stat.S_IFMT(state.st_mode)], b"%04o" % stat.S_IMODE(state.st_mode)
+    kind, mode = _KINDS[stat.S_IFMT(state.st_mode)], b"%04o" % (state.st_mode & _PERMISSIONS)
     if kind == b"l":
         return kind, b"", os.readlink(path)
     if kind != b"f":
