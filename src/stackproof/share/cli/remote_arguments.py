@@ -31,8 +31,8 @@ def _action(
         help="the registry, such as registry.example.org/images (default: STACKPROOF_REGISTRY)",
     )  # fmt: skip
     parser.add_argument(
-        "--ca", metavar="FILE", default="", help="certificate authorities to believe, besides the "
-        "system's",
+        "--ca", metavar="FILE", default="", help="certificate authorities to believe as well (default: "
+        "the system's alone)",
     )  # fmt: skip
     parser.add_argument(
         "--token", metavar="PATH", default="", help="a file with a token, or a folder with a file "
