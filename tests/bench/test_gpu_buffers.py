@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Sequence
+from ctypes.util import find_library
 from dataclasses import replace
 from pathlib import Path
 
@@ -165,6 +166,9 @@ def test_a_damaged_byte_is_found_on_the_gpu(gpu: Gpu) -> None:
 def test_a_gpu_that_cannot_be_used(
     gpu: Gpu, memory: str, settings: tuple[str, ...], why: str, words: str
 ) -> None:
+    # An Open MPI or a UCX of the machine may have brought it, as on Debian 13.
+    if why == "no-driver" and find_library(words.removeprefix("lib").partition(".")[0]):
+        pytest.skip(f"{words} is on this machine")
     asked = case((memory, memory))
     done = gpu.launch(asked, *settings)
     output = native.BENCHMARK.parse(done.stdout, asked)

@@ -31,9 +31,11 @@ def _action(
         help="the registry, such as registry.example.org/images (default: STACKPROOF_REGISTRY)",
     )  # fmt: skip
     parser.add_argument(
-        "--ca", metavar="FILE", default="", help="certificate authorities to believe as well (default: "
-        "the system's alone)",
-    )  # fmt: skip
+        "--ca",
+        metavar="FILE",
+        default="",
+        help="certificate authorities to believe as well (default: the system's alone)",
+    )
     parser.add_argument(
         "--token", metavar="PATH", default="", help="a file with a token, or a folder with a file "
         "TOKEN (default: what `podman login` or `docker login` keep)",
