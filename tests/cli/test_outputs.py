@@ -49,7 +49,7 @@ READ = {
     "--hook", "--image", "--inject", "--keyring", "--launcher", "--library-path", "--log",
     "--manifest", "--mirror", "--own", "--place", "--plugstack", "--probe", "--profile", "--program", "--replay",
     "--results", "--root", "--share", "--signed-by", "--site", "--spank", "--target", "--upgrade", "--with", "--wrong", "--topology",
-    "--ca", "--token", "--placement", "--with-source", "--with-patch",
+    "--ca", "--key", "--signers", "--token", "--placement", "--with-source", "--with-patch",
 }  # fmt: skip
 _PATHS = ("FILE", "FOLDER", "DIR", "PATH", "PREFIX", "IMAGE", "PLUGIN", "SITE", "PLACE")
 

@@ -231,7 +231,7 @@ ABSENT = {
     "--mirror", "--explain", "--stop-after", "--build-dir", "--cluster", "--inject", "--transport",
     "--plugstack", "--on", "--seed", "--site", "--program", "--results", "--replay", "--launcher",
     "--ranks", "--sign", "--signed-by", "--older-than", "--quick", "--kind", "--log", "--family", "--compiler", "--accelerator", "--expect", "--manifest", "--from",
-    "--topology", "--tree", "--beside",
+    "--topology", "--tree", "--beside", "--label", "--namespace",
 }  # fmt: skip
 
 
