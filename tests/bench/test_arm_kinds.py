@@ -135,6 +135,26 @@ def test_what_cannot_be(entry: dict[str, object], reason: Reason, words: str) ->
     assert any(one is reason and words in said for one, said in found), found
 
 
+def test_what_is_wrong_with_all_arms_is_said_at_once_with_its_line() -> None:
+    text = """baseline: {name: base, image: a.squashfs, load: [x]}
+challengers:
+  - {name: a, prefix: /opt/mpi, view: lnx}
+  - {name: b, module: [gcc], bind: hybrid}
+  - {name: c, container: localhost/x:1, module-use: [m]}
+  - {name: d, eessi: "2023.06", runtime: podman}
+  - {name: e, eessi: "2023.06", prefix: /opt}
+  - {name: f}
+  - {name: a, vendor: local, hook: x}
+"""
+    with pytest.raises(StackproofError) as caught:
+        parse_bench(document.parse(text, file="x.yaml"), folder="/here")
+    places = [one.where for one in caught.value.problems]
+    found = [(place.line, place.column) for place in places if place is not None]
+    assert sorted(found) == [
+        (1, 49), (3, 39), (4, 36), (5, 53), (6, 42), (7, 5), (8, 5), (9, 12), (9, 36)
+    ]  # fmt: skip
+
+
 # ------------------------------------------------------------------------------- on the command line
 
 

@@ -235,6 +235,10 @@ def test_images_and_what_starts_them(lab: Lab, tmp_path: Path) -> None:
     sif = tmp_path / "x.sif"
     sif.write_bytes(b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\0".ljust(4096, b"\0"))
     assert "podman" in str(refused(replace(lab.arm, container=str(sif))))
+    bare = root_with(tmp_path / "bare", None)  # a folder is a root, and not a part of this machine
+    none = refused(replace(lab.arm, container=str(bare), runtime="apptainer"))
+    assert none.reason is Reason.NO_MPI
+    assert str(bare) in str(none)
     named = refused(replace(lab.arm, runtime="sarus"))
     assert named.reason is Reason.MISSING_KEY
     assert "archive: FILE" in str(named)

@@ -218,7 +218,7 @@ class _Judged:
 
 def _judged(case: ContainerCase) -> _Judged:
     """Return whether the programs work in the container; raises with every reason against it."""
-    place = named.load_place(case.archive)
+    place = _place(case)
     _require_architecture(case, place)
     wanted = case.host.prefix if case.hybrid else _own_mpi(case, place)
     view = place.view("/", case.binds)
@@ -249,6 +249,13 @@ def _judged(case: ContainerCase) -> _Judged:
         library=main.path if main else "",
         known=_told_by(main, view.traces(main.file).release) if main else None,
     )
+
+
+def _place(case: ContainerCase) -> NamedPath:
+    """Return the place of the container's root; a plain folder is one by itself here."""
+    if os.path.isdir(case.archive) and not roots.is_image(case.archive):
+        return NamedPath(path="/", image=case.archive)
+    return named.load_place(case.archive)
 
 
 def _told_by(main: Main, release: str) -> tuple[str, str] | None:
