@@ -230,6 +230,17 @@ def test_plan_shows_depth_and_reason_and_who_set_a_value(
     assert 'mpi.family: "mpich"\n    --with mpi=mpich\n' in out
 
 
+def test_words_change_recipes_and_no_images(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["pack", "mpich.squashfs", "-o", "out", "--with", "mpi=openmpi"])
+    assert stopped.value.code == 2
+    assert "is an image, and words such as `--with` change a recipe" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 # --- from source ----------------------------------------------------------------------------
 
 

@@ -163,6 +163,7 @@ def test_run_with_an_image(shelf: Shelf, place: Path) -> None:
         "docs/how-to/inject-into-a-job.md",
         "docs/how-to/measure-until-decided.md",
         "docs/how-to/prove-an-injection.md",
+        "docs/how-to/swap-the-mpi.md",
         "docs/how-to/use-stackinator-recipes.md",
     ],
 )
