@@ -6,13 +6,16 @@ import hashlib
 import json
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from images import MOUNT, env_json
+from need import need
 from stackproof import cli
 from stackproof.build import swap
-from stackproof.build.effects import builders, locking, stacks
+from stackproof.build.effects import builders, images, locking, stacks
 from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.effects.loaded import OVERLAY, Loaded
 from stackproof.build.effects.workspace import download_path
@@ -363,3 +366,55 @@ def test_specs_on_the_mpi_that_goes_are_told() -> None:
         spack(text, "mpi=mpich")
     assert [one.where.line for one in caught.value.problems if one.where] == [11, 11]
     assert "`openmpi +cuda` is about the MPI" in caught.value.problems[0].message
+
+
+# --- once it is built -----------------------------------------------------------------------
+
+
+def test_an_injected_image_whose_program_lacks_a_call_is_refused(tmp_path: Path) -> None:
+    """The ABI is the same, and what the program calls is not there: files tell, no name does."""
+    need("gcc", "mksquashfs")
+    for kept in (True, False):
+        name = "has" if kept else "lacks"
+        tree = tmp_path / name
+        for folder in ("mpich-5/lib", "benchmarks", "meta"):
+            (tree / folder).mkdir(parents=True)
+        calls = ["MPI_Init", "MPI_Finalize", "MPI_Comm_size", *(["MPI_Wtime"] if kept else [])]
+        library = tree / "mpich-5/lib/libmpi.so.12"
+        compile_library(library, calls)
+        compile_program(tree / "benchmarks/bench", [*calls, "MPI_Wtime"], tmp_path)
+        told = env_json(
+            mpi={"family": "mpich", "version": "5.0.2", "prefix": f"{MOUNT}/mpich-5",
+                 "launcher": "hydra"},
+            stackproof={"benchmarks": {"bench": f"{MOUNT}/benchmarks/bench"}},
+        )  # fmt: skip
+        (tree / "meta/env.json").write_text(json.dumps(told))
+        image = tmp_path / f"{name}.squashfs"
+        argv = ("mksquashfs", tree, image, "-quiet", "-no-progress")
+        subprocess.run(argv, check=True, capture_output=True)
+        if kept:
+            images.check_injected(str(image))
+            continue
+        with pytest.raises(StackproofError, match="MPI_Wtime") as caught:
+            images.check_injected(str(image))
+        assert caught.value.reason is Reason.INJECTION_FAILS
+
+
+def compile_library(path: Path, calls: list[str]) -> None:
+    source = path.with_suffix(".c")
+    source.write_text("".join(f"int {name}(void) {{ return 0; }}\n" for name in sorted(set(calls))))
+    argv = ("gcc", "-shared", "-fPIC", "-Wl,-soname,libmpi.so.12", "-o", path, source)
+    subprocess.run(argv, check=True)
+    source.unlink()
+
+
+def compile_program(path: Path, calls: list[str], folder: Path) -> None:
+    """Link against a whole library, which is not the one that it will find."""
+    whole = folder / "libmpi.so.12"
+    compile_library(whole, calls)
+    source = folder / "bench.c"
+    names = sorted(set(calls))
+    said = "".join(f"int {name}(void);\n" for name in names)
+    source.write_text(f"{said}int main(void) {{ return {' + '.join(f'{n}()' for n in names)}; }}\n")
+    subprocess.run(("gcc", "-o", path, source, whole), check=True)
+    whole.unlink()

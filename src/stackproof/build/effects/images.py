@@ -5,6 +5,7 @@ What `build` does, and what other verbs do that are given a recipe in the place 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from stackproof.build.effects import builders, cache_entries, locking, stacks
 from stackproof.build.effects.builders import BuildOptions, RecipeOptions
 from stackproof.build.effects.executor import Built, deliver, execute
 from stackproof.build.effects.loaded import Loaded
+from stackproof.build.swap import Depth
 from stackproof.core import ids, noun
 from stackproof.core.effects import files, outputs
 from stackproof.core.errors import Problem, Reason, fail
@@ -76,7 +78,28 @@ def made(
         return None, digest
     plan = engine.plan(loaded.stack, lock, loaded.sources)
     setup = builder.setup(loaded, lock, plan, options, monitor)
-    return execute(plan, monitor, setup=replace(setup, origin=loaded.origin)), digest
+    built = execute(plan, monitor, setup=replace(setup, origin=loaded.origin))
+    if any(swap.depth is Depth.INJECT for swap in loaded.swaps):
+        check_injected(os.fspath(built.path))
+    return built, digest
+
+
+def check_injected(image: str) -> None:
+    """Judge whether the benchmarks of an image run on the MPI that is put under them.
+
+    Raises `StackproofError` (INJECTION_FAILS) with all reasons why they do not.
+    """
+    # Slow, and for injections alone.
+    from stackproof.image.effects.load import load_image  # noqa: PLC0415
+    from stackproof.inject.effects import check, wanted  # noqa: PLC0415
+
+    programs = {one.path for one in load_image(image).benchmarks}
+    if not programs:
+        return
+    of = check.ProgramOptions(programs=(image,))
+    question = check.question_of(of, check.CheckOptions())
+    judged = (one for _, one in check.judge_named(of, image, question))
+    wanted.refuse([one for one in judged if one.program in programs], accept_unknown=True)
 
 
 def put(built: Built, loaded: Loaded, target: Path, monitor: Monitor) -> tuple[Path, bool]:
