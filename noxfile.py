@@ -37,8 +37,13 @@ ON_EACH_CORE = ("-n", "auto", "--maxprocesses", "4", "--dist", "loadfile")
 
 
 def python(session: nox.Session, *arguments: str, **options: str) -> None:
-    """Run this Python with arguments and more environment variables."""
-    session.run(sys.executable, *arguments, env=options, external=True)
+    """Run this Python with arguments and more environment variables.
+
+    Bytecode is kept, also where the user's own Python keeps none: tests are compiled on each core,
+    and start hundreds of Pythons.
+    """
+    kept = {"PYTHONDONTWRITEBYTECODE": "", **options}
+    session.run(sys.executable, *arguments, env=kept, external=True)
 
 
 @nox.session

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
-import sys
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +17,25 @@ from stackproof.bench.effects import dry_run
 from stackproof.bench.effects.dry_run import notes
 from stackproof.bench.effects.request import specification
 from stackproof.bench.spec import BenchSpec
-from stackproof.core.errors import Reason, StackproofError
+from stackproof.cli import main
+from stackproof.core.errors import ExitCode, Reason, StackproofError
 from stackproof.results.model import RECOMMENDED_LAUNCHES
 
-pytestmark = pytest.mark.slow
+
+@pytest.fixture
+def refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str]]:
+    """Return what calls `bench` in an empty folder, and returns how it ended and what it said."""
+
+    def call(*words: str) -> tuple[int, str]:
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(SystemExit) as ended:
+            main(("bench", *words))
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, capsys.readouterr().err
+
+    return call
 
 
 @pytest.mark.parametrize(
@@ -48,27 +62,39 @@ pytestmark = pytest.mark.slow
         (["--quick", "spec.yaml"], "already says what --baseline, --quick would"),
     ],
 )
-def test_options_out_of_range(tmp_path: Path, words: list[str], said: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "stackproof", "bench", "--baseline", "x.squashfs", *words],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert said in done.stderr
+def test_options_out_of_range(
+    tmp_path: Path, refused: Callable[..., tuple[int, str]], words: list[str], said: str
+) -> None:
+    code, stderr = refused("--baseline", "x.squashfs", *words)
+    assert code == 2
+    assert said in stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_transport_that_is_not_known_is_refused_with_those_that_are(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "stackproof", "bench", "--baseline", "x.squashfs",
-         "--challenger", "y.squashfs", "--transport", "lnx,pigeon,dove"],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
-    assert done.returncode == 3
-    assert "`pigeon`" in done.stderr
-    assert "`dove`" in done.stderr
-    assert "matched" in done.stderr
+def test_a_transport_that_is_not_known_is_refused_with_those_that_are(
+    tmp_path: Path, refused: Callable[..., tuple[int, str]]
+) -> None:
+    code, stderr = refused(
+        "--baseline", "x.squashfs", "--challenger", "y.squashfs", "--transport", "lnx,pigeon,dove"
+    )
+    assert code == 3
+    assert "`pigeon`" in stderr
+    assert "`dove`" in stderr
+    assert "matched" in stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_misspelt_arm_is_told_before_the_cluster_that_is_not_there(
+    refused: Callable[..., tuple[int, str]],
+) -> None:
+    code, stderr = refused(
+        "--baseline", "x.squashfs", "--challenger", "y.squashfs",
+        "--placement", "inter-node", "--cluster", "not-up",
+    )  # fmt: skip
+    assert code == ExitCode.IMAGE
+    assert re.findall(r"^error: .*\[(.+)\]$", stderr, re.MULTILINE) == [
+        "image-missing", "image-missing", "cluster-down",
+    ]  # fmt: skip
 
 
 def asked(*words: str, tell: Callable[[str], None] = print) -> BenchSpec:

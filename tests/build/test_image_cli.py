@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import inprocess
 from stackproof.core import noun
 from stackproof.inject.manifest import Manifest, ManifestMpi
 from stackproof.linking.loader import Machine
@@ -27,18 +28,8 @@ ETHERNET = ("--site", RECIPES / "spack" / "sites" / "ethernet.yaml")
 
 
 def containerfile(recipe: object, *words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [
-            sys.executable, "-m", "stackproof", "image", "containerfile", str(recipe),
-            *map(str, words),
-        ],
-        cwd=cwd,
-        env={**os.environ, "STACKPROOF_CACHE": str(cwd / "cache")},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )  # fmt: skip
+    given = {"STACKPROOF_CACHE": str(cwd / "cache")}
+    return inprocess.stackproof("image", "containerfile", recipe, *words, cwd=cwd, **given)
 
 
 @pytest.fixture

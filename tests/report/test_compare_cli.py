@@ -3,12 +3,12 @@
 import csv
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 
 import terminals
+from inprocess import stackproof
 from stackproof.compare.model import parse_margins
 from stackproof.core.errors import Reason, StackproofError
 from synthetic import SIZES, Noise, Plan, fault, simulate, write_results
@@ -26,14 +26,6 @@ pytestmark = pytest.mark.slow
 QUIET = Noise(launch=0.003, size=0.003, block=0.02)
 SLOW = {("inter-node", "latency"): dict.fromkeys(SIZES, 1.5)}
 SMALL = {"challengers": ("mpich",), "sizes": (8, 1024, 65536), "noise": QUIET}
-
-
-def stackproof(*argv, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "stackproof", *map(os.fspath, argv)],
-        capture_output=True, text=True, timeout=120, check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

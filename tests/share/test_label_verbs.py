@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import inprocess
 import uenvsql
 from images import env_json, make_image
 from mounting import way
@@ -33,17 +34,11 @@ class User:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.repository = folder / "repo"
-        self.env = {
-            **os.environ, "STACKPROOF_REPOSITORY": str(self.repository),
-            "STACKPROOF_CACHE": str(folder / "cache"),
-        }  # fmt: skip
-        self.env.pop("CLUSTER_NAME", None)
 
     def run(self, *words: object, code: int = 0, **env: str) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "stackproof", *map(str, words)], cwd=self.folder,
-            env={**self.env, **env}, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S,
-        )  # fmt: skip
+        own = {"STACKPROOF_REPOSITORY": str(self.repository), "CLUSTER_NAME": None}
+        given = {**own, "STACKPROOF_CACHE": str(self.folder / "cache"), **env}
+        done = inprocess.stackproof(*words, cwd=self.folder, **given)
         assert done.returncode == code, done.stderr
         assert "bug in stackproof" not in done.stderr
         return done

@@ -229,6 +229,7 @@ def _theirs(folder: Path, count: int) -> None:
                 time.sleep(0.002)
 
 
+@pytest.mark.slow
 def test_both_programs_write_at_once_and_nothing_is_lost(folder: Path) -> None:
     """The index is made by whoever comes first."""
     count = 12
@@ -249,6 +250,7 @@ def test_both_programs_write_at_once_and_nothing_is_lost(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["images", "index.db"]
 
 
+@pytest.mark.slow
 def test_many_who_make_the_index_at_once_make_one(folder: Path) -> None:
     context = multiprocessing.get_context("spawn")
     ours = [context.Process(target=_ours, args=(folder, n, 1)) for n in range(4)]

@@ -13,6 +13,7 @@ from stackproof.cluster.effects import up
 from stackproof.cluster.model import ClusterSpec, ClusterState
 from stackproof.core import limits
 from stackproof.core.effects import files
+from stackproof.core.errors import Problem, StackproofError
 from stackproof.launch.effects import allocation as allocations
 from stackproof.launch.effects import scheduler_job
 from stackproof.launch.effects.allocation import Allocation
@@ -83,6 +84,15 @@ def here(spec: BenchSpec) -> LaunchNodes:
         state=state,
         facts=cluster_facts(state),
     )
+
+
+def problems(spec: BenchSpec) -> tuple[Problem, ...]:
+    """Return why there are no nodes to make launches on, if so."""
+    try:
+        here(spec)
+    except StackproofError as error:
+        return error.problems
+    return ()
 
 
 def of_topology(spec: BenchSpec, path: Path) -> LaunchNodes:

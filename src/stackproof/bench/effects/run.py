@@ -90,8 +90,13 @@ def schedule(spec: BenchSpec, arms: Arms) -> tuple[Launch, ...]:
 def prepare(spec: BenchSpec, arms: Arms | None = None, place: LaunchNodes | None = None) -> Bench:
     """Read the images, find the nodes, and refuse at once what cannot work.
 
-    Raises `StackproofError` with the problems of all arms at once.
+    Raises `StackproofError` with the problems of all arms and of the nodes at once.
     """
+    try:
+        arms = arms or bench_arms.make_ready(spec)
+    except StackproofError as error:
+        more = nodes.problems(spec) if place is None else ()
+        raise StackproofError(*error.problems, *more) from None
     place = place or nodes.here(spec)
     placements = schedules.placements_for(
         spec,
@@ -100,7 +105,7 @@ def prepare(spec: BenchSpec, arms: Arms | None = None, place: LaunchNodes | None
         topologies=place.topologies,
         one_machine=place.one_machine,
     )
-    arms = compiled_programs.with_programs(arms or bench_arms.make_ready(spec), spec.programs)
+    arms = compiled_programs.with_programs(arms, spec.programs)
     problems = launching.launcher_problems(arms, place)
     problems += launching.transport_problems(arms, place, placements, spec.memory)
     problems += launching.memory_problems(arms, spec.memory) if not problems else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 from stackproof.core import document, limits
@@ -17,10 +18,11 @@ from stackproof.knowledge.reference_curves import (
 )
 
 
+@functools.cache
 def load_knowledge(folder: Path | None = None, *, settings: bool = True) -> Knowledge:
     """Return settings, known problems and rules on curves; those that are shipped by default.
 
-    Without `settings` only the rules are read, which is faster.
+    Without `settings` only the rules are read, which is faster; each folder is read once.
 
     Raises `StackproofError` (FILE_MISSING, and what `model.parse_knowledge` raises).
     """
