@@ -29,25 +29,6 @@ class BenchLine(msgspec.Struct, tag_field="kind", frozen=True):
     n: int
 
 
-class DisturbanceMember(msgspec.Struct, frozen=True):
-    """What else a rank's processor did."""
-
-    wall_s: float
-    involuntary_switches: int
-    run_queue_wait_s: float | None = None
-    other_load: float | None = None
-    stolen: float | None = None
-    frequency_mhz: float | None = None
-
-
-class InterfaceMember(msgspec.Struct, frozen=True):
-    """A network interface."""
-
-    up: bool
-    mbit: int
-    addresses: tuple[str, ...]
-
-
 class StartLine(BenchLine, tag="start", frozen=True):
     """The first line."""
 
@@ -75,7 +56,7 @@ class SeriesLine(BenchLine, tag="series", frozen=True):
     late: int = 0
     skew_us: float | None = None
     clock_error_us: float | None = None
-    disturbance: DisturbanceMember | None = None
+    disturbance: Disturbance | None = None
 
 
 class WrongLine(BenchLine, tag="wrong", frozen=True):
@@ -101,17 +82,6 @@ class SkipLine(BenchLine, tag="skip", frozen=True):
     reason: str
 
 
-class MemoryMember(msgspec.Struct, frozen=True):
-    """Where message buffers lay."""
-
-    kind: str
-    device: int = 0
-    devices: int = 0
-    name: str = ""
-    driver: int = 0
-    gpu_aware: str = ""
-
-
 class RankLine(BenchLine, tag="rank", frozen=True):
     """What a rank tells of itself."""
 
@@ -128,10 +98,10 @@ class RankLine(BenchLine, tag="rank", frozen=True):
     shared: tuple[str, ...] = ()
     numa: int = -1
     devices: dict[str, str] | None = None
-    disturbance: DisturbanceMember | None = None
-    interfaces: dict[str, InterfaceMember] = {}
+    disturbance: Disturbance | None = None
+    interfaces: dict[str, NodeInterface] = {}
     parts: dict[str, dict[str, int]] = {}
-    memory: MemoryMember | None = None
+    memory: RankMemory | None = None
 
 
 class ErrorLine(BenchLine, tag="error", frozen=True):
@@ -161,50 +131,12 @@ def decode(text: bytes) -> AnyLine:
 
 def series_of(record: SeriesLine) -> Series:
     """Return the samples that a line holds."""
-    return Series(
-        benchmark=record.benchmark,
-        size=record.size,
-        unit=record.unit,
-        values=record.values,
-        iterations=record.iterations,
-        validated=record.validated,
-        check_s=record.check_s,
-        timing=record.timing,
-        mean=record.mean,
-        late=record.late,
-        skew_us=record.skew_us,
-        clock_error_us=record.clock_error_us,
-        disturbance=_disturbance(record.disturbance),
-    )
+    return msgspec.convert(record, Series, from_attributes=True)
 
 
 def wrong_of(record: WrongLine) -> WrongBytes:
     """Return the wrong bytes that a line tells of."""
-    return WrongBytes(
-        benchmark=record.benchmark,
-        size=record.size,
-        rank=record.rank,
-        bytes=record.bytes,
-        source=record.source,
-        round=record.round,
-        message=record.message,
-        offset=record.offset,
-        expected=record.expected,
-        seen=record.seen,
-    )
-
-
-def _disturbance(record: DisturbanceMember | None) -> Disturbance | None:
-    if record is None:
-        return None
-    return Disturbance(
-        wall_s=record.wall_s,
-        run_queue_wait_s=record.run_queue_wait_s,
-        involuntary_switches=record.involuntary_switches,
-        other_load=record.other_load,
-        stolen=record.stolen,
-        frequency_mhz=record.frequency_mhz,
-    )
+    return msgspec.convert(record, WrongBytes, from_attributes=True)
 
 
 def facts_of(record: RankLine) -> RankFacts:
@@ -221,26 +153,10 @@ def facts_of(record: RankLine) -> RankFacts:
         build_ids=record.build_ids,
         shared=record.shared,
         tx_bytes=_sent(record.net),
-        disturbance=_disturbance(record.disturbance),
-        interfaces={
-            name: NodeInterface(up=one.up, mbit=one.mbit, addresses=one.addresses)
-            for name, one in record.interfaces.items()
-        },
+        disturbance=record.disturbance,
+        interfaces=record.interfaces,
         parts=record.parts,
-        memory=_memory(record.memory),
-    )
-
-
-def _memory(record: MemoryMember | None) -> RankMemory | None:
-    if record is None:
-        return None
-    return RankMemory(
-        kind=record.kind,
-        device=record.device,
-        devices=record.devices,
-        name=record.name,
-        driver=record.driver,
-        gpu_aware=record.gpu_aware,
+        memory=record.memory,
     )
 
 
