@@ -75,7 +75,7 @@ REFS = Limit(
     "refs of a git repository on this machine", "Spack has hundreds",
     bytes=64 * MIB, count=(200_000, "refs"),
 )  # fmt: skip
-MANIFEST = Limit(
+REGISTRY = Limit(
     "answers of registries: manifests, lists of tags, what refers to an image",
     "kilobytes; the specification advises registries to take 4 MiB",
     bytes=4 * MIB, count=(1000, "pages of a list, or entries"),

@@ -248,9 +248,9 @@ def _texts(data: object, where: str) -> dict[str, str]:
 def _list(data: object, where: str) -> list[Any]:
     if data is None:  # Go writes so what is empty
         return []
-    if not isinstance(data, list) or len(data) > limits.MANIFEST.count:
+    if not isinstance(data, list) or len(data) > limits.REGISTRY.count:
         raise _wrong(
-            where, f"a list of it is none, or has more than {limits.MANIFEST.count} entries"
+            where, f"a list of it is none, or has more than {limits.REGISTRY.count} entries"
         )
     return data
 

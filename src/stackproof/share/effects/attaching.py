@@ -30,7 +30,7 @@ def attached(
     The manifests themselves are looked into: lists of some clients name other types.
     """
     found = []
-    for one in registry.referrers(repository, digest)[: limits.MANIFEST.count]:
+    for one in registry.referrers(repository, digest)[: limits.REGISTRY.count]:
         content, its_digest = registry.manifest(repository, one.digest)
         manifest = manifests.parse(content, where=f"{repository}@{one.digest}")
         if isinstance(manifest, OciIndex) or manifest.subject is None:

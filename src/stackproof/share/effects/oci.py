@@ -59,7 +59,7 @@ class OciRegistry:
         place = f"{repository}/manifests/{reference}"
         with self._ask("GET", place, PULL, {"Accept": ", ".join(manifests.ACCEPTED)}) as answer:
             self.expect(answer, place, 200)
-            content = answer.read(limits.MANIFEST.bytes)
+            content = answer.read(limits.REGISTRY.bytes)
             said = answer.headers.get("Docker-Content-Digest", "")
         digest = manifests.digest_of(content)
         wanted = reference if manifests.is_digest(reference) else said
@@ -112,7 +112,7 @@ class OciRegistry:
     def _listed(self, place: str, what: str, key: str) -> tuple[str, ...]:
         found: list[str] = []
         target = f"{place}?n={_PAGE}"
-        for _ in range(limits.MANIFEST.count):
+        for _ in range(limits.REGISTRY.count):
             with self._ask("GET", target, what) as answer:
                 if answer.status == 404 and what == PULL:
                     return ()
@@ -135,7 +135,7 @@ class OciRegistry:
             with self._ask("GET", place, PULL, {"Accept": manifests.INDEX}) as answer:
                 self._has_referrers = answer.status == 200
                 if self._has_referrers:
-                    found = manifests.parse(answer.read(limits.MANIFEST.bytes), where=place)
+                    found = manifests.parse(answer.read(limits.REGISTRY.bytes), where=place)
                     if isinstance(found, OciIndex):
                         return found.manifests
                     raise self._odd(place, "it is no index")
@@ -163,7 +163,7 @@ class OciRegistry:
             return answer.status == 200
 
     def blob(
-        self, repository: str, one: OciDescriptor, *, most: int = limits.MANIFEST.bytes
+        self, repository: str, one: OciDescriptor, *, most: int = limits.REGISTRY.bytes
     ) -> bytes:
         """Return a small blob, whose digest is checked; raises IMAGE_DAMAGED, TOO_LARGE."""
         if one.data and one.digest == manifests.EMPTY.digest:
@@ -184,7 +184,7 @@ class OciRegistry:
         """
         headers = {"Range": f"bytes={first}-{last}", "Accept-Encoding": "identity"}
         place = f"{repository}/blobs/{digest}"
-        answer = self._ask("GET", place, PULL, headers if first else {})
+        answer = self._ask("GET", place, PULL, headers)
         try:
             self.expect(answer, place, 200, 206, 416)
         except StackproofError:
@@ -345,7 +345,7 @@ class OciRegistry:
 
     def _json(self, answer: HttpAnswer, place: str) -> dict[str, Any]:
         try:
-            data = json.loads(answer.read(limits.MANIFEST.bytes))
+            data = json.loads(answer.read(limits.REGISTRY.bytes))
         except (ValueError, RecursionError):
             data = None
         if not isinstance(data, dict):

@@ -27,7 +27,8 @@ from stackproof.image.container import tar
 from stackproof.image.effects.load import load_superblock
 from stackproof.share import listing, manifests
 from stackproof.share.addresses import RemoteLabel
-from stackproof.share.effects import attaching, storing
+from stackproof.share.chunks import SourcePart
+from stackproof.share.effects import attaching, delta, storing
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.repository import IMAGES, ImageRepository
 from stackproof.share.labels import LabelRecord
@@ -135,7 +136,8 @@ def pull(
             return Pulled(record=record, received=len(meta))
         _check_room(descriptor, size, part)
         with downloading(str(record.label), monitor) as transfer:
-            received = _fill(registry, image, descriptor, transfer)
+            segments = _planned(registry, image, repository)
+            received = _fill(registry, image, descriptor, segments, transfer)
         os.fsync(descriptor)
         os.fchmod(descriptor, 0o444)
 
@@ -189,8 +191,24 @@ def _check_room(descriptor: int, size: int, part: Path) -> None:
         raise files.translate(OSError(28, "no space left"), part)
 
 
-def _fill(registry: OciRegistry, image: RemoteImage, descriptor: int, transfer: Transfer) -> int:
-    """Bring the rest of an image into its copy; return how many bytes came.
+def _planned(
+    registry: OciRegistry, image: RemoteImage, repository: ImageRepository
+) -> tuple[SourcePart, ...]:
+    """Return from where each part of an image comes: of images that are here, and the rest."""
+    attached = [one for _, one in image.attached]
+    size = image.layer.size
+    wanted = delta.listed(registry, image.repository, attached, size)
+    return delta.plan(wanted, repository.records(), image.listed.record.label.name, size)
+
+
+def _fill(
+    registry: OciRegistry,
+    image: RemoteImage,
+    descriptor: int,
+    segments: tuple[SourcePart, ...],
+    transfer: Transfer,
+) -> int:
+    """Bring the rest of an image into its copy; return how many bytes came over the network.
 
     The copy is emptied where it then is not what the manifest names: nothing of it can be believed.
     """
@@ -200,30 +218,54 @@ def _fill(registry: OciRegistry, image: RemoteImage, descriptor: int, transfer: 
         transfer.at(done, image.layer.size)
         hashing = _Hashing(total, descriptor, done)
         try:
-            while hashing.done < image.layer.size:
-                _receive(registry, image, hashing, transfer)
+            for one in segments:
+                _bring(registry, image, one, hashing, transfer)
         except StackproofError as error:
             failures = 1 if hashing.done > done else failures + 1
             if error.reason not in _TRANSIENT or failures == _ATTEMPTS:
                 raise
             continue
         finally:
-            received += hashing.close() - done
+            hashing.close()
+            received += hashing.received
         if total.hexdigest() == image.layer.hex:
             return received
         os.ftruncate(descriptor, 0)
-        if done == 0 or again:
+        whole = (SourcePart(begin=0, end=image.layer.size),)
+        if again or (done == 0 and segments == whole):
             raise _wrong(registry, image, total.hexdigest())
-        again = True  # what was there before may be what is wrong: all of it comes again, once
+        again, segments = True, whole  # what was here may be what is wrong: all of it comes, once
+
+
+def _bring(
+    registry: OciRegistry,
+    image: RemoteImage,
+    segment: SourcePart,
+    hashing: _Hashing,
+    transfer: Transfer,
+) -> None:
+    """Bring what is left of one part: from a file that is here, else from the server."""
+    if segment.path and hashing.done < segment.end:
+        with open(segment.path, "rb") as stream:
+            stream.seek(segment.at + hashing.done - segment.begin)
+            while hashing.done < segment.end:
+                buffer = hashing.buffer()
+                count = stream.readinto(buffer[: segment.end - hashing.done])
+                if not count:
+                    hashing.give_back(buffer)
+                    break  # it is shorter by now: the server has the rest
+                hashing.take(buffer, count)
+    while hashing.done < segment.end:
+        _receive(registry, image, segment.end, hashing, transfer)
 
 
 def _receive(
-    registry: OciRegistry, image: RemoteImage, hashing: _Hashing, transfer: Transfer
+    registry: OciRegistry, image: RemoteImage, end: int, hashing: _Hashing, transfer: Transfer
 ) -> None:
-    """Receive one answer of a server, from where the copy ends."""
+    """Receive one answer of a server, from where the copy ends to `end`."""
     size = image.layer.size
     first = hashing.done
-    with registry.open_blob(image.repository, image.layer.digest, first, size - 1) as answer:
+    with registry.open_blob(image.repository, image.layer.digest, first, end - 1) as answer:
         if answer.status == 416:
             raise fail(
                 Reason.REGISTRY_ANSWER,
@@ -232,11 +274,12 @@ def _receive(
                 where=Location(file=answer.place),
                 hint="tell who keeps the registry; what has come is kept",
             )
-        skip = first if answer.status == 200 else 0  # it knows no ranges
-        while hashing.done < size:
+        skip = first if answer.status == 200 else 0  # it knows no ranges, and gives all
+        end = size if answer.status == 200 else end
+        while hashing.done < end:
             buffer = hashing.buffer()
-            most = skip or size - hashing.done
-            count = answer.read_into(buffer[:most])
+            count = answer.read_into(buffer[: skip or end - hashing.done])
+            hashing.received += count
             if count == 0:
                 raise answer.cut()
             if skip:
@@ -252,6 +295,7 @@ class _Hashing:
 
     def __init__(self, total: hashlib._Hash, descriptor: int, done: int) -> None:
         self.done = done
+        self.received = 0
         self._total = total
         self._descriptor = descriptor
         self._free: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
@@ -275,11 +319,10 @@ class _Hashing:
         self.done += count
         self._full.put((buffer, count))
 
-    def close(self) -> int:
-        """Wait for the digest; return how many bytes are there."""
+    def close(self) -> None:
+        """Wait for the digest."""
         self._full.put(None)
         self._thread.join()
-        return self.done
 
     def _run(self) -> None:
         while (one := self._full.get()) is not None:

@@ -20,9 +20,9 @@ from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor, null_monitor
 from stackproof.image.effects import image_file
 from stackproof.image.effects.load import load_superblock
-from stackproof.share import addresses, listing, manifests
+from stackproof.share import addresses, chunks, listing, manifests
 from stackproof.share.addresses import RemoteLabel
-from stackproof.share.effects import attaching, catalogue, pulling, storing, uploading
+from stackproof.share.effects import attaching, catalogue, delta, pulling, storing, uploading
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.pulling import RemoteImage
 from stackproof.share.effects.uploading import FileBlob
@@ -84,9 +84,23 @@ def push(
     if packed is not None:
         one = packed.manifest(manifests.descriptor_of(manifest), created)
         attaching.attach(registry, repository, one, [packed.content])
+    if size >= chunks.WORTH:
+        _attach_chunks(registry, repository, path, manifests.descriptor_of(manifest))
     replaced = _move(registry, remote, content, before)
     catalogue.renew(registry, remote.namespace, add=[listed])
     return Pushed(listed=listed, sent=sent, replaced=replaced)
+
+
+def _attach_chunks(
+    registry: OciRegistry, repository: str, path: str, subject: OciDescriptor
+) -> None:
+    """Attach the list of an image's chunks, by which the next version is pulled in part."""
+    made = chunks.render(delta.chunks_of(path))
+    annotations = {manifests.CREATED: subject.annotations[manifests.CREATED]}
+    manifest = manifests.referrer(
+        chunks.ARTEFACT, [delta.layer_of(made)], subject=subject, annotations=annotations
+    )
+    attaching.attach(registry, repository, manifest, [made])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
