@@ -87,7 +87,12 @@ class Target:
             return True
         if _COMPILER.fullmatch(soname):
             return "GLIBCXX" in self.nodes
-        return bool(_C_LIBRARY.fullmatch(soname)) and "GLIBC" in self.nodes
+        return is_c_library(soname) and "GLIBC" in self.nodes
+
+
+def is_c_library(soname: str) -> bool:
+    """Return whether a library is of glibc, whose release says all of it."""
+    return _C_LIBRARY.fullmatch(soname) is not None
 
 
 # Levels of the x86-64 psABI by the names that Spack gives to processors.

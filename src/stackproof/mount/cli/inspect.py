@@ -35,6 +35,12 @@ def run(args: argparse.Namespace) -> int:
         image = load_image(path)
     except StackproofError as error:
         raise _other_kind(path, error) or error from None
+    if args.site is not None and not args.needs:
+        raise fail(Reason.USAGE, "`--site` is what `--needs` is held against", hint="say `--needs`")
+    if args.needs:
+        from stackproof.mount.cli import needs  # noqa: PLC0415 - reads every program of the image
+
+        return needs.show(path, args.site, as_json=args.json)
     head, _ = load_superblock(path)
     if digest:
         image = replace(image, sha256=digest)

@@ -34,4 +34,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="unpack the image, and fail when its tree is not what the image records, or has not "
         "this digest: that of a tree is one whatever packed it",
     )
+    parser.add_argument(
+        "--needs",
+        action="store_true",
+        help="unpack the image, and show what it needs of a machine instead: the newest glibc that "
+        "a file asks for, libraries that it does not bring, processors",
+    )
+    parser.add_argument(
+        "--site",
+        metavar="SITE",
+        help="with --needs: say what of that a machine lacks (exit code 8), or its file does not "
+        "tell (9); left out: nothing is compared",
+    )
     parser.set_defaults(run="mount.cli.inspect:run")

@@ -1,0 +1,86 @@
+"""What an image needs of a machine, held against sites that have it, lack it, or do not say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from need import need
+from packs import CALLS_ANSWER, Stack
+from stackproof import cli
+from stackproof.core.errors import ExitCode
+from stackproof.inject.needs import TreeNeeds, lacks
+from stackproof.inject.releases import Releases
+from stackproof.inject.target import Target
+
+COVERS = ("mount/cli/needs.py",)
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an image whose program needs a library that is not in it."""
+    need("gcc", "mksquashfs")
+    stack = Stack(tmp_path_factory.mktemp("image"))
+    stack.library("libanswer", "int answer(void) { return 42; }")
+    gone = stack.library("libxpmem", "int xpmem(void) { return 0; }")
+    stack.program("hello", CALLS_ANSWER, "-Wl,--no-as-needed", needs=("answer", "xpmem"))
+    gone.unlink()
+    gone.with_name("libxpmem.so").unlink()
+    return stack.image()
+
+
+def asked(capsys, image: Path, *words: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["inspect", str(image), *words])
+    said = capsys.readouterr()
+    return int(stop.value.code or 0), said.out, said.err
+
+
+def site(folder: Path, text: str, facts: str) -> str:
+    path = folder / "site.yaml"
+    path.write_text(f"name: there\n{text}\nsources: {{a: {{title: b}}}}\nfacts: {facts}\n")
+    return str(path)
+
+
+def test_what_an_image_needs(image, tmp_path, capsys):
+    code, out, _ = asked(capsys, image, "--needs")
+    assert (code, "libanswer" in out) == (0, False)
+    assert "GLIBC_2." in out
+    assert "libxpmem.so.1  /user-environment/bin/hello" in out
+    old = site(tmp_path, 'glibc: "2.1"', "{glibc: a}")
+    code, out, _ = asked(capsys, image, "--needs", "--site", old)
+    assert code == ExitCode.WORSE
+    assert "there has `GLIBC_2.1`" in out
+    new = site(tmp_path, 'glibc: "2.99"', "{glibc: a}")
+    code, out, _ = asked(capsys, image, "--needs", "--site", new)
+    assert (code, "not known: `libxpmem.so.1`" in out) == (ExitCode.UNKNOWN, True)
+    data = json.loads(asked(capsys, image, "--needs", "--site", new, "--json")[1])
+    assert data["lacks"] == []
+    assert list(data["libraries"]) == ["libxpmem.so.1"]
+
+
+def test_a_site_alone_is_nothing_to_show(image, capsys):
+    code, _, err = asked(capsys, image, "--site", "local")
+    assert (code, "`--needs`" in err) == (ExitCode.USAGE, True)
+
+
+def test_what_facts_tell():
+    """Another machine, an older processor; a node of no known release is left to its library."""
+    needs = TreeNeeds(
+        machine="x86_64", level="x86-64-v4", nodes={"LIBCXI": "LIBCXI_1.10", "EFA": "EFA_1.2"},
+        asks={"LIBCXI": "/a", "EFA": "/b"}, libraries={"libcxi.so.1": "/a", "libefa.so.1": "/b"},
+    )  # fmt: skip
+    releases = Releases(meanings={"LIBCXI_1.10": "Slingshot host software 14.0.0"}, sources={})
+    known = Target(name="s", architecture="x86_64", level="x86-64-v3",
+                   nodes={"LIBCXI": "LIBCXI_1.8"}, present=frozenset({"libcxi.so.1"}))  # fmt: skip
+    found = lacks(needs, known, releases)
+    assert found.lacks == (
+        "it needs processors of x86-64-v4, and s has x86-64-v3",
+        "`LIBCXI_1.10` (Slingshot host software 14.0.0), for /a: s has `LIBCXI_1.8`",
+    )
+    assert found.unknown == ("`libefa.so.1`, for /b: s does not say that it has it",)
+    other = lacks(needs, Target(name="s", architecture="aarch64"), releases)
+    assert other.lacks == ("it is for x86_64, and s is aarch64",)
+    assert len(other.unknown) == 3
