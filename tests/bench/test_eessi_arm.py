@@ -126,6 +126,8 @@ def test_with_and_without_an_injection(
     place = f"{tree.site}/rpath_overrides/OpenMPI/system"
     injected = ready(replace(arm, inject=eessi.INJECTED))
     assert injected.found["library"] == f"{place}/lib/libmpi.so.40"
+    assert f"{place}/lib/libmpi.so.40" in injected.found["taken from the site"]
+    assert own.found["taken from the site"] == "nothing"
     assert injected.deployment.mpiexec == f"{host}/bin/mpiexec"
     assert injected.deployment.mpi.version == trees["openmpi"].version
     alone = ready(replace(arm, inject=eessi.OWN))

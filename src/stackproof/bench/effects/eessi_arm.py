@@ -39,10 +39,11 @@ from stackproof.inject.effects.job_key import MountedImage
 from stackproof.inject.effects.wanted import refuse
 from stackproof.inject.judge import Question, judge
 from stackproof.inject.model import Judgement
-from stackproof.inject.replacement import find_replacement
+from stackproof.inject.replacement import find_replacement, part_of
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import load_program
 from stackproof.mpi import families
+from stackproof.mpi.abi import LibraryRole
 
 _ANSWER_S = 120.0
 _PROGRAMS = (*(test.program for test in OSU_TESTS.values()), IMB)
@@ -67,11 +68,15 @@ class _Stack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Under:
-    """What lies under EESSI's programs: an MPI, which variables put it there, what was judged."""
+    """What lies under EESSI's programs: an MPI, which variables put it there, what was judged.
+
+    `taken` are the site's files that programs find before EESSI's: an MPI, or a libfabric alone.
+    """
 
     mpi: Installation
     env: EnvPatch
     judgement: Judgement | None = None
+    taken: tuple[str, ...] = ()
 
 
 def of_eessi(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
@@ -236,14 +241,15 @@ def _under(stack: _Stack, wanted: Sequence[str], reference: str) -> _Under:
     setting = named.setting_of(env.apply(base_environment()))
     closure = load_program(view, reference, machine=machine_of(None), setting=setting)
     overrides = tuple(f"{folder}/" for folder in stack.overrides)
-    taken = [one.path for one in closure.objects if one.path.startswith(overrides)]
+    taken = tuple(one.path for one in closure.objects if one.path.startswith(overrides))
     if not taken and arm.inject:
         raise _nothing_there(stack)
-    if not taken:
-        return _Under(mpi=stack.own, env=env)
-    place = os.path.dirname(os.path.dirname(taken[0]))
-    host = installation.of_prefix(arm.host_mpi or _home_of(place, taken[0]))
-    return _judged(stack, host, place, wanted)
+    mains = [path for path in taken if part_of(os.path.basename(path)) is LibraryRole.MAIN]
+    if not mains:
+        return _Under(mpi=stack.own, env=env, taken=taken)
+    place = os.path.dirname(os.path.dirname(mains[0]))
+    host = installation.of_prefix(arm.host_mpi or _home_of(place, mains[0]))
+    return replace(_judged(stack, host, place, wanted), taken=taken)
 
 
 def _judged(stack: _Stack, mpi: Installation, prefix: str, wanted: Sequence[str]) -> _Under:
@@ -325,7 +331,7 @@ def _answer(stack: _Stack, under: _Under, ask: str) -> tuple[str, str]:
             detail=module.told((done.stderr or done.stdout).decode(errors="replace")) or None,
         )
     library, said = parse_probe(done.stdout.decode(errors="replace"))
-    injected = library.startswith(f"{stack.site}/")
+    injected = library.startswith(f"{stack.site}/") or under.taken
     own = os.path.realpath(library).startswith(f"{os.path.realpath(stack.own.prefix)}/")
     asked = stack.arm.inject
     if (asked == eessi.INJECTED and not injected) or (asked == eessi.OWN and not own):
@@ -392,6 +398,7 @@ def _found(stack: _Stack, under: _Under) -> dict[str, str]:
         "modules": ", ".join(stack.loaded.names),
         "environment": " ".join(f"{k}={v}" for k, v in told.items() if k.startswith("EESSI_")),
         "its own MPI": stack.own.library,
+        "taken from the site": ", ".join(under.taken) or "nothing",
         "asked to lie under it": stack.arm.inject or "what EESSI's programs find",
         **({"check of that": f"{judgement.verdict.value}, by {judgement.way.name}"}
            if judgement else {}),
