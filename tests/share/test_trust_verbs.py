@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -14,18 +15,25 @@ import pytest
 
 from images import env_json, make_image
 from need import need
+from registries import OwnRegistry, docker_registry
 from signers import Signer
 from stackproof.core.effects.libc import MountFailure
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.share import addresses
 from stackproof.share.effects import (
     admission,
     attachments,
+    carrying,
     judging,
     measuring,
+    pulling,
+    pushing,
+    remotes,
     signing,
     storing,
     trusted,
 )
+from stackproof.share.effects.remotes import RemoteOptions
 from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.effects.storing import AddOptions
 from stackproof.share.labels import LabelRecord, parse
@@ -358,3 +366,57 @@ def test_the_verbs(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr.count("error:")) == (6, 2)
     assert "[file-missing]" in image("verify", "tiny", "--signers", "none").stderr
     assert "[usage]" in image("verify").stderr
+
+
+@pytest.mark.parametrize("server", ["own", "docker"])
+def test_signatures_go_with_an_image_to_a_registry_and_back(
+    place: Place, tmp_path: Path, server: str
+) -> None:
+    """To another user's repository, where the policy refuses what is not signed."""
+    if server == "docker":
+        need("docker-registry")
+    attachments.put_document(place.image, "report.html", b"fast")
+    place.sign()
+    remote = f"deploy::{FULL}"
+    with contextlib.ExitStack() as stack:
+        if server == "docker":
+            address = stack.enter_context(docker_registry(tmp_path / "server"))
+        else:
+            address = stack.enter_context(OwnRegistry()).address
+        registry = remotes.opened(RemoteOptions(registry=f"{address}/images"))
+        stack.callback(registry.client.close)
+        meant = addresses.parse_remote(remote)
+        done = pushing.push(registry, place.image, meant)
+        assert carrying.send(registry, pulling.look(registry, meant), place.image) == 2
+        assert carrying.send(registry, pulling.look(registry, meant), place.image) == 0
+        other = make_image(tmp_path / "other.squashfs", meta=env_json(name="other"))
+        unsigned = addresses.parse_remote("deploy::other/1:v1@here%x86_64")
+        pushing.push(registry, str(other), unsigned)
+
+        place.say("image = * refuse me@site\n")
+        there = ImageRepository(tmp_path / "elsewhere")
+        image = pulling.look(registry, meant)
+        carried = carrying.fetch(registry, image)
+        carrying.admit(image, carried, pytest.fail)
+        record = pulling.pull(registry, image, there).record
+        carrying.put(record.file, carried)
+        assert record.digest == place.record.digest
+        assert place.reasons(record.file) == []
+        assert place.admitted(record.file) == "yes"
+        assert attachments.documents(record.file)["report.html"].read_bytes() == b"fast"
+
+        bad = pulling.look(registry, unsigned)
+        with pytest.raises(StackproofError) as caught:
+            carrying.admit(bad, carrying.fetch(registry, bad), pytest.fail)
+        assert caught.value.reason is Reason.UNSIGNED
+        # the tag is moved to what nobody signed; the old signatures are put beside it
+        pushing.push(registry, str(other), meant, force=True)
+        moved = pulling.look(registry, meant)
+        with pytest.raises(StackproofError) as caught:
+            carrying.admit(moved, carried, pytest.fail)
+        assert caught.value.reason is Reason.SIGNATURE_OF_ANOTHER
+        assert done.listed.record.digest == place.record.digest
+        place.say("image = * warn me@site\n")
+        warnings: list[str] = []
+        carrying.admit(bad, carrying.fetch(registry, bad), warnings.append)
+        assert len(warnings) == 1

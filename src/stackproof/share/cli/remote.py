@@ -12,7 +12,7 @@ from stackproof.core.numbers import disk_text
 from stackproof.share import addresses, labels
 from stackproof.share.addresses import RemoteLabel
 from stackproof.share.cli import image
-from stackproof.share.effects import catalogue, naming, places, pulling, pushing, remotes
+from stackproof.share.effects import carrying, catalogue, naming, places, pulling, pushing, remotes
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.pushing import Pushed
 from stackproof.share.effects.remotes import RemoteOptions
@@ -42,10 +42,13 @@ def run_pull(args: argparse.Namespace) -> int:
     """Bring an image into the repository; print its label and digest."""
     registry, remote = _opened(args.label, args.registry, args.ca, args.token, args.username)
     meant = _looked_at(registry, remote)
+    carried = carrying.fetch(registry, meant)
+    carrying.admit(meant, carried, lambda text: print(f"warning: {text}", file=sys.stderr))
     done = pulling.pull(
         registry, meant, places.own(), force=args.force, monitor=progress.monitor(quiet=args.json)
     )
     progress.end_line()
+    carrying.put(done.record.file, carried)
     if args.json:
         data = {**image.data(done.record), "manifest": meant.listed.manifest}
         print(json.dumps({**data, "received": done.received}, indent=1))
@@ -64,6 +67,7 @@ def run_push(args: argparse.Namespace) -> int:
         registry, path, addresses.inherited(remote, like), force=args.force,
         monitor=progress.monitor(quiet=args.json),
     )  # fmt: skip
+    carrying.send(registry, pulling.look(registry, done.listed.remote), path)
     return _print_moved(done, as_json=args.json)
 
 

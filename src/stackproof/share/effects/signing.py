@@ -141,10 +141,10 @@ def verify(image: str, signers: str, *, descriptor: int | None = None) -> Verifi
             if said.image != measured.sha256:
                 # In a repository the folder's name says which image it was.
                 changed = said.image == in_path if in_path else said.size == measured.size
-                raise _changed(image) if changed else _of_another(one.file, said)
+                raise _changed(image) if changed else of_another(one.file, said)
             if said.meta and meta and said.meta != meta:
                 raise _other_meta(image)
-            good.append(_verified(one, said, signers))
+            good.append(check(one, said, signers))
         except StackproofError as error:
             problems += error.problems
             if error.reason is Reason.TOOL_MISSING:
@@ -162,7 +162,7 @@ def unsigned(image: str) -> Problem:
     )
 
 
-def _verified(found: FoundSignature, said: ImageStatement, signers: str) -> VerifiedSignature:
+def check(found: FoundSignature, said: ImageStatement, signers: str) -> VerifiedSignature:
     """Return a signature that holds; raises `StackproofError` with the reason why it does not."""
     with tempfile.TemporaryDirectory(prefix="stackproof-verify-") as folder:
         text, seal = Path(folder, "statement"), Path(folder, "seal")
@@ -251,7 +251,8 @@ def _changed(image: str) -> StackproofError:
     )
 
 
-def _of_another(file: str, said: ImageStatement) -> StackproofError:
+def of_another(file: str, said: ImageStatement) -> StackproofError:
+    """Return what is raised for a signature of another image."""
     return fail(
         Reason.SIGNATURE_OF_ANOTHER,
         f"the signature is one of another image, `{said.label}`",
