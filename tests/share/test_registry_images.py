@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import threading
 from collections.abc import Iterator
@@ -282,6 +283,17 @@ def test_a_second_meta_counts_for_nothing(address: str, image: Path, tmp_path: P
     attaching.put(registry, found.repository, replace(own, subject=subject, layers=(wrong,)))
     with refused(Reason.META_AMBIGUOUS):
         pulling.look(registry, second)
+
+
+def test_meta_is_packed_as_oras_reads_it(image: Path) -> None:
+    """It makes the digest of what it reads: to the end of the archive, and no padding behind it."""
+    packed = pushing.pack_meta(str(image))
+    assert packed is not None
+    assert packed == pushing.pack_meta(str(image))
+    content = gzip.decompress(packed.content)
+    assert packed.unpacked == manifests.digest_of(content)
+    assert content[-1024:] == bytes(1024)
+    assert any(content[-1536:-1024])
 
 
 def test_what_a_vendor_lets_nobody_hand_on(tmp_path: Path) -> None:

@@ -135,7 +135,9 @@ def pack_meta(path: str) -> PackedMeta | None:
         with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as archive:
             for one in sorted(Path(folder, _META).rglob("*")):
                 archive.add(one, str(one.relative_to(folder)), recursive=False, filter=_plain)
-    content = stream.getvalue()
+            end = archive.offset
+    # No more zeros than an archive ends with: oras reads no further, and compares the digest.
+    content = stream.getvalue()[:end] + bytes(2 * tarfile.BLOCKSIZE)
     return PackedMeta(
         content=gzip.compress(content, mtime=0), unpacked=manifests.digest_of(content)
     )
