@@ -437,6 +437,27 @@ def test_nothing_large_or_built_is_tracked() -> None:
     assert [name(path) for path in tracked() if path.stat().st_size > 2 << 20] == []
 
 
+def cases_without_order(path: Path) -> Iterator[str]:
+    """Yield where tests are made of a set: each process that shares the work has another order."""
+    for call in ast.walk(tree(path)):
+        if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "parametrize":
+            for cases in call.args[1:2]:
+                made = cases
+                while isinstance(made, ast.BinOp):
+                    made = made.left
+                of_set = isinstance(made, ast.Call) and ast.unparse(made.func).endswith("set")
+                if of_set or isinstance(made, ast.Set | ast.SetComp):
+                    yield f"{call.lineno}: a set as cases, which `sorted()` puts in order"
+
+
+def test_cases_have_an_order(tmp_path: Path) -> None:
+    assert broken(cases_without_order, TEST_FILES) == []
+    file = tmp_path / "x.py"
+    for cases in ("{*A} - {'b'}", "set(A)", "{a for a in A}", "frozenset(A) | B"):
+        file.write_text(f"@pytest.mark.parametrize('name', {cases})\ndef test(): ...\n")
+        assert len(list(cases_without_order(file))) == 1
+
+
 def uncollected(path: Path) -> Iterator[str]:
     """Yield what is wrong: no test where pytest looks, one where it does not, or a hidden one."""
     names = [f.name for f in tree(path).body if isinstance(f, Function)]
