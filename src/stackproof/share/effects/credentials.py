@@ -26,7 +26,6 @@ from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects import run
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 
-_DOCKER_HUB = {"registry-1.docker.io": "https://index.docker.io/v1/"}
 _HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HELPER_TIMEOUT_S = 30.0
 _TOKEN_USER = "<token>"  # noqa: S105 - by this name docker's helpers say that they give a token
@@ -141,7 +140,7 @@ def _keys(host: str, repository: str) -> list[str]:
     """Return the keys that may stand for a repository, the longest first; the last is the host."""
     parts = repository.split("/")
     below = [f"{host}/{'/'.join(parts[:count])}" for count in range(len(parts), 0, -1)]
-    return [*below, _DOCKER_HUB.get(host, host)]
+    return [*below, host]
 
 
 def _bare(name: str) -> str:
