@@ -20,6 +20,7 @@ import threading
 import time
 import urllib.parse
 import urllib.request
+import weakref
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -163,19 +164,13 @@ class HttpClient:
         self._certificates = certificates
         self._idle: dict[_Origin, list[http.client.HTTPConnection]] = {}
         self._lock = threading.Lock()
+        self.close = weakref.finalize(self, _close_all, self._idle)
+        """Close what is open; it is done when nobody has the client any more, too."""
 
     def keep(self, origin: _Origin, connection: http.client.HTTPConnection) -> None:
         """Take a connection back."""
         with self._lock:
             self._idle.setdefault(origin, []).append(connection)
-
-    def close(self) -> None:
-        """Close what is open."""
-        with self._lock:
-            for connections in self._idle.values():
-                for one in connections:
-                    one.close()
-            self._idle.clear()
 
     def send(self, request: HttpRequest) -> HttpAnswer:
         """Return the answer to a request, whatever its status, after redirects and patience."""
@@ -293,6 +288,13 @@ class HttpClient:
                     hint="a file of certificate authorities is PEM",
                 ) from error
         return context
+
+
+def _close_all(idle: dict[_Origin, list[http.client.HTTPConnection]]) -> None:
+    for connections in idle.values():
+        for one in connections:
+            one.close()
+    idle.clear()
 
 
 def _origin(parts: urllib.parse.SplitResult) -> _Origin:
