@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+HttpReply = tuple[int, bytes] | tuple[int, bytes, dict[str, str]]
+"""A status, a body, and headers."""
 INDEX = "application/vnd.oci.image.index.v1+json"
 _CONFIG = """version: 0.1
 log: {{level: error, accesslog: {{disabled: true}}}}
@@ -175,7 +177,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         else:
             with self.own.lock:
                 answer = self._route(path, fields, body)
-            self._answer(*answer, fault=fault)
+            headers = answer[2] if len(answer) == 3 else {}
+            self._answer(answer[0], answer[1], headers, fault)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_PATCH = do_DELETE = _any  # noqa: N815
 
@@ -201,7 +204,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             "WWW-Authenticate": kind if self.own.token else 'Basic realm="test"'
         })  # fmt: skip
 
-    def _route(self, path: str, fields: dict[str, str], body: bytes) -> tuple:
+    def _route(self, path: str, fields: dict[str, str], body: bytes) -> HttpReply:
         own, method = self.own, self.command
         if path == "/v2/_catalog":
             names = sorted({name for name, _ in own.manifests}) if own.catalog else None
@@ -221,7 +224,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self._upload(method, name, rest.removeprefix("uploads/"), fields, body)
         return self._blob(name, rest)
 
-    def _page(self, path: str, fields: dict[str, str], key: str, names: list[str]) -> tuple:
+    def _page(self, path: str, fields: dict[str, str], key: str, names: list[str]) -> HttpReply:
         left = [one for one in names if one > fields.get("last", "")]
         count = min(int(fields.get("n", 1000)), self.own.page)
         headers = {}
@@ -230,7 +233,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             headers["Link"] = f'<{link}>; rel="next"'
         return 200, json.dumps({key: left[:count]}).encode(), headers
 
-    def _referrers(self, name: str, digest: str) -> tuple:
+    def _referrers(self, name: str, digest: str) -> HttpReply:
         found = []
         for (repository, its), (kind, content) in self.own.manifests.items():
             data = json.loads(content)
@@ -242,7 +245,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": found}
         return 200, json.dumps(index).encode(), {"Content-Type": INDEX}
 
-    def _manifest(self, method: str, name: str, reference: str, body: bytes) -> tuple:
+    def _manifest(self, method: str, name: str, reference: str, body: bytes) -> HttpReply:
         own = self.own
         if method == "PUT":
             digest = _digest(body)
@@ -265,7 +268,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         kind, content = own.manifests[name, digest]
         return 200, content, {"Content-Type": kind, "Docker-Content-Digest": digest}
 
-    def _blob(self, name: str, digest: str) -> tuple:
+    def _blob(self, name: str, digest: str) -> HttpReply:
         content = self.own.blobs.get((name, digest))
         if content is None:
             return _error(404)
@@ -279,7 +282,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _upload(
         self, method: str, name: str, session: str, fields: dict[str, str], body: bytes
-    ) -> tuple:
+    ) -> HttpReply:
         own = self.own
         if method == "POST":
             source = (fields.get("from", ""), fields.get("mount", ""))
@@ -299,7 +302,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             there += body
         elif method == "PUT":
             there += body
-            if _digest(there) != fields["digest"]:
+            if _digest(bytes(there)) != fields["digest"]:
                 return _error(400)
             own.blobs[name, fields["digest"]] = bytes(own.uploads.pop(session))
             return 201, b"", {"Location": f"/v2/{name}/blobs/{fields['digest']}"}
@@ -333,7 +336,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
 
 
-def _error(status: int) -> tuple:
+def _error(status: int) -> HttpReply:
     return status, json.dumps(
         {"errors": [{"code": f"OF_{status}", "message": "so it is"}]}
     ).encode()
