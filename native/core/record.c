@@ -109,6 +109,9 @@ int sp_record_parse(char *text, size_t length, const char *path, struct sp_recor
     bool first = true;
     for (char *line = text; *line != '\0';) {
         char *end = strchr(line, '\n');
+        if (end == NULL) { /* never: the last byte is one */
+            break;
+        }
         *end = '\0';
         bool fits = first ? strcmp(line, first_line) == 0 : take_line(record, line);
         if (!fits) {

@@ -111,9 +111,9 @@ def test_a_short_fuzzing(by_clang: Path) -> None:
     done = _run(NATIVE / "tests" / "fuzz.sh", by_clang, str(_FUZZ_SECONDS))
     assert done.returncode == 0, done.stdout
     counts = [int(word) for word in re.findall(r"executed_units: (\d+)", done.stdout)]
-    assert len(counts) == 8
+    assert len(counts) == 9
     assert min(counts) > 100
-    assert len(re.findall(r"reached [1-9]\d* of [1-9]\d* branches", done.stdout)) == 8
+    assert len(re.findall(r"reached [1-9]\d* of [1-9]\d* branches", done.stdout)) == 9
 
 
 def test_the_helper_is_hardened(built: Path) -> None:
@@ -153,6 +153,7 @@ def test_installing_setuid_without_the_plug_in(tmp_path: Path) -> None:
         "usr/bin/stackproof-mount",
         "usr/libexec/stackproof/stackproof-oci-hook",
         "usr/share/doc/stackproof/mount.conf",
+        "usr/share/doc/stackproof/trust.conf",
         "usr/share/man/man8/stackproof-mount.8",
         "usr/share/man/man8/stackproof-oci-hook.8",
     }
@@ -188,7 +189,10 @@ def test_every_key_of_a_policy_is_in_page_guide_and_example_with_its_default() -
     assert len(keys) > 3
     page = (NATIVE / "helper" / "stackproof-mount.8").read_text()
     shown = re.findall(r'^\.B[IR] "([a-z\\-]+) = ', page, re.MULTILINE)
-    assert [key.replace("\\-", "-") for key in shown] == keys
+    trust = re.findall(
+        r'strcmp\(key\[0\], "([a-z-]+)"\)', (NATIVE / "core" / "trust.c").read_text()
+    )
+    assert [key.replace("\\-", "-") for key in shown] == [*keys, *trust]
     example = (NATIVE / "helper" / "mount.conf").read_text()
     assert set(re.findall(r"^#?([a-z-]+) = ", example, re.MULTILINE)) == set(keys)
     guide = (NATIVE.parent / "docs" / "how-to" / "install-mount-helper.md").read_text()

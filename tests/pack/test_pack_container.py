@@ -31,7 +31,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def described(name: str = "stack", main: str = "") -> Pack:
     origin = Origin(
-        image=name, image_sha256="0" * 64, stack="", lock="", glibc="2.36", stackproof="1"
+        image=name, image_sha256="0" * 64, stack="", lock="", tree="", glibc="2.36", stackproof="1"
     )
     return Pack(
         name=name, tier=0, origin=origin, floor=17, programs={"a": "stack/bin/a"}, main=main,

@@ -15,7 +15,7 @@ from stackproof.core.command import EnvPatch
 from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.image import metadata
-from stackproof.image.effects import tree
+from stackproof.image.effects import tree_digest
 from stackproof.image.model import Image, View
 
 
@@ -34,7 +34,11 @@ def load_tree(folder: str) -> Image:
             hint="unpack an image that `stackproof build` made, for example with `unsquashfs -d`",
         )
     image = metadata.parse_env_json(text, path=place, size=0)
-    return relocated(replace(image, sha256=tree.of_folder(place, ()).sha256), place)
+    try:
+        sha256 = tree_digest.tree_digest(place)
+    except OSError as error:
+        raise files.translate(error, error.filename or place) from error
+    return relocated(replace(image, sha256=sha256), place)
 
 
 def relocated(image: Image, folder: str) -> Image:

@@ -152,7 +152,7 @@ __attribute__((noreturn)) static void start(char **given, size_t count, char **e
         explain(moved, why, newest);
     }
     char *loader = program;
-    const char **arguments = room((count + EXTRA + 1) * sizeof *arguments);
+    const char **arguments = (const char **)room((count + EXTRA + 1) * sizeof *arguments);
     size_t place = 0;
     char *name = shown_name(count > 0 ? given[0] : entry);
     if (why != NULL) {
