@@ -160,10 +160,11 @@ def test_only_one_node_is_left(room: Path) -> None:
 
 
 def test_bad_arms_are_reported_together(room: Path) -> None:
+    (room / "notes.txt").write_text("no image\n")
     spec = write_spec(
         room, "arms",
         baseline={"image": "missing.squashfs"},
-        challengers=[{"image": "mpich.yaml"}, {"image": "mpich.squashfs", "view": "nope"}],
+        challengers=[{"image": "notes.txt"}, {"image": "mpich.squashfs", "view": "nope"}],
     )  # fmt: skip
     done = stackproof("bench", spec, "-o", "arms", cwd=room, ok=(6,))
     assert done.stderr.count("error: ") == 3
