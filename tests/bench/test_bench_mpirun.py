@@ -173,5 +173,5 @@ def test_what_cannot_be_started_is_told_before(room: Room) -> None:
                              env={k: v for k, v in room.env.items() if k != "SLURM_JOB_ID"},
                              capture_output=True, text=True, check=False)  # fmt: skip
     assert outside.returncode == 2
-    assert "not inside a Slurm job" in outside.stderr
+    assert "not inside a job of Slurm" in outside.stderr
     assert not os.path.exists(room.folder / "few")

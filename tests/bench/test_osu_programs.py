@@ -21,17 +21,15 @@ from hypothesis import strategies as st
 
 from benchroom import stackproof, write_spec
 from need import installed_mpi, need
-from stackproof.bench.effects import compiled_programs, program_source
-from stackproof.bench.effects.arms import Arms
+from stackproof.bench.effects import program_source
 from stackproof.bench.program_spec import Program
 from stackproof.bench.programs import REGISTRY
 from stackproof.bench.programs.osu_test import OSU_TESTS, OsuKind
-from stackproof.bench.ready import MpiWrappers, ReadyArm
-from stackproof.bench.spec import Arm, parse_bench
+from stackproof.bench.ready import MpiWrappers
+from stackproof.bench.spec import parse_bench
 from stackproof.compare.effects.results import load_results
 from stackproof.core.document import parse
 from stackproof.core.errors import Reason, StackproofError
-from stackproof.image.model import Deployment, Image, MpiFacts
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import State
 from stackproof.results.metrics import CORE, METRICS
@@ -259,20 +257,6 @@ def test_imb_is_compiled_by_its_makefile() -> None:
     source, places = program_source.source_of((imb,), content, wrappers)
     assert source.commands[-1] == ("make", "IMB-MPI1", "CC={c}", "CXX={c++}")
     assert places == {"IMB-MPI1": "IMB-MPI1"}
-
-
-def test_nothing_is_carried_into_a_container() -> None:
-    """A program that lies in no folder that the container has is refused, and not started."""
-    image = Image(path="/mpi", name="mpi", mount="/mpi", size=0)
-    facts = MpiFacts(family="mpich", version="5.0", prefix="/mpi", launcher="hydra")
-    deployment = Deployment(
-        name="inside", mounts=(), mpi=facts, programs={}, wrapped=("podman", "run", "image")
-    )
-    ready = ReadyArm(arm=Arm(image="x"), image=image, deployment=deployment)
-    arms = Arms(by_name={"inside": ready}, baseline="inside", null=None, challengers=())
-    with pytest.raises(StackproofError) as caught:
-        compiled_programs.with_programs(arms, [Program(name="osu_bw", source=str(SOURCES))])
-    assert "inside: `osu_bw` would have to be carried" in caught.value.problems[0].message
 
 
 # --- a specification ---------------------------------------------------------------------------

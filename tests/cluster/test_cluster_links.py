@@ -108,12 +108,12 @@ def test_a_dead_delay_switch_is_a_fault() -> None:
     if works("netem"):
         pytest.skip("this kernel delays packets itself")
     need("gcc")
-    state = cluster_up.up(ClusterSpec(delay="1ms"))
+    state = cluster_up.up(ClusterSpec(delay="20ms"))
     assert state.delay is not None
     assert started(state.delay.pid) == state.delay.started
     os.kill(state.delay.pid, signal.SIGKILL)
     assert wait_until(lambda: bool(cluster_up.status().faults))  # type: ignore[union-attr]
-    assert cluster_up.up(ClusterSpec(delay="1ms")).faults == ()
+    assert cluster_up.up(ClusterSpec(delay="20ms")).faults == ()
 
 
 def test_one_node_can_have_a_delay_that_nobody_measured() -> None:
