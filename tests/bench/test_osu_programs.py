@@ -34,6 +34,7 @@ from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.measurement import State
 from stackproof.results.metrics import CORE, METRICS
 
+COVERS = ("bench/effects/compiled_programs.py",)
 pytestmark = pytest.mark.in_turn
 
 SOURCES = Path(__file__).parents[1] / "osustandin"
