@@ -6,6 +6,7 @@ from stackproof.build.engines.easybuild.request import (
     ChainRequest,
     ExternalComponent,
     Gpu,
+    OwnFile,
     Toolchain,
 )
 
@@ -22,6 +23,7 @@ def eessi(name: str, version: str) -> ExternalComponent:
     )
 
 
+PATCH = OwnFile(filename="fix.patch", sha256="ab" * 32, address="https://example.org/fix.patch")
 REQUESTS: dict[str, ChainRequest] = {
     # Open MPI 5.0.7 over lnx and cxi, Grace-Hopper, built on top of EESSI: its compiler and libraries.
     "slingshot-cuda": ChainRequest(
@@ -80,6 +82,21 @@ REQUESTS: dict[str, ChainRequest] = {
         providers=("shm", "tcp", "sm2", "rxm", "lnx"),
         origins=OS_SOURCES,
         bundled=True,
+    ),
+    # InfiniBand: UCX and UCC beside libfabric's verbs, a copy of one part, options and a patch.
+    "infiniband": ChainRequest(
+        mpi=("openmpi", "5.0.10"),
+        libfabric="2.5.1",
+        providers=("verbs", "shm", "tcp", "rxm", "ucx", "hook_hmem"),
+        bundled_parts=("prrte",),
+        ucx=True,
+        ucc=True,
+        options={
+            "openmpi": ("--with-slurm", "--with-prrte=internal"),
+            "hwloc": ("--enable-libxml2",),
+        },
+        patches={"openmpi": (PATCH,)},
+        benchmarks=("osu", "imb"),
     ),
     # A network stack alone, with the NIC's diagnostic programs.
     "tools": ChainRequest(

@@ -67,6 +67,8 @@ def make_image(
     hello = tree / "bin" / "hello"
     hello.write_text("#!/bin/sh\necho hello from the image\n")
     hello.chmod(0o755)
+    (tree / "bin" / "mpicc").write_text("#!/bin/sh\necho mpicc of the image\n")
+    (tree / "bin" / "mpicc").chmod(0o755)
     if meta is not None:
         (tree / "meta").mkdir()
         text = meta if isinstance(meta, str) else json.dumps(meta)

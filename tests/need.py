@@ -25,6 +25,7 @@ from pathlib import Path
 
 import pytest
 
+import debianroot
 from stackproof.build.effects import git
 from stackproof.build.engines.easybuild.effects import lmod
 from stackproof.core.errors import StackproofError
@@ -315,6 +316,15 @@ def _apt(folder: Path) -> str | None:
     return _try("apt-get", "--version") or _try("gpg", "--homedir", folder, "--list-keys")
 
 
+def _debian_archive(_: Path) -> str | None:
+    """Return why a bare Debian cannot be had by this machine's apt."""
+    if not os.path.exists(debianroot.KEYS):
+        return "no debian-archive-keyring"
+    return _try("dpkg-deb", "--version") or (
+        None if debianroot.mirror() else "no archive of Debian"
+    )
+
+
 def _lmod(_: Path) -> str | None:
     try:
         program = lmod.find()
@@ -408,6 +418,7 @@ PROBES: dict[str, Callable[[Path], str | None]] = {
     "fish": lambda _: _try("fish", "--no-config", "-c", "complete -C 'cd /'"),
     "groff": lambda _: _try("groff", "-man", "-Tutf8", "-z", "/dev/null"),
     "g++": _gxx,
+    "gfortran": lambda _: _try("gfortran", "--version"),
     "zstd": lambda _: _try("zstd", "--version") or _try("prlimit", "--version"),
     "e2fsprogs": lambda _: _try("mke2fs", "-V") or _try("debugfs", "-V"),
     "patchelf": lambda _: _try("patchelf", "--version"),
@@ -436,4 +447,6 @@ PROBES: dict[str, Callable[[Path], str | None]] = {
     "ssh-keygen": _ssh_keygen,
     "docker-registry": lambda _: _try("docker-registry", "--version"),
     "skopeo": lambda _: _try("skopeo", "--version"),
+    "hpcc": lambda _: _try("sh", "-c", 'ldd "$(command -v hpcc)" | grep -q "=> /.*libmpi"'),
+    "debian-archive": _debian_archive,
 }

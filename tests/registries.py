@@ -43,8 +43,13 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def docker_registry(folder: Path, *, auth: str = "", delete: bool = True) -> Iterator[str]:
-    """Run docker-registry with its data in a folder; give its host and port."""
+def docker_registry(
+    folder: Path, *, auth: str = "", delete: bool = True, room: str = ""
+) -> Iterator[str]:
+    """Run docker-registry with its data in a folder; give its host and port.
+
+    With `room`, such as `2m`, the folder is a file system of that size, which it alone sees.
+    """
     port = free_port()
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "config.yml"
@@ -52,7 +57,11 @@ def docker_registry(folder: Path, *, auth: str = "", delete: bool = True) -> Ite
         _CONFIG.format(folder=folder / "data", port=port, auth=auth, delete=str(delete).lower())
     )
     with (folder / "log").open("wb") as log:
-        server = subprocess.Popen(["docker-registry", "serve", config], stdout=log, stderr=log)
+        argv = ["docker-registry", "serve", str(config)]
+        if room:
+            mount = f'mkdir "$0" && mount -t tmpfs -o size={room} none "$0" && exec "$@"'
+            argv = ["unshare", "--mount", "sh", "-c", mount, str(folder / "data"), *argv]
+        server = subprocess.Popen(argv, stdout=log, stderr=log)
     try:
         end = time.monotonic() + 20
         while True:
@@ -344,3 +353,75 @@ def _error(status: int) -> HttpReply:
 
 def _digest(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+class CutLine:
+    """A line to a server at an address, which can be cut: `address` is that of its near end.
+
+    As long as there are `cuts`, each new connection takes one: after so many bytes for the client
+    it ends. After `stop` pieces of uploads no more of a client is taken. `given` are the bytes that
+    clients were given, `pieces` those of their uploads.
+    """
+
+    def __init__(self, target: str) -> None:
+        host, _, port = target.rpartition(":")
+        self._target = (host, int(port))
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
+        self.cuts: list[int] = []
+        self.stop = self.given = self.pieces = 0
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+
+    def wait_stopped(self) -> None:
+        assert self._stopped.wait(60)
+        self._stopped.clear()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                near, _ = self._server.accept()
+            except OSError:
+                return
+            far = socket.create_connection(self._target)
+            with self._lock:
+                left = self.cuts.pop(0) if self.cuts else None
+            for work in ((self._to_server, near, far), (self._to_client, far, near, left)):
+                threading.Thread(target=work[0], args=work[1:], daemon=True).start()
+
+    def _to_server(self, near: socket.socket, far: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while content := near.recv(65536):
+                with self._lock:
+                    self.pieces += content.startswith(b"PATCH ")
+                    stopped = 0 < self.stop < self.pieces
+                if stopped:
+                    self._stopped.set()
+                    break
+                far.sendall(content)
+        self._end(far)
+
+    def _to_client(self, far: socket.socket, near: socket.socket, left: int | None) -> None:
+        with contextlib.suppress(OSError):
+            while (left is None or left > 0) and (content := far.recv(65536)):
+                content = content[:left]
+                left = None if left is None else left - len(content)
+                with self._lock:
+                    self.given += len(content)
+                near.sendall(content)
+        self._end(near, far)
+
+    @staticmethod
+    def _end(*ends: socket.socket) -> None:
+        for one in ends:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()

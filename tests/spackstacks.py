@@ -17,6 +17,7 @@ from stackproof.build.engines.spack.stack import (
     SpackEnvironment,
     SpackStack,
     SpackView,
+    Splice,
     ViewChange,
 )
 
@@ -232,6 +233,9 @@ def lock_files(of: SpackStack) -> dict[str, bytes]:
             )
     outside = {"external": {"path": "/opt/site/slurm", "module": None, "extra_attributes": {}}}
     for one in of.environments:
+        if one.splice:
+            found |= spliced_files(one.name)
+            continue
         found[f"environments/{one.name}/spack.lock"] = content(
             ("app", "openmpi", "libfabric"),
             node("app", "1.2", ("openmpi", "build,link"), ("gcc", "build"), ("cmake", "build")),
@@ -242,3 +246,45 @@ def lock_files(of: SpackStack) -> dict[str, bytes]:
             node("cmake", "3.31.9"),
         )
     return {path: json.dumps(data).encode() for path, data in found.items()}
+
+
+UNSPLICED = "c" * 32
+"""The hash of `app` as it was compiled, in the lock files of `spliced`."""
+
+
+def spliced(generation: int = 2) -> SpackStack:
+    """Return a stack that is compiled with MPICH, and linked with Intel MPI."""
+    splice = Splice(
+        mpi="mpich",
+        built_with=("mpich@4.3.2 netmod=ofi",),
+        specs=("intel-oneapi-mpi@2021.17", "libfabric@2.2:"),
+    )
+    specs = ("app@1.2 +shared", "libfabric@2.2:")
+    one = environment(specs=specs, mpi="intel-oneapi-mpi", splice=splice)
+    return stack(generation, environments=(one,))
+
+
+def spliced_files(name: str) -> dict[str, dict[str, Any]]:
+    """Return what Spack leaves of a spliced environment and of its parts, as Spack 0.23 did."""
+    common = (
+        node("libfabric", "2.2.0", ("gcc", "build")),
+        node("gcc", "14.3.0", variants={"languages": ["c", "c++", "fortran"]}),
+    )
+    compiled = (
+        node("app", "1.2", ("mpich", "build,link"), ("gcc", "build"), hash=UNSPLICED),
+        node("mpich", "4.3.2", ("libfabric", "link"), ("gcc", "build")),
+    )
+    replacement = node("intel-oneapi-mpi", "2021.17.0", ("libfabric", "link"))
+    linked = node(
+        "app", "1.2", ("intel-oneapi-mpi", "link"), build_spec={"name": "app", "hash": UNSPLICED}
+    )
+    alone = content(("intel-oneapi-mpi", "libfabric"), replacement, *common)
+    built = content(("app", "libfabric", "mpich"), *compiled, *common)
+    built["roots"][0]["hash"] = UNSPLICED
+    whole = content(("app", "libfabric"), linked, *compiled, replacement, *common)
+    whole["include_concrete"] = {f"/build/replacements/{name}": alone}
+    return {
+        f"built/{name}/spack.lock": built,
+        f"replacements/{name}/spack.lock": alone,
+        f"environments/{name}/spack.lock": whole,
+    }

@@ -111,8 +111,18 @@ def _stackproof(*words: object, ok: tuple[int, ...] | None = (0,)) -> int:
     """Show and run one command; `ok` None accepts every exit code."""
     argv = [str(word) for word in words]
     print(f"\n$ stackproof {shlex.join(argv)}", flush=True)
+    # Told to end while a command starts: only then is there a process that can be told as well.
+    told: list[int] = []
+    handlers = {
+        number: signal.signal(number, lambda which, _: told.append(which))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
     with subprocess.Popen([sys.executable, "-m", "stackproof", *argv]) as process:  # noqa: S603 - this Python and our own package
         try:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            for which in told:
+                signal.raise_signal(which)
             code = process.wait()
         except BaseException as error:
             _let_end(process, told=isinstance(error, KeyboardInterrupt))

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -205,6 +206,8 @@ def main() -> int:
     if args.list:
         print("\n".join(case.name for case in cases))
         return 0
+    # Ended politely, it ends what runs in the root as well, and takes the root away.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     LOGS.mkdir(parents=True, exist_ok=True)
     if args.install:
         install()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import slurm_endings
 import slurm_refusals
+import slurm_share
 import slurm_trust
 from slurm_expect import all_saw, nobody_else, one, refused
 from slurm_site import Ended, Site, expect, names, output_of, read_seen
@@ -264,8 +265,8 @@ def het_job(site: Site) -> None:
 CASES: dict[str, Case] = {
     function.__name__.replace("_", " "): function
     for function in (
-        srun, sbatch, labels, slurm_trust.signed_images, sbatch_directive, export_none, salloc,
-        salloc_mpirun, mpi_srun,
+        srun, sbatch, labels, slurm_trust.signed_images, slurm_share.shared_images,
+        sbatch_directive, export_none, salloc, salloc_mpirun, mpi_srun,
         login_session, start_session, two_images, two_users, overlap, many_steps, array, het_job,
         slurm_endings.requeued, slurm_endings.cancelled, slurm_endings.crashing,
         slurm_endings.srun_killed, slurm_endings.slurmd_killed, slurm_endings.slurmstepd_killed,

@@ -10,7 +10,8 @@ from slurm_expect import all_saw, one, refused
 from slurm_site import Ended, Site, expect
 
 _LABEL = "mpi/1:v1@here%any"
-_POLICY = "image = mpi/* refuse release@site\nimage = * refuse *\n"
+POLICY = "image = mpi/* refuse release@site\nimage = * refuse *\n"
+"""What no signature of the site's release is of is mounted nowhere."""
 
 
 def signed_images(site: Site) -> None:
@@ -23,9 +24,9 @@ def signed_images(site: Site) -> None:
         return site.run(site.program, *words, user=None, env=own)
 
     try:
-        keys = {name: _key(folder, name) for name in ("release", "stranger")}
-        _put(site, "allowed_signers", f"release@site {keys['release']}\n")
-        _put(site, "trust.conf", _POLICY)
+        keys = {name: key(folder, name) for name in ("release", "stranger")}
+        put(site, "allowed_signers", f"release@site {keys['release']}\n")
+        put(site, "trust.conf", POLICY)
         for words in (
             ("add", _LABEL, one(site)),
             ("sign", _LABEL, "--key", str(folder / "release")),
@@ -48,7 +49,7 @@ def signed_images(site: Site) -> None:
         done = stackproof("run", one(site, "two"), "--", "true")
         expect("[wrong-signer]" in done.err, done.err)
 
-        _change(next((folder / "repository" / "images").glob("*/store.squashfs")))
+        change(next((folder / "repository" / "images").glob("*/store.squashfs")))
         refused(site.srun(f"--image={_LABEL}", site.seen, env=own), "[image-damaged]")
         expect("[image-damaged]" in stackproof("run", _LABEL, "--", "true").err, "run: changed")
     finally:
@@ -58,19 +59,20 @@ def signed_images(site: Site) -> None:
         shutil.rmtree(site.folder / "two.squashfs.attached", ignore_errors=True)
 
 
-def _key(folder: Path, name: str) -> str:
+def key(folder: Path, name: str) -> str:
     """Make a key, and return its public part."""
     argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
     subprocess.run(argv, check=True, timeout=60)  # noqa: S603 - words of our own tests
     return " ".join((folder / f"{name}.pub").read_text().split()[:2])
 
 
-def _put(site: Site, name: str, text: str) -> None:
+def put(site: Site, name: str, text: str) -> None:
+    """Put a file into the folder of what the cluster's administrator says."""
     script = f"cat >/etc/stackproof/{name} && chmod 644 /etc/stackproof/{name}"
     site.run("sh", "-c", script, user=None, text=text)
 
 
-def _change(image: Path) -> None:
+def change(image: Path) -> None:
     """Change one byte, as root may by mistake; the time of the content is put back."""
     image.chmod(0o644)
     content = bytearray(image.read_bytes())

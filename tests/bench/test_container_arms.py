@@ -16,7 +16,7 @@ from benchroom import ROOT, stackproof
 from containerlab import Store, root_with, store
 from mpitrees import Trees
 from need import need
-from stackproof.bench.effects import container_arm, launching
+from stackproof.bench.effects import container_arm, container_rank, launching
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.bench.spec import Arm
@@ -91,6 +91,22 @@ def bench(folder: Path, **more: object) -> Path:
     (folder / "spec.yaml").write_text(json.dumps({**ONE, **more}))
     stackproof("bench", "spec.yaml", "-o", "out", "--no-verdict", cwd=folder)
     return folder / "out"
+
+
+def test_a_container_gets_of_a_busy_cpu_what_its_rank_would(lab: Lab) -> None:
+    """Its control group has not to share with those of other containers."""
+    own = container_rank.beside(Path("/proc/self/cgroup").read_text())
+    words = container_arm.of_container(lab.arm, ()).deployment.wrapped
+    script = 'while read -r line; do echo "$line"; done </proc/self/cgroup'
+    done = subprocess.run(
+        [*words, "/bin/sh", "-c", script], check=True, timeout=100, capture_output=True, text=True,
+        env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", **lab.store.env},
+    )  # fmt: skip
+    groups = [line.split(":", 2)[2] for line in done.stdout.splitlines()]
+    assert {str(Path(group).parent) for group in groups} == {"/" if own else "/libpod_parent"}
+    chosen = replace(lab.arm, options=("--cgroup-parent=/test-group",))
+    words = container_arm.of_container(chosen, ()).deployment.wrapped
+    assert "--own-group" not in words
 
 
 def test_osu_and_imb_are_carried_in(lab: Lab, trees: Trees, tmp_path: Path) -> None:

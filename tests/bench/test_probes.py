@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -99,6 +100,15 @@ def probe(
     return route
 
 
+def told(*asked: Any) -> Route:
+    """Return what a probe tells: a launcher now and then loses the last lines of a rank."""
+    for _ in range(3):
+        route = probe(*asked)
+        if route.state is not State.UNKNOWN:
+            break
+    return route
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(
     ("names", "transport", "carriers"), [(INTER, "tcp", TCP), (INTRA, "shm", SHM)]
@@ -106,17 +116,13 @@ def probe(
 def test_the_path_that_was_asked_for(
     trees: Trees, nodes: ClusterState, family: str, names, transport: str, carriers
 ) -> None:
-    # Open MPI's launcher now and then loses the last lines of a rank, and then it cannot be told.
-    for _ in range(3):
-        route = probe(trees[family], nodes, names, transport)
-        if route.state is not State.UNKNOWN:
-            break
+    route = told(trees[family], nodes, names, transport)
     assert (route.carrier, route.state) == (carriers[family], State.OK), route.evidence
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_an_mpi_chooses_is_told(trees: Trees, nodes: ClusterState, family: str) -> None:
-    route = probe(trees[family], nodes, INTER, "auto")
+    route = told(trees[family], nodes, INTER, "auto")
     assert route.state is State.OK
     assert "tcp" in route.carrier
 
@@ -126,6 +132,6 @@ def test_another_path_is_told_with_the_variable(
     trees: Trees, nodes: ClusterState, what: str
 ) -> None:
     family, names, transport, variables = WRONG[what]
-    route = probe(trees[family], nodes, names, transport, variables)
+    route = told(trees[family], nodes, names, transport, variables)
     assert (route.state, route.reason) == (State.BAD, "wrong-transport")
     assert all(f"`{name}" in route.evidence for name in variables)

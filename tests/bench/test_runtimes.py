@@ -133,6 +133,18 @@ def test_a_rank_hands_on_what_it_was_told() -> None:
     ]  # fmt: skip
 
 
+ONE = "0::{place}\n"
+BOTH = "3:cpuset:/job\n2:cpu,cpuacct:{place}\n1:name=systemd:/x\n0::/other\n"
+
+
+@pytest.mark.parametrize("groups", [ONE, BOTH])
+def test_a_container_s_control_group_is_beside_its_rank(groups: str) -> None:
+    """The second version of control groups, and both: then the first has the CPUs."""
+    assert container_rank.beside(groups.format(place="/")) == ["--cgroup-parent=/"]
+    assert container_rank.beside(groups.format(place="/slurm/job_1")) == []
+    assert container_rank.beside("") == []
+
+
 def test_a_rank_s_open_file_is_number_three(tmp_path: Path) -> None:
     """A program in the place of podman tells what it got."""
     fake = tmp_path / "podman"

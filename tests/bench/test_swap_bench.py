@@ -14,6 +14,7 @@ from need import need
 from pythonpage import programs
 from stackproof.bench.effects.request import RecipeWords, build_recipes, recipe_of
 from stackproof.bench.spec import Arm, BenchSpec
+from stackproof.build.effects import images
 from stackproof.compare.effects.results import load_results
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.monitor import null_monitor
@@ -88,6 +89,37 @@ def test_words_without_a_recipe_to_change(tmp_path: Path, words: RecipeWords, sa
         build_recipes(spec, words, null_monitor, tmp_path)
     assert caught.value.reason is Reason.USAGE
     assert build_recipes(spec, RecipeWords(), null_monitor, tmp_path) == spec
+
+
+def test_arms_that_cannot_be_are_told_together_before_anything_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(*_: object) -> Path:
+        raise AssertionError("built")
+
+    monkeypatch.setattr(images, "make_image", build)
+    spec = BenchSpec(
+        baseline=Arm(image=f"{tmp_path}/mpich"),
+        challengers=(Arm(image=f"{tmp_path}/none.squashfs"), Arm(prefix="/opt/mpi")),
+    )
+    with pytest.raises(StackproofError) as caught:
+        build_recipes(spec, RecipeWords(swap=("mpi=nothing",)), null_monitor, tmp_path)
+    told = [problem.message for problem in caught.value.problems]
+    assert told == [f"there is no image `{tmp_path}/none.squashfs`", "there is no MPI `nothing`"]
+
+
+def test_arms_without_an_image_stay_what_they_are_beside_a_swap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = iter(("first", "second"))
+    monkeypatch.setattr(images, "make_image", lambda *_: tmp_path / next(made))
+    prefix = Arm(prefix="/opt/mpi")
+    spec = BenchSpec(baseline=Arm(image=f"{tmp_path}/mpich"), challengers=(prefix,))
+    found = build_recipes(spec, RecipeWords(swap=("mpi=openmpi",)), null_monitor, tmp_path)
+    assert found.baseline.image == f"{tmp_path}/first"
+    assert found.challengers[0] == prefix
+    assert found.challengers[1].image == f"{tmp_path}/second"
+    assert found.equal
 
 
 def test_a_results_folder_keeps_its_arms(tmp_path: Path) -> None:

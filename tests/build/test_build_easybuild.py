@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
+import easybuilds
 from need import need
 from stackproof.build.engines.easybuild.effects import lmod
+from stackproof.build.engines.easybuild.effects.builder import machine_problems
+from stackproof.build.engines.easybuild.engine import HEADERS
 
 COVERS = (
     "build/engines/easybuild/effects/builder.py",
@@ -118,6 +121,18 @@ def test_what_the_machine_lacks(stackproof: Run, tmp_path: Path) -> None:
     done = stackproof("check", "libfabric.yaml", PATH=str(tools))
     assert done.returncode == 0
     assert "not here: " in done.stderr
+
+
+def test_a_header_that_the_machine_lacks_is_named_with_its_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(HEADERS, "none/known.h", ("known-dev", "known1"))
+    found = machine_problems(easybuilds.stack(), (), ("none/known.h", "none/other.h"))
+    hints = [problem.hint for problem in found if "header file" in problem.message]
+    assert hints == [
+        "install the package that has it, on Debian and Ubuntu known-dev",
+        "install the package that has it",
+    ]
 
 
 def test_what_is_for_other_engines(stackproof: Run, tmp_path: Path) -> None:

@@ -246,6 +246,20 @@ def test_where_source_files_are_from() -> None:
     assert caught.value.reason is Reason.FILE_MISSING
 
 
-def test_folders_of_the_base_are_looked_for() -> None:
-    text = render(Step(name="s"), outside=("/opt/it's",))
-    assert "RUN test -d '/opt/it'\"'\"'s'" in text.split("\nFROM ")[1]
+def test_folders_of_the_base_are_looked_for(tmp_path: Path) -> None:
+    """A base that lacks one, or is for another processor, is told by a sentence."""
+    gone = f"{tmp_path}/it's"
+    text = render(Step(name="s"), outside=(gone,), architecture="pdp11")
+    asked = [line for line in instructions(text.split("\n\nFROM ")[0]) if "exit 1" in line]
+    said = []
+    for line in asked:
+        words = ["/bin/sh", "-c", line.removeprefix("RUN ")]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 1
+        said.append(done.stderr)
+    machine, folder = said
+    assert "is for pdp11" in machine
+    assert f"has no {gone}" in folder
+    assert "--builder-base" in folder
+    Path(gone).mkdir()
+    subprocess.run(["/bin/sh", "-c", asked[1].removeprefix("RUN ")], check=True, timeout=60)

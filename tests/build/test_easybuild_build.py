@@ -13,12 +13,16 @@ from easybuilds import lock, plan, put, setup, stack
 from need import need
 from stackproof.build.effects.executor import execute
 from stackproof.build.effects.workspace import download_path
+from stackproof.build.engines.easybuild.chain import chain
+from stackproof.build.engines.easybuild.effects import catalogue
 from stackproof.build.engines.easybuild.effects.sources import SourceFinder
+from stackproof.build.engines.easybuild.request import ChainRequest
 from stackproof.build.engines.easybuild.stack import Below, EasyBuildLock
-from stackproof.build.stack import Artefact
+from stackproof.build.stack import Artefact, Digest, SourceFile
 from stackproof.core.command import Bind
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.ids import digest
 from stackproof.core.monitor import Event, null_monitor
 from tinysources import LIBRARY
 
@@ -124,6 +128,45 @@ def test_a_missing_module_and_a_wrong_checksum_are_told_by_their_exit_codes(
         execute(plan(stack(name="wrong"), replace(whole, components=(wrong, four))),
                 null_monitor, setup=setup())  # fmt: skip
     assert caught.value.reason is Reason.DIGEST_MISMATCH
+
+
+def test_what_configure_left_out_and_a_patch_that_does_not_fit(
+    tool: tuple[Artefact, ...],
+) -> None:
+    """The commands of the catalogue's libfabric before `make`, in a package that drops XPMEM."""
+    request = ChainRequest(libfabric="2.1.0", providers=("shm",), xpmem=True)
+    made = chain(request, catalogue.load()).easyconfigs
+    (text,) = (one.text for one in made if one.component == "libfabric")
+    (commands,) = (line for line in text.splitlines() if line.startswith("prebuildopts"))
+    dropped = {**LIBRARY, "config.log": "#define HAVE_SHM 1\n#define HAVE_XPMEM 0\n"}
+    put(dropped)
+    whole = lock(tool, dropped)
+    two, four = whole.components
+    without = replace(two, text=f"{two.text}{commands}\n")
+    with pytest.raises(StackproofError) as caught:
+        execute(plan(stack(name="dropped"), replace(whole, components=(without, four))),
+                null_monitor, setup=setup())  # fmt: skip
+    problem = caught.value.problems[0]
+    assert problem.reason is Reason.BUILD_FAILED
+    assert "left out what was asked for: xpmem" in f"{problem.message} {problem.detail}"
+
+    put()
+    patch = b"--- a/two.c\n+++ b/two.c\n@@ -1 +1 @@\n-int three(void);\n+int four(void);\n"
+    sha256 = digest(patch)
+    files.write(download_path(sha256, "fix.patch"), patch)
+    whole = lock(tool)
+    two, four = whole.components
+    file = SourceFile(filename="fix.patch", accepted=(Digest(sha256=sha256, provenance="a test"),))
+    text = two.text.replace("checksums = [", "patches = ['fix.patch']\nchecksums = [")
+    text = text.replace("']\ndependencies", f"', '{sha256}']\ndependencies")
+    patched = replace(two, text=text, sources=(*two.sources, file))
+    with pytest.raises(StackproofError) as caught:
+        execute(plan(stack(name="patched"), replace(whole, components=(patched, four))),
+                null_monitor, setup=setup())  # fmt: skip
+    problem = caught.value.problems[0]
+    assert problem.reason is Reason.BUILD_FAILED
+    assert "step `patch` of `two-1.0`" in problem.message
+    assert "fix.patch" in f"{problem.message} {problem.detail}"
 
 
 def _as_libfabric(whole: EasyBuildLock) -> EasyBuildLock:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easybuildchains import OS_SOURCES, REQUESTS
+from easybuildchains import OS_SOURCES, PATCH, REQUESTS
 from stackproof.build.engines.easybuild.chain import Chain, Easyconfig, chain
 from stackproof.build.engines.easybuild.effects import catalogue
 from stackproof.build.engines.easybuild.request import (
@@ -21,11 +24,12 @@ from stackproof.build.engines.easybuild.request import (
 from stackproof.core import document as documents
 from stackproof.core.errors import Reason, StackproofError
 
-COVERS = ("build/engines/easybuild/selection.py",)
+COVERS = ("build/engines/easybuild/selection.py", "build/engines/easybuild/wishes.py")
 
 CATALOGUE = catalogue.load()
 SMALL = ChainRequest(libfabric="2.1.0", providers=("shm", "tcp"))
 CXI = ChainRequest(libfabric="2.1.0", providers=("shm", "cxi", "lnx"), shs="13.0.0")
+MPI = {"mpi": ("openmpi", "5.0.8")}
 CUDA = ExternalComponent(version="12.8.0", prefix="/opt/cuda/12.8")
 
 
@@ -196,7 +200,7 @@ def test_one_mpi_at_a_time() -> None:
         ({"providers": ()}, Reason.INVALID_VALUE),
         ({"providers": ("shm", "shm")}, Reason.INVALID_VALUE),
         ({"providers": ("tcp", "sm2")}, Reason.INVALID_VALUE),
-        ({"providers": ("verbs",)}, Reason.UNSUPPORTED),
+        ({"providers": ("usnic",)}, Reason.UNSUPPORTED),
         ({"libfabric": "1.22.0", "providers": ("lnx",)}, Reason.UNSUPPORTED),
         ({"providers": ("cxi",)}, Reason.MISSING_KEY),
         ({"providers": ("cxi",), "shs": "15.0.0"}, Reason.UNSUPPORTED),
@@ -233,6 +237,23 @@ def test_one_mpi_at_a_time() -> None:
             {"mpi": ("openmpi", "5.0.7"), "bundled": True, "externals": {"pmix": CUDA}},
             Reason.INVALID_VALUE,
         ),
+        ({**MPI, "bundled_parts": ("hwlock",)}, Reason.INVALID_VALUE),
+        ({**MPI, "bundled_parts": ("hwloc",)}, Reason.INVALID_VALUE),
+        ({**MPI, "bundled_parts": ("pmix", "prrte")}, Reason.INVALID_VALUE),
+        ({**MPI, "bundled_parts": ("libevent", "pmix")}, Reason.INVALID_VALUE),
+        ({"mpi": ("mpich", "4.3.2"), "bundled_parts": ("hwloc",)}, Reason.INVALID_VALUE),
+        ({**MPI, "ucc": True}, Reason.MISSING_KEY),
+        ({"ucx": True}, Reason.UNSUPPORTED),
+        ({"mpi": ("mpich", "4.3.2"), "ucx": True}, Reason.UNSUPPORTED),
+        ({"options": {"libfabrik": ("--x",)}}, Reason.INVALID_VALUE),
+        ({"options": {"libfabric": ("--x; rm",)}}, Reason.INVALID_VALUE),
+        ({"options": {"hwloc": ("--x",)}}, Reason.INVALID_VALUE),
+        ({"patches": {"hwloc": (PATCH,)}}, Reason.INVALID_VALUE),
+        ({"source_files": {"openmpi": PATCH}}, Reason.INVALID_VALUE),
+        ({"patches": {"xpmem": (PATCH,)}, "xpmem": True, "externals": {"xpmem": CUDA}},
+         Reason.INVALID_VALUE),
+        ({"providers": ("cxi",), "shs": "13.0.0", "options": {"libcxi": ("--x",)}},
+         Reason.UNSUPPORTED),
     ],
 )  # fmt: skip
 def test_what_cannot_be(changes: dict[str, Any], expected: Reason) -> None:
@@ -246,6 +267,60 @@ def test_newer_than_known_is_said() -> None:
         made(CXI, shs="14.1.0")
     (problem,) = caught.value.problems  # once, and not for each of the three components
     assert "newer than any that is known here (14.0.0)" in problem.message
+
+
+def test_options_of_a_recipe_come_last_and_say_what_they_replace() -> None:
+    found = made(SMALL, **MPI, options={"openmpi": ("--with-xpmem=/opt/x", "--with-slurm")})
+    text = one(found, "openmpi").text
+    assert "--without-psm2 --with-xpmem=/opt/x --with-slurm'" in text
+    told = [note for note in found.notes if "takes the place of" in note]
+    (note,) = told
+    assert "`--without-xpmem`" in note
+
+
+def test_the_same_file_of_another_origin_is_its_second_place() -> None:
+    both = made(SMALL, **MPI, origins=("debian-trixie", "upstream"), accept=())
+    (file,) = one(both, "hwloc").sources
+    assert file.os_package
+    assert [place.address.rpartition("/")[2] for place in file.elsewhere] == [
+        "hwloc-2.12.0.tar.bz2"
+    ]
+    (file,) = one(made(SMALL, **MPI), "hwloc").sources
+    assert not file.elsewhere  # the recipe allows one kind
+
+
+def test_a_part_that_is_bundled_is_not_built_and_the_others_are() -> None:
+    found = made(SMALL, **MPI, bundled_parts=("prrte",))
+    assert {"hwloc", "libevent", "pmix"} <= set(names(found))
+    assert "prrte" not in names(found)
+    assert "--with-prrte=internal" in one(found, "openmpi").text
+    assert [entry.component for entry in found.left_out if "own sources" in entry.reason] == [
+        "prrte"
+    ]
+
+
+def test_what_configure_might_leave_out_is_looked_for(tmp_path: Path) -> None:
+    """The commands before `make`, on logs of a configure script that took all, and not all."""
+    found = made(SMALL, providers=("shm", "verbs"), xpmem=True)
+    (line,) = (x for x in one(found, "libfabric").text.splitlines() if x.startswith("prebuildopts"))
+    command = ast.literal_eval(line.partition(" = ")[2]) + "echo made"
+    log = tmp_path / "config.log"
+    for lacking in ((), ("HAVE_VERBS",), ("HAVE_VERBS", "HAVE_XPMEM")):
+        log.write_text(
+            "".join(
+                f"| #define {name} 1\n#define {name} {int(name not in lacking)}\n"
+                for name in ("HAVE_SHM", "HAVE_VERBS", "HAVE_XPMEM")
+            )
+        )
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        if lacking:
+            assert (done.returncode, done.stdout) == (1, "")
+            assert "error: configure left out what was asked for: the provider verbs" in done.stderr
+            assert (", xpmem" in done.stderr) is (len(lacking) == 2)
+        else:
+            assert (done.returncode, done.stdout) == (0, "made\n")
 
 
 RECIPE = """\
@@ -353,6 +428,16 @@ TEXTS = st.text(max_size=12) | st.sampled_from(["system", "13.0.0", "2.1.0", "/u
         benchmarks=st.lists(TEXTS, max_size=2).map(tuple),
         versions=st.dictionaries(TEXTS | st.just("hwloc"), TEXTS, max_size=2),
         origins=st.lists(TEXTS | st.just("upstream"), max_size=2).map(tuple),
+        bundled=st.booleans(),
+        bundled_parts=st.lists(TEXTS | st.just("pmix"), max_size=2).map(tuple),
+        ucx=st.booleans(),
+        ucc=st.booleans(),
+        options=st.dictionaries(
+            TEXTS | st.sampled_from(["openmpi", "libfabric"]),
+            st.lists(TEXTS | st.just("--with-x"), max_size=2).map(tuple),
+            max_size=2,
+        ),
+        patches=st.dictionaries(TEXTS | st.just("openmpi"), st.just((PATCH,)), max_size=2),
     )
 )
 def test_any_request_is_made_or_refused(request: ChainRequest) -> None:

@@ -11,6 +11,7 @@ from stackproof.build.engines.easybuild.request import (
     ChainRequest,
     ExternalComponent,
     Gpu,
+    OwnFile,
     Toolchain,
 )
 from stackproof.build.engines.easybuild.stack import Below, EasyBuildLock, EasyBuildStack, make_lock
@@ -55,7 +56,11 @@ toolchain: {name: GCC, version: "14.3.0"}
 externals:
   libcxi: {version: "1.0", prefix: /opt/cxi}
 versions: {hwloc: "2.12.0"}
-bundled: false
+bundled: [prrte]
+ucx: true
+ucc: true
+options: {openmpi: [--with-slurm, CFLAGS=-O3]}
+patches: {hwloc: [{filename: fix.patch, sha256: SUM}]}
 accept: [some-conflict]
 sources: [debian-trixie, upstream]
 on: {path: /cvmfs/eessi/2025.06, modules: [/cvmfs/eessi/2025.06/modules/all]}
@@ -65,7 +70,7 @@ views:
 default-view: modules
 benchmarks: [osu]
 image: {compression: lz4}
-"""
+""".replace("SUM", "ab" * 32)
     )
     assert stack.request == ChainRequest(
         libfabric="2.1.0",
@@ -82,6 +87,11 @@ image: {compression: lz4}
         origins=("debian-trixie", "upstream"),
         libcxi_tools=True,
         accept=("some-conflict",),
+        bundled_parts=("prrte",),
+        ucx=True,
+        ucc=True,
+        options={"openmpi": ("--with-slurm", "CFLAGS=-O3")},
+        patches={"hwloc": (OwnFile(filename="fix.patch", sha256="ab" * 32),)},
     )
     assert stack.below == Below(
         path="/cvmfs/eessi/2025.06", modules=("/cvmfs/eessi/2025.06/modules/all",)
@@ -119,6 +129,12 @@ def test_an_mpi_comes_with_the_benchmark_and_the_toolchain_with_this_compiler() 
         (LEAST + "on: {path: eessi, modules: [/m]}\n", Reason.INVALID_VALUE, "x.yaml:4:12"),
         (LEAST + "image: {level: 40}\n", Reason.INVALID_VALUE, "x.yaml:4:16"),
         (LEAST + "sources: [ubuntu]\n", Reason.INVALID_VALUE, "x.yaml:4:11"),
+        (LEAST + "bundled: []\n", Reason.INVALID_VALUE, "x.yaml:4:10"),
+        (LEAST + "ucx: with\n", Reason.WRONG_TYPE, "x.yaml:4:6"),
+        (LEAST + "options: {hwloc: --x}\n", Reason.WRONG_TYPE, "x.yaml:4:18"),
+        (LEAST + "options: {hwloc: ['--x; rm']}\n", Reason.INVALID_VALUE, "x.yaml:4:19"),
+        (LEAST + "options: {hwloc: ['--x=$(id)']}\n", Reason.INVALID_VALUE, "x.yaml:4:19"),
+        (LEAST + "patches: {hwloc: [{filename: a}]}\n", Reason.MISSING_KEY, "x.yaml:4:19"),
     ],
 )
 def test_mistakes(text: str, reason: Reason, place: str) -> None:
@@ -127,6 +143,37 @@ def test_mistakes(text: str, reason: Reason, place: str) -> None:
     found = {(problem.reason, str(problem.where)) for problem in caught.value.problems}
     assert (reason, place) in found
     assert all(problem.hint for problem in caught.value.problems)
+
+
+WISHES = """\
+mpi: {family: openmpi, version: "5.0.8"}
+bundled: [pmix]
+options: {openmpi: [--with-x], hwlok: [--x]}
+patches: {libcxi: [{filename: a.patch, sha256: SUM}]}
+"""
+
+
+def test_wishes_that_come_to_nothing_have_their_place() -> None:
+    """A patch of what is not in the chain would be passed over: it is refused."""
+    document = parse(LEAST + WISHES.replace("SUM", "ab" * 32), file="x.yaml")
+    stack = parse_easybuild_recipe(document, FACTS)
+    with pytest.raises(StackproofError) as caught:
+        chain(stack.request, catalogue.load(), document.where)
+    places = {str(problem.where): problem.message for problem in caught.value.problems}
+    assert list(places) == ["x.yaml:5:10", "x.yaml:6:39"]
+    assert (
+        "that of `libevent`" in places["x.yaml:5:10"] or "that of `prrte`" in places["x.yaml:5:10"]
+    )
+    mended = parse(
+        LEAST
+        + WISHES.replace("SUM", "ab" * 32).replace("[pmix]", "true").replace("hwlok", "libfabric"),
+        file="x.yaml",
+    )
+    with pytest.raises(StackproofError) as caught:
+        chain(parse_easybuild_recipe(mended, FACTS).request, catalogue.load(), mended.where)
+    (problem,) = caught.value.problems
+    assert str(problem.where) == "x.yaml:7:19"
+    assert "`libcxi`, which is not in this chain" in problem.message
 
 
 def test_all_mistakes_come_at_once() -> None:

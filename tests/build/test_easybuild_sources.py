@@ -25,7 +25,7 @@ from stackproof.build.engines.easybuild.effects.sources import (  # fmt: skip
 )
 from stackproof.build.engines.easybuild.stack import pinned
 from stackproof.build.engines.spack.effects import os_sources
-from stackproof.build.stack import Digest, OsPackage, SourceFile
+from stackproof.build.stack import Digest, OsPackage, OtherPlace, SourceFile
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.core.ids import digest
@@ -116,7 +116,9 @@ def test_upstream_is_asked_and_not_trusted(tmp_path: Path, address: str) -> None
     locked = pinned(wanted, digest(GOOD))
     with pytest.raises(StackproofError) as caught:
         looking().obtain(locked)
-    assert caught.value.reason is Reason.NO_NETWORK
+    assert caught.value.reason is Reason.FILE_MISSING
+    assert f"`two-1.0.tar.gz` is not at {address}/two-1.0.tar.gz any more" in str(caught.value)
+    assert digest(GOOD) in (caught.value.problems[0].detail or "")
     assert "--mirror" in (caught.value.problems[0].hint or "")
     (tmp_path / "web" / "two-1.0.tar.gz").write_bytes(OTHER)
     with pytest.raises(StackproofError) as caught:
@@ -127,6 +129,58 @@ def test_upstream_is_asked_and_not_trusted(tmp_path: Path, address: str) -> None
     assert looking().obtain(locked).read_bytes() == GOOD
     left = [path for path in (files.cache_home() / "downloads").rglob("*") if path.is_file()]
     assert len(left) == 1  # nothing half-fetched stays
+
+
+def test_what_vanished_or_was_changed_is_taken_from_the_next_place(
+    tmp_path: Path, address: str
+) -> None:
+    places = (
+        OtherPlace(filename="two.tar.gz", address=f"{address}/changed/two.tar.gz"),
+        OtherPlace(filename="two-1.tar.gz", address=f"{address}/kept/two-1.tar.gz"),
+    )
+    locked = pinned(
+        source(address=f"{address}/gone/two-1.0.tar.gz", elsewhere=places), digest(GOOD)
+    )
+    for name, content in (("changed/two.tar.gz", OTHER), ("kept/two-1.tar.gz", GOOD)):
+        (tmp_path / "web" / name).parent.mkdir()
+        (tmp_path / "web" / name).write_bytes(content)
+    told: list[str] = []
+    got = SourceFinder((), lambda event: told.append(event.text)).obtain(locked)
+    assert (got.name, got.read_bytes()) == ("two-1.0.tar.gz", GOOD)
+    notes = [text for text in told if "two" in text and ("any more" in text or "accepted" in text)]
+    assert len(notes) == 2  # why each place before was left
+    got.unlink()
+    (tmp_path / "web" / "kept" / "two-1.tar.gz").unlink()
+    with pytest.raises(StackproofError) as caught:
+        looking().obtain(locked)
+    (problem,) = caught.value.problems
+    assert problem.reason is Reason.DIGEST_MISMATCH
+    assert "any of its 3 places" in problem.message
+    assert digest(GOOD) in (problem.detail or "")
+    assert "--mirror DIR" in (problem.hint or "")
+
+
+def test_an_older_file_of_the_archive_that_the_index_names_no_more(
+    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A point release brings a newer version: the index forgets the old one before the pool does."""
+    package = OsPackage(name="two", version="1.0-1", suite="trixie")
+    newer = os_sources.SourcePackage(
+        name="two", version="1.1-1", suite="trixie", filename="two_1.1.orig.tar.gz",
+        sha256=digest(GOOD), dsc="", url="",
+    )  # fmt: skip
+    known = os_sources.Archive(url=address, suite="trixie", keyring=os_sources.KEYRINGS["Debian"])
+    monkeypatch.setattr(os_sources, "system_archive", lambda: known)
+    monkeypatch.setattr(os_sources.Archive, "update", lambda *_: None)
+    monkeypatch.setattr(os_sources.Archive, "versions", lambda *_: (newer,))
+    locked = pinned(source(filename="two_1.0.orig.tar.gz", os_package=package), digest(OTHER))
+    with pytest.raises(StackproofError) as caught:
+        looking().obtain(locked)
+    assert caught.value.reason is Reason.FILE_MISSING
+    pool = tmp_path / "web" / "pool" / "main" / "t" / "two"
+    pool.mkdir(parents=True)
+    (pool / "two_1.0.orig.tar.gz").write_bytes(OTHER)
+    assert looking().obtain(locked).read_bytes() == OTHER
 
 
 @pytest.mark.parametrize("place", ["ftp://example.org/two-1.0.tar.gz", "/etc/passwd"])
@@ -156,7 +210,7 @@ def test_a_source_package_of_the_system(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(StackproofError) as caught:
         looking().obtain(locked)
     problem = caught.value.problems[0]
-    assert problem.reason is Reason.NO_NETWORK
+    assert problem.reason is Reason.FILE_MISSING
     assert "--mirror DIR" in (problem.hint or "")
     assert digest(OTHER) in (problem.detail or "")
 
@@ -195,7 +249,7 @@ def test_an_archive_of_debian_that_is_named_needs_no_apt(
     monkeypatch.setenv("STACKPROOF_CACHE", str(tmp_path / "other"))
     with pytest.raises(StackproofError) as caught:
         looking().obtain(pinned(wanted, digest(OTHER)))
-    assert caught.value.reason is Reason.NO_NETWORK
+    assert caught.value.reason is Reason.FILE_MISSING
     assert f"{address}/debian/pool/main/libt" in caught.value.problems[0].message
 
 

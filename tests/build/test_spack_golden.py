@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from spackstacks import clones, lock_files, stack
+from spackstacks import clones, lock_files, spliced, stack
 from stackproof.build.engines import spack
 from stackproof.build.engines.spack.stack import Caches, Compiler, Mirror, SpackStack
 from stackproof.build.plan import Plan, Step
@@ -21,6 +21,7 @@ COVERS = (
     "build/engines/spack/compilers.py",
     "build/engines/spack/environments.py",
     "build/engines/spack/lockplan.py",
+    "build/engines/spack/splicing.py",
     "build/engines/spack/views.py",
 )
 
@@ -43,6 +44,8 @@ STACKS = {
     "generation-3-site-gcc": stack(
         3, compilers=(Compiler(name="gcc", specs=(), external=True),), modules=None, cleanup="none"
     ),
+    "spliced": spliced(),
+    "spliced-generation-1": spliced(1),
 }
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from images import MOUNT, env_json
 from need import need
+from spackstacks import spliced
 from stackproof import cli
 from stackproof.build import swap
 from stackproof.build.effects import builders, images, locking, stacks
@@ -22,6 +23,9 @@ from stackproof.build.effects.workspace import download_path
 from stackproof.build.engines.easybuild.chain import chain
 from stackproof.build.engines.easybuild.effects import catalogue
 from stackproof.build.engines.spack import swap as spack_swap
+from stackproof.build.engines.spack.effects import build as spack_build
+from stackproof.build.engines.spack.engine import ENGINE
+from stackproof.build.engines.spack.stack import Caches
 from stackproof.build.engines.wheel import engine as wheel_engine
 from stackproof.build.engines.wheel import plan as wheel_plan
 from stackproof.build.engines.wheel.stack import Lock
@@ -36,6 +40,7 @@ COVERS = (
     "build/engines/easybuild/swap.py",
     "build/engines/easybuild/effects/own_files.py",
     "build/engines/spack/swap.py",
+    "build/engines/spack/mpis.py",
 )
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -338,7 +343,12 @@ def spack(text: str, *words: str) -> dict[str, object]:
     [
         ("mpi=mpich@4.3.2", ("environments", "one", "network", "mpi"), "mpich@4.3.2"),
         ("mpi=mpich", ("environments", "one", "network", "mpi"), "mpich"),
-        ("mpi=5.0.9", ("environments", "one", "network", "mpi"), "openmpi@5.0.9 +internal-pmix"),
+        ("mpi=5.0.9", ("splice", "one"), "openmpi@5.0.9 +internal-pmix"),
+        (
+            "mpi=openmpi@6.0.0",
+            ("environments", "one", "network", "mpi"),
+            "openmpi@6.0.0 +internal-pmix",
+        ),
         (
             "libfabric=2.4",
             ("environments", "one", "network", "specs"),
@@ -358,6 +368,110 @@ def test_words_for_spack(word: str, path: tuple[str, ...], value: object) -> Non
     for key in path:
         data = data[key]  # type: ignore[index]
     assert data == value
+
+
+def depth_of(text: str, word: str) -> tuple[Depth, str]:
+    document = documents.parse(text, file="s.yaml")
+    _, (found,) = swap.apply(document, swap.parse_words((word,)), spack_swap.swap)
+    return found.depth, found.why
+
+
+SPACK_MPICH = SPACK.replace("openmpi@5.0.10 +internal-pmix", "mpich@4.3.2 netmod=ofi")
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "depth", "said"),
+    [
+        (SPACK_MPICH, "mpi=mpich@5.0.2", Depth.SPLICE, "mpich compiled with mpich@5.0.2"),
+        (SPACK_MPICH, "mpi=intel-mpi", Depth.SPLICE, "with intel-oneapi-mpi"),
+        (SPACK_MPICH, "mpi=cray-mpich@8.1", Depth.SPLICE, "both have one ABI"),
+        (SPACK_MPICH, "mpi=mvapich@4.0", Depth.SPLICE, "with mvapich@4.0"),
+        (SPACK_MPICH, "mpi=mvapich2@1.9", Depth.REBUILD, "the ABI of mvapich2@1.9 is not known"),
+        (SPACK_MPICH, "mpi=mpich@3.0.4", Depth.REBUILD, "the ABI of mpich@3.0.4 is not known"),
+        (SPACK_MPICH, "mpi=openmpi", Depth.REBUILD, "mpich@4.3.2 and openmpi have different ABIs"),
+        (SPACK, "mpi=5.0.9", Depth.SPLICE, "openmpi compiled with openmpi@5.0.9"),
+        (SPACK, "mpi=openmpi@6.0.0", Depth.REBUILD, "have different ABIs"),
+        (SPACK_MPICH.replace("v1.1.0", "0123abc"), "mpi=mpich@5.0.2", Depth.SPLICE, "one ABI"),
+        (SPACK, "hdf5=1.12", Depth.REBUILD, "Spack builds hdf5"),
+    ],
+)
+def test_spack_splices_within_one_abi(text: str, word: str, depth: Depth, said: str) -> None:
+    found, why = depth_of(text, word)
+    assert found is depth
+    assert said in why
+
+
+@pytest.mark.parametrize(
+    ("commit", "depth", "said"),
+    [
+        ("v0.23.1", Depth.SPLICE, "one ABI"),
+        ("releases/v0.23", Depth.SPLICE, "one ABI"),
+        ("v0.22.5", Depth.REBUILD, "Spack splices since 0.23, and the recipe is for `v0.22.5`"),
+        ("0123abc", Depth.REBUILD, "for a Spack whose release is not named"),
+    ],
+)
+def test_an_old_spack_does_not_splice(commit: str, depth: Depth, said: str) -> None:
+    text = (
+        f"name: s\nengine: spack\ngeneration: 1\nspack: {{repo: x, commit: {commit}}}\n"
+        "environments: {one: {mpi: {spec: mpich@4.1}}}\n"
+    )
+    found, why = depth_of(text, "mpi=mpich@4.3.2")
+    assert found is depth
+    assert said in why
+
+
+def test_a_splice_is_compiled_with_the_one_mpi_and_linked_with_the_other() -> None:
+    loaded = load("spack/mpich", "mpi=mpich@5.0.2", site="lumi-g")
+    (one,) = loaded.stack.environments
+    (plain,) = load("spack/mpich", site="lumi-g").stack.environments
+    assert loaded.swaps[0].depth is Depth.SPLICE
+    assert one.splice is not None
+    # What the recipe says of the MPI beside its spec holds for both, and so does its libfabric.
+    assert one.splice.built_with == (plain.specs[-2], "mpich +rocm")
+    assert one.splice.specs[0] == plain.specs[-2].replace("@4.3.2", "@5.0.2")
+    assert one.splice.specs[1:] == ("mpich +rocm", plain.specs[-1])
+    assert {*one.specs, *one.splice.built_with} == {*plain.specs}
+    assert ("splice", f"{one.splice.built_with[0]} -> {one.splice.specs[0]}") in [
+        *ENGINE.rows(loaded.stack, None)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("splice", "reason", "said"),
+    [
+        ("{one: openmpi@5}", Reason.UNSUPPORTED, "mpich@4.3.2 and openmpi@5 have different ABIs"),
+        ("{two: mpich@5.0.2}", Reason.INVALID_VALUE, "there is no environment `two`"),
+        ("{bare: mpich@5.0.2}", Reason.INVALID_VALUE, "`bare` has no MPI to be spliced"),
+        ("{one: mpihc@5}", Reason.INVALID_VALUE, "is no MPI that"),
+        ("{one: cray-mpich}", Reason.SITE_INCOMPLETE, "does not state where it has `cray-mpich`"),
+        ("{one: ''}", Reason.INVALID_VALUE, ""),
+    ],
+)
+def test_a_splice_that_cannot_be(splice: str, reason: Reason, said: str, tmp_path: Path) -> None:
+    bare = "  bare: {compiler: [gcc], specs: [zlib]}\n"
+    text = SPACK_MPICH.replace("engine: spack\n", "engine: spack\ngeneration: 3\n")
+    text = text.replace('gcc: {version: "12"}', "gcc: {version: system}")
+    text = text.replace(
+        "v1.1.0}", "v1.1.0, packages: {repo: https://example.org/p.git, commit: v1}}"
+    )
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(f"{text}{bare}splice: {splice}\n")
+    with pytest.raises(StackproofError) as caught:
+        stacks.load_recipe(RecipeOptions(recipe=str(recipe)))
+    assert {one.reason for one in caught.value.problems} == {reason}
+    assert said in "\n".join(one.message for one in caught.value.problems)
+    assert all(one.where and one.where.line == 14 for one in caught.value.problems)
+
+
+def test_a_splice_needs_patchelf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Told before hours of building: Spack says it when all is built."""
+    request = spack_build.Request(
+        stack=spliced(), blobs={}, caches=Caches(), origin="", place=spack_build.BuildPlace()
+    )
+    monkeypatch.setenv("PATH", os.fspath(tmp_path))
+    with pytest.raises(StackproofError, match="Spack splices by patchelf") as caught:
+        spack_build.make_lock(request, lambda _: None)
+    assert caught.value.reason is Reason.TOOL_MISSING
 
 
 def test_specs_on_the_mpi_that_goes_are_told() -> None:

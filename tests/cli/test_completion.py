@@ -14,9 +14,11 @@ import pytest
 
 from need import need
 from stackproof.cli import commandtree, completing, completion
-from stackproof.share import labels
+from stackproof.share import addresses, labels
+from stackproof.share.effects import remembered
 from stackproof.share.effects.repository import ImageRepository
 from stackproof.share.labels import LabelRecord
+from stackproof.share.listing import RemoteRecord
 
 COVERS = ("cli/completion_arguments.py",)
 
@@ -36,12 +38,17 @@ LINES = [
     ("stackproof completion ", {"bash", "zsh", "fish"}, {"own.yaml"}),
     ("stackproof import --placement=int", {"inter-node", "intra-node"}, set()),
 ]
-# Labels are asked of the program, in the repository of the user.
+_LISTED = "listed/1:v1@here%zen2"
+# Labels are asked of the program: in the repository of the user, and as a registry was last listed,
+# which is not asked.
 LABELS = [
     ("stackproof inspect ti", {"tiny/1:v1@here%x86_64", "tiny/2:v1@here%x86_64"}, {"own.squashfs"}),
     ("stackproof run own.squashfs,tiny/2", {"own.squashfs,tiny/2:v1@here%x86_64"}, {"own.yaml"}),
     ("stackproof image rm ", {"tiny/1:v1@here%x86_64", "tiny/2:v1@here%x86_64"}, {"own.squashfs"}),
     ("stackproof inspect ./", {"./own.squashfs"}, {"tiny/1:v1@here%x86_64"}),
+    ("stackproof image find ", {f"build::{_LISTED}", f"deploy::{_LISTED}"}, {"own.squashfs"}),
+    ("stackproof image pull li", {_LISTED}, {"tiny/1:v1@here%x86_64"}),
+    ("stackproof image copy build::l", {f"build::{_LISTED}"}, {f"deploy::{_LISTED}"}),
 ]
 
 
@@ -58,6 +65,16 @@ def labelled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 )
             )  # fmt: skip
     monkeypatch.setenv("STACKPROOF_REPOSITORY", str(repository.folder))
+    monkeypatch.setenv("STACKPROOF_CACHE", str(folder / "cache"))
+    monkeypatch.setenv("STACKPROOF_REGISTRY", "registry.invalid/images")
+    for namespace in ("build", "deploy"):
+        record = LabelRecord(
+            label=labels.parse(_LISTED), date="", size=1, digest="1" * 64, folder=""
+        )
+        remembered.keep(
+            addresses.parse_address("registry.invalid/images"), namespace,
+            (RemoteRecord(namespace=namespace, record=record),),
+        )  # fmt: skip
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     return folder
 
@@ -106,16 +123,22 @@ def test_bash(folder: Path, line: str, there: set[str], absent: set[str]) -> Non
     assert not absent & words
 
 
-@pytest.mark.parametrize(("line", "there", "absent"), LABELS)
+@pytest.mark.parametrize(("line", "there", "absent"), LABELS[:-1])
 def test_labels_in_bash(labelled: Path, line: str, there: set[str], absent: set[str]) -> None:
     test_bash(labelled, line, there, absent)
 
 
-@pytest.mark.parametrize("line", ["stackproof inspect tiny/2", "stackproof inspect tiny/2:v1@h"])
-def test_a_label_at_a_terminal_of_bash(labelled: Path, line: str) -> None:
+@pytest.mark.parametrize(
+    ("line", "label"),
+    [
+        ("stackproof inspect tiny/2", "tiny/2:v1@here%x86_64"),
+        ("stackproof inspect tiny/2:v1@h", "tiny/2:v1@here%x86_64"),
+        ("stackproof image copy build::l", f"build::{_LISTED}"),
+    ],
+)
+def test_a_label_at_a_terminal_of_bash(labelled: Path, line: str, label: str) -> None:
     """There the shell takes `:` and `@` for ends of words; what is missing is put behind them."""
     argv = ["bash", "--norc", "--noprofile", "-i"]
-    label = "tiny/2:v1@here%x86_64"
     missing = label.removeprefix(line.rsplit(maxsplit=1)[-1])
     setup = "source ./.bash; bind 'set bell-style none'"
     shown = typed(argv, labelled, setup, line, {missing})
@@ -141,7 +164,8 @@ def typed(argv: list[str], folder: Path, setup: str, line: str, there: set[str])
     pid, terminal = pty.fork()
     if not pid:
         os.chdir(folder)
-        environment = {"PATH": os.environ["PATH"], "TERM": "xterm", "HOME": str(folder)}
+        ours = {name: text for name, text in os.environ.items() if name.startswith("STACKPROOF_")}
+        environment = {"PATH": os.environ["PATH"], "TERM": "xterm", "HOME": str(folder), **ours}
         os.execvpe(argv[0], argv, environment)
 
     def until(seconds: float, *marks: str) -> str:

@@ -31,8 +31,8 @@ def target():
     return Path(words[words.index("-o") + 1])
 if words[0] == os.environ.get("HANG"):
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    (folder / "hangs").touch()
     try:
+        (folder / "hangs").touch()
         time.sleep(60)
     except KeyboardInterrupt:
         time.sleep(0.5)  # puts its things away

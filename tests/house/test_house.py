@@ -115,6 +115,27 @@ def test_a_public_class_has_its_name_alone() -> None:
     assert {name: count for name, count in counts.items() if count > 1} == {}
 
 
+def given_twice(path: Path) -> Iterator[str]:
+    """Yield the names that a module gives a value a second time, of which only the last counts."""
+    plain = (ast.Assign, ast.AnnAssign)
+    names = (
+        target.id
+        for node in tree(path).body
+        if isinstance(node, plain)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name)
+    )
+    yield from (name for name, count in collections.Counter(names).items() if count > 1)
+
+
+def test_a_name_of_a_module_has_one_value(tmp_path: Path) -> None:
+    """As it happens where two add a limit side by side."""
+    assert broken(given_twice, PROGRAMS) == []
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("A = 1\nB: int = 2\nA = 3\n", encoding="utf-8")
+    assert list(given_twice(wrong)) == ["A"]
+
+
 ROOMS = sorted(path.parent for path in PACKAGE.glob("*/__init__.py"))
 
 

@@ -138,16 +138,18 @@ def test_damage_gives_an_image_or_an_error_of_ours(tmp_path: Path) -> None:
         Reason.IMAGE_NO_META,
     }
     path = tmp_path / "b.squashfs"
-    names, reasons = set(), set()
+    reasons = set()
     for _ in range(60):
         data = bytearray(good)
         for _ in range(dice.choice((1, 4, 64))):
             data[dice.randrange(len(data))] = dice.randrange(256)
         path.write_bytes(data)
         try:
-            names.add(load_image(os.fspath(path)).name)
+            load_image(os.fspath(path))
         except StackproofError as error:
             reasons.add(error.reason)
     assert reasons
     assert reasons <= allowed
-    assert ENV_JSON["name"] in names
+    # The last byte only fills the last block, and means nothing.
+    path.write_bytes(good[:-1] + b"x")
+    assert load_image(os.fspath(path)).name == ENV_JSON["name"]

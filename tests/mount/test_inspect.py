@@ -40,7 +40,7 @@ def test_text_for_people(capsys: pytest.CaptureFixture[str], image: Path) -> Non
     assert lines[0] == "tiny: an image for tests"
     assert [" ".join(line.split()) for line in lines[1:4]] == [
         f"file {image}",
-        f"size {image.stat().st_size} bytes, xz, 8 files and folders",
+        f"size {image.stat().st_size} bytes, xz, 9 files and folders",
         f"mount point {MOUNT}",
     ]
     assert "default: the usual (default)" in out

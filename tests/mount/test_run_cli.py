@@ -205,6 +205,22 @@ def test_a_command_that_cannot_be_executed(verb: Verb) -> None:
     assert _error(verb("run", "a.squashfs", "--", "./a.squashfs"))[0] == 126
 
 
+def test_a_compiler_of_another_mpi_is_told_of(verb: Verb, mounter: Way) -> None:
+    """PATH finds it on the machine, as the image has none; what the image has is not told of."""
+    for name in ("mpifort", "my-tool"):
+        (mounter.real_folder / name).write_text("#!/bin/sh\necho of the machine\n")
+        (mounter.real_folder / name).chmod(0o755)
+    path = f"{mounter.folder}:{_PATH}"
+    done = verb("run", "a.squashfs", "--", "mpifort", PATH=path)
+    assert done.stdout == "of the machine\n"
+    found = f"`mpifort` is `{mounter.folder}/mpifort` of this machine, as the image's MPI has none"
+    assert done.stderr.startswith(f"note: {found}")
+    assert verb("run", "a.squashfs", "--", "my-tool", PATH=path).stderr == ""
+    assert verb("run", "a.squashfs", "--", f"{mounter.folder}/mpifort").stderr == ""
+    done = verb("run", "a.squashfs", "--", "mpicc", PATH=path)
+    assert (done.stdout, done.stderr) == ("mpicc of the image\n", "")
+
+
 def test_a_reader_that_goes_away_ends_the_command(verb: Verb, mounter: Way) -> None:
     words = mounter.argv(*mounter.stackproof, "run", "a.squashfs", "--", "yes")
     with subprocess.Popen(words, stdout=subprocess.PIPE, env=_ENVIRONMENT) as process:

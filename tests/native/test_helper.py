@@ -128,7 +128,7 @@ def test_the_marker_has_plain_absolute_paths(way: Way) -> None:
 def test_the_working_folder_is_entered_anew(way: Way) -> None:
     line = " ".join(mount(f"/test/a.squashfs:{_POINT}"))
     done = way.run("sh", "-c", f"cd {_POINT}; {line} sh -c 'pwd; ls bin'")
-    assert done.stdout == f"{_POINT}\nhello\nwhoami\n"
+    assert done.stdout == f"{_POINT}\nhello\nmpicc\nwhoami\n"
 
 
 def test_several_images_nested(way: Way) -> None:
@@ -156,7 +156,7 @@ def test_overlays(way: Way) -> None:
     script = f"cd {_POINT}; cat bin/hello bin/debug bin/profile; ls bin inner; touch x"
     done = way.run(*mount(images, *options), "sh", "-c", script)
     assert done.stdout.split() == [
-        "debugger", "profiler", "profiler", "bin:", "debug", "hello", "profile", "whoami",
+        "debugger", "profiler", "profiler", "bin:", "debug", "hello", "mpicc", "profile", "whoami",
         "inner:", "bin", "inner", "meta", "null",
     ]  # fmt: skip
     assert "Read-only" in done.stderr

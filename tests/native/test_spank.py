@@ -28,7 +28,7 @@ from slurm_site import Site, Wrong  # noqa: E402
 
 _CHOICE = (
     "srun", "sbatch", "labels", "salloc", "login session", "two users", "cancelled", "crashing",
-    "signed images", "slurmd killed", "bad image", "not on the node", "private image", "unchecked lists",
+    "signed images", "shared images", "slurmd killed", "bad image", "not on the node", "private image", "unchecked lists",
 )  # fmt: skip
 
 
@@ -88,8 +88,11 @@ def site(
     tmp_path_factory: pytest.TempPathFactory, for_everybody: tuple[str, Path]
 ) -> Iterator[Site]:
     need("root", "slurm", "netns", "kernel-mount", "mksquashfs")
+    need("docker-registry", "ssh-keygen")
     python, _ = for_everybody
-    plugin = built(tmp_path_factory.mktemp("native"), "spank/stackproof_spank.so")
+    native = tmp_path_factory.mktemp("native")
+    plugin = built(native, "spank/stackproof_spank.so")
+    built(native, "helper/stackproof-mount")  # which the site finds beside the plug-in
     folder = tmp_path_factory.mktemp("site")
     site = Site(folder, nodes=2, plugin=plugin, name=f"spank-{os.getpid()}", python=python)
     try:

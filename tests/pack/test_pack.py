@@ -300,6 +300,36 @@ def test_a_program_that_needs_what_is_nowhere_is_refused(tmp_path: Path, small_i
     assert "`lost` needs `libnowhere.so.1`, which neither the image nor this machine" in done.stderr
 
 
+CALLS_MPI = "int MPI_Init(int *, char ***); int main(void) { return MPI_Init(0, 0); }"
+
+
+def test_a_program_with_mpi_is_refused_by_an_image_without(
+    tmp_path: Path, small_image: Path
+) -> None:
+    """It would take the machine's MPI, and not what that opens by its place."""
+    other = Stack(tmp_path / "other", mount=str(tmp_path / "other/tree"))
+    other.library("libmpi", "int MPI_Init(int *a, char ***b) { return a != 0 || b != 0; }")
+    program = other.program("calls", CALLS_MPI, needs=("mpi",))
+    assert out(program).returncode == 0
+    done = pack(small_image, program, "-o", "out", cwd=tmp_path)
+    assert (done.returncode, "[no-mpi]" in done.stderr) == (3, True), done.stderr
+    assert f"`{program}` calls MPI, and `{small_image}` has none" in done.stderr
+    assert os.listdir(tmp_path) == ["other"]
+
+
+def test_set_uid_bits_are_lost_and_that_is_told(tmp_path: Path) -> None:
+    tools()
+    stack = Stack(tmp_path)
+    stack.program("hello", "int main(void) { return 0; }").chmod(0o4755)
+    done = pack(stack.image(), "-o", "out", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = "`bin/hello` is set-uid or set-gid no longer"
+    assert f"note: {said}" in done.stderr
+    assert json.loads(done.stdout)["notes"][0].startswith(said)
+    assert (tmp_path / "out/stack/.bin/hello").stat().st_mode & 0o7777 == 0o755
+    assert out(tmp_path / "out/bin/hello").returncode == 0
+
+
 def test_a_program_for_a_newer_c_library_is_refused_with_both_versions(
     tmp_path: Path, small_image: Path
 ) -> None:

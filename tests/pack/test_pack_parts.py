@@ -152,15 +152,16 @@ def test_what_something_may_ask_has_none(
 
 
 @pytest.mark.parametrize(
-    ("path", "value"),
+    ("path", "variable", "value"),
     [
-        ("/u/mpi/lib/libopen-pal.so.80", "/u/mpi"),
-        ("/u/mpi/lib64/openmpi/mca_btl_tcp.so", "/u/mpi"),
+        ("/u/mpi/lib/libopen-pal.so.80", "OPAL_PREFIX", "/u/mpi"),
+        ("/u/mpi/lib64/openmpi/mca_btl_tcp.so", "OPAL_PREFIX", "/u/mpi"),
+        ("/u/python/bin/python3.11", "PYTHONHOME", "/u/python"),
     ],
 )
-def test_the_prefix_of_open_mpi_is_above_its_libraries(path: str, value: str) -> None:
+def test_a_prefix_is_above_libraries_and_programs(path: str, variable: str, value: str) -> None:
     finder = next(one for one in FINDERS if one.library.fullmatch(path.rpartition("/")[2]))
-    assert (finder.variable, finder.value(path)) == ("OPAL_PREFIX", value)
+    assert (finder.variable, finder.value(path)) == (variable, value)
 
 
 def test_texts_find_the_place_by_their_own() -> None:

@@ -12,8 +12,18 @@ import pytest
 from need import need
 from packs import CALLS_ANSWER, MOUNT, Stack, small
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.image.model import Image
 from stackproof.linking.effects.view import RootView
-from stackproof.pack.effects import deliver, formats, make, relocate, survey
+from stackproof.pack.effects import (
+    deliver,
+    fitting,
+    formats,
+    interpreters,
+    loaders,
+    make,
+    relocate,
+    survey,
+)
 from stackproof.pack.effects.deliver import Delivery
 from stackproof.pack.effects.make import PackWishes
 
@@ -39,7 +49,8 @@ def test_a_survey_tells_what_is_of_the_tree_of_this_machine_and_of_nobody(tmp_pa
     stack.program("hello", CALLS_ANSWER, "-Wl,--no-as-needed", needs=("answer", "gone", "z"))
     for name in ("libgone.so", "libgone.so.1"):
         (stack.tree / "lib" / name).unlink()
-    found = survey.look_around(RootView("/", {MOUNT: str(stack.tree)}), MOUNT, ())
+    view = RootView("/", {MOUNT: str(stack.tree)})
+    found = survey.look_around(view, MOUNT, (), has_mpi=False)
     assert found.folders[f"{MOUNT}/bin/hello"] == (f"{MOUNT}/lib",)
     assert list(found.libraries) == ["libz.so.1"]
     assert "libc.so.6" in found.c_library
@@ -48,6 +59,58 @@ def test_a_survey_tells_what_is_of_the_tree_of_this_machine_and_of_nobody(tmp_pa
         survey.check(found, (f"{MOUNT}/bin/hello",))
     assert error.value.reason is Reason.FILE_MISSING
     survey.check(found, ())
+    assert loaders.own_floor(found) >= loaders.loading_of(found, (f"{MOUNT}/bin/hello",)).floor
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        (("/usr/bin/env", "python3"), ("python3", "")),
+        (("/usr/bin/python3", "-u"), ("python3", "-u")),
+        (("/usr/bin/env", ""), ("env", "")),
+    ],
+)
+def test_the_interpreter_that_a_script_names(line: tuple[str, str], named: tuple[str, str]) -> None:
+    assert interpreters.named_by(*line) == named
+
+
+def test_a_python_goes_along_with_what_it_is_nothing_without(tmp_path: Path) -> None:
+    """Also where what is named is a script that leads to it."""
+    (tmp_path / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (tmp_path / "python3").chmod(0o755)
+    interpreters.carry(str(tmp_path / "python3"), tmp_path / "top/bin/python3")
+    code = "import sys, json; print(sys.prefix, json.__file__, sep='\\n')"
+    done = subprocess.run(
+        [tmp_path / "top/bin/python3", "-I", "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    prefix, module = done.stdout.splitlines()
+    assert (prefix, module.startswith(f"{tmp_path}/top/lib")) == (str(tmp_path / "top"), True)
+    assert not [*(tmp_path / "top").rglob("site-packages")]
+
+
+def test_a_program_that_takes_another_mpi_of_this_machine_is_left_without(tmp_path: Path) -> None:
+    """As one of the modules that mpi4py brings for several."""
+    need("gcc")
+    machine, stack = Stack(tmp_path / "machine"), Stack(tmp_path)
+    code = "int MPI_Init(int *, char ***); int main(void) { return MPI_Init(0, 0); }"
+    path = f"-Wl,-rpath,{machine.tree}/lib"
+    soname = machine.tree / "lib/libmpich.so.12"
+    options = ("-shared", "-fPIC", "-Wl,-soname,libmpich.so.12")
+    machine.compile(
+        "int MPI_Init(int *a, char ***b) { return a != 0 || b != 0; }", soname, *options
+    )
+    stack.compile(code, stack.tree / "bin/other", path, last=[str(soname)])
+    view = RootView("/", {MOUNT: str(stack.tree)})
+    found = survey.look_around(view, MOUNT, (), has_mpi=True)
+    assert (found.libraries, found.missing) == ({}, {"libmpich.so.12": f"{MOUNT}/bin/other"})
+    found = survey.look_around(view, MOUNT, (), has_mpi=False)
+    assert (list(found.libraries), found.missing) == (["libmpich.so.12"], {})
+    image = Image(path="x", size=1, name="x", mount=MOUNT, mpi=None)
+    assert fitting.judged(view, image, ()) == fitting.MpiFit()
+    assert fitting.mpi_by_name(view, image, (f"{MOUNT}/mpi4py/MPI.mpich.so",)) == {}
 
 
 def test_what_lies_beside_a_moved_program_is_beside_it_still(tmp_path: Path) -> None:
@@ -85,7 +148,7 @@ def test_rights_are_the_same_whatever_they_were(tmp_path: Path) -> None:
         (tmp_path / name).write_text("x")
         (tmp_path / name).chmod(mode)
     (tmp_path / "inner").mkdir(mode=0o700)
-    assert relocate.normalise(tmp_path) == ("a",)
+    relocate.normalise(tmp_path)
     modes = {path.name: path.stat().st_mode & 0o7777 for path in tmp_path.iterdir()}
     assert modes == {"a": 0o755, "b": 0o644, "c": 0o755, "inner": 0o755}
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.share import manifests
+from stackproof.share.effects import pulling
 from stackproof.share.manifests import EMPTY, OciDescriptor, OciIndex, OciManifest
 
+_ORAS = Path(__file__).parents[1] / "golden" / "oras"
 _FILE = "sha256:" + "1" * 64
 _CREATED = "2026-11-22T07:08:15Z"
 # As oras 1.3.3 wrote it into a registry, but for the digests of files.
@@ -68,6 +71,26 @@ def test_meta_is_attached_as_oras_does() -> None:
     assert manifests.parse(wanted.encode(), where="here") == _meta()
 
 
+def test_what_oras_1_2_wrote_is_read_and_written_byte_for_byte(tmp_path: Path) -> None:
+    """What it put into docker-registry: image, list under the fallback tag, meta; and its archive."""
+    image, index, meta = (
+        manifests.parse((_ORAS / f"{name}.json").read_bytes(), where=name)
+        for name in ("image", "index", "meta")
+    )
+    assert isinstance(image, OciManifest)
+    assert isinstance(index, OciIndex)
+    assert isinstance(meta, OciManifest)
+    for one, name in ((image, "image"), (meta, "meta")):
+        assert manifests.render(one) == (_ORAS / f"{name}.json").read_bytes()
+    assert [one.digest for one in index.manifests] == [manifests.digest_of(manifests.render(meta))]
+    found = manifests.meta_layer(image, [meta], where="here")
+    packed = (_ORAS / "meta.tar.gz").read_bytes()
+    assert found is not None
+    assert found.digest == manifests.digest_of(packed)
+    pulling.unpack_meta(packed, found, tmp_path)
+    assert json.loads((tmp_path / "meta/env.json").read_bytes()) == {"name": "tiny"}
+
+
 def test_a_listed_manifest_has_its_type_and_annotations() -> None:
     listed = manifests.descriptor_of(_meta())
     assert (listed.artifact_type, listed.annotations) == (
@@ -102,6 +125,10 @@ def test_only_the_recorded_meta_counts() -> None:
     with pytest.raises(StackproofError) as caught:
         manifests.meta_layer(recorded, [other], where="here")
     assert caught.value.reason is Reason.META_MISMATCH
+
+
+def test_a_copy_without_anything_attached_has_its_meta_inside_alone() -> None:
+    assert manifests.meta_layer(_image(meta_digest=_FILE), [], where="here") is None
 
 
 def test_without_a_record_there_is_one_meta_or_none() -> None:

@@ -274,6 +274,42 @@ def test_a_disk_that_is_full(server: OwnRegistry, image: Path, tmp_path: Path,
     assert server.given(f"/blobs/sha256:{files.sha256(image)}") == 0
 
 
+_FILLED = """mount -t tmpfs -o size=6m none "$1" && cd "$1" && shift
+"$@" & pull=$!
+while ! find images -name '.part-*' -size +1000k 2>/dev/null | grep -q part; do sleep 0.02; done
+head -c 6m /dev/zero >more 2>/dev/null; echo full
+wait $pull; echo ended $?
+rm more && "$@" --json && sha256sum images/*/store.squashfs"""
+
+
+def test_a_disk_that_others_fill_meanwhile(
+    server: OwnRegistry, image: Path, tmp_path: Path
+) -> None:
+    """What has come is kept, and the next pull goes on with it once there is room."""
+    need("root", "userns")
+    digest = files.sha256(image)
+    where = f"/blobs/sha256:{digest}"
+    server.faults = [Fault(match=where, stall=1_500_000)]
+    small = tmp_path / "small"
+    small.mkdir()
+    env = {**os.environ, "STACKPROOF_REPOSITORY": str(small), "STACKPROOF_REGISTRY": server.address}
+    argv = ["unshare", "--mount", "sh", "-c", _FILLED, "sh", small, sys.executable,
+            "-m", "stackproof", "image", "pull", str(LABEL)]  # fmt: skip
+    both = subprocess.Popen(
+        argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert both.stdout is not None
+    assert both.stdout.readline() == "full\n"
+    server.release.set()
+    said, told = both.communicate(timeout=120)
+    assert both.returncode == 0, told
+    assert said.startswith("ended 4\n")
+    assert told.count("error:") == told.count("[disk-full]") == 1
+    assert said.splitlines()[-1].split()[0] == digest
+    received = json.loads(said.partition("\n")[2].rpartition("}")[0] + "}")["received"]
+    assert 0 < received < image.stat().st_size - 1_000_000
+
+
 def test_a_server_that_has_no_room(image: Path) -> None:
     body = b'{"errors": [{"code": "UNKNOWN", "message": "no space left on device"}]}'
     with OwnRegistry() as server:

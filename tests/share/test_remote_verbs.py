@@ -18,8 +18,17 @@ from images import env_json, make_image
 from need import need
 from registries import OwnRegistry, docker_registry
 from stackproof import cli
+from stackproof.share import labels, listing
+from stackproof.share.effects import catalogue, remotes
+from stackproof.share.effects.remotes import RemoteOptions
+from stackproof.share.labels import LabelRecord
+from stackproof.share.listing import RemoteRecord
 
-COVERS = ("share/cli/remote.py", "share/cli/remote_arguments.py")
+COVERS = (
+    "share/cli/remote.py",
+    "share/cli/remote_arguments.py",
+    "share/effects/remembered.py",
+)
 PAGE = documented.ROOT / "docs/how-to/share-images.md"
 WHOLE = "tiny/1:v1@here%zen2"
 
@@ -89,7 +98,7 @@ def test_the_lines_of_the_page(tmp_path: Path) -> None:
             for line in documented.lines_of(PAGE)
             if not line.reason and not line.text.startswith("stackproof run")
         }
-    assert len(said) == 11
+    assert len(said) == 12
     assert "mpich/5.0.2:v1@daint%zen2" in said["stackproof image find build::"]
     assert "0 B sent" in said["stackproof image copy build::mpich/5.0.2 deploy::"]
     history = said["stackproof image history build::mpich/5.0.2:v1@daint%zen2"].splitlines()
@@ -111,6 +120,54 @@ def test_json_is_uenvs_and_more(own: RemoteUser) -> None:
     nothing = own.run("image", "find")
     assert nothing.stdout == ""
     assert "no image" in nothing.stderr
+
+
+def test_what_was_listed_last_is_known_without_the_registry(tmp_path: Path) -> None:
+    need("mksquashfs")
+    make_image(tmp_path / "a.squashfs")
+    with OwnRegistry() as server:
+        user = RemoteUser(tmp_path, f"{server.address}/images")
+        assert user.run("image", "find", "--known", "--names").stdout == ""
+        for namespace in ("build", "deploy"):
+            user.run("image", "push", "a.squashfs", f"{namespace}::{WHOLE}")
+            listed = user.data("image", "find", f"{namespace}::")
+        server.asked.clear()
+        known = ("image", "find", "--known")
+        assert user.run(*known, "--names").stdout == f"build::{WHOLE}\ndeploy::{WHOLE}\n"
+        assert server.asked == []
+    assert user.data(*known, "deploy::tiny")["records"] == listed["records"]
+    (kept,) = (tmp_path / "cache/listings").iterdir()
+    (kept / "build.json").write_text("nonsense")
+    assert user.run(*known, "--names").stdout == f"deploy::{WHOLE}\n"
+    user.run("image", "prune", "--kind", "listings")
+    assert "there is no image" in user.run(*known).stderr
+
+
+def test_two_hundred_labels_are_two_requests(tmp_path: Path) -> None:
+    """The list of the namespace, and its blob; how long that takes benchmarks/labels.py says."""
+    with OwnRegistry() as server:
+        registry = remotes.opened(RemoteOptions(registry=server.address))
+        records = [
+            RemoteRecord(
+                namespace="deploy",
+                record=LabelRecord(
+                    label=labels.parse(f"many/{number}:v1@here%zen2"), date="2026-11-22 07:08:15",
+                    size=number, digest=f"{number:064x}", folder="",
+                ),
+            )
+            for number in range(200)
+        ]  # fmt: skip
+        known = listing.parse(listing.render(records), namespace="deploy", where="here")
+        catalogue.renew(registry, "deploy", add=known)
+        registry.client.close()
+        user = RemoteUser(tmp_path, server.address)
+        server.asked.clear()
+        said = user.run("image", "find").stdout.splitlines()
+        assert len(said) == 201
+        assert len(server.asked) == 2
+        server.asked.clear()
+        assert len(user.data("image", "find", "many/19")["records"]) == 1
+        assert len(server.asked) == 2
 
 
 @pytest.mark.parametrize(

@@ -362,7 +362,10 @@ def test_what_is_being_added_is_not_left_over(repository: ImageRepository, image
     other = larger(image, 60_000_000)
     argv = [sys.executable, "-c", _ADD, str(repository.folder), str(other), str(V1)]
     with subprocess.Popen(argv) as running:
-        while not any(repository.folder.glob(f"images/{storing.PART}*")):
+        # Something in it: between making it and its lock it may be taken away, and is made again.
+        while not any(
+            part.stat().st_size for part in repository.folder.glob(f"images/{storing.PART}*")
+        ):
             time.sleep(0.001)
         faults = [one for one in checking.check(repository) if one.fault is FaultKind.LEFT]
         running.send_signal(signal.SIGSTOP)
@@ -373,3 +376,61 @@ def test_what_is_being_added_is_not_left_over(repository: ImageRepository, image
             running.send_signal(signal.SIGCONT)
         assert running.wait(60) == 0
     assert checking.check(repository, digests=True) == ()
+
+
+_NO_LOCKS = """
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int flock(int fd, int operation) { (void)fd; (void)operation; errno = FAULT; return -1; }
+static int locks(int command) {
+    return command == F_SETLK || command == F_SETLKW || command == F_GETLK
+        || command == F_OFD_SETLK || command == F_OFD_SETLKW || command == F_OFD_GETLK;
+}
+#define BODY \\
+    va_list words; va_start(words, command); long word = va_arg(words, long); va_end(words); \\
+    if (locks(command)) { errno = FAULT; return -1; } \\
+    return (int)syscall(SYS_fcntl, fd, command, word);
+int fcntl(int fd, int command, ...) { BODY }
+int fcntl64(int fd, int command, ...) { BODY }
+"""
+
+
+_IMPATIENT = (
+    "import sys; from stackproof.share.effects import repository; from stackproof import cli\n"
+    "repository._BUSY_S = 0.2; sys.exit(cli.main(sys.argv[1:]))"
+)
+
+
+@pytest.mark.parametrize("fault", ["ENOLCK", "ENOSYS"])
+def test_a_file_system_without_locks(fault: str, tmp_path: Path) -> None:
+    """As NFS without lockd (ENOLCK) and Lustre without `flock` (ENOSYS) answer: said, nothing left."""
+    need("gcc", "mksquashfs")
+    library = tmp_path / "nolocks.so"
+    argv = ["gcc", "-shared", "-fPIC", f"-DFAULT={fault}", "-xc", "-", "-o", str(library)]
+    subprocess.run(argv, input=_NO_LOCKS, text=True, check=True)
+    make_image(tmp_path / "a.squashfs")
+    folder = tmp_path / "repo"
+
+    def image(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+        given = {**os.environ, "STACKPROOF_REPOSITORY": str(folder), "HOME": str(tmp_path),
+                 "STACKPROOF_CACHE": str(tmp_path / "cache"), **env}  # fmt: skip
+        argv = [sys.executable, "-c", _IMPATIENT, "image", *words]
+        return subprocess.run(
+            argv, env=given, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+        )
+
+    words = ("add", "tiny/1:v1@here%x86_64", "a.squashfs")
+    done = image(*words, LD_PRELOAD=str(library))
+    assert done.returncode == 4, done.stderr
+    assert "[not-permitted]" in done.stderr
+    assert "flock" in done.stderr
+    assert not list(folder.rglob("store.squashfs"))
+    assert image(*words).returncode == 0
+    assert image("fsck").returncode == 0
+    done = image("ls", "--names", LD_PRELOAD=str(library))
+    assert (done.returncode, "[not-permitted]" in done.stderr) == (4, True), done.stdout

@@ -352,6 +352,7 @@ def test_the_verbs(tmp_path: Path) -> None:
 
     assert image("add", FULL, "a.squashfs").returncode == 0
     assert "[usage]" in image("sign", "a.squashfs", "--key", signer.key).stderr
+    assert "[image-missing]" in image("sign", "none.squashfs", "--key", signer.key).stderr
     assert "[file-missing]" in image("sign", "tiny").stderr
     assert (
         "[usage]" in image("sign", "tiny", "--key", signer.key, "--namespace", "a/b:c%d@e%f").stderr

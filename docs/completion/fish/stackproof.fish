@@ -39,7 +39,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
         printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
-        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject or rebuild'
+        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject, splice or rebuild'
         printf '%s\t%s\n' '--with-source' 'build a package from this source file (EasyBuild, Spack)'
         printf '%s\t%s\n' '--with-patch' 'change a packages source by this patch (EasyBuild, Spack)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
@@ -67,7 +67,7 @@ function __stackproof_say
     case 'value:check:--choose'
         __stackproof_kinds 
     case 'arguments:check'
-        __stackproof_kinds cray-mpich intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
+        __stackproof_kinds container-mpich cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-lnx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
     case 'commands:plan'
     case 'options:plan'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -75,7 +75,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
         printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
-        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject or rebuild'
+        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject, splice or rebuild'
         printf '%s\t%s\n' '--with-source' 'build a package from this source file (EasyBuild, Spack)'
         printf '%s\t%s\n' '--with-patch' 'change a packages source by this patch (EasyBuild, Spack)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
@@ -105,7 +105,7 @@ function __stackproof_say
     case 'value:plan:--explain'
         __stackproof_kinds 
     case 'arguments:plan'
-        __stackproof_kinds cray-mpich intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
+        __stackproof_kinds container-mpich cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-lnx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
     case 'commands:build'
     case 'options:build'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -113,7 +113,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
         printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
-        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject or rebuild'
+        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject, splice or rebuild'
         printf '%s\t%s\n' '--with-source' 'build a package from this source file (EasyBuild, Spack)'
         printf '%s\t%s\n' '--with-patch' 'change a packages source by this patch (EasyBuild, Spack)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
@@ -173,7 +173,7 @@ function __stackproof_say
     case 'value:build:--pass-env'
         __stackproof_kinds 
     case 'arguments:build'
-        __stackproof_kinds cray-mpich intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
+        __stackproof_kinds container-mpich cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-lnx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
     case 'commands:recipe'
         printf '%s\t%s\n' 'list' 'list the recipes that come with stackproof; `build NAME` takes each of them'
         printf '%s\t%s\n' 'show' 'print a shipped recipe, to start from: stackproof recipe show mpich > mine.yaml'
@@ -223,7 +223,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
         printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
-        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject or rebuild'
+        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject, splice or rebuild'
         printf '%s\t%s\n' '--with-source' 'build a package from this source file (EasyBuild, Spack)'
         printf '%s\t%s\n' '--with-patch' 'change a packages source by this patch (EasyBuild, Spack)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
@@ -250,7 +250,7 @@ function __stackproof_say
     case 'value:mirror/create:--choose'
         __stackproof_kinds 
     case 'arguments:mirror/create'
-        __stackproof_kinds cray-mpich intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
+        __stackproof_kinds container-mpich cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-lnx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
     case 'commands:mirror/add-os-sources'
     case 'options:mirror/add-os-sources'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -258,7 +258,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
         printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
-        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject or rebuild'
+        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject, splice or rebuild'
         printf '%s\t%s\n' '--with-source' 'build a package from this source file (EasyBuild, Spack)'
         printf '%s\t%s\n' '--with-patch' 'change a packages source by this patch (EasyBuild, Spack)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
@@ -297,7 +297,7 @@ function __stackproof_say
     case 'value:mirror/add-os-sources:--to'
         __stackproof_kinds @dir
     case 'arguments:mirror/add-os-sources'
-        __stackproof_kinds cray-mpich intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
+        __stackproof_kinds container-mpich cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-lnx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
     case 'commands:shell'
     case 'options:shell'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -315,12 +315,15 @@ function __stackproof_say
         printf '%s\t%s\n' '--tree' 'unpack the image, and fail when its tree is not what the image records, or has not this digest: that of a tree is one whatever packed it'
         printf '%s\t%s\n' '--needs' 'unpack the image, and show what it needs of a machine instead: the newest glibc that a file asks for, libraries that it does not bring, processors'
         printf '%s\t%s\n' '--site' 'with --needs: say what of that a machine lacks (exit code 8), or its file does not tell (9); left out: nothing is compared'
+        printf '%s\t%s\n' '--signers' 'whose keys are whose, for what is beside the image (default: as of `image verify`)'
     case 'value:inspect:--verify'
         __stackproof_kinds 
     case 'value:inspect:--tree'
         __stackproof_kinds 
     case 'value:inspect:--site'
         __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
+    case 'value:inspect:--signers'
+        __stackproof_kinds @file
     case 'arguments:inspect'
         __stackproof_kinds @file @label
     case 'commands:pack'
@@ -340,7 +343,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
         printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
-        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject or rebuild'
+        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject, splice or rebuild'
         printf '%s\t%s\n' '--with-source' 'build a package from this source file (EasyBuild, Spack)'
         printf '%s\t%s\n' '--with-patch' 'change a packages source by this patch (EasyBuild, Spack)'
     case 'value:pack:-o' 'value:pack:--output'
@@ -370,7 +373,7 @@ function __stackproof_say
     case 'value:pack:--with-patch'
         __stackproof_kinds @file
     case 'arguments:pack'
-        __stackproof_kinds cray-mpich intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file @label
+        __stackproof_kinds container-mpich cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-lnx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/mpich spack/openmpi @file @label
     case 'commands:install'
     case 'options:install'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -609,7 +612,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--quick' 'a first answer in minutes, without SPEC: latency and bandwidth at 8 B, 1 KiB, 64 KiB and 1 MiB, in short launches; --benchmarks and --sizes still say otherwise'
         printf '%s\t%s\n' '--swap' 'measure the recipe that the baseline is once more with another package, such as mpi=mpich, and say whether the two are equal; several words are one swap'
         printf '%s\t%s\n' '--equal' 'ask whether challengers are neither slower nor faster than the baseline: PASS is then equal, and FAIL not equal'
-        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject or rebuild'
+        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject, splice or rebuild'
         printf '%s\t%s\n' '--with-source' 'build a package from this source file (EasyBuild, Spack)'
         printf '%s\t%s\n' '--with-patch' 'change a packages source by this patch (EasyBuild, Spack)'
         printf '%s\t%s\n' '--dry-run' 'measure nothing: check everything, say what would run and about how long it takes; of a batch job print its script'
@@ -1056,6 +1059,7 @@ function __stackproof_say
         printf '%s\t%s\n' 'copy' 'give an image of a registry a label in another namespace'
         printf '%s\t%s\n' 'delete' 'delete an image of a registry, with all that is attached to it'
         printf '%s\t%s\n' 'rollback' 'make a label of a registry that of a former image again'
+        printf '%s\t%s\n' 'attach' 'put documents beside an image, which go with it to registries: its bill of materials and provenance, verdicts, reports, files'
     case 'options:image'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
@@ -1121,12 +1125,15 @@ function __stackproof_say
         printf '%s\t%s\n' '--tree' 'unpack the image, and fail when its tree is not what the image records, or has not this digest: that of a tree is one whatever packed it'
         printf '%s\t%s\n' '--needs' 'unpack the image, and show what it needs of a machine instead: the newest glibc that a file asks for, libraries that it does not bring, processors'
         printf '%s\t%s\n' '--site' 'with --needs: say what of that a machine lacks (exit code 8), or its file does not tell (9); left out: nothing is compared'
+        printf '%s\t%s\n' '--signers' 'whose keys are whose, for what is beside the image (default: as of `image verify`)'
     case 'value:image/inspect:--verify'
         __stackproof_kinds 
     case 'value:image/inspect:--tree'
         __stackproof_kinds 
     case 'value:image/inspect:--site'
         __stackproof_kinds adastra alps-gh200 alps-zen2 helios-cpu helios-gpu local lumi-c lumi-g olivia-cpu olivia-gh200 @file
+    case 'value:image/inspect:--signers'
+        __stackproof_kinds @file
     case 'arguments:image/inspect'
         __stackproof_kinds @file @label
     case 'commands:image/ls'
@@ -1150,7 +1157,7 @@ function __stackproof_say
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--dry-run' 'say what would go, delete nothing'
-        printf '%s\t%s\n' '--kind' 'only this kind, all of it; may be given several times: images, builds, memory, downloads, uploads, components, packages, sources, solutions, indices, clones, checkouts, apt, os-sources, keys, trees, layers, archives, elf, injections, programs, delay-switch, native, digests, locks'
+        printf '%s\t%s\n' '--kind' 'only this kind, all of it; may be given several times: images, builds, memory, downloads, uploads, listings, components, packages, sources, solutions, indices, clones, checkouts, apt, os-sources, keys, trees, layers, archives, elf, injections, programs, delay-switch, native, digests, locks'
         printf '%s\t%s\n' '--older-than' 'what was not used for so long, such as 12h, 30d or 8w'
         printf '%s\t%s\n' '--all' 'everything that is not in use'
         printf '%s\t%s\n' '--json' 'print what went as JSON'
@@ -1167,7 +1174,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--site' 'site file, name of a shipped site, or folder of a cluster configuration as Stackinator has it; default: this machine'
         printf '%s\t%s\n' '--profile' 'a profile that `bench` wrote: its views come into the image; default: none'
         printf '%s\t%s\n' '--fact' 'a fact that conditions of the recipe ask for, in the place of what the site says (architecture=aarch64, gpu=cuda)'
-        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject or rebuild'
+        printf '%s\t%s\n' '--with' 'another package, or version, in the place of the recipes, such as mpi=mpich@5.0.2; `plan` says how deep that goes: inject, splice or rebuild'
         printf '%s\t%s\n' '--with-source' 'build a package from this source file (EasyBuild, Spack)'
         printf '%s\t%s\n' '--with-patch' 'change a packages source by this patch (EasyBuild, Spack)'
         printf '%s\t%s\n' '--mirror' 'mirrors.yaml or cache.yaml of Spack stacks, or a folder: one of `mirror create`, or for EasyBuild any that has the source files'
@@ -1215,7 +1222,7 @@ function __stackproof_say
     case 'value:image/containerfile:--manifest'
         __stackproof_kinds @file
     case 'arguments:image/containerfile'
-        __stackproof_kinds cray-mpich intel-mpi libfabric mpich openmpi openmpi-5.0.8 openmpi-lnx spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
+        __stackproof_kinds container-mpich cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-lnx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/mpich spack/openmpi @file
     case 'commands:image/find'
     case 'options:image/find'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -1226,6 +1233,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--username' 'whose token it is (default: your login)'
         printf '%s\t%s\n' '--json' 'print what was done as JSON'
         printf '%s\t%s\n' '--fresh' 'ask for every tag, and believe no list'
+        printf '%s\t%s\n' '--known' 'ask nobody: what it had when it was last listed from here; without a label, of all namespaces'
         printf '%s\t%s\n' '--names' 'print the labels alone, one a line'
     case 'value:image/find:--registry'
         __stackproof_kinds 
@@ -1236,7 +1244,7 @@ function __stackproof_say
     case 'value:image/find:--username'
         __stackproof_kinds 
     case 'arguments:image/find'
-        __stackproof_kinds @label
+        __stackproof_kinds @remote
     case 'commands:image/pull'
     case 'options:image/pull'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -1256,7 +1264,7 @@ function __stackproof_say
     case 'value:image/pull:--username'
         __stackproof_kinds 
     case 'arguments:image/pull'
-        __stackproof_kinds @label
+        __stackproof_kinds @remote
     case 'commands:image/history'
     case 'options:image/history'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -1275,7 +1283,7 @@ function __stackproof_say
     case 'value:image/history:--username'
         __stackproof_kinds 
     case 'arguments:image/history'
-        __stackproof_kinds @label
+        __stackproof_kinds @remote
     case 'commands:image/push'
     case 'options:image/push'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -1295,7 +1303,7 @@ function __stackproof_say
     case 'value:image/push:--username'
         __stackproof_kinds 
     case 'arguments:image/push'
-        __stackproof_kinds @file @label
+        __stackproof_kinds @file @label @remote
     case 'commands:image/copy'
     case 'options:image/copy'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -1315,7 +1323,7 @@ function __stackproof_say
     case 'value:image/copy:--username'
         __stackproof_kinds 
     case 'arguments:image/copy'
-        __stackproof_kinds @label
+        __stackproof_kinds @remote
     case 'commands:image/delete'
     case 'options:image/delete'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -1335,7 +1343,7 @@ function __stackproof_say
     case 'value:image/delete:--username'
         __stackproof_kinds 
     case 'arguments:image/delete'
-        __stackproof_kinds @label
+        __stackproof_kinds @remote
     case 'commands:image/rollback'
     case 'options:image/rollback'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -1357,7 +1365,21 @@ function __stackproof_say
     case 'value:image/rollback:--to'
         __stackproof_kinds 
     case 'arguments:image/rollback'
-        __stackproof_kinds @label
+        __stackproof_kinds @remote
+    case 'commands:image/attach'
+    case 'options:image/attach'
+        printf '%s\t%s\n' '-h' 'show this help message and exit'
+        printf '%s\t%s\n' '--help' 'show this help message and exit'
+        printf '%s\t%s\n' '--builder' 'who answers for the machine that built it, as an address, for the provenance (default: urn:stackproof:builder, which says nobody)'
+        printf '%s\t%s\n' '--sign' 'sign these documents for this image with a key of ssh; `image sign` signs the image with all of them (default: nobody signs them)'
+        printf '%s\t%s\n' '--force' 'replace documents of the same names'
+        printf '%s\t%s\n' '--json' 'print what was attached as JSON'
+    case 'value:image/attach:--builder'
+        __stackproof_kinds 
+    case 'value:image/attach:--sign'
+        __stackproof_kinds 
+    case 'arguments:image/attach'
+        __stackproof_kinds @file @label
     case 'commands:site'
         printf '%s\t%s\n' 'probe' 'look at this machine and say what it offers'
         printf '%s\t%s\n' 'list' 'list the sites that come with stackproof'
@@ -1446,6 +1468,12 @@ function __stackproof_kinds
                 if not string match -qr '^[/.~]' -- $current
                     command stackproof image ls --names 2>/dev/null
                 end
+            case @remote
+                set -l found (command stackproof image find --known --names 2>/dev/null)
+                printf '%s\n' $found
+                if test -n "$current"
+                    string replace -r '^deploy::' '' -- $found
+                end
             case '*'
                 echo $word
         end
@@ -1489,7 +1517,7 @@ function __stackproof_complete
 end
 
 function __stackproof_takes
-    contains -- $argv[1] 'value:check:--site' 'value:check:--profile' 'value:check:--fact' 'value:check:--with' 'value:check:--with-source' 'value:check:--with-patch' 'value:check:--mirror' 'value:check:--from' 'value:check:--choose' 'value:plan:--site' 'value:plan:--profile' 'value:plan:--fact' 'value:plan:--with' 'value:plan:--with-source' 'value:plan:--with-patch' 'value:plan:--mirror' 'value:plan:--from' 'value:plan:--choose' 'value:plan:--explain' 'value:build:--site' 'value:build:--profile' 'value:build:--fact' 'value:build:--with' 'value:build:--with-source' 'value:build:--with-patch' 'value:build:--mirror' 'value:build:--from' 'value:build:--choose' 'value:build:-o' 'value:build:--output' 'value:build:--stop-after' 'value:build:--jobs' 'value:build:--in-memory' 'value:build:--build-dir' 'value:build:--on' 'value:build:--nodes' 'value:build:--cluster' 'value:build:--srun-option' 'value:build:--pass-env' 'value:convert:-o' 'value:convert:--output' 'value:convert:--site' 'value:convert:--fact' 'value:mirror/create:--site' 'value:mirror/create:--profile' 'value:mirror/create:--fact' 'value:mirror/create:--with' 'value:mirror/create:--with-source' 'value:mirror/create:--with-patch' 'value:mirror/create:--mirror' 'value:mirror/create:--from' 'value:mirror/create:--choose' 'value:mirror/add-os-sources:--site' 'value:mirror/add-os-sources:--profile' 'value:mirror/add-os-sources:--fact' 'value:mirror/add-os-sources:--with' 'value:mirror/add-os-sources:--with-source' 'value:mirror/add-os-sources:--with-patch' 'value:mirror/add-os-sources:--mirror' 'value:mirror/add-os-sources:--from' 'value:mirror/add-os-sources:--choose' 'value:mirror/add-os-sources:--suite' 'value:mirror/add-os-sources:--archive' 'value:mirror/add-os-sources:--keyring' 'value:mirror/add-os-sources:--to' 'value:inspect:--verify' 'value:inspect:--tree' 'value:inspect:--site' 'value:pack:-o' 'value:pack:--output' 'value:pack:--format' 'value:pack:--view' 'value:pack:--entry' 'value:pack:--symlink' 'value:pack:--provenance' 'value:pack:--tier' 'value:pack:--site' 'value:pack:--profile' 'value:pack:--fact' 'value:pack:--with' 'value:pack:--with-source' 'value:pack:--with-patch' 'value:install:--to' 'value:install:--view' 'value:run:--view' 'value:run:--how' 'value:run:--join' 'value:run:--inject' 'value:run:--transport' 'value:run:--memory' 'value:run:--site' 'value:run:--profile' 'value:start:--view' 'value:start:--how' 'value:start:--join' 'value:start:--inject' 'value:start:--transport' 'value:start:--memory' 'value:start:--site' 'value:activate:--view' 'value:activate:--inject' 'value:activate:--transport' 'value:activate:--memory' 'value:activate:--site' 'value:cluster/up:--nodes' 'value:cluster/up:--rate' 'value:cluster/up:--delay' 'value:cluster/up:--share' 'value:cluster/up:--user' 'value:cluster/up:--spank' 'value:cluster/up:--plugstack' 'value:cluster/up:--cpus' 'value:cluster/up:--set' 'value:cluster/up:--name' 'value:cluster/down:--name' 'value:cluster/status:--name' 'value:cluster/exec:--name' 'value:cluster/exec:--on' 'value:cluster/exec:--as' 'value:cluster/kill:--name' 'value:cluster/restart:--name' 'value:bench:--baseline' 'value:bench:--challenger' 'value:bench:--launches' 'value:bench:--budget' 'value:bench:--seed' 'value:bench:--placement' 'value:bench:--transport' 'value:bench:--ranks' 'value:bench:--benchmarks' 'value:bench:--sizes' 'value:bench:--memory' 'value:bench:--swap' 'value:bench:--with' 'value:bench:--with-source' 'value:bench:--with-patch' 'value:bench:--topology' 'value:bench:--cluster' 'value:bench:-o' 'value:bench:--output' 'value:bench:--on' 'value:bench:--sbatch-option' 'value:bench:--resume' 'value:bench:--sign' 'value:compare:--beside' 'value:compare:--margin' 'value:compare:--minimum-launches' 'value:compare:--signed-by' 'value:report:-o' 'value:report:--output' 'value:report:--overlay' 'value:report:--json-file' 'value:report:--csv' 'value:report:--transports-csv' 'value:report:--markdown' 'value:report:--margin' 'value:report:--minimum-launches' 'value:report:--signed-by' 'value:import:-o' 'value:import:--output' 'value:import:--placement' 'value:import:--memory' 'value:import:--ranks' 'value:import:--nodes' 'value:import:--arm' 'value:import:--baseline' 'value:import:--name' 'value:import:--site' 'value:import:--transport' 'value:doctor:--view' 'value:doctor:--program' 'value:doctor:--site' 'value:doctor:--results' 'value:doctor:--arm' 'value:doctor:--log' 'value:doctor:--env' 'value:doctor:--have' 'value:doctor:--fact' 'value:doctor:--bundle' 'value:doctor:--replay' 'value:inject/check:--with' 'value:inject/check:--upgrade' 'value:inject/check:--launcher' 'value:inject/check:--namespaces' 'value:inject/check:--library-path' 'value:inject/check:--env' 'value:inject/check:--root' 'value:inject/check:--isa' 'value:inject/check:--shs' 'value:inject/check:--target' 'value:inject/manifest:-o' 'value:inject/manifest:--output' 'value:inject/manifest:--library-path' 'value:inject/manifest:--env' 'value:inject/manifest:--root' 'value:inject/manifest:--isa' 'value:inject/container:--with' 'value:inject/container:--form' 'value:inject/container:-o' 'value:inject/container:--output' 'value:inject/container:--library-path' 'value:inject/container:--env' 'value:inject/container:--root' 'value:inject/container:--isa' 'value:inject/container:--level' 'value:inject/container:--hook' 'value:inject/container:--on-mismatch' 'value:inject/container:--log' 'value:inject/container:--shs' 'value:inject/apply:--with' 'value:inject/apply:--eessi' 'value:inject/apply:--wrapper' 'value:inject/apply:--family' 'value:inject/apply:--compiler' 'value:inject/apply:--accelerator' 'value:inject/apply:--set' 'value:inject/apply:--level' 'value:inject/apply:--shs' 'value:inject/apply:--isa' 'value:inject/artefact:-o' 'value:inject/artefact:--output' 'value:inject/artefact:--name' 'value:inject/artefact:--place' 'value:inject/artefact:--shs' 'value:inject/artefact:--isa' 'value:inject/prove:--with' 'value:inject/prove:--own' 'value:inject/prove:--wrong' 'value:inject/prove:--ranks' 'value:inject/prove:--launches' 'value:inject/prove:--cluster' 'value:inject/prove:--transport' 'value:inject/prove:--set' 'value:inject/prove:--expect' 'value:inject/prove:--timeout' 'value:inject/prove:-o' 'value:inject/prove:--output' 'value:image/sign:--key' 'value:image/sign:--label' 'value:image/sign:--namespace' 'value:image/verify:--signers' 'value:image/inspect:--verify' 'value:image/inspect:--tree' 'value:image/inspect:--site' 'value:image/prune:--kind' 'value:image/prune:--older-than' 'value:image/containerfile:--site' 'value:image/containerfile:--profile' 'value:image/containerfile:--fact' 'value:image/containerfile:--with' 'value:image/containerfile:--with-source' 'value:image/containerfile:--with-patch' 'value:image/containerfile:--mirror' 'value:image/containerfile:--from' 'value:image/containerfile:--choose' 'value:image/containerfile:-o' 'value:image/containerfile:--output' 'value:image/containerfile:--base' 'value:image/containerfile:--builder-base' 'value:image/containerfile:--view' 'value:image/containerfile:--package' 'value:image/containerfile:--builder-package' 'value:image/containerfile:--manifest' 'value:image/find:--registry' 'value:image/find:--ca' 'value:image/find:--token' 'value:image/find:--username' 'value:image/pull:--registry' 'value:image/pull:--ca' 'value:image/pull:--token' 'value:image/pull:--username' 'value:image/history:--registry' 'value:image/history:--ca' 'value:image/history:--token' 'value:image/history:--username' 'value:image/push:--registry' 'value:image/push:--ca' 'value:image/push:--token' 'value:image/push:--username' 'value:image/copy:--registry' 'value:image/copy:--ca' 'value:image/copy:--token' 'value:image/copy:--username' 'value:image/delete:--registry' 'value:image/delete:--ca' 'value:image/delete:--token' 'value:image/delete:--username' 'value:image/rollback:--registry' 'value:image/rollback:--ca' 'value:image/rollback:--token' 'value:image/rollback:--username' 'value:image/rollback:--to' 'value:site/probe:--from' 'value:site/probe:--complete' 'value:site/probe:--part' 'value:site/probe:--partition' 'value:site/spack-config:-o' 'value:site/spack-config:--output' 'value:site/spack-config:--site'
+    contains -- $argv[1] 'value:check:--site' 'value:check:--profile' 'value:check:--fact' 'value:check:--with' 'value:check:--with-source' 'value:check:--with-patch' 'value:check:--mirror' 'value:check:--from' 'value:check:--choose' 'value:plan:--site' 'value:plan:--profile' 'value:plan:--fact' 'value:plan:--with' 'value:plan:--with-source' 'value:plan:--with-patch' 'value:plan:--mirror' 'value:plan:--from' 'value:plan:--choose' 'value:plan:--explain' 'value:build:--site' 'value:build:--profile' 'value:build:--fact' 'value:build:--with' 'value:build:--with-source' 'value:build:--with-patch' 'value:build:--mirror' 'value:build:--from' 'value:build:--choose' 'value:build:-o' 'value:build:--output' 'value:build:--stop-after' 'value:build:--jobs' 'value:build:--in-memory' 'value:build:--build-dir' 'value:build:--on' 'value:build:--nodes' 'value:build:--cluster' 'value:build:--srun-option' 'value:build:--pass-env' 'value:convert:-o' 'value:convert:--output' 'value:convert:--site' 'value:convert:--fact' 'value:mirror/create:--site' 'value:mirror/create:--profile' 'value:mirror/create:--fact' 'value:mirror/create:--with' 'value:mirror/create:--with-source' 'value:mirror/create:--with-patch' 'value:mirror/create:--mirror' 'value:mirror/create:--from' 'value:mirror/create:--choose' 'value:mirror/add-os-sources:--site' 'value:mirror/add-os-sources:--profile' 'value:mirror/add-os-sources:--fact' 'value:mirror/add-os-sources:--with' 'value:mirror/add-os-sources:--with-source' 'value:mirror/add-os-sources:--with-patch' 'value:mirror/add-os-sources:--mirror' 'value:mirror/add-os-sources:--from' 'value:mirror/add-os-sources:--choose' 'value:mirror/add-os-sources:--suite' 'value:mirror/add-os-sources:--archive' 'value:mirror/add-os-sources:--keyring' 'value:mirror/add-os-sources:--to' 'value:inspect:--verify' 'value:inspect:--tree' 'value:inspect:--site' 'value:inspect:--signers' 'value:pack:-o' 'value:pack:--output' 'value:pack:--format' 'value:pack:--view' 'value:pack:--entry' 'value:pack:--symlink' 'value:pack:--provenance' 'value:pack:--tier' 'value:pack:--site' 'value:pack:--profile' 'value:pack:--fact' 'value:pack:--with' 'value:pack:--with-source' 'value:pack:--with-patch' 'value:install:--to' 'value:install:--view' 'value:run:--view' 'value:run:--how' 'value:run:--join' 'value:run:--inject' 'value:run:--transport' 'value:run:--memory' 'value:run:--site' 'value:run:--profile' 'value:start:--view' 'value:start:--how' 'value:start:--join' 'value:start:--inject' 'value:start:--transport' 'value:start:--memory' 'value:start:--site' 'value:activate:--view' 'value:activate:--inject' 'value:activate:--transport' 'value:activate:--memory' 'value:activate:--site' 'value:cluster/up:--nodes' 'value:cluster/up:--rate' 'value:cluster/up:--delay' 'value:cluster/up:--share' 'value:cluster/up:--user' 'value:cluster/up:--spank' 'value:cluster/up:--plugstack' 'value:cluster/up:--cpus' 'value:cluster/up:--set' 'value:cluster/up:--name' 'value:cluster/down:--name' 'value:cluster/status:--name' 'value:cluster/exec:--name' 'value:cluster/exec:--on' 'value:cluster/exec:--as' 'value:cluster/kill:--name' 'value:cluster/restart:--name' 'value:bench:--baseline' 'value:bench:--challenger' 'value:bench:--launches' 'value:bench:--budget' 'value:bench:--seed' 'value:bench:--placement' 'value:bench:--transport' 'value:bench:--ranks' 'value:bench:--benchmarks' 'value:bench:--sizes' 'value:bench:--memory' 'value:bench:--swap' 'value:bench:--with' 'value:bench:--with-source' 'value:bench:--with-patch' 'value:bench:--topology' 'value:bench:--cluster' 'value:bench:-o' 'value:bench:--output' 'value:bench:--on' 'value:bench:--sbatch-option' 'value:bench:--resume' 'value:bench:--sign' 'value:compare:--beside' 'value:compare:--margin' 'value:compare:--minimum-launches' 'value:compare:--signed-by' 'value:report:-o' 'value:report:--output' 'value:report:--overlay' 'value:report:--json-file' 'value:report:--csv' 'value:report:--transports-csv' 'value:report:--markdown' 'value:report:--margin' 'value:report:--minimum-launches' 'value:report:--signed-by' 'value:import:-o' 'value:import:--output' 'value:import:--placement' 'value:import:--memory' 'value:import:--ranks' 'value:import:--nodes' 'value:import:--arm' 'value:import:--baseline' 'value:import:--name' 'value:import:--site' 'value:import:--transport' 'value:doctor:--view' 'value:doctor:--program' 'value:doctor:--site' 'value:doctor:--results' 'value:doctor:--arm' 'value:doctor:--log' 'value:doctor:--env' 'value:doctor:--have' 'value:doctor:--fact' 'value:doctor:--bundle' 'value:doctor:--replay' 'value:inject/check:--with' 'value:inject/check:--upgrade' 'value:inject/check:--launcher' 'value:inject/check:--namespaces' 'value:inject/check:--library-path' 'value:inject/check:--env' 'value:inject/check:--root' 'value:inject/check:--isa' 'value:inject/check:--shs' 'value:inject/check:--target' 'value:inject/manifest:-o' 'value:inject/manifest:--output' 'value:inject/manifest:--library-path' 'value:inject/manifest:--env' 'value:inject/manifest:--root' 'value:inject/manifest:--isa' 'value:inject/container:--with' 'value:inject/container:--form' 'value:inject/container:-o' 'value:inject/container:--output' 'value:inject/container:--library-path' 'value:inject/container:--env' 'value:inject/container:--root' 'value:inject/container:--isa' 'value:inject/container:--level' 'value:inject/container:--hook' 'value:inject/container:--on-mismatch' 'value:inject/container:--log' 'value:inject/container:--shs' 'value:inject/apply:--with' 'value:inject/apply:--eessi' 'value:inject/apply:--wrapper' 'value:inject/apply:--family' 'value:inject/apply:--compiler' 'value:inject/apply:--accelerator' 'value:inject/apply:--set' 'value:inject/apply:--level' 'value:inject/apply:--shs' 'value:inject/apply:--isa' 'value:inject/artefact:-o' 'value:inject/artefact:--output' 'value:inject/artefact:--name' 'value:inject/artefact:--place' 'value:inject/artefact:--shs' 'value:inject/artefact:--isa' 'value:inject/prove:--with' 'value:inject/prove:--own' 'value:inject/prove:--wrong' 'value:inject/prove:--ranks' 'value:inject/prove:--launches' 'value:inject/prove:--cluster' 'value:inject/prove:--transport' 'value:inject/prove:--set' 'value:inject/prove:--expect' 'value:inject/prove:--timeout' 'value:inject/prove:-o' 'value:inject/prove:--output' 'value:image/sign:--key' 'value:image/sign:--label' 'value:image/sign:--namespace' 'value:image/verify:--signers' 'value:image/inspect:--verify' 'value:image/inspect:--tree' 'value:image/inspect:--site' 'value:image/inspect:--signers' 'value:image/prune:--kind' 'value:image/prune:--older-than' 'value:image/containerfile:--site' 'value:image/containerfile:--profile' 'value:image/containerfile:--fact' 'value:image/containerfile:--with' 'value:image/containerfile:--with-source' 'value:image/containerfile:--with-patch' 'value:image/containerfile:--mirror' 'value:image/containerfile:--from' 'value:image/containerfile:--choose' 'value:image/containerfile:-o' 'value:image/containerfile:--output' 'value:image/containerfile:--base' 'value:image/containerfile:--builder-base' 'value:image/containerfile:--view' 'value:image/containerfile:--package' 'value:image/containerfile:--builder-package' 'value:image/containerfile:--manifest' 'value:image/find:--registry' 'value:image/find:--ca' 'value:image/find:--token' 'value:image/find:--username' 'value:image/pull:--registry' 'value:image/pull:--ca' 'value:image/pull:--token' 'value:image/pull:--username' 'value:image/history:--registry' 'value:image/history:--ca' 'value:image/history:--token' 'value:image/history:--username' 'value:image/push:--registry' 'value:image/push:--ca' 'value:image/push:--token' 'value:image/push:--username' 'value:image/copy:--registry' 'value:image/copy:--ca' 'value:image/copy:--token' 'value:image/copy:--username' 'value:image/delete:--registry' 'value:image/delete:--ca' 'value:image/delete:--token' 'value:image/delete:--username' 'value:image/rollback:--registry' 'value:image/rollback:--ca' 'value:image/rollback:--token' 'value:image/rollback:--username' 'value:image/rollback:--to' 'value:image/attach:--builder' 'value:image/attach:--sign' 'value:site/probe:--from' 'value:site/probe:--complete' 'value:site/probe:--part' 'value:site/probe:--partition' 'value:site/spack-config:-o' 'value:site/spack-config:--output' 'value:site/spack-config:--site'
 end
 
 complete -c stackproof -f -a '(__stackproof_complete)'

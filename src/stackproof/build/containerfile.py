@@ -101,9 +101,18 @@ def render(plan: Plan, wish: ContainerfileRequest, needs: Container, files: File
     lines = [
         f"# {_comment(plan.name)}: written by `stackproof image containerfile`; plan {plan.id}",
         f"FROM {check_base(wish.builder)} AS builder",
-        f'RUN test "$(uname -m)" = {shlex.quote(wish.architecture)}',
+        _required(
+            f'test "$(uname -m)" = {shlex.quote(wish.architecture)}',
+            f"this stack is for {wish.architecture}, and the base image is not",
+        ),
         *_packages((*needs.builder_packages, *wish.builder_packages)),
-        *(f"RUN test -d {_word(path)}" for path in needs.outside),
+        *(
+            _required(
+                f"test -d {_word(path)}",
+                f"the base image of the stage that builds has no {path}: --builder-base names one",
+            )
+            for path in needs.outside
+        ),
     ]
     fetch = partial(_fetch, needs=needs, sources={one.filename: one for one in needs.sources})
     lines += _tools(needs, files.programs, fetch)
@@ -121,6 +130,11 @@ def render(plan: Plan, wish: ContainerfileRequest, needs: Container, files: File
         lines.append('CMD ["/bin/sh"]')
     lines += [f"LABEL {key}={_quoted(value)}" for key, value in sorted(wish.labels.items())]
     return "\n".join(lines) + "\n"
+
+
+def _required(test: str, otherwise: str) -> str:
+    """Return an instruction that ends a build with a sentence where something is missing."""
+    return f"RUN {test} || {{ echo {_word(f'error: {otherwise}')} >&2; exit 1; }}"
 
 
 def _tools(

@@ -116,6 +116,15 @@ class OsPackage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherPlace:
+    """Where else the same bytes are, as `filename`: an address, or a source package."""
+
+    filename: str
+    address: str = ""
+    os_package: OsPackage | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
     """One source file of a build, which must be there as `filename`.
 
@@ -124,6 +133,7 @@ class SourceFile:
     is given, holds that commit of the repository at `address` as
     `git archive --format=tar --prefix=STEM/ COMMIT` writes it, where STEM is `filename` without
     `.tar`: what identifies it then is the commit, and the digest is that of these bytes.
+    `elsewhere` is asked in its order for what its own place has not any more.
     """
 
     filename: str
@@ -131,6 +141,7 @@ class SourceFile:
     address: str = ""
     commit: str = ""
     os_package: OsPackage | None = None
+    elsewhere: tuple[OtherPlace, ...] = ()
 
     @property
     def pool(self) -> str:

@@ -41,6 +41,8 @@ class Depth(StrEnum):
 
     INJECT = "inject"
     """The replacement is put under programs as they are: nothing is compiled anew."""
+    SPLICE = "splice"
+    """Spack builds what it has, and links it with the replacement."""
     REBUILD = "rebuild"
     """The package, and what needs it, is obtained or compiled anew."""
 

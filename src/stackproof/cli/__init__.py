@@ -72,7 +72,7 @@ VERBS: dict[str, tuple[str, str]] = {
 # verb -> what adds further actions to it: rooms above the verb's own.
 _FURTHER_ACTIONS: dict[str, tuple[str, ...]] = {
     "inject": ("prove.cli.prove",),
-    "image": ("mount.cli.inspect", "build.cli.image", "share.cli.remote"),
+    "image": ("mount.cli.inspect", "build.cli.image", "share.cli.remote", "report.cli.attach"),
 }
 
 # Verbs whose words may be those of another program.

@@ -2,8 +2,8 @@
 
 A script of a shell holds everything: verbs, options, what they can be and the names of what comes
 with stackproof, so that a press of the key starts no program but for the labels of images, which
-change. All three do the same: walk the words to the command, then complete a value, an option, or
-an argument by its kind.
+change: those of the repository, and those of registries as they were last listed. All three do the
+same: walk the words to the command, then complete a value, an option, or an argument by its kind.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Names = Mapping[str, Sequence[str]]
 
 
 def kind_of(argument: Argument, names: Names) -> str:
-    """Return what completes a value: words with blanks between, and @file, @dir or @label."""
+    """Return what completes a value: words with blanks between, @file, @dir, @label, @remote."""
     words = list(argument.choices)
     if not words:
         for kind, known in names.items():
@@ -33,7 +33,9 @@ def kind_of(argument: Argument, names: Names) -> str:
         words = ["@file"]
     if not words and any(word in argument.value for word in _FOLDERS):
         words = ["@dir"]
-    if not argument.choices and any(word in argument.value for word in _IMAGES):
+    if "::" in argument.value:
+        words.append("@remote")
+    elif not argument.choices and any(word in argument.value for word in _IMAGES):
         words.append("@label")
     return " ".join(words)
 

@@ -145,6 +145,8 @@ class Reason(StrEnum):
     """A signature is not one of the statement beside it, or cannot be read."""
     SIGNATURE_OF_ANOTHER = "signature-of-another"
     """A signature is one of another image."""
+    DOCUMENT_OF_ANOTHER = "document-of-another"
+    """A provenance or verdict is one of another image."""
     WRONG_SIGNER = "wrong-signer"
     """A signature is by a key that is nobody's here, or by somebody who may not sign this label."""
     KEY_EXPIRED = "key-expired"
@@ -303,6 +305,7 @@ _EXIT_CODES: dict[Reason, ExitCode] = {
         Reason.UNSIGNED,
         Reason.SIGNATURE_INVALID,
         Reason.SIGNATURE_OF_ANOTHER,
+        Reason.DOCUMENT_OF_ANOTHER,
         Reason.WRONG_SIGNER,
         Reason.KEY_EXPIRED,
         Reason.CLOCK_SKEW,

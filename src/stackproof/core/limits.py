@@ -157,6 +157,11 @@ STATEMENT_FILE = Limit(
 DOCUMENT_FILE = Limit(
     "documents attached to an image", "a bill of materials, a report", bytes=64 * MIB
 )
+DOCUMENTS = Limit("all documents of an image that a pull brings", "as above", bytes=256 * MIB)
+ATTESTED = Limit(
+    "attestations among them: provenance, verdicts", "a line a source, or a point of a curve",
+    bytes=8 * MIB, count=(50_000, "sources or points"),
+)  # fmt: skip
 
 # Packages of a vendor
 RPM_HEADER = Limit(

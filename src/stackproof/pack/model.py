@@ -120,9 +120,9 @@ class Pack:
     `programs` maps names in `bin/` to paths in the pack; `main` is the only one that was asked for,
     empty for none or several; `libraries` are those that came from the machine that packed, with
     their SHA-256; `tree` is the digest of paths, contents, modes and links, whatever the format.
-    Without `redistribute` the image holds files that may not be handed
-    on. `missing` are names that nothing was found for, with a file that asks: they are left to the
-    machine. `documents` are the image's own.
+    Without `redistribute` the image holds files that may not be handed on. `missing` are names that
+    nothing was found for, with a file that asks: they are left to the machine. `notes` should be
+    known and keep nobody from running it. `documents` are the image's own.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/pack/1"
@@ -138,5 +138,6 @@ class Pack:
     tree: str
     redistribute: bool = True
     missing: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     moved: tuple[Moved, ...] = ()
     documents: Mapping[str, str] = field(default_factory=dict)

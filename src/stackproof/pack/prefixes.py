@@ -32,11 +32,15 @@ class Finder:
 
 
 def _prefix(path: str) -> str:
-    """Return the prefix of a library: the folder above `lib`, also of one in a folder below it."""
+    """Return the prefix of a library: the folder above `lib`, also of one in a folder below it.
+
+    That of a program is above its own folder.
+    """
     folder = posixpath.dirname(path)
-    while folder and posixpath.basename(folder) not in {"lib", "lib64"}:
+    while posixpath.basename(folder) not in {"lib", "lib64", ""}:
         folder = posixpath.dirname(folder)
-    return posixpath.dirname(folder) if folder else posixpath.dirname(posixpath.dirname(path))
+    own = posixpath.basename(folder)
+    return posixpath.dirname(folder if own else posixpath.dirname(path))
 
 
 def _beside(name: str) -> Callable[[str], str]:

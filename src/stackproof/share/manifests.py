@@ -304,12 +304,14 @@ def meta_layer(
     """Return the packed folder `meta` of an image; None for an image without.
 
     Where the image's manifest records its digest only that one counts, whoever attached others;
-    without that record there may be one alone. Raises `StackproofError`: META_MISMATCH where the
-    recorded one is not there, META_AMBIGUOUS for several without a record.
+    without that record there may be one alone. Raises `StackproofError`: META_MISMATCH where others
+    are there and not the recorded one, META_AMBIGUOUS for several without a record.
     """
     layers = {layer.digest: layer for one in attached if one.kind == META for layer in one.layers}
     recorded = image.annotations.get(META_DIGEST)
     if recorded is not None:
+        if not layers:
+            return None  # a copy by a client that leaves it behind: the image has it inside
         if recorded not in layers:
             raise fail(
                 Reason.META_MISMATCH,

@@ -16,6 +16,7 @@ from stackproof.bench.options import BenchOptions, refuse_changes
 from stackproof.bench.spec import BenchSpec
 from stackproof.core.cli import progress
 from stackproof.core.cli.parsing import read
+from stackproof.core.effects import ssh_keys
 from stackproof.core.errors import Reason, fail
 from stackproof.launch.schedulers import REGISTRY
 from stackproof.results.effects import signing
@@ -57,7 +58,7 @@ def bench(options: BenchOptions, words: RecipeWords, asked: _Asked) -> int:
     if (asked.cancel or asked.in_job) and not options.resume:
         raise fail(Reason.USAGE, "say which results folder with --resume FOLDER")
     if asked.sign:
-        signing.require_key(asked.sign)
+        ssh_keys.require_key(asked.sign)
     folder = options.folder
     if asked.in_job:
         batch_job.work_in_job(folder, progress.monitor())

@@ -357,8 +357,19 @@ def _started(case: ContainerCase, start: ContainerStart) -> _Started:
     if case.arm.runtime != "podman":
         return _Started(words=words, files=read)
     unset = [word for name in sorted(case.host.env.set) for word in ("--unset", name)]
-    own = (sys.executable, "-I", "-S", container_rank.__file__)
+    own = (sys.executable, "-I", "-S", container_rank.__file__, *_group(case.arm))
     return _Started(words=(*own, *unset, *words), files=read)
+
+
+def _group(arm: Arm) -> tuple[str, ...]:
+    """Return how ranks ask for control groups of their own, where podman makes these by itself.
+
+    systemd puts each container into a scope of its own, below a slice that only it may fill.
+    """
+    if any(option.startswith("--cgroup") for option in arm.options):
+        return ()
+    manager = _run(arm, ("podman", "info", "--format={{.Host.CgroupManager}}")).strip()
+    return ("--own-group",) if manager == "cgroupfs" else ()
 
 
 def _run_in(case: ContainerCase, started: _Started, words: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,17 +21,21 @@ from stackproof.bench.options import BenchOptions
 from stackproof.bench.spec import Arm, BenchSpec, parse_bench
 from stackproof.build.effects import images
 from stackproof.build.effects.builders import RecipeOptions
+from stackproof.build.effects.loaded import Loaded
 from stackproof.core import mountlist
 from stackproof.core.document import Document, schema
 from stackproof.core.effects import shipped
 from stackproof.core.effects.documents import load
-from stackproof.core.errors import Reason, StackproofError, fail
+from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Monitor
+from stackproof.image.effects.image_file import load_head
 from stackproof.launch.schedulers import REGISTRY
 from stackproof.results.model import LAUNCHES
 from stackproof.share.effects import naming
 
 _ENDINGS = (".yaml", ".yml")
+# What stands for the swapped baseline's image until there is one: no path is empty.
+_SWAPPED = ""
 
 
 def specification(options: BenchOptions, tell: Callable[[str], None] = lambda _: None) -> BenchSpec:
@@ -193,23 +197,56 @@ def build_recipes(
             hint="name a recipe in the place of its image, such as `--baseline openmpi.yaml`",
         )
 
-    def built(recipe: str, more: tuple[str, ...] = ()) -> str:
-        options = RecipeOptions(
-            recipe=recipe,
-            swap=(*words.all, *more),
-            with_source=words.with_source,
-            with_patch=words.with_patch,
-        )
-        return os.fspath(images.make_image(options, monitor, folder)[0].absolute())
-
-    files = {image: built(recipe) for image, recipe in recipes.items()}
+    wanted: dict[str, tuple[str, tuple[str, ...]]] = {
+        image: (recipe, ()) for image, recipe in recipes.items()
+    }
+    if words.swap:
+        wanted[_SWAPPED] = (recipes[spec.baseline.image], words.swap)
+    loaded = _all_loaded(arms, wanted, words)
+    files = {
+        image: os.fspath(images.make_image(one, monitor, folder).absolute())
+        for image, one in loaded.items()
+    }
+    other = files.pop(_SWAPPED, "")
     baseline, *challengers = (replace(arm, image=files.get(arm.image, arm.image)) for arm in arms)
     if not words.swap:
         return replace(spec, baseline=baseline, challengers=tuple(challengers))
-    other = built(recipes[spec.baseline.image], words.swap)
     name = f"{baseline.name}-swapped" if baseline.name else ""
     swapped = replace(baseline, image=other, name=name)
     return replace(spec, baseline=baseline, challengers=(*challengers, swapped), equal=True)
+
+
+def _all_loaded(
+    arms: Sequence[Arm], wanted: Mapping[str, tuple[str, tuple[str, ...]]], words: RecipeWords
+) -> dict[str, Loaded]:
+    """Return the recipes by what stands for their images; a build takes minutes, a look does not.
+
+    Raises `StackproofError` with what is wrong with each of them, and with the images of other arms
+    that are not there.
+    """
+    found: dict[str, Loaded] = {}
+    problems: list[Problem] = []
+    for arm in arms if wanted else ():
+        try:
+            if arm.image and arm.image not in wanted:
+                load_head(mountlist.split(arm.image)[0])
+        except StackproofError as error:
+            problems += error.problems
+    for image, (recipe, more) in wanted.items():
+        try:
+            found[image] = images.load_for_here(
+                RecipeOptions(
+                    recipe=recipe,
+                    swap=(*words.all, *more),
+                    with_source=words.with_source,
+                    with_patch=words.with_patch,
+                )
+            )
+        except StackproofError as error:
+            problems += error.problems
+    if problems:
+        raise StackproofError(*problems)
+    return found
 
 
 def recipe_of(arm: Arm, folder: Path) -> str:

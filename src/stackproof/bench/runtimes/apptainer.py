@@ -6,12 +6,12 @@ from stackproof.bench.runtimes.start import (
     ContainerStart,
     ImageSource,
     RuntimeFacts,
-    StepStart,
+    WithProgram,
     mounts,
 )
 
 
-class Apptainer:
+class Apptainer(WithProgram):
     """apptainer-exec(1), and apptainer.org/docs/user, "Apptainer and MPI applications"."""
 
     name = "apptainer"
@@ -28,16 +28,6 @@ class Apptainer:
         processes are refused.
         """
         return ("apptainer", "exec", "--sharens", *exec_words(start))
-
-    def step(self, start: ContainerStart) -> StepStart:
-        """Return nothing: it has a program."""
-        del start
-        return StepStart()
-
-    def archive(self, image: str, file: str) -> tuple[str, ...]:
-        """Return nothing: what it starts is read as it is."""
-        del image, file
-        return ()
 
 
 def exec_words(start: ContainerStart) -> tuple[str, ...]:

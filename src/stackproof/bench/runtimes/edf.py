@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from stackproof.bench.runtimes.start import (
     ContainerStart,
     ImageSource,
+    InSteps,
     RuntimeFacts,
     StepStart,
     mounts,
 )
 
 
-class Edf:
+class Edf(InSteps):
     """`srun --environment=FILE` (docs.cscs.ch, "Container Engine", its EDF reference).
 
     Not run by the tests here: file and option are those of the documentation.
@@ -28,11 +29,6 @@ class Edf:
         hooks=True,
         in_steps=True,
     )
-
-    def words(self, start: ContainerStart) -> tuple[str, ...]:
-        """Return nothing: srun puts the tasks into the container."""
-        del start
-        return ()
 
     def step(self, start: ContainerStart) -> StepStart:
         """Return the option of srun and the file, in TOML.
@@ -50,11 +46,6 @@ class Edf:
         ]
         options = ("--environment={file}", *start.options)
         return StepStart(options=options, file="\n".join(lines) + "\n")
-
-    def archive(self, image: str, file: str) -> tuple[str, ...]:
-        """Return nothing: a SquashFS file is read as it is."""
-        del image, file
-        return ()
 
 
 def _table(name: str, values: Mapping[str, str]) -> list[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from stackproof.bench.runtimes.start import ContainerStart, ImageSource, RuntimeFacts, StepStart
+from stackproof.bench.runtimes.start import ContainerStart, ImageSource, RuntimeFacts, WithProgram
 
 
-class Enroot:
+class Enroot(WithProgram):
     """`enroot start` (github.com/NVIDIA/enroot, doc/cmd/start.md and doc/image-format.md).
 
     Not run by the tests here: the command line is that of the documentation.
@@ -33,13 +33,3 @@ class Enroot:
             *(f"--env={name}={value}" for name, value in sorted(start.environment.items())),
             *start.options, start.image,
         )  # fmt: skip
-
-    def step(self, start: ContainerStart) -> StepStart:
-        """Return nothing: it has a program."""
-        del start
-        return StepStart()
-
-    def archive(self, image: str, file: str) -> tuple[str, ...]:
-        """Return nothing: a SquashFS file is read as it is."""
-        del image, file
-        return ()

@@ -6,7 +6,7 @@ from stackproof.bench.runtimes.start import (
     ContainerStart,
     ImageSource,
     RuntimeFacts,
-    StepStart,
+    WithProgram,
     mounts,
 )
 
@@ -17,7 +17,7 @@ PASSED = (
 """Variables of launchers, MPIs and networks that a container gets (podman-run(1), `--env`)."""
 
 
-class Podman:
+class Podman(WithProgram):
     """podman-run(1)."""
 
     name = "podman"
@@ -45,11 +45,6 @@ class Podman:
             *(f"--annotation={name}={value}" for name, value in sorted(start.annotations.items())),
             *start.options, "--entrypoint=", start.image,
         )  # fmt: skip
-
-    def step(self, start: ContainerStart) -> StepStart:
-        """Return nothing: it has a program."""
-        del start
-        return StepStart()
 
     def archive(self, image: str, file: str) -> tuple[str, ...]:
         """Return `podman save` as an OCI archive."""

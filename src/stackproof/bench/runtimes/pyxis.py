@@ -5,13 +5,14 @@ from __future__ import annotations
 from stackproof.bench.runtimes.start import (
     ContainerStart,
     ImageSource,
+    InSteps,
     RuntimeFacts,
     StepStart,
     mounts,
 )
 
 
-class Pyxis:
+class Pyxis(InSteps):
     """`srun --container-image` (github.com/NVIDIA/pyxis, README, "Usage").
 
     Not run by the tests here: the options are those of the documentation. The tasks of a node share
@@ -26,11 +27,6 @@ class Pyxis:
         in_steps=True,
     )
 
-    def words(self, start: ContainerStart) -> tuple[str, ...]:
-        """Return nothing: srun puts the tasks into the container."""
-        del start
-        return ()
-
     def step(self, start: ContainerStart) -> StepStart:
         """Return the options of srun; variables are set before the program."""
         binds = ",".join(mounts(start))
@@ -43,8 +39,3 @@ class Pyxis:
                 *start.options,
             )
         )
-
-    def archive(self, image: str, file: str) -> tuple[str, ...]:
-        """Return nothing: a SquashFS file is read as it is."""
-        del image, file
-        return ()

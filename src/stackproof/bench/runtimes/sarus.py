@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from stackproof.bench.runtimes.start import ContainerStart, ImageSource, RuntimeFacts, StepStart
+from stackproof.bench.runtimes.start import ContainerStart, ImageSource, RuntimeFacts, WithProgram
 
 
-class Sarus:
+class Sarus(WithProgram):
     """`sarus run` (sarus.readthedocs.io, "User guide").
 
     Not run by the tests here: the command line is that of the documentation. The host's environment
@@ -28,13 +28,3 @@ class Sarus:
             *(f"--env={name}={value}" for name, value in sorted(start.environment.items())),
             *start.options, start.image,
         )  # fmt: skip
-
-    def step(self, start: ContainerStart) -> StepStart:
-        """Return nothing: it has a program."""
-        del start
-        return StepStart()
-
-    def archive(self, image: str, file: str) -> tuple[str, ...]:
-        """Return nothing: give the archive that the image was loaded from."""
-        del image, file
-        return ()

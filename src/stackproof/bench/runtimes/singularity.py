@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from stackproof.bench.runtimes.apptainer import exec_words
-from stackproof.bench.runtimes.start import ContainerStart, ImageSource, RuntimeFacts, StepStart
+from stackproof.bench.runtimes.start import ContainerStart, ImageSource, RuntimeFacts, WithProgram
 
 
-class Singularity:
+class Singularity(WithProgram):
     """singularity-exec(1) of SingularityCE 4.1, which has no `--sharens`.
 
     Not run by the tests here: the command line is that of the manual. Without a setuid starter each
@@ -23,13 +23,3 @@ class Singularity:
     def words(self, start: ContainerStart) -> tuple[str, ...]:
         """Return the words before a rank's program."""
         return ("singularity", "exec", *exec_words(start))
-
-    def step(self, start: ContainerStart) -> StepStart:
-        """Return nothing: it has a program."""
-        del start
-        return StepStart()
-
-    def archive(self, image: str, file: str) -> tuple[str, ...]:
-        """Return nothing: what it starts is read as it is."""
-        del image, file
-        return ()

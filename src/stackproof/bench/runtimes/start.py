@@ -56,6 +56,34 @@ class StepStart:
     file: str = ""
 
 
+class WithProgram:
+    """What runtimes share whose program stands before a rank's, and that write no archives."""
+
+    def step(self, start: ContainerStart) -> StepStart:
+        """Return nothing: the words before the program do all."""
+        del start
+        return StepStart()
+
+    def archive(self, image: str, file: str) -> tuple[str, ...]:
+        """Return nothing: what it starts is read as it is, or was loaded from one."""
+        del image, file
+        return ()
+
+
+class InSteps:
+    """What runtimes share that are a part of srun."""
+
+    def words(self, start: ContainerStart) -> tuple[str, ...]:
+        """Return nothing: srun puts the tasks into the container."""
+        del start
+        return ()
+
+    def archive(self, image: str, file: str) -> tuple[str, ...]:
+        """Return nothing: a SquashFS file is read as it is."""
+        del image, file
+        return ()
+
+
 def mounts(start: ContainerStart) -> tuple[str, ...]:
     """Return the folders as Enroot's relatives write them, `SOURCE:PLACE:ro`."""
     return tuple(f"{source}:{place}:ro" for place, source in sorted(start.binds.items()))

@@ -87,6 +87,7 @@ def _one(loaded: Loaded, asked: BuildRequest, monitor: Monitor) -> _Result:
         asked.build,
         monitor,
         use=LockUse(update=asked.update, locked=asked.locked, only=bool(asked.stop_after)),
+        site=asked.recipe.site,
         tell=progress.print_notes,
     )
     if built is None:

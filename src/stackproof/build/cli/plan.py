@@ -8,17 +8,21 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from stackproof.build.effects import builders, locking, stacks
 from stackproof.build.effects.builders import BuildOptions, RecipeOptions, Solving
 from stackproof.build.effects.loaded import Loaded
-from stackproof.build.engine import Rows
 from stackproof.build.plan import Plan, Step
 from stackproof.build.stack import AnyLock
 from stackproof.core import noun
 from stackproof.core.cli import parsing, progress
 from stackproof.core.ids import short
+
+if TYPE_CHECKING:  # imported where a site is named
+    from stackproof.build.effects.site_needs import SiteNeeds
 
 _FULL_COMMIT = re.compile(r"[0-9a-f]{40}")
 _SOLVE_FIRST = (
@@ -63,14 +67,20 @@ def _plan(asked: PlanOptions) -> int:
     if lock is not None:
         progress.print_notes(*engine.problems(stack, lock, loaded.where).notes)
     clones = (clone for step in made.steps for clone in step.clones)
+    told = None
+    if asked.recipe.site is not None:
+        from stackproof.build.effects import site_needs  # noqa: PLC0415 - for a site alone
+
+        told = site_needs.ask(loaded, made, asked.recipe.site, locked=lock is not None)
     known = lock is not None or all(_FULL_COMMIT.fullmatch(clone.commit) for clone in clones)
     if asked.json:
-        _print_json(loaded, lock, made, known=known)
+        _print_json(loaded, lock, made, told, known=known)
         return 0
     _print_rows(engine.rows(stack, lock))
     _print_rows(tuple(("swap", str(swap)) for swap in loaded.swaps))
     if builder.solving is Solving.STEPS:
         _print_rows((("lock", str(loaded.lock_path) if lock else "none that answers the recipe"),))
+    _print_rows(_needs_rows(told))
     _print_rows((("plan", short(made.id) if known else "to make the lock"),))
     _print_steps(made.steps, known=known)
     if lock is None:
@@ -80,9 +90,16 @@ def _plan(asked: PlanOptions) -> int:
     return 0
 
 
-def _print_rows(rows: Rows) -> None:
+def _print_rows(rows: Iterable[tuple[str, str]]) -> None:
     for word, text in rows:
         print(f"{word:<12} {text}".rstrip())
+
+
+def _needs_rows(told: SiteNeeds | None) -> Iterator[tuple[str, str]]:
+    if told is None:
+        return
+    yield from (("site lacks", text) for text in told.lacking.lacks)
+    yield from (("not known", text) for text in told.lacking.unknown)
 
 
 def _print_steps(steps: tuple[Step, ...], *, known: bool) -> None:
@@ -92,7 +109,9 @@ def _print_steps(steps: tuple[Step, ...], *, known: bool) -> None:
         print(f"{number:>3}. {name}  {step.name:<{width}}  {step.description}".rstrip())
 
 
-def _print_json(loaded: Loaded, lock: AnyLock | None, made: Plan, *, known: bool) -> None:
+def _print_json(
+    loaded: Loaded, lock: AnyLock | None, made: Plan, told: SiteNeeds | None, *, known: bool
+) -> None:
     """Print everything; an id that depends on what has not been looked up yet is null."""
     data = {
         "schema": made.SCHEMA,
@@ -100,6 +119,7 @@ def _print_json(loaded: Loaded, lock: AnyLock | None, made: Plan, *, known: bool
         "stack": noun.to_data(loaded.stack),
         "lock": noun.to_data(lock) if lock else None,
         "swaps": [noun.to_data(swap) for swap in loaded.swaps],
+        "site": noun.to_data(told) if told else None,
         "steps": [{**noun.to_data(step), "id": step.id if known else None} for step in made.steps],
     }
     print(noun.to_json(data), end="")

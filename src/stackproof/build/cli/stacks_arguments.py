@@ -49,7 +49,7 @@ def add_swap_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="another package, or version, in the place of the recipe's, such as mpi=mpich@5.0.2; "
-        "`plan` says how deep that goes: inject or rebuild",
+        "`plan` says how deep that goes: inject, splice or rebuild",
     )
     parser.add_argument(
         "--with-source",

@@ -22,24 +22,26 @@ from stackproof.core.monitor import Event, Monitor
 from stackproof.site.effects import toolchain
 
 
-def make_image(
-    recipe: RecipeOptions, monitor: Monitor, target: Path | None = None
-) -> tuple[Path, Loaded]:
-    """Build the image of a recipe as `build` does by itself; return its file, and the recipe.
+def load_for_here(recipe: RecipeOptions) -> Loaded:
+    """Return a recipe whose image this machine can build; raises `StackproofError` otherwise."""
+    loaded = stacks.load_recipe(recipe)
+    check_machine(loaded.stack.architecture)
+    return loaded
+
+
+def make_image(loaded: Loaded, monitor: Monitor, target: Path | None = None) -> Path:
+    """Build the image of a recipe as `build` does by itself; return its file.
 
     `target` is the folder that it is put into as NAME.squashfs; without it the file is that of the
     cache. Raises what a build raises.
     """
-    loaded = stacks.load_recipe(recipe)
     tell_swaps(loaded, monitor)
-    check_machine(loaded.stack.architecture)
     built, _ = made(loaded, BuildOptions(), monitor)
     if built is None:
         raise TypeError("a build that does not stop makes an image")
     if target is None:
-        return built.path, loaded
-    place, _ = put(built, loaded, target / f"{loaded.stack.name}.squashfs", monitor)
-    return place, loaded
+        return built.path
+    return put(built, loaded, target / f"{loaded.stack.name}.squashfs", monitor)[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +59,12 @@ def made(
     monitor: Monitor,
     *,
     use: LockUse | None = None,
+    site: str | None = None,
     tell: Callable[..., None] = lambda *_: None,
 ) -> tuple[Built | None, str]:
     """Return the image, none where only the lock is asked for, and the digest of the lock.
 
-    `tell` gets the notes on the stack (`Problem`).
+    `tell` gets the notes on the stack (`Problem`), and what the image will lack on `site`.
     """
     use = use or LockUse()
     builder = builders.of(loaded)
@@ -77,6 +80,11 @@ def made(
     if use.only:
         return None, digest
     plan = engine.plan(loaded.stack, lock, loaded.sources)
+    if site is not None:
+        from stackproof.build.effects import site_needs  # noqa: PLC0415 - for a site alone
+
+        lacking = site_needs.ask(loaded, plan, site, locked=True)
+        tell(*(lacking.notes if lacking else ()))
     setup = builder.setup(loaded, lock, plan, options, monitor)
     built = execute(plan, monitor, setup=replace(setup, origin=loaded.origin))
     if any(swap.depth is Depth.INJECT for swap in loaded.swaps):

@@ -43,7 +43,8 @@ _stackproof_kinds() {
                 if [[ $word == @file ]]; then i=-f; else i=-d; fi
                 mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen $i -- "$cur")
                 ;;
-            @label) _stackproof_labels ;;
+            @label) _stackproof_labels image ls --names ;;
+            @remote) _stackproof_labels image find --known --names ;;
             *) words+=("$word") ;;
         esac
     done
@@ -59,7 +60,8 @@ _stackproof_labels() {
     if [[ $word == [/.~]* ]]; then return; fi
     before=${whole%"$word"}
     if ((${#COMPREPLY[@]} == 0)); then compopt +o filenames; fi
-    for label in $("${COMP_WORDS[0]}" image ls --names 2>/dev/null); do
+    for label in $("${COMP_WORDS[0]}" "$@" 2>/dev/null); do
+        if [[ -n $word && $word != *::* && $label != "$word"* ]]; then label=${label#deploy::}; fi
         if [[ $label == "$word"* ]]; then
             label=$before$label
             COMPREPLY+=("${label#"${whole%"${whole##*[:@=]}"}"}")

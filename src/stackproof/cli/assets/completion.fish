@@ -21,6 +21,12 @@ function __stackproof_kinds
                 if not string match -qr '^[/.~]' -- $current
                     command stackproof image ls --names 2>/dev/null
                 end
+            case @remote
+                set -l found (command stackproof image find --known --names 2>/dev/null)
+                printf '%s\n' $found
+                if test -n "$current"
+                    string replace -r '^deploy::' '' -- $found
+                end
             case '*'
                 echo $word
         end

@@ -34,7 +34,7 @@ _stackproof() {
 }
 
 _stackproof_kinds() {
-    local word
+    local word found
     for word in "$@"; do
         case $word in
             @file) _files ;;
@@ -43,6 +43,11 @@ _stackproof_kinds() {
                 if [[ ${words[CURRENT]} != [/.~]* ]]; then
                     compadd -- ${(f)"$(${words[1]} image ls --names 2>/dev/null)"}
                 fi
+                ;;
+            @remote)
+                found=(${(f)"$(${words[1]} image find --known --names 2>/dev/null)"})
+                compadd -- $found
+                if [[ -n ${words[CURRENT]} ]]; then compadd -- ${found#deploy::}; fi
                 ;;
             *) compadd -- $word ;;
         esac

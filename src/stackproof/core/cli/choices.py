@@ -27,8 +27,9 @@ ARTEFACT_FOLDER = "/opt/stackproof"
 NO_IMAGES = "none"
 IMPORTED = "imported"
 CACHE_KINDS = (
-    "images", "builds", "memory", "downloads", "uploads", "components", "packages", "sources",
-    "solutions", "indices", "clones", "checkouts", "apt", "os-sources", "keys", "trees", "layers",
-    "archives", "elf", "injections", "programs", "delay-switch", "native", "digests", "locks",
+    "images", "builds", "memory", "downloads", "uploads", "listings", "components", "packages",
+    "sources", "solutions", "indices", "clones", "checkouts", "apt", "os-sources", "keys", "trees",
+    "layers", "archives", "elf", "injections", "programs", "delay-switch", "native", "digests",
+    "locks",
 )  # fmt: skip
 SHELLS = ("bash", "zsh", "fish")

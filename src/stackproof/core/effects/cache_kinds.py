@@ -98,6 +98,13 @@ KINDS = (
         held=UseSign.NOBODY,
     ),
     Kind(
+        name="listings",
+        title="labels of registries as they were last listed, for completion",
+        again="listed again by the next `image find`",
+        folders=("listings",),
+        held=UseSign.NOBODY,
+    ),
+    Kind(
         name="components",
         title="components that EasyBuild built",
         again="built again",

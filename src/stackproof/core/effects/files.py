@@ -37,6 +37,10 @@ def cache_home(environment: dict[str, str] | None = None) -> Path:
     return Path(base) / "stackproof"
 
 
+_WITHOUT_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS})
+"""What NFS without lockd, and Lustre without `flock`, answer to who locks a file."""
+
+
 def translate(error: OSError, path: os.PathLike[str] | str) -> StackproofError:
     """Return the error of ours that says what an `OSError` on `path` means to a user."""
     where = Location(file=os.fspath(path))
@@ -47,12 +51,14 @@ def translate(error: OSError, path: os.PathLike[str] | str) -> StackproofError:
             where=where,
             hint=_space_hint(os.fspath(path)),
         )
-    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, *_WITHOUT_LOCKS}:
         return fail(
             Reason.NOT_PERMITTED,
             f"no right to use `{os.fspath(path)}`: {error.strerror}",
             where=where,
-            hint=_permission_hint(os.fspath(path)),
+            hint="its file system may lack locks: Lustre has them with `flock`, NFS with lockd"
+            if error.errno in _WITHOUT_LOCKS
+            else _permission_hint(os.fspath(path)),
         )
     if error.errno == errno.ENOENT:
         return fail(

@@ -14,6 +14,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT = 1, 2, 4, 32
 MS_BIND, MS_MOVE, MS_REC, MS_SLAVE = 4096, 8192, 16384, 1 << 19
 READ_ONLY = MS_RDONLY | MS_NOSUID | MS_NODEV
 _MNT_DETACH = 2
+_SYNC_FILE_RANGE_WRITE = 2  # linux/fs.h
 _FUSE_SUPER_MAGIC = 0x65735546  # linux/magic.h
 # The inode number of the first user namespace is fixed (linux/proc_ns.h, PROC_USER_INIT_INO).
 _FIRST_USER_NAMESPACE = 0xEFFFFFFD
@@ -66,6 +67,15 @@ def mount(
 def detach(target: str) -> None:
     """Take a mount away as soon as nobody uses it, as umount2(2); raises `OSError`."""
     _check(target, _libc.umount2(os.fsencode(target), _MNT_DETACH))
+
+
+def write_out(descriptor: int) -> None:
+    """Begin to write to the disk what is new of a file, and do not wait: `os.fsync` then has less.
+
+    A file system that cannot do it leaves all to that.
+    """
+    whole = ctypes.c_int64(0), ctypes.c_int64(0)
+    _libc.sync_file_range(descriptor, *whole, _SYNC_FILE_RANGE_WRITE)
 
 
 def is_fuse(descriptor: int) -> bool:

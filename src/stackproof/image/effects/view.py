@@ -41,6 +41,7 @@ class ImageFiles:
         self._sizes: dict[str, int] = {}
         self._folders: dict[str, list[str]] = {"/": []}
         self._contents: dict[str, bytes] = {}
+        self._set_id: list[str] = []
         self._list()
 
     def _list(self) -> None:
@@ -60,6 +61,8 @@ class ImageFiles:
                 self._folders.setdefault(name, [])
             elif kind == "-":
                 self._sizes[name] = int(match["size"])
+                if {match["mode"][3], match["mode"][6]} & set("sS"):
+                    self._set_id.append(name)
                 self._entries[name] = Entry("file", "", f"image {self.name}:{name}")
             parent, base = posixpath.split(name)
             self._folders.setdefault(parent, []).append(base)
@@ -71,6 +74,10 @@ class ImageFiles:
     def names(self, path: str) -> Iterable[str]:
         """See `FileStore`."""
         return self._folders.get(path, ())
+
+    def set_id(self) -> tuple[str, ...]:
+        """Return the set-uid and set-gid files; unpacked by a user they are that no longer."""
+        return tuple(sorted(self._set_id))
 
     def elf_files(self, path: str) -> Iterator[str]:
         """See `FileStore`; reads every file below the folder."""

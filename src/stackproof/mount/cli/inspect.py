@@ -18,8 +18,9 @@ from stackproof.image.effects.load import load_image, load_superblock
 from stackproof.image.model import Image, TreeDigest
 from stackproof.image.superblock import Superblock
 from stackproof.mount import methods
+from stackproof.mount.cli import attached
 from stackproof.mount.effects.facts import load_mount_facts
-from stackproof.share.effects import naming
+from stackproof.share.effects import documents, judging, naming
 
 _NOT_HANDED_ON = "no: it holds files of a vendor, which stay at the sites that have them from it"
 _OTHER_KINDS = {Reason.IMAGE_NOT_SQUASHFS, Reason.IMAGE_NO_META, Reason.IMAGE_MISSING}
@@ -50,12 +51,19 @@ def run(args: argparse.Namespace) -> int:
     facts = load_mount_facts()
     verified = args.verify is not None
     labels = naming.labels_of(path)
+    beside = documents.look(path, args.signers or judging.default_signers())
+    parts = attached.parts(path) if image.lock_digest else ()
     if args.json:
-        print(_json(image, head, facts, labels, known))
+        data = _data(image, head, facts, labels, known) | {
+            "parts": list(parts), "attached": beside and attached.data(beside),
+        }  # fmt: skip
+        print(json.dumps(data, indent=1))
     else:
         text = "" if known is None else known.sha256
         said = f"{text}, as found" if args.tree is not None else text
         print(render(image, head, facts, verified=verified, labels=labels, tree_text=said))
+        rows = [("parts", attached.listed(parts)), *(attached.rows(beside) if beside else ())]
+        print(_lined(rows), end="\n" if parts or beside else "")
     return 0
 
 
@@ -121,25 +129,24 @@ def _verified(path: str, wanted: str) -> str:
     return found
 
 
-def _json(
+def _data(
     image: Image,
     head: Superblock,
     facts: methods.MountFacts,
     labels: Sequence[str] = (),
     known: TreeDigest | None = None,
-) -> str:
+) -> dict[str, object]:
     ways = {
         name: [problem.message for problem in way.problems(facts)]
         for name, way in methods.REGISTRY.items()
     }
-    data = {
+    return {
         **noun.to_data(image),
         "labels": list(labels),
         "tree": known and noun.to_data(known),
         "squashfs": head.data(),
         "problems-to-mount": ways,
     }
-    return json.dumps(data, indent=1)
 
 
 def render(
@@ -182,7 +189,11 @@ def render(
         ("SHA-256", f"{image.sha256}, as recorded" if verified else image.sha256),
     ]
     title = f"{image.name}: {image.description}" if image.description else image.name
-    lines = [title, *(f"  {label:<12} {text}" for label, text in rows if text)]
+    return f"{harmless.line(title)}\n{_lined(rows)}"
+
+
+def _lined(rows: Sequence[tuple[str, str]]) -> str:
+    lines = (f"  {label:<12} {text}" for label, text in rows if text)
     return "\n".join(map(harmless.line, lines))
 
 

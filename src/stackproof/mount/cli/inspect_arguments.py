@@ -46,4 +46,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="with --needs: say what of that a machine lacks (exit code 8), or its file does not "
         "tell (9); left out: nothing is compared",
     )
+    parser.add_argument(
+        "--signers", metavar="FILE", help="whose keys are whose, for what is beside the image "
+        "(default: as of `image verify`)",
+    )  # fmt: skip
     parser.set_defaults(run="mount.cli.inspect:run")

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from stackproof.image.described import Described
 
 
+_OF_MPI = (
+    "mpicc", "mpicxx", "mpic++", "mpiCC", "mpifort", "mpif77", "mpif90", "mpifc", "mpiexec",
+    "mpirun",
+)  # fmt: skip
+"""What every MPI calls its compilers and its launcher; several MPIs lie on many a PATH."""
+
+
 class Entered:
     """What a command is started with: images, the list of them, a program in front, environment.
 
@@ -110,8 +117,22 @@ def _by_itself(
     mounted = mount_exec.attach(wanted, how=options.how, place=place, say=say, join=join)
     points = [item.mount_point for item in mounted]
     changed, words = _environment(options, images, points, asked, mounted=True)
+    if asked.words and asked.words[0] in _OF_MPI and any(image.mpi for image in images):
+        _tell_of_others(asked, points, changed.get("PATH", ""))
     environment = mount_exec.with_marker(mounted, changed)
     return Entered(images, environment[mount_exec.MARKER], environment, words)
+
+
+def _tell_of_others(asked: EntryRequest, points: Sequence[str], path: str) -> None:
+    """Tell of a compiler or launcher that no image has, and that PATH finds on this machine."""
+    name = asked.words[0]
+    places = (f"{folder}/{name}" for folder in path.split(":"))
+    found = next((place for place in places if os.access(place, os.X_OK)), "")
+    if found and not any(found.startswith(f"{point}/") for point in points):
+        asked.say(
+            f"`{name}` is `{found}` of this machine, as the image's MPI has none: it may be for "
+            "another MPI, and `stackproof inject check` says what works with the image's"
+        )
 
 
 def _by_helper(

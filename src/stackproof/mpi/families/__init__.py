@@ -82,6 +82,18 @@ def identify(library_version: str) -> tuple[str, str] | None:
     return None
 
 
+NEW_OPENMPI_ABI = 6
+"""From this release on Open MPI's library has another soname."""
+
+
+def abi_of(family: str, version: str | None) -> str:
+    """Return the ABI of an MPI; where no release of Open MPI is said, it is one before 6."""
+    abi = REGISTRY[family].abi
+    first = (version or "").partition(".")[0]
+    new = family == "openmpi" and first.isdigit() and int(first) >= NEW_OPENMPI_ABI
+    return f"{abi}-{NEW_OPENMPI_ABI}" if new else abi
+
+
 def same_release(version: str, wanted: str) -> bool:
     """Return whether two versions agree as far as both are told (`5.0.11` is a `5.0`).
 

@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
             with_source=asked.with_source,
             with_patch=asked.with_patch,
         )
-        image = os.fspath(images.make_image(recipe, progress.monitor())[0])
+        image = os.fspath(images.make_image(images.load_for_here(recipe), progress.monitor()))
     elif asked.swap or asked.with_source or asked.with_patch:
         raise fail(
             Reason.USAGE,
@@ -89,6 +89,8 @@ def run(args: argparse.Namespace) -> int:
         said = [*_explained(pack)]
     if not pack.redistribute:
         progress.print_notes(_NOT_HANDED_ON)
+    for text in pack.notes:
+        progress.print_notes(Problem(reason=Reason.UNDECIDED, message=text))
     print(noun.to_json(pack) if asked.json else "\n".join(said), end="" if asked.json else "\n")
     return 0
 

@@ -98,7 +98,7 @@ char **changed(char **before)
     for (const char *record = table; *record != '\0'; record = next(record)) {
         count++;
     }
-    char **environment = room((count + 1) * sizeof *environment);
+    char **environment = (char **)room((count + 1) * sizeof *environment);
     for (size_t i = 0; i <= count; i++) {
         environment[i] = NULL;
     }

@@ -47,7 +47,8 @@ static unsigned newest_in(const char *definitions, size_t bytes)
     unsigned newest = 0;
     size_t place = 0;
     while (place + sizeof(Elf64_Verdef) <= bytes) {
-        const Elf64_Verdef *one = (const Elf64_Verdef *)(const void *)(definitions + place);
+        const void *here = definitions + place;
+        const Elf64_Verdef *one = here;
         for (unsigned minor = newest + 1; minor <= NEWEST_MINOR; minor++) {
             newest = hashes[minor] == one->vd_hash ? minor : newest;
         }

@@ -18,16 +18,16 @@ from stackproof.core.errors import Location, Problem, Reason, StackproofError, f
 from stackproof.image.effects import tree
 from stackproof.image.effects.folder import relocated
 from stackproof.image.effects.load import load_image
+from stackproof.image.effects.view import ImageFiles
 from stackproof.image.model import Image, View
 from stackproof.inject.artefact import is_machines
 from stackproof.inject.effects import staging
-from stackproof.linking.effects import runpath
 from stackproof.linking.effects.view import RootView
 from stackproof.mpi import families
 from stackproof.pack import prefixes
-from stackproof.pack.effects import entry_files, relocate, survey
+from stackproof.pack.effects import entry_files, fitting, interpreters, loaders, relocate, survey
 from stackproof.pack.effects.survey import Survey
-from stackproof.pack.layout import C_LIBRARY, check_inside, floor_of, program_place
+from stackproof.pack.layout import C_LIBRARY, check_inside, program_place
 from stackproof.pack.model import (
     LIBRARIES,
     LOADER,
@@ -36,7 +36,6 @@ from stackproof.pack.model import (
     ROOT,
     STACK,
     EntryPoint,
-    Loading,
     Mounting,
     Moved,
     Origin,
@@ -68,7 +67,10 @@ class PackWishes:
 
 @dataclass(slots=True, kw_only=True)
 class _Work:
-    """One pack in the making; paths of the tree are those at the image's mount point."""
+    """One pack in the making; paths of the tree are those at the image's mount point.
+
+    `outside` maps the programs of this machine to their paths in the tree.
+    """
 
     pack: Path
     image: Image
@@ -76,6 +78,7 @@ class _Work:
     library_path: tuple[str, ...]
     view: RootView
     named: dict[str, str] = field(default_factory=dict)
+    outside: dict[str, str] = field(default_factory=dict)
 
     def place(self, path: str) -> str:
         """Return the path in the pack of a path at the mount point."""
@@ -91,7 +94,8 @@ def make(image_file: str, wishes: PackWishes, pack: Path) -> Pack:
 
     Raises `StackproofError`: what images and ELF files raise; UNKNOWN_VIEW, COMMAND_NOT_FOUND for a
     program that is not there; UNSUPPORTED where tier 0 is asked for, something names the place that
-    it was built for, and nothing says why that does not matter; TOOL_MISSING, BUILD_FAILED,
+    it was built for, and nothing says why that does not matter; NO_MPI, INJECTION_FAILS for a
+    program of this machine that the image's MPI is no MPI for; TOOL_MISSING, BUILD_FAILED,
     DISK_FULL.
     """
     work = _begin(load_image(image_file), wishes, pack)
@@ -99,11 +103,13 @@ def make(image_file: str, wishes: PackWishes, pack: Path) -> Pack:
     tree.unpack(image_file, pack / STACK)
     documents = _take_documents(pack / STACK)
     _name_programs(work, wishes)
-    found = survey.look_around(work.view, work.image.mount, work.library_path)
+    doubts = _fit_in(work)
+    has_mpi = work.image.mpi is not None
+    found = survey.look_around(work.view, work.image.mount, work.library_path, has_mpi=has_mpi)
     survey.check(found, tuple(work.named.values()))
     env = _told(work, found)
     programs = _programs(work, found)
-    loading = _loading(found, programs)
+    loading = loaders.loading_of(found, programs)
     libraries = dict(relocate.carry(pack, LIBRARIES, found.libraries))
     libraries |= dict(relocate.carry(pack, LOADER, found.c_library))
     moved = [*_relocate(work, found, programs, env)]
@@ -123,7 +129,7 @@ def make(image_file: str, wishes: PackWishes, pack: Path) -> Pack:
             stack=work.image.stack_id,
             lock=work.image.lock_digest,
             tree=recorded.sha256 if recorded else "",
-            glibc=f"2.{_own_floor(found)}",
+            glibc=f"2.{loaders.own_floor(found)}",
             stackproof=__version__,
         ),
         floor=loading.floor,
@@ -134,6 +140,7 @@ def make(image_file: str, wishes: PackWishes, pack: Path) -> Pack:
         tree=tree.of_folder(pack, (OF_ITSELF,)).sha256,
         redistribute=work.image.redistribute,
         missing=dict(sorted(found.missing.items())),
+        notes=(*doubts, *map(_without_rights, ImageFiles(image_file).set_id())),
         moved=tuple(sorted(moved, key=lambda one: (one.file, one.offset))),
         documents=documents,
     )
@@ -216,11 +223,23 @@ def _find(work: _Work, word: str) -> str:
             f"there is no program `{word}` in `{work.image.path}`, nor on this machine",
             hint="name one by its path in the image or here",
         )
-    target = work.here(f"{mount}/{OTHERS}/{PROGRAMS}/{os.path.basename(outside)}")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(outside, target)
-    target.chmod(0o755)
-    return f"{mount}/{OTHERS}/{PROGRAMS}/{os.path.basename(outside)}"
+    path = f"{mount}/{OTHERS}/{PROGRAMS}/{os.path.basename(outside)}"
+    interpreters.carry(outside, work.here(path))
+    work.outside[os.path.abspath(outside)] = path
+    return path
+
+
+def _fit_in(work: _Work) -> tuple[str, ...]:
+    """Let programs of this machine find the image's MPI; return what files do not tell of that."""
+    fit = fitting.judged(work.view, work.image, tuple(work.outside))
+    folder = f"{work.image.mount}/{OTHERS}/{LIBRARIES}"
+    for name, target in fit.links.items():
+        link = work.here(f"{folder}/{name}")
+        link.parent.mkdir(exist_ok=True)
+        os.symlink(os.path.relpath(work.here(target), link.parent), link)
+    more = (*((folder,) if fit.links else ()), *fit.folders)
+    work.library_path = tuple(dict.fromkeys((*more, *work.library_path)))
+    return fit.doubts
 
 
 def _path_folders(work: _Work) -> tuple[str, ...]:
@@ -261,7 +280,7 @@ def _told(work: _Work, found: Survey) -> EnvPatch:
     lead to libraries, and what a rank starts is not touched.
     """
     env, mount = work.env, work.image.mount
-    more = {}
+    more = fitting.mpi_by_name(work.view, work.image, tuple(found.elves))
     for path in found.elves:
         for finder in prefixes.FINDERS:
             known = finder.variable in env.set or finder.variable in more
@@ -285,53 +304,6 @@ def _told(work: _Work, found: Survey) -> EnvPatch:
     view = View(name="", root=mount, env=patch)
     moved = relocated(replace(work.image, views={"": view}), f"{ROOT}/{STACK}")
     return moved.views[""].env
-
-
-def _loading(found: Survey, programs: Sequence[str]) -> Loading:
-    """Return how programs of the pack find a loader that knows what they need."""
-    names = [found.elves[path].interpreter for path in programs if path in found.elves]
-    interpreter = next(iter(filter(None, names)), "")
-    if interpreter:
-        found.c_library.setdefault(posixpath.basename(interpreter), interpreter)
-    nodes = [need.name for elf in found.elves.values() for need in elf.version_needs]
-    for path in found.libraries.values():
-        nodes += [need.name for need in runpath.read(path).version_needs]
-    floor = floor_of(nodes)
-    own = _own_floor(found)
-    if floor > own:
-        asks = next(
-            path
-            for path, elf in found.elves.items()
-            if floor_of(need.name for need in elf.version_needs) == floor
-        )
-        raise fail(
-            Reason.UNSUPPORTED,
-            f"`{asks}` needs glibc 2.{floor}, and this machine has 2.{own}, which goes along",
-            where=Location(file=asks),
-            hint="make the pack on a machine with that glibc, or one that is newer",
-        )
-    return Loading(
-        floor=floor,
-        interpreter=interpreter,
-        own=f"{LOADER}/{posixpath.basename(interpreter)}",
-        libraries=tuple(
-            dict.fromkeys(
-                (
-                    f"/lib/{os.uname().machine}-linux-gnu/libc.so.6",
-                    "/lib64/libc.so.6",
-                    "/usr/lib64/libc.so.6",
-                    "/usr/lib/libc.so.6",
-                )
-            )
-        ),
-    )
-
-
-def _own_floor(found: Survey) -> int:
-    library = found.c_library.get("libc.so.6")
-    if library is None:
-        return 0
-    return floor_of(node.name for node in runpath.read(library).version_definitions)
 
 
 def _relocate(
@@ -362,6 +334,9 @@ def _entry(work: _Work, path: str, env: EnvPatch) -> EntryPoint:
     if script is None:
         return entry
     interpreter, argument = script
+    name, rest = interpreters.named_by(interpreter, argument)
+    if name in work.named:
+        interpreter, argument = work.named[name], rest
     if not interpreter.startswith(f"{work.image.mount}/"):
         return replace(entry, script=True)
     return replace(
@@ -430,6 +405,10 @@ def _link_programs(work: _Work, wishes: PackWishes, programs: Sequence[str]) -> 
         link.parent.mkdir(parents=True, exist_ok=True)
         os.symlink(os.path.relpath(work.pack / leads, link.parent), link)
     return dict(sorted(shown.items()))
+
+
+def _without_rights(path: str) -> str:
+    return f"`{path[1:]}` is set-uid or set-gid no longer: no program of a pack gets more rights"
 
 
 def _verify(work: _Work, found: Survey, programs: Sequence[str]) -> None:

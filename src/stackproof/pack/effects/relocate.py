@@ -172,17 +172,11 @@ def regular_files(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def normalise(pack: Path) -> tuple[str, ...]:
-    """Give every file of a pack one of two modes, whatever the umask; return lost set-uid bits."""
-    lost = []
+def normalise(pack: Path) -> None:
+    """Give every file of a pack one of two modes, whatever the umask; none stays set-uid."""
     for inner, _, names in os.walk(pack):
         os.chmod(inner, 0o755)  # noqa: S103 - jobs of all users enter it
         for name in names:
             path = os.path.join(inner, name)
-            if os.path.islink(path):
-                continue
-            mode = os.stat(path).st_mode
-            if mode & 0o6000:
-                lost.append(os.path.relpath(path, pack))
-            os.chmod(path, 0o755 if mode & 0o111 else 0o644)
-    return tuple(sorted(lost))
+            if not os.path.islink(path):
+                os.chmod(path, 0o755 if os.stat(path).st_mode & 0o111 else 0o644)

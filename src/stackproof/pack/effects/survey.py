@@ -12,6 +12,7 @@ from stackproof.inject.artefact import is_machines
 from stackproof.linking.effects.view import RootView, this_machine
 from stackproof.linking.elf import ElfFile
 from stackproof.linking.loader import LoaderSettings, load_program
+from stackproof.mpi import abi
 from stackproof.pack.layout import C_LIBRARY
 
 
@@ -32,8 +33,14 @@ class Survey:
     skipped: list[str] = field(default_factory=list)
 
 
-def look_around(view: RootView, mount: str, library_path: Sequence[str]) -> Survey:
-    """Return what the dynamic files below a mount point load; raises what reading them raises."""
+def look_around(
+    view: RootView, mount: str, library_path: Sequence[str], *, has_mpi: bool
+) -> Survey:
+    """Return what the dynamic files below a mount point load; raises what reading them raises.
+
+    Where the tree `has_mpi`, what asks for another one is left without it: a variant of a module,
+    which nothing loads here.
+    """
     found = Survey()
     setting = LoaderSettings(library_path=tuple(library_path))
     machine = this_machine()
@@ -47,6 +54,10 @@ def look_around(view: RootView, mount: str, library_path: Sequence[str]) -> Surv
             continue
         found.elves[path] = elf
         closure = load_program(view, path, machine=machine, setting=setting)
+        other = [one.path for one in closure.objects[1:] if has_mpi and _is_other(one.path, mount)]
+        if other:
+            found.missing.setdefault(posixpath.basename(other[0]), path)
+            continue
         for loaded in closure.objects[1:]:
             if not loaded.path.startswith(f"{mount}/"):
                 for name in sorted(loaded.names):
@@ -57,6 +68,13 @@ def look_around(view: RootView, mount: str, library_path: Sequence[str]) -> Surv
         inside = [one for one in direct if one.startswith(f"{mount}/")]
         found.folders[path] = tuple(dict.fromkeys(map(posixpath.dirname, inside)))
     return found
+
+
+def _is_other(path: str, mount: str) -> bool:
+    """Return whether a path is the main library of an MPI of this machine."""
+    promise = abi.abi_of_name(posixpath.basename(path))
+    outside = not path.startswith(f"{mount}/")
+    return outside and promise is not None and promise[1] is abi.LibraryRole.MAIN
 
 
 def _carry(found: Survey, name: str, path: str) -> None:

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from pathlib import Path
 
 from stackproof.core import limits, noun
-from stackproof.core.command import Command, Completed
-from stackproof.core.effects import files
-from stackproof.core.effects.run import run
+from stackproof.core.command import Completed
+from stackproof.core.effects import files, ssh_keys
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.ids import digest
 from stackproof.results.chain import NAMESPACE, Signature, SignedStatement
 from stackproof.results.effects import ledger
 
 STATEMENT = "statement.json"
-_TOOL = "ssh-keygen"
-_TIMEOUT_S = 60.0
 _GOOD = re.compile(r'Good "[^"]*" signature (?:for (?P<who>\S+) )?with (?P<key>.+)')
 
 
@@ -32,7 +28,7 @@ def sign(folder: Path, key: str) -> None:
     A passphrase is asked for on the terminal. Raises `StackproofError`: FILE_MISSING for the key,
     TOOL_MISSING, JOB_FAILED with what ssh-keygen says, INVALID_VALUE for results without a chain.
     """
-    require_key(key)
+    ssh_keys.require_key(key)
     statement = _statement(folder)
     if statement is None:
         raise fail(
@@ -44,30 +40,14 @@ def sign(folder: Path, key: str) -> None:
     path = folder / ledger.FOLDER / STATEMENT
     files.write(path, noun.to_json(statement))
     files.remove(path.with_name(f"{STATEMENT}.sig"))
-    argv = (_TOOL, "-Y", "sign", "-q", "-f", os.path.abspath(key), "-n", NAMESPACE, str(path))
-    try:
-        # Not by the door for programs: a key may ask for its passphrase on the terminal.
-        done = subprocess.run(argv, check=False, stderr=subprocess.PIPE, text=True)  # noqa: S603 - ssh-keygen with paths as words of their own
-    except FileNotFoundError:
-        raise _no_tool() from None
-    if done.returncode:
+    fault = ssh_keys.sign(path, key, NAMESPACE)
+    if fault is not None:
         raise fail(
             Reason.JOB_FAILED,
             "the results could not be signed",
-            detail=done.stderr.strip() or None,
-            hint=f"try `{_TOOL} -y -f {key}`; sign later with `stackproof bench --resume FOLDER "
-            "--sign KEY`",
-        )
-
-
-def require_key(key: str) -> None:
-    """Raise `StackproofError` (FILE_MISSING) for a key that is not there."""
-    if not os.path.isfile(key):
-        raise fail(
-            Reason.FILE_MISSING,
-            f"`{key}` is no file, so nothing can be signed with it",
-            hint=f"name a key of ssh, or make one: {_TOOL} -t ed25519 -f {key}",
-            where=Location(file=key),
+            detail=fault or None,
+            hint=f"try `{ssh_keys.TOOL} -y -f {key}`; "
+            "sign later with `stackproof bench --resume FOLDER --sign KEY`",
         )
 
 
@@ -104,20 +84,20 @@ def signature(folder: Path, signed_by: str | None) -> Signature | None:
 
 def _verified(path: Path, sealed: Path, signed_by: str | None) -> Signature:
     if signed_by is None:
-        done = _ask(path, "check-novalidate", "-n", NAMESPACE, "-s", os.fspath(sealed))
+        done = ssh_keys.ask(path, "check-novalidate", "-n", NAMESPACE, "-s", os.fspath(sealed))
         match = _GOOD.search(_text(done))
         if done.returncode or match is None:
             return Signature(holds=False, text="the signature is not one of these results")
         return Signature(
             holds=True, text=f"signed with the key {match['key']}, whose it is not asked"
         )
-    found = _ask(path, "find-principals", "-s", os.fspath(sealed), "-f", signed_by)
+    found = ssh_keys.ask(path, "find-principals", "-s", os.fspath(sealed), "-f", signed_by)
     names = [line for line in _text(found).splitlines() if line.strip()]
     if found.returncode or not names:
         text = f"whoever signed these results is not among `{signed_by}`"
         return Signature(holds=False, text=text, asked=True)
     for name in names:
-        done = _ask(
+        done = ssh_keys.ask(
             path, "verify", "-f", signed_by, "-I", name, "-n", NAMESPACE, "-s", os.fspath(sealed)
         )
         match = _GOOD.search(_text(done))
@@ -127,25 +107,8 @@ def _verified(path: Path, sealed: Path, signed_by: str | None) -> Signature:
     return Signature(holds=False, text="the signature is not one of these results", asked=True)
 
 
-def _ask(path: Path, *words: str) -> Completed:
-    """Run ssh-keygen on the statement, which it reads from standard input."""
-    program = ("sh", "-c", 'exec "$@" < "$0"', os.fspath(path), _TOOL, "-Y", *words)
-    done = run(Command(argv=program, timeout_s=_TIMEOUT_S))
-    if done.returncode == 127:
-        raise _no_tool()
-    return done
-
-
 def _text(done: Completed) -> str:
     return done.stdout.decode(errors="replace")
-
-
-def _no_tool() -> StackproofError:
-    return fail(
-        Reason.TOOL_MISSING,
-        f"`{_TOOL}` is not installed",
-        hint="install the client of OpenSSH",
-    )
 
 
 def _read(path: Path) -> bytes:

@@ -7,12 +7,22 @@ import json
 import sys
 from collections.abc import Sequence
 
+from stackproof.core import harmless
 from stackproof.core.cli import progress
 from stackproof.core.numbers import disk_text
 from stackproof.share import addresses, labels
 from stackproof.share.addresses import RemoteLabel
 from stackproof.share.cli import image
-from stackproof.share.effects import carrying, catalogue, naming, places, pulling, pushing, remotes
+from stackproof.share.effects import (
+    carrying,
+    catalogue,
+    naming,
+    places,
+    pulling,
+    pushing,
+    remembered,
+    remotes,
+)
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.pushing import Pushed
 from stackproof.share.effects.remotes import RemoteOptions
@@ -23,9 +33,12 @@ from stackproof.share.listing import RemoteRecord
 def run_find(args: argparse.Namespace) -> int:
     """Print the images of a namespace whose labels have the parts that are said."""
     registry, remote = _opened(args.label, args.registry, args.ca, args.token, args.username)
-    found = catalogue.find(
-        registry, remote.namespace, service=remotes.listing_service(), fresh=args.fresh
-    )
+    if args.known:
+        found = remembered.known(registry.address, remote.namespace if args.label else "")
+    else:
+        found = catalogue.find(
+            registry, remote.namespace, service=remotes.listing_service(), fresh=args.fresh
+        )
     chosen = catalogue.matching(found, remote.label, system=places.system())
     if args.json:
         print(json.dumps({"records": [_data(one) for one in chosen]}, indent=1))
@@ -44,6 +57,8 @@ def run_pull(args: argparse.Namespace) -> int:
     meant = _looked_at(registry, remote)
     carried = carrying.fetch(registry, meant)
     carrying.admit(meant, carried, lambda text: print(f"warning: {text}", file=sys.stderr))
+    for note in carried.notes:
+        print(f"warning: {harmless.line(note)}", file=sys.stderr)
     done = pulling.pull(
         registry, meant, places.own(), force=args.force, monitor=progress.monitor(quiet=args.json)
     )

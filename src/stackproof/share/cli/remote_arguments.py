@@ -51,7 +51,14 @@ def _action(
 def _add_reading(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     any_label = (_REMOTE, "a label, or its first parts; the namespace is `deploy` if left out")
     find = _action(actions, "find", "list the images of a registry", {"label": any_label})
-    find.add_argument("--fresh", action="store_true", help="ask for every tag, and believe no list")
+    asked = find.add_mutually_exclusive_group()
+    asked.add_argument(
+        "--fresh", action="store_true", help="ask for every tag, and believe no list"
+    )
+    asked.add_argument(
+        "--known", action="store_true", help="ask nobody: what it had when it was last listed from "
+        "here; without a label, of all namespaces",
+    )  # fmt: skip
     find.add_argument("--names", action="store_true", help="print the labels alone, one a line")
 
     pull = _action(

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from stackproof.core import harmless
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.image.effects.image_file import load_head
 from stackproof.share import labels
 from stackproof.share.effects import judging, naming, signing
 from stackproof.share.effects.judging import ImageJudgement
@@ -19,6 +20,7 @@ from stackproof.share.trust.policy import TrustAction
 def run_sign(args: argparse.Namespace) -> int:
     """Sign an image, and print under which label and where the signature is."""
     path = naming.image_file(args.image)
+    load_head(path)  # a file that is not there is told before what it lacks to be signed
     known = naming.record_of(args.image) if path != args.image else None
     label = args.label or (str(known.label) if known is not None else "")
     if not label or labels.parse(label).missing:

@@ -2,11 +2,13 @@
 
 Of an image in a repository that is the folder `attached` beside it; of any other file IMAGE it is
 `IMAGE.attached`. A signature is a statement, `signature-ID.json`, and what ssh-keygen made of it,
-`signature-ID.json.sig`; ID is the beginning of the digest of both.
+`signature-ID.json.sig`; ID is the beginning of the digest of both. A document that somebody signed
+by itself has its seal beside it, `NAME.sig`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -15,14 +17,16 @@ from pathlib import Path
 
 from stackproof.core import limits
 from stackproof.core.effects import files
-from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.share.effects.repository import is_digest
 from stackproof.share.labels import IMAGE
+from stackproof.share.trust.statement import META
 
 FOLDER = "attached"
 _SEALED = ".sig"
 _ID = 16
 _STATEMENT = re.compile(r"signature-[0-9a-f]{16}\.json")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,15 +55,18 @@ def digest_in_path(image: str) -> str:
 def signatures(image: str) -> tuple[FoundSignature, ...]:
     """Return the signatures beside an image, as far as they can be read."""
     folder = folder_of(image)
-    return tuple(
-        FoundSignature(
-            file=str(folder / name),
-            statement=files.read_bounded(folder / name, limits.STATEMENT_FILE),
-            seal=files.read_bounded(folder / f"{name}{_SEALED}", limits.SMALL_RECORD),
-        )
-        for name in _names(folder)
-        if _STATEMENT.fullmatch(name) and os.path.isfile(folder / f"{name}{_SEALED}")
-    )[: limits.STATEMENT_FILE.count]
+    found: list[FoundSignature] = []
+    for name in _names(folder):
+        if _STATEMENT.fullmatch(name) and os.path.isfile(folder / f"{name}{_SEALED}"):
+            with contextlib.suppress(StackproofError):  # too large, say: none of ours
+                found.append(
+                    FoundSignature(
+                        file=str(folder / name),
+                        statement=files.read_bounded(folder / name, limits.STATEMENT_FILE),
+                        seal=seal_of(folder / name),
+                    )
+                )
+    return tuple(found[: limits.STATEMENT_FILE.count])
 
 
 def documents(image: str) -> dict[str, Path]:
@@ -68,8 +75,30 @@ def documents(image: str) -> dict[str, Path]:
     return {
         name: folder / name
         for name in _names(folder)
-        if not name.startswith("signature-") and (folder / name).is_file()
+        if can_be_named(name) and (folder / name).is_file()
     }
+
+
+def can_be_named(name: str) -> bool:
+    """Return whether a document may have a name: one of no signature, and of no other folder."""
+    free = not name.startswith("signature-") and not name.endswith(_SEALED) and name != META
+    return free and _NAME.fullmatch(name) is not None
+
+
+def bad_name(name: str) -> Problem:
+    """Return the problem of a document with a name that it cannot have."""
+    return Problem(
+        reason=Reason.USAGE,
+        message=f"`{name}` cannot be the name of a document",
+        hint=f"letters, digits, `.`, `-` and `_`; not `{META}`, no `signature-` first, no "
+        f"`{_SEALED}` last",
+    )
+
+
+def seal_of(document: Path) -> bytes:
+    """Return the seal of a document; nothing where it has none of its own."""
+    path = document.with_name(f"{document.name}{_SEALED}")
+    return files.read_bounded(path, limits.SMALL_RECORD) if path.is_file() else b""
 
 
 def digests(image: str) -> dict[str, str]:
@@ -86,14 +115,15 @@ def put_signature(image: str, statement: bytes, seal: bytes) -> Path:
     return path
 
 
-def put_document(image: str, name: str, content: bytes) -> Path:
-    """Put a document beside an image, in the place of an older one of that name."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", name) or name.startswith("signature-"):
-        raise fail(
-            Reason.USAGE,
-            f"`{name}` cannot be the name of a document",
-            hint="letters, digits, `.`, `-` and `_`, and not `signature-` at its beginning",
-        )
+def put_seal(document: Path, seal: bytes) -> None:
+    """Put the seal of a document beside it; raises what writing raises."""
+    files.write(document.with_name(f"{document.name}{_SEALED}"), seal)
+
+
+def put_document(image: str, name: str, content: bytes, seal: bytes = b"") -> Path:
+    """Put a document beside an image, in the place of an older one of that name, with its seal."""
+    if not can_be_named(name):
+        raise StackproofError(bad_name(name))
     if len(content) > limits.DOCUMENT_FILE.bytes:
         raise fail(
             Reason.TOO_LARGE,
@@ -102,7 +132,11 @@ def put_document(image: str, name: str, content: bytes) -> Path:
             hint="attach what people read; large files belong in an image",
         )
     path = folder_of(image) / name
-    files.write(path, content)
+    if not (path.is_file() and files.sha256(path) == hashlib.sha256(content).hexdigest()):
+        files.remove(path.with_name(f"{name}{_SEALED}"))  # it was that of another content
+        files.write(path, content)
+    if seal:
+        put_seal(path, seal)
     return path
 
 

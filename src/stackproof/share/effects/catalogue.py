@@ -16,7 +16,7 @@ from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.share import addresses, labels, listing, manifests
 from stackproof.share.addresses import INDEX_NAME, RemoteLabel
-from stackproof.share.effects import uploading
+from stackproof.share.effects import remembered, uploading
 from stackproof.share.effects.http_client import HttpRequest
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.labels import ANY, Label
@@ -37,9 +37,13 @@ def find(
     does, as REGISTRY_UNABLE where there is no list and the server does not tell what it has.
     """
     if not fresh and service:
-        return _served(registry, namespace, service)
-    listed = None if fresh else kept(registry, namespace)
-    return tag_by_tag(registry, namespace) if listed is None else listed
+        found: tuple[RemoteRecord, ...] | None = _served(registry, namespace, service)
+    else:
+        found = None if fresh else kept(registry, namespace)
+    if found is None:
+        found = tag_by_tag(registry, namespace)
+    remembered.keep(registry.address, namespace, found)
+    return found
 
 
 def choose(

@@ -90,7 +90,8 @@ class HttpAnswer:
 
     def close(self) -> None:
         """Let go of the connection, for the next request where the answer was read to its end."""
-        if self._response.isclosed() and not self._response.will_close:
+        whole = self._response.isclosed() and not self._response.length
+        if whole and not self._response.will_close:
             self._client.keep(self._origin, self._connection)
         else:
             self._response.close()  # of a connection that the server closes it has the socket

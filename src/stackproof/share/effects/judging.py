@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
-from stackproof.share.effects import attachments, measuring, places, signing, trusted
+from stackproof.share.effects import attachments, documents, measuring, places, signing, trusted
 from stackproof.share.effects.signing import VerifiedSignature
 from stackproof.share.labels import LabelRecord
 from stackproof.share.trust import policy, statement
@@ -55,7 +55,7 @@ def judge(image: str, signers: str) -> ImageJudgement:
         image=image,
         good=found.good,
         problems=found.problems,
-        notes=(*_older(image, found.good), *_documents(image, found.good)),
+        notes=(*_older(image, found.good), *_documents(image, found.good, signers)),
         decision=decision,
     )
 
@@ -99,15 +99,20 @@ def _records() -> tuple[LabelRecord, ...]:
         return ()
 
 
-def _documents(image: str, good: Sequence[VerifiedSignature]) -> tuple[str, ...]:
+def _documents(image: str, good: Sequence[VerifiedSignature], signers: str) -> tuple[str, ...]:
     """Return a note for each document that is not as it was signed; of several signatures the last.
 
-    A document that was attached later is signed by nobody.
+    A document that was attached later is signed by nobody, unless it is by itself.
     """
-    newest = max(good, key=lambda one: one.said.date).said.attached
-    now = attachments.digests(image)
-    changed = [name for name, digest in now.items() if newest.get(name, digest) != digest]
-    later = [name for name in now if name not in newest]
+    said = max(good, key=lambda one: one.said.date).said
+    newest, now = said.attached, attachments.digests(image)
+    other = [
+        name
+        for name, digest in now.items()
+        if newest.get(name) != digest and not documents.signed(image, name, said.image, signers)
+    ]
+    changed = [name for name in other if name in newest]
+    later = [name for name in other if name not in newest]
     gone = [name for name in newest if name not in now]
     texts = (("was changed since it was signed", changed), ("is signed by nobody", later))
     return tuple(

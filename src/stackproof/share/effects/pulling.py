@@ -9,17 +9,19 @@ digest is made while bytes come. Beside the image lie what uenv puts there, the 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import queue
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from stackproof.core import limits
-from stackproof.core.effects import files
+from stackproof.core.effects import files, libc
 from stackproof.core.effects.downloads import Transfer, downloading
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.monitor import Monitor, null_monitor
@@ -37,8 +39,11 @@ from stackproof.share.manifests import OciDescriptor, OciManifest
 
 MANIFEST_FILE = "manifest.json"
 """In the folder of a pulled image: its manifest, byte for byte."""
-_BUFFER = 1 << 20
-_BUFFERS = 4
+_BUFFER = 256 << 10
+"""What stays in a processor's own cache between its being received, written and digested."""
+_BUFFERS = 8
+_WRITTEN_OUT = 8 << 20
+"""After so many bytes the disk is given them, so that little is left to wait for at the end."""
 _ATTEMPTS = 5
 _PATIENCE_S = 6 * 3600.0
 _TRANSIENT = frozenset({
@@ -188,7 +193,7 @@ def _check_room(descriptor: int, size: int, part: Path) -> None:
     """Raise DISK_FULL before anything is asked for that has no room."""
     there, room = os.fstat(descriptor).st_size, os.fstatvfs(descriptor)
     if room.f_bavail * room.f_frsize < size - there:
-        raise files.translate(OSError(28, "no space left"), part)
+        raise files.translate(OSError(errno.ENOSPC, "no space left"), part)
 
 
 def _planned(
@@ -212,59 +217,55 @@ def _fill(
 
     The copy is emptied where it then is not what the manifest names: nothing of it can be believed.
     """
-    received, failures, again = 0, 0, False
-    while True:
-        total, done = _read_back(descriptor, image.layer.size)
-        transfer.at(done, image.layer.size)
-        hashing = _Hashing(total, descriptor, done)
-        try:
-            for one in segments:
-                _bring(registry, image, one, hashing, transfer)
-        except StackproofError as error:
-            failures = 1 if hashing.done > done else failures + 1
-            if error.reason not in _TRANSIENT or failures == _ATTEMPTS:
-                raise
-            continue
-        finally:
-            hashing.close()
-            received += hashing.received
-        if total.hexdigest() == image.layer.hex:
-            return received
-        os.ftruncate(descriptor, 0)
-        whole = (SourcePart(begin=0, end=image.layer.size),)
-        if again or (done == 0 and segments == whole):
-            raise _wrong(registry, image, total.hexdigest())
-        again, segments = True, whole  # what was here may be what is wrong: all of it comes, once
+    failures, again, resumed = 0, False, False
+    with _Writer(descriptor, image.layer.size) as writer:
+        while True:
+            before = writer.done
+            transfer.at(before, image.layer.size)
+            try:
+                for one in segments:
+                    _bring(registry, image, one, writer, transfer)
+            except StackproofError as error:
+                failures = 1 if writer.done > before else failures + 1
+                if error.reason not in _TRANSIENT or failures == _ATTEMPTS:
+                    raise
+                resumed = True
+                continue
+            found = writer.digest()
+            if found == image.layer.hex:
+                return writer.received
+            whole = (SourcePart(begin=0, end=image.layer.size),)
+            believed = resumed or writer.found > 0 or segments != whole
+            writer.empty()
+            if again or not believed:
+                raise _wrong(registry, image, found)
+            again, segments = True, whole  # what was here may be what is wrong: all comes, once
 
 
 def _bring(
     registry: OciRegistry,
     image: RemoteImage,
     segment: SourcePart,
-    hashing: _Hashing,
+    writer: _Writer,
     transfer: Transfer,
 ) -> None:
     """Bring what is left of one part: from a file that is here, else from the server."""
-    if segment.path and hashing.done < segment.end:
+    if segment.path and writer.done < segment.end:
         with open(segment.path, "rb") as stream:
-            stream.seek(segment.at + hashing.done - segment.begin)
-            while hashing.done < segment.end:
-                buffer = hashing.buffer()
-                count = stream.readinto(buffer[: segment.end - hashing.done])
-                if not count:
-                    hashing.give_back(buffer)
+            stream.seek(segment.at + writer.done - segment.begin)
+            while writer.done < segment.end:
+                if not writer.take(stream.readinto, segment.end - writer.done):
                     break  # it is shorter by now: the server has the rest
-                hashing.take(buffer, count)
-    while hashing.done < segment.end:
-        _receive(registry, image, segment.end, hashing, transfer)
+    while writer.done < segment.end:
+        _receive(registry, image, segment.end, writer, transfer)
 
 
 def _receive(
-    registry: OciRegistry, image: RemoteImage, end: int, hashing: _Hashing, transfer: Transfer
+    registry: OciRegistry, image: RemoteImage, end: int, writer: _Writer, transfer: Transfer
 ) -> None:
     """Receive one answer of a server, from where the copy ends to `end`."""
     size = image.layer.size
-    first = hashing.done
+    first = writer.done
     with registry.open_blob(image.repository, image.layer.digest, first, end - 1) as answer:
         if answer.status == 416:
             raise fail(
@@ -276,70 +277,112 @@ def _receive(
             )
         skip = first if answer.status == 200 else 0  # it knows no ranges, and gives all
         end = size if answer.status == 200 else end
-        while hashing.done < end:
-            buffer = hashing.buffer()
-            count = answer.read_into(buffer[: skip or end - hashing.done])
-            hashing.received += count
+        while writer.done < end:
+            count = writer.take(answer.read_into, skip or end - writer.done, keep=not skip)
+            writer.received += count
             if count == 0:
                 raise answer.cut()
-            if skip:
-                skip -= count
-                hashing.give_back(buffer)
-                continue
-            hashing.take(buffer, count)
-            transfer.at(hashing.done, size)
+            skip = max(skip - count, 0)
+            transfer.at(writer.done, size)
 
 
-class _Hashing:
-    """Bytes to a file and a digest, the digest by a second thread, with a few buffers in all."""
+_Work = tuple[memoryview, int] | threading.Event | None
+"""For the second thread: bytes to be written, one who waits for that, or the end."""
 
-    def __init__(self, total: hashlib._Hash, descriptor: int, done: int) -> None:
-        self.done = done
+
+class _Writer:
+    """Bytes to the end of a copy and into its digest, by a second thread, with a few buffers.
+
+    The first thread only receives: so a pull is about as fast as what it receives by. What is in
+    the copy already is read first (`found`); `done` counts that and what was taken, `received`
+    what came over the network.
+    """
+
+    def __init__(self, descriptor: int, size: int) -> None:
         self.received = 0
-        self._total = total
         self._descriptor = descriptor
+        self._error: Exception | None = None
+        self._total = hashlib.sha256()
+        self.found = self.done = self._read_back(size)
         self._free: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
         for _ in range(_BUFFERS):
             self._free.put(memoryview(bytearray(_BUFFER)))
-        self._full: queue.SimpleQueue[tuple[memoryview, int] | None] = queue.SimpleQueue()
+        self._full: queue.SimpleQueue[_Work] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def buffer(self) -> memoryview:
-        """Return a buffer that is free, once there is one."""
-        return self._free.get()
+    def __enter__(self) -> Self:
+        return self
 
-    def give_back(self, buffer: memoryview) -> None:
-        """Take a buffer back whose bytes are not wanted."""
-        self._free.put(buffer)
-
-    def take(self, buffer: memoryview, count: int) -> None:
-        """Write the first bytes of a buffer, and have their digest made."""
-        storing.write(self._descriptor, buffer[:count])
-        self.done += count
-        self._full.put((buffer, count))
-
-    def close(self) -> None:
-        """Wait for the digest."""
+    def __exit__(self, *_: object) -> None:
+        """Wait until all that was taken is written; what kept it from that is raised."""
         self._full.put(None)
         self._thread.join()
+        self._check()
+
+    def _read_back(self, size: int) -> int:
+        """Have the digest of what is there, and return how much; too much of it is thrown away."""
+        if os.fstat(self._descriptor).st_size > size:
+            os.ftruncate(self._descriptor, 0)
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        while chunk := os.read(self._descriptor, _BUFFER):
+            self._total.update(chunk)
+        return os.lseek(self._descriptor, 0, os.SEEK_CUR)
+
+    def take(self, read: Callable[[memoryview], int], most: int, *, keep: bool = True) -> int:
+        """Have what `read` puts into a buffer written, or not; return how many bytes that is.
+
+        Raises what `read` does, and what writing raised.
+        """
+        self._check()
+        buffer = self._free.get()
+        count = 0
+        try:
+            count = read(buffer[:most])
+        finally:
+            if count and keep:
+                self.done += count
+                self._full.put((buffer, count))
+            else:
+                self._free.put(buffer)
+        return count
+
+    def digest(self) -> str:
+        """Return the digest of all, once it is written; raises what writing raised."""
+        written = threading.Event()
+        self._full.put(written)
+        written.wait()
+        self._check()
+        return self._total.hexdigest()
+
+    def empty(self) -> None:
+        """Throw away what is there; only after `digest`, when nothing is on its way."""
+        os.ftruncate(self._descriptor, 0)
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        self._total, self.found, self.done = hashlib.sha256(), 0, 0
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
 
     def _run(self) -> None:
+        waiting = 0
         while (one := self._full.get()) is not None:
+            if isinstance(one, threading.Event):
+                one.set()
+                continue
             buffer, count = one
-            self._total.update(buffer[:count])
+            try:
+                if self._error is None:
+                    storing.write(self._descriptor, buffer[:count])
+                    self._total.update(buffer[:count])
+                    waiting += count
+                    if waiting >= _WRITTEN_OUT:
+                        libc.write_out(self._descriptor)
+                        waiting = 0
+            except Exception as error:  # noqa: BLE001 - the first thread raises it
+                self._error = error
             self._free.put(buffer)
-
-
-def _read_back(descriptor: int, size: int) -> tuple[hashlib._Hash, int]:
-    """Return the digest of what is there and how much that is; too much of it is thrown away."""
-    if os.fstat(descriptor).st_size > size:
-        os.ftruncate(descriptor, 0)
-    total = hashlib.sha256()
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    while chunk := os.read(descriptor, _BUFFER):
-        total.update(chunk)
-    return total, os.lseek(descriptor, 0, os.SEEK_CUR)
 
 
 def _wrong(registry: OciRegistry, image: RemoteImage, found: str) -> StackproofError:

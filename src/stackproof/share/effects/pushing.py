@@ -211,9 +211,9 @@ def copy(
     addresses.check_whole(target)
     if image.listed.remote == target:
         raise fail(Reason.USAGE, f"`{target}` is source and destination", hint="name another")
-    before = registry.digest_of_tag(registry.address.repository(*target.path), target.label.tag)
-    _check_free(target, before, manifests.digest_of(image.content), force=force)
     repository = registry.address.repository(*target.path)
+    before = registry.digest_of_tag(repository, target.label.tag)
+    _check_free(target, before, manifests.digest_of(image.content), force=force)
     sent = 0
     if repository != image.repository:
         tree = _tree(registry, image)

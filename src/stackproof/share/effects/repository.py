@@ -9,6 +9,8 @@ long, copying and deleting, is done under other names.
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import sqlite3
 import urllib.parse
@@ -210,6 +212,15 @@ class ImageRepository:
         """Return what an error of SQLite means; https://www.sqlite.org/rescode.html names them."""
         name = getattr(error, "sqlite_errorname", "") or ""
         where = Location(file=str(self._index))
+        lockless = name.startswith("SQLITE_BUSY") and self._lacks_locks()
+        if lockless or name.startswith(("SQLITE_IOERR", "SQLITE_PROTOCOL", "SQLITE_NOLFS")):
+            why = os.strerror(errno.ENOLCK) if lockless else str(error)
+            return fail(
+                Reason.NOT_PERMITTED,
+                f"the index of the repository cannot be used: {why}",
+                where=where,
+                hint="its file system may lack locks: Lustre has them with `flock`, NFS with lockd",
+            )
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             return fail(
                 Reason.BUSY,
@@ -227,15 +238,17 @@ class ImageRepository:
         if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")):
             return self._refused(str(error))
         if name.startswith("SQLITE_FULL"):
-            return files.translate(OSError(28, "no space left"), self._index)
-        if name.startswith(("SQLITE_IOERR", "SQLITE_PROTOCOL", "SQLITE_NOLFS")):
-            return fail(
-                Reason.NOT_PERMITTED,
-                f"the index of the repository cannot be used: {error}",
-                where=where,
-                hint="its file system may lack locks: Lustre has them with `flock`, NFS with lockd",
-            )
+            return files.translate(OSError(errno.ENOSPC, "no space left"), self._index)
         return self._damaged(str(error))
+
+    def _lacks_locks(self) -> bool:
+        """Return whether the file system has no locks at all, which SQLite takes for a busy one."""
+        try:
+            with self._index.open("rb") as stream:
+                fcntl.lockf(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            return error.errno == errno.ENOLCK
+        return False
 
 
 class IndexChange:

@@ -9,20 +9,32 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from stackproof.build.engines.easybuild.components import PREFIX, PROVIDERS, Catalogue, Need, Option
+from stackproof.build.engines.easybuild.components import (
+    PREFIX,
+    PROVIDER,
+    PROVIDERS,
+    Catalogue,
+    Option,
+)
 from stackproof.build.engines.easybuild.easyconfig import EXTERNAL_MODULE, SYSTEM, Template, render
 from stackproof.build.engines.easybuild.request import ChainRequest, Gpu, OwnFile, Toolchain
-from stackproof.build.engines.easybuild.selection import CXI, SelectedComponent, Selection, select
-from stackproof.build.stack import Digest, SourceFile
+from stackproof.build.engines.easybuild.selection import SelectedComponent, Selection, select
+from stackproof.build.engines.easybuild.wishes import check_wishes
+from stackproof.build.stack import Digest, OtherPlace, SourceFile
 from stackproof.core.errors import Location, StackproofError
 
 _PLACE = re.compile(r"\{([a-z0-9-]+)\}")
 _SUFFIXES = {Gpu.CUDA: "CUDA", Gpu.ROCM: "ROCm"}
 _WRAPPED = "SystemCompilerGCC"
 _SYSTEM = "system"
+_KEPT = (
+    """missing=; kept() { grep -Eq "^$2" "$3" || missing="${missing:+$missing, }$1"; }; CALLS"""
+    """[ -z "$missing" ] || { echo "error: configure left out what was asked for: $missing" """
+    """>&2; exit 1; } && """
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +92,7 @@ def chain(
     does. Raises `StackproofError` with every problem of the request.
     """
     found = select(request, catalogue, where)
+    check_wishes(found)
     if found.problems:
         raise StackproofError(*found.problems)
     built = [part for part in found.parts.values() if part.source is not None]
@@ -115,7 +128,7 @@ def _left_out(found: Selection, built: list[SelectedComponent]) -> Iterator[Left
     for part in built:
         for one in part.component.left_out:
             away = one.component not in found.parts and one.component not in seen
-            if away and found.holds(one.when, part.version):
+            if away and found.holds(one.when, part.version, one.component):
                 seen.add(one.component)
                 yield LeftOut(component=one.component, reason=one.reason)
 
@@ -204,7 +217,27 @@ def _source(found: Selection, part: SelectedComponent) -> SourceFile:
     own = found.request.source_files.get(part.component.name)
     if own is not None:
         return _own(own)
-    return part.source.file if part.source else SourceFile(filename="")
+    if part.source is None:
+        return SourceFile(filename="")
+    file = part.source.file
+    return replace(file, elsewhere=tuple(_elsewhere(found, part, file)))
+
+
+def _elsewhere(found: Selection, part: SelectedComponent, file: SourceFile) -> Iterator[OtherPlace]:
+    """Yield where else the recipe allows to take the same file from, the best first."""
+    sources = [
+        source
+        for release in part.component.releases
+        for source in release.sources
+        if release.version == part.version
+    ]
+    for origin in found.request.origins:
+        for source in sources:
+            other = source.file
+            if source.origin == origin and other != file and other.accepted == file.accepted:
+                yield OtherPlace(
+                    filename=other.filename, address=other.address, os_package=other.os_package
+                )
 
 
 def _own(file: OwnFile) -> SourceFile:
@@ -277,25 +310,49 @@ def _steps(found: Selection, part: SelectedComponent) -> dict[str, Any]:
     """Return what is done with the sources: configure and make, or commands and copies."""
     build, fill = found.build(part), _filler(found)
     prepare = (*(part.source.prepare if part.source else ()), *build.prepare)
-    options = [*_option_texts(found, part), *_texts(found, part, build.options)]
+    own = found.request.options.get(part.component.name, ())
+    options = [*found.need_options(part), *_texts(found, part, build.options), *own]
     commands = " && ".join(_texts(found, part, build.commands))
-    searched = [need.search for need in part.component.needs if _there(found, part, need)]
+    searched = [need.search for need in part.component.needs if found.there(part, need)]
     folders = ":".join(text for text in searched if text)
     search = f"export LIBRARY_PATH={folders}:$LIBRARY_PATH && " if folders else ""
     return {
         "preconfigopts": fill("".join(f"{command} && " for command in prepare) + search),
         "configopts": fill(" ".join(options)),
-        "prebuildopts": fill(search),
+        "prebuildopts": fill(_kept(found, part) + search),
         "preinstallopts": fill(search),
         "cmds_map": [(".*", fill(search + commands))] if commands else [],
         "files_to_copy": [(list(patterns), folder) for patterns, folder in build.copy],
     }
 
 
+def _kept(found: Selection, part: SelectedComponent) -> str:
+    """Return commands that fail where configure went on without what was asked for.
+
+    All that is missing is named at once; the text is for a shell, before `make`.
+    """
+    calls = []
+    for one in found.build(part).kept:
+        if found.holds(one.when, part.version):
+            for name in found.request.providers if PROVIDER in one.feature else ("",):
+                feature = one.feature.replace(PROVIDER, name)
+                line = one.line.replace(PROVIDER.upper(), name.upper())
+                calls.append(f"kept '{feature}' '{line}' {one.file}; ")
+    return _KEPT.replace("CALLS", "".join(calls)) if calls else ""
+
+
 def _filler(found: Selection) -> Callable[[str], Template | str]:
     """Return what puts folders into a text: variables of installations, paths of the machine."""
-    # The providers that take no folder; the option of cxi is that of libcxi.
-    providers = " ".join(f"--enable-{one}" for one in found.request.providers if one != CXI)
+    # The providers that take no folder; that of cxi is libcxi's, that of verbs may be rdma-core's.
+    places = " ".join(
+        need.option
+        for part in found.parts.values()
+        for need in part.component.needs
+        if part.component.providers and found.there(part, need)
+    )
+    providers = " ".join(
+        f"--enable-{one}" for one in found.request.providers if f"--enable-{one}=" not in places
+    )
 
     def where(match: re.Match[str]) -> str:
         name = match[1]
@@ -312,21 +369,9 @@ def _filler(found: Selection) -> Callable[[str], Template | str]:
     return fill
 
 
-def _there(found: Selection, part: SelectedComponent, need: Need) -> bool:
-    return need.component in found.parts and found.holds(need.when, part.version)
-
-
-def _option_texts(found: Selection, part: SelectedComponent) -> Iterator[str]:
-    """Yield what configure is told of components that are there, and of those that are not."""
-    for need in part.component.needs:
-        text = need.option if _there(found, part, need) else need.otherwise
-        if text:
-            yield text
-
-
 def _needed(found: Selection, part: SelectedComponent) -> Iterator[SelectedComponent]:
     for need in part.component.needs:
-        if _there(found, part, need):
+        if found.there(part, need):
             yield found.parts[need.component]
 
 

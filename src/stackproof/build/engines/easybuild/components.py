@@ -20,6 +20,7 @@ from stackproof.core.versions import ANY, Versions, versions
 
 PREFIX = "prefix"
 PROVIDERS = "providers"
+PROVIDER = "{provider}"
 _ROOT = re.compile(r"\{([a-z0-9-]+)\}")
 _VERSION = re.compile(r"[0-9][0-9A-Za-z]*(?:[.-][0-9A-Za-z]+)*")
 
@@ -41,7 +42,7 @@ class When:
 
 
 ALWAYS = When()
-FLAGS = ("xpmem", "libcxi-tools", "bundled", "openmpi", "mpich")
+FLAGS = ("xpmem", "libcxi-tools", "bundled", "ucx", "ucc", "openmpi", "mpich")
 """What a request switches on besides providers and accelerators; an MPI by its name."""
 
 
@@ -110,13 +111,26 @@ class Omission:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptFeature:
+    """A feature that configure must have taken: a line of `file` begins with `line` then.
+
+    `{provider}` in `feature`, and `{PROVIDER}` in `line`, stand for every provider in turn.
+    """
+
+    feature: str
+    line: str
+    file: str = "config.log"
+    when: When = ALWAYS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
     """How EasyBuild builds a component, in the chains that `when` names.
 
     `easyblock` is empty where EasyBuild has one of its own for the name. `parameters` are
     parameters of an easyconfig as they are. `prepare` are commands before configure, after those of
     the source. `commands` replace configure and make; `copy` are pairs of patterns and the folder
-    they go to.
+    they go to. `kept` is looked for after configure: without it nothing is compiled.
     """
 
     when: When = ALWAYS
@@ -132,6 +146,7 @@ class Build:
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     tools: tuple[str, ...] = ()
     headers: tuple[Option, ...] = ()
+    kept: tuple[KeptFeature, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +276,10 @@ def _build(data: Mapping[str, Any]) -> Build:
         prepare=tuple(_line(command) for command in data.get("prepare", ())),
         copy=tuple((tuple(entry["files"]), entry["to"]) for entry in data.get("copy", ())),
         paths={name: tuple(folders) for name, folders in data.get("paths", {}).items()},
+        kept=tuple(
+            documents.shaped(KeptFeature, entry, when=_when(entry))
+            for entry in data.get("kept", ())
+        ),
         **{name: _options(data.get(name, ())) for name in _LISTS_OF_OPTIONS},
     )
 

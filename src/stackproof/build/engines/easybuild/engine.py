@@ -22,12 +22,19 @@ _PACKAGES = (
     "bzip2", "ca-certificates", "curl", "file", "g++", "gcc", "git", "gzip", "libc6-dev",
     "lmod", "make", "patch", "python3", "python3-pip", "tar", "xz-utils",
 )  # fmt: skip
-# Which package of Debian and Ubuntu has a header file, and which one what it is linked to
-# (packages.debian.org); nothing for what only the kernel has.
-_HEADERS: Mapping[str, tuple[str, str]] = {
+HEADERS: Mapping[str, tuple[str, str]] = {
     "curl/curl.h": ("libcurl4-openssl-dev", "libcurl4"),
+    "infiniband/efadv.h": ("libibverbs-dev", "ibverbs-providers"),
+    "infiniband/verbs.h": ("libibverbs-dev", "ibverbs-providers"),
+    "numa.h": ("libnuma-dev", "libnuma1"),
+    "rdma/rdma_cma.h": ("librdmacm-dev", "librdmacm1"),
     "rdma/rdma_netlink.h": ("linux-libc-dev", ""),
+    "uuid/uuid.h": ("uuid-dev", "libuuid1"),
 }
+"""Which package of Debian and Ubuntu has a header file, and which one what it is linked to.
+
+Nothing for what only the kernel has. Source: packages.debian.org.
+"""
 
 
 class EasyBuildEngine:
@@ -74,7 +81,7 @@ class EasyBuildEngine:
     def container(self, stack: EasyBuildStack, lock: EasyBuildLock) -> Container:
         """See `Engine`."""
         image = metadata.describe(stack, lock)
-        headers = {header: _HEADERS[header] for header in lock.headers if header in _HEADERS}
+        headers = {header: HEADERS[header] for header in lock.headers if header in HEADERS}
         fabric = next((one.version for one in lock.components if one.component == "libfabric"), "")
         mpi = image.mpi
         return Container(
@@ -114,7 +121,7 @@ def outside(stack: EasyBuildStack) -> tuple[str, ...]:
 
 
 def _from_the_system(stack: EasyBuildStack, lock: EasyBuildLock) -> tuple[Problem, ...]:
-    unknown = [f"the header file {header}" for header in lock.headers if header not in _HEADERS]
+    unknown = [f"the header file {header}" for header in lock.headers if header not in HEADERS]
     found = (*outside(stack), *unknown)
     if not found:
         return ()

@@ -143,6 +143,7 @@ def _request(
 ) -> ChainRequest:
     mpi = data.get("mpi")
     place = data.get("gpu-at")
+    bundled = data.get("bundled", False)
     return ChainRequest(
         libfabric=data["libfabric"]["version"],
         providers=tuple(data["libfabric"]["providers"]),
@@ -158,7 +159,11 @@ def _request(
         benchmarks=benchmarks,
         versions=data.get("versions", {}),
         origins=tuple(data.get("sources", ("upstream",))),
-        bundled=data.get("bundled", False),
+        bundled=bundled is True,
+        bundled_parts=tuple(bundled) if isinstance(bundled, list) else (),
+        ucx=data.get("ucx", False),
+        ucc=data.get("ucc", False),
+        options={name: tuple(every) for name, every in data.get("options", {}).items()},
         libcxi_tools=data.get("libcxi-tools", False),
         accept=tuple(data.get("accept", ())),
         source_files={name: OwnFile(**one) for name, one in data.get("source-files", {}).items()},

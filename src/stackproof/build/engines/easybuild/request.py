@@ -59,9 +59,11 @@ class ChainRequest:
     publishes, `debian-SUITE` for the operating system's source packages.
 
     With `bundled` an MPI builds its own copies of what it brings along (Open MPI: hwloc, libevent,
-    PMIx, PRRTE). `libcxi_tools` builds libcxi with its diagnostic programs, and what those need.
-    `accept` are ids of known conflicts that do not matter. `source_files` take the place of what
-    the catalogue names, `patches` change what was unpacked; both by the catalogue's names.
+    PMIx, PRRTE); `bundled_parts` names some of them instead. `ucx` and `ucc` are built under the
+    MPI. `options` are given to a component's configure script, the last. `libcxi_tools` builds
+    libcxi with its diagnostic programs, and what those need. `accept` are ids of known conflicts
+    that do not matter. `source_files` take the place of what the catalogue names, `patches` change
+    what was unpacked; both by the catalogue's names.
     """
 
     libfabric: str
@@ -81,3 +83,7 @@ class ChainRequest:
     accept: tuple[str, ...] = ()
     source_files: Mapping[str, OwnFile] = field(default_factory=dict)
     patches: Mapping[str, tuple[OwnFile, ...]] = field(default_factory=dict)
+    bundled_parts: tuple[str, ...] = ()
+    ucx: bool = False
+    ucc: bool = False
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

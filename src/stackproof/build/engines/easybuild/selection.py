@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from stackproof.build.engines.easybuild.components import (
@@ -82,14 +82,19 @@ class Selection:
         gpu, at = self.request.gpu, self.request.gpu_at
         return {**self.request.externals, **({gpu.value: at} if gpu is not Gpu.NONE and at else {})}
 
-    def holds(self, when: When, version: str) -> bool:
-        """Return whether an entry of a component counts in this chain."""
+    def holds(self, when: When, version: str, component: str = "") -> bool:
+        """Return whether an entry of a component counts in this chain.
+
+        `component` is what the entry is about: a need, or what is left out.
+        """
         request = self.request
         mpi, gpu = request.mpi[0] if request.mpi else "", request.gpu.value
         flags = {
             "xpmem": request.xpmem,
             "libcxi-tools": request.libcxi_tools,
-            "bundled": request.bundled,
+            "bundled": request.bundled or component in request.bundled_parts,
+            "ucx": request.ucx,
+            "ucc": request.ucc,
             "openmpi": mpi == "openmpi",
             "mpich": mpi == "mpich",
         }
@@ -101,6 +106,17 @@ class Selection:
             and versions(f"={version}").within(when.versions)
             and (not name or flags[name] is (name == when.flag))
         )
+
+    def there(self, part: SelectedComponent, need: Need) -> bool:
+        """Return whether a component has one of its needs in this chain."""
+        return need.component in self.parts and self.holds(need.when, part.version, need.component)
+
+    def need_options(self, part: SelectedComponent) -> Iterator[str]:
+        """Yield what configure is told of components that are there, and of those that are not."""
+        for need in part.component.needs:
+            text = need.option if self.there(part, need) else need.otherwise
+            if text:
+                yield text
 
     def build(self, part: SelectedComponent) -> Build:
         """Return how a component of the chain is built."""
@@ -122,7 +138,6 @@ def select(
     if request.mpi is not None:
         name, version = request.mpi
         if _known(found, name, "mpi", "an MPI", ("mpi", "family")):
-            _check_bundled(found, name)
             _take(found, name, version)
     for name in request.benchmarks:
         if request.mpi is None:
@@ -199,18 +214,6 @@ def _check_toolchain(found: Selection) -> None:
 
 def _guess(name: str, known: Collection[str]) -> str:
     return did_you_mean(name, known).strip() or f"there are: {', '.join(known)}"
-
-
-def _check_bundled(found: Selection, name: str) -> None:
-    """Refuse the machine's components in the place of copies that were asked for."""
-    needs = found.catalogue.components[name].needs if found.request.bundled else ()
-    for need in needs:
-        if need.when.flag == "no-bundled" and need.component in found.machine:
-            found.refuse(
-                f"`{need.component}` is to be the machine's, and the copy in {name}'s sources",
-                "choose one: without `bundled`, the others are built",
-                at=("bundled",),
-            )
 
 
 def _origins(catalogue: Catalogue) -> set[str]:
@@ -314,7 +317,7 @@ def _take(found: Selection, name: str, version: str) -> SelectedComponent | None
         return None
     release, source = chosen
     for need in component.needs:
-        if found.holds(need.when, release.version):
+        if found.holds(need.when, release.version, need.component):
             _take_need(found, component, need)
     found.parts[name] = SelectedComponent(component, release.version, source)
     return found.parts[name]

@@ -93,7 +93,7 @@ def files_of(component: Easyconfig) -> tuple[Artefact, ...]:
 def wants(stack: EasyBuildStack) -> str:
     """Return the id of what a lock must answer: the request, the machine, and EasyBuild."""
     request = to_data(stack.request)
-    for name in ("source_files", "patches"):
+    for name in ("source_files", "patches", "bundled_parts", "ucx", "ucc", "options"):
         if not request[name]:  # as in locks that are older than the key
             del request[name]
     return ids.content_id(

@@ -7,8 +7,12 @@ from collections.abc import Iterator, Mapping
 from stackproof.build import benchmark, tail
 from stackproof.build.engines.spack import configuration, environments, locks, metadata, views
 from stackproof.build.engines.spack.layout import (
+    BUILT,
+    COMPILERS,
+    ENVIRONMENTS,
     EPOCH,
     MODULES,
+    REPLACEMENTS,
     WORKER,
     environment_folder,
     spack,
@@ -27,6 +31,12 @@ _NOT_CACHED = frozenset(("nvhpc", "cuda", "perl"))
 _PRE_HOOK = "pre-install-hook"
 _POST_HOOK = "post-install-hook"
 _PACKAGES_PER_CALL = 200
+_INSTALL_STEPS = {
+    COMPILERS: "install-compiler",
+    ENVIRONMENTS: "install",
+    BUILT: "install-built",
+    REPLACEMENTS: "install-replacement",
+}
 
 
 def build_plan(
@@ -113,6 +123,7 @@ def solution_files(stack: SpackStack, lock: SpackLock) -> dict[str, str]:
     found = {}
     for folder, content in lock.environments.items():
         found[f"{folder}/spack.lock"] = ids.canonical_json(content).decode()
+        found |= environments.spliced(stack, folder, lock.environments)
         if environments.find_external(stack, folder):
             found[f"{folder}/{environments.FOUND}/packages.yaml"] = no_packages_found()
         text = environments.compilers_yaml(stack, folder, lock.environments)
@@ -130,7 +141,7 @@ def builds(lock: SpackLock, folder: str, mount: str) -> bool:
 def _install_step(folder: str) -> Step:
     kind, _, name = folder.partition("/")
     return Step(
-        name=f"install-{name}" if kind == "environments" else f"install-compiler-{name}",
+        name=f"{_INSTALL_STEPS[kind]}-{name}",
         description=f"build the packages of {folder}",
         commands=(spack("install", "--only-concrete", "--show-log-on-error", environment=folder),),
         resumes=True,
@@ -146,11 +157,15 @@ def _installed(steps: list[Step]) -> tuple[str, ...]:
 def _cleanup_step(stack: SpackStack) -> Step:
     """Return the step that removes what no environment needs to run, or to build against it.
 
-    Compilers that an environment names stay, as it links them into its views.
+    Compilers that an environment names stay, as it links them into its views. Of what is spliced
+    the form that was compiled goes, with its MPI.
     """
     kept = ("--keep-build-dependencies",) if stack.cleanup == "build" else ()
     where = [
-        word for f in locks.folders(stack) for word in ("--except-environment", f"{BUILD}/{f}")
+        word
+        for folder in locks.folders(stack)
+        if not folder.startswith(f"{BUILT}/")
+        for word in ("--except-environment", f"{BUILD}/{folder}")
     ]
     return Step(
         name="cleanup",
@@ -168,7 +183,9 @@ def _views_step(stack: SpackStack, lock: SpackLock) -> Step:
             continue
         name = environment.name
         folder = environment_folder(name)
-        build_files[f"{folder}/spack.yaml"] = environments.spack_yaml(stack, folder, views=True)
+        build_files[f"{folder}/spack.yaml"] = environments.spack_yaml(
+            stack, folder, lock.environments, views=True
+        )
         commands += [
             spack("env", "view", "regenerate", environment=folder),
             spack("python", WORKER, "views", f"{BUILD}/{views.FILE}", name, environment=folder),

@@ -131,6 +131,8 @@ def _rows(stack: SpackStack, lock: SpackLock | None) -> Iterator[tuple[str, str]
     for environment in stack.environments:
         yield "environment", f"{environment.name}  {', '.join(environment.compilers)}"
         yield from (("spec", spec) for spec in environment.specs)
+        if splice := environment.splice:
+            yield "splice", f"{splice.built_with[0]} -> {splice.specs[0]}"
         yield from (("variant", text) for text in environment.variants)
         yield from (("view", view.name) for view in environment.views)
     hooks = (("pre-install", stack.pre_install), ("post-install", stack.post_install))

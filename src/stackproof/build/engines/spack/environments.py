@@ -14,32 +14,60 @@ each environment of the recipe. What a compiler is for later environments is sai
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from stackproof.build.engines.spack import compilers
+from stackproof.build.engines.spack import compilers, locks
 from stackproof.build.engines.spack.configuration import render
-from stackproof.build.engines.spack.layout import compiler_folder, environment_folder
-from stackproof.build.engines.spack.stack import Compiler, SpackEnvironment, SpackStack, SpackView
+from stackproof.build.engines.spack.layout import (
+    built_folder,
+    compiler_folder,
+    environment_folder,
+    replacement_folder,
+)
+from stackproof.build.engines.spack.stack import (
+    Compiler,
+    SpackEnvironment,
+    SpackStack,
+    SpackView,
+    Splice,
+)
+from stackproof.build.engines.spack.stackinator.network import package_of
 from stackproof.build.plan import BUILD
 
 FOUND = "found"
 """The folder of an environment where Spack writes the packages that it finds on the machine."""
 
 
-def spack_yaml(stack: SpackStack, folder: str, *, views: bool = False) -> str:
+def spack_yaml(
+    stack: SpackStack,
+    folder: str,
+    contents: Mapping[str, Any] | None = None,
+    *,
+    views: bool = False,
+) -> str:
     """Return the `spack.yaml` of one of the stack's folders (`locks.folders`).
 
-    With `views` it has the environment's views. They are left out until everything is installed:
-    each `spack install` would make them anew, and several may run at once.
+    `contents` are the lock files' contents by folder, as far as they are known: a splice names its
+    replacement by its hash. With `views` it has the environment's views. They are left out until
+    everything is installed: each `spack install` would make them anew, and several may run at once.
     """
     for compiler in compilers.built(stack):
         if compiler_folder(compiler.name) == folder:
             return render({"spack": _compiler(stack, compiler)})
-    environment = next(e for e in stack.environments if environment_folder(e.name) == folder)
-    data = _environment(stack, environment)
+    environment = _of_folder(stack, folder)
+    data = _environment(stack, environment, folder)
+    if environment.splice and contents:
+        _splice(data, environment.name, environment.splice, contents)
     if views and environment.views:
         data["view"] = {view.name: _view(stack, view) for view in environment.views}
     return render({"spack": data})
+
+
+def spliced(stack: SpackStack, folder: str, contents: Mapping[str, Any]) -> dict[str, str]:
+    """Return the `spack.yaml` of a folder by its path, where lock files make it another one."""
+    text = spack_yaml(stack, folder, contents)
+    return {f"{folder}/spack.yaml": text} if text != spack_yaml(stack, folder) else {}
 
 
 def find_external(stack: SpackStack, folder: str) -> tuple[str, ...]:
@@ -47,8 +75,7 @@ def find_external(stack: SpackStack, folder: str) -> tuple[str, ...]:
     for compiler in compilers.built(stack):
         if compiler_folder(compiler.name) == folder:
             return compiler.find_external
-    environment = next(e for e in stack.environments if environment_folder(e.name) == folder)
-    return environment.find_external
+    return _of_folder(stack, folder).find_external
 
 
 def needed_folders(stack: SpackStack, folder: str) -> tuple[str, ...]:
@@ -74,16 +101,14 @@ def _compiler_specs(stack: SpackStack, folder: str) -> tuple[str, ...]:
     for compiler in compilers.built(stack):
         if compiler_folder(compiler.name) == folder:
             return (compiler.needs_spec,) if compiler.needs_spec else ()
-    return next(
-        e.compiler_specs for e in stack.environments if environment_folder(e.name) == folder
-    )
+    return _of_folder(stack, folder).compiler_specs
 
 
 def _builders(stack: SpackStack, folder: str) -> tuple[Compiler, ...]:
     for compiler in compilers.built(stack):
         if compiler_folder(compiler.name) == folder:
             return (compilers.named(stack, compiler.needs),) if compiler.needs else ()
-    environment = next(e for e in stack.environments if environment_folder(e.name) == folder)
+    environment = _of_folder(stack, folder)
     if stack.generation == 1:
         return tuple(compilers.named(stack, name) for name in environment.compilers)
     return compilers.behind(stack, environment)
@@ -115,8 +140,43 @@ def _package(compiler: Compiler) -> str:
     return "gcc" if compiler.name == "bootstrap" else compiler.name
 
 
-def _environment(stack: SpackStack, environment: SpackEnvironment) -> dict[str, Any]:
-    folder = environment_folder(environment.name)
+def _of_folder(stack: SpackStack, folder: str) -> SpackEnvironment:
+    """Return the environment that is solved in a folder.
+
+    Of one that is spliced there are the environment as it would be without, and the MPI alone.
+    """
+    for environment in stack.environments:
+        name, splice = environment.name, environment.splice
+        if folder == environment_folder(name):
+            return environment
+        if splice and folder == built_folder(name):
+            specs = (*environment.specs, *splice.built_with)
+            return replace(environment, specs=specs, mpi=splice.mpi, splice=None, views=())
+        if splice and folder == replacement_folder(name):
+            return replace(environment, specs=splice.specs, splice=None, views=())
+    raise ValueError(f"{folder} is no folder of the stack")
+
+
+def _splice(data: dict[str, Any], name: str, splice: Splice, contents: Mapping[str, Any]) -> None:
+    """Add what makes Spack exchange the MPI of a solution, where both solutions are known.
+
+    The replacement is named by its hash, which Spack looks for in environments that are included
+    as they were solved. Sources: https://spack.readthedocs.io/en/latest/build_settings.html
+    (splicing), https://spack.readthedocs.io/en/latest/environments.html (include_concrete).
+    """
+    folder = replacement_folder(name)
+    if folder not in contents:
+        return
+    known = locks.nodes(contents[folder], "/")
+    mpi = package_of(splice.specs[0])
+    chosen = next(key for key in locks.roots(contents[folder]) if known[key].name == mpi)
+    data["include_concrete"] = [f"{BUILD}/{folder}"]
+    # Without `transitive`, what both MPIs need stays what the programs were compiled with.
+    explicit = {"target": "mpi", "replacement": f"{mpi}/{chosen}", "transitive": False}
+    data["concretizer"]["splice"] = {"explicit": [explicit]}
+
+
+def _environment(stack: SpackStack, environment: SpackEnvironment, folder: str) -> dict[str, Any]:
     data = _includes(stack, folder)
     data["specs"] = list(environment.specs)
     data["view"] = False
@@ -139,7 +199,9 @@ def _environment(stack: SpackStack, environment: SpackEnvironment) -> dict[str, 
         every["variants"] = list(environment.variants)
     packages: dict[str, Any] = {"all": every} if every else {}
     requirement = environment.mpi_requirement or environment.mpi
-    if requirement:
+    if environment.splice:
+        packages["mpi"] = {"require": list(environment.splice.built_with)}
+    elif requirement:
         packages["mpi"] = {"require": requirement}
     _pin(stack, folder, packages)
     if packages:
@@ -155,9 +217,17 @@ def _includes(stack: SpackStack, folder: str) -> dict[str, Any]:
 
 
 def _reuse(stack: SpackStack, folder: str) -> Any:
-    """Return where solved packages may be taken from: the compilers of this stack, nothing else."""
+    """Return where solved packages may be taken from: the compilers of this stack, nothing else.
+
+    For what is spliced also the solution that it is built as: only its MPI is to be another one.
+    """
     needed = needed_folders(stack, folder)
-    if stack.generation == 1 or not needed:
+    built = [
+        built_folder(e.name)
+        for e in stack.environments
+        if e.splice and environment_folder(e.name) == folder
+    ]
+    if stack.generation == 1 or not (needed or built):
         return False
     sources: list[dict[str, Any]] = [
         {
@@ -167,6 +237,7 @@ def _reuse(stack: SpackStack, folder: str) -> Any:
         }
         for name in needed
     ]
+    sources += [{"type": "environment", "path": f"{BUILD}/{name}"} for name in built]
     return {"from": [*sources, {"type": "external"}]}
 
 

@@ -19,6 +19,10 @@ LOCAL = "local"
 """The configuration that belongs to the machine and its user: caches, mirrors, cores."""
 ENVIRONMENTS = "environments"
 COMPILERS = "compilers"
+BUILT = "built"
+"""What is spliced, as it is compiled: see `stack.Splice`."""
+REPLACEMENTS = "replacements"
+"""The MPIs that take the place of those that compiled."""
 MODULES = "modules-config"
 CACHE = "cache"
 SPACK = f"{BUILD}/{SPACK_CLONE}/bin/spack"
@@ -87,3 +91,13 @@ def compiler_folder(name: str) -> str:
 def environment_folder(name: str) -> str:
     """Return the folder of an environment below the build."""
     return f"{ENVIRONMENTS}/{name}"
+
+
+def built_folder(name: str) -> str:
+    """Return the folder of an environment as it is before its MPI is exchanged."""
+    return f"{BUILT}/{name}"
+
+
+def replacement_folder(name: str) -> str:
+    """Return the folder of the MPI that is put under an environment."""
+    return f"{REPLACEMENTS}/{name}"

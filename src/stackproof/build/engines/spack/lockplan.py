@@ -13,6 +13,7 @@ from stackproof.build.engines.spack.layout import (
     REPOSITORIES,
     SPACK_CLONE,
     WORKER,
+    environment_folder,
     spack,
     tool,
 )
@@ -32,16 +33,18 @@ def lock_plan(
     `files` are lock files (by path below the build) that are known already. Generations 2 and 3
     are solved in one plan. In generation 1 a compiler's prefix has to be known before anything
     that it builds can be solved, so a plan goes only as far as `files` allow: run it, add the
-    files that it left, ask for the next one, until all of `locks.lock_files` are there.
+    files that it left, ask for the next one, until all of `locks.lock_files` are there. What is
+    spliced waits for its parts in every generation.
     """
     known = {
         path.removesuffix("/spack.lock"): locks.content_of(path, data)
         for path, data in (files or {}).items()
     }
     steps = [setup_step(stack, clones)]
+    parts = {environment_folder(e.name): locks.spliced_from(e) for e in stack.environments}
     for folder in locks.folders(stack):
-        waits = [f for f in environments.needed_folders(stack, folder) if f not in known]
-        if folder in known or (stack.generation == 1 and waits):
+        first = environments.needed_folders(stack, folder) if stack.generation == 1 else ()
+        if folder in known or not known.keys() >= {*first, *parts.get(folder, ())}:
             continue
         steps.append(_concretize(stack, folder, known, (steps[-1].id,)))
     return Plan(name=stack.name, mount=stack.mount, steps=tuple(steps))
@@ -123,6 +126,7 @@ def _concretize(
         f"{name}/spack.lock": ids.canonical_json(content).decode()
         for name, content in known.items()
     }
+    build_files |= environments.spliced(stack, folder, known)
     commands = []
     found = environments.find_external(stack, folder)
     if found:

@@ -15,8 +15,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stackproof.build.engines.spack.layout import compiler_folder, environment_folder
-from stackproof.build.engines.spack.stack import LockedClone, SpackLock, SpackStack
+from stackproof.build.engines.spack.layout import (
+    built_folder,
+    compiler_folder,
+    environment_folder,
+    replacement_folder,
+)
+from stackproof.build.engines.spack.stack import (
+    LockedClone,
+    SpackEnvironment,
+    SpackLock,
+    SpackStack,
+)
 from stackproof.build.plan import BUILD
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 
@@ -59,8 +69,15 @@ def folders(stack: SpackStack) -> tuple[str, ...]:
     """Return the folders of the stack's Spack environments, compilers that are built first."""
     return (
         *(compiler_folder(c.name) for c in stack.compilers if not c.external),
-        *(environment_folder(e.name) for e in stack.environments),
+        *(f for e in stack.environments for f in (*spliced_from(e), environment_folder(e.name))),
     )
+
+
+def spliced_from(environment: SpackEnvironment) -> tuple[str, ...]:
+    """Return the folders that a spliced environment is put together of, none for another one."""
+    if environment.splice is None:
+        return ()
+    return built_folder(environment.name), replacement_folder(environment.name)
 
 
 def read_files(stack: SpackStack, files: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
@@ -168,6 +185,8 @@ def _node(key: str, node: Mapping[str, Any], raw: Mapping[str, Any], mount: str)
         if "build" in types:
             built_with.append(edge["hash"])
         virtuals.update(edge["parameters"].get("virtuals", ()))
+    if "build_spec" in node:  # a spliced package: what it is a relinked copy of
+        built_with.append(node["build_spec"]["hash"])
     name, version = node["name"], str(node["version"])
     found = SolvedPackage(
         hash=key,

@@ -13,8 +13,9 @@ from typing import Any
 from stackproof import __version__
 from stackproof.build import bom, tail
 from stackproof.build.engines.spack import locks
-from stackproof.build.engines.spack.layout import environment_folder
+from stackproof.build.engines.spack.layout import environment_folder, replacement_folder
 from stackproof.build.engines.spack.locks import SolvedPackage
+from stackproof.build.engines.spack.mpis import FAMILIES
 from stackproof.build.engines.spack.os_sources import NAMESPACE
 from stackproof.build.engines.spack.stack import (
     GitSource,
@@ -28,14 +29,6 @@ from stackproof.core import ids, noun
 from stackproof.image.model import MpiFacts
 from stackproof.mpi import families
 from stackproof.mpi.transports.profile import libfabric_of
-
-# Which family an MPI package of Spack is.
-_FAMILIES = {
-    "openmpi": "openmpi",
-    "mpich": "mpich",
-    "intel-oneapi-mpi": "intel-mpi",
-    "cray-mpich": "cray-mpich",
-}
 
 
 def files(stack: SpackStack, lock: SpackLock, programs: Mapping[str, str]) -> dict[str, str]:
@@ -227,7 +220,7 @@ def mpi_facts(stack: SpackStack, lock: SpackLock) -> MpiFacts | None:
     for environment in _default_first(stack):
         node = _mpi_node(stack, lock, environment)
         if node:
-            family = _FAMILIES[node.name]
+            family = FAMILIES[node.name]
             return MpiFacts(
                 family=family,
                 version=node.version,
@@ -247,11 +240,12 @@ def _default_first(stack: SpackStack) -> list[SpackEnvironment]:
 def _mpi_node(
     stack: SpackStack, lock: SpackLock, environment: SpackEnvironment
 ) -> SolvedPackage | None:
-    content = lock.environments[environment_folder(environment.name)]
+    folder = replacement_folder if environment.splice else environment_folder
+    content = lock.environments[folder(environment.name)]
     known = locks.nodes(content, stack.mount)
-    wanted = {environment.mpi} if environment.mpi else set(_FAMILIES)
+    wanted = {environment.mpi} if environment.mpi else set(FAMILIES)
     reachable = locks.needed(locks.roots(content), known)
-    return next((n for n in reachable if n.name in wanted and n.name in _FAMILIES), None)
+    return next((n for n in reachable if n.name in wanted and n.name in FAMILIES), None)
 
 
 def _spack_variables(stack: SpackStack, lock: SpackLock) -> dict[str, str]:

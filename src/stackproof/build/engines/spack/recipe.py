@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from stackproof.build.engines.spack import splicing
 from stackproof.build.engines.spack.problems import unstated_vendors
 from stackproof.build.engines.spack.stack import SpackStack
 from stackproof.build.engines.spack.stackinator.cluster import ClusterConfig
@@ -245,6 +246,7 @@ def read(
         raise AssertionError("a recipe of good form has a generation")
     stack = read_recipe(whole, config, cluster, facts["architecture"], findings)
     image = mapping(data.get("image"))
+    stack = _spliced(stack, document, cluster, findings)
     extended = dataclasses.replace(
         stack,
         version=data.get("version", "0"),
@@ -261,6 +263,24 @@ def read(
             message, hint = not_stated(name, cluster)
             findings.problem(Reason.SITE_INCOMPLETE, message, where=where, hint=hint)
     return extended, findings
+
+
+def _spliced(
+    stack: SpackStack, document: Document, cluster: ClusterConfig, findings: FindingsList
+) -> SpackStack:
+    """Return the stack with the MPIs of `splice:` put under its environments."""
+    asked = mapping(document.data.get("splice"))
+    known = {one.name for one in stack.environments}
+    for name in asked.keys() - known:
+        there = f"there are: {', '.join(sorted(known))}" if known else None
+        message = f"there is no environment `{name}` to be spliced"
+        where = document.where("splice", name)
+        findings.problem(Reason.INVALID_VALUE, message, where=where, hint=there)
+    environments = tuple(
+        splicing.splice(one, stack, document, cluster, findings) if one.name in asked else one
+        for one in stack.environments
+    )
+    return dataclasses.replace(stack, environments=environments)
 
 
 def asks_for_microarchitecture(document: Document) -> bool:

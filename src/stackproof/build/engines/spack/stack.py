@@ -143,6 +143,19 @@ class SpackView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Splice:
+    """Another MPI put under packages that are compiled already: what Spack calls a splice.
+
+    `built_with` are the root specs of the MPI that compiles, whose package is `mpi`; `specs` are
+    those that are solved for the one that takes its place, its own first.
+    """
+
+    mpi: str
+    built_with: tuple[str, ...]
+    specs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpackEnvironment:
     """Packages concretized together.
 
@@ -152,6 +165,8 @@ class SpackEnvironment:
     or `when_possible`. `prefer` and `variants` go to `packages:all`, `find_external` are packages
     that Spack searches on the machine. Generation 1 only: `compiler_specs` are the specs of the
     compilers (`packages:all:compiler`), `require_one_of` goes to `packages:all:require`.
+    With a `splice` neither its MPI nor the one that it takes out is among `specs`, and `mpi` is
+    the one that programs run on.
     """
 
     name: str
@@ -168,6 +183,7 @@ class SpackEnvironment:
     require_one_of: tuple[str, ...] = ()
     find_external: tuple[str, ...] = ()
     views: tuple[SpackView, ...] = ()
+    splice: Splice | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

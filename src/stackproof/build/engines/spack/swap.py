@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from stackproof.build.engines.spack import mpis
+from stackproof.build.engines.spack.recipe import generation_of
 from stackproof.build.swap import MPI, Depth, RecipeOverlay, SwapKind, SwapWord
 from stackproof.core.document import Document
 from stackproof.core.errors import Problem, Reason, StackproofError, did_you_mean
@@ -46,39 +48,54 @@ def _why(name: str) -> str:
 
 def _mpi(document: Document, environments: Mapping[str, Any], word: SwapWord) -> RecipeOverlay:
     """Return another MPI for every environment that has one."""
-    known = tuple(families.REGISTRY)
+    known = (*families.REGISTRY, *mpis.OTHERS)
     if word.name and word.name not in known and did_you_mean(word.name, known):
         hint = f"{did_you_mean(word.name, known)}there are: {', '.join(known)}"
         message = f"there is no MPI `{word.name}`"
         raise StackproofError(word.problem(message, hint, reason=Reason.INVALID_VALUE))
-    data: dict[str, Any] = {}
+    rebuilt: dict[str, Any] = {}
+    spliced: dict[str, str] = {}
     olds: set[str] = set()
     problems: list[Problem] = []
+    obstacles: list[str] = []
     for name, body in environments.items():
         at, spec = _mpi_of(body)
         if not spec:
             continue
         old = _name_of(spec)
         olds.add(old)
-        new = word.name or old
+        new = mpis.PACKAGES.get(word.name, word.name) or old
         if (new, word.version) == (old, _version_of(spec)):
             message = f"environment `{name}` has `{spec}` already"
             raise StackproofError(word.problem(message, reason=Reason.INVALID_VALUE))
         wanted = f"@{word.version}" if word.version else ""
         text = _VERSION.sub("", spec, count=1) if new == old else new
-        text = f"{new}{wanted}{text[len(new) :]}"
-        data[name] = {at: {"mpi" if at == "network" else "spec": text}}
+        spliced[name] = f"{new}{wanted}{text[len(new) :]}"
+        rebuilt[name] = {at: {"mpi" if at == "network" else "spec": spliced[name]}}
         if new != old:
             problems += _conflicts(document, name, body, old, word)
+        obstacles.append(_no_splice(document, mpis.release(spec), f"{new}{wanted}"))
     if not olds:
         problems.append(word.problem("no environment has an MPI", reason=Reason.INVALID_VALUE))
     if problems:
         raise StackproofError(*problems)
+    named = ", ".join(sorted(olds))
+    if not any(obstacles):
+        other = mpis.release(next(iter(spliced.values())))
+        why = f"Spack links what {named} compiled with {other}, as both have one ABI"
+        return RecipeOverlay(data={"splice": spliced}, depth=Depth.SPLICE, why=why)
+    reason = next(filter(None, obstacles))
     return RecipeOverlay(
-        data={"environments": data},
+        data={"environments": rebuilt},
         depth=Depth.REBUILD,
-        why=_why(f"{word.name or ', '.join(sorted(olds))}"),
+        why=f"{reason}: {_why(word.name or named)}",
     )
+
+
+def _no_splice(document: Document, old: str, new: str) -> str:
+    spack = document.data.get("spack")
+    commit = spack.get("commit") if isinstance(spack, dict) else None
+    return mpis.no_splice(generation_of(document.data), commit, old, new)
 
 
 def _mpi_of(body: Any) -> tuple[str, str]:

@@ -11,8 +11,6 @@ from stackproof.core.errors import Problem, Reason, StackproofError, did_you_mea
 from stackproof.mpi import families
 
 _REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
-_NEW_OPENMPI_ABI = 6
-"""From this release on Open MPI's library has another soname."""
 
 
 def swap(document: Document, word: SwapWord) -> RecipeOverlay:
@@ -52,7 +50,7 @@ def _mpi(data: dict[str, Any], word: SwapWord) -> RecipeOverlay:
         message = f"the recipe has {after.title} {was or ''}".rstrip() + " already"
         raise StackproofError(word.problem(message, reason=Reason.INVALID_VALUE))
     wanted = {"family": name, **({"version": word.version} if word.version else {})}
-    if _abi(old, was) == _abi(name, word.version):
+    if families.abi_of(old, was) == families.abi_of(name, word.version):
         why = (
             f"programs for {before.title} run on {after.title}, as both have the ABI of "
             f"{families.REGISTRY[after.abi].title}"
@@ -64,7 +62,7 @@ def _mpi(data: dict[str, Any], word: SwapWord) -> RecipeOverlay:
         f"{before.title} and {after.title} have different ABIs: what calls MPI is compiled with "
         "the new one"
         if before.abi != after.abi
-        else f"the ABI of {after.title} changed with release {_NEW_OPENMPI_ABI}"
+        else f"the ABI of {after.title} changed with release {families.NEW_OPENMPI_ABI}"
     )
     gone = {"version": None} if was and not word.version else {}
     return RecipeOverlay(data={"mpi": {**wanted, **gone}}, depth=Depth.REBUILD, why=why)
@@ -74,14 +72,6 @@ def _no_family(word: SwapWord, name: str) -> Problem:
     known = [one for one, family in families.REGISTRY.items() if family.wheels(None)]
     hint = f"{did_you_mean(name, known)}there are wheels of: {', '.join(known)}"
     return word.problem(f"there is no MPI `{name}`", hint, reason=Reason.INVALID_VALUE)
-
-
-def _abi(family: str, version: str | None) -> str:
-    """Return the ABI of an MPI; where no release of Open MPI is said, it is one before 6."""
-    abi = families.REGISTRY[family].abi
-    first = (version or "").partition(".")[0]
-    new = family == "openmpi" and first.isdigit() and int(first) >= _NEW_OPENMPI_ABI
-    return f"{abi}-{_NEW_OPENMPI_ABI}" if new else abi
 
 
 def _name(text: str) -> str:

@@ -61,7 +61,8 @@ static void show_all(const char *source)
             break;
         }
         for (long at = 0; at < count;) {
-            const struct listed *one = (const struct listed *)(const void *)(list + at);
+            const void *here = list + at;
+            const struct listed *one = here;
             const char *name = one->name;
             size_t before = used;
             if (!(name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0')))) {

@@ -26,15 +26,31 @@ long open_at(const char *path, long flags)
     return call(SYS_openat, AT_FDCWD, (long)path, flags | O_CLOEXEC, 0);
 }
 
+/* What the kernel's answer means, in words; `fault` is the number, below zero. */
+static const char *words_of(long fault)
+{
+    switch (-fault) {
+    case EPERM:
+    case EACCES:
+        return " (not permitted)";
+    case ENOSPC:
+    case EUSERS:
+        return " (none is left)";
+    case ENOSYS:
+    case EINVAL:
+        return " (this kernel has none)";
+    case ENOENT:
+        return " (it is not there)";
+    case EEXIST:
+        return " (it is there)";
+    default:
+        return joined(" (error ", text_of((unsigned long)-fault), ")");
+    }
+}
+
 void stop_at(const char *what, const char *which, long fault, const char *hint)
 {
-    const char *why = fault == -EPERM || fault == -EACCES ? " (not permitted)"
-                      : fault == -ENOSPC || fault == -EUSERS ? " (none is left)"
-                      : fault == -ENOSYS || fault == -EINVAL ? " (this kernel has none)"
-                      : fault == -ENOENT                     ? " (it is not there)"
-                      : fault == -EEXIST                     ? " (it is there)"
-                                         : joined(" (error ", text_of((unsigned long)-fault), ")");
-    stop(what, joined(which, why, ""), hint);
+    stop(what, joined(which, words_of(fault), ""), hint);
 }
 
 void mount_at(const char *source, const char *target, const char *kind, unsigned long flags,

@@ -88,10 +88,15 @@ __attribute__((noreturn)) static void extract(const char *folder)
     }
     char *part = joined(folder, ".part", "");
     long fault = call(SYS_faccessat, AT_FDCWD, (long)folder, 0, 0);
-    fault = fault == 0 ? -EEXIST : call(SYS_mkdirat, AT_FDCWD, (long)part, FOLDER_MODE, 0);
+    if (fault == 0) {
+        stop_at("the pack cannot be unpacked to ", folder, -EEXIST,
+                "name a folder that is not there yet");
+    }
+    fault = call(SYS_mkdirat, AT_FDCWD, (long)part, FOLDER_MODE, 0);
     if (fault != 0) {
-        stop_at("the pack cannot be unpacked to ", folder, fault,
-                "name a folder that is not there yet, in one where you may write");
+        stop_at("the pack cannot be unpacked, by way of ", part, fault,
+                "remove what an unpacking that was stopped has left, or name a folder where you "
+                "may write");
     }
     if (!unpack(part)) {
         stop("the pack is unpacked in part only: ", part, "remove that, and make room");

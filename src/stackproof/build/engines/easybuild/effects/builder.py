@@ -22,7 +22,7 @@ from stackproof.build.engines.easybuild.effects.sources import (
     mirror_folders,
     obtain_all,
 )
-from stackproof.build.engines.easybuild.engine import ENGINE, outside
+from stackproof.build.engines.easybuild.engine import ENGINE, HEADERS, outside
 from stackproof.build.engines.easybuild.recipe import parse_easybuild_recipe
 from stackproof.build.engines.easybuild.stack import EasyBuildLock, EasyBuildStack, make_lock
 from stackproof.build.engines.spack.effects import build as spack_build
@@ -171,7 +171,7 @@ def machine_problems(
         Problem(
             reason=Reason.TOOL_MISSING,
             message=f"the build needs the header file `{header}` of the system",
-            hint="install the package that has it, such as libcurl4-openssl-dev for curl/curl.h",
+            hint=f"install the package that has it{_package_of(header)}",
         )
         for header in headers
         if not any(Path(folder, header).is_file() for folder in _include_folders(stack))
@@ -196,6 +196,11 @@ def machine_problems(
         if not os.path.isdir(path)
     ]
     return tuple(found)
+
+
+def _package_of(header: str) -> str:
+    package, _ = HEADERS.get(header, ("", ""))
+    return f", on Debian and Ubuntu {package}" if package else ""
 
 
 def _include_folders(stack: EasyBuildStack) -> tuple[str, ...]:

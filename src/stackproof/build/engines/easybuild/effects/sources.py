@@ -10,7 +10,7 @@ import os
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,8 +20,8 @@ from stackproof.build.effects.pip import index_command
 from stackproof.build.effects.workspace import download_path
 from stackproof.build.engines.easybuild import tool
 from stackproof.build.engines.spack.effects import os_sources
-from stackproof.build.engines.spack.effects.os_sources import Archive
-from stackproof.build.stack import Artefact, SourceFile
+from stackproof.build.engines.spack.effects.os_sources import Archive, SourcePackage
+from stackproof.build.stack import Artefact, OsPackage, SourceFile
 from stackproof.core import limits
 from stackproof.core.effects import cache_kinds, files
 from stackproof.core.effects.downloads import Transfer, downloading, run_watched
@@ -33,6 +33,9 @@ from stackproof.core.monitor import Event, Monitor, null_monitor
 ARCHIVE = "STACKPROOF_DEBIAN_ARCHIVE"
 _TIMEOUT_S = 60.0
 _CHUNK = 1 << 20
+_GONE_CODES = (404, 410)
+# What apt says of a file that its index names and the archive has not any more.
+_GONE = ("404  Not Found", "File not found")
 
 
 class SourceFinder:
@@ -64,8 +67,9 @@ class SourceFinder:
     def obtain(self, source: SourceFile) -> Path:
         """Return the file of a lock in the cache, brought there if need be.
 
-        Raises `StackproofError`: DIGEST_MISMATCH with the accepted digests, NO_NETWORK,
-        FILE_MISSING when nobody has it, TOOL_MISSING without apt.
+        What its place has not any more, or changed, is looked for at the next one. Raises
+        `StackproofError`: DIGEST_MISMATCH with the accepted digests, NO_NETWORK, FILE_MISSING when
+        nobody has it, TOOL_MISSING without apt.
         """
         wanted = source.accepted[0].sha256
         target = download_path(wanted, source.filename)
@@ -74,13 +78,29 @@ class SourceFinder:
         found = self._in_folders(source)
         if found:
             files.copy(found, target)
-        elif source.commit:
+            return target
+        problems: list[Problem] = []
+        for place in _places(source):
+            try:
+                self._bring(place, target)
+            except StackproofError as error:
+                problems += error.problems
+                continue
+            for problem in problems:
+                self._monitor(Event(what="note", name="source", text=problem.message))
+            return target
+        raise StackproofError(*_summary(source, problems))
+
+    def _bring(self, source: SourceFile, target: Path) -> None:
+        """Put a file into the cache from the one place that it names; raises as `obtain`."""
+        wanted = source.accepted[0].sha256
+        if source.commit:
             self._pack(source)
         elif source.os_package is not None and os.environ.get(ARCHIVE):
             address = f"{os.environ[ARCHIVE].rstrip('/')}/{source.pool}"
             self._download(replace(source, address=address), target)
         elif source.os_package is not None:
-            files.copy(self._from_system(source), target)
+            self._from_system(source, target)
         elif source.address:
             self._download(source, target)
         else:
@@ -89,7 +109,6 @@ class SourceFinder:
         if digest != wanted:
             files.remove(target)
             raise _wrong(source, source.address or source.filename, digest or "another file")
-        return target
 
     def tool(self, version: str) -> tuple[Artefact, ...]:
         """Return EasyBuild's own packages in a release.
@@ -148,8 +167,11 @@ class SourceFinder:
             raise _wrong(source, str(found[0]), self._digest(found[0]))
         return None
 
-    def _from_system(self, source: SourceFile) -> Path:
-        """Return the upstream tarball of a source package of the operating system."""
+    def _from_system(self, source: SourceFile, target: Path) -> None:
+        """Put the upstream tarball of a source package of the operating system into the cache.
+
+        The index of a suite names its newest package alone; the archive may have older files still.
+        """
         package = source.os_package
         assert package is not None  # noqa: S101 - asked for such a source only
         own = os_sources.system_archive()
@@ -164,11 +186,17 @@ class SourceFinder:
             )
         archive = replace(own, suite=package.suite)
         try:
-            return self._fetched(archive, package.name, source)
+            one = self._indexed(archive, package, source)
+            if one is not None:
+                self._monitor(Event(what="note", name="apt", text=one.filename))
+                files.copy(archive.fetch(one), target)
+                return
         except StackproofError as error:
             if error.reason not in {Reason.NO_NETWORK, Reason.TOOL_MISSING}:
                 raise
             first = error.problems[0]
+            if any(sign in (first.detail or "") for sign in _GONE):
+                raise _vanished(source, f"{own.url} {package.suite}") from error
             offline = error.reason is Reason.NO_NETWORK
             raise fail(
                 error.reason,
@@ -176,17 +204,25 @@ class SourceFinder:
                 detail="\n".join(filter(None, (first.detail, _accepted(source)))),
                 hint=f"{'connect to a network' if offline else first.hint}, or {_advice(source)}",
             ) from error
+        self._download(replace(source, address=f"{own.url}/{source.pool}"), target)
 
-    def _fetched(self, archive: Archive, name: str, source: SourceFile) -> Path:
+    def _indexed(
+        self, archive: Archive, package: OsPackage, source: SourceFile
+    ) -> SourcePackage | None:
+        """Return what the index of a suite has of a file; None where it names other versions alone.
+
+        Raises `StackproofError`: DIGEST_MISMATCH for the same version with other bytes.
+        """
         archive.update(self._monitor)
         accepted = {digest.sha256 for digest in source.accepted}
-        every = archive.versions(name)
+        every = archive.versions(package.name)
         for one in every:
             if one.sha256 in accepted:
-                self._monitor(Event(what="note", name="apt", text=one.filename))
-                return archive.fetch(one)
-        listed = ", ".join(f"{one.version} ({one.sha256})" for one in every) or "none"
-        raise _wrong(source, f"{archive.url} {archive.suite}", f"{name}: {listed}")
+                return one
+        if any(one.version == package.version for one in every):
+            listed = ", ".join(f"{one.version} ({one.sha256})" for one in every)
+            raise _wrong(source, f"{archive.url} {archive.suite}", f"{package.name}: {listed}")
+        return None
 
     def _download(self, source: SourceFile, target: Path) -> None:
         with _folder() as folder, downloading(source.address, self._monitor) as download:
@@ -196,6 +232,8 @@ class SourceFinder:
             except (OSError, ValueError) as error:
                 if isinstance(error, urllib.error.HTTPError):
                     error.close()  # it is the answer as well
+                    if error.code in _GONE_CODES:
+                        raise _vanished(source, source.address) from error
                 raise fail(
                     Reason.NO_NETWORK,
                     f"`{source.address}` cannot be downloaded: {error}",
@@ -333,6 +371,45 @@ def _wrong(source: SourceFile, place: str, found: str) -> StackproofError:
         f"`{source.filename}` is not a file that was accepted: {place}",
         detail=f"{_accepted(source)}\nfound {found}",
         hint="find out what this file is; nothing was built from it",
+    )
+
+
+def _vanished(source: SourceFile, place: str) -> StackproofError:
+    return fail(
+        Reason.FILE_MISSING,
+        f"`{source.filename}` is not at {place} any more",
+        detail=_accepted(source),
+        hint=f"{_advice(source)}; or let the recipe's `sources` name another kind that has it",
+    )
+
+
+def _places(source: SourceFile) -> Iterator[SourceFile]:
+    """Yield a source at each place that has the same bytes, its own first."""
+    yield source
+    for place in source.elsewhere:
+        yield replace(
+            source,
+            filename=place.filename,
+            address=place.address,
+            os_package=place.os_package,
+            commit="",
+        )
+
+
+def _summary(source: SourceFile, problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    """Return the one problem of a file that no place has: changed bytes count most."""
+    if not source.elsewhere:
+        return tuple(problems)
+    reasons = [problem.reason for problem in problems]
+    changed = Reason.DIGEST_MISMATCH in reasons
+    told = [f"{number}. {problem.message}" for number, problem in enumerate(problems, 1)]
+    return (
+        Problem(
+            reason=Reason.DIGEST_MISMATCH if changed else reasons[-1],
+            message=f"`{source.filename}` cannot be had from any of its {len(problems)} places",
+            detail="\n".join((*told, _accepted(source))),
+            hint=_advice(source),
+        ),
     )
 
 

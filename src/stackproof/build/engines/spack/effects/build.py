@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -71,10 +72,11 @@ def make_lock(request: Request, monitor: Monitor) -> SpackLock:
 
     Raises `StackproofError`: BUILD_FAILED with Spack's words when there is no solution,
     UNKNOWN_VERSION for a commit that a repository lacks, NO_NETWORK, DISK_FULL, TOOL_MISSING
-    without Spack's solver.
+    without Spack's solver, or without patchelf for a splice.
     """
     stack = request.stack
     _need_solver(request.caches)
+    _need_patchelf(request)
     clones = resolve_clones(stack, monitor)
     setup = _setup(request, clones)
     wanted = spack.lock_files(stack)
@@ -99,8 +101,25 @@ def _need_solver(caches: Caches) -> None:
     )
 
 
+def _need_patchelf(request: Request) -> None:
+    """Refuse at once what Spack says when all is built: it links anew by patchelf."""
+    spliced = any(environment.splice for environment in request.stack.environments)
+    bootstrap = any(mirror.kind == "bootstrap" for mirror in request.caches.mirrors)
+    if not spliced or bootstrap or shutil.which("patchelf"):
+        return
+    raise fail(
+        Reason.TOOL_MISSING,
+        "Spack splices by patchelf, which is not on PATH",
+        hint="install patchelf, or name a bootstrap mirror",
+    )
+
+
 def setup(request: Request, lock: SpackLock, monitor: Monitor) -> BuildSetup:
-    """Return what the build of a locked stack has of this machine; raises as `tree_folder`."""
+    """Return what the build of a locked stack has of this machine; raises as `tree_folder`.
+
+    TOOL_MISSING where something is spliced and there is no patchelf.
+    """
+    _need_patchelf(request)
     tree = tree_folder(request.place, _bytes_needed(lock), monitor)
     return replace(_setup(request, lock.clones), tree=tree)
 

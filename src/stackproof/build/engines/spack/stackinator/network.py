@@ -15,7 +15,7 @@ from stackproof.build.engines.spack.stackinator.findings import (
     strings,
 )
 from stackproof.core.document import Document
-from stackproof.core.errors import Reason
+from stackproof.core.errors import Location, Reason
 from stackproof.site import completion
 
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -90,6 +90,26 @@ def first_network(
     return Network(specs=(full,), mpi=name, requirement=spec)
 
 
+def is_there(spec: str, cluster: ClusterConfig, findings: FindingsList, where: Location) -> bool:
+    """Return whether a cluster has the MPI of a spec; where it has not, that is found."""
+    name = package_of(spec)
+    if name in cluster.mpis:
+        return True
+    if name in VENDOR_MPIS:
+        message, hint = not_stated(name, cluster)
+        findings.problem(Reason.SITE_INCOMPLETE, message, where=where, hint=hint)
+        return False
+    findings.problem(
+        Reason.INVALID_VALUE,
+        f"`{name or spec}` is no MPI that `{cluster.name}` has",
+        where=where,
+        hint=f"it has: {', '.join(cluster.mpis)}"
+        if cluster.mpis
+        else "it has none: name them under `mpi:` of its network.yaml",
+    )
+    return False
+
+
 def network(
     document: Document,
     at: KeyPath,
@@ -111,20 +131,7 @@ def network(
             )
         return Network()
     name = package_of(spec)
-    if name in VENDOR_MPIS and name not in cluster.mpis:
-        message, hint = not_stated(name, cluster)
-        where = document.where(*path, "mpi")
-        findings.problem(Reason.SITE_INCOMPLETE, message, where=where, hint=hint)
-        return Network()
-    if name not in cluster.mpis:
-        findings.problem(
-            Reason.INVALID_VALUE,
-            f"`{name or spec}` is no MPI that `{cluster.name}` has",
-            where=document.where(*path, "mpi"),
-            hint=f"it has: {', '.join(cluster.mpis)}"
-            if cluster.mpis
-            else "it has none: name them under `mpi:` of its network.yaml",
-        )
+    if not is_there(spec, cluster, findings, document.where(*path, "mpi")):
         return Network()
     if asked.get("specs") == []:
         findings.note(

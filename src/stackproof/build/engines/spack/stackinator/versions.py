@@ -38,6 +38,12 @@ class Language:
     finds_externals: bool = True
 
 
+SPLICES_SINCE: SpackVersion = (0, 23)
+"""The first Spack that splices what `concretizer:splice:explicit` names.
+
+Source: the release notes of v0.23.0, https://github.com/spack/spack/releases/tag/v0.23.0.
+"""
+
 _SINCE_SPACK_1 = {
     "gcc": "+bootstrap",
     "nvhpc": "~mpi~blas~lapack",

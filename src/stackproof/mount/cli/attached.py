@@ -1,0 +1,144 @@
+"""What `inspect` shows of what is beside an image: who built it, what was measured, who signed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from stackproof.core import noun
+from stackproof.core.errors import Problem
+from stackproof.core.numbers import disk_text
+from stackproof.image.effects import image_file
+from stackproof.share.attested.provenance import UNNAMED, Provenance
+from stackproof.share.attested.verdict import AttestedVerdict
+from stackproof.share.effects import judging
+from stackproof.share.effects.documents import AttachedDocument, AttachedFacts
+from stackproof.share.trust.policy import TrustAction, TrustDecision
+
+_SHOWN = 3
+
+
+def rows(found: AttachedFacts) -> list[tuple[str, str]]:
+    """Return what is beside an image, a word and a line for each."""
+    lines: list[tuple[str, str]] = []
+    plain = []
+    for one in found.documents:
+        if one.provenance is not None:
+            lines += _built(one, one.provenance)
+        elif one.verdict is not None:
+            lines += _measured(one, one.verdict)
+        else:
+            plain.append(f"{one.name}, {disk_text(one.size)}, {_by(one)}")
+        lines += [("", _why(problem, one.name)) for problem in one.problems]
+    lines += _under("documents", plain)
+    signed = [
+        f"{one.said.label} by {one.signed.signer}, {judging.date_text(one.said.date)}, {one.key}"
+        for one in found.signatures
+    ]
+    nobody = "by nobody who is known here" if found.problems else "by nobody"
+    lines += _under("signed", signed or [nobody])
+    lines += [("", _why(problem, "a signature")) for problem in found.problems]
+    if found.decision is not None:
+        lines.append(("policy", _policy(found.decision)))
+    return lines
+
+
+def parts(path: str) -> tuple[str, ...]:
+    """Return name and version of what an image says that it is made of, by its bill of materials.
+
+    What only built others is left out. Raises what reading images raises.
+    """
+    try:
+        components: Any = json.loads(image_file.read_member(path, "meta/bom.cdx.json"))[
+            "components"
+        ]
+        return tuple(
+            f"{one['name']} {one['version']}".strip()
+            for one in components
+            if one.get("scope") != "excluded"
+        )
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return ()
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first of several names, and how many more there are."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _under(word: str, texts: Sequence[str]) -> list[tuple[str, str]]:
+    return [(word if not number else "", text) for number, text in enumerate(texts)]
+
+
+def _by(one: AttachedDocument) -> str:
+    if one.signers:
+        return f"signed by {', '.join(one.signers)}"
+    return "signed by nobody who is known here" if one.problems else "not signed"
+
+
+def _why(problem: Problem, what: str) -> str:
+    return f"{what} does not count: {problem.message} [{problem.reason}]"
+
+
+def _policy(decision: TrustDecision) -> str:
+    return (
+        "as this site asks" if decision.reason is None else f"{_action(decision)}: {decision.text}"
+    )
+
+
+def _action(decision: TrustDecision) -> str:
+    return (TrustAction.ALLOW if decision.reason is None else decision.action).value
+
+
+def _built(one: AttachedDocument, said: Provenance) -> list[tuple[str, str]]:
+    programs = ", ".join(f"{name} {version}" for name, version in said.versions.items())
+    names = [material.name or material.uri for material in said.materials]
+    from_text = "; ".join(filter(None, (", ".join(said.recipe), listed(names))))
+    who = "nobody says where" if said.builder == UNNAMED else said.builder
+    return [
+        ("built by", f"{', '.join(filter(None, (programs, who)))}; {_by(one)}"),
+        ("from", from_text),
+    ]
+
+
+def _measured(one: AttachedDocument, said: AttestedVerdict) -> list[tuple[str, str]]:
+    counts = (("pass", said.passed), ("open", said.open), ("fail", said.failed))
+    points = ", ".join(f"{len(points)} {word}" for word, points in counts if points)
+    where = " ".join(said.machine[key] for key in ("cpu", "fabric") if said.machine.get(key))
+    text = f"{said.verdict} beside {said.baseline or 'what it does not say'}"
+    about = "; ".join(filter(None, (said.date, where, said.trust)))
+    return [("measured", f"{text}; points: {points or 'none'}; {_by(one)}"), ("", about)]
+
+
+def data(found: AttachedFacts) -> dict[str, object]:
+    """Return what is beside an image as JSON."""
+    decision = found.decision
+    return {
+        "documents": [_document(one) for one in found.documents],
+        "signatures": [
+            {
+                "label": one.said.label, "signer": one.signed.signer, "key": one.key,
+                "date": judging.date_text(one.said.date), "until": one.signed.until or None,
+            }
+            for one in found.signatures
+        ],
+        "problems": _problems(found.problems),
+        "policy": None if decision is None else {
+            "action": _action(decision), "reason": decision.reason, "text": decision.text,
+        },
+    }  # fmt: skip
+
+
+def _problems(problems: Iterable[Problem]) -> list[object]:
+    return [problem.data("note") for problem in problems]
+
+
+def _document(one: AttachedDocument) -> dict[str, object]:
+    return {
+        "name": one.name, "type": one.media, "size": one.size, "sha256": one.sha256,
+        "signers": list(one.signers), "problems": _problems(one.problems),
+        "provenance": one.provenance and noun.to_data(one.provenance),
+        "verdict": one.verdict and noun.to_data(one.verdict),
+    }  # fmt: skip

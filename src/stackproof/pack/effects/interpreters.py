@@ -1,0 +1,61 @@
+"""Interpreters that go along with scripts, and what they are nothing without: Python's library."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import shutil
+from pathlib import Path
+
+from stackproof.core.command import Command
+from stackproof.core.effects import files, run
+
+_PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?")
+# What no program of a pack asks for, is made anew, or belongs to this machine alone.
+_LEFT_OUT = shutil.ignore_patterns(
+    "__pycache__", "site-packages", "dist-packages", "test", "idlelib", "tkinter", "turtledemo",
+    "ensurepip", "config-*", "_tkinter.*", "_test*",
+)  # fmt: skip
+_ASK = (
+    "import os, sys, sysconfig; print(os.path.realpath(sys.executable), sys.base_prefix, "
+    "sysconfig.get_path('stdlib'), sysconfig.get_path('platstdlib'), sep='\\n')"
+)
+_TIMEOUT_S = 60.0
+
+
+def named_by(interpreter: str, argument: str) -> tuple[str, str]:
+    """Return the name of the interpreter that a script asks for, and the argument it gets.
+
+    By env(1) the name is the argument.
+    """
+    if posixpath.basename(interpreter) == "env" and argument:
+        return argument, ""
+    return posixpath.basename(interpreter), argument
+
+
+def carry(program: str, target: Path) -> None:
+    """Copy a program of this machine, and with a Python its standard library.
+
+    That goes to the prefix above the program's folder, where Python looks for it; packages that
+    were installed stay here. What is named may be a script or a link that leads to the Python.
+    """
+    base, folders = "", []
+    if _PYTHON.fullmatch(os.path.basename(program)):
+        done = run.check(Command(argv=(program, "-I", "-c", _ASK), timeout_s=_TIMEOUT_S))
+        program, base, *folders = done.stdout.decode().splitlines()
+    prefix = target.parent.parent
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(program, target)
+    except OSError as error:
+        raise files.translate(error, target) from error
+    target.chmod(0o755)
+    for folder in dict.fromkeys(folders):
+        place = prefix / os.path.relpath(os.path.realpath(folder), os.path.realpath(base))
+        try:
+            shutil.copytree(
+                folder, place, ignore=_LEFT_OUT, ignore_dangling_symlinks=True, dirs_exist_ok=True
+            )
+        except OSError as error:
+            raise files.translate(error, place) from error
