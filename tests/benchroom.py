@@ -6,6 +6,7 @@ One MPICH image serves all arms, so that whatever differs is what was planted.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -96,15 +97,17 @@ def bench_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def room(bench_folder: Path) -> Iterator[Path]:
-    """The same folder, with a cluster of two nodes that is up."""
+def room(bench_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A module's own folder with the same files, and a cluster of two nodes that is up."""
+    folder = tmp_path_factory.mktemp("room")
+    shutil.copytree(bench_folder, folder, copy_function=os.link, dirs_exist_ok=True)
     try:
         stackproof(
-            "cluster", "up", "--nodes", "2", "--rate", "2gbit", "--name", CLUSTER, cwd=bench_folder
+            "cluster", "up", "--nodes", "2", "--rate", "2gbit", "--name", CLUSTER, cwd=folder
         )
-        yield bench_folder
+        yield folder
     finally:
-        stackproof("cluster", "down", "--name", CLUSTER, cwd=bench_folder)
+        stackproof("cluster", "down", "--name", CLUSTER, cwd=folder)
 
 
 def _faulty_image(folder: Path) -> None:
@@ -117,6 +120,7 @@ def _faulty_image(folder: Path) -> None:
     (bench / "stackproof-bench").write_text(WRAPPER)
     (bench / "stackproof-bench").chmod(0o755)
     run("mksquashfs", "tree", "faulty.squashfs", "-comp", "lz4", "-no-progress", "-quiet")
+    shutil.rmtree(folder / "tree")
 
 
 def write_spec(folder: Path, name: str, **changes: object) -> str:
