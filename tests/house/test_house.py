@@ -11,9 +11,8 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from packaging.requirements import Requirement
@@ -26,7 +25,10 @@ from housefiles import (
     PROGRAMS,
     ROOT,
     TEST_FILES,
+    Function,
+    broken,
     name,
+    tool,
     tracked,
     tree,
 )  # fmt: skip
@@ -41,18 +43,9 @@ PARAMETERS = 6
 C_LINES = 400
 COLUMNS = 100
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-
 
 def functions(path: Path) -> Iterator[Function]:
     return (node for node in ast.walk(tree(path)) if isinstance(node, Function))
-
-
-def broken(rule: Callable[[Path], Iterable[str]], paths: Iterable[Path]) -> list[str]:
-    """Return each place of files that breaks a rule; a rule has something to look at."""
-    paths = list(paths)
-    assert len(paths) > 30
-    return [f"{name(path)}: {fault}" for path in paths for fault in rule(path)]
 
 
 def long_parts(path: Path) -> Iterator[str]:
@@ -458,48 +451,6 @@ def test_nothing_large_or_built_is_tracked() -> None:
     assert [name(path) for path in tracked() if path.stat().st_size > 2 << 20] == []
 
 
-def cases_without_order(path: Path) -> Iterator[str]:
-    """Yield where tests are made of a set: each process that shares the work has another order."""
-    for call in ast.walk(tree(path)):
-        if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "parametrize":
-            for cases in call.args[1:2]:
-                made = cases
-                while isinstance(made, ast.BinOp):
-                    made = made.left
-                of_set = isinstance(made, ast.Call) and ast.unparse(made.func).endswith("set")
-                if of_set or isinstance(made, ast.Set | ast.SetComp):
-                    yield f"{call.lineno}: a set as cases, which `sorted()` puts in order"
-
-
-def test_cases_have_an_order(tmp_path: Path) -> None:
-    assert broken(cases_without_order, TEST_FILES) == []
-    file = tmp_path / "x.py"
-    for cases in ("{*A} - {'b'}", "set(A)", "{a for a in A}", "frozenset(A) | B"):
-        file.write_text(f"@pytest.mark.parametrize('name', {cases})\ndef test(): ...\n")
-        assert len(list(cases_without_order(file))) == 1
-
-
-def uncollected(path: Path) -> Iterator[str]:
-    """Yield what is wrong: no test where pytest looks, one where it does not, or a hidden one."""
-    names = [f.name for f in tree(path).body if isinstance(f, Function)]
-    tests = [word for word in names if word.startswith("test_")]
-    if bool(tests) != path.name.startswith("test_"):
-        yield f"{len(tests)} tests"
-    if len(tests) != len(set(tests)):
-        yield "two tests of one name: the first one never runs"
-
-
-def test_every_test_is_collected() -> None:
-    assert broken(uncollected, TEST_FILES) == []
-
-
-def test_pytest_looks_everywhere(pytestconfig: pytest.Config) -> None:
-    assert pytestconfig.getini("testpaths") == ["tests"]
-    hidden = set(pytestconfig.getini("norecursedirs"))
-    folders = {path.parent for path in TEST_FILES}
-    assert not any(folder.name in hidden for folder in folders)
-
-
 @pytest.mark.parametrize("verb", cli.VERBS)
 def test_every_verb_is_in_the_reference(verb: str) -> None:
     assert importlib.util.find_spec(f"stackproof.{cli.VERBS[verb][0]}_arguments") is not None
@@ -532,35 +483,6 @@ def test_continuous_integration_runs_what_a_person_runs() -> None:
     assert f"{counted};" in (ROOT / "Makefile").read_text()
 
 
-def test_every_test_is_run_by_one_session() -> None:
-    """Those with a marker and those without it are all."""
-    text = (ROOT / "noxfile.py").read_text()
-    assert 'ABREAST, IN_TURN = ("-m", "not in_turn"), ("-m", "in_turn")\n' in text
-    for session in ("abreast", "in_turn"):
-        body = text.partition(f"def {session}(")[2].partition("@nox.session")[0]
-        assert f"*{session.upper()})" in body
-
-
-def test_tests_stand_where_the_code_stands() -> None:
-    """Below tests/ is a folder for each room, one for native/ and one for the whole project."""
-    rooms = {path.parent.name for path in MODULES if path.parent.parent == PACKAGE}
-    tests = [path for path in TEST_FILES if path.name.startswith("test_")]
-    assert {path.parent.parent for path in tests} == {ROOT / "tests"}
-    assert {path.parent.name for path in tests} <= {*rooms, "native", "house"}
-    names = [path.name for path in tests]
-    assert len(names) == len(set(names)), "a page names a test by its file alone"
-
-
-def tool(name: str) -> ModuleType:
-    """Return a module of `tools/`, which is no part of the package."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_a_namespace_goes_no_further_than_the_function_that_makes_options_of_it() -> None:
     verbs = tool("thin_verbs")
     assert len(verbs.entries()) > 40
@@ -571,13 +493,3 @@ def test_a_namespace_goes_no_further_than_the_function_that_makes_options_of_it(
 def test_three_quarters_of_a_verb_print_or_declare() -> None:
     total, silent = tool("thin_verbs").lines()
     assert silent <= total / 4
-
-
-@pytest.mark.slow
-def test_no_module_is_without_a_test() -> None:
-    """A test imports it, or is of its verb and says so; what is said is there and is tested there."""
-    untested = tool("untested")
-    assert untested.untested() == []
-    said = [path for file in TEST_FILES for path in untested.covers(tree(file))]
-    assert sorted(set(said) - untested.modules()) == []
-    assert len(said) == len(set(said)), "two files say that they cover one module"

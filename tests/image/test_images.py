@@ -13,6 +13,7 @@ from images import ENV_JSON, MOUNT, env_json, make_image
 from need import need
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.image.effects.load import load_image, load_superblock, read_member
+from stackproof.image.effects.view import ImageFiles
 
 COVERS = ("image/effects/image_file.py",)
 
@@ -85,6 +86,10 @@ def test_bad_images(image: Path, name: str) -> None:
     change, reason = _BAD[name]
     change(image)
     assert _reason(image) is reason
+
+
+def test_what_loses_its_set_uid_bit_is_seen_in_the_image(image: Path) -> None:
+    assert ImageFiles(str(image)).set_id() == ("/bin/whoami",)
 
 
 def test_a_path_through_a_file_or_with_a_nul(image: Path) -> None:

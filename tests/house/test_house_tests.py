@@ -1,0 +1,82 @@
+"""The rules of the house about tests: each is collected, has its place, and none is missing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from housefiles import MODULES, PACKAGE, ROOT, TEST_FILES, Function, broken, tool, tree
+
+
+def cases_without_order(path: Path) -> Iterator[str]:
+    """Yield where tests are made of a set: each process that shares the work has another order."""
+    for call in ast.walk(tree(path)):
+        if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "parametrize":
+            for cases in call.args[1:2]:
+                made = cases
+                while isinstance(made, ast.BinOp):
+                    made = made.left
+                of_set = isinstance(made, ast.Call) and ast.unparse(made.func).endswith("set")
+                if of_set or isinstance(made, ast.Set | ast.SetComp):
+                    yield f"{call.lineno}: a set as cases, which `sorted()` puts in order"
+
+
+def test_cases_have_an_order(tmp_path: Path) -> None:
+    assert broken(cases_without_order, TEST_FILES) == []
+    file = tmp_path / "x.py"
+    for cases in ("{*A} - {'b'}", "set(A)", "{a for a in A}", "frozenset(A) | B"):
+        file.write_text(f"@pytest.mark.parametrize('name', {cases})\ndef test(): ...\n")
+        assert len(list(cases_without_order(file))) == 1
+
+
+def uncollected(path: Path) -> Iterator[str]:
+    """Yield what is wrong: no test where pytest looks, one where it does not, or a hidden one."""
+    names = [f.name for f in tree(path).body if isinstance(f, Function)]
+    tests = [word for word in names if word.startswith("test_")]
+    if bool(tests) != path.name.startswith("test_"):
+        yield f"{len(tests)} tests"
+    if len(tests) != len(set(tests)):
+        yield "two tests of one name: the first one never runs"
+
+
+def test_every_test_is_collected() -> None:
+    assert broken(uncollected, TEST_FILES) == []
+
+
+def test_pytest_looks_everywhere(pytestconfig: pytest.Config) -> None:
+    assert pytestconfig.getini("testpaths") == ["tests"]
+    hidden = set(pytestconfig.getini("norecursedirs"))
+    folders = {path.parent for path in TEST_FILES}
+    assert not any(folder.name in hidden for folder in folders)
+
+
+def test_every_test_is_run_by_one_session() -> None:
+    """Those with a marker and those without it are all."""
+    text = (ROOT / "noxfile.py").read_text()
+    assert 'ABREAST, IN_TURN = ("-m", "not in_turn"), ("-m", "in_turn")\n' in text
+    for session in ("abreast", "in_turn"):
+        body = text.partition(f"def {session}(")[2].partition("@nox.session")[0]
+        assert f"*{session.upper()})" in body
+
+
+def test_tests_stand_where_the_code_stands() -> None:
+    """Below tests/ is a folder for each room, one for native/ and one for the whole project."""
+    rooms = {path.parent.name for path in MODULES if path.parent.parent == PACKAGE}
+    tests = [path for path in TEST_FILES if path.name.startswith("test_")]
+    assert {path.parent.parent for path in tests} == {ROOT / "tests"}
+    assert {path.parent.name for path in tests} <= {*rooms, "native", "house"}
+    names = [path.name for path in tests]
+    assert len(names) == len(set(names)), "a page names a test by its file alone"
+
+
+@pytest.mark.slow
+def test_no_module_is_without_a_test() -> None:
+    """A test imports it, or is of its verb and says so; what is said is there and is tested there."""
+    untested = tool("untested")
+    assert untested.untested() == []
+    said = [path for file in TEST_FILES for path in untested.covers(tree(file))]
+    assert sorted(set(said) - untested.modules()) == []
+    assert len(said) == len(set(said)), "two files say that they cover one module"
