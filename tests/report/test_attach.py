@@ -300,7 +300,7 @@ def test_who_signed_and_what_the_site_says(user: AttachingUser) -> None:
         assert found["documents"][0]["signers"] == []
         assert "signed by nobody who is known here" in user.text()
     code, out, err = user.call("inspect", user.image, "--signers", user.folder / "none")
-    assert (code, "[file-missing]" in out) == (0, True), err
+    assert (code, out, "[file-missing]" in err) == (3, "", True)
 
 
 def test_what_is_too_large_or_nonsense_is_told_and_the_rest_is_shown(user: AttachingUser) -> None:

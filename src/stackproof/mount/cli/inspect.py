@@ -20,7 +20,7 @@ from stackproof.image.superblock import Superblock
 from stackproof.mount import methods
 from stackproof.mount.cli import attached
 from stackproof.mount.effects.facts import load_mount_facts
-from stackproof.share.effects import documents, judging, naming
+from stackproof.share.effects import documents, judging, naming, signing
 
 _NOT_HANDED_ON = "no: it holds files of a vendor, which stay at the sites that have them from it"
 _OTHER_KINDS = {Reason.IMAGE_NOT_SQUASHFS, Reason.IMAGE_NO_META, Reason.IMAGE_MISSING}
@@ -28,6 +28,8 @@ _OTHER_KINDS = {Reason.IMAGE_NOT_SQUASHFS, Reason.IMAGE_NO_META, Reason.IMAGE_MI
 
 def run(args: argparse.Namespace) -> int:
     """Print what an image says of itself."""
+    if args.signers is not None:
+        signing.require_signers(args.signers)
     path, record = naming.image_file(args.image), ""
     if path != args.image and (found := naming.record_of(args.image)):
         record = found.digest

@@ -83,11 +83,8 @@ def sign(image: str, said: ImageStatement, key: str) -> Path:
     return attachments.put_signature(image, text, seal)
 
 
-def verify(image: str, signers: str, *, descriptor: int | None = None) -> Verification:
-    """Return what the signatures beside an image are worth by a file of allowed signers.
-
-    Raises `StackproofError`: FILE_MISSING for that file, TOOL_MISSING, and what reading raises.
-    """
+def require_signers(signers: str) -> None:
+    """Raise FILE_MISSING for a file of allowed signers that is not there."""
     if not os.path.isfile(signers):
         raise fail(
             Reason.FILE_MISSING,
@@ -95,6 +92,14 @@ def verify(image: str, signers: str, *, descriptor: int | None = None) -> Verifi
             hint='write one, with lines `NAME namespaces="stackproof-image" KEY`: ssh-keygen(1)',
             where=Location(file=signers),
         )
+
+
+def verify(image: str, signers: str, *, descriptor: int | None = None) -> Verification:
+    """Return what the signatures beside an image are worth by a file of allowed signers.
+
+    Raises `StackproofError`: FILE_MISSING for that file, TOOL_MISSING, and what reading raises.
+    """
+    require_signers(signers)
     found = attachments.signatures(image)
     if not found:
         return Verification(good=(), problems=(unsigned(image),))
