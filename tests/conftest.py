@@ -31,6 +31,10 @@ settings.register_profile("quick", settings.get_profile("house"), max_examples=2
 # interrupt a program would wait for ever. From here on it is as in the foreground.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# Below nohup(1) it is so with a lost terminal. This process goes on ignoring it; a program that it
+# starts has no handler, and so the default.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 def pytest_report_header() -> str:
