@@ -1,6 +1,7 @@
-"""A bare Debian as a root folder: its C library and a shell, by apt, without debootstrap.
+"""A bare Debian as a root folder: its C library and a shell, or a program, by apt alone.
 
 root = bare(tmp_path, "trixie")
+program = bare(tmp_path, "trixie", "cosign") / "usr/bin/cosign"
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ def mirror() -> str:
     return given or next((words[2] for words in ours), "")
 
 
-def bare(folder: Path, suite: str) -> Path:
-    """Return a root of a suite with `_PACKAGES`; apt's state of this machine is left alone."""
+def bare(folder: Path, suite: str, *packages: str) -> Path:
+    """Return a root of a suite with packages (`_PACKAGES`), and nothing that these depend on.
+
+    apt's state of this machine is left alone.
+    """
     for name in ("state/lists/partial", "cache/archives/partial", "etc", "debs", "root"):
         (folder / name).mkdir(parents=True)
     line = f"deb [signed-by={KEYS}] {mirror()} {suite} main\n"
@@ -46,7 +50,7 @@ def bare(folder: Path, suite: str) -> Path:
         "-q",
         *(word for name, value in options.items() for word in ("-o", f"{name}={value}")),
     ]
-    for words in (("update", "--error-on=any"), ("download", *_PACKAGES)):
+    for words in (("update", "--error-on=any"), ("download", *(packages or _PACKAGES))):
         subprocess.run(
             [*apt, *words], cwd=folder / "debs", check=True, capture_output=True, timeout=_TIMEOUT_S
         )

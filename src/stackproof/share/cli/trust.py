@@ -9,11 +9,12 @@ import sys
 from dataclasses import replace
 
 from stackproof.core import harmless
-from stackproof.core.errors import Problem, Reason, StackproofError, fail
+from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.image.effects.image_file import load_head
 from stackproof.share import labels
 from stackproof.share.effects import judging, naming, signing
 from stackproof.share.effects.judging import ImageJudgement
+from stackproof.share.trust.effects import cosign
 from stackproof.share.trust.policy import TrustAction
 
 
@@ -33,13 +34,26 @@ def run_sign(args: argparse.Namespace) -> int:
         raise fail(Reason.USAGE, f"`{args.namespace}` is no namespace", hint="as build, or deploy")
     if args.namespace:
         label = f"{args.namespace}::{label}"
+    _check_kind(args.key)
     said = signing.state(path, label)
-    place = signing.sign(path, said, args.key or signing.default_key())
+    if args.cosign:
+        place = signing.sign_by_cosign(path, said, args.cosign)
+    else:
+        place = signing.sign(path, said, args.key or signing.default_key())
     if args.json:
         print(json.dumps({"label": label, "sha256": said.image, "signature": str(place)}, indent=1))
     else:
         print(f"{label}\n{said.image}  {place}")
     return 0
+
+
+def _check_kind(key: str | None) -> None:
+    """Raise USAGE for a key of cosign in the place of one of ssh."""
+    if key and cosign.is_key(key):
+        raise fail(
+            Reason.USAGE, f"`{key}` is a key of cosign", hint=f"say so: --cosign {key}",
+            where=Location(file=key),
+        )  # fmt: skip
 
 
 def run_verify(args: argparse.Namespace) -> int:

@@ -7,12 +7,20 @@ import argparse
 
 def add_to(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the two actions."""
-    text = "sign an image with a key of ssh: its content, metadata, label, date and documents"
+    text = (
+        "sign an image with a key of ssh, or of cosign: its content, metadata, label, date and "
+        "documents"
+    )
     sign = actions.add_parser("sign", help=text, description=text)
     sign.add_argument("image", metavar="IMAGE", help="a label, or an image file")
-    sign.add_argument(
+    by = sign.add_mutually_exclusive_group()
+    by.add_argument(
         "--key", metavar="FILE", help="a private key of ssh, or the public one of a key that an "
         "agent holds (default: the first of ~/.ssh)",
+    )  # fmt: skip
+    by.add_argument(
+        "--cosign", metavar="KEY", help="a private key of cosign, or the address of one in a "
+        "service that cosign knows, as awskms:///alias/images",
     )  # fmt: skip
     sign.add_argument(
         "--label", metavar="LABEL", help="sign it as this, with all five parts; needed for a file"

@@ -2,8 +2,8 @@
 
 Of an image in a repository that is the folder `attached` beside it; of any other file IMAGE it is
 `IMAGE.attached`. A signature is a statement, `signature-ID.json`, and what ssh-keygen made of it,
-`signature-ID.json.sig`; ID is the beginning of the digest of both. A document that somebody signed
-by itself has its seal beside it, `NAME.sig`.
+`signature-ID.json.sig`, or cosign, `signature-ID.json.sigstore.json`; ID is the beginning of the
+digest of both. A document that somebody signed by itself has its seal beside it, `NAME.sig`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.share.effects.repository import is_digest
 from stackproof.share.labels import IMAGE
+from stackproof.share.trust import sigstore
 from stackproof.share.trust.statement import META
 
 FOLDER = "attached"
 _SEALED = ".sig"
+_BUNDLED = ".sigstore.json"
+"""As cosign's own documentation calls bundles."""
 _ID = 16
 _STATEMENT = re.compile(r"signature-[0-9a-f]{16}\.json")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -31,7 +34,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundSignature:
-    """A signature as it lies beside an image: the statement, and the seal of ssh-keygen."""
+    """A signature as it lies beside an image: the statement, and the seal of a program.
+
+    That is ssh-keygen or cosign, as `sigstore.is_bundle` tells.
+    """
 
     file: str
     statement: bytes
@@ -57,13 +63,15 @@ def signatures(image: str) -> tuple[FoundSignature, ...]:
     folder = folder_of(image)
     found: list[FoundSignature] = []
     for name in _names(folder):
-        if _STATEMENT.fullmatch(name) and os.path.isfile(folder / f"{name}{_SEALED}"):
+        for sealed in (_SEALED, _BUNDLED) if _STATEMENT.fullmatch(name) else ():
+            if not os.path.isfile(folder / f"{name}{sealed}"):
+                continue
             with contextlib.suppress(StackproofError):  # too large, say: none of ours
                 found.append(
                     FoundSignature(
                         file=str(folder / name),
                         statement=files.read_bounded(folder / name, limits.STATEMENT_FILE),
-                        seal=seal_of(folder / name),
+                        seal=files.read_bounded(folder / f"{name}{sealed}", limits.SEAL),
                     )
                 )
     return tuple(found[: limits.STATEMENT_FILE.count])
@@ -98,7 +106,7 @@ def bad_name(name: str) -> Problem:
 def seal_of(document: Path) -> bytes:
     """Return the seal of a document; nothing where it has none of its own."""
     path = document.with_name(f"{document.name}{_SEALED}")
-    return files.read_bounded(path, limits.SMALL_RECORD) if path.is_file() else b""
+    return files.read_bounded(path, limits.SEAL) if path.is_file() else b""
 
 
 def digests(image: str) -> dict[str, str]:
@@ -110,7 +118,8 @@ def put_signature(image: str, statement: bytes, seal: bytes) -> Path:
     """Put a signature beside an image, whole or not at all; raises what writing raises."""
     name = f"signature-{hashlib.sha256(statement + seal).hexdigest()[:_ID]}.json"
     path = folder_of(image) / name
-    files.write(path.with_name(f"{name}{_SEALED}"), seal)
+    sealed = _BUNDLED if sigstore.is_bundle(seal) else _SEALED
+    files.write(path.with_name(f"{name}{sealed}"), seal)
     files.write(path, statement)
     return path
 

@@ -18,6 +18,7 @@ _ARMOUR = re.compile(
 )
 _MAGIC = b"SSHSIG"
 _UNTIL = re.compile(r'valid-before="?(\d{8}(?:\d{4}(?:\d{2})?)?)(Z?)', re.IGNORECASE)
+_MOMENT = re.compile(r"(\d{8}(?:\d{4}(?:\d{2})?)?)(Z?)", re.IGNORECASE)
 _FORMS = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 
 
@@ -48,6 +49,13 @@ def until(allowed: str, key: str) -> int:
             match = _UNTIL.search(line)
             found += [_seconds(match[1], utc=bool(match[2]))] if match else []
     return min(filter(None, found), default=0)
+
+
+def moment(text: str) -> int | None:
+    """Return a time as `valid-before` has it, in seconds since 1970; None for what is none."""
+    match = _MOMENT.fullmatch(text)
+    found = _seconds(match[1], utc=bool(match[2])) if match else 1
+    return found if found > 1 else None
 
 
 def _seconds(digits: str, *, utc: bool) -> int:
