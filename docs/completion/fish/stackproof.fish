@@ -1093,7 +1093,7 @@ function __stackproof_say
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
         printf '%s\t%s\n' '--key' 'a private key of ssh, or the public one of a key that an agent holds (default: the first of ~/.ssh)'
-        printf '%s\t%s\n' '--cosign' 'a private key of cosign, or the address of one in a service that cosign knows, as awskms:///alias/images'
+        printf '%s\t%s\n' '--cosign' 'a private key of cosign, or the address of one in a service that cosign knows, as awskms:///alias/images (default: --key)'
         printf '%s\t%s\n' '--label' 'sign it as this, with all five parts; needed for a file'
         printf '%s\t%s\n' '--namespace' 'sign it for this namespace of a registry'
         printf '%s\t%s\n' '--json' 'print what was signed as JSON'

@@ -20,7 +20,7 @@ def add_to(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     )  # fmt: skip
     by.add_argument(
         "--cosign", metavar="KEY", help="a private key of cosign, or the address of one in a "
-        "service that cosign knows, as awskms:///alias/images",
+        "service that cosign knows, as awskms:///alias/images (default: --key)",
     )  # fmt: skip
     sign.add_argument(
         "--label", metavar="LABEL", help="sign it as this, with all five parts; needed for a file"
