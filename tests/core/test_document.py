@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackproof.core import document, ids, limits
+from stackproof.core.effects import shipped
 from stackproof.core.errors import Location, Reason, StackproofError
 
 TEXT = """\
@@ -327,3 +328,13 @@ def test_choices_are_named_as_yaml_writes_them() -> None:
     text = "tools: {compiler: [gcc], specs: [], unify: maybe}\n"
     found = document.problems(document.parse(text, file="x"), "stackinator-environments-2")
     assert [p.hint for p in found] == ["it is one of: when_possible, true, false"]
+
+
+def test_what_comes_with_stackproof_is_the_same_by_libyaml() -> None:
+    """Its texts are read in a tenth of the time, and say the same at the same places."""
+    paths = [path for kind in shipped.KINDS for path in sorted(shipped.root(kind).rglob("*.yaml"))]
+    assert len(paths) > 40
+    for path in paths:
+        text = path.read_bytes()
+        ours = document.parse(text, file=path.name, ours=True)
+        assert ours == document.parse(text, file=path.name), path

@@ -13,14 +13,14 @@ from stackproof.core.errors import Reason, StackproofError
 Noun = TypeVar("Noun")
 
 
-def load(path: str) -> Document:
-    """Read and parse a YAML file.
+def load(path: str, *, ours: bool = False) -> Document:
+    """Read and parse a YAML file; `ours` is one that comes with stackproof (`document.parse`).
 
     Raises `StackproofError`: FILE_MISSING, NOT_PERMITTED, TOO_LARGE (before anything is read),
     and what `document.parse` raises.
     """
     text = files.read_bounded(path, limits.DOCUMENT, hint="check that this is the file you meant")
-    return document.parse(text, file=path)
+    return document.parse(text, file=path, ours=ours)
 
 
 def load_noun(kind: type[Noun], path: Path) -> Noun | None:

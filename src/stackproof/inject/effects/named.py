@@ -276,7 +276,9 @@ def load_releases() -> Releases:
     """Return what version nodes mean, from the shipped knowledge."""
     from stackproof.core.effects import documents  # noqa: PLC0415 - slow to import, rarely needed
 
-    return parse_releases(documents.load(str(shipped.find("knowledge", "symbol-versions.yaml"))))
+    return parse_releases(
+        documents.load(str(shipped.find("knowledge", "symbol-versions.yaml")), ours=True)
+    )
 
 
 def setting_of(environment: Mapping[str, str]) -> LoaderSettings:

@@ -34,12 +34,16 @@ def load_knowledge(folder: Path | None = None, *, settings: bool = True) -> Know
             f"`{base}` holds no settings or no rules",
             where=Location(file=str(base)),
         )
+
+    def load(path: Path) -> Document:
+        return documents.load(str(path), ours=folder is None)
+
     return parse_knowledge(
         KnowledgeFiles(
-            sources=documents.load(str(base / "sources.yaml")),
-            settings=tuple(documents.load(str(path)) for path in described if settings),
-            rules=tuple(documents.load(str(path)) for path in rules),
-            curve_rules=documents.load(str(base / "curve-rules.yaml")),
+            sources=load(base / "sources.yaml"),
+            settings=tuple(load(path) for path in described if settings),
+            rules=tuple(load(path) for path in rules),
+            curve_rules=load(base / "curve-rules.yaml"),
             whole=settings,
         )
     )

@@ -24,5 +24,7 @@ def load() -> Catalogue:
         if entry.name.endswith(".yaml")
     }
     provenance = parsed.pop(PROVENANCE)
-    known = conflicts.parse_conflicts(documents.load(str(shipped.find("knowledge", _CONFLICTS))))
+    known = conflicts.parse_conflicts(
+        documents.load(str(shipped.find("knowledge", _CONFLICTS)), ours=True)
+    )
     return parse_catalogue(provenance, tuple(parsed.values()), known)

@@ -32,7 +32,9 @@ def conflict_problems(
     A recipe of our own format can accept a conflict by its id. Recipes of Stackinator's formats
     have no word for that: there every conflict is a note.
     """
-    known = conflicts.parse_conflicts(documents.load(str(shipped.find("knowledge", FILE))))
+    known = conflicts.parse_conflicts(
+        documents.load(str(shipped.find("knowledge", FILE)), ours=True)
+    )
     accepted = _accepted(loaded)
     found = conflicts.find(loaded.stack, lock, known)
     problems, notes = conflicts.split(found, accepted, _places(loaded))
