@@ -18,9 +18,8 @@ from pathlib import Path
 
 import pytest
 
+import once
 from need import need
-from stackproof.build.effects.workspace import locked
-from stackproof.core.monitor import null_monitor
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes" / "libfabric.yaml"
 PROVIDERS = frozenset(("tcp", "shm", "sm2", "rxm", "lnx"))
@@ -30,10 +29,8 @@ _LIMIT_S = 900
 def fabric_image(factory: pytest.TempPathFactory) -> Path:
     """Return the image, built by whichever test asks first; other processes wait for it."""
     need("easybuild", "apt", "gcc", "bubblewrap", "mksquashfs")
-    base = factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "fabric"
-    image = folder / "libfabric.squashfs"
-    with locked(folder, null_monitor, "another process of the tests builds libfabric"):
+    with once.folder(factory, "fabric") as folder:
+        image = folder / "libfabric.squashfs"
         if not image.is_file():
             words = ["build", "--locked", "-o", os.fspath(image), os.fspath(RECIPE)]
             done = subprocess.run(

@@ -37,6 +37,7 @@ def test_planted_causes_are_found_where_they_are_and_nowhere_else(room: Path) ->
             "placements": ["intra-node", "inter-node"],
             "launches": 10,
             "samples": 10,
+            "window": 4,  # 64 messages of 1 MiB take a second on the slow link, for each sample
         },
     )  # fmt: skip
     for attempt in range(3):

@@ -159,7 +159,8 @@ def typed(argv: list[str], folder: Path, setup: str, line: str, there: set[str])
     """Return what a shell shows at a terminal when a line is typed and the key is pressed.
 
     The key is pressed again as long as words are missing: the first time completes what all have
-    in common. A shell takes the key for a letter while more input waits, so each waits for an echo.
+    in common, and where nothing was completed it is the next one that lists. A shell takes the key
+    for a letter while more input waits, so each waits for an echo.
     """
     pid, terminal = pty.fork()
     if not pid:
@@ -182,9 +183,9 @@ def typed(argv: list[str], folder: Path, setup: str, line: str, there: set[str])
         until(60, line.rstrip())
         time.sleep(0.3)
         shown = ""
-        for _ in range(20):
+        for press in range(20):
             os.write(terminal, b"\t")
-            shown += until(3, *there)
+            shown += until(1 if press < 2 else 3, *(word for word in there if word not in shown))
             if all(word in shown for word in there):
                 break
         return shown

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import needs
 from housefiles import MODULES, PACKAGE, ROOT, TEST_FILES, Function, broken, tool, tree
 
 
@@ -60,6 +61,23 @@ def test_every_test_is_run_by_one_session() -> None:
     for session in ("abreast", "in_turn"):
         body = text.partition(f"def {session}(")[2].partition("@nox.session")[0]
         assert f"*{session.upper()})" in body
+
+
+def test_a_file_is_passed_over_where_none_of_its_tests_is_asked_for() -> None:
+    whole, listed, one, none = (
+        "pytestmark = pytest.mark.in_turn\n",
+        "pytestmark = [pytest.mark.in_turn, pytest.mark.timeout(9)]\n",
+        "@pytest.mark.in_turn\ndef test(): ...\n",
+        "def test(): ...\n",
+    )
+    passed_over = {
+        "": [], "in_turn": [none], "not in_turn": [whole, listed],
+        "not needs and not in_turn and not slow": [whole, listed], "not in_turn or needs": [],
+        "needs": [], "not slow": [],
+    }  # fmt: skip
+    for expression, expected in passed_over.items():
+        texts = (whole, listed, one, none)
+        assert [one for one in texts if needs.none_asked_for(one, expression)] == expected
 
 
 def test_tests_stand_where_the_code_stands() -> None:

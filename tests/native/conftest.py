@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import once
 from images import make_image
 from machine import SOMEBODY, Machine
 from need import need
@@ -47,18 +48,27 @@ def builder() -> Callable[..., Path]:
     return build
 
 
+def _of_the_run(factory: pytest.TempPathFactory, name: str, *options: str) -> Path:
+    """Build in a folder that all processes of the test run have."""
+    need("meson", "gcc")
+    with once.folder(factory, name) as folder:
+        whole = folder / "whole"
+        if not whole.is_file():
+            build(folder / "build", *options)
+            whole.touch()
+        return folder / "build"
+
+
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the helper and the test programs as a distribution would build them."""
-    need("meson", "gcc")
-    return build(tmp_path_factory.mktemp("native"))
+    return _of_the_run(tmp_path_factory, "native")
 
 
 @pytest.fixture(scope="session")
 def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the same with AddressSanitizer and UndefinedBehaviourSanitizer."""
-    need("meson", "gcc")
-    return build(tmp_path_factory.mktemp("sanitized"), "-Db_sanitize=address,undefined")
+    return _of_the_run(tmp_path_factory, "sanitized", "-Db_sanitize=address,undefined")
 
 
 @pytest.fixture
