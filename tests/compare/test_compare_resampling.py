@@ -134,7 +134,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(blocks):
     random = np.random.default_rng(blocks)
     inside = []
     for draw in (random.normal, random.laplace):
-        low, high = resampling.intervals(draw(size=(4000, blocks)), 0.025)
+        low, high = resampling.intervals(draw(size=(2000, blocks)), 0.025)
         inside.append(((low <= 0) & (high >= 0)).mean())
     assert all(0.93 <= share <= 0.965 for share in inside), inside
 
