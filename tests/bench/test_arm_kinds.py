@@ -14,11 +14,13 @@ from stackproof.bench.arms.container import ContainerArm
 from stackproof.bench.arms.eessi import EessiArm
 from stackproof.bench.arms.image import ImageArm
 from stackproof.bench.arms.module import ModuleArm
+from stackproof.bench.arms.pack import PackArm
 from stackproof.bench.arms.paths import absolute
 from stackproof.bench.arms.prefix import PrefixArm
 from stackproof.bench.arms.vendor import VendorArm
-from stackproof.bench.effects import host_arm, stamps
+from stackproof.bench.effects import stamps
 from stackproof.bench.effects.arms import make_ready
+from stackproof.bench.effects.kinds import host_arm
 from stackproof.bench.effects.request import specification
 from stackproof.bench.options import BenchOptions
 from stackproof.bench.ready import ReadyArm
@@ -28,6 +30,7 @@ from stackproof.core.errors import Reason, StackproofError
 
 ENTRIES = {
     "image": {"image": "sub/mpich.squashfs", "view": "lnx"},
+    "pack": {"pack": "mpich-pack"},
     "prefix": {"prefix": "../mpi"},
     "module": {"module": ["gcc/12", "mpich"], "module-use": ["modules"]},
     "vendor": {"vendor": "lumi"},
@@ -52,7 +55,8 @@ def wrong(entry: dict[str, object]) -> list[tuple[Reason, str]]:
 
 def test_every_kind_is_registered() -> None:
     assert {*arms.REGISTRY} >= {
-        kind.name for kind in (ImageArm, PrefixArm, ModuleArm, VendorArm, ContainerArm, EessiArm)
+        kind.name
+        for kind in (ImageArm, PackArm, PrefixArm, ModuleArm, VendorArm, ContainerArm, EessiArm)
     }
     assert absolute("../mpi", "/here/now") == "/here/mpi"
     assert absolute("/mpi", "/here/now") == "/mpi"
@@ -88,8 +92,9 @@ def test_an_arm_is_one_thing(name: str, other: str) -> None:
 def test_paths_are_the_specification_s() -> None:
     spec = parsed(*ENTRIES.values())
     assert spec.baseline.image == "/here/now/sub/mpich.squashfs"
-    assert spec.challengers[0].prefix == "/here/mpi"
-    assert spec.challengers[1].module_use == ("/here/now/modules",)
+    assert spec.challengers[0].pack == "/here/now/mpich-pack"
+    assert spec.challengers[1].prefix == "/here/mpi"
+    assert spec.challengers[2].module_use == ("/here/now/modules",)
     eessi = parsed({**ENTRIES["eessi"], "inject": "none", "host-mpi": "mpi"}).baseline
     assert (eessi.repository, eessi.inject, eessi.host_mpi) == (
         "/here/now/cvmfs", "none", "/here/now/mpi"
@@ -99,9 +104,10 @@ def test_paths_are_the_specification_s() -> None:
 
 def test_what_is_installed_takes_the_path_of_its_own_choice() -> None:
     spec = parsed(
-        ENTRIES["image"], ENTRIES["prefix"], {**ENTRIES["module"], "transports": {"2x1": "tcp"}}
-    )
-    assert spec.baseline.transports == {}
+        ENTRIES["image"], ENTRIES["prefix"], {**ENTRIES["module"], "transports": {"2x1": "tcp"}},
+        ENTRIES["pack"],
+    )  # fmt: skip
+    assert spec.baseline.transports == spec.challengers[2].transports == {}
     assert spec.challengers[0].transports == {"intra-node": "auto", "inter-node": "auto"}
     assert spec.challengers[1].transports["2x1"] == "tcp"
 
@@ -116,6 +122,8 @@ def test_one_module_needs_no_list() -> None:
     [
         ({"name": "x"}, Reason.MISSING_KEY, "does not say what it is"),
         ({"prefix": "/opt", "view": "x"}, Reason.INVALID_VALUE, "`view` is not for an installed"),
+        ({"pack": "a", "inject": "x"}, Reason.INVALID_VALUE, "`inject` is not for a pack"),
+        ({"pack": ""}, Reason.INVALID_VALUE, "pack"),
         ({"image": "a", "module-use": ["x"]}, Reason.INVALID_VALUE, "it is for a module"),
         ({"eessi": 2023.06}, Reason.WRONG_TYPE, "eessi"),
         (
@@ -169,6 +177,7 @@ def test_short_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (short("new=prefix:mpi").prefix, short("new=prefix:mpi").name) == (
         f"{tmp_path}/mpi", "new"
     )  # fmt: skip
+    assert short("pack:mpich-pack").pack == f"{tmp_path}/mpich-pack"
     assert short("module:gcc/12,mpich").module == ("gcc/12", "mpich")
     assert short("module:a=b").module == ("a=b",)
     container = short("c=container:localhost/mpi:1@/opt/mpi")

@@ -13,6 +13,7 @@ import pytest
 
 import topologies
 from benchroom import stackproof, stopped, write_spec
+from need import need
 from pythonpage import programs
 from stackproof.compare.effects.results import load_results
 
@@ -196,6 +197,33 @@ def test_short_form_needs_no_specification_and_no_cluster(room: Path) -> None:
     assert done.stdout == "short\n"
     stackproof("bench", "-o", "x", cwd=room, ok=(2,))
     stackproof("bench", "absent.yaml", "-o", "x", cwd=room, ok=(3,))
+
+
+def test_an_image_and_its_pack_are_compared(room: Path) -> None:
+    """On one node and on two; the pack's own launcher starts its own programs with its own MPI."""
+    need("patchelf")
+    pack = room / "mpich-pack"
+    stackproof("pack", "mpich.squashfs", "-o", pack.name, cwd=room)
+    spec = write_spec(
+        room, "packed",
+        challengers=[{"name": "packed", "pack": pack.name}],
+        placements=["intra-node", "inter-node"],
+        launches=2,
+    )  # fmt: skip
+    stackproof("bench", spec, "-o", "packed", "--no-verdict", cwd=room)
+    results = load_results(room / "packed")
+    told = json.loads((room / "mpich-pack.provenance.json").read_text())
+    arm = results.spec.arms["packed"]
+    assert (arm.kind, arm.image_sha256) == ("pack", told["tree"])
+    assert arm.lock == results.spec.arms["base"].lock
+    launches = [one for one in results.measurements if one.arm == "packed"]
+    assert {one.case.placement.name for one in launches} == {"intra-node", "inter-node"}
+    assert all(one.usable for one in results.measurements)
+    for one in launches:
+        assert f"{pack}/stack/mpich-5.0.2/bin/mpiexec" in one.argv
+        for rank in one.output.ranks:
+            (library,) = (path for path in rank.libraries if "/libmpi" in path)
+            assert library.startswith(f"{pack}/stack/")
 
 
 def test_a_program_measures_as_the_page_on_python_says(

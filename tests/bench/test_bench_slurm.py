@@ -42,6 +42,7 @@ exec "${0%/*}/real-bench" "$@"
 def built(tmp_path_factory: pytest.TempPathFactory) -> Room:
     room = built_in(tmp_path_factory.mktemp("room"), CLUSTER, "mpich")
     room.tree("mpich")
+    room.run("pack", "mpich.squashfs", "-o", "mpich-pack")
     return room
 
 
@@ -68,11 +69,13 @@ def good(launches: dict[str, dict]) -> bool:
     return all(c["state"] != "bad" for one in launches.values() for c in one["checks"])
 
 
-def test_an_image_and_its_plain_folder_are_compared(room: Room) -> None:
+def test_an_image_its_plain_folder_and_its_pack_are_compared(room: Room) -> None:
     spec = room.spec(
         "whole",
         baseline={"name": "image", "image": "mpich.squashfs"},
-        challengers=[{"name": "folder", "image": "mpich-tree"}],
+        challengers=[
+            {"name": "folder", "image": "mpich-tree"}, {"name": "pack", "pack": "mpich-pack"},
+        ],
         benchmarks=["latency", "alltoall"],
         placements=["intra-node", "inter-node"],
         validated=["2x4"],
@@ -81,10 +84,14 @@ def test_an_image_and_its_plain_folder_are_compared(room: Room) -> None:
     done = room.run("bench", spec, "-o", "whole", "--no-verdict")
     assert "--resume" in done.stderr
     launches = room.launches("whole")
-    assert len(launches) == 12 + 2
+    assert len(launches) == 18 + 3
     assert good(launches)
     said = {one["arm"]: one["host_facts"]["image"] for one in launches.values()}
-    assert said == {"image": said["image"], "folder": "a plain folder; nothing is mounted"}
+    assert said == {
+        "image": said["image"],
+        "folder": "a plain folder; nothing is mounted",
+        "pack": "a pack of tier 0: nothing is mounted",
+    }
     assert "mounted by" in said["image"]
     for one in launches.values():
         assert [check["state"] for check in one["checks"] if check["name"] == "world"] == ["ok"]
@@ -95,7 +102,7 @@ def test_an_image_and_its_plain_folder_are_compared(room: Room) -> None:
     assert {panel["curve"]["placement"] for panel in panels} == {"intra-node", "inter-node"}
     checked = json.loads(judged)["validated"]
     assert {(one["arm"], one["ranks"], one["state"]) for one in checked} == {
-        ("image", 8, "ok"), ("folder", 8, "ok"),
+        ("image", 8, "ok"), ("folder", 8, "ok"), ("pack", 8, "ok"),
     }  # fmt: skip
     host = json.loads((room.folder / "whole" / "bench.json").read_text())["host"]
     assert host["nodes"] == "node1, node2"

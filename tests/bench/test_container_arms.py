@@ -16,8 +16,9 @@ from benchroom import ROOT, stackproof
 from containerlab import Store, root_with, store
 from mpitrees import Trees
 from need import need
-from stackproof.bench.effects import container_arm, container_rank, launching
+from stackproof.bench.effects import launching
 from stackproof.bench.effects.arms import Arms
+from stackproof.bench.effects.kinds import container_arm, container_rank
 from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.bench.spec import Arm
 from stackproof.core.effects import files

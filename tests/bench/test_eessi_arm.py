@@ -17,7 +17,7 @@ from eessitree import CPU, MODULE, VERSION, EessiTree
 from mpitrees import Trees
 from need import need
 from stackproof.bench.arms import eessi
-from stackproof.bench.effects import eessi_arm
+from stackproof.bench.effects.kinds import eessi_arm
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm
 from stackproof.core.errors import Reason, StackproofError

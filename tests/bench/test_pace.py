@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stackproof.bench.amounts import DEFAULT_SIZES
 from stackproof.bench.pace import Pace, pace_of, seconds_of, shape_text
 from stackproof.bench.schedule import Launch
-from stackproof.bench.spec import DEFAULT_SIZES
 from stackproof.core.numbers import duration_text
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.metrics import CORE

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stackproof.bench import runtimes
-from stackproof.bench.effects import container_rank
+from stackproof.bench.effects.kinds import container_rank
 from stackproof.bench.runtimes.edf import Edf
 from stackproof.bench.runtimes.podman import Podman
 from stackproof.bench.runtimes.pyxis import Pyxis

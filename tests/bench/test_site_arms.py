@@ -19,7 +19,7 @@ from containerlab import Store, root_with, store
 from mpitrees import Trees
 from nativebuild import built
 from need import installed_mpi, need
-from stackproof.bench.effects import container_arm
+from stackproof.bench.effects.kinds import container_arm
 from stackproof.bench.spec import Arm
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.mpi import families

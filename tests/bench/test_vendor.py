@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from installedmpis import installed
-from stackproof.bench.effects import vendor
 from stackproof.bench.effects.arms import make_ready
+from stackproof.bench.effects.kinds import vendor
 from stackproof.bench.effects.request import specification
 from stackproof.bench.options import BenchOptions
 from stackproof.bench.spec import Arm, BenchSpec

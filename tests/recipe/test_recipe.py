@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stackproof.bench.spec import BenchSpec, parse_bench, parse_size, power_sizes
+from stackproof.bench.amounts import parse_size, power_sizes
+from stackproof.bench.spec import BenchSpec, parse_bench
 from stackproof.build.engines.wheel.recipe import Recipe, parse_recipe
 from stackproof.core import document, noun
 from stackproof.core.errors import StackproofError

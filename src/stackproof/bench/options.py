@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from stackproof.bench import layout, schedule
-from stackproof.bench.spec import Arm, BenchSpec, memory_of, parse_duration, parse_sizes
+from stackproof.bench.amounts import parse_duration, parse_sizes
+from stackproof.bench.spec import Arm, BenchSpec, memory_of
 from stackproof.compare.model import MOST_LAUNCHES
 from stackproof.core.document import schema
 from stackproof.core.errors import Problem, Reason, StackproofError, fail

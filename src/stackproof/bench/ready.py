@@ -64,6 +64,7 @@ class ReadyArm:
     its ranks read besides; `stamps` says by path which files these were when they were read.
     `compilers` are those of an MPI of the machine; an image has its own below its mount point.
     `container` is what it is made of where it is one, `step` options of srun that start it.
+    `documents` is what an image would have in its `meta/`, by name, where it lies elsewhere.
     """
 
     arm: Arm
@@ -76,3 +77,4 @@ class ReadyArm:
     compilers: MpiWrappers | None = None
     container: ContainerCase | None = None
     step: tuple[str, ...] = ()
+    documents: Mapping[str, str] = field(default_factory=dict)

@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 
 from stackproof.bench import layout as layouts
 from stackproof.bench import programs as bench_programs
+from stackproof.bench.amounts import DEFAULT_SIZES
 from stackproof.bench.programs.osu_test import OSU_TESTS
-from stackproof.bench.spec import DEFAULT_SIZES, BenchSpec
+from stackproof.bench.spec import BenchSpec
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.results.case import Case, Locality, Placement, Rank
 from stackproof.results.metrics import CORE, METRICS

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from stackproof.bench import arms, layout, sweep
+from stackproof.bench.amounts import parse_duration, parse_size, power_sizes
 from stackproof.bench.arms.paths import absolute
 from stackproof.bench.program_spec import Program, program_problems, programs_of
 from stackproof.compare.model import DEFAULT_MARGINS, MOST_LAUNCHES
@@ -17,11 +18,7 @@ from stackproof.core.document import Document
 from stackproof.core.errors import Problem, Reason, StackproofError
 from stackproof.results.case import Locality, Placement, Rank, Timing
 
-_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-
-
 DEFAULT_LAUNCHES = 10
-_LARGEST_SIZE = 1 << 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +26,12 @@ class Arm:
     """One deployment to measure, which is one of the kinds in `stackproof.bench.arms`.
 
     `image` is IMAGE[:MOUNT] with the image's path made absolute, or a folder with an image's tree,
-    which is used where it lies; `prefix` an MPI's folder or its compiler wrapper; `module` are
-    names in the order to load them, `module_use` more folders of modules; `vendor` is the site
-    whose vendor's MPI is meant; `eessi` is a version in `repository` with modules to `load`;
-    `container` is started by `runtime` with its `options`, and `archive` is the same as a file: it
-    has an MPI of the ABI of `host_mpi`, or by `bind` that one, or `artefact` by the program `hook`.
+    which is used where it lies; `pack` is a pack's folder; `prefix` an MPI's folder or its compiler
+    wrapper; `module` are names in the order to load them, `module_use` more folders of modules;
+    `vendor` is the site whose vendor's MPI is meant; `eessi` is a version in `repository` with
+    modules to `load`; `container` is started by `runtime` with its `options`, and `archive` is the
+    same as a file: it has an MPI of the ABI of `host_mpi`, or by `bind` that one, or `artefact` by
+    the program `hook`.
     `pmi` is what Slurm's `srun --mpi` is told, None for what the MPI's family speaks; `launcher` is
     `srun` or `mpirun`, None for what the site has that fits. `transports` and `placements` go by
     names of placements, or of localities for all that have it; without `placements` the arm runs
@@ -43,6 +41,7 @@ class Arm:
     """
 
     image: str = ""
+    pack: str = ""
     prefix: str = ""
     module: tuple[str, ...] = ()
     module_use: tuple[str, ...] = ()
@@ -138,61 +137,6 @@ class BenchSpec:
     def looks_between(self) -> bool:
         """Return whether the launches that are made depend on those before."""
         return self.until_decided or self.sweep
-
-
-def power_sizes(first: int, last: int) -> tuple[int, ...]:
-    """Return the powers of two from `first` to `last` bytes, with 0 in front when it is asked."""
-    powers = tuple(1 << n for n in range(33) if max(first, 1) <= 1 << n <= last)
-    return (0, *powers) if first == 0 else powers
-
-
-DEFAULT_SIZES = power_sizes(0, 4 << 20)
-"""0 B to 4 MiB, the range of the published tables of the field."""
-
-
-def parse_size(text: str | int) -> int:
-    """Return a size in bytes from `8`, `64 KiB` or `4MiB`; raises `ValueError`."""
-    if isinstance(text, int):
-        return text
-    match = re.fullmatch(r"(\d+) ?(B|KiB|MiB|GiB)", text)
-    if not match:
-        raise ValueError(f"not a size: {text}")
-    return int(match[1]) * _UNITS[match[2]]
-
-
-def parse_sizes(text: str) -> tuple[int, ...]:
-    """Return sizes from `8,64KiB,1MiB` or, for all powers of two between, `8..1MiB`.
-
-    Raises `ValueError` for text that is neither, and where nothing lies between.
-    """
-    found: set[int] = set()
-    for part in text.split(","):
-        first, dots, last = part.partition("..")
-        sizes = (
-            power_sizes(parse_size(_number(first)), parse_size(_number(last)))
-            if dots
-            else (parse_size(_number(part)),)
-        )
-        if not sizes or max(sizes) > _LARGEST_SIZE:
-            raise ValueError(f"no size in: {part}")
-        found |= {*sizes}
-    return tuple(sorted(found))
-
-
-def parse_duration(text: str) -> float:
-    """Return the seconds of `90s`, `20m` or `1h`, a bare number being minutes.
-
-    Raises `ValueError` for anything else, and for no time at all.
-    """
-    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smh]?)", text.strip())
-    if not found or not float(found[1]):
-        raise ValueError(f"not a time: {text}")
-    return float(found[1]) * {"": 60, "s": 1, "m": 60, "h": 3600}[found[2]]
-
-
-def _number(text: str) -> int | str:
-    bare = text.strip()
-    return int(bare) if bare.isdecimal() else bare
 
 
 def parse_bench(document: Document, *, folder: str = "") -> BenchSpec:
@@ -489,11 +433,11 @@ def _placement(data: dict[str, Any]) -> Placement:
 def arm_of(data: Mapping[str, Any], folder: str) -> Arm:
     """Return the arm that a valid entry describes; its paths are relative to `folder`.
 
-    What is not an image is measured as it stands: it takes the path of its own choice.
+    What is not made here is measured as it stands: it takes the path of its own choice.
     """
     (kind,) = arms.kinds_of(data)
     given = {key: data[key] for key in arms.COMMON if key in data}
-    if kind.name != "image":
+    if kind.name not in {"image", "pack"}:
         own = {locality.value: "auto" for locality in Locality}
         given["transports"] = {**own, **data.get("transports", {})}
     given["placements"] = tuple(data.get("placements", ()))

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from stackproof.core.command import EnvPatch
+from stackproof.image.model import MpiFacts
 
 STACK, LIBRARIES, LOADER, PROGRAMS = "stack", "lib", "glibc", "bin"
 """Folders of a pack: the image's tree, this machine's libraries, its C library, entry points."""
@@ -122,7 +123,8 @@ class Pack:
     their SHA-256; `tree` is the digest of paths, contents, modes and links, whatever the format.
     Without `redistribute` the image holds files that may not be handed on. `missing` are names that
     nothing was found for, with a file that asks: they are left to the machine. `notes` should be
-    known and keep nobody from running it. `documents` are the image's own.
+    known and keep nobody from running it. `documents` are the image's own. The prefix of `mpi` is a
+    path in the pack; None is none, or a pack of a release that did not say.
     """
 
     SCHEMA: ClassVar[str] = "stackproof/pack/1"
@@ -141,3 +143,4 @@ class Pack:
     notes: tuple[str, ...] = ()
     moved: tuple[Moved, ...] = ()
     documents: Mapping[str, str] = field(default_factory=dict)
+    mpi: MpiFacts | None = None

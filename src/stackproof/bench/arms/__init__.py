@@ -13,6 +13,7 @@ from stackproof.bench.arms.container import ContainerArm
 from stackproof.bench.arms.eessi import EessiArm
 from stackproof.bench.arms.image import ImageArm
 from stackproof.bench.arms.module import ModuleArm
+from stackproof.bench.arms.pack import PackArm
 from stackproof.bench.arms.prefix import PrefixArm
 from stackproof.bench.arms.vendor import VendorArm
 
@@ -44,8 +45,10 @@ class ArmKind(Protocol):
 
 REGISTRY: dict[str, ArmKind] = {
     kind.name: kind
-    for kind in (ImageArm(), PrefixArm(), ModuleArm(), VendorArm(), ContainerArm(), EessiArm())
-}
+    for kind in (
+        ImageArm(), PackArm(), PrefixArm(), ModuleArm(), VendorArm(), ContainerArm(), EessiArm()
+    )
+}  # fmt: skip
 
 
 def kinds_of(entry: Mapping[str, Any]) -> tuple[ArmKind, ...]:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stackproof.bench.effects import container_arm, eessi_arm, host_arm, vendor
+from stackproof.bench.effects.kinds import container_arm, eessi_arm, host_arm, pack_arm, vendor
 from stackproof.bench.effects.stamps import stamp_of
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.spec import Arm, BenchSpec
@@ -148,7 +148,7 @@ def compared(ready: ReadyArm) -> ComparedArm:
         lock_digest=ready.image.lock_digest,
         mpi={"family": facts.family, "version": facts.version},
         recipe=recipe_text(ready.image),
-        lock=read_text(ready.image, "meta/lock.json"),
+        lock=ready.documents.get("lock.json") or read_text(ready.image, "meta/lock.json"),
         view=ready.arm.view or ready.image.default_view,
         transport=", ".join(f"{k}: {v}" for k, v in ready.arm.transports.items()) or None,
         env=dict(ready.arm.env),
@@ -301,6 +301,7 @@ def _ready_vendor(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
 
 _READERS: Mapping[str, Callable[[Arm, tuple[str, ...]], ReadyArm]] = {
     "image": _ready_image,
+    "pack": pack_arm.of_pack,
     "prefix": host_arm.of_prefix,
     "module": host_arm.of_module,
     "vendor": _ready_vendor,

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import groupby
 
-from stackproof.bench.effects import container_arm, program_source
+from stackproof.bench.effects import program_source
 from stackproof.bench.effects.arms import Arms
 from stackproof.bench.effects.compile_program import compile_program
+from stackproof.bench.effects.kinds import container_arm
 from stackproof.bench.program_spec import Program
 from stackproof.bench.ready import MpiWrappers, ReadyArm
 from stackproof.core import mountlist
-from stackproof.core.errors import Problem, StackproofError
+from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.mountlist import MountRequest
 from stackproof.image.model import Deployment
 from stackproof.mount.effects import mount_exec
@@ -73,9 +74,19 @@ def _with(
 
 
 def _compilers(ready: ReadyArm) -> MpiWrappers:
-    """Return the wrappers of an arm's MPI; an image's need the image, and so it is mounted."""
+    """Return the wrappers of an arm's MPI; an image's need the image, and so it is mounted.
+
+    Raises `StackproofError` (UNSUPPORTED) for a pack, whose wrappers do not work.
+    """
     if ready.compilers is not None:
         return ready.compilers
+    if ready.arm.pack:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"the pack `{ready.arm.pack}` has not all programs, and none can be compiled with it",
+            hint="compile them where its image is mounted, and name them when it is packed: "
+            "`stackproof pack IMAGE PROGRAM …`",
+        )
     deployment = ready.deployment
     facts = deployment.mpi
     family = families.get(facts.family)

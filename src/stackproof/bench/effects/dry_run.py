@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from stackproof.bench import schedule
+from stackproof.bench.amounts import DEFAULT_SIZES
 from stackproof.bench.effects.deciding import budget_of
 from stackproof.bench.effects.run import Bench, pace_in
 from stackproof.bench.pace import Pace, probes_s, shape_text
-from stackproof.bench.spec import DEFAULT_SIZES, BenchSpec
+from stackproof.bench.spec import BenchSpec
 from stackproof.compare import looks
 from stackproof.compare.model import DEFAULT_MARGINS
 from stackproof.core import noun

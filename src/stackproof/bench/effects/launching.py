@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from stackproof.bench import programs as bench_programs
 from stackproof.bench import runtimes, schedule
-from stackproof.bench.effects import container_arm
 from stackproof.bench.effects.arms import Arms
+from stackproof.bench.effects.kinds import container_arm
 from stackproof.bench.effects.nodes import LaunchNodes
 from stackproof.bench.ready import ReadyArm
 from stackproof.bench.schedule import Launch
@@ -269,9 +269,12 @@ def _without(ready: ReadyArm) -> frozenset[Memory]:
     """
     if ready.container and not ready.container.hybrid:
         return frozenset()  # its own MPI is in no bill
+    family = ready.deployment.mpi.family
+    if bill := ready.documents.get(os.path.basename(fabric.BILL)):
+        return transports.without_by_bill(bill, family)
     if ready.arm.inject or ready.arm.env.get("OMPI_MCA_pml") == "ucx" or not ready.image.path:
         return frozenset()
-    return fabric.mpi_without(ready.image.path, ready.deployment.mpi.family)
+    return fabric.mpi_without(ready.image.path, family)
 
 
 def _mpiexec(
@@ -447,7 +450,7 @@ def _facts(place: LaunchNodes, ready: ReadyArm, case: Case) -> dict[str, str]:
     if case.memory:
         facts["memory"] = BufferPlace.DEVICE.value
     if not deployment.mounts:
-        facts["image"] = "a plain folder; nothing is mounted"
+        facts["image"] = ready.found.get("tier") or "a plain folder; nothing is mounted"
     elif place.allocation:
         tasks = "the tasks" if starter(place, ready) == SRUN else "the launcher's helpers"
         how = "Slurm's plug-in (srun --image)" if place.allocation.plugin else tasks

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from stackproof.bench import arms
 from stackproof.bench import options as bench_options
-from stackproof.bench.effects import batch_job, vendor
+from stackproof.bench.effects import batch_job
+from stackproof.bench.effects.kinds import vendor
 from stackproof.bench.effects.run import Bench, prepare, run_bench
 from stackproof.bench.options import BenchOptions
 from stackproof.bench.spec import Arm, BenchSpec, parse_bench

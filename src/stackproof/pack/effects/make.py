@@ -19,7 +19,7 @@ from stackproof.image.effects import tree
 from stackproof.image.effects.folder import relocated
 from stackproof.image.effects.load import load_image
 from stackproof.image.effects.view import ImageFiles
-from stackproof.image.model import Image, View
+from stackproof.image.model import Image, MpiFacts, View
 from stackproof.inject.artefact import is_machines
 from stackproof.inject.effects import staging
 from stackproof.linking.effects.view import RootView
@@ -84,6 +84,11 @@ class _Work:
         """Return the path in the pack of a path at the mount point."""
         return STACK + path[len(self.image.mount) :]
 
+    def mpi(self) -> MpiFacts | None:
+        """Return the image's MPI with its prefix as a path in the pack, None without one."""
+        mpi = self.image.mpi
+        return replace(mpi, prefix=self.place(mpi.prefix)) if mpi else None
+
     def here(self, path: str) -> Path:
         """Return where a path at the mount point lies now."""
         return self.pack / self.place(path)
@@ -143,6 +148,7 @@ def make(image_file: str, wishes: PackWishes, pack: Path) -> Pack:
         notes=(*doubts, *map(_without_rights, ImageFiles(image_file).set_id())),
         moved=tuple(sorted(moved, key=lambda one: (one.file, one.offset))),
         documents=documents,
+        mpi=work.mpi(),
     )
 
 

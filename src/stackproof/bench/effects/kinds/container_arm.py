@@ -19,8 +19,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackproof.bench.arms.installation import SYSTEM, Installation, parse_probe
-from stackproof.bench.effects import container_rank, installation
+from stackproof.bench.effects import installation
 from stackproof.bench.effects.compile_program import compile_program, native_source, probe_source
+from stackproof.bench.effects.kinds import container_rank
 from stackproof.bench.effects.program_source import IMB
 from stackproof.bench.effects.stamps import stamp_of
 from stackproof.bench.ready import ContainerCase, MpiWrappers, ReadyArm

@@ -1,0 +1,1 @@
+"""Arms made ready, a module for each kind that is no image."""

@@ -1,0 +1,102 @@
+"""A pack in a folder, read: what it says of itself, and whether its files are as it says."""
+
+from __future__ import annotations
+
+import os
+import platform
+
+from stackproof.core import limits, noun
+from stackproof.core.effects import files
+from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.image.effects import tree
+from stackproof.linking.effects import runpath
+from stackproof.pack.effects.deliver import PROVENANCE
+from stackproof.pack.model import OF_ITSELF, PROGRAMS, STACK, Pack
+
+_BESIDE = ("", ".tar.zst", ".squashfs", ".self")
+"""Endings that the name of an unpacked pack had when its provenance was written beside it."""
+_ONE_FILE = {
+    b"\x7fELF": "`{path} --pack-extract DIR` makes a folder of it",
+    b"hsqs": "`unsquashfs -d DIR {path}` makes a folder of it",
+    b"\x28\xb5\x2f\xfd": "`tar -xf {path}` makes a folder of it",
+}
+"""How a pack in one file is unpacked, by its first bytes."""
+
+
+def load_pack(folder: str) -> Pack:
+    """Return what the pack in a folder says of itself.
+
+    Raises `StackproofError`: FILE_MISSING; UNSUPPORTED for what is no folder of a pack, and for a
+    pack of another processor; IMAGE_DAMAGED where its files are not those that were packed.
+    """
+    where = Location(file=folder)
+    if not os.path.isdir(folder):
+        raise _no_folder(folder)
+    if not os.path.isdir(os.path.join(folder, STACK)):
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"`{folder}` is no pack: it has no `{STACK}/`",
+            where=where,
+            hint="make one with `stackproof pack IMAGE -o DIR`",
+        )
+    pack = _told(folder)
+    _require_processor(folder, pack)
+    found = tree.of_folder(folder, (OF_ITSELF,)).sha256
+    if found != pack.tree:
+        raise fail(
+            Reason.IMAGE_DAMAGED,
+            f"files of the pack `{folder}` are not as they were packed",
+            where=where,
+            detail=f"packed {pack.tree}\nfound  {found}",
+            hint="copy or unpack it again, with all modes and links (`cp -a`, `tar -xpf`)",
+        )
+    return pack
+
+
+def _no_folder(path: str) -> StackproofError:
+    where = Location(file=path)
+    if not os.path.exists(path):
+        return fail(
+            Reason.FILE_MISSING, f"there is no `{path}`", where=where, hint="name a pack's folder"
+        )
+    try:
+        with open(path, "rb") as stream:
+            begin = stream.read(4)
+    except OSError as error:
+        return files.translate(error, path)
+    return fail(
+        Reason.UNSUPPORTED,
+        f"`{path}` is a file, and what is wanted here is the folder of a pack",
+        where=where,
+        hint=_ONE_FILE.get(begin, "make one with `stackproof pack IMAGE -o DIR`").format(path=path),
+    )
+
+
+def _told(folder: str) -> Pack:
+    """Return what is told of a pack in it, or beside it by its name."""
+    plain = os.path.abspath(folder)
+    beside = [f"{plain}{ending}.provenance.json" for ending in _BESIDE]
+    for path in (os.path.join(plain, PROVENANCE), *beside):
+        if os.path.exists(path):
+            return noun.from_json(Pack, files.read_bounded(path, limits.LOCK), file=path)
+    raise fail(
+        Reason.FILE_MISSING,
+        f"nothing says what the pack `{folder}` is: there is no `{PROVENANCE}` in it, and no "
+        f"`{os.path.basename(beside[0])}` beside it",
+        where=Location(file=folder),
+        hint="copy that file with it, or pack it with `--provenance inside`",
+    )
+
+
+def _require_processor(folder: str, pack: Pack) -> None:
+    """Raise `StackproofError` (UNSUPPORTED) where its entry points are for another processor."""
+    entries = [os.path.join(folder, PROGRAMS, name) for name in pack.programs]
+    entry = next((path for path in entries if os.path.exists(path)), "")
+    said, here = runpath.read(entry).machine if entry else "", platform.machine()
+    if said and said != here:
+        raise fail(
+            Reason.UNSUPPORTED,
+            f"the pack `{folder}` is for {said}, and this machine is {here}",
+            where=Location(file=entry),
+            hint=f"pack the stack on a machine of {here}, from an image that was built for it",
+        )
