@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -304,9 +305,23 @@ def test_on_two_nodes_by_slurm_and_by_its_own_launcher(shelf: Shelf) -> None:
                     assert f"rank {rank} of 2 on node" in said, (words, said)
                 assert {"on node1", "on node2"} <= {one[-8:] for one in _places(said)}
                 assert said.count(FAMILIES[family]) == 2
+            _spawned_from_two_nodes(alice, folder, family)
             _one_file_on_two_nodes(alice, folder, family, kind)
     finally:
         stackproof("cluster", "down", *cluster, cwd=folder)
+
+
+def _spawned_from_two_nodes(alice: tuple[str, ...], folder: Path, family: str) -> None:
+    """A rank on each node, and both together start two more of the pack's program."""
+    each = {"mpich": ("-ppn", "1"), "openmpi": ("--map-by", "node:OVERSUBSCRIBE")}[family]
+    top = folder / family / "bin"
+    settings = (f"{name}={value}" for name, value in ROOT.items())
+    salloc = ("salloc", "--nodes=2", "--ntasks=4", "--overcommit")
+    words = (top / "mpiexec", *each, "-n", "2", top / "spawn", top / "spawn")
+    said = stackproof(*alice, "env", *settings, *salloc, *words, cwd=folder)
+    assert {one[-8:] for one in _places(said)} == {"on node1", "on node2"}, said
+    assert "rank 0 of 2 on node1, 2 spawned, " in said
+    assert re.search("spawned on node[12] and node2\\b", said), said
 
 
 def _one_file_on_two_nodes(alice: tuple[str, ...], folder: Path, family: str, kind: str) -> None:

@@ -597,7 +597,7 @@ function __stackproof_say
     case 'options:bench'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
         printf '%s\t%s\n' '--help' 'show this help message and exit'
-        printf '%s\t%s\n' '--baseline' 'the baseline, without SPEC: an image, a recipe, whose image is built then, prefix:DIR, module:NAME[,NAME], vendor, or container:REF@/MPI; NAME is what tables say'
+        printf '%s\t%s\n' '--baseline' 'the baseline, without SPEC: an image, a recipe, whose image is built then, pack:DIR, prefix:DIR, module:NAME[,NAME], vendor, or container:REF@/MPI; NAME is what tables say'
         printf '%s\t%s\n' '--challenger' 'a challenger, without SPEC; may be given several times'
         printf '%s\t%s\n' '--launches' 'launches per arm and placement (default: 10)'
         printf '%s\t%s\n' '--until-decided' 'look at the results while they come in, and make launches only for points that are still open; --launches is then the most per arm (default: 40)'
