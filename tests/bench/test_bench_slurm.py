@@ -74,7 +74,8 @@ def test_an_image_its_plain_folder_and_its_pack_are_compared(room: Room) -> None
         "whole",
         baseline={"name": "image", "image": "mpich.squashfs"},
         challengers=[
-            {"name": "folder", "image": "mpich-tree"}, {"name": "pack", "pack": "mpich-pack"},
+            {"name": "folder", "image": "mpich-tree"},
+            {"name": "pack", "pack": "mpich-pack"},
         ],
         benchmarks=["latency", "alltoall"],
         placements=["intra-node", "inter-node"],

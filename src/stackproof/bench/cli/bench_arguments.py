@@ -14,8 +14,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--baseline", metavar="[NAME=]IMAGE",
         help="the baseline, without SPEC: an image, a recipe, whose image is built then, "
-        "pack:DIR, prefix:DIR, module:NAME[,NAME], vendor, or container:REF@/MPI; NAME is what tables "
-        "say",
+        "pack:DIR, prefix:DIR, module:NAME[,NAME], vendor, or container:REF@/MPI; NAME is what "
+        "tables say",
     )  # fmt: skip
     parser.add_argument(
         "--challenger", metavar="[NAME=]IMAGE", action="append", default=[],
