@@ -69,7 +69,7 @@ def good(launches: dict[str, dict]) -> bool:
     return all(c["state"] != "bad" for one in launches.values() for c in one["checks"])
 
 
-def test_an_image_its_plain_folder_and_its_pack_are_compared(room: Room) -> None:
+def test_an_image_and_its_plain_folder_are_compared(room: Room) -> None:
     spec = room.spec(
         "whole",
         baseline={"name": "image", "image": "mpich.squashfs"},
