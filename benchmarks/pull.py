@@ -5,8 +5,9 @@
 An image of MEGABYTES (default 1000) that nothing can be packed in is pushed once. Then, in turns,
 COUNT times (default 5): curl writes its blob to a file, with `sha256sum` of that file afterwards
 and without, and `image pull` brings it into an empty repository, with its SHA-256 made, and on the
-disk when it ends. The pull should reach 80 % of curl's rate, and its memory should not grow with
-the image. Where there is no docker-registry it says so.
+disk when it ends, by modules that are compiled, as pip leaves them. The pull should reach 80 % of
+curl's rate, and its memory should not grow with the image. Where there is no docker-registry it says
+so.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ def _run(folder: Path, size: int, count: int) -> None:
         env = {
             **os.environ, "STACKPROOF_REGISTRY": address, "HOME": str(folder),
             "STACKPROOF_REPOSITORY": str(repository), "STACKPROOF_CACHE": str(folder / "cache"),
+            "PYTHONPYCACHEPREFIX": str(folder / "compiled"), "PYTHONDONTWRITEBYTECODE": "",
         }  # fmt: skip
         verb = [sys.executable, "-m", "stackproof", "image"]
         pushed, _ = _timed([*verb, "push", str(image), f"build::{_LABEL}"], env)

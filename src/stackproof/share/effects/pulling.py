@@ -287,21 +287,20 @@ def _receive(
 
 
 _Work = tuple[memoryview, int] | threading.Event | None
-"""For the second thread: bytes to be written, one who waits for that, or the end."""
+"""For the second thread: bytes to be digested, one who waits for that, or the end."""
 
 
 class _Writer:
-    """Bytes to the end of a copy and into its digest, by a second thread, with a few buffers.
+    """Bytes to the end of a copy, and into its digest by a second thread, with a few buffers.
 
-    The first thread only receives: so a pull is about as fast as what it receives by. What is in
-    the copy already is read first (`found`); `done` counts that and what was taken, `received`
-    what came over the network.
+    Receiving and writing cost as much as a digest, so a pull is about as fast as what only receives
+    and writes. What is in the copy already is read first (`found`); `done` counts that and what was
+    taken, `received` what came over the network.
     """
 
     def __init__(self, descriptor: int, size: int) -> None:
         self.received = 0
         self._descriptor = descriptor
-        self._error: Exception | None = None
         self._total = hashlib.sha256()
         self.found = self.done = self._read_back(size)
         self._free: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
@@ -315,10 +314,9 @@ class _Writer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Wait until all that was taken is written; what kept it from that is raised."""
+        """Let the second thread end."""
         self._full.put(None)
         self._thread.join()
-        self._check()
 
     def _read_back(self, size: int) -> int:
         """Have the digest of what is there, and return how much; too much of it is thrown away."""
@@ -330,17 +328,19 @@ class _Writer:
         return os.lseek(self._descriptor, 0, os.SEEK_CUR)
 
     def take(self, read: Callable[[memoryview], int], most: int, *, keep: bool = True) -> int:
-        """Have what `read` puts into a buffer written, or not; return how many bytes that is.
+        """Write what `read` puts into a buffer, or do not; return how many bytes that is.
 
-        Raises what `read` does, and what writing raised.
+        Raises what `read` and writing do.
         """
-        self._check()
         buffer = self._free.get()
-        count = 0
+        taken = False
         try:
             count = read(buffer[:most])
-        finally:
             if count and keep:
+                storing.write(self._descriptor, buffer[:count])
+                taken = True
+        finally:
+            if taken:
                 self.done += count
                 self._full.put((buffer, count))
             else:
@@ -348,11 +348,10 @@ class _Writer:
         return count
 
     def digest(self) -> str:
-        """Return the digest of all, once it is written; raises what writing raised."""
-        written = threading.Event()
-        self._full.put(written)
-        written.wait()
-        self._check()
+        """Return the digest of all that was taken."""
+        ready = threading.Event()
+        self._full.put(ready)
+        ready.wait()
         return self._total.hexdigest()
 
     def empty(self) -> None:
@@ -361,10 +360,6 @@ class _Writer:
         os.lseek(self._descriptor, 0, os.SEEK_SET)
         self._total, self.found, self.done = hashlib.sha256(), 0, 0
 
-    def _check(self) -> None:
-        if self._error is not None:
-            raise self._error
-
     def _run(self) -> None:
         waiting = 0
         while (one := self._full.get()) is not None:
@@ -372,17 +367,12 @@ class _Writer:
                 one.set()
                 continue
             buffer, count = one
-            try:
-                if self._error is None:
-                    storing.write(self._descriptor, buffer[:count])
-                    self._total.update(buffer[:count])
-                    waiting += count
-                    if waiting >= _WRITTEN_OUT:
-                        libc.write_out(self._descriptor)
-                        waiting = 0
-            except Exception as error:  # noqa: BLE001 - the first thread raises it
-                self._error = error
+            self._total.update(buffer[:count])
             self._free.put(buffer)
+            waiting += count
+            if waiting >= _WRITTEN_OUT:
+                libc.write_out(self._descriptor)
+                waiting = 0
 
 
 def _wrong(registry: OciRegistry, image: RemoteImage, found: str) -> StackproofError:
