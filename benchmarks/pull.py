@@ -6,8 +6,8 @@ An image of MEGABYTES (default 1000) that nothing can be packed in is pushed onc
 COUNT times (default 5): curl writes its blob to a file, with `sha256sum` of that file afterwards
 and without, and `image pull` brings it into an empty repository, with its SHA-256 made, and on the
 disk when it ends, by modules that are compiled, as pip leaves them. The pull should reach 80 % of
-curl's rate, and its memory should not grow with the image. Where there is no docker-registry it says
-so.
+curl's rate, and its memory should not grow with the image. Where there is no docker-registry it
+says so.
 """
 
 from __future__ import annotations

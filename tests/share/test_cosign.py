@@ -222,6 +222,23 @@ def test_signed_and_verified(place: Place) -> None:
             assert "--insecure-ignore-tlog=true --trusted-root" in line
 
 
+def test_versions_of_cosign(place: Place) -> None:
+    """3.1 still takes the option for the form of bundles, and names it no more."""
+    program = place.folder / "bin/cosign"
+    newest = STAND_IN.replace("--new-bundle-format --use-", "--trusted-root --use-")
+    second = STAND_IN.replace("--new-bundle-format --use-signing-config", "--new-bundle-format")
+    for text, wanted in (
+        (newest, "--use-signing-config=false"), (second, "--new-bundle-format=true"),
+    ):  # fmt: skip
+        program.write_text(text)
+        place.said.unlink(missing_ok=True)
+        place.sign()
+        (line,) = [one for one in place.said.read_text().splitlines() if "--yes" in one]
+        before = line.rpartition(" ")[0]
+        assert before.endswith(f"--tlog-upload=false {wanted}")
+        assert place.reasons() == []
+
+
 def test_each_way_to_be_wrong_has_its_reason(place: Place) -> None:
     path = place.sign()
     bundle = path.with_name(f"{path.name}.sigstore.json")

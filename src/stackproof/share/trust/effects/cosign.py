@@ -27,7 +27,8 @@ TOOL = "cosign"
 PASSWORD = "COSIGN_PASSWORD"  # noqa: S105 - the name of the variable
 _TIMEOUT_S = 120.0
 _HEAD = 64
-_NEW_FORMAT = "--new-bundle-format"
+_NEW_FORMAT, _CONFIGURED = "--new-bundle-format", "--use-signing-config"
+_TRUSTED = "--trusted-root"
 NO_AUTHORITIES = '{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1"}'
 """What cosign is given as its authorities, in the place of a list that it would fetch."""
 _ELSEWHERE = ("://", "pkcs11:")
@@ -143,7 +144,7 @@ def _verify(sealed: Sealed, signer: CosignSigner) -> None:
             Path(paths[name]).write_bytes(content)
         done = _cosign(
             "verify-blob", "--key", paths["key.pub"], "--bundle", paths["bundle"],
-            "--insecure-ignore-tlog=true", "--trusted-root", paths["authorities"], *known,
+            "--insecure-ignore-tlog=true", _TRUSTED, paths["authorities"], *known,
             paths["text"],
         )  # fmt: skip
     if done.returncode:
@@ -156,15 +157,16 @@ def _options(action: str) -> tuple[str, ...]:
     Raises `StackproofError` (TOOL_MISSING) for one that knows no bundles of this form.
     """
     text = _cosign(action, "--help").stdout.decode(errors="replace")
-    if _NEW_FORMAT not in text:
+    if not any(one in text for one in (_NEW_FORMAT, _CONFIGURED, _TRUSTED)):
         raise fail(
             Reason.TOOL_MISSING,
             f"this `{TOOL}` does not know the bundles that are made today",
             hint=f"install {TOOL} 2.4 or newer",
         )
-    # Since 3.0 addresses of logs come from a configuration that it would fetch.
-    without = ("--use-signing-config=false",) if "--use-signing-config" in text else ()
-    return (f"{_NEW_FORMAT}=true", *without)
+    # Since 3.0 bundles have no other form, and addresses of logs come from a configuration that it
+    # would fetch.
+    wanted = {_NEW_FORMAT: "true", _CONFIGURED: "false"}
+    return tuple(f"{one}={value}" for one, value in wanted.items() if one in text)
 
 
 def _cosign(*words: str, env: EnvPatch | None = None) -> Completed:
