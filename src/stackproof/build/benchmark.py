@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stackproof.build.plan import Step
+from stackproof.build.plan import BENCHMARK, Step
 from stackproof.core.command import Command, EnvPatch
 from stackproof.image.model import MpiFacts
 from stackproof.mpi import families
@@ -38,7 +38,7 @@ def compile_step(
     units = sorted(name for name in csrc if name.endswith(".c"))
     compiler = families.REGISTRY[facts.family].compiler
     return Step(
-        name="benchmark",
+        name=BENCHMARK,
         description=f"compile {NATIVE} with the stack's {compiler}",
         files={f"{_FOLDER}/src/{name}": text for name, text in csrc.items()},
         commands=(

@@ -69,7 +69,7 @@ def foresee(plan: Plan, stack: Any, glibc: str, *, locked: bool) -> ForeseenNeed
         if number_of(node) > number_of(most.get("GLIBC", "")):
             most["GLIBC"], asks["GLIBC"] = node, name
     here = f"GLIBC_{glibc}" if glibc else ""
-    if not locked or any(step.reports or step.name == "benchmark" for step in plan.steps):
+    if not locked or any(step.compiles for step in plan.steps):
         if number_of(here) > number_of(most.get("GLIBC", "")):
             most["GLIBC"], asks["GLIBC"] = here, "what is compiled here"
         if number_of(here) >= number_of(_NEW_START):

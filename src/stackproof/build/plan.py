@@ -18,6 +18,8 @@ TOOLS = "/build/tools"
 TREE_DIGEST = "tree_digest.py"
 """The program of ours among `TOOLS` that writes the digest of a tree."""
 OUT = "/build/out"
+BENCHMARK = "benchmark"
+"""The name of the step that compiles the benchmark program."""
 IMAGE_FILE = "image.squashfs"
 BUILD = "/build"
 """The build folder: what an engine needs besides the store (sources, configuration, caches)."""
@@ -78,6 +80,11 @@ class Step:
     network: bool = False
     resumes: bool = False
     reports: str = ""
+
+    @property
+    def compiles(self) -> bool:
+        """Return whether its commands compile, so that the machine's C library is asked for."""
+        return bool(self.reports) or self.name == BENCHMARK
 
     @property
     def id(self) -> str:

@@ -44,8 +44,8 @@ class Lacks:
     unknown: tuple[str, ...] = ()
 
 
-def tree_needs(view: FileView, paths: Iterable[str]) -> TreeNeeds:
-    """Return what ELF files need besides each other; files that cannot be read are left out."""
+def elves_of(view: FileView, paths: Iterable[str]) -> dict[str, ElfFile]:
+    """Return what is loaded of ELF files, by path; files that cannot be read are left out."""
     elves: dict[str, ElfFile] = {}
     for path in paths:
         file = view.look(path)
@@ -55,6 +55,12 @@ def tree_needs(view: FileView, paths: Iterable[str]) -> TreeNeeds:
             continue
         if elf is not None and elf.dynamic:
             elves[path] = elf
+    return elves
+
+
+def tree_needs(view: FileView, paths: Iterable[str]) -> TreeNeeds:
+    """Return what ELF files need besides each other; files that cannot be read are left out."""
+    elves = elves_of(view, paths)
     own = {elf.soname for elf in elves.values()} | {posixpath.basename(path) for path in elves}
     nodes: dict[str, str] = {}
     asks: dict[str, str] = {}

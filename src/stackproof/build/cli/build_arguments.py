@@ -11,6 +11,13 @@ from stackproof.core.cli.parsing import add_output
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments."""
     stacks_arguments.add_arguments(parser)
+    stacks_arguments.add_root(parser)
+    parser.add_argument(
+        "--floor",
+        metavar="glibc=RELEASE",
+        help="the oldest C library that the image is to run with, such as glibc=2.31: a build "
+        "fails that has a file which needs a newer one, and names it",
+    )
     add_output(
         parser,
         "image", "-o", "--output", metavar="FILE", help="image to write; default: NAME.squashfs",

@@ -10,6 +10,7 @@ from stackproof.build.cli import stacks_arguments
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's arguments."""
     stacks_arguments.add_arguments(parser)
+    stacks_arguments.add_root(parser)
     parser.add_argument(
         "--explain",
         metavar="KEY",

@@ -13,6 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="recipe file (YAML), folder of a Stackinator recipe, or name of a shipped recipe "
         "(`stackproof recipe list`)",
     )
+    parser.set_defaults(root=None)  # where nothing is compiled nobody may name one
     add_site_arguments(parser)
     add_swap_arguments(parser)
     parser.add_argument(
@@ -37,6 +38,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--matrix", action="store_true", help="every combination of the recipe's matrix"
+    )
+
+
+def add_root(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that names the root of an older system."""
+    parser.add_argument(
+        "--root",
+        metavar="DIR",
+        help="root folder of another system, such as an older one, to build in: its compiler, its "
+        "libraries (wheels, EasyBuild); default: this machine's",
     )
 
 

@@ -46,6 +46,13 @@ NO_RPMS = Problem(
 )
 """Why an engine refuses `from`."""
 
+NO_ROOT = Problem(
+    reason=Reason.USAGE,
+    message="`--root` is for recipes of wheels and for EasyBuild",
+    hint="run stackproof itself on the older system, for example in a container of it",
+)
+"""Why an engine refuses `root`."""
+
 
 class Solving(StrEnum):
     """What it takes to make a lock, which decides who makes one besides `build`."""
@@ -62,14 +69,15 @@ class Solving(StrEnum):
 class RecipeOptions:
     """What recipe is meant, for which machine, and where its sources are.
 
-    `rpms` is the folder of a vendor's packages. `swap`, `with_source` and `with_patch` are words
-    that change a package of it, as of `--with`.
+    `rpms` is the folder of a vendor's packages, `root` that of another system to build in. `swap`,
+    `with_source` and `with_patch` are words that change a package of it, as of `--with`.
     """
 
     recipe: str
     site: str | None = None
     mirror: str | None = None
     rpms: str | None = None
+    root: str | None = None
     fact: tuple[str, ...] = ()
     choose: tuple[str, ...] = ()
     matrix: bool = False
@@ -92,6 +100,7 @@ class BuildOptions:
     cluster: str | None = None
     srun_option: tuple[str, ...] = ()
     pass_env: tuple[str, ...] = ()
+    floor: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

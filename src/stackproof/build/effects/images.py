@@ -80,13 +80,20 @@ def made(
     if use.only:
         return None, digest
     plan = engine.plan(loaded.stack, lock, loaded.sources)
+    limit = None
+    if options.floor is not None:
+        from stackproof.build.effects import oldest  # noqa: PLC0415 - slow, and for floors alone
+
+        limit = oldest.oldest(options.floor, loaded, plan)
     if site is not None:
         from stackproof.build.effects import site_needs  # noqa: PLC0415 - for a site alone
 
         lacking = site_needs.ask(loaded, plan, site, locked=True)
         tell(*(lacking.notes if lacking else ()))
     setup = builder.setup(loaded, lock, plan, options, monitor)
-    built = execute(plan, monitor, setup=replace(setup, origin=loaded.origin))
+    built = execute(plan, monitor, setup=replace(setup, origin=loaded.origin, root=loaded.root))
+    if limit is not None:
+        limit.refuse(os.fspath(built.path))
     if any(swap.depth is Depth.INJECT for swap in loaded.swaps):
         check_injected(os.fspath(built.path))
     return built, digest

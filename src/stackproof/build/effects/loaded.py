@@ -33,7 +33,7 @@ class Loaded:
     what they have for Spack. `by_name` is a shipped recipe that was asked for by its name: nothing
     is written where it lies. `with_site` is one that takes values from the site's own
     configuration. `swaps` are what words such as `--with` came to, and `overlay` the keys that they
-    laid over the recipe, as JSON.
+    laid over the recipe, as JSON. `root` is the root of another system that it is built in.
     """
 
     path: Path
@@ -49,6 +49,7 @@ class Loaded:
     with_site: bool = False
     swaps: tuple[Swap, ...] = ()
     overlay: str = ""
+    root: Path | None = None
 
     @property
     def lock_path(self) -> Path:

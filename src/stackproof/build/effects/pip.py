@@ -20,14 +20,13 @@ _INDEX_VARIABLES = (
 )  # fmt: skip
 
 
-def with_python(command: Command) -> Command:
-    """Return a command with the interpreter that runs this in the place of `plan.PYTHON`."""
-    values = {
-        key: sys.executable if value == PYTHON else value for key, value in command.env.set.items()
-    }
+def with_python(command: Command, python: str = "") -> Command:
+    """Return a command with an interpreter in the place of `plan.PYTHON`: that which runs this."""
+    python = python or sys.executable
+    values = {key: python if value == PYTHON else value for key, value in command.env.set.items()}
     return replace(
         command,
-        argv=tuple(sys.executable if word == PYTHON else word for word in command.argv),
+        argv=tuple(python if word == PYTHON else word for word in command.argv),
         env=replace(command.env, set=values),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from stackproof.build.effects import oldest
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.foreseen import ForeseenNeeds, foresee, lacking
 from stackproof.build.plan import Plan
@@ -24,7 +25,7 @@ class SiteNeeds:
     @property
     def notes(self) -> tuple[Problem, ...]:
         """Return what should be known before hours of building."""
-        hint = "build on a machine as old as the site, or for another site"
+        hint = "build on a machine as old as the site, in the root of one (--root), or for another"
         return tuple(
             Problem(reason=Reason.UNSUPPORTED, message=f"the site lacks {text}", hint=hint)
             for text in self.lacking.lacks
@@ -39,7 +40,6 @@ def ask(loaded: Loaded, plan: Plan, site: str | None, *, locked: bool) -> SiteNe
     """
     if site is None or os.path.isdir(site):
         return None
-    here = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")[2]
-    needs = foresee(plan, loaded.stack, here, locked=locked)
+    needs = foresee(plan, loaded.stack, oldest.glibc_of(loaded), locked=locked)
     found = lacking(needs, probe.load_site(site), named.load_releases())
     return SiteNeeds(needs=needs, lacking=found)

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 
-from stackproof.core.command import Command
+from stackproof.core.command import Command, Sandbox
 from stackproof.core.effects.run import check
 from stackproof.core.effects.sandbox import package_hint
 from stackproof.core.errors import Reason, fail
@@ -36,19 +36,20 @@ def processor_facts(wanted: str) -> dict[str, str]:
     return {"microarchitecture": name} if name else {}
 
 
-def compiler() -> str:
-    """Return the system C compiler as `gcc 12.2.0 (Debian 12.2.0-14)`.
+def compiler(box: Sandbox | None = None) -> str:
+    """Return the system C compiler as `gcc 12.2.0 (Debian 12.2.0-14)`; with a sandbox that in it.
 
     It decides the bytes of compiled programs, so it is part of a stack's facts. Raises
     `StackproofError` (TOOL_MISSING) when there is none.
     """
-    if shutil.which("gcc") is None:
+    if box is None and shutil.which("gcc") is None:
         raise fail(
             Reason.TOOL_MISSING,
             "the MPI compiler wrappers need a C compiler, and `gcc` is not installed",
             hint=package_hint("gcc"),
         )
-    line = check(Command(argv=("gcc", "--version"), timeout_s=20)).stdout.decode().splitlines()[0]
+    asked = Command(argv=("gcc", "--version"), sandbox=box, timeout_s=20)
+    line = check(asked).stdout.decode().splitlines()[0]
     match = re.match(r"gcc \(([^)]*)\) (\S+)", line)
     return f"gcc {match[2]} ({match[1]})" if match else line
 
@@ -62,7 +63,10 @@ def packer() -> str:
     return f"mksquashfs {match[1]}" if match else ""
 
 
-def build_facts() -> dict[str, str]:
-    """Return the facts of this machine that enter a stack built on it, and decide its bytes."""
-    facts = {"architecture": architecture(), "compiler": compiler(), "packer": packer()}
+def build_facts(box: Sandbox | None = None) -> dict[str, str]:
+    """Return the facts of this machine that enter a stack built on it, and decide its bytes.
+
+    With a sandbox the compiler is that in it.
+    """
+    facts = {"architecture": architecture(), "compiler": compiler(box), "packer": packer()}
     return {name: value for name, value in facts.items() if value}

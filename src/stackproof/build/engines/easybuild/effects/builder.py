@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from stackproof.build.effects import builders, executor, source_mirror, stacks
+from stackproof.build.effects import builders, executor, rootfs, source_mirror, stacks
 from stackproof.build.effects.builders import BuildOptions, Reading, Solving
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.effects.workspace import BuildSetup, available_cores
@@ -66,7 +65,7 @@ class EasyBuildBuilder:
         if composed is None:
             raise TypeError(f"{reading.path} is a folder")
         mirror_folders(reading.options.mirror)  # says what is wrong with it, before all else
-        facts = stacks.build_facts(reading.options.site, composed)
+        facts = stacks.build_facts(reading.options, composed)
         return Loaded(
             path=reading.path,
             document=composed.document,
@@ -89,7 +88,7 @@ class EasyBuildBuilder:
             return Findings(problems=error.problems)
         lacking = (
             Problem(reason=p.reason, message=f"not here: {p.message}", hint=p.hint)
-            for p in machine_problems(loaded.stack, found.tools, found.headers)
+            for p in machine_problems(loaded.stack, found.tools, found.headers, loaded.root)
         )
         return Findings(notes=(*lacking, *_known(found.notes)))
 
@@ -116,11 +115,11 @@ class EasyBuildBuilder:
         """See `Builder`."""
         if executor.is_finished(plan):  # nothing has to be there for what is done already
             return BuildSetup()
-        lacking = machine_problems(loaded.stack, lock.tools, lock.headers)
+        lacking = machine_problems(loaded.stack, lock.tools, lock.headers, loaded.root)
         if lacking:
             raise StackproofError(*lacking)
         _obtain(lock, SourceFinder(mirror_folders(options.mirror), monitor))
-        return _setup(loaded.stack, lock, options, monitor)
+        return _setup(loaded, lock, options, monitor)
 
     def fill_mirror(
         self,
@@ -155,18 +154,21 @@ def _known(texts: tuple[str, ...]) -> tuple[Problem, ...]:
 
 
 def machine_problems(
-    stack: EasyBuildStack, tools: tuple[str, ...], headers: tuple[str, ...]
+    stack: EasyBuildStack,
+    tools: tuple[str, ...],
+    headers: tuple[str, ...],
+    root: Path | None = None,
 ) -> tuple[Problem, ...]:
-    """Return what this machine lacks to build a stack: programs, header files, folders."""
+    """Return what this machine lacks to build a stack: programs, header files, folders.
+
+    With the root of another system programs, header files and what is below `/usr` are its own.
+    """
     found = [
-        Problem(
-            reason=Reason.TOOL_MISSING,
-            message=f"the build needs `{program}`, which is not installed",
-            hint=package_hint(program),
-        )
-        for program in dict.fromkeys((*_TOOLS, *tools))
-        if shutil.which(program) is None
+        _missing(program, root)
+        for program in dict.fromkeys((*_TOOLS, *(["python3"] if root else []), *tools))
+        if not rootfs.has(program, root)
     ]
+    base = os.fspath(root) if root else ""
     found += [
         Problem(
             reason=Reason.TOOL_MISSING,
@@ -174,10 +176,10 @@ def machine_problems(
             hint=f"install the package that has it{_package_of(header)}",
         )
         for header in headers
-        if not any(Path(folder, header).is_file() for folder in _include_folders(stack))
+        if not any(Path(base + folder, header).is_file() for folder in _include_folders(stack))
     ]
     try:
-        lmod.find()
+        lmod.find(root)
     except StackproofError as error:
         found += error.problems
     places = {name: one.prefix for name, one in stack.request.externals.items()}
@@ -193,9 +195,19 @@ def machine_problems(
             hint="name where it is on the machine that builds",
         )
         for name, path in places.items()
-        if not os.path.isdir(path)
+        if not os.path.isdir(base + path if path.startswith("/usr/") else path)
     ]
     return tuple(found)
+
+
+def _missing(program: str, root: Path | None) -> Problem:
+    if root is not None:
+        return rootfs.missing(program, root)
+    return Problem(
+        reason=Reason.TOOL_MISSING,
+        message=f"the build needs `{program}`, which is not installed",
+        hint=package_hint(program),
+    )
 
 
 def _package_of(header: str) -> str:
@@ -219,9 +231,9 @@ def _obtain(lock: EasyBuildLock, places: SourceFinder) -> tuple[Path, ...]:
 
 
 def _setup(
-    stack: EasyBuildStack, lock: EasyBuildLock, options: BuildOptions, monitor: Monitor
+    loaded: Loaded, lock: EasyBuildLock, options: BuildOptions, monitor: Monitor
 ) -> BuildSetup:
-    program = lmod.find()
+    program = lmod.find(loaded.root)
     folder = options.build_dir and Path(options.build_dir).resolve()
     place = spack_build.BuildPlace(
         in_memory=options.in_memory, folder=folder or None, jobs=options.jobs
@@ -232,7 +244,7 @@ def _setup(
             *lmod.binds(program),
             *(
                 Bind(source=path, target=path)
-                for path in outside(stack)
+                for path in outside(loaded.stack)
                 if not path.startswith("/usr/")
             ),
         ),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackproof.build.effects import executor, stacks
-from stackproof.build.effects.builders import BuildOptions, Reading, Solving
+from stackproof.build.effects.builders import NO_ROOT, BuildOptions, Reading, Solving
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.effects.workspace import BuildSetup
 from stackproof.build.engine import Findings
@@ -53,6 +53,7 @@ class VendorBuilder:
     lock_kind = VendorLock
     solving = Solving.FILES
     refused: Mapping[str, Problem] = {
+        "root": NO_ROOT,
         "mirror": Problem(
             reason=Reason.USAGE,
             message="`--mirror` is for sources, and this recipe is of a vendor's RPMs",
@@ -92,7 +93,7 @@ class VendorBuilder:
         if composed is None:
             raise TypeError(f"{reading.path} is a folder")
         site = reading.options.site
-        facts = stacks.build_facts(site, composed)
+        facts = stacks.build_facts(reading.options, composed)
         stack = parse_vendor_recipe(composed.document, facts, _folders_of(site))
         named = reading.options.rpms
         own = composed.document.data.get("from")

@@ -62,7 +62,7 @@ class WheelBuilder:
             raise TypeError(f"{reading.path} is a folder")
         document = composed.document
         recipe = parse_recipe(document)
-        facts = stacks.build_facts(reading.options.site, composed)
+        facts = stacks.build_facts(reading.options, composed)
         try:
             stack = resolve(recipe, facts)
         except StackproofError as error:
