@@ -162,6 +162,7 @@ def test_what_every_builder_has(name: str) -> None:
         "mirror create",
         "from",
         "containerfile",
+        "root",
     }
 
 
