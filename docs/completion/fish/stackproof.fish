@@ -127,7 +127,7 @@ function __stackproof_say
         printf '%s\t%s\n' '--choose' 'one combination of the recipes matrix; once for each axis'
         printf '%s\t%s\n' '--matrix' 'every combination of the recipes matrix'
         printf '%s\t%s\n' '--root' 'root folder of another system, such as an older one, to build in: its compiler, its libraries (wheels, EasyBuild); default: this machines'
-        printf '%s\t%s\n' '--floor' 'the oldest C library that the image is to run with, such as glibc=2.31: a build fails that has a file which needs a newer one, and names it'
+        printf '%s\t%s\n' '--floor' 'the oldest C library that the image is to run with, such as glibc=2.31: a build fails that has a file which needs a newer one, and names it (left out: none is asked for)'
         printf '%s\t%s\n' '-o' 'image to write; default: NAME.squashfs'
         printf '%s\t%s\n' '--output' 'image to write; default: NAME.squashfs'
         printf '%s\t%s\n' '--update' 'make a new lock even if the old one is valid'

@@ -16,7 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--floor",
         metavar="glibc=RELEASE",
         help="the oldest C library that the image is to run with, such as glibc=2.31: a build "
-        "fails that has a file which needs a newer one, and names it",
+        "fails that has a file which needs a newer one, and names it (left out: none is asked for)",
     )
     add_output(
         parser,
