@@ -110,6 +110,13 @@ def test_what_is_no_root_is_refused(
     assert said in str(caught.value)
 
 
+def test_the_root_of_this_machine_is_told_as_such() -> None:
+    with pytest.raises(StackproofError) as caught:
+        rootfs.find("/")
+    assert caught.value.reason is Reason.USAGE
+    assert "is the root of this machine" in str(caught.value)
+
+
 def test_a_chain_from_source_says_what_the_root_lacks(root: Path) -> None:
     found = machine_problems(easybuilds.stack(), ("autoconf",), ("some/header.h",), root)
     text = "\n".join(map(str, found))

@@ -25,11 +25,17 @@ _TIMEOUT_S = 20
 def find(text: str) -> Path:
     """Return the folder of a root by what a user wrote.
 
-    Raises `StackproofError`: FILE_MISSING for what is no root, TOOL_MISSING for programs that
-    every build runs.
+    Raises `StackproofError`: USAGE for this machine's own, FILE_MISSING for what is no root,
+    TOOL_MISSING for programs that every build runs.
     """
     root = Path(text).resolve()
-    if not (root / "usr").is_dir() or (root / "usr").is_symlink() or root == Path("/"):
+    if root == Path("/"):
+        raise fail(
+            Reason.USAGE,
+            f"`{text}` is the root of this machine, which builds have without `--root`",
+            hint="leave it out, or name the root of another system",
+        )
+    if not (root / "usr").is_dir() or (root / "usr").is_symlink():
         raise fail(
             Reason.FILE_MISSING,
             f"`{text}` is not the root of another system: it has no folder `usr` of its own",
