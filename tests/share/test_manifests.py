@@ -64,6 +64,17 @@ def test_an_image_is_written_as_oras_does() -> None:
     assert manifests.image_layer(_image(), where="here").hex == "1" * 64
 
 
+def test_the_file_of_an_image_that_uenv_pushed_keeps_its_name() -> None:
+    image = _image()
+    layer = replace(image.layers[0], annotations={manifests.TITLE: "mpich.squashfs"})
+    named = replace(image, layers=(layer,))
+    assert manifests.image_layer(named, where="here") == layer
+    for other in (replace(named, artifact_type=""), replace(named, layers=(layer, layer))):
+        with pytest.raises(StackproofError) as caught:
+            manifests.image_layer(other, where="here")
+        assert "mpich.squashfs" in str(caught.value)
+
+
 def test_meta_is_attached_as_oras_does() -> None:
     image = manifests.descriptor_of(_image())
     wanted = _META.replace("SUBJECT", image.digest).replace("585", str(image.size))

@@ -267,9 +267,12 @@ def _wrong(where: str, why: str) -> StackproofError:
 def image_layer(manifest: OciManifest, *, where: str) -> OciDescriptor:
     """Return the image file of a manifest, by its title; raises REGISTRY_ANSWER without one.
 
-    The type of the layer is not looked at: oras gave all of uenv's images that of a tar.
+    `uenv image push` leaves the file its own name, so the one file of an artefact of that type is
+    an image however it is called. The type of the layer is not looked at: oras gave all of uenv's
+    images that of a tar.
     """
-    found = manifest.layer(IMAGE)
+    alone = manifest.kind == SQUASHFS and len(manifest.layers) == 1
+    found = manifest.layers[0] if alone else manifest.layer(IMAGE)
     if found is None:
         titles = ", ".join(one.title or one.media_type for one in manifest.layers) or "nothing"
         raise fail(
