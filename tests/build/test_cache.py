@@ -220,7 +220,7 @@ def test_what_a_running_stackproof_uses_stays(machine: Machine) -> None:
     with machine.process("-c", USES):
         assert {kind for kind, _ in machine.prune("--all")} == {"builds"}
         said = machine.run("image", "prune", "--all").stderr
-        assert "in use by a running stackproof" in said
+        assert "in use by a running command" in said
         assert any(one["in_use"] for one in machine.entries("checkouts"))
     assert "checkouts" in {kind for kind, _ in machine.prune("--all")}
 

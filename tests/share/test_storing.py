@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import random
 import shutil
@@ -28,6 +29,7 @@ from stackproof.share.effects.storing import AddOptions
 from stackproof.share.labels import Label
 
 V1, V2 = (labels.parse(f"tiny/1:{tag}@here%x86_64") for tag in ("v1", "v2"))
+_LONG_AGO = 1_700_000_000
 _ADD = """
 import sys
 from pathlib import Path
@@ -347,7 +349,9 @@ def test_faults_are_found_and_mended(repository: ImageRepository, image: Path) -
 
     shutil.rmtree(record.folder)
     (repository.folder / "images" / f"{storing.GONE}x.1").mkdir()
-    (repository.folder / "images" / ("f" * 64)).mkdir()
+    empty = repository.folder / "images" / ("f" * 64)
+    empty.mkdir()
+    os.utime(empty, (_LONG_AGO, _LONG_AGO))
     faults = checking.check(repository)
     assert [one.fault for one in faults] == [
         FaultKind.SIZE, FaultKind.GONE, FaultKind.GONE, FaultKind.LEFT, FaultKind.UNLABELLED,
@@ -356,6 +360,40 @@ def test_faults_are_found_and_mended(repository: ImageRepository, image: Path) -
     assert [one.mended for one in mended] == [False, True, True, True, True]
     (fault,) = checking.check(repository)
     assert fault.fault is FaultKind.SIZE
+
+
+@pytest.mark.parametrize("how", ["add", "pull"])
+def test_what_uenv_brings_is_not_left_over(
+    how: str, repository: ImageRepository, image: Path
+) -> None:
+    """It fills the folder of an image first, and gives the label last; a pull of it may be slow."""
+    uenvsql.create(repository.folder)
+    folder = repository.folder_of("f" * 64)
+    folder.mkdir(parents=True)
+    (folder / "store.squashfs").write_bytes(image.read_bytes()[:100])
+    if how == "pull":
+        lock = folder.with_name(f"{folder.name}.lock").open("w")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for path in (folder / "store.squashfs", folder):
+            os.utime(path, (_LONG_AGO, _LONG_AGO))
+    (fault,) = checking.check(repository)
+    assert fault.fault is FaultKind.UNLABELLED
+    assert not checking.clear(repository, fault.path)
+    assert folder.exists()
+    if how == "pull":
+        lock.close()
+    for path in (folder / "store.squashfs", folder):
+        os.utime(path, (_LONG_AGO, _LONG_AGO))
+    assert checking.clear(repository, fault.path)
+    assert not folder.exists()
+
+
+def test_an_image_that_lost_its_label_is_nobodys(repository: ImageRepository, image: Path) -> None:
+    """However young: it is in the index."""
+    first = storing.add(repository, options(image))
+    storing.add(repository, options(larger(image, 9), force=True))
+    assert checking.clear(repository, first.folder)
+    assert not os.path.exists(first.folder)
 
 
 def test_what_is_being_added_is_not_left_over(repository: ImageRepository, image: Path) -> None:

@@ -53,8 +53,7 @@ def run_prune(args: argparse.Namespace) -> int:
     if pruned.left:
         kinds = ", ".join(dict.fromkeys(entry.kind for entry in pruned.left))
         print(
-            f"note: {len(pruned.left)} entries are in use by a running stackproof and stay: "
-            f"{kinds}",
+            f"note: {len(pruned.left)} entries are in use by a running command and stay: {kinds}",
             file=sys.stderr,
         )
     return 0

@@ -239,7 +239,7 @@ def _images() -> Iterator[DeletableEntry | None]:
         yield _image(path, ", ".join(labels), in_use=f"{path}/" in mounted)
     for fault in checking.unnamed(repository, records):
         path = Path(fault.path)
-        busy = fault.fault is checking.FaultKind.LEFT and storing.in_use(path)
+        busy = checking.is_busy(repository, path)
         yield _image(path, path.name, in_use=busy or f"{path}/" in mounted, left=True)
 
 

@@ -137,14 +137,23 @@ def _mended(repository: ImageRepository, one: RepositoryFault) -> RepositoryFaul
     )
 
 
+def is_busy(repository: ImageRepository, path: Path) -> bool:
+    """Return whether a command works with what no label names: uenv labels an image last.
+
+    An image that has lost its label is in the index still, and so it is nobody's. Raises what
+    reading the index raises.
+    """
+    return path.name not in repository.unlabelled() and storing.in_use(path)
+
+
 def clear(repository: ImageRepository, path: str) -> bool:
     """Delete what no label names; return whether that could be done: nobody is using it."""
     name = os.path.basename(path)
     try:
+        if is_busy(repository, Path(path)):
+            return False
         if is_digest(name):
             return storing.sweep(repository, name)
-        if storing.in_use(Path(path)):
-            return False
         files.remove(path)
     except StackproofError:
         return False

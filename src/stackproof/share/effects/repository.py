@@ -95,6 +95,16 @@ class ImageRepository:
             found = self._read(connection)
         return tuple(sorted(found, key=lambda one: str(one.label)))
 
+    def unlabelled(self) -> frozenset[str]:
+        """Return the digests of images that the index has without any label."""
+        if not self.exists():
+            return frozenset()
+        with self._connected() as connection:
+            rows = connection.execute(
+                "SELECT sha256 FROM images WHERE sha256 NOT IN (SELECT sha256 FROM tags)"
+            )
+            return frozenset(str(row[0]) for row in rows)
+
     def integrity(self) -> tuple[str, ...]:
         """Return what SQLite finds to be wrong with the index, nothing for a sound one."""
         if not self.exists():

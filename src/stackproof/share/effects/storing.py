@@ -13,6 +13,7 @@ import fcntl
 import hashlib
 import os
 import re
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,7 +25,7 @@ from stackproof.core.effects import files, run
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor, null_monitor
 from stackproof.image.effects.load import load_superblock
-from stackproof.share.effects.repository import IMAGES, ImageRepository, IndexChange
+from stackproof.share.effects.repository import IMAGES, ImageRepository, IndexChange, is_digest
 from stackproof.share.labels import IMAGE, Label, LabelRecord
 
 PART = ".part-"
@@ -36,6 +37,7 @@ GONE = ".gone-"
 _CHUNK = 1 << 20
 _META = "meta"
 _META_TIMEOUT_S = 60.0
+_YOUNG_S = 600.0  # of clocks of other nodes, too
 _LISTED = re.compile(r"([-dlbcps])\S{9} \S+ +(\d+)")
 
 
@@ -310,10 +312,23 @@ def _changed(path: str) -> StackproofError:
 
 
 def in_use(left: Path) -> bool:
-    """Return whether a command is working at this moment with a copy or folder of `PART`, `NEW`."""
+    """Return whether a command is working at this moment with a copy or folder of `PART`, `NEW`.
+
+    Or, in the folder of an image, uenv: its pull holds a lock beside it, its `add` none.
+    """
+    if is_digest(left.name):
+        young = time.time() - max(map(_changed_at, (left, left / IMAGE))) < _YOUNG_S
+        return young or _is_locked(left.with_name(f"{left.name}.lock"))
     digest = left.name.removeprefix(PART).removeprefix(NEW).partition(".")[0]
     part = left.with_name(f"{PART}{digest}")
     return any(_is_locked(path) for path in (left, part, left / IMAGE))
+
+
+def _changed_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _is_locked(path: Path) -> bool:
