@@ -1,13 +1,15 @@
 """What uenv 9 does to a repository, as the SQL statements of its source.
 
 uenv's own program is not to be had where the tests run: no package of it is published. The
-statements are those that src/uenv/repository.cpp of https://github.com/eth-cscs/uenv2 (December
-2025) gives to SQLite, with values in their place; connections are opened as it opens them: without
-a time to wait for locks, and with the journal that SQLite has by default.
+statements are those that src/uenv/repository.cpp of https://github.com/eth-cscs/uenv2 (5af9df7,
+December 2025) gives to SQLite, with values in their place; connections are opened as it opens them:
+without a time to wait for locks, and with the journal that SQLite has by default. That the program
+does so was seen when it was compiled and used beside stackproof: docs/how-to/move-from-uenv.md.
 """
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 
@@ -114,10 +116,23 @@ def remove(folder: Path, row: Row) -> None:
 
 
 def listed(folder: Path) -> list[dict[str, str | int]]:
-    """Return what `uenv image ls` reads."""
+    """Return what `uenv image ls` reads; raises `ValueError` for a date at which it ends."""
     connection = connect(folder)
     connection.row_factory = sqlite3.Row
     try:
-        return [dict(row) for row in connection.execute("SELECT * FROM records")]
+        rows = [dict(row) for row in connection.execute("SELECT * FROM records")]
     finally:
         connection.close()
+    for row in rows:
+        if not reads_date(row["date"]):
+            raise ValueError(row["date"])
+    return rows
+
+
+_DATE = re.compile(r"(\d+)-\d+-\d+(?:[ T]\d+:\d+:\d+(?:\..*)?)?")
+
+
+def reads_date(date: str) -> bool:
+    """Return whether uenv reads a date, of an index or of a listing; at others it gives up."""
+    match = _DATE.fullmatch(date)
+    return match is not None and 2022 <= int(match[1]) <= 2050

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import uenvsql
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.share import addresses, listing
 
@@ -69,6 +70,14 @@ def test_what_is_written_is_read_again_in_one_order() -> None:
     text = listing.render(both)
     assert listing.parse(text, namespace="deploy", where="a list") == both
     assert listing.render(reversed(both)) == text
+
+
+@pytest.mark.parametrize("created", ["2026-01-02T03:04:05Z", "1970-01-01T00:00:00Z", ""])
+def test_a_site_may_serve_it_to_uenv(created: str) -> None:
+    """Which splits the path at slashes, and knows no `Z` and no year before 2022."""
+    (written,) = json.loads(listing.render(parse(row(created=created))))["results"]
+    assert written["path"].split("/") == ["deploy", "daint", "zen2", "mpich", "5.0.2", "v1"]
+    assert uenvsql.reads_date(written["created"])
 
 
 def test_an_image_is_added_once_and_taken_away_by_its_label() -> None:

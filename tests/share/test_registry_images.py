@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import uenvsql
 from images import make_image
 from need import need
 from registries import Fault, OwnRegistry, docker_registry
@@ -329,6 +330,25 @@ def test_a_list_that_a_site_serves(image: Path) -> None:
             assert pulling.look_again(registry, found).listed.record.digest == listed.record.digest
             with refused(Reason.REGISTRY_ANSWER):
                 catalogue.find(registry, "deploy", service=address)
+
+
+def test_an_image_without_a_date_has_one_that_uenv_reads(tmp_path: Path) -> None:
+    """As builds make them, the same each time; and one that another client pushed with 1970."""
+    need("mksquashfs")
+    image = make_image(tmp_path / "a.squashfs", options=("-mkfs-time", "0"))
+    label, here = remote(f"build::{WHOLE}"), ImageRepository(tmp_path / "repo")
+    with OwnRegistry() as server:
+        registry = opened(server.address)
+        pushing.push(registry, str(image), label)
+        found = pulling.look(registry, label)
+        assert found.manifest.annotations[manifests.CREATED] == "2022-01-01T00:00:00Z"
+        content = found.content.replace(b"2022-01-01", b"1970-01-01")
+        registry.put_manifest(found.repository, "v1", content, manifests.MANIFEST)
+        found = pulling.look(registry, label)
+        assert found.listed.record.date == "1970-01-01 00:00:00"
+        pulling.pull(registry, found, here)
+    (row,) = uenvsql.listed(here.folder)
+    assert row["date"] == "2022-01-01 00:00:00"
 
 
 def test_a_registry_that_tells_nothing(image: Path) -> None:

@@ -78,8 +78,30 @@ def test_an_image_is_there_as_uenv_has_it(repository: ImageRepository, image: Pa
     assert (row["sha256"], row["size"], row["id"]) == (
         record.digest, image.stat().st_size, record.digest[:16],
     )  # fmt: skip
-    assert row["date"] == time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(image.stat().st_mtime))
+    assert row["date"] == time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(image.stat().st_mtime))
     assert image.exists()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "date"),
+    [
+        (1_767_225_600, "2026-01-01 00:00:00"),
+        (0, "2022-01-01 00:00:00"),
+        (4_000_000_000, "2050-12-31 23:59:59"),
+    ],
+)
+def test_the_date_is_in_utc_and_one_that_uenv_reads(
+    seconds: int, date: str, repository: ImageRepository, image: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    os.utime(image, (seconds, seconds))
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "Etc/GMT+7")
+        time.tzset()
+        storing.add(repository, options(image))
+    time.tzset()
+    (row,) = uenvsql.listed(repository.folder)
+    assert row["date"] == date
 
 
 def test_a_second_label_needs_no_second_copy(repository: ImageRepository, image: Path) -> None:

@@ -153,8 +153,8 @@ def remote_of_path(path: str) -> RemoteLabel | None:
 
 
 def path_of(remote: RemoteLabel) -> str:
-    """Return the path of a label in a listing, in uenv's form."""
-    return f"{'/'.join(remote.path)}:{remote.label.tag}"
+    """Return the path of a label in a listing, in the one form that uenv reads."""
+    return "/".join((*remote.path, remote.label.tag))
 
 
 def inherited(remote: RemoteLabel, source: Label) -> RemoteLabel:

@@ -83,6 +83,14 @@ IMAGE = "store.squashfs"
 """What the file of each image is called in a repository."""
 
 
+def readable_date(date: str) -> str:
+    """Return the nearest of the dates that uenv reads, those of 2022 to 2050.
+
+    Where one image has another date uenv ends, or lists none at all.
+    """
+    return min(max(date, "2022-01-01 00:00:00"), "2050-12-31 23:59:59")
+
+
 def parse(text: str) -> Label:
     """Return the parts of a label; raises `StackproofError` (USAGE), which shows the place."""
     found: dict[str, str] = {}

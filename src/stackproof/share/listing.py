@@ -1,8 +1,9 @@
 """What images a namespace of a registry has: the list that is kept there, or that a site serves.
 
 The form is that of the service that uenv asks (src/site/site.cpp): `{"results": [{"path": "deploy/
-daint/zen2/mpich/5.0.2:v1", "sha256": …, "size": …, "created": …}]}`; ours adds `manifest`, the
-digest of the image's manifest. A site's service may give that as `sha256`, ours has the file's.
+daint/zen2/mpich/5.0.2/v1", "sha256": …, "size": …, "created": …}]}`; ours adds `manifest`, the
+digest of the image's manifest. A site's service may give that as `sha256`, ours has the file's. A
+time of ours ends in `.000Z`: behind seconds uenv reads a dot alone.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from stackproof.core.errors import Location, Reason, StackproofError, fail
-from stackproof.share import addresses, manifests
+from stackproof.share import addresses, labels, manifests
 from stackproof.share.addresses import RemoteLabel
 from stackproof.share.labels import Label, LabelRecord
 from stackproof.share.manifests import CREATED, OciManifest
@@ -132,7 +133,7 @@ def render(records: Iterable[RemoteRecord]) -> bytes:
             "path": addresses.path_of(one.remote),
             "sha256": one.record.digest,
             "size": one.record.size,
-            "created": one.record.date.replace(" ", "T") + ("Z" if one.record.date else ""),
+            "created": labels.readable_date(one.record.date).replace(" ", "T") + ".000Z",
             "manifest": one.manifest,
         }
         for one in ordered(records)

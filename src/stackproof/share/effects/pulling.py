@@ -27,7 +27,7 @@ from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.monitor import Monitor, null_monitor
 from stackproof.image.container import tar
 from stackproof.image.effects.load import load_superblock
-from stackproof.share import listing, manifests
+from stackproof.share import labels, listing, manifests
 from stackproof.share.addresses import RemoteLabel
 from stackproof.share.chunks import SourcePart
 from stackproof.share.effects import attaching, delta, storing
@@ -130,7 +130,8 @@ def pull(
     """
     digest, size = image.layer.hex, image.layer.size
     folder = repository.folder_of(digest)
-    record = replace(image.listed.record, folder=str(folder))
+    listed = image.listed.record
+    record = replace(listed, folder=str(folder), date=labels.readable_date(listed.date))
     storing.refuse_taken(repository, record.label, digest, force=force)
     if storing.label_present(repository, record, force=force):
         _keep_manifest(folder, image.content)

@@ -20,7 +20,7 @@ from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor, null_monitor
 from stackproof.image.effects import image_file
 from stackproof.image.effects.load import load_superblock
-from stackproof.share import addresses, chunks, listing, manifests
+from stackproof.share import addresses, chunks, labels, listing, manifests
 from stackproof.share.addresses import RemoteLabel
 from stackproof.share.effects import attaching, catalogue, delta, pulling, storing, uploading
 from stackproof.share.effects.oci import OciRegistry
@@ -67,7 +67,8 @@ def push(
     before = registry.digest_of_tag(repository, remote.label.tag)
     monitor(Event(what="started", name="read", text=path))
     digest = f"sha256:{files.sha256(path)}"
-    created = datetime.fromtimestamp(superblock.made, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    made = datetime.fromtimestamp(superblock.made, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    created = labels.readable_date(made).replace(" ", "T") + "Z"  # builds write the second 0
     packed = pack_meta(path)
     manifest = manifests.image_manifest(
         digest=digest, size=size, created=created,

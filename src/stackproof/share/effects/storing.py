@@ -16,7 +16,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from stackproof.core import limits
@@ -25,6 +25,7 @@ from stackproof.core.effects import files, run
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor, null_monitor
 from stackproof.image.effects.load import load_superblock
+from stackproof.share import labels
 from stackproof.share.effects.repository import IMAGES, ImageRepository, IndexChange, is_digest
 from stackproof.share.labels import IMAGE, Label, LabelRecord
 
@@ -298,8 +299,9 @@ def _away(folder: Path) -> Path:
 
 
 def _date(path: str) -> str:
-    """Return when a file was changed, as uenv writes it: in the time of this machine."""
-    return datetime.fromtimestamp(os.stat(path).st_mtime).strftime("%Y-%m-%d %H:%M:%S")  # noqa: DTZ006 - as uenv
+    """Return when a file was changed, in UTC, as uenv writes it."""
+    when = datetime.fromtimestamp(os.stat(path).st_mtime, UTC)
+    return labels.readable_date(when.strftime("%Y-%m-%d %H:%M:%S"))
 
 
 def _changed(path: str) -> StackproofError:
