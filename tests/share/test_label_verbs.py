@@ -66,7 +66,10 @@ def test_from_a_file_to_a_label_and_back(user: User) -> None:
     user.run("image", "add", "tiny/1:stable", "tiny/1:v1")
     user.run("image", "add", "other/2:v1@here%x86_64", "b.squashfs")
     assert user.labels() == ["other/2:v1@here%x86_64", "tiny/1:stable@here%x86_64", FULL]
-    assert user.labels("ti") == ["tiny/1:stable@here%x86_64", FULL]
+    assert user.labels("ti") == user.labels("TINY/1") == ["tiny/1:stable@here%x86_64", FULL]
+    user.run("image", "add", "tiny-x/1:v1@here%x86_64", "tiny:v1")
+    assert user.labels("tiny:v1") == [FULL, "tiny-x/1:v1@here%x86_64"]
+    user.run("image", "rm", "tiny-x")
     first = next(one for one in user.records("tiny:v1"))
     assert first["path"] == str(user.repository / "images" / first["digest"] / "store.squashfs")
     assert first["id"] == first["digest"][:16]
@@ -111,6 +114,8 @@ def test_the_system_is_that_of_the_site_unless_it_is_said(user: User) -> None:
     user.run("image", "add", "tiny/1:v1%x86_64", "a.squashfs", CLUSTER_NAME="here")
     user.run("image", "add", "tiny/1:v1@there%x86_64", "b.squashfs", CLUSTER_NAME="here")
     assert user.labels() == [FULL, "tiny/1:v1@there%x86_64"]
+    assert user.labels(CLUSTER_NAME="here") == user.labels()
+    assert user.labels("ti", CLUSTER_NAME="here") == [FULL]
     assert "tiny:" in user.run("inspect", "tiny", CLUSTER_NAME="here").stdout
     assert "other:" in user.run("inspect", "tiny", CLUSTER_NAME="there").stdout
     assert "[label-ambiguous]" in user.run("inspect", "tiny@*", CLUSTER_NAME="here", code=2).stderr

@@ -99,6 +99,24 @@ def test_parts_that_are_left_out_are_any() -> None:
     )  # ids are their first digits, all zeros here
 
 
+def test_a_list_takes_the_beginning_of_a_name_and_an_id_of_one_system() -> None:
+    def listed(word: str, system: str = "", *, beginning: bool = True) -> list[str]:
+        found = labels.matching(RECORDS, labels.parse(word), system=system, beginning=beginning)
+        return [str(one.label) for one in found]
+
+    assert len(listed("mp")) == 4
+    assert listed("MP:stable") == ["mpich/5.0.2:stable@daint%zen2"]
+    assert len(listed("mp", system="daint")) == 3
+    assert len(listed("o")) == 1
+    assert listed("mpich/5") == []
+    assert listed("mp", beginning=False) == []
+    whole = f"{3:064x}"
+    assert (
+        listed(whole) == listed(f"{whole}@eiger", system="daint") == ["mpich/5.0.2:v1@eiger%zen2"]
+    )
+    assert listed(f"{whole}@daint") == listed(f"{whole}:v1") == []
+
+
 def test_one_image_with_several_labels_is_no_ambiguity() -> None:
     found = labels.only(RECORDS, "mpich/5.0.2", system="daint")
     assert found is not None

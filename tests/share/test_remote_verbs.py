@@ -113,6 +113,8 @@ def test_json_is_uenvs_and_more(own: RemoteUser) -> None:
     uenv = {"name", "version", "tag", "system", "uarch", "id", "digest", "size", "date"}
     assert found.keys() == uenv | {"namespace", "manifest"}
     assert own.run("image", "find", "--names").stdout == f"deploy::{WHOLE}\n"
+    for word in ("ti", found["id"], found["digest"]):
+        assert own.data("image", "find", word)["records"] == [found]
     pulled = own.data("image", "pull", f"deploy::{found['id']}")
     assert (pulled["digest"], pulled["manifest"]) == (found["digest"], found["manifest"])
     assert own.data("image", "history", "deploy::tiny")["records"][0]["until"] is None

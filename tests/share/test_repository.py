@@ -91,6 +91,19 @@ def test_the_tables_are_those_of_uenv(tmp_path: Path) -> None:
     assert shape(tmp_path / "ours") == shape(tmp_path / "theirs")
 
 
+def test_labels_are_in_the_order_of_uenv(folder: Path) -> None:
+    """Part by part: as texts, `-` and `.` would come before the signs between them."""
+    order = [
+        "mpich/5.0:v1@eiger%zen2", "mpich/5.0:v1@h%zen2", "mpich/5.0:v1.2@h%zen2",
+        "mpich/5.0.2:v1@h%zen2", "mpich-ofi/5.0:v1@h%zen2", "mpich.x/5.0:v1@h%zen2",
+    ]  # fmt: skip
+    repository = ImageRepository(folder)
+    with repository.changing() as change:
+        for text in reversed(order):
+            change.add(record(text, DIGESTS[0]))
+    assert names(repository) == order
+
+
 def test_a_label_moves_and_the_last_one_takes_the_image_along(folder: Path) -> None:
     repository = ImageRepository(folder)
     label = labels.parse("mpich/5.0.2:v1@daint%zen2")

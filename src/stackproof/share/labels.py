@@ -29,9 +29,9 @@ _ID = 16
 _DIGEST = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Label:
-    """The parts of a label; one that is left out is empty."""
+    """The parts of a label; one that is left out is empty. In order part by part, as uenv's are."""
 
     name: str = ""
     version: str = ""
@@ -138,17 +138,39 @@ def chosen(
 
     `system` is the one to take where the label names none. Raises `StackproofError` (USAGE).
     """
-    label = parse(word)
-    wanted = replace(label, system=(system_of(label) or system).replace(ANY, ""))
-    parts = [(one.name, getattr(wanted, one.name)) for one in fields(wanted)]
-    found = [
+    found = matching(records, parse(word), system=system)
+    return tuple(sorted(found, key=lambda one: (one.date, one.label), reverse=True))
+
+
+def matching(
+    records: Sequence[LabelRecord], label: Label, *, system: str = "", beginning: bool = False
+) -> tuple[LabelRecord, ...]:
+    """Return the records that have the parts of a label, else those of an id or a digest.
+
+    These are of any system unless one is said. With `beginning` the name may go on, and capitals
+    are no others: so uenv lists.
+    """
+    low = label.name.lower()
+
+    def named(name: str) -> bool:
+        return name.lower().startswith(low) if beginning else label.name in {"", name}
+
+    here = _with_parts(records, replace(label, system=system_of(label) or system))
+    found = tuple(one for one in here if named(one.label.name))
+    if found or label.version or label.tag or len(label.name) not in {_ID, _DIGEST}:
+        return found
+    return tuple(one for one in _with_parts(records, label) if label.name in {one.id, one.digest})
+
+
+def _with_parts(records: Sequence[LabelRecord], label: Label) -> tuple[LabelRecord, ...]:
+    """Return the records that have what stands behind the name of a label."""
+    wanted = replace(label, name="", system=system_of(label).replace(ANY, ""))
+    parts = [(one.name, text) for one in fields(wanted) if (text := getattr(wanted, one.name))]
+    return tuple(
         record
         for record in records
-        if all(not text or getattr(record.label, part) == text for part, text in parts)
-    ]
-    if not found and len(word) in {_ID, _DIGEST}:
-        found = [record for record in records if word in {record.id, record.digest}]
-    return tuple(sorted(found, key=lambda one: (one.date, str(one.label)), reverse=True))
+        if all(getattr(record.label, part) == text for part, text in parts)
+    )
 
 
 def only(records: Sequence[LabelRecord], word: str, *, system: str = "") -> LabelRecord | None:

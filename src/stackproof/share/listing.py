@@ -143,7 +143,7 @@ def render(records: Iterable[RemoteRecord]) -> bytes:
 
 def ordered(records: Iterable[RemoteRecord]) -> tuple[RemoteRecord, ...]:
     """Return records by their labels, each once: the last one counts."""
-    found = {str(one.remote): one for one in records}
+    found = {(one.namespace, one.record.label): one for one in records}
     return tuple(found[label] for label in sorted(found))
 
 

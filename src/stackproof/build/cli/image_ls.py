@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 
 from stackproof.build.effects import cache_entries
@@ -85,8 +86,11 @@ def _labelled(asked: Sequence[str], *, every: bool) -> list[LabelRecord]:
     found: dict[str, LabelRecord] = {}
     for word in here:
         usable = not naming.looks_like_a_file(word) and labels.is_label(word)
-        meant = labels.chosen(known, word, system=places.system()) if usable else ()
-        if usable and not meant:  # the beginning of a name, as `uenv image ls` takes it
+        meant: tuple[LabelRecord, ...] = ()
+        if usable:
+            label = labels.parse(word)
+            meant = labels.matching(known, label, system=places.system(), beginning=True)
+        if usable and not meant:
             meant = tuple(record for record in known if str(record.label).startswith(word))
         if not meant:
             raise fail(
@@ -96,7 +100,7 @@ def _labelled(asked: Sequence[str], *, every: bool) -> list[LabelRecord]:
                 "`stackproof image ls` lists all labels",
             )
         found.update((str(record.label), record) for record in meant)
-    return list(found.values())
+    return sorted(found.values(), key=attrgetter("label"))
 
 
 def _files(place: str) -> Iterator[Path]:

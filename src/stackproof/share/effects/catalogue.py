@@ -19,7 +19,7 @@ from stackproof.share.addresses import INDEX_NAME, RemoteLabel
 from stackproof.share.effects import remembered, uploading
 from stackproof.share.effects.http_client import HttpRequest
 from stackproof.share.effects.oci import OciRegistry
-from stackproof.share.labels import ANY, Label
+from stackproof.share.labels import Label
 from stackproof.share.listing import RemoteRecord
 from stackproof.share.manifests import OciDescriptor, OciManifest
 
@@ -201,13 +201,7 @@ def _write(registry: OciRegistry, namespace: str, records: Sequence[RemoteRecord
 def matching(
     records: Sequence[RemoteRecord], label: Label, *, system: str = ""
 ) -> tuple[RemoteRecord, ...]:
-    """Return the images whose labels have the parts that are said."""
-    system = labels.system_of(label) or system
-    wanted = {part: getattr(label, part) for part in ("name", "version", "tag", "uarch")} | {
-        "system": "" if system == ANY else system
-    }
-    return tuple(
-        one
-        for one in records
-        if all(not text or getattr(one.record.label, part) == text for part, text in wanted.items())
-    )
+    """Return the images that a label, of which the name may go on, an id or a digest means."""
+    every = [one.record for one in records]
+    found = set(labels.matching(every, label, system=system, beginning=True))
+    return tuple(one for one in records if one.record in found)

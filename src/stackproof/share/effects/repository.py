@@ -15,6 +15,7 @@ import os
 import sqlite3
 import urllib.parse
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 from stackproof.core.effects import files
@@ -93,7 +94,7 @@ class ImageRepository:
             return ()
         with self._connected() as connection:
             found = self._read(connection)
-        return tuple(sorted(found, key=lambda one: str(one.label)))
+        return tuple(sorted(found, key=attrgetter("label")))
 
     def unlabelled(self) -> frozenset[str]:
         """Return the digests of images that the index has without any label."""
