@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stackproof.bench.amounts import DEFAULT_SIZES
+from stackproof.bench.effects import run
 from stackproof.bench.pace import Pace, pace_of, seconds_of, shape_text
 from stackproof.bench.schedule import Launch
+from stackproof.bench.spec import Arm, BenchSpec
+from stackproof.core.monitor import Event
 from stackproof.core.numbers import duration_text
 from stackproof.results.case import Case, Placement, Rank
 from stackproof.results.metrics import CORE
@@ -116,3 +121,23 @@ def test_a_schedule_in_words() -> None:
 )  # fmt: skip
 def test_durations(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("until_decided", "said"), [(False, ""), (True, "of this block")], ids=["all", "block"]
+)
+def test_what_is_left_is_said_of_the_block_where_more_may_follow(
+    until_decided: bool, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With looks between the blocks the pace has one block, and `[2/12]` counts all launches."""
+    monkeypatch.setattr(run, "_measure", lambda *_: (None, None))
+    planned = launches()
+    spec = BenchSpec(baseline=Arm(image="a"), until_decided=until_decided)
+    told: list[Event] = []
+    one = SimpleNamespace(
+        bench=SimpleNamespace(spec=spec), monitor=told.append, total=len(planned),
+        pace=pace_of(planned, lambda _: 1.0),
+    )  # fmt: skip
+    *_, piece = run._made(one, planned[1])  # type: ignore[arg-type]
+    assert piece.left_s is not None
+    assert [event.left_of for event in (*told, piece)] == [said, said]

@@ -42,6 +42,11 @@ def test_in_a_log_each_piece_has_a_line_with_what_is_left(
     )
 
 
+def test_what_is_left_may_be_of_a_part(capsys: pytest.CaptureFixture[str]) -> None:
+    progress.monitor()(piece("piece", left_of="of this block"))
+    assert capsys.readouterr().err.endswith("  about 12 min left of this block\n")
+
+
 def test_on_a_terminal_one_line_says_what_is_left_however_narrow(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

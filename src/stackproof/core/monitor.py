@@ -15,7 +15,8 @@ class Event:
     """Something that happened: `what` is started, done, skipped, failed, progress, piece or note.
 
     A piece is one of many of a long work that is done: a log wants a line for it, and on a terminal
-    the live line goes on. `seconds` is how long it took, `left_s` about how long the rest takes.
+    the live line goes on. `seconds` is how long it took, `left_s` about how long the rest takes:
+    all of it, or what `left_of` says.
     """
 
     what: str
@@ -25,6 +26,7 @@ class Event:
     total: int | None = None
     seconds: float | None = None
     left_s: float | None = None
+    left_of: str = ""
 
 
 class Monitor(Protocol):

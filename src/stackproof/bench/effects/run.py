@@ -147,7 +147,8 @@ def run_bench(
             pace = pace_in(bench, wanted, folder)
             if missing:
                 left = pace.left_s + probes_s(missing)
-                monitor(Event(what="note", name="bench", text=shape_text(wanted), left_s=left))
+                shape, of = shape_text(wanted), _left_of(bench.spec)
+                monitor(Event(what="note", name="bench", text=shape, left_s=left, left_of=of))
             probed = own if bench.spec.looks_between else missing
             paths = _probe(bench, list(probed), folder, monitor)
             run = Run(
@@ -163,6 +164,11 @@ def run_bench(
                 room -= _run_block(run, tuple(group), again=room > 0)
     monitor(Event(what="done", name="bench", text=f"{made} launches in {folder}"))
     return results
+
+
+def _left_of(spec: BenchSpec) -> str:
+    """Return of what a pace knows how long the rest takes: further blocks are yet to be decided."""
+    return "of this block" if spec.looks_between else ""
 
 
 def _group(launch: Launch) -> tuple[int, str, str]:
@@ -449,6 +455,7 @@ def _made(run: Run, launch: Launch) -> tuple[Measurement, Completed, Event]:
         done=launch.order + 1,
         total=run.total,
         left_s=run.pace.left_s,
+        left_of=_left_of(run.bench.spec),
     )
     run.monitor(event)
     started = time.monotonic()
