@@ -59,6 +59,20 @@ def test_files_in_their_order(home: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert _found("other.example.org") is None
 
 
+def test_logins_without_a_runtime_folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under sudo and in jobs podman puts them below TMPDIR; there each folder has an owner."""
+    monkeypatch.setenv("TMPDIR", str(home / "tmp"))
+    place = home / f"tmp/podman-run-{os.geteuid()}"
+    _write(place / "containers/auth.json", {"auths": {_HOST: _auth("podman")}})
+    assert _found() == Credential(username="podman", password=_SECRET)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "run"))
+    assert _found() is None
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    place.rename(home / "others")
+    place.symlink_to(home / "others")
+    assert _found() is None
+
+
 @pytest.mark.parametrize(
     "key", [f"https://{_HOST}", f"https://{_HOST}/v1/", f"{_HOST}/a", f"{_HOST}/a/b"]
 )

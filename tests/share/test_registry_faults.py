@@ -229,6 +229,16 @@ def test_each_answer_has_its_reason(
     assert error.problems[0].hint
 
 
+def test_a_server_that_wants_tls_says_so(server: OwnRegistry, tmp_path: Path) -> None:
+    """docker-registry with a certificate, at an address of this machine: http if not said."""
+    said = b"Client sent an HTTP request to an HTTPS server.\n"
+    plain = {"Content-Type": "text/plain; charset=utf-8"}
+    server.faults = [Fault(match="/manifests/v1", status=400, headers=plain, body=said, times=9)]
+    (problem,) = refused(server, tmp_path / "repo").problems
+    assert said.decode().strip() in problem.message
+    assert f"https://{server.address}" in str(problem.hint)
+
+
 def test_a_range_that_is_not_there(server: OwnRegistry, image: Path, tmp_path: Path) -> None:
     where = f"/blobs/sha256:{files.sha256(image)}"
     server.faults = [Fault(match=where, cut=1000), Fault(match=where, status=416, times=9)]
@@ -271,6 +281,7 @@ def test_a_disk_that_is_full(server: OwnRegistry, image: Path, tmp_path: Path,
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 4
     assert "[disk-full]" in done.stderr
+    assert "2.1 MB are free, " in done.stderr
     assert server.given(f"/blobs/sha256:{files.sha256(image)}") == 0
 
 

@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import json
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,6 +20,7 @@ from need import need
 from registries import Fault, OwnRegistry, docker_registry
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.core.monitor import Event, Monitor, null_monitor
 from stackproof.share import addresses, manifests
 from stackproof.share.effects import attaching, catalogue, pulling, pushing, remotes
 from stackproof.share.effects.oci import OciRegistry
@@ -260,6 +262,34 @@ def test_eight_pulls_are_one_download(other: Path, tmp_path: Path) -> None:
         size = other.stat().st_size
         digest = files.sha256(other)
         assert server.given(f"/blobs/sha256:{digest}") == size
+
+
+def test_who_waits_for_another_pull_is_told(other: Path, tmp_path: Path) -> None:
+    digest = files.sha256(other)
+    with OwnRegistry() as server:
+        label = remote(f"build::{WHOLE}")
+        pushing.push(opened(server.address), str(other), label)
+        server.faults = [Fault(match=f"/blobs/sha256:{digest}", stall=1)]
+        told: list[str] = []
+
+        def monitor(event: Event) -> None:
+            if event.name == "wait":
+                told.append(event.text)
+                server.release.set()
+
+        def pull(monitor: Monitor) -> None:
+            registry = opened(server.address)
+            here = ImageRepository(tmp_path / "repo")
+            pulling.pull(registry, pulling.look(registry, label), here, monitor=monitor)
+
+        with ThreadPoolExecutor(1) as pool:
+            first = pool.submit(pull, null_monitor)
+            while not list(tmp_path.glob("repo/images/.part-*.lock")):
+                assert not first.done()
+                time.sleep(0.01)
+            pull(monitor)
+            first.result()
+        assert told == [f"another command is pulling {label.label}"]
 
 
 def test_a_second_meta_counts_for_nothing(address: str, image: Path, tmp_path: Path) -> None:

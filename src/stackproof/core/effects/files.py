@@ -12,7 +12,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -330,13 +330,21 @@ def _fault_of_cache(path: Path) -> tuple[str, bool]:
 
 
 @contextlib.contextmanager
-def locked(path: Path, *, seconds: float, mode: int, busy: StackproofError) -> Iterator[None]:
+def locked(
+    path: Path,
+    *,
+    seconds: float,
+    mode: int,
+    busy: StackproofError,
+    waits: Callable[[], None] = lambda: None,
+) -> Iterator[None]:
     """Hold a lock file; the kernel lets go of it however the holder ends.
 
-    The holder may remove the file: who waited for it then waits for the new one. Raises `busy` when
-    somebody else holds it for `seconds`, and what `translate` makes of errors.
+    The holder may remove the file: who waited for it then waits for the new one. `waits` is called
+    when somebody else holds it. Raises `busy` when that is so for `seconds`, and what `translate`
+    makes of errors.
     """
-    end = time.monotonic() + seconds
+    end, told = time.monotonic() + seconds, False
     while True:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
@@ -346,6 +354,9 @@ def locked(path: Path, *, seconds: float, mode: int, busy: StackproofError) -> I
             while not _try_lock(descriptor):
                 if time.monotonic() > end:
                     raise busy
+                if not told:
+                    told = True
+                    waits()
                 time.sleep(0.02)
             if _is_still(descriptor, path):
                 yield

@@ -97,7 +97,10 @@ def unnamed(
     digests = {record.digest for record in records}
     for path in _children(repository.folder / IMAGES):
         if path.name.startswith((storing.PART, storing.NEW, storing.GONE)):
-            text = "left by a command that was ended; `image add` of that image goes on with it"
+            text = (
+                "left by a command that was ended; `image pull` or `image add` of that image goes "
+                "on with it"
+            )
             yield RepositoryFault(fault=FaultKind.LEFT, path=str(path), text=text)
         elif is_digest(path.name) and path.name not in digests:
             whole = (path / IMAGE).is_file()

@@ -2,6 +2,7 @@
 
     --token FILE, or a folder with a file TOKEN      (with --username, else the login name)
     $REGISTRY_AUTH_FILE, $XDG_RUNTIME_DIR/containers/auth.json, ~/.config/containers/auth.json
+    (without XDG_RUNTIME_DIR, as under sudo and in jobs, where podman and skopeo put it then)
     $DOCKER_CONFIG/config.json, ~/.docker/config.json
 
 The first that knows the server counts; of its keys the longest that the repository begins with
@@ -12,10 +13,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import getpass
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,8 +90,28 @@ def _files(env: Mapping[str, str]) -> Iterator[Path]:
         yield Path(env["REGISTRY_AUTH_FILE"])
     if env.get("XDG_RUNTIME_DIR"):
         yield Path(env["XDG_RUNTIME_DIR"], "containers/auth.json")
+    else:
+        yield from _without_runtime_folder(env)
     yield Path(env.get("XDG_CONFIG_HOME") or home / ".config", "containers/auth.json")
     yield Path(env.get("DOCKER_CONFIG") or home / ".docker", "config.json")
+
+
+def _without_runtime_folder(env: Mapping[str, str]) -> Iterator[Path]:
+    """Yield where podman and skopeo keep logins without XDG_RUNTIME_DIR, in folders of this user.
+
+    Below /tmp anybody may make a folder of that name.
+    """
+    user = os.geteuid()
+    temporary = env.get("TMPDIR") or "/tmp"  # noqa: S108 - podman's; its owner is looked at
+    for folder, name in (
+        (f"/run/user/{user}", "containers/auth.json"),
+        (f"{temporary}/podman-run-{user}", "containers/auth.json"),
+        (f"/run/containers/{user}", "auth.json"),
+    ):
+        with contextlib.suppress(OSError):
+            state = os.lstat(folder)
+            if stat.S_ISDIR(state.st_mode) and state.st_uid == user:
+                yield Path(folder, name)
 
 
 def _load(path: Path) -> dict[str, Any] | None:

@@ -126,13 +126,19 @@ class HttpAnswer:
     def words(self) -> str:
         """Return what a server says of an error, in its own words; empty where it says nothing."""
         try:
-            errors = json.loads(self.read(limits.SMALL_RECORD.bytes))["errors"]
+            content = self.read(limits.SMALL_RECORD.bytes)
+        except StackproofError:
+            return ""
+        if self.headers.get("Content-Type", "").startswith("text/plain"):
+            return " ".join(content.decode(errors="replace").split())[:300]
+        try:
+            errors = json.loads(content)["errors"]
             said = (
                 f"{one['code']} {one.get('message', '')} {one.get('detail') or ''}"
                 for one in errors
             )
             return "; ".join(" ".join(one.split()) for one in said)[:300]
-        except (ValueError, KeyError, TypeError, AttributeError, StackproofError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             return ""
 
     @property

@@ -225,7 +225,7 @@ class OciRegistry:
         answer = self.client.send(replace(request, secret=secret))
         if answer.status == 401:
             answer.close()
-            raise self._login(repository, "it takes none of what is known here")
+            raise self._login(repository, "it takes none of what is known here, or not for this")
         return answer
 
     def _known(self, scope: str) -> str:
@@ -340,8 +340,13 @@ class OciRegistry:
             Reason.REGISTRY_ANSWER,
             f"`{self.address.host}` answered with {answer.status}: {said or 'no reason'}",
             where=where,
-            hint="is this the address of a registry?",
+            hint=f"is this the address of a registry? {self._plain_hint()}".strip(),
         )
+
+    def _plain_hint(self) -> str:
+        """Return what to try where a registry may want to be spoken to by TLS."""
+        plain = self.address.scheme == "http"
+        return f"where it has a certificate write https://{self.address.host}" if plain else ""
 
     def _json(self, answer: HttpAnswer, place: str) -> dict[str, Any]:
         try:
@@ -365,7 +370,7 @@ class OciRegistry:
             Reason.LOGIN_NEEDED,
             f"`{self.address.host}` wants to know who you are: {why}",
             where=Location(file=f"{self.address.host}/{repository}"),
-            hint=f"`podman login {self.address.host}`, or give --token FILE",
+            hint=f"`podman login {self.address.host}`, or give --username NAME and --token FILE",
         )
 
     def _changed(self, place: str, wanted: str, found: str) -> StackproofError:

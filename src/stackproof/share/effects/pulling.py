@@ -9,7 +9,6 @@ digest is made while bytes come. Beside the image lie what uenv puts there, the 
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
 import queue
@@ -24,7 +23,8 @@ from stackproof.core import limits
 from stackproof.core.effects import files, libc
 from stackproof.core.effects.downloads import Transfer, downloading
 from stackproof.core.errors import Location, Reason, StackproofError, fail
-from stackproof.core.monitor import Monitor, null_monitor
+from stackproof.core.monitor import Event, Monitor, null_monitor
+from stackproof.core.numbers import disk_text
 from stackproof.image.container import tar
 from stackproof.image.effects.load import load_superblock
 from stackproof.share import labels, listing, manifests
@@ -137,10 +137,11 @@ def pull(
         _keep_manifest(folder, image.content)
         return Pulled(record=record, received=0)
     meta = _meta(registry, image)
-    with _held(repository, digest) as (part, descriptor):
+    waits = Event(what="note", name="wait", text=f"another command is pulling {record.label}")
+    with _held(repository, digest, lambda: monitor(waits)) as (part, descriptor):
         if storing.label_present(repository, record, force=force):  # another has pulled it
             return Pulled(record=record, received=len(meta))
-        _check_room(descriptor, size, part)
+        _check_room(descriptor, size, repository.folder)
         with downloading(str(record.label), monitor) as transfer:
             segments = _planned(registry, image, repository)
             received = _fill(registry, image, descriptor, segments, transfer)
@@ -166,7 +167,9 @@ def _keep_manifest(folder: Path, content: bytes) -> None:
 
 
 @contextlib.contextmanager
-def _held(repository: ImageRepository, digest: str) -> Iterator[tuple[Path, int]]:
+def _held(
+    repository: ImageRepository, digest: str, waits: Callable[[], None]
+) -> Iterator[tuple[Path, int]]:
     """Hold the unfinished copy of an image, once nobody else does; it stays however this ends.
 
     The lock is a file of its own, and not the copy, which moves to its place before the index has
@@ -177,7 +180,7 @@ def _held(repository: ImageRepository, digest: str) -> Iterator[tuple[Path, int]
     busy = fail(Reason.BUSY, f"`{digest}` is being pulled by somebody", hint="try again later")
     try:
         part.parent.mkdir(parents=True, exist_ok=True)
-        with files.locked(lock, seconds=_PATIENCE_S, mode=0o600, busy=busy):
+        with files.locked(lock, seconds=_PATIENCE_S, mode=0o600, busy=busy, waits=waits):
             descriptor = storing.own(part)
             try:
                 yield part, descriptor
@@ -190,11 +193,19 @@ def _held(repository: ImageRepository, digest: str) -> Iterator[tuple[Path, int]
         raise files.translate(error, part) from error
 
 
-def _check_room(descriptor: int, size: int, part: Path) -> None:
+def _check_room(descriptor: int, size: int, folder: Path) -> None:
     """Raise DISK_FULL before anything is asked for that has no room."""
-    there, room = os.fstat(descriptor).st_size, os.fstatvfs(descriptor)
-    if room.f_bavail * room.f_frsize < size - there:
-        raise files.translate(OSError(errno.ENOSPC, "no space left"), part)
+    room, lacking = os.fstatvfs(descriptor), size - os.fstat(descriptor).st_size
+    free = room.f_bavail * room.f_frsize
+    if free < lacking:
+        raise fail(
+            Reason.DISK_FULL,
+            f"`{folder}` has no space for this image: {disk_text(free)} are free, "
+            f"{disk_text(lacking)} are to come",
+            where=Location(file=str(folder)),
+            hint="`stackproof image du` says what is there; STACKPROOF_REPOSITORY names another "
+            "place for images",
+        )
 
 
 def _planned(
