@@ -276,6 +276,30 @@ def test_a_policy_or_a_record_that_others_may_write_to(place: Place) -> None:
     (place.site / "trust.conf").unlink()
     place.say("image = * nonsense *\n")
     assert place.admitted() == "invalid-value"
+    with (
+        open(place.image, "rb") as image,
+        pytest.raises(MountFailure, match="line 1 of `.*/trust.conf`"),
+    ):
+        admission.admit(place.image, image.fileno(), print)
+
+
+def test_an_image_that_is_not_there_is_not_unsigned(place: Place, tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "stackproof", "image", "verify", "tiny/2:v9"]
+    env = {**os.environ, "STACKPROOF_REPOSITORY": str(tmp_path / "none")}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 6
+    assert "there is no image `tiny/2:v9`" in done.stderr
+
+
+def test_signers_of_a_policy_that_are_nobody(place: Place) -> None:
+    place.sign()
+    place.say("image = a refuse me@site,*@site\nimage = * warn you@site,*\n")
+    (note,) = judging.judge(place.image, trusted.signers()).notes
+    assert "the policy asks for `you@site`" in note
+    place.say("image = * refuse mee@site\n")
+    refused = judging.refusal(judging.judge(place.image, trusted.signers()))
+    assert refused is not None
+    assert "the policy asks for `mee@site`" in str(refused.problems[0].detail)
 
 
 def judging_record(place: Place) -> tuple[str, ...]:

@@ -67,7 +67,9 @@ def run_verify(args: argparse.Namespace) -> int:
     problems: list[Problem] = []
     for word in args.images:
         try:
-            one = judging.judge(os.path.abspath(naming.image_file(word)), signers)
+            path = naming.image_file(word)
+            load_head(path)  # a file that is not there is no unsigned image
+            one = judging.judge(os.path.abspath(path), signers)
             refused = judging.refusal(one)
             if refused is not None:
                 raise refused

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from stackproof.core import limits
+from stackproof.core.effects import files
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.share.effects import attachments, documents, measuring, places, signing, trusted
 from stackproof.share.effects.signing import VerifiedSignature
 from stackproof.share.labels import LabelRecord
-from stackproof.share.trust import policy, statement
-from stackproof.share.trust.policy import TrustAction, TrustDecision
+from stackproof.share.trust import policy, sshsig, statement
+from stackproof.share.trust.policy import TrustAction, TrustDecision, TrustRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +57,21 @@ def judge(image: str, signers: str) -> ImageJudgement:
         image=image,
         good=found.good,
         problems=found.problems,
-        notes=(*_older(image, found.good), *_documents(image, found.good, signers)),
+        notes=(
+            *_older(image, found.good),
+            *_documents(image, found.good, signers),
+            *_without_key(rules or (), signers),
+        ),
         decision=decision,
+    )
+
+
+def _without_key(rules: Sequence[TrustRule], signers: str) -> tuple[str, ...]:
+    """Return a note for each signer of the policy whom nobody can be: its name may be misspelt."""
+    allowed = files.read_bounded(signers, limits.DOCUMENT).decode(errors="replace")
+    return tuple(
+        f"the policy asks for `{one}`, of whom `{signers}` has no key"
+        for one in policy.without_key(rules, sshsig.names(allowed))
     )
 
 
@@ -69,6 +84,7 @@ def refusal(found: ImageJudgement) -> StackproofError | None:
         decision.reason,
         f"this site does not let `{found.image}` be mounted: {decision.text}",
         where=Location(file=found.image),
+        detail="\n".join(found.notes) or None,
         hint=f"its policy is `{trusted.home() / policy.POLICY}`",
     )
 

@@ -95,7 +95,8 @@ def require_signers(signers: str) -> None:
         raise fail(
             Reason.FILE_MISSING,
             f"there is no file of allowed signers `{signers}`",
-            hint='write one, with lines `NAME namespaces="stackproof-image" KEY`: ssh-keygen(1)',
+            hint='write one, with lines `NAME namespaces="stackproof-image" KEY`: ssh-keygen(1); '
+            "one of your own is `~/.ssh/allowed_signers`, or --signers FILE",
             where=Location(file=signers),
         )
 

@@ -120,9 +120,17 @@ def parse(text: str, *, file: str = POLICY) -> tuple[TrustRule, ...]:
 def _bad_line(file: str, number: int, why: str) -> Problem:
     return Problem(
         reason=Reason.INVALID_VALUE,
-        message=f"a line of the policy of this site cannot be read: {why}",
+        message=f"line {number} of `{file}`, the policy of this site, cannot be read: {why}",
         where=Location(file=file, line=number, column=1),
         hint="until it is right, no image is mounted; see `docs/how-to/trust-images.md`",
+    )
+
+
+def without_key(rules: Sequence[TrustRule], names: Sequence[str]) -> tuple[str, ...]:
+    """Return the signers that a policy asks for and that are none of those with a key."""
+    wanted = dict.fromkeys(signer for rule in rules for signer in rule.signers)
+    return tuple(
+        one for one in wanted if not any(fits(one, name) or fits(name, one) for name in names)
     )
 
 

@@ -51,6 +51,14 @@ def until(allowed: str, key: str) -> int:
     return min(filter(None, found), default=0)
 
 
+def names(allowed: str) -> tuple[str, ...]:
+    """Return the names, which may be patterns, that a file of allowed signers has keys of."""
+    rows = [line.split() for line in allowed.splitlines()]
+    return tuple(
+        name for row in rows if row and not row[0].startswith("#") for name in row[0].split(",")
+    )
+
+
 def moment(text: str) -> int | None:
     """Return a time as `valid-before` has it, in seconds since 1970; None for what is none."""
     match = _MOMENT.fullmatch(text)
