@@ -232,8 +232,7 @@ def test_each_answer_has_its_reason(
 def test_a_server_that_wants_tls_says_so(server: OwnRegistry, tmp_path: Path) -> None:
     """docker-registry with a certificate, at an address of this machine: http if not said."""
     said = b"Client sent an HTTP request to an HTTPS server.\n"
-    plain = {"Content-Type": "text/plain; charset=utf-8"}
-    server.faults = [Fault(match="/manifests/v1", status=400, headers=plain, body=said, times=9)]
+    server.faults = [Fault(match="/manifests/v1", status=400, body=said, times=9)]
     (problem,) = refused(server, tmp_path / "repo").problems
     assert said.decode().strip() in problem.message
     assert f"https://{server.address}" in str(problem.hint)

@@ -187,6 +187,23 @@ def test_deleting_takes_what_is_attached(address: str, image: Path) -> None:
     assert registry.digest_of_tag(found.repository, tag) == ""
 
 
+def test_what_a_server_has_collected_keeps_no_image_away(image: Path, tmp_path: Path) -> None:
+    """`garbage-collect --delete-untagged` takes what is attached, and its list keeps its tag."""
+    with OwnRegistry(referrers=False) as server:
+        registry, label = opened(server.address), remote(f"build::{WHOLE}")
+        pushing.push(registry, str(image), label)
+        whole = pulling.look(registry, label)
+        assert whole.attached
+        for digest, _ in whole.attached:
+            del server.manifests[whole.repository, digest]
+        left = pulling.look(registry, label)
+        assert left.attached == ()
+        done = pulling.pull(registry, left, ImageRepository(tmp_path / "repo"))
+        assert (Path(done.record.folder) / "meta/env.json").is_file()
+        pushing.push(registry, str(image), label)
+        assert pulling.look(registry, label).attached == whole.attached
+
+
 def test_several_attach_at_once(address: str, image: Path) -> None:
     registry, label = opened(address), remote(f"build::{WHOLE}")
     pushing.push(registry, str(image), label)

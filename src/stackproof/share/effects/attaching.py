@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from stackproof.core import limits
-from stackproof.core.errors import Location, Reason, fail
+from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.share import manifests
 from stackproof.share.effects import uploading
 from stackproof.share.effects.oci import OciRegistry
@@ -27,11 +27,17 @@ def attached(
 ) -> tuple[tuple[str, OciManifest], ...]:
     """Return what is attached to a manifest, of one kind or all, with the digests.
 
-    The manifests themselves are looked into: lists of some clients name other types.
+    The manifests themselves are looked into: lists of some clients name other types. One that is
+    listed and not there is passed over: servers that delete what has no tag take it away.
     """
     found = []
     for one in registry.referrers(repository, digest)[: limits.REGISTRY.count]:
-        content, its_digest = registry.manifest(repository, one.digest)
+        try:
+            content, its_digest = registry.manifest(repository, one.digest)
+        except StackproofError as error:
+            if error.reason is Reason.IMAGE_MISSING:
+                continue
+            raise
         manifest = manifests.parse(content, where=f"{repository}@{one.digest}")
         if isinstance(manifest, OciIndex) or manifest.subject is None:
             continue

@@ -129,8 +129,6 @@ class HttpAnswer:
             content = self.read(limits.SMALL_RECORD.bytes)
         except StackproofError:
             return ""
-        if self.headers.get("Content-Type", "").startswith("text/plain"):
-            return " ".join(content.decode(errors="replace").split())[:300]
         try:
             errors = json.loads(content)["errors"]
             said = (
@@ -139,7 +137,9 @@ class HttpAnswer:
             )
             return "; ".join(" ".join(one.split()) for one in said)[:300]
         except (ValueError, KeyError, TypeError, AttributeError):
-            return ""
+            # A server that wants TLS says so as plain text, without a header.
+            plain = self.headers.get("Content-Type", "text/plain").startswith("text/plain")
+            return " ".join(content.decode(errors="replace").split())[:300] if plain else ""
 
     @property
     def place(self) -> str:
