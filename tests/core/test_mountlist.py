@@ -84,3 +84,11 @@ def _outcome(text: str) -> tuple[MountRequest, ...] | StackproofError:
 )
 def test_bad_mount_point_says_why(path: str, bad: bool) -> None:
     assert bool(bad_mount_point(path)) is bad
+
+
+def test_a_label_of_a_registry_is_told_from_a_mount_point() -> None:
+    with pytest.raises(StackproofError) as caught:
+        mountlist.parse("deploy::mpich/5.0.2:v1")
+    (problem,) = caught.value.problems
+    assert "names an image of a registry" in problem.message
+    assert "`stackproof image pull deploy::mpich/5.0.2:v1`" in str(problem.hint)

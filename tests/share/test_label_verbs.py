@@ -80,6 +80,7 @@ def test_from_a_file_to_a_label_and_back(user: User) -> None:
 
     said = user.run("image", "rm", "tiny:v1").stdout
     assert "its image has further labels" in said
+    assert " B " not in said  # nothing was freed
     assert len(user.stored()) == 2
     user.run("image", "rm", first["id"])
     assert first["digest"] not in user.stored()
@@ -99,6 +100,7 @@ def test_from_a_file_to_a_label_and_back(user: User) -> None:
         (["rm", "not a label"], 2, "is no label"),
         (["ls", "tinny"], 6, "did you mean `tiny`?"),
         (["inspect", "tiny"], 2, "means 2 images"),
+        (["inspect", "deploy::tiny"], 6, "`stackproof image pull deploy::tiny`"),
         (["inspect", "tiny/3"], 6, "of `tiny` there is: `tiny/1:v1`, `tiny/2:v1`"),
     ],
 )

@@ -135,6 +135,8 @@ def test_what_was_listed_last_is_known_without_the_registry(tmp_path: Path) -> N
             listed = user.data("image", "find", f"{namespace}::")
         server.asked.clear()
         known = ("image", "find", "--known")
+        table = user.run(*known).stdout.splitlines()
+        assert [row.split()[0] for row in table[1:]] == [f"build::{WHOLE}", f"deploy::{WHOLE}"]
         assert user.run(*known, "--names").stdout == f"build::{WHOLE}\ndeploy::{WHOLE}\n"
         assert server.asked == []
     assert user.data(*known, "deploy::tiny")["records"] == listed["records"]
@@ -142,7 +144,27 @@ def test_what_was_listed_last_is_known_without_the_registry(tmp_path: Path) -> N
     (kept / "build.json").write_text("nonsense")
     assert user.run(*known, "--names").stdout == f"deploy::{WHOLE}\n"
     user.run("image", "prune", "--kind", "listings")
-    assert "there is no image" in user.run(*known).stderr
+    assert "nothing was listed from here yet" in user.run(*known).stderr
+
+
+def test_a_namespace_that_is_new_is_told(own: RemoteUser) -> None:
+    """A misspelt one is made as well: no registry knows which ones a site means."""
+    assert "`deplyo` has no image" in own.run("image", "find", "deplyo::").stderr
+    words = ("image", "push", "a.squashfs", f"build::{WHOLE}")
+    assert "the namespace `build` is new" in own.run(*words).stderr
+    assert "is new" not in own.run(*words).stderr
+    words = ("image", "copy", f"build::{WHOLE}", "deplyo::")
+    assert "the namespace `deplyo` is new" in own.run(*words).stderr
+
+
+def test_times_stand_below_each_other(own: RemoteUser) -> None:
+    own.run("image", "push", "a.squashfs", f"build::{WHOLE}")
+    make_image(own.folder / "b.squashfs", meta=env_json(name="other"))
+    own.run("image", "push", "b.squashfs", f"build::{WHOLE}", "--force")
+    head, now, before = own.run("image", "history", f"build::{WHOLE}").stdout.splitlines()
+    column = head.index("ID")
+    assert [row[column - 2 : column] for row in (head, now, before)] == ["  "] * 3
+    assert len(now.split()[1]) == len(before[column:].split()[0]) == 16
 
 
 def test_two_hundred_labels_are_two_requests(tmp_path: Path) -> None:
@@ -180,6 +202,7 @@ def test_two_hundred_labels_are_two_requests(tmp_path: Path) -> None:
         (["pull", "De::tiny"], 2, "no namespace"),
         (["push", "a.squashfs", "build::tiny"], 2, "lacks: version, tag, system, uarch"),
         (["push", "a.squashfs", "build::"], 2, "lacks: name"),
+        (["push", "tinny", "build::"], 6, "there is no image `tinny`"),
         (["push", "none.squashfs", f"build::{WHOLE}"], 6, "[image-missing]"),
         (["copy", "tiny", "deploy::"], 2, "source and destination"),
         (["delete", "deploy::tiny"], 2, "lacks: version"),

@@ -106,13 +106,7 @@ def parse(text: str) -> tuple[MountRequest, ...]:
             problems.append(fault)
             continue
         if mount is not None and (why := bad_mount_point(mount)):
-            problems.append(
-                _problem(
-                    "bad-mount-point",
-                    f"`{_shown(mount)}` cannot be a mount point: {why}",
-                    "use a path of its own, for example /user-environment",
-                )
-            )
+            problems.append(_bad_mount(_shown(entry), _shown(mount), why))
             continue
         point = None if mount is None else normal(mount)
         found.append(MountRequest(image=image, mount_point=point))
@@ -172,6 +166,20 @@ def _fault(entry: str, image: str) -> Problem | None:
         "usage",
         f"`{_shown(entry)}` is not IMAGE[:MOUNT]: {what}",
         "write IMAGE[:MOUNT][,IMAGE[:MOUNT]…]",
+    )
+
+
+def _bad_mount(entry: str, mount: str, why: str) -> Problem:
+    if mount.startswith(":"):
+        return _problem(
+            "bad-mount-point",
+            f"`{entry}` names an image of a registry, not one that is here",
+            f"`stackproof image pull {entry}`, then name it as `{mount[1:]}`",
+        )
+    return _problem(
+        "bad-mount-point",
+        f"`{mount}` cannot be a mount point: {why}",
+        "use a path of its own, for example /user-environment",
     )
 
 

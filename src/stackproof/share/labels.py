@@ -26,6 +26,8 @@ system_of = attrgetter("system")
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _SIGNS = {"/": "version", ":": "tag", "@": "system", "%": "uarch"}
 _ID = 16
+_EPOCH = "1970-01-01 00:00"
+"""When an image was made that holds no time, so that it is the same whenever it is built."""
 _DIGEST = 64
 
 
@@ -189,13 +191,19 @@ def only(records: Sequence[LabelRecord], word: str, *, system: str = "") -> Labe
     )
 
 
-def table(records: Sequence[LabelRecord]) -> str:
-    """Return a line for each record: label, id, size, date."""
-    width = max((len(str(one.label)) for one in records), default=0)
+def table(records: Sequence[LabelRecord], names: Sequence[str] = ()) -> str:
+    """Return a line for each record: label, or the name it is given, id, size, date."""
+    shown = names or [str(one.label) for one in records]
+    width = max(map(len, shown), default=0)
     return "\n".join(
-        f"{one.label!s:<{width}}  {one.id}  {disk_text(one.size):>8}  {one.date[:16]}"
-        for one in records
+        f"{name:<{width}}  {one.id}  {disk_text(one.size):>8}  {date_text(one)}"
+        for name, one in zip(shown, records, strict=True)
     )
+
+
+def date_text(record: LabelRecord) -> str:
+    """Return when an image was made, to the minute; `-` for one that is the same at any time."""
+    return "-" if record.date.startswith(_EPOCH) else record.date[:16]
 
 
 def guess(records: Sequence[LabelRecord], word: str, *, system: str = "") -> str:

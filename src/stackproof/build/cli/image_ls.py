@@ -147,7 +147,7 @@ def _row(path: Path) -> _Row:
 def _print_labelled(records: Sequence[LabelRecord]) -> None:
     rows = [
         (
-            str(one.label), one.id, disk_text(one.size), one.date[:16],
+            str(one.label), one.id, disk_text(one.size), labels.date_text(one),
             ago_text(used) if (used := last_use(one.folder)) else "gone",
         )
         for one in records

@@ -68,8 +68,10 @@ def run_rm(args: argparse.Namespace) -> int:
         print(json.dumps({"records": rows}, indent=1))
         return 0
     for one in meant.values():
-        what = "and its image" if one.digest in gone else "its image has further labels"
-        print(f"removed  {disk_text(one.size):>8}  {one.label}  {what}")
+        if one.digest in gone:
+            print(f"removed  {disk_text(one.size):>8}  {one.label}  and its image")
+        else:
+            print(f"removed  {'-':>8}  {one.label}  its image has further labels")
     return 0
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from stackproof.core import harmless
 from stackproof.core.cli import progress
 from stackproof.core.numbers import disk_text
+from stackproof.image.effects.load import load_superblock
 from stackproof.share import addresses, labels
 from stackproof.share.addresses import RemoteLabel
 from stackproof.share.cli import image
@@ -45,10 +46,19 @@ def run_find(args: argparse.Namespace) -> int:
     elif args.names:
         print("".join(f"{one.remote}\n" for one in chosen), end="")
     else:
-        _print_table(chosen)
+        _print_table(chosen, with_namespace=not args.label)
     if not chosen:
-        print(f"there is no image `{remote}`: {len(found)} others", file=sys.stderr)
+        print(_none(remote, len(found), known=args.known), file=sys.stderr)
     return 0
+
+
+def _none(remote: RemoteLabel, others: int, *, known: bool) -> str:
+    """Return what to say where there is no image as it was asked for."""
+    if others:
+        return f"there is no image `{remote}`: {others} others"
+    if known:
+        return "nothing was listed from here yet: `stackproof image find` asks the registry"
+    return f"the namespace `{remote.namespace}` has no image"
 
 
 def run_pull(args: argparse.Namespace) -> int:
@@ -76,6 +86,7 @@ def run_push(args: argparse.Namespace) -> int:
     """Put an image into a registry; print its label there."""
     registry, remote = _opened(args.label, args.registry, args.ca, args.token, args.username)
     path = naming.image_file(args.image)
+    load_superblock(path)  # a file that is not there is told before what its label lacks
     known = naming.record_of(args.image) if path != args.image else None
     like = known.label if known is not None else Label(system=places.system())
     done = pushing.push(
@@ -116,11 +127,11 @@ def run_history(args: argparse.Namespace) -> int:
         rows = [{"until": one.until or None, **_data(one.listed)} for one in found]
         print(json.dumps({"records": rows}, indent=1))
         return 0
-    print(f"{'UNTIL':<16}  {'ID':<16}  {'SIZE':>8}  MADE")
+    print(f"{'UNTIL':<19}  {'ID':<16}  {'SIZE':>8}  MADE")
     for one in found:
         record = one.listed.record
-        row = (f"{one.until or 'now':<16}", record.id, f"{disk_text(record.size):>8}")
-        print("  ".join((*row, record.date[:16])))
+        row = (f"{one.until or 'now':<19}", record.id, f"{disk_text(record.size):>8}")
+        print("  ".join((*row, labels.date_text(record))))
     return 0
 
 
@@ -170,16 +181,20 @@ def _looked_at(registry: OciRegistry, remote: RemoteLabel) -> pulling.RemoteImag
     return pulling.look_again(registry, listed)
 
 
-def _print_table(found: Sequence[RemoteRecord]) -> None:
-    records = [one.record for one in found]
-    if records:
-        width = max(len(str(one.label)) for one in records)
-        print(f"{'LABEL':<{width}}  {'ID':<16}  {'SIZE':>8}  DATE")
-        print(labels.table(records))
+def _print_table(found: Sequence[RemoteRecord], *, with_namespace: bool) -> None:
+    names = [str(one.remote if with_namespace else one.record.label) for one in found]
+    if names:
+        print(f"{'LABEL':<{max(map(len, names))}}  {'ID':<16}  {'SIZE':>8}  DATE")
+        print(labels.table([one.record for one in found], names))
 
 
 def _print_moved(done: Pushed, *, as_json: bool) -> int:
     progress.end_line()
+    if done.first:
+        print(
+            f"note: the namespace `{done.listed.namespace}` is new: it had no list of images",
+            file=sys.stderr,
+        )
     if as_json:
         data = {**_data(done.listed), "sent": done.sent, "replaced": done.replaced or None}
         print(json.dumps(data, indent=1))

@@ -151,22 +151,24 @@ def renew(
     *,
     add: Sequence[RemoteRecord] = (),
     drop: Sequence[Label] = (),
-) -> None:
+) -> bool:
     """Change the list that is kept in a registry, which is made where there is none.
 
-    Another may write it at the same moment: it is read again a moment later, and changed again.
+    Return whether there was none. Another may write it at the same moment: it is read again a
+    moment later, and changed again.
     """
     first = kept(registry, namespace)
+    new = first is None
     before = tag_by_tag_or_nothing(registry, namespace) if first is None else first
     for _ in range(_ATTEMPTS):
         after = listing.changed(before, add=add, drop=drop)
         if after == before and first is not None:
-            return
+            return new
         _write(registry, namespace, after)
         time.sleep(_SETTLES_S)
         first = before = kept(registry, namespace) or ()
         if listing.changed(before, add=add, drop=drop) == before:
-            return
+            return new
     raise fail(
         Reason.BUSY,
         f"others change the list of `{namespace}` all the time",

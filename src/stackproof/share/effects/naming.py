@@ -71,6 +71,12 @@ def image_file(word: str) -> str:
         _note_use(found)
         return found.file
     before, colon, behind = word.partition(":")
+    if behind.startswith(":") and not os.path.lexists(word):
+        raise fail(
+            Reason.IMAGE_MISSING,
+            f"`{word}` names an image of a registry, not one that is here",
+            hint=f"`stackproof image pull {word}`, then name it as `{behind[1:]}`",
+        )
     if colon and os.path.isfile(before):
         raise fail(
             Reason.BAD_MOUNT_POINT,

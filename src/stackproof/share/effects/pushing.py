@@ -34,11 +34,15 @@ _META = "meta"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pushed:
-    """What a push, copy or rollback did: the image, the bytes sent, and the digest it replaced."""
+    """What a push, copy or rollback did: the image, the bytes sent, and the digest it replaced.
+
+    `first` says that its namespace had no list of images before.
+    """
 
     listed: RemoteRecord
     sent: int
     replaced: str = ""
+    first: bool = False
 
 
 def push(
@@ -88,8 +92,8 @@ def push(
     if size >= chunks.WORTH:
         _attach_chunks(registry, repository, path, manifests.descriptor_of(manifest))
     replaced = _move(registry, remote, content, before)
-    catalogue.renew(registry, remote.namespace, add=[listed])
-    return Pushed(listed=listed, sent=sent, replaced=replaced)
+    first = catalogue.renew(registry, remote.namespace, add=[listed])
+    return Pushed(listed=listed, sent=sent, replaced=replaced, first=first)
 
 
 def _attach_chunks(
@@ -227,8 +231,8 @@ def copy(
             attaching.put(registry, repository, one)
     replaced = _move(registry, target, image.content, before)
     listed = listing.record_of(target, image.manifest, image.listed.manifest)
-    catalogue.renew(registry, target.namespace, add=[listed])
-    return Pushed(listed=listed, sent=sent, replaced=replaced)
+    first = catalogue.renew(registry, target.namespace, add=[listed])
+    return Pushed(listed=listed, sent=sent, replaced=replaced, first=first)
 
 
 def _tree(registry: OciRegistry, image: RemoteImage) -> tuple[tuple[str, OciManifest], ...]:
