@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -325,6 +326,15 @@ def _debian_archive(_: Path) -> str | None:
     )
 
 
+def _nginx(where: Path) -> str | None:
+    """Return why there is no nginx: not installed, nor to be had of this very release of Debian."""
+    if shutil.which("nginx"):
+        return _try("nginx", "-v")
+    if platform.freedesktop_os_release().get("ID") != "debian":
+        return "it is not installed"
+    return _debian_archive(where)
+
+
 def _lmod(_: Path) -> str | None:
     try:
         program = lmod.find()
@@ -449,4 +459,5 @@ PROBES: dict[str, Callable[[Path], str | None]] = {
     "skopeo": lambda _: _try("skopeo", "--version"),
     "hpcc": lambda _: _try("sh", "-c", 'ldd "$(command -v hpcc)" | grep -q "=> /.*libmpi"'),
     "debian-archive": _debian_archive,
+    "nginx": _nginx,
 }

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import platform
 import random
+import re
+import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+import debianroot
+import documented
 from images import make_image
 from need import need
-from registries import CutLine, docker_registry
+from registries import CutLine, docker_registry, free_port
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.share import addresses, manifests
@@ -248,3 +258,107 @@ def test_skopeo_copies_images_to_a_folder_and_back(image: Path, tmp_path: Path) 
     assert files.sha256(done.record.file) == files.sha256(image)
     # skopeo leaves behind what refers to an image; the folder `meta` is in the image as well
     assert json.loads(Path(done.record.folder, "meta/env.json").read_bytes())["name"] == "tiny"
+
+
+def test_what_is_attached_has_no_tag(image: Path, tmp_path: Path) -> None:
+    """As docs/how-to/keep-a-registry.md says of docker-registry's `--delete-untagged`."""
+    need("docker-registry")
+    left = []
+    for words in ((), ("--delete-untagged",)):
+        with docker_registry(tmp_path / "server") as address:
+            registry = remotes.opened(RemoteOptions(registry=address))
+            pushing.push(registry, str(image), LABEL)
+            registry.client.close()
+        argv = ["docker-registry", "garbage-collect", *words, str(tmp_path / "server/config.yml")]
+        subprocess.run(argv, check=True, capture_output=True, timeout=60)
+        with docker_registry(tmp_path / "server") as address:
+            registry = remotes.opened(RemoteOptions(registry=address))
+            found = pulling.look(registry, LABEL)
+            left.append(len(found.attached))
+            pulling.pull(registry, found, ImageRepository(tmp_path / f"repo{len(left)}"))
+            registry.client.close()
+    assert left == [1, 0]
+
+
+def test_who_may_push_where(image: Path, tmp_path: Path) -> None:
+    """By the lines for nginx of docs/how-to/keep-a-registry.md."""
+    need("docker-registry", "nginx")
+    program = shutil.which("nginx")
+    if program is None:
+        suite = platform.freedesktop_os_release()["VERSION_CODENAME"]
+        program = str(debianroot.bare(tmp_path / "apt", suite, "nginx") / "usr/sbin/nginx")
+    page = (documented.ROOT / "docs/how-to/keep-a-registry.md").read_text()
+    (block,) = re.findall(r"```nginx\n(.*?)```", page, re.DOTALL)
+    port = free_port()
+    with docker_registry(tmp_path / "server") as address:
+        for old, new in (
+            ("registry.example.org:5000 ssl", f"127.0.0.1:{port}"),
+            ("  ssl_certificate /etc/…; ssl_certificate_key /etc/…;\n", ""),
+            ("/etc/nginx", str(tmp_path)),
+            ("127.0.0.1:5001", address),
+            ("X-Forwarded-Proto https", "X-Forwarded-Proto http"),
+        ):
+            assert old in block
+            block = block.replace(old, new)
+        temporary = "".join(
+            f"{kind}_temp_path {tmp_path}/{kind};\n"
+            for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        )
+        config = tmp_path / "nginx.conf"
+        config.write_text(
+            f"daemon off; pid {tmp_path}/pid; error_log {tmp_path}/errors;\nevents {{}}\n"
+            f"{'user root;' if os.geteuid() == 0 else ''}\n"
+            f"http {{ access_log off;\n{temporary}{block}}}\n"
+        )
+        (tmp_path / "pushers").write_text(f"ci:{{PLAIN}}{_SECRET}\nreleaser:{{PLAIN}}{_SECRET}\n")
+        (tmp_path / "releasers").write_text(f"releaser:{{PLAIN}}{_SECRET}\n")
+        (tmp_path / "TOKEN").write_text(_SECRET)
+        with _serving([program, "-p", str(tmp_path), "-c", str(config)], port):
+            _push_and_release(image, f"127.0.0.1:{port}/images", tmp_path)
+            with pytest.raises(urllib.error.HTTPError, match="401"):  # or any login succeeds
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/")
+
+
+def _push_and_release(image: Path, address: str, folder: Path) -> None:
+    with ExitStack() as stack:
+
+        def opened(name: str) -> OciRegistry:
+            options = {"token": str(folder), "username": name} if name else {}
+            registry = remotes.opened(RemoteOptions(registry=address, **options))
+            stack.callback(registry.client.close)
+            return registry
+
+        def refused(reason: Reason, act: Callable[[], object]) -> None:
+            with pytest.raises(StackproofError) as caught:
+                act()
+            assert caught.value.reason is reason
+
+        anybody, ci, releaser = opened(""), opened("ci"), opened("releaser")
+        released = addresses.parse_remote("deploy::tiny/1:v1@here%zen2")
+        elsewhere = addresses.parse_remote("other::tiny/1:v1@here%zen2")
+        refused(Reason.LOGIN_NEEDED, lambda: pushing.push(anybody, str(image), LABEL))
+        refused(Reason.LOGIN_NEEDED, lambda: pushing.push(ci, str(image), released))
+        refused(Reason.REGISTRY_DENIED, lambda: pushing.push(releaser, str(image), elsewhere))
+        pushing.push(ci, str(image), LABEL)
+        found = pulling.look(anybody, LABEL)
+        refused(Reason.LOGIN_NEEDED, lambda: pushing.copy(ci, found, released))
+        assert pushing.copy(releaser, found, released).sent == 0
+        refused(Reason.LOGIN_NEEDED, lambda: pushing.delete(ci, released))
+        assert pulling.look(anybody, released).layer.hex == files.sha256(image)
+
+
+@contextlib.contextmanager
+def _serving(argv: list[str], port: int) -> Iterator[None]:
+    server = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 20
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            assert server.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        yield
+    finally:
+        server.terminate()
+        server.wait(20)

@@ -430,6 +430,20 @@ def test_signatures_go_with_an_image_to_a_registry_and_back(
         assert place.admitted(record.file) == "yes"
         assert attachments.documents(record.file)["report.html"].read_bytes() == b"fast"
 
+        # another key: signed and pushed again, pulled again, then the old key's line goes
+        newer = Signer(tmp_path, "new@site", place.site / "allowed_signers")
+        place.say("image = * refuse me@site,new@site\n")
+        place.sign(signer=newer)
+        assert pushing.push(registry, place.image, meant).sent == 0
+        assert carrying.send(registry, pulling.look(registry, meant), place.image) == 1
+        image = pulling.look(registry, meant)
+        assert pulling.pull(registry, image, there).received == 0
+        carrying.put(record.file, carrying.fetch(registry, image))
+        place.signer.allow("me@site", newer.public)
+        assert place.admitted(record.file) == "yes"
+        place.signer.allow("me@site", place.signer.public)
+        place.say("image = * refuse me@site\n")
+
         bad = pulling.look(registry, unsigned)
         with pytest.raises(StackproofError) as caught:
             carrying.admit(bad, carrying.fetch(registry, bad), pytest.fail)
