@@ -278,7 +278,7 @@ def test_a_policy_or_a_record_that_others_may_write_to(place: Place) -> None:
     assert place.admitted() == "invalid-value"
     with (
         open(place.image, "rb") as image,
-        pytest.raises(MountFailure, match="line 1 of `.*/trust.conf`"),
+        pytest.raises(MountFailure, match=r"line 1 of `.*/trust.conf`"),
     ):
         admission.admit(place.image, image.fileno(), print)
 
