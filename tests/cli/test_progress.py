@@ -47,6 +47,11 @@ def test_what_is_left_may_be_of_a_part(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().err.endswith("  about 12 min left of this block\n")
 
 
+def test_where_nothing_is_left_none_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    progress.monitor()(piece("piece", seconds=1.0, left_s=0.0, left_of="of this block"))
+    assert capsys.readouterr().err.endswith("stackproof-bench  1.0 s\n")
+
+
 def test_on_a_terminal_one_line_says_what_is_left_however_narrow(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -122,20 +122,26 @@ def test_what_is_cut_for_ever_is_kept_for_the_next(
     assert server.given(where) == image.stat().st_size
 
 
-def test_a_killed_pull_goes_on(server: OwnRegistry, image: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT], ids=lambda one: one.name)
+def test_a_killed_pull_goes_on(
+    by: signal.Signals, server: OwnRegistry, image: Path, tmp_path: Path
+) -> None:
     digest = files.sha256(image)
     env = {**os.environ, "STACKPROOF_REPOSITORY": str(tmp_path / "repo"),
            "STACKPROOF_REGISTRY": server.address}  # fmt: skip
     argv = [sys.executable, "-m", "stackproof", "image", "pull", str(LABEL)]
     server.faults = [Fault(match=f"/blobs/sha256:{digest}", stall=1_500_000)]
-    killed = subprocess.Popen(argv, env=env, stderr=subprocess.DEVNULL)
+    killed = subprocess.Popen(argv, env=env, stderr=subprocess.PIPE)
     part = tmp_path / f"repo/images/.part-{digest}"
     end = time.monotonic() + 60
     while not part.exists() or part.stat().st_size == 0:
         assert time.monotonic() < end
         time.sleep(0.01)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
+    killed.send_signal(by)
+    _, said = killed.communicate(timeout=60)
+    if by is signal.SIGINT:
+        assert killed.returncode == 130
+        assert b" are kept [interrupted]\nhint: the same command goes on with it" in said
     server.release.set()
     there = part.stat().st_size
     assert 0 < there <= 1_500_000

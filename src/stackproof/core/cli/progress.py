@@ -71,7 +71,7 @@ def _line(event: Event, elapsed: str = "", *, width: int | None = None) -> str:
     text = f"  {event.text}" if event.text else ""
     unchanged = "  unchanged" if event.what == "skipped" else ""
     took = f"  {event.seconds:.1f} s" if event.seconds is not None else ""
-    left = "" if event.left_s is None else f"  about {duration_text(event.left_s)} left"
+    left = f"  about {duration_text(event.left_s)} left" if event.left_s else ""
     left += f" {event.left_of}" if left and event.left_of else ""
     tail = f"{unchanged}{took}{elapsed}{left}"
     if width is not None and len(head) + len(text) + len(tail) >= width:

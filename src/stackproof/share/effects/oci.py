@@ -312,7 +312,7 @@ class OciRegistry:
                 Reason.REGISTRY_DENIED,
                 f"`{self.address.host}` does not let you: {said or 'forbidden (403)'}",
                 where=where,
-                hint="ask who keeps the registry for the right to it",
+                hint="ask who keeps the registry for the right to it, or log in by another name",
             )
         if answer.status == 404:
             raise fail(

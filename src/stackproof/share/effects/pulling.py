@@ -125,8 +125,8 @@ def pull(
     """Bring an image into a repository, under its label.
 
     Raises `StackproofError`: LABEL_TAKEN, IMAGE_DAMAGED for other bytes than the manifest names,
-    which are not kept, DISK_FULL, NO_NETWORK and ANSWER_TRUNCATED after some attempts, with what
-    came kept for the next one, and what `storing.publish` does.
+    which are not kept, DISK_FULL, INTERRUPTED, NO_NETWORK and ANSWER_TRUNCATED after some attempts,
+    with what came kept for the next one, and what `storing.publish` does.
     """
     digest, size = image.layer.hex, image.layer.size
     folder = repository.folder_of(digest)
@@ -142,9 +142,17 @@ def pull(
         if storing.label_present(repository, record, force=force):  # another has pulled it
             return Pulled(record=record, received=len(meta))
         _check_room(descriptor, size, repository.folder)
-        with downloading(str(record.label), monitor) as transfer:
-            segments = _planned(registry, image, repository)
-            received = _fill(registry, image, descriptor, segments, transfer)
+        try:
+            with downloading(str(record.label), monitor) as transfer:
+                segments = _planned(registry, image, repository)
+                received = _fill(registry, image, descriptor, segments, transfer)
+        except KeyboardInterrupt:
+            kept = disk_text(os.fstat(descriptor).st_size)
+            raise fail(
+                Reason.INTERRUPTED,
+                f"interrupted; {kept} of {disk_text(size)} are kept",
+                hint="the same command goes on with it",
+            ) from None
         os.fsync(descriptor)
         os.fchmod(descriptor, 0o444)
 
