@@ -193,3 +193,41 @@ def test_on_top_of_software_that_is_there(tool: tuple[Artefact, ...], tmp_path: 
     assert [path.name for path in (tree / "software").iterdir()] == ["four"]
     done = subprocess.run([tree / "software/four/1.0/bin/four"], capture_output=True, check=True)
     assert done.stdout == b"twice two is 4\n"
+
+
+_WRAPPER = """#!/bin/sh
+exec /usr/bin/{0} -Wl,--build-id=0x6d6f64756c656763 "$@"
+"""
+_MODULE = """\
+local root = "{root}"
+prepend_path("PATH", pathJoin(root, "bin"))
+setenv("EBROOTGCC", root)
+setenv("EBVERSIONGCC", "12.2.0")
+"""
+
+
+def test_the_compiler_of_a_module_compiles(tool: tuple[Artefact, ...], tmp_path: Path) -> None:
+    """A site's GCC, or EESSI's, which Lmod loads; it marks what it links, and the system's does not."""
+    put()
+    base, root = tmp_path / "base", tmp_path / "base/software/GCC/12.2.0"
+    for name in ("gcc", "g++", "gfortran"):
+        files.write(root / "bin" / name, _WRAPPER.format(name).encode(), mode=0o755)
+    files.write(base / "modules/all/GCC/12.2.0.lua", _MODULE.format(root=root).encode())
+
+    whole = lock(tool)
+    two = whole.components[0]
+    made = replace(
+        two,
+        text=two.text.replace("SYSTEM", "{'name': 'GCC', 'version': '12.2.0'}"),
+        filename="two-1.0-GCC-12.2.0.eb", module="two/1.0-GCC-12.2.0",
+    )  # fmt: skip
+    below = Below(path=str(base), modules=(str(base / "modules/all"),))
+    ready = replace(setup(), binds=(Bind(source=str(base), target=str(base)),))
+    image = execute(plan(stack(name="module", below=below), replace(whole, components=(made,))),
+                    null_monitor, setup=ready).path  # fmt: skip
+    notes = [
+        "readelf",
+        "--notes",
+        unpack(image, tmp_path / "tree") / "software/two/1.0-GCC-12.2.0/lib/libtwo.so",
+    ]
+    assert "6d6f64756c656763" in subprocess.check_output(notes, text=True)
