@@ -162,6 +162,13 @@ def test_sources_of_the_operating_system() -> None:
     assert upstream.accepted[0].provenance.startswith("easybuild-easyconfigs")
 
 
+def test_the_machines_hwloc_needs_a_module_for_open_mpi_alone() -> None:
+    """EasyBuild's own code for Open MPI looks for loaded modules; MPICH is told the folder."""
+    hwloc = ExternalComponent(version="2.9.0", prefix="/usr/local")
+    found = made(SMALL, mpi=("mpich", "4.3.2"), externals={"hwloc": hwloc})
+    assert "--with-hwloc=/usr/local" in one(found, "mpich").text
+
+
 def test_wishes_for_versions_of_what_is_needed() -> None:
     mpi = ("mpich", "4.3.2")
     found = made(SMALL, mpi=mpi, versions={"hwloc": "2.13.0"})
@@ -229,10 +236,7 @@ def test_one_mpi_at_a_time() -> None:
             {"mpi": ("openmpi", "5.0.8"), "versions": {"pmix": "6.1.0"}},
             Reason.INVALID_VALUE,
         ),
-        (
-            {"mpi": ("mpich", "4.3.2"), "externals": {"hwloc": CUDA}},
-            Reason.INVALID_VALUE,
-        ),
+        ({**MPI, "externals": {"hwloc": CUDA}}, Reason.INVALID_VALUE),
         (
             {"mpi": ("openmpi", "5.0.7"), "bundled": True, "externals": {"pmix": CUDA}},
             Reason.INVALID_VALUE,

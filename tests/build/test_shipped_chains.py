@@ -52,6 +52,9 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("container-mpich", "--site", "alps-gh200"),
         ("xpmem", "libfabric/1.22.0-CUDA-12.8.1", "hwloc", "MPICH/4.3.1-CUDA-12.8.1", "OSU"),
     ),
+    "container-debian": (
+        ("container-mpich-debian",), ("libfabric/2.1.0", "hwloc/2.9.0", "MPICH/4.0.2"),
+    ),
     "plain-mpich": (("mpich-ofi",), ("libfabric/2.1.0", "hwloc/2.9.0", "MPICH/4.0.2")),
     "plain-openmpi": (("openmpi-lnx",), ("libfabric/2.1.0", "OpenMPI/5.0.7")),
 }  # fmt: skip
