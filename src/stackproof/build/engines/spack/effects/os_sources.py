@@ -41,7 +41,7 @@ NAMES: Mapping[str, str] = {
     "squashfs": "squashfs-tools",
     "uuid": "ossp-uuid",
 }
-_REPACKED = re.compile(r"[+~](?:dfsg|ds|repack|git|r)[\w.~+-]*$")
+_REPACKED = re.compile(r"(?:[+~](?:dfsg|ds|repack|git|r)|\.dfsg|-stable)[\w.~+-]*$")
 _REALLY = re.compile(r".*\+really")
 
 
@@ -71,7 +71,8 @@ class SourcePackage:
 def upstream_version(version: str) -> str:
     """Return upstream's part of a Debian version (deb-version(7)).
 
-    `1:2.0.19-1+b1` is 2.0.19, `1.5.7+dfsg-1` 1.5.7, and `4.3.0+really4.2.1-1` 4.2.1.
+    `1:2.0.19-1+b1` is 2.0.19, `1.5.7+dfsg-1` 1.5.7, and `4.3.0+really4.2.1-1` 4.2.1. A release that
+    upstream calls stable, as libevent does, is one without that word: `2.1.12-stable-8` is 2.1.12.
     """
     _, _, rest = version.rpartition(":")
     upstream = rest.rpartition("-")[0] or rest
