@@ -20,6 +20,7 @@ from stackproof.build.effects import locking, stacks
 from stackproof.build.effects.builders import RecipeOptions
 from stackproof.build.effects.loaded import Loaded
 from stackproof.build.engines import spack
+from stackproof.build.engines.easybuild.effects import catalogue
 from stackproof.build.engines.spack import locks
 from stackproof.build.engines.spack.effects import known
 from stackproof.build.engines.spack.effects.builder import BUILDER
@@ -97,9 +98,13 @@ EVERY = pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: chain.lock)
 
 @cache
 def loaded(chain: Chain) -> Loaded:
+    return _loaded(chain.words)
+
+
+def _loaded(words: list[str]) -> Loaded:
     parser = argparse.ArgumentParser()
     stacks_arguments.add_arguments(parser)
-    return stacks.load_recipe(parsing.read(RecipeOptions, parser.parse_args(chain.words)))
+    return stacks.load_recipe(parsing.read(RecipeOptions, parser.parse_args(words)))
 
 
 @cache
@@ -255,6 +260,20 @@ def test_no_conflict_is_accepted(chain: Chain) -> None:
     document = loaded(chain).document
     assert document is not None
     assert not document.data.get("accept")
+
+
+@pytest.mark.parametrize("recipe", ["mpich", "openmpi"])
+def test_a_chain_from_debians_sources(recipe: str) -> None:
+    """Its releases are among those that Debian's source packages have, by the other catalogue."""
+    site = str(FOLDER / "sites" / "ethernet.yaml")
+    stack = _loaded([str(FOLDER / f"{recipe}-debian.yaml"), "--site", site]).stack
+    (environment,) = stack.environments
+    named = dict(one.split()[0].split("@") for one in environment.specs if "@" in one)
+    assert named.keys() == {recipe, "libfabric"}
+    for name, version in named.items():
+        component = catalogue.load().components[name]
+        (release,) = (one for one in component.releases if one.version == version)
+        assert any(one.origin.startswith("debian-") for one in release.sources)
 
 
 def test_recipes_travel_with_the_program() -> None:
