@@ -11,6 +11,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -198,6 +199,16 @@ def test_no_space_is_no_bug(verb: Callable[..., None], capsys: pytest.CaptureFix
     verb(raises(OSError(errno.ENOSPC, "no space", "/some/file")))
     assert exit_code("check") == Reason.DISK_FULL.exit_code
     assert "/some/file" in capsys.readouterr().err
+
+
+def test_a_working_folder_that_is_gone_is_no_bug(tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    script = 'rmdir "$1"; exec "$2" -m stackproof check mpich.yaml'
+    argv = ["sh", "-c", script, "sh", folder, sys.executable]
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == Reason.FILE_MISSING.exit_code
+    assert "the folder that this was started in is there no more [file-missing]" in done.stderr
 
 
 def test_a_reader_that_has_gone_is_no_error() -> None:

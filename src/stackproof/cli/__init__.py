@@ -233,11 +233,25 @@ def _explain(error: BaseException) -> StackproofError:
         if error.filename is None:
             _abandon_stdout()
         return files.translate(error, error.filename or "standard output")
+    if isinstance(error, FileNotFoundError) and _folder_is_gone():
+        return fail(
+            Reason.FILE_MISSING,
+            "the folder that this was started in is there no more",
+            hint="go to one that is (cd), and give the command again: what was finished is kept",
+        )
     return fail(
         Reason.BUG,
         f"this is a bug in stackproof: {type(error).__name__}: {error}",
         hint="run the same command with --debug before the verb and report what it prints",
     )
+
+
+def _folder_is_gone() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _wants_json(argv: Sequence[str]) -> bool:
