@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import os
 import signal
 import subprocess
@@ -42,11 +43,11 @@ def _users_of(image: Path) -> list[str]:
         with contextlib.suppress(OSError):
             if device.read_text().strip() == os.fspath(image):
                 found.append(os.fspath(device))
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
+    for link in glob.glob("/proc/[0-9]*/fd/*"):  # pathlib's stops where a process ends meanwhile
         with contextlib.suppress(OSError):
-            other = link.stat()
+            other = os.stat(link)
             if (other.st_dev, other.st_ino) == (state.st_dev, state.st_ino):
-                found.append(os.fspath(link))
+                found.append(link)
     return found
 
 
