@@ -148,3 +148,17 @@ def test_several_images_are_all_listed_the_newest_first() -> None:
 def test_what_was_meant(word: str, system: str, said: str) -> None:
     guess = labels.guess(RECORDS, word, system=system)
     assert guess.startswith(said) if said else guess == ""
+
+
+@pytest.mark.parametrize(
+    ("date", "shown"),
+    [
+        ("2026-03-04 05:06:07", "2026-03-04 05:06"),
+        (labels.readable_date("1970-01-01 00:00:00"), "-"),  # as builds make images
+        ("1970-01-01 00:00:00", "-"),  # of a registry that an older client wrote
+    ],
+)
+def test_an_image_without_a_time_is_shown_without_one(date: str, shown: str) -> None:
+    one = record("mpich/5.0.2:v1@here%zen3", date=date)
+    assert labels.date_text(one) == shown
+    assert labels.table([one]).endswith(f"  {shown}")

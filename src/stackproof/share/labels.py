@@ -26,8 +26,9 @@ system_of = attrgetter("system")
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _SIGNS = {"/": "version", ":": "tag", "@": "system", "%": "uarch"}
 _ID = 16
-_EPOCH = "1970-01-01 00:00"
-"""When an image was made that holds no time, so that it is the same whenever it is built."""
+_FIRST, _LAST = "2022-01-01 00:00:00", "2050-12-31 23:59:59"
+"""The dates that uenv reads. An image that holds no time, so that it is the same whenever it is
+built, has the first."""
 _DIGEST = 64
 
 
@@ -90,7 +91,7 @@ def readable_date(date: str) -> str:
 
     Where one image has another date uenv ends, or lists none at all.
     """
-    return min(max(date, "2022-01-01 00:00:00"), "2050-12-31 23:59:59")
+    return min(max(date, _FIRST), _LAST)
 
 
 def parse(text: str) -> Label:
@@ -203,7 +204,7 @@ def table(records: Sequence[LabelRecord], names: Sequence[str] = ()) -> str:
 
 def date_text(record: LabelRecord) -> str:
     """Return when an image was made, to the minute; `-` for one that is the same at any time."""
-    return "-" if record.date.startswith(_EPOCH) else record.date[:16]
+    return "-" if record.date <= _FIRST else record.date[:16]
 
 
 def guess(records: Sequence[LabelRecord], word: str, *, system: str = "") -> str:

@@ -34,7 +34,7 @@ def _begun(step: str) -> Callable[..., None]:
 
 
 # EasyBuild starts compilers by scripts that add search paths for the linker. Each of them starts
-# Python and ten programs more, which takes as long as a small file takes to compile.
+# Python and eight programs more, which takes as long as a small file takes to compile.
 _COMPILES = """\
 for word in "$@"; do
     case $word in -c) exec {compiler} "$@" ;; esac  # nothing is linked
