@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -33,34 +34,75 @@ def _begun(step: str) -> Callable[..., None]:
     return hook
 
 
-# EasyBuild starts compilers by scripts that add search paths for the linker. Each of them starts
-# Python and eight programs more, which takes as long as a small file takes to compile.
-_COMPILES = """\
+# EasyBuild starts compilers and linkers by scripts that add search paths for libraries. Each starts
+# Python and eight programs more, and a compiler that links starts the linker's as well: this takes
+# longer than a small file takes to compile. What follows does the same within the shell, as
+# easybuild/scripts/rpath_args.py of EasyBuild 5.4 does it, and leaves to the script what is rare.
+_QUICK = """\
+slow_path=$PATH
+PATH=:$PATH: PATH=${{PATH//":$own:"/:}} PATH=${{PATH#:}} PATH=${{PATH%:}}
+words=() folders=() kept=() rare=
 for word in "$@"; do
-    case $word in -c) exec {compiler} "$@" ;; esac  # nothing is linked
+    case $word in
+    {links_nothing}) exec {program} "$@" ;;
+    -x | -L | -Xlinker | {prefix}--enable-new-dtags) rare=1 ;;
+    -L*) folders+=("${{word#-L}}") words+=("$word") ;;
+    {prefix}-rpath=*) folders+=("${{word#*-rpath=}}") ;;
+    *) words+=("$word") ;;
+    esac
 done
+if [[ ! $rare ]]; then
+    IFS=: read -ra more <<< "${{LIBRARY_PATH:-}}"
+    for folder in "${{folders[@]}}" "${{more[@]}}"; do
+        [[ $folder == /* && -e $folder && ! $folder =~ $passed_over ]] || continue
+        for one in "${{kept[@]}}"; do [[ $folder -ef $one ]] && continue 2; done
+        kept+=("$folder")
+    done
+    set -- {prefix}--disable-new-dtags "${{kept[@]/#/{prefix}-rpath=}}" "${{words[@]}}"
+    exec {program} "${{included[@]/#/{prefix}-rpath=}}" "$@"
+fi
+PATH=$slow_path
 """
-_LAST = re.compile(r"^('[^']+') \"\$\{CMD_ARGS\[@\]\}\"$", re.MULTILINE)
-_UNREAD_LOG = re.compile(r"^ *echo .*date.*'/dev/null'$", re.MULTILINE)
+_LINKERS = frozenset(("ld", "ld.gold", "ld.bfd", "lld", "ld.lld", "ld64.lld"))
+_PROGRAM = re.compile(r"^('[^']+') \"\$\{CMD_ARGS\[@\]\}\"$", re.MULTILINE)
+_CALL = re.compile(r""""\$RPATH_ARGS_PY" "\$CMD" '([^']*)' '([^']*)' "\$@" \)$""", re.MULTILINE)
+_LOG = re.compile(r"^ *echo .*date.*'(.*)'$", re.MULTILINE)
 
 
 def post_prepare_hook(*_: object) -> None:
-    """Let the scripts before compilers start at once what only compiles; no log is for nobody."""
+    """Let the scripts before compilers and linkers do their work without starting programs."""
     for folder in os.environ["PATH"].split(os.pathsep):
         if "rpath_wrappers" in folder:
             for name in os.listdir(folder):
-                if not name.startswith("ld"):
-                    _quicken(os.path.join(folder, name))
+                _quicken(os.path.join(folder, name))
 
 
 def _quicken(path: str) -> None:
+    """Put the quick way before the first statement of a script, if the script is what is known."""
     with open(path, encoding="utf-8") as stream:
         text = stream.read()
-    last = _LAST.search(text)
-    if last:
-        first, _, rest = _UNREAD_LOG.sub("    :", text).partition("\n")
-        with open(path, "w", encoding="utf-8") as stream:
-            stream.write("\n".join((first, _COMPILES.format(compiler=last[1]) + rest)))
+    program, call, log = _PROGRAM.search(text), _CALL.search(text), _LOG.search(text)
+    if not (program and call and log and log[1] == "/dev/null"):
+        return
+    first, _, rest = text.partition("\n")
+    linker = os.path.basename(path) in _LINKERS
+    # A pattern is held against the beginning, and the last one against the whole.
+    patterns = "|".join(f"({one})" for one in f"{call[1]}$".split(","))
+    included = call[2].split(",") if call[2] else ()
+    quick = _QUICK.format(
+        links_nothing="-c" if linker else "-c | -E | -v | -V | --version | -dumpversion",
+        program=program[1],
+        prefix="" if linker else "-Wl,",
+    )
+    with open(path, "w", encoding="utf-8") as stream:
+        print(
+            first,
+            f"own={shlex.quote(os.path.dirname(path))}",
+            f"passed_over={shlex.quote(f'^({patterns})')}",
+            f"included=({' '.join(map(shlex.quote, included))})",
+            quick + rest,
+            sep="\n", end="", file=stream,
+        )  # fmt: skip
 
 
 for _step in _STEPS:
