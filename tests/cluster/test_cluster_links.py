@@ -13,6 +13,7 @@ import pytest
 
 from clusters import PAYLOAD, assert_limited, marked, round_trip_us, throughput, told, wait_until
 from need import need, works
+from stackproof.cluster.effects import link
 from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.effects.agent import started
 from stackproof.cluster.model import ClusterSpec
@@ -122,6 +123,26 @@ def test_one_node_can_have_a_delay_that_nobody_measured() -> None:
     state = cluster_up.up(ClusterSpec(nodes=1, delay="1ms"))
     assert state.delay is not None
     assert state.delay.seen_us is None
+
+
+@pytest.mark.parametrize(("busy", "works_out"), [(2, True), (3, False)])
+def test_a_delay_hidden_by_noise_is_measured_again(
+    monkeypatch: pytest.MonkeyPatch, busy: int, works_out: bool
+) -> None:
+    """The link without the delay seems as slow as with it, as often as `busy` says."""
+    answers = [[100.0] * 9, [100.0] * 9] * busy + [[10.0] * 9, [2010.0] * 9]
+    monkeypatch.setattr(link, "_round_trips", lambda _: answers.pop(0))
+    state = cluster_up.up(ClusterSpec())
+    if works_out:
+        slow = cluster_up.set_link(state, rate=None, delay="1ms")
+        assert slow.delay is not None
+        assert slow.delay.seen_us == 1000
+        assert round_trip_us(slow) >= 2000
+    else:
+        with pytest.raises(StackproofError, match=r"1000 us was asked for, and 0\.0 us") as caught:
+            cluster_up.set_link(state, rate=None, delay="1ms")
+        assert "3 times" in str(caught.value)
+        assert round_trip_us(state) < 2000  # it is taken away
 
 
 def test_without_netem_and_compiler_there_is_an_error_and_no_cluster(

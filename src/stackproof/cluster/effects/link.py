@@ -33,7 +33,9 @@ from stackproof.core.errors import Reason, StackproofError, fail
 _TOOL_S = 30.0
 _READY_S = 10.0
 _LEAST_SHARE = 0.8
-"""A measured delay below this share of the one asked for is none; noise only makes it longer."""
+"""A measured delay below this share of the one asked for is none, if it is so every time."""
+_TRIES = 3
+"""How often it is measured: noise makes a delay longer, and the link before it as well."""
 
 
 def shape(state: ClusterState, spec: ClusterSpec) -> ClusterState:
@@ -52,14 +54,19 @@ def shape(state: ClusterState, spec: ClusterSpec) -> ClusterState:
     state = dataclasses.replace(state, spec=dataclasses.replace(spec, delay=None))
     if wanted is None:
         return state
-    before = _round_trips(state)
-    facts = _add_delay(state, wanted)
-    delayed = dataclasses.replace(state, spec=spec, delay=facts)
-    try:
-        return dataclasses.replace(delayed, delay=_seen(facts, before, _round_trips(delayed)))
-    except BaseException:
+    for _ in range(_TRIES):
+        before = _round_trips(state)
+        facts = _add_delay(state, wanted)
+        delayed = dataclasses.replace(state, spec=spec, delay=facts)
+        try:
+            facts = _seen(facts, before, _round_trips(delayed))
+        except BaseException:
+            _without_delay(delayed)
+            raise
+        if facts.seen_us is None or facts.seen_us >= _LEAST_SHARE * wanted:
+            return dataclasses.replace(delayed, delay=facts)
         _without_delay(delayed)
-        raise
+    raise _no_delay(facts)
 
 
 def connect(state: ClusterState, node: ClusterNode) -> None:
@@ -277,23 +284,18 @@ def _round_trips(state: ClusterState) -> list[float]:
 
 
 def _seen(facts: DelayFacts, before: list[float], after: list[float]) -> DelayFacts:
-    """Return the facts with what was measured.
-
-    Raises `StackproofError` (CLUSTER_FAILED) when the delay is not there.
-    """
+    """Return the facts with what was measured, if anything was."""
     if not before:
         return facts
     seen = (statistics.median(after) - statistics.median(before)) / 2
     low, _, high = statistics.quantiles(after, n=4)
-    if seen < _LEAST_SHARE * facts.asked_us:
-        raise _no_delay(facts, seen)
     return dataclasses.replace(facts, seen_us=round(seen, 1), spread_us=round((high - low) / 2, 1))
 
 
-def _no_delay(facts: DelayFacts, seen_us: float) -> StackproofError:
+def _no_delay(facts: DelayFacts) -> StackproofError:
     return fail(
         Reason.CLUSTER_FAILED,
-        f"a delay of {facts.asked_us:g} us was asked for, and {seen_us:.1f} us were measured "
-        f"(made by {facts.method})",
+        f"a delay of {facts.asked_us:g} us was asked for, and {facts.seen_us:.1f} us were measured "
+        f"(made by {facts.method}; {_TRIES} times)",
         hint="try again when the machine is less busy, or choose a longer delay",
     )
