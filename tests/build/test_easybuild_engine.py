@@ -52,14 +52,15 @@ def test_one_step_for_each_component_on_those_it_needs() -> None:
         "easybuild",
         "two-1.0",
         "four-1.0",
-        "modules",
         "tidy",
         "metadata",
         "image",
     ]
     assert made["two-1.0"].inputs == (made["easybuild"].id,)
     assert made["four-1.0"].inputs == (made["easybuild"].id, made["two-1.0"].id)
-    assert made["two-1.0"].outputs == ("software/two/1.0", "modules/lua/all/two/1.0.lua")
+    assert made["two-1.0"].outputs == (
+        "software/two/1.0", "modules/lua/all/two/1.0.lua", "modules/tcl/all/two/1.0",
+    )  # fmt: skip
     assert not any(step.network for step in made.values())
     (command,) = made["two-1.0"].commands
     assert "--ignore-locks" in command.argv  # those of a build that was killed

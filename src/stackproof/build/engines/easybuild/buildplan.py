@@ -14,7 +14,6 @@ from stackproof.build.engines.easybuild.chain import Easyconfig
 from stackproof.build.engines.easybuild.stack import EasyBuildLock, EasyBuildStack, files_of
 from stackproof.build.plan import DOWNLOADS, Plan, Step
 from stackproof.core import ids
-from stackproof.core.command import Command
 
 
 def build_plan(
@@ -35,8 +34,7 @@ def build_plan(
         step = _component_step(stack, lock, component, (steps[0].id, *needs))
         steps.append(step)
         made[component.module] = step.id
-    steps.append(_modules_step(stack, lock, tuple(step.id for step in steps)))
-    steps.append(_tidy_step(stack, (steps[-1].id,)))
+    steps.append(_tidy_step(stack, tuple(step.id for step in steps)))
     image = metadata.describe(stack, lock)
     native = image.mpi if image.benchmarks else None
     bill = metadata.render_bom(stack, lock)
@@ -78,40 +76,27 @@ def _component_step(
     stack: EasyBuildStack, lock: EasyBuildLock, component: Easyconfig, inputs: tuple[str, ...]
 ) -> Step:
     path = f"{layout.EASYCONFIGS}/{component.filename}"
-    extra = _metadata_option(lock)
+    metadata_file = {layout.METADATA: lock.metadata} if lock.metadata else {}
+    below = stack.below.modules if stack.below else ()
+    words = (path, f"--external-modules-metadata={layout.METADATA}") if lock.metadata else (path,)
     return Step(
         name=component.module.replace("/", "-"),
         description=f"build {component.name} {component.version}",
         inputs=inputs,
-        build_files={path: component.text, **_metadata_file(lock)},
+        build_files={path: component.text, **metadata_file},
         fetch=files_of(component),
-        commands=(_eb(stack, path, *extra),),
+        commands=(layout.eb(stack.mount, *words, optarch=stack.optarch, modules=below),),
         outputs=_outputs(component),
         reports=layout.INSTALL,
     )
 
 
 def _outputs(component: Easyconfig) -> tuple[str, ...]:
-    """Return what a component installs: its folder and its module file, below the mount point."""
+    """Return what a component installs: its folder and module files, below the mount point."""
     return (
         f"{layout.SOFTWARE}/{component.module}",
         f"{layout.LUA_MODULES}/all/{component.module}.lua",
-    )
-
-
-def _modules_step(stack: EasyBuildStack, lock: EasyBuildLock, inputs: tuple[str, ...]) -> Step:
-    """Return the step that writes module files in Tcl as well."""
-    paths = tuple(f"{layout.EASYCONFIGS}/{component.filename}" for component in lock.components)
-    texts = tuple(component.text for component in lock.components)
-    words = ("--module-only", "--skip-sanity-check", *_metadata_option(lock))
-    return Step(
-        name="modules",
-        description="write module files for every modules tool",
-        inputs=inputs,
-        build_files={**dict(zip(paths, texts, strict=True)), **_metadata_file(lock)},
-        commands=(_eb(stack, *paths, *words, lua=False),),
-        outputs=(layout.TCL_MODULES,),
-        reports=layout.INSTALL,
+        f"{layout.TCL_MODULES}/all/{component.module}",
     )
 
 
@@ -124,16 +109,3 @@ def _tidy_step(stack: EasyBuildStack, inputs: tuple[str, ...]) -> Step:
         inputs=inputs,
         commands=(layout.worker("tidy", *(f"{stack.mount}/{folder}" for folder in folders)),),
     )
-
-
-def _metadata_file(lock: EasyBuildLock) -> dict[str, str]:
-    return {layout.METADATA: lock.metadata} if lock.metadata else {}
-
-
-def _metadata_option(lock: EasyBuildLock) -> tuple[str, ...]:
-    return (f"--external-modules-metadata={layout.METADATA}",) if lock.metadata else ()
-
-
-def _eb(stack: EasyBuildStack, *words: str, lua: bool = True) -> Command:
-    below = stack.below.modules if stack.below else ()
-    return layout.eb(stack.mount, *words, optarch=stack.optarch, modules=below, lua=lua)

@@ -25,7 +25,10 @@ SOFTWARE = "software"
 """The folder of what is installed, below the mount point."""
 LUA_MODULES = "modules/lua"
 TCL_MODULES = "modules/tcl"
-"""Folders of module files below the mount point: for Lmod, and for every modules tool."""
+"""Folders of module files below the mount point: for Lmod, and for every modules tool.
+
+EasyBuild is told of the first; our hooks write into the second, which is beside it.
+"""
 
 EPOCH = 315576060
 """SOURCE_DATE_EPOCH, seconds: the time that images of the Spack engine have as well."""
@@ -57,26 +60,22 @@ _OPTIONS = (
 )
 
 
-def eb(
-    mount: str, *words: str, optarch: str, modules: tuple[str, ...] = (), lua: bool = True
-) -> Command:
+def eb(mount: str, *words: str, optarch: str, modules: tuple[str, ...] = ()) -> Command:
     """Return a call of EasyBuild that installs below a mount point.
 
-    `modules` are folders of module files besides its own. Without `lua` it writes module files in
-    Tcl, which every modules tool reads.
+    `modules` are folders of module files besides its own.
     """
-    own = LUA_MODULES if lua else TCL_MODULES
     return Command(
         argv=(
             PYTHON, "-m", "easybuild.main", *_OPTIONS,
             f"--installpath-software={mount}/{SOFTWARE}",
-            f"--installpath-modules={mount}/{own}",
-            f"--module-syntax={'Lua' if lua else 'Tcl'}",
+            f"--installpath-modules={mount}/{LUA_MODULES}",
+            "--module-syntax=Lua",
             f"--optarch={optarch}",
             *words,
         ),
         cwd=BUILD,
-        env=_environment({"MODULEPATH": ":".join((f"{mount}/{own}/all", *modules))}),
+        env=_environment({"MODULEPATH": ":".join((f"{mount}/{LUA_MODULES}/all", *modules))}),
     )  # fmt: skip
 
 

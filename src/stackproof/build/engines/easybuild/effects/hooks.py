@@ -6,6 +6,7 @@ arguments of hooks: docs.easybuild.io/hooks.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 _MARK = "stackproof-event: "
+_TCL = "tcl"
 _STEPS = (
     "fetch", "ready", "extract", "patch", "prepare", "configure", "build", "test", "install",
     "postproc", "sanitycheck", "module",
@@ -32,6 +34,27 @@ def _begun(step: str) -> Callable[..., None]:
         _say(event="step", step=step, module=easyblock.full_mod_name, log=easyblock.logfile or "")
 
     return hook
+
+
+def post_module_hook(easyblock: Any, *_: object) -> None:
+    """Write the module file in Tcl as well, beside the folder of those in Lua.
+
+    EasyBuild writes one kind in a run; for the other it would have to start again.
+    """
+    config = importlib.import_module("easybuild.tools.config")
+    generator = importlib.import_module("easybuild.tools.module_generator")
+
+    tcl = generator.ModuleGeneratorTcl(easyblock)
+    folder = os.path.join(os.path.dirname(config.install_path("mod")), _TCL)
+    tcl.get_modules_path = lambda fake=False, mod_path_suffix=None: (  # noqa: ARG005
+        os.path.join(folder, mod_path_suffix or "all")
+    )
+    kept = easyblock.module_generator, easyblock.mod_filepath
+    easyblock.module_generator, easyblock.mod_filepath = tcl, tcl.get_module_filepath()
+    try:
+        easyblock.make_module_step()
+    finally:
+        easyblock.module_generator, easyblock.mod_filepath = kept
 
 
 # EasyBuild starts compilers and linkers by scripts that add search paths for libraries. Each starts
