@@ -13,6 +13,7 @@ from stackproof.build.engines.spack.layout import (
     EPOCH,
     MODULES,
     REPLACEMENTS,
+    STAGE,
     WORKER,
     environment_folder,
     spack,
@@ -102,6 +103,7 @@ def _hook(name: str, text: str | None, stack: SpackStack) -> Iterator[Step]:
 
 def _fetch_step(stack: SpackStack, lock: SpackLock) -> Step:
     """Return the step that gets every source, so that what builds needs no network."""
+    clean = tool("rm", "-rf", STAGE)  # as `spack clean --stage` does, without a start of Spack
     calls = [
         spack("fetch", "--missing", environment=folder)
         for folder in locks.folders(stack)
@@ -112,7 +114,7 @@ def _fetch_step(stack: SpackStack, lock: SpackLock) -> Step:
         description="get the sources of everything that is not installed yet",
         build_files=solution_files(stack, lock),
         # Also first: Spack takes a file that a failed try left, whatever is in it.
-        commands=(spack("clean", "--stage"), *calls, spack("clean", "--stage")),
+        commands=(clean, *calls, clean),
         network=True,
         resumes=True,
     )
@@ -186,10 +188,8 @@ def _views_step(stack: SpackStack, lock: SpackLock) -> Step:
         build_files[f"{folder}/spack.yaml"] = environments.spack_yaml(
             stack, folder, lock.environments, views=True
         )
-        commands += [
-            spack("env", "view", "regenerate", environment=folder),
-            spack("python", WORKER, "views", f"{BUILD}/{views.FILE}", name, environment=folder),
-        ]
+        job = f"{BUILD}/{views.FILE}"
+        commands += [spack("python", WORKER, "views", job, name, environment=folder)]
     return Step(
         name="views",
         description="make the views and find out what they change",

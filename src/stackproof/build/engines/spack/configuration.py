@@ -17,6 +17,7 @@ from stackproof.build.engines.spack.layout import (
     MODULES,
     PROJECTION,
     REPOSITORIES,
+    STAGE,
 )
 from stackproof.build.engines.spack.stack import Caches, Mirror, SpackLock, SpackStack
 from stackproof.build.plan import BUILD
@@ -169,7 +170,7 @@ def _config(stack: SpackStack) -> dict[str, Any]:
     return {
         "config": {
             "install_tree": {"root": stack.mount, "projections": {"all": PROJECTION}},
-            "build_stage": [f"{BUILD}/stage"],
+            "build_stage": [STAGE],
             "test_stage": f"{BUILD}/test",
             "source_cache": f"{BUILD}/{_SOURCES}",
             "misc_cache": f"{BUILD}/{CACHE}/misc",

@@ -26,6 +26,8 @@ REPLACEMENTS = "replacements"
 MODULES = "modules-config"
 CACHE = "cache"
 SPACK = f"{BUILD}/{SPACK_CLONE}/bin/spack"
+STAGE = f"{BUILD}/stage"
+"""Where Spack downloads, unpacks and compiles."""
 WORKER = f"{TOOLS}/spack_worker.py"
 
 REPOSITORIES = "repos/spack_repo"

@@ -7,9 +7,9 @@
     python -I -S spack_worker.py date FOLDER EPOCH
     python -I -S spack_worker.py tidy MOUNT EPOCH
 
-Self-contained. `solve` runs Spack as if on a machine of another microarchitecture. `views` asks
-Spack (0.23 to 1.2) for the changes that a view makes in an environment, as objects and not as the
-text of a shell script, and writes `env.json` and `activate.sh` of every view of one environment.
+Self-contained. `solve` runs Spack as if on a machine of another microarchitecture. `views` makes
+the views of one environment and asks Spack (0.23 to 1.2) for the changes that each makes in a
+user's, as objects and not as the text of a shell script, for its `env.json` and `activate.sh`.
 `licences` adds what packages say of their licence to the bill of materials. `metadata` puts the
 views into `meta/env.json`. `date` gives all files of a folder one time. `tidy` takes out of the
 store what differs between two builds of the same lock.
@@ -115,12 +115,13 @@ def solve(target: str, clone: str, words: list[str]) -> None:
 
 
 def write_views(job_file: str, environment: str) -> None:
-    """Write `env.json` and `activate.sh` of every view of the active Spack environment."""
+    """Make every view of the active Spack environment, with `env.json` and `activate.sh`."""
     import spack.environment  # type: ignore[import-not-found]  # noqa: PLC0415 - is Spack's Python
     import spack.util.environment  # type: ignore[import-not-found]  # noqa: PLC0415
 
     job = json.loads(Path(job_file).read_text(encoding="utf-8"))
     active = spack.environment.active_environment()
+    active.regenerate_views()
     for name, view in sorted(job["environments"][environment].items()):
         changes = spack.util.environment.EnvironmentModifications()
         active.add_view_to_env(changes, name)
