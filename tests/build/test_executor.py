@@ -22,7 +22,7 @@ from need import need, private_namespaces
 from stackproof.build.effects import visible
 from stackproof.build.effects import workspace as build_workspace
 from stackproof.build.effects.executor import Built, deliver, execute, fetch
-from stackproof.build.effects.workspace import BuildSetup, workspace
+from stackproof.build.effects.workspace import BuildSetup, Indices, workspace
 from stackproof.build.engines.easybuild import layout
 from stackproof.build.engines.wheel import engine as wheel_engine
 from stackproof.build.plan import Plan, Step
@@ -102,6 +102,22 @@ def test_results_that_are_kept_serve_other_builds_and_damaged_ones_are_made_agai
     built = execute(plan_of('{"x": 1}'), null_monitor, setup=setup)
     assert built.ran == 3
     assert "squashfs-root/made" in listing(built.path)
+
+
+def test_indices_that_one_build_made_are_there_in_the_next_one(tmp_path: Path) -> None:
+    """Those of the named repositories, which are the same for all; of others nothing is kept."""
+    setup = BuildSetup(
+        indices=Indices(folder="indices", kept=tmp_path / "kept", names=("builtin", "absent"))
+    )
+    made = "mkdir -p /build/indices/tags; cd /build/indices/tags; touch $0/made/file; {}"
+    makes = made.format("for one in builtin own; do echo {} > $one-index.json; done")
+    looks = made.format("cp * $0/made")
+    execute(small_plan("one", makes.format("one")), null_monitor, setup=setup)
+    execute(small_plan("two", makes.format("two")), null_monitor, setup=setup)
+    found = listing(execute(small_plan("three", looks), null_monitor, setup=setup).path)
+    assert "made/builtin-index.json" in found
+    assert "own-index.json" not in found
+    assert (tmp_path / "kept/tags/builtin-index.json").read_text() == "one\n"
 
 
 def test_same_digest_in_another_cache_with_another_umask_and_on_another_day(

@@ -102,8 +102,6 @@ def perform(
         _clear(work.space)
         _run_steps(work)
         build = work.space.build
-        if work.setup.indices:
-            work.setup.indices.keep(build)
         made = [path for path in read if inside.is_file(build / path, build)]
         found = {path: (build / path).read_bytes() for path in made}
         _clear(work.space)
@@ -207,6 +205,8 @@ def _run_steps(work: _Work) -> int:
         work.monitor(_event("started", step, number, work.plan))
         started = time.monotonic()
         _run_step(step, work)
+        if work.setup.indices:
+            work.setup.indices.keep(work.space.build)
         if work.setup.kept:
             from stackproof.build.effects import step_cache  # noqa: PLC0415 - only source builds keep results
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -67,29 +66,21 @@ class Indices:
     def restore(self, build: Path) -> None:
         """Put kept files where the engine looks for them, unless some are there."""
         target = inside.place(build, self.folder)
-        if not target.exists() and self.kept.is_dir():
-            shutil.copytree(self.kept, target, copy_function=shutil.copyfile)
+        if target.exists():
+            return
+        for path in self.kept.glob("*/[!.]*"):  # the others are being written
+            place = target / path.relative_to(self.kept)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, place)
 
     def keep(self, build: Path) -> None:
-        """Keep the files of the named repositories, once."""
-        if self.kept.exists():
-            return
+        """Keep those files of the named repositories that are not kept yet."""
         source = build / self.folder
-        found = [
-            path for name in self.names for path in source.glob(f"*/{name}-*")
-            if inside.is_file(path, build)
-        ]  # fmt: skip
-        if not found:
-            return
-        self.kept.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.kept.parent) as folder:
-            new = Path(folder) / "new"
-            for path in found:
-                target = new / path.relative_to(source)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, target)
-            with suppress(OSError):  # somebody else was as fast
-                os.rename(new, self.kept)
+        for name in self.names:
+            for path in source.glob(f"*/{name}-*"):
+                target = self.kept / path.relative_to(source)
+                if not target.exists() and inside.is_file(path, build):
+                    files.copy(path, target)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
