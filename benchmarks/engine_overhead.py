@@ -1,18 +1,22 @@
-"""What the EasyBuild engine costs over `configure && make && make install` by hand.
+"""What an engine costs over `configure && make && make install` by hand.
 
-    python benchmarks/engine_overhead.py [RECIPE [COUNT [JOBS]]]
+    python benchmarks/engine_overhead.py [RECIPE [COUNT [JOBS]]] [-- OPTION...]
 
-RECIPE is one for EasyBuild with a lock beside it (default: recipes/libfabric.yaml), COUNT how many
-rounds (default 3), JOBS how many processes at once (default: all cores). Its sources are downloaded
-first, which is not timed. Then, in turns: `stackproof build`, with nothing kept of other builds, up
-to the finished image; and what a person types for each component, in order, in the same memory:
-unpack, configure, make, make install. These commands, options and all, are read from the log of the
-first build, so that both compile the same. Printed are wall seconds, so the machine has to be idle,
-and their ratio; the engine should cost at most a tenth more.
+RECIPE is one for EasyBuild or Spack with a lock (default: recipes/libfabric.yaml), COUNT how many
+rounds (default 3), JOBS how many processes at once (default: all cores), OPTION what `build` and
+`mirror create` are given besides, such as `--site FILE` or `--mirror FOLDER`. The sources are
+downloaded first, which is not timed, and Spack's index of its packages, which the first build with
+a clone of them makes and keeps, is taken from your cache if it is there. Then, in turns:
+`stackproof build`, with nothing else kept of other builds, up to the finished image; and what a
+person types for each component, in order, in the same memory: unpack, patch, configure, make, make
+install. These commands, options and all, are read from the logs of the first build, so that both
+compile the same. Printed are wall seconds, so the machine has to be idle, and their ratio; the
+engine should cost at most a tenth more.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -20,13 +24,21 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+
+from stackproof.core.effects import files
 
 ROOT = Path(__file__).resolve().parent.parent
-_SHELL = re.compile(r">> running shell command:\n\t(.*)\n")
+_EASYBUILD = re.compile(r">> running shell command:\n\t(.*)\n")
+_SPACK = re.compile(
+    r"^==> \[[\d.:-]+\] ('.*(?:configure|autoreconf|autogen\S*|make)'.*)$", re.MULTILINE
+)
+_ASSIGNED = re.compile(r"^(?:export )?(\w+)=(.*?);", re.MULTILINE)
+_ARCHIVE = re.compile(r"^==> Using cached archive: \S+/_source-cache/archive/(\S+)$", re.MULTILINE)
 
 
 def _timed(argv: list[str], env: dict[str, str], folder: Path) -> float:
@@ -34,7 +46,7 @@ def _timed(argv: list[str], env: dict[str, str], folder: Path) -> float:
     begun = time.perf_counter()
     with (folder / "output").open("wb") as output:
         done = subprocess.run(
-            argv, cwd=folder, env=env, check=False,
+            argv, env=env, check=False,
             stdin=subprocess.DEVNULL, stdout=output, stderr=output,
         )  # fmt: skip
     if done.returncode:
@@ -43,64 +55,129 @@ def _timed(argv: list[str], env: dict[str, str], folder: Path) -> float:
     return time.perf_counter() - begun
 
 
-def _by_hand(
-    lock: dict[str, Any], commands: dict[str, list[str]], sources: Path, prefix: Path
-) -> str:
-    """Return the script of a person: for each component, unpack it and do what the log says."""
-    lines = ["set -eu", f"export PATH=/usr/local/bin:/usr/bin:/bin HOME={prefix}"]
-    for one in lock["components"]:
+def _begin(prefix: Path) -> list[str]:
+    """Return how the script of a person begins."""
+    path = "/usr/local/bin:/usr/bin:/bin"
+    return [
+        "set -eu",
+        f"mkdir -p {prefix}/temporary",
+        f"export PATH={path} HOME={prefix} TMPDIR={prefix}/temporary LC_ALL=C.UTF-8",
+    ]
+
+
+def _unpack(archive: Path, work: Path) -> list[str]:
+    return [f"mkdir -p {work}", f"cd {work}", f"tar xf {archive} --strip-components=1"]
+
+
+def _easybuild(lock: Path, cache: Path, sources: dict[str, Path], prefix: Path) -> list[str]:
+    """Return what a person would type for each component, by EasyBuild's own logs."""
+    (logs,) = cache.glob("builds/*/logs")
+    lines = _begin(prefix)
+    for one in json.loads(lock.read_text())["components"]:
         name, version = one["name"], one["version"]
-        archive = sources / one["sources"][0]["filename"]
-        work = prefix / "work" / name
-        lines += [f"mkdir -p {work}", f"cd {work}", f"tar xf {archive} --strip-components=1"]
-        target = f"{prefix}/software/{name}/{version}"
+        lines += _unpack(sources[one["sources"][0]["filename"]], prefix / "work" / name)
+        (log,) = logs.glob(f"{name}-{version}-*.log")
         lines += [
             command.replace("/user-environment", str(prefix)).replace("/user-tools", str(prefix))
-            for command in commands[one["component"]]
+            for command in _EASYBUILD.findall(log.read_text())
+            if "./configure" in command or re.search(r"\bmake\b", command)
         ]
+        target = f"{prefix}/software/{name}/{version}"
         lines += [f"export EBROOT{re.sub('[^A-Z0-9]', '', name.upper())}={target}"]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
-def _ran(logs: Path, component: dict[str, Any]) -> list[str]:
-    """Return the commands that configured, compiled and installed, of a component's log."""
-    (log,) = logs.glob(f"{component['name']}-{component['version']}-*.log")
-    found = _SHELL.findall(log.read_text())
-    return [line for line in found if "./configure" in line or re.search(r"\bmake\b", line)]
+def _spack(lock: Path, cache: Path, sources: dict[str, Path], prefix: Path) -> list[str]:
+    """Return what a person would type for each package, by the logs that Spack keeps with them."""
+    del lock
+    kept = dict(_spack_records(cache))
+    (log,) = cache.glob("builds/*/logs/install-*-1.log")
+    lines = _begin(prefix)
+    _, *parts = re.split(r"^==> Installing ", log.read_text(), flags=re.MULTILINE)
+    for part in parts:
+        name = part.split()[0]
+        commands = _SPACK.findall(kept[name, "spack-build-out.txt.gz"])
+        if not commands:
+            continue  # the compiler's wrapper, and its own libraries: not of a person's build
+        archive, *patches = (sources[Path(one).name] for one in _ARCHIVE.findall(part))
+        if part.count("==> Applied patch ") != len(patches):
+            sys.exit(f"{name}: a patch of the package's own folder, which is not read here")
+        work = prefix / "work" / name
+        lines += _unpack(archive, work)
+        lines += [f"patch -s -p1 -i {patch}" for patch in patches]
+        own = dict(_ASSIGNED.findall(kept[name, "spack-build-env.txt"]))
+        flags = own["SPACK_TARGET_ARGS_CC"].strip("'")
+        lines += [f"export CC='gcc {flags}' CXX='g++ {flags}' FC='gfortran {flags}'"]
+        variables = {
+            "LIBRARY_PATH": own["SPACK_STORE_LINK_DIRS"],
+            "LD_LIBRARY_PATH": own["SPACK_STORE_LINK_DIRS"],
+            "CPATH": own["SPACK_STORE_INCLUDE_DIRS"],
+            "PKG_CONFIG_PATH": own.get("PKG_CONFIG_PATH", "''"),
+        }
+        lines += [f"export {key}={text}" for key, text in variables.items() if text != "''"]
+        lines += [re.sub(r"/build/stage/\S*?/spack-src", str(work), line) for line in commands]
+    return [line.replace("/user-environment", str(prefix)) for line in lines]
+
+
+def _spack_records(cache: Path) -> Iterator[tuple[tuple[str, str], str]]:
+    """Yield what Spack keeps of its builds in binary packages, by package and name of the file."""
+    for path in cache.glob("spack/packages/*/blobs/*/*/*"):
+        if not tarfile.is_tarfile(path):
+            continue
+        with tarfile.open(path) as package:
+            for member in package.getmembers():
+                *_, name, folder, file = ["", "", *member.name.split("/")]
+                if folder == ".spack" and file.startswith("spack-build"):
+                    stream = package.extractfile(member)
+                    data = stream.read() if stream else b""
+                    text = gzip.decompress(data) if file.endswith(".gz") else data
+                    yield (name, file), text.decode(errors="replace")
+
+
+def _lock_of(recipe: Path) -> Path:
+    """Return the lock beside a recipe: the one named after it alone, or the only one."""
+    own = recipe.with_suffix(".lock.json")
+    (found,) = [own] if own.exists() else recipe.parent.glob(f"{recipe.stem}.*.lock.json")
+    return found
 
 
 def main() -> None:
     """Build in turns, print the ratios."""
-    recipe = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "recipes/libfabric.yaml").resolve()
-    count = int(sys.argv[2]) if len(sys.argv) > 2 else 3
-    jobs = sys.argv[3] if len(sys.argv) > 3 else str(len(os.sched_getaffinity(0)))
-    lock = json.loads(recipe.with_suffix(".lock.json").read_text())
+    words, options = sys.argv[1:], []
+    if "--" in words:
+        options = words[words.index("--") + 1 :]
+        words = words[: words.index("--")]
+    recipe = Path(words[0] if words else ROOT / "recipes/libfabric.yaml").resolve()
+    count = int(words[1]) if len(words) > 1 else 3
+    jobs = words[2] if len(words) > 2 else str(len(os.sched_getaffinity(0)))
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - of the machine
     with tempfile.TemporaryDirectory(dir=memory) as name:
-        _run(Path(name), recipe, lock, count, jobs)
+        _run(Path(name), recipe, count, jobs, options)
 
 
-def _run(folder: Path, recipe: Path, lock: dict[str, Any], count: int, jobs: str) -> None:
+def _run(folder: Path, recipe: Path, count: int, jobs: str, options: list[str]) -> None:
+    lock = _lock_of(recipe)
+    by_hand = _easybuild if "components" in json.loads(lock.read_text()) else _spack
     mirror, cache = folder / "mirror", folder / "cache"
     stackproof = [sys.executable, "-m", "stackproof"]
     env = {**os.environ, "STACKPROOF_CACHE": str(cache)}
-    build = [*stackproof, "build", str(recipe), "--locked", "--jobs", jobs, "--in-memory", "yes"]
-    build += ["-o", str(folder / "image.squashfs")]
-    fetch = [*stackproof, "mirror", "create", str(mirror), str(recipe)]
-    subprocess.run(fetch, env=env, check=True, capture_output=True)
-    build += ["--mirror", str(mirror)]
+    fetch = [*stackproof, "mirror", "create", str(mirror), str(recipe), *options]
+    subprocess.run(fetch, env=env, check=True, stdout=subprocess.DEVNULL)
+    indices = Path(files.cache_home(), "spack/indices")
+    if indices.is_dir():
+        shutil.copytree(indices, cache / "spack/indices", dirs_exist_ok=True)
     sources = {path.name: path for path in mirror.rglob("*") if path.is_file()}
-    for one in lock["components"]:
-        shutil.copy(sources[one["sources"][0]["filename"]], folder)
+    build = [*stackproof, "build", str(recipe), *options, "--locked", "--jobs", jobs]
+    build += ["--mirror", str(mirror), "--in-memory", "yes", "-o", str(folder / "image.squashfs")]
     times: dict[str, list[float]] = {"build": [], "by hand": []}
+    prefix = folder / "by-hand"
     for number in range(count):
-        shutil.rmtree(cache, ignore_errors=True)
+        for kept in ("builds", "easybuild", "spack/packages"):
+            shutil.rmtree(cache / kept, ignore_errors=True)
         times["build"].append(_timed(build, env, folder))
         if number == 0:
-            (logs,) = cache.glob("builds/*/logs")
-            commands = {one["component"]: _ran(logs, one) for one in lock["components"]}
-        prefix = folder / "by-hand"
-        (folder / "script").write_text(_by_hand(lock, commands, folder, prefix))
+            script = "\n".join(by_hand(lock, cache, sources, prefix)) + "\n"
+            (folder / "script").write_text(script)
         times["by hand"].append(_timed(["sh", str(folder / "script")], dict(os.environ), folder))
         shutil.rmtree(prefix)
         print("  ".join(f"{way} {kept[-1]:.1f} s" for way, kept in times.items()), flush=True)
