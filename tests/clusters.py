@@ -185,7 +185,7 @@ def assert_limited(state: ClusterState, total: int) -> None:
     assert state.rate_mb_s is not None
     limit = state.rate_mb_s * 1e6 * PAYLOAD
     seen: list[float] = []
-    while len(seen) < 6 and (not seen or max(seen) < 0.9 * limit):
+    while len(seen) < 20 and (not seen or max(seen) < 0.9 * limit):
         seen.append(throughput(state, total))
         assert seen[-1] < 1.1 * limit
     assert max(seen) > 0.9 * limit, seen
