@@ -1,4 +1,7 @@
-"""Hooks that EasyBuild loads: say on standard output what it does, one JSON object a line.
+"""Hooks that EasyBuild loads.
+
+They say on standard output what it does, one JSON object a line, let its scripts before compilers
+do their work without starting programs, and write module files in Tcl beside those in Lua.
 
 This file runs inside EasyBuild (--hooks) and knows nothing of what reads the lines. Names and
 arguments of hooks: docs.easybuild.io/hooks.
@@ -15,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 _MARK = "stackproof-event: "
-_TCL = "tcl"
+_TCL = "tcl"  # the name of the folder; a build for real is tested to have its module files there
 _STEPS = (
     "fetch", "ready", "extract", "patch", "prepare", "configure", "build", "test", "install",
     "postproc", "sanitycheck", "module",
