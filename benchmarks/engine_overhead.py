@@ -16,6 +16,7 @@ engine should cost at most a tenth more.
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import os
@@ -137,37 +138,40 @@ def _spack_records(cache: Path) -> Iterator[tuple[tuple[str, str], str]]:
 def _lock_of(recipe: Path) -> Path:
     """Return the lock beside a recipe: the one named after it alone, or the only one."""
     own = recipe.with_suffix(".lock.json")
-    (found,) = [own] if own.exists() else recipe.parent.glob(f"{recipe.stem}.*.lock.json")
-    return found
+    found = [own] if own.exists() else sorted(recipe.parent.glob(f"{recipe.stem}.*.lock.json"))
+    if len(found) != 1:
+        sys.exit(f"{recipe}: {len(found)} locks beside it; measured is a recipe that has one")
+    return found[0]
 
 
 def main() -> None:
     """Build in turns, print the ratios."""
-    words, options = sys.argv[1:], []
-    if "--" in words:
-        options = words[words.index("--") + 1 :]
-        words = words[: words.index("--")]
-    recipe = Path(words[0] if words else ROOT / "recipes/libfabric.yaml").resolve()
-    count = int(words[1]) if len(words) > 1 else 3
-    jobs = words[2] if len(words) > 2 else str(len(os.sched_getaffinity(0)))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("recipe", nargs="?", type=Path, default=ROOT / "recipes/libfabric.yaml")
+    parser.add_argument("count", nargs="?", type=int, default=3)
+    parser.add_argument("jobs", nargs="?", type=int, default=len(os.sched_getaffinity(0)))
+    words = [*sys.argv[1:], "--"]
+    split = words.index("--")
+    asked, options = parser.parse_args(words[:split]), words[split + 1 : -1]
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - of the machine
     with tempfile.TemporaryDirectory(dir=memory) as name:
-        _run(Path(name), recipe, count, jobs, options)
+        _run(Path(name), asked.recipe.resolve(), asked.count, asked.jobs, options)
 
 
-def _run(folder: Path, recipe: Path, count: int, jobs: str, options: list[str]) -> None:
+def _run(folder: Path, recipe: Path, count: int, jobs: int, options: list[str]) -> None:
     lock = _lock_of(recipe)
     by_hand = _easybuild if "components" in json.loads(lock.read_text()) else _spack
     mirror, cache = folder / "mirror", folder / "cache"
     stackproof = [sys.executable, "-m", "stackproof"]
     env = {**os.environ, "STACKPROOF_CACHE": str(cache)}
     fetch = [*stackproof, "mirror", "create", str(mirror), str(recipe), *options]
-    subprocess.run(fetch, env=env, check=True, stdout=subprocess.DEVNULL)
+    if subprocess.run(fetch, env=env, check=False, stdout=subprocess.DEVNULL).returncode:
+        sys.exit("the sources could not be downloaded")
     indices = Path(files.cache_home(), "spack/indices")
     if indices.is_dir():
         shutil.copytree(indices, cache / "spack/indices", dirs_exist_ok=True)
     sources = {path.name: path for path in mirror.rglob("*") if path.is_file()}
-    build = [*stackproof, "build", str(recipe), *options, "--locked", "--jobs", jobs]
+    build = [*stackproof, "build", str(recipe), *options, "--locked", "--jobs", str(jobs)]
     build += ["--mirror", str(mirror), "--in-memory", "yes", "-o", str(folder / "image.squashfs")]
     times: dict[str, list[float]] = {"build": [], "by hand": []}
     prefix = folder / "by-hand"
