@@ -91,7 +91,46 @@ def test_a_script_says_what_easybuilds_says_and_starts_nothing(
     assert gcc.stat().st_mode & 0o111
 
 
-@pytest.mark.parametrize("word", ["-x", "-L", "-Xlinker", "-Wl,--enable-new-dtags"])
+@pytest.mark.parametrize(
+    ("name", "system", "passes_by"),
+    [
+        ("gcc", True, True),
+        ("gcc", False, False),  # its own folders are for the linker's script to add
+        ("mpicc", True, False),  # starts a compiler that may have no script
+    ],
+)
+def test_a_compiler_of_the_system_starts_the_linker_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, system: bool, passes_by: bool
+) -> None:
+    ld = _script(tmp_path, "ld")
+    passed_over = f"{tmp_path}.*" if system else "/usr.*"
+    words = {"log": "/dev/null", "passed_over": passed_over, "included": ""}
+    one = _place(tmp_path, name, _SCRIPT.format(compiler=_compiler(tmp_path), **words))
+    _quicken(monkeypatch, one, ld)
+    environment = {"PATH": f"{one.parent}:{ld.parent}:/usr/bin:/bin"}
+    said = subprocess.check_output([one, "a.o"], text=True, timeout=20, env=environment)
+    bare = "/usr/bin:/bin"
+    assert said.splitlines()[0] == (bare if passes_by else f"{ld.parent}:{bare}")
+
+
+def test_a_script_asks_for_its_shell_by_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gcc = _script(tmp_path, "gcc")
+    gcc.write_text(gcc.read_text().replace("#!/bin/bash", "#!/usr/bin/env bash"))
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", f"{gcc.parent}:/usr/bin")
+        hooks.post_prepare_hook()
+    assert gcc.read_text().startswith("#!/usr/bin/bash\n")
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "-x", "-L", "-Xlinker", "-Wl,--enable-new-dtags", "@file", "-B/opt/lib", "-specs=file",
+        "--sysroot=/opt", "-Wl,-z,now,-L/opt/lib", "-Wl,--library-path=/opt/lib",
+    ],
+)  # fmt: skip
 def test_what_is_rare_is_left_to_easybuilds_script(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:

@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -64,14 +65,19 @@ def post_module_hook(easyblock: Any, *_: object) -> None:
 # Python and eight programs more, and a compiler that links starts the linker's as well: this takes
 # longer than a small file takes to compile. What follows does the same within the shell, as
 # easybuild/scripts/rpath_args.py of EasyBuild 5.4 does it, and leaves to the script what is rare.
+# A compiler of the system then starts the linker itself: the linker's script could only add the
+# compiler's own folders, which are the system's and passed over, and those that only it can see,
+# because they come from a file or another option: they are left to the scripts.
 _QUICK = """\
 slow_path=$PATH
-PATH=:$PATH: PATH=${{PATH//":$own:"/:}} PATH=${{PATH#:}} PATH=${{PATH%:}}
+PATH=:$PATH:
+for folder in "${{passed_by[@]}}"; do PATH=${{PATH//":$folder:"/:}}; done
+PATH=${{PATH#:}} PATH=${{PATH%:}}
 words=() folders=() kept=() rare=
 for word in "$@"; do
     case $word in
     {links_nothing}) exec {program} "$@" ;;
-    -x | -L | -Xlinker | {prefix}--enable-new-dtags) rare=1 ;;
+    {rare}) rare=1 ;;
     -L*) folders+=("${{word#-L}}") words+=("$word") ;;
     {prefix}-rpath=*) folders+=("${{word#*-rpath=}}") ;;
     *) words+=("$word") ;;
@@ -90,6 +96,18 @@ fi
 PATH=$slow_path
 """
 _LINKERS = frozenset(("ld", "ld.gold", "ld.bfd", "lld", "ld.lld", "ld64.lld"))
+# By whether it is a linker.
+_LINKS_NOTHING = {
+    False: "-c | -E | -v | -V | --version | -dumpversion",
+    True: "-v | -V | --version | -dumpversion",
+}
+_RARE = {
+    False: (
+        "-x | -L | -Xlinker | @* | -B* | -specs* | --sysroot* | -Wl,*-L* | -Wl,*--library-path*"
+        " | -Wl,--enable-new-dtags"
+    ),
+    True: "-x | -L | -Xlinker | --enable-new-dtags",
+}
 _PROGRAM = re.compile(r"^('[^']+') \"\$\{CMD_ARGS\[@\]\}\"$", re.MULTILINE)
 _CALL = re.compile(r""""\$RPATH_ARGS_PY" "\$CMD" '([^']*)' '([^']*)' "\$@" \)$""", re.MULTILINE)
 _LOG = re.compile(r"^ *echo .*date.*'(.*)'$", re.MULTILINE)
@@ -97,13 +115,14 @@ _LOG = re.compile(r"^ *echo .*date.*'(.*)'$", re.MULTILINE)
 
 def post_prepare_hook(*_: object) -> None:
     """Let the scripts before compilers and linkers do their work without starting programs."""
-    for folder in os.environ["PATH"].split(os.pathsep):
-        if "rpath_wrappers" in folder:
-            for name in os.listdir(folder):
-                _quicken(os.path.join(folder, name))
+    folders = [one for one in os.environ["PATH"].split(os.pathsep) if "rpath_wrappers" in one]
+    scripts = [os.path.join(folder, name) for folder in folders for name in os.listdir(folder)]
+    linkers = [os.path.dirname(one) for one in scripts if os.path.basename(one) in _LINKERS]
+    for one in scripts:
+        _quicken(one, linkers)
 
 
-def _quicken(path: str) -> None:
+def _quicken(path: str, linkers: list[str]) -> None:
     """Put the quick way before the first statement of a script, if the script is what is known."""
     with open(path, encoding="utf-8") as stream:
         text = stream.read()
@@ -111,19 +130,27 @@ def _quicken(path: str) -> None:
     if not (program and call and log and log[1] == "/dev/null"):
         return
     first, _, rest = text.partition("\n")
-    linker = os.path.basename(path) in _LINKERS
+    shell = shutil.which("bash")
+    if first == "#!/usr/bin/env bash" and shell:
+        first = f"#!{shell}"  # one program less to start
+    name = os.path.basename(path)
     # A pattern is held against the beginning, and the last one against the whole.
     patterns = "|".join(f"({one})" for one in f"{call[1]}$".split(","))
     included = call[2].split(",") if call[2] else ()
+    passed_by = [os.path.dirname(path)]
+    # A compiler of MPI starts another compiler, maybe one without a script: the linker's is needed.
+    if not name.startswith("mpi") and re.match(patterns, program[1].strip("'")):
+        passed_by += linkers
     quick = _QUICK.format(
-        links_nothing="-c" if linker else "-c | -E | -v | -V | --version | -dumpversion",
+        links_nothing=_LINKS_NOTHING[name in _LINKERS],
+        rare=_RARE[name in _LINKERS],
         program=program[1],
-        prefix="" if linker else "-Wl,",
+        prefix="" if name in _LINKERS else "-Wl,",
     )
     with open(path, "w", encoding="utf-8") as stream:
         print(
             first,
-            f"own={shlex.quote(os.path.dirname(path))}",
+            f"passed_by=({' '.join(map(shlex.quote, passed_by))})",
             f"passed_over={shlex.quote(f'^({patterns})')}",
             f"included=({' '.join(map(shlex.quote, included))})",
             quick + rest,
