@@ -99,7 +99,7 @@ _LINKERS = frozenset(("ld", "ld.gold", "ld.bfd", "lld", "ld.lld", "ld64.lld"))
 # By whether it is a linker.
 _LINKS_NOTHING = {
     False: "-c | -E | -v | -V | --version | -dumpversion",
-    True: "-v | -V | --version | -dumpversion",
+    True: "-c",
 }
 _RARE = {
     False: (
