@@ -128,7 +128,8 @@ def test_a_script_asks_for_its_shell_by_path(
     "word",
     [
         "-x", "-L", "-Xlinker", "-Wl,--enable-new-dtags", "@file", "-B/opt/lib", "-specs=file",
-        "--sysroot=/opt", "-Wl,-z,now,-L/opt/lib", "-Wl,--library-path=/opt/lib",
+        "--specs=file", "--sysroot=/opt", "--library-directory=/opt/lib", "-Wl,@file",
+        "-Wl,-z,now,-L/opt/lib", "-Wl,--library-path=/opt/lib",
     ],
 )  # fmt: skip
 def test_what_is_rare_is_left_to_easybuilds_script(

@@ -66,8 +66,8 @@ def post_module_hook(easyblock: Any, *_: object) -> None:
 # longer than a small file takes to compile. What follows does the same within the shell, as
 # easybuild/scripts/rpath_args.py of EasyBuild 5.4 does it, and leaves to the script what is rare.
 # A compiler of the system then starts the linker itself: the linker's script could only add the
-# compiler's own folders, which are the system's and passed over, and those that only it can see,
-# because they come from a file or another option: they are left to the scripts.
+# compiler's own folders, which are the system's and passed over, and what hides from the compiler's
+# script, which is left to EasyBuild's.
 _QUICK = """\
 slow_path=$PATH
 PATH=:$PATH:
@@ -77,7 +77,7 @@ words=() folders=() kept=() rare=
 for word in "$@"; do
     case $word in
     {links_nothing}) exec {program} "$@" ;;
-    {rare}) rare=1 ;;
+    {hides}-x | -L | -Xlinker | {prefix}--enable-new-dtags) rare=1 ;;
     -L*) folders+=("${{word#-L}}") words+=("$word") ;;
     {prefix}-rpath=*) folders+=("${{word#*-rpath=}}") ;;
     *) words+=("$word") ;;
@@ -96,18 +96,8 @@ fi
 PATH=$slow_path
 """
 _LINKERS = frozenset(("ld", "ld.gold", "ld.bfd", "lld", "ld.lld", "ld64.lld"))
-# By whether it is a linker.
-_LINKS_NOTHING = {
-    False: "-c | -E | -v | -V | --version | -dumpversion",
-    True: "-c",
-}
-_RARE = {
-    False: (
-        "-x | -L | -Xlinker | @* | -B* | -specs* | --sysroot* | -Wl,*-L* | -Wl,*--library-path*"
-        " | -Wl,--enable-new-dtags"
-    ),
-    True: "-x | -L | -Xlinker | --enable-new-dtags",
-}
+# What gives the linker search paths, or may, and says so to a compiler in other words than -L.
+_HIDES = "@* | -B* | --* | -specs* | -Wl,@* | -Wl,*-L* | -Wl,*--library-path* | "
 _PROGRAM = re.compile(r"^('[^']+') \"\$\{CMD_ARGS\[@\]\}\"$", re.MULTILINE)
 _CALL = re.compile(r""""\$RPATH_ARGS_PY" "\$CMD" '([^']*)' '([^']*)' "\$@" \)$""", re.MULTILINE)
 _LOG = re.compile(r"^ *echo .*date.*'(.*)'$", re.MULTILINE)
@@ -134,6 +124,7 @@ def _quicken(path: str, linkers: list[str]) -> None:
     if first == "#!/usr/bin/env bash" and shell:
         first = f"#!{shell}"  # one program less to start
     name = os.path.basename(path)
+    linker = name in _LINKERS
     # A pattern is held against the beginning, and the last one against the whole.
     patterns = "|".join(f"({one})" for one in f"{call[1]}$".split(","))
     included = call[2].split(",") if call[2] else ()
@@ -142,10 +133,10 @@ def _quicken(path: str, linkers: list[str]) -> None:
     if not name.startswith("mpi") and re.match(patterns, program[1].strip("'")):
         passed_by += linkers
     quick = _QUICK.format(
-        links_nothing=_LINKS_NOTHING[name in _LINKERS],
-        rare=_RARE[name in _LINKERS],
+        links_nothing="-c" if linker else "-c | -E | -v | -V | --version | -dumpversion",
+        hides="" if linker else _HIDES,
         program=program[1],
-        prefix="" if name in _LINKERS else "-Wl,",
+        prefix="" if linker else "-Wl,",
     )
     with open(path, "w", encoding="utf-8") as stream:
         print(
