@@ -162,6 +162,8 @@ def main() -> None:
     words = [*sys.argv[1:], "--"]
     split = words.index("--")
     asked, options = parser.parse_args(words[:split]), words[split + 1 : -1]
+    if asked.count < 1 or asked.jobs < 1:
+        parser.error("COUNT and JOBS are at least 1")
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - of the machine
     with tempfile.TemporaryDirectory(dir=memory) as name:
         _run(Path(name), asked.recipe.resolve(), asked.count, asked.jobs, options)
