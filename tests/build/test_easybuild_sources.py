@@ -16,6 +16,7 @@ import pytest
 from aptarchive import AptArchive
 from need import need
 from stackproof.build.effects.workspace import download_path
+from stackproof.build.engines.easybuild.effects import catalogue
 from stackproof.build.engines.easybuild.effects.sources import (  # fmt: skip
     ARCHIVE,
     SourceFinder,
@@ -314,3 +315,39 @@ def test_easybuild_itself_is_known_by_digest_or_taken_from_a_folder(tmp_path: Pa
     assert [file.sha256 for file in found] == [digest(b"framework"), digest(b"easyblocks")]
     for file in found:
         assert download_path(file.sha256, file.filename).is_file()
+
+
+PACKED = [
+    (component.name, release.version, source.origin)
+    for component in catalogue.load().components.values()
+    for release in component.releases
+    for source in release.sources
+    # PMIx's file is one that the archive has no more (docs/explanation/chains-built.md), libfabric's
+    # is prepared where recipes/libfabric.yaml is built.
+    if source.prepare
+    and source.origin.startswith("debian-")
+    and component.name not in ("pmix", "libfabric")
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "version", "origin"), PACKED)
+def test_what_debian_packed_of_a_repository_gets_its_configure_script(
+    name: str, version: str, origin: str, tmp_path: Path
+) -> None:
+    """The commands of the catalogue do on the real file what they are there for."""
+    need("network", "apt", "debian-archive", "easybuild")
+    releases = catalogue.load().components[name].releases
+    (release,) = (one for one in releases if one.version == version)
+    (packed,) = (one for one in release.sources if one.origin == origin)
+    path = looking().obtain(pinned(packed.file, packed.file.accepted[0].sha256))
+    folder = tmp_path / "unpacked"
+    folder.mkdir()
+    subprocess.run(["tar", "xf", path, "-C", folder, "--strip-components=1"], check=True)
+    assert not (folder / "configure").exists()
+    done = subprocess.run(
+        ["sh", "-ec", " && ".join(packed.prepare)], cwd=folder, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert (folder / "configure").exists()

@@ -57,6 +57,9 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "plain-mpich": (("mpich-ofi",), ("libfabric/2.1.0", "hwloc/2.9.0", "MPICH/4.0.2")),
     "plain-openmpi": (("openmpi-lnx",), ("libfabric/2.1.0", "OpenMPI/5.0.7")),
+    "infiniband": (
+        ("openmpi-ucx",), ("libfabric/2.1.0", "hwloc/2.9.0", "UCX/1.13.1", "OpenMPI/5.0.7"),
+    ),
 }  # fmt: skip
 
 Call = Callable[..., dict[str, Any]]
@@ -91,7 +94,11 @@ def test_a_chain_is_planned_for_its_site(name: str, stackproof: Call) -> None:
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [(("slingshot-openmpi", "slingshot-mpich")), (("openmpi-lnx", "mpich-ofi"))],
+    [
+        ("slingshot-openmpi", "slingshot-mpich"),
+        ("openmpi-lnx", "mpich-ofi"),
+        ("openmpi-lnx", "openmpi-ucx"),
+    ],
 )
 def test_two_mpis_stand_on_one_libfabric(one: str, other: str, stackproof: Call) -> None:
     """It is compiled once: the step has one id in both, and so has everything below it."""

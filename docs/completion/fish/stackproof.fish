@@ -70,7 +70,7 @@ function __stackproof_say
     case 'value:check:--root'
         __stackproof_kinds @dir
     case 'arguments:check'
-        __stackproof_kinds container-mpich container-mpich-debian cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-lnx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/debian spack/mpich spack/mpich-debian spack/openmpi spack/openmpi-debian @file
+        __stackproof_kinds container-mpich container-mpich-debian cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-lnx openmpi-ucx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/debian spack/mpich spack/mpich-debian spack/openmpi spack/openmpi-debian @file
     case 'commands:plan'
     case 'options:plan'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -111,7 +111,7 @@ function __stackproof_say
     case 'value:plan:--explain'
         __stackproof_kinds 
     case 'arguments:plan'
-        __stackproof_kinds container-mpich container-mpich-debian cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-lnx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/debian spack/mpich spack/mpich-debian spack/openmpi spack/openmpi-debian @file
+        __stackproof_kinds container-mpich container-mpich-debian cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-lnx openmpi-ucx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/debian spack/mpich spack/mpich-debian spack/openmpi spack/openmpi-debian @file
     case 'commands:build'
     case 'options:build'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -185,7 +185,7 @@ function __stackproof_say
     case 'value:build:--pass-env'
         __stackproof_kinds 
     case 'arguments:build'
-        __stackproof_kinds container-mpich container-mpich-debian cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-lnx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/debian spack/mpich spack/mpich-debian spack/openmpi spack/openmpi-debian @file
+        __stackproof_kinds container-mpich container-mpich-debian cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-lnx openmpi-ucx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/debian spack/mpich spack/mpich-debian spack/openmpi spack/openmpi-debian @file
     case 'commands:recipe'
         printf '%s\t%s\n' 'list' 'list the recipes that come with stackproof; `build NAME` takes each of them'
         printf '%s\t%s\n' 'show' 'print a shipped recipe, to start from: stackproof recipe show mpich > mine.yaml'
@@ -262,7 +262,7 @@ function __stackproof_say
     case 'value:mirror/create:--choose'
         __stackproof_kinds 
     case 'arguments:mirror/create'
-        __stackproof_kinds container-mpich container-mpich-debian cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-lnx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/debian spack/mpich spack/mpich-debian spack/openmpi spack/openmpi-debian @file
+        __stackproof_kinds container-mpich container-mpich-debian cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-lnx openmpi-ucx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/debian spack/mpich spack/mpich-debian spack/openmpi spack/openmpi-debian @file
     case 'commands:mirror/add-os-sources'
     case 'options:mirror/add-os-sources'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -309,7 +309,7 @@ function __stackproof_say
     case 'value:mirror/add-os-sources:--to'
         __stackproof_kinds @dir
     case 'arguments:mirror/add-os-sources'
-        __stackproof_kinds container-mpich container-mpich-debian cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-lnx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/debian spack/mpich spack/mpich-debian spack/openmpi spack/openmpi-debian @file
+        __stackproof_kinds container-mpich container-mpich-debian cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-lnx openmpi-ucx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/debian spack/mpich spack/mpich-debian spack/openmpi spack/openmpi-debian @file
     case 'commands:shell'
     case 'options:shell'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -385,7 +385,7 @@ function __stackproof_say
     case 'value:pack:--with-patch'
         __stackproof_kinds @file
     case 'arguments:pack'
-        __stackproof_kinds container-mpich container-mpich-debian cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-lnx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/debian spack/mpich spack/mpich-debian spack/openmpi spack/openmpi-debian @file @label
+        __stackproof_kinds container-mpich container-mpich-debian cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-lnx openmpi-ucx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/debian spack/mpich spack/mpich-debian spack/openmpi spack/openmpi-debian @file @label
     case 'commands:install'
     case 'options:install'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
@@ -1237,7 +1237,7 @@ function __stackproof_say
     case 'value:image/containerfile:--manifest'
         __stackproof_kinds @file
     case 'arguments:image/containerfile'
-        __stackproof_kinds container-mpich container-mpich-debian cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-lnx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/debian spack/mpich spack/mpich-debian spack/openmpi spack/openmpi-debian @file
+        __stackproof_kinds container-mpich container-mpich-debian cray-mpich eessi-openmpi intel-mpi libfabric mpich mpich-ofi openmpi openmpi-5.0.8 openmpi-lnx openmpi-ucx slingshot-mpich slingshot-openmpi spack/chain spack/cray-mpich spack/debian spack/mpich spack/mpich-debian spack/openmpi spack/openmpi-debian @file
     case 'commands:image/find'
     case 'options:image/find'
         printf '%s\t%s\n' '-h' 'show this help message and exit'
