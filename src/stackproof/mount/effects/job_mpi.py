@@ -86,6 +86,7 @@ def transport(
     from stackproof.mpi.effects import fabric  # noqa: PLC0415
     from stackproof.mpi.transports import Memory, Setup  # noqa: PLC0415
     from stackproof.results.case import Placement, Rank  # noqa: PLC0415
+    from stackproof.results.path import Medium  # noqa: PLC0415
 
     path = transports.get(options.transport or "")
     other = injected.described if injected else None
@@ -117,11 +118,13 @@ def transport(
             launcher=mpi["launcher"],
         ),
     )
-    if not kind and not options.site and options.transport in transports.NEED_SLINGSHOT:
+    # `lnx` does where the libfabric has cxi: with TCP in its place the job would be slow on a machine
+    # whose nodes have NICs that this one lacks.
+    if not kind and not options.site and Medium.SLINGSHOT in profile.between:
         raise fail(
             Reason.UNSUPPORTED,
-            f"the transport `{options.transport}` needs Slingshot-11, and there is no NIC of it "
-            "here",
+            f"the transport `{path.name}` of {with_mpi[0].name} sends by Slingshot-11, and there is "
+            "no NIC of it here",
             hint="`--site NAME` says on which machine the job will run; here use `tcp` or `shm`",
         )
     for text in profile.notes:

@@ -31,7 +31,6 @@ from stackproof.results.case import Case
 from stackproof.results.measurement import Check, Output
 
 __all__ = [
-    "NEED_SLINGSHOT",
     "REGISTRY",
     "Libfabric",
     "Memory",
@@ -73,10 +72,6 @@ class Transport(Protocol):
 REGISTRY: dict[str, Transport] = {
     transport.name: transport for transport in (Auto(), Shm(), Tcp(), Cxi(), Matched(), Lnx())
 }
-
-
-NEED_SLINGSHOT = frozenset({"cxi", "matched"})
-"""Transports that no other fabric has."""
 
 
 def profile_of(name: str, setup: Setup) -> Profile:
