@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import struct
 import subprocess
@@ -108,6 +109,18 @@ def test_a_container_gets_of_a_busy_cpu_what_its_rank_would(lab: Lab) -> None:
     chosen = replace(lab.arm, options=("--cgroup-parent=/test-group",))
     words = container_arm.of_container(chosen, ()).deployment.wrapped
     assert "--own-group" not in words
+
+
+def test_what_is_put_into_a_container_is_where_links_lead(lab: Lab, tmp_path: Path) -> None:
+    """A view, or what `install` made: its links would lead out of what is bound."""
+    view = tmp_path / "view"
+    view.mkdir()
+    for path in lab.mpich.iterdir():
+        (view / path.name).symlink_to(path)
+    below = container_arm.of_container(
+        replace(lab.arm, host_mpi=str(view), bind="hybrid"), ("stackproof-bench",)
+    )
+    assert below.found["library"].startswith(f"{os.path.realpath(lab.mpich)}/lib/libmpi.so")
 
 
 def test_osu_and_imb_are_carried_in(lab: Lab, trees: Trees, tmp_path: Path) -> None:

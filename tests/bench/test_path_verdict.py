@@ -44,6 +44,8 @@ EXPECTED = {
     "openmpi-5.0.11-tcp-inter-ob1": (BAD, "`ob1` with `tcp`"),
     "openmpi-5.0.11-shm-intra-tcp": (BAD, "`ob1` with `tcp`"),
     "openmpi-4.1.8-tcp-inter": (OK, "`cm` with libfabric's `tcp`"),
+    "openmpi-5.0.7-auto-inter-ucx": (OK, "UCX's `tcp/eth0`"),
+    "openmpi-5.0.7-auto-intra-ucx": (OK, "UCX's `sysv/memory cma/memory`"),
     "openmpi-5.0.8-lnx-intra": (OK, LNX),
     "openmpi-5.0.8-lnx-inter": (OK, LNX),
     "openmpi-5.0.8-lnx-intra-sm": (BAD, "`ob1` with `sm`"),

@@ -118,13 +118,13 @@ def transport(
             launcher=mpi["launcher"],
         ),
     )
-    # `lnx` does where the libfabric has cxi: with TCP in its place the job would be slow on a machine
-    # whose nodes have NICs that this one lacks.
+    # `lnx` does where the libfabric has cxi. With TCP in its place a job would be slow unseen where
+    # its nodes have NICs that this machine lacks.
     if not kind and not options.site and Medium.SLINGSHOT in profile.between:
         raise fail(
             Reason.UNSUPPORTED,
-            f"the transport `{path.name}` of {with_mpi[0].name} sends by Slingshot-11, and there is "
-            "no NIC of it here",
+            f"the transport `{path.name}` of {with_mpi[0].name} sends by Slingshot-11, and there "
+            "is no NIC of it here",
             hint="`--site NAME` says on which machine the job will run; here use `tcp` or `shm`",
         )
     for text in profile.notes:

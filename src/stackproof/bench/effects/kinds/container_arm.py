@@ -67,7 +67,7 @@ def of_container(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
             hint="say `host-mpi: DIR`, in short container:REFERENCE@/DIR: it compiles what is "
             "carried in, and starts the ranks",
         )
-    host = installation.of_prefix(arm.host_mpi)
+    host = _host(arm)
     facts = get(arm.runtime).facts
     if arm.bind == "hook" and not (facts.hooks and arm.artefact):
         able = [name for name, one in REGISTRY.items() if one.facts.hooks]
@@ -96,6 +96,20 @@ def of_container(arm: Arm, programs: tuple[str, ...]) -> ReadyArm:
         programs=paths,
     )  # fmt: skip
     return _prepared(case)
+
+
+def _host(arm: Arm) -> Installation:
+    """Return the MPI of the machine; what is put into a container is the folder that has its files.
+
+    A view, and what `stackproof install` makes, has links that lead out of it.
+    """
+    host = installation.of_prefix(arm.host_mpi)
+    wrapper = host.wrappers["c"]
+    own = os.path.dirname(os.path.dirname(os.path.realpath(wrapper)))
+    real = f"{own}/bin/{os.path.basename(wrapper)}"
+    if arm.bind != "hybrid" or own == os.path.realpath(host.prefix) or not os.path.exists(real):
+        return host
+    return installation.of_prefix(real)
 
 
 def carrying(case: ContainerCase, folder: str, paths: Mapping[str, str]) -> ReadyArm:
