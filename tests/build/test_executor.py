@@ -160,6 +160,7 @@ def test_the_sandbox_shows_no_build_path_and_no_network() -> None:
         "dev",
         "proc",
         "tmp",
+        "tmp/home",  # its own, seen where this checkout lies below /tmp
         "build",
         "user-environment",
     ]

@@ -118,8 +118,7 @@ def transport(
             launcher=mpi["launcher"],
         ),
     )
-    # `lnx` does where the libfabric has cxi. With TCP in its place a job would be slow unseen where
-    # its nodes have NICs that this machine lacks.
+    # `lnx` as well, where libfabric has cxi: TCP instead would be slow unseen on nodes with NICs.
     if not kind and not options.site and Medium.SLINGSHOT in profile.between:
         raise fail(
             Reason.UNSUPPORTED,
