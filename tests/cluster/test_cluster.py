@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +23,7 @@ from stackproof.cluster.effects import node as cluster_node
 from stackproof.cluster.effects import power as cluster_power
 from stackproof.cluster.effects import up as cluster_up
 from stackproof.cluster.model import ClusterSpec, ClusterState
+from stackproof.core.effects import shipped
 from stackproof.core.errors import Reason, StackproofError
 
 COVERS = ("cluster/effects/state.py",)
@@ -104,6 +106,27 @@ def test_a_path_of_tmp_is_seen_when_it_is_shared(tmp_path: Path) -> None:
         assert told(state, node, "cat", str(second / "word")) == "two"
     told(state, "node1", "sh", "-c", f"echo three > {second}/word")
     assert (second / "word").read_text() == "three\n"
+
+
+def test_a_checkout_below_tmp_is_seen_with_what_comes_with_it() -> None:
+    """The package, and in a checkout the folders beside it: an arm may be a recipe's name."""
+    checkout = shipped.root("recipes").parent
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        for part in ("src/stackproof", *shipped.KINDS):
+            shutil.copytree(checkout / part, Path(name) / part)
+        own = {**os.environ, "PYTHONPATH": f"{name}/src"}
+        words = [sys.executable, "-m", "stackproof"]
+        subprocess.run([*words, "cluster", "up", "--nodes", "1"], env=own, check=True, timeout=60,
+                       capture_output=True, cwd="/")  # fmt: skip
+        try:
+            done = subprocess.run(
+                [*words, "cluster", "exec", "--on", "node1", "--", *words, "recipe", "list"],
+                env=own, check=False, timeout=60, capture_output=True, text=True, cwd="/",
+            )  # fmt: skip
+        finally:
+            subprocess.run([*words, "cluster", "down"], env=own, check=True, timeout=60,
+                           capture_output=True, cwd="/")  # fmt: skip
+    assert "mpich" in done.stdout.split(), done.stderr
 
 
 def test_a_link_below_tmp_is_followed_when_it_is_shared() -> None:

@@ -36,7 +36,7 @@ from stackproof.cluster.effects.state import (
 from stackproof.cluster.model import ClusterNode, ClusterSpec, ClusterState
 from stackproof.cluster.slurm import MOUNT_POINTS, SPOOL, SlurmFacts
 from stackproof.core.command import Command
-from stackproof.core.effects import cache_kinds, files
+from stackproof.core.effects import cache_kinds, files, shipped
 from stackproof.core.effects.run import run
 from stackproof.core.effects.sandbox import package_hint
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
@@ -296,6 +296,7 @@ def _shared(spec: ClusterSpec, folder: Path) -> Iterator[tuple[str, str]]:
     """
     package = Path(cluster_node.__file__).parents[2]
     wanted: list[os.PathLike[str] | str] = [*spec.shared, folder, package, cache_kinds.cache()]
+    wanted += map(shipped.root, shipped.KINDS)
     if spec.slurm:
         wanted += slurm.shared(spec.slurm)
     wanted += [sys.prefix, sys.base_prefix, cluster_link.tool("ip"), cluster_link.tool("unshare")]
