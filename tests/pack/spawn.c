@@ -18,6 +18,7 @@ int main(int count, char **words)
     if (parent != MPI_COMM_NULL) {
         MPI_Reduce(&one, NULL, 1, MPI_INT, MPI_SUM, 0, parent);
         MPI_Gather(name, sizeof(name), MPI_CHAR, NULL, 0, MPI_CHAR, 0, parent);
+        MPI_Comm_disconnect(&parent);
     } else {
         if (count > 1) {
             MPI_Comm_spawn(words[1], MPI_ARGV_NULL, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children,
@@ -26,6 +27,8 @@ int main(int count, char **words)
                        children);
             MPI_Gather(NULL, 0, MPI_CHAR, places, sizeof(name), MPI_CHAR,
                        rank == 0 ? MPI_ROOT : MPI_PROC_NULL, children);
+            /* Connected, MPI_Finalize of Open MPI 5.0.11 now and then waits for ever. */
+            MPI_Comm_disconnect(&children);
             if (rank == 0) printf("spawned on %s and %s\n", places[0], places[1]);
         }
         printf("rank %d of %d on %s, %d spawned, %s\n", rank, size, name, more, library);
