@@ -171,7 +171,8 @@ static void find_clashes(struct parse *parse)
                 struct sp_error problem;
                 (void)sp_fail(&problem, SP_MOUNT_POINT_CLASH, "two images at `%s`: `%s` and `%s`",
                               point, list->entries[first].image, list->entries[later].image);
-                (void)sp_hint(&problem, "give each image its own mount point: IMAGE:MOUNT");
+                (void)sp_hint(&problem, "mount the second at another folder: `%s:/other`",
+                              list->entries[later].image);
                 tell(parse, &problem);
                 break;
             }

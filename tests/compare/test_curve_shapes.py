@@ -12,6 +12,7 @@ from stackproof.knowledge.effects.load import load_curves, load_knowledge
 from stackproof.knowledge.reference_curves import BufferPlace, ReferenceCurve
 from stackproof.knowledge.shape_curve import ShapeCurve
 from stackproof.results.case import Locality
+from stackproof.results.model import ComparedArm, ResultsSpec
 
 KNOWLEDGE = load_knowledge(settings=False)
 LINK = 25000.0  # MB/s in one direction of the NIC that all these machines have
@@ -227,6 +228,33 @@ def test_arms_that_are_the_same() -> None:
     assert "S20" in ids(one, other)
     assert "S20" not in ids(one, dataclasses.replace(other, library="Open MPI v5.0.9"))
     assert "S20" not in ids(one, dataclasses.replace(other, values=rising(best=24500.0)))
+    meant = dataclasses.replace(one, meant="openmpi 5.0.8")
+    assert "S20" in ids(meant, dataclasses.replace(other, meant="mpich 5.0.2"))
+    assert "S20" not in ids(meant, dataclasses.replace(other, meant="openmpi 5.0.8"))
+
+
+def test_what_arms_were_meant_to_load() -> None:
+    ompi, mpich = ({"family": name, "version": "5.0.8"} for name in ("openmpi", "mpich"))
+    spec = ResultsSpec(
+        name="x",
+        baseline="a",
+        challengers=("b", "c", "d"),
+        null="a again",
+        arms={
+            "a": ComparedArm(mpi=ompi),
+            "a again": ComparedArm(mpi=ompi),
+            "b": ComparedArm(mpi=ompi, transport="tcp"),
+            "c": ComparedArm(mpi=mpich),
+        },
+    )
+    assert {arm: spec.meant_mpi(arm) for arm in ("a again", "b", "c", "d")} == {
+        "a again": "openmpi 5.0.8",
+        "b": "openmpi 5.0.8",
+        "c": "mpich 5.0.8",
+        "d": "arm d",
+    }
+    bare = dataclasses.replace(spec, arms={})
+    assert bare.meant_mpi("a again") == bare.meant_mpi("a") == "arm a"
 
 
 def test_curves_without_sizes_are_passed_over() -> None:

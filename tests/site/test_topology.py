@@ -114,6 +114,34 @@ def test_xml_of_version_1() -> None:
     assert [(nic.name, nic.numa) for nic in found.nics] == [("mlx5_0", 1)]
 
 
+@pytest.mark.parametrize(
+    ("pci_type", "kinds"),
+    [
+        ("0300 [1002:515e] [003c:00fb] 02", ()),  # ES1000 of a management board
+        ("0300 [1002:4752] [1028:0000] 27", ()),  # Rage XL
+        ("0300 [1002:7142] [1002:0322] 00", ()),  # Radeon X1300
+        ("0300 [102b:0522] [1028:0000] 05", ()),  # Matrox G200
+        ("0300 [1a03:2000] [1a03:2000] 41", ()),  # ASPEED
+        ("0300 [1002:66af] [1002:081e] c1", ("rocm",)),  # Radeon VII
+        ("0300 [1002:7312] [1002:0e2b] 00", ("rocm",)),  # Radeon Pro W5700
+        ("0302 [1002:66A1] [1002:0834] 02", ("rocm",)),  # MI50, in capital letters
+        ("0380 [1002:7408] [1002:0b0c] 01", ("rocm",)),  # MI250X
+        ("0300 [10de:1eb8] [10de:12a2] a1", ("cuda",)),  # a T4 as a display
+        ("0302 [10de:20b0] [10de:134f] a1", ("cuda",)),  # A100
+    ],
+)
+def test_a_graphics_chip_of_a_board_is_no_gpu_for_ranks(
+    pci_type: str, kinds: tuple[str, ...]
+) -> None:
+    text = f"""<?xml version="1.0"?><!DOCTYPE topology SYSTEM "hwloc2.dtd"><topology version="2.0">
+    <object type="Machine" os_index="0" cpuset="0x1"><object type="Package" os_index="0" cpuset="0x1">
+     <object type="NUMANode" os_index="0" cpuset="0x1"/>
+     <object type="Core" os_index="0" cpuset="0x1"/></object>
+     <object type="PCIDev" pci_busid="0000:06:00.0" pci_type="{pci_type}"/></object></topology>"""
+    gpus = hwloc.parse_hwloc(text.encode()).gpus
+    assert tuple(gpu.kind for gpu in gpus) == kinds
+
+
 ENTITIES = b"""<?xml version="1.0"?><!DOCTYPE topology [<!ENTITY a "aaaaaaaaaa">
 <!ENTITY b "&a;&a;&a;&a;">]><topology><object type="&b;"/></topology>"""
 

@@ -99,6 +99,7 @@ def curves_of(comparison: Comparison) -> tuple[ShapeCurve, ...]:
                     library=launch.mpi_library if launch else "",
                     program=curve.program,
                     transport=arm.transport,
+                    meant=comparison.spec.meant_mpi(arm.arm),
                 )
             )
     return tuple(found)
@@ -405,6 +406,8 @@ def _identical_arms(curve: ShapeCurve, others: Sequence[ShapeCurve], numbers: Nu
             continue
         if other.arm <= curve.arm or not curve.library or curve.library != other.library:
             continue
+        if curve.meant and curve.meant == other.meant:
+            continue  # a null arm, or another setting of the same MPI
         sizes = [size for size in curve.sizes if size in other.values]
         ratios = [curve.values[size] / other.values[size] for size in sizes]
         if ratios and all(abs(ratio - 1) <= numbers["within"] for ratio in ratios):

@@ -148,7 +148,7 @@ def clashes(requests: Sequence[MountRequest]) -> list[Problem]:
                 _problem(
                     "mount-point-clash",
                     f"two images at `{point}`: `{first[point]}` and `{request.image}`",
-                    "give each image its own mount point: IMAGE:MOUNT",
+                    f"mount the second at another folder: `{request.image}:/other`",
                 )
             )
         first.setdefault(point, request.image)

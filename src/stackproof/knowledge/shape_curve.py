@@ -18,7 +18,8 @@ class ShapeCurve:
     `launches` holds the value of each launch by size; it is empty for a published curve, which is
     taken as it stands. `link` is what one
     NIC carries in one direction, `gpu_link` what joins two GPUs (MB/s), None where not known.
-    `windowed` says that many messages are under way.
+    `windowed` says that many messages are under way. `meant` names the MPI that the arm was to
+    load: arms that mean the same may well be alike.
     """
 
     arm: str
@@ -36,6 +37,7 @@ class ShapeCurve:
     library: str = ""
     program: str = ""
     transport: str = ""
+    meant: str = ""
 
     @property
     def limit(self) -> float | None:

@@ -18,7 +18,11 @@ from stackproof.site.sysfs import MOST_CPUS
 from stackproof.site.topology import MOST_PARTS, UNKNOWN, Core, Device, Topology
 
 # PCI classes of GPUs (VGA, 3D, display controller, processing accelerator), and who makes them.
-_GPU = re.compile(r"(?:0300|0302|0380|1200) \[(10de|1002):")
+_GPU = re.compile(r"(0300|0302|0380|1200) \[(10de|1002):([0-9a-f]{4})\]")
+# Management boards of servers carry a graphics chip of ATI's (ES1000, RN50, Rage, Radeon 7000) with
+# the class VGA. AMD's chips that compute have these device ids; source: the table `pciidlist` of
+# amdgpu_drv.c in Linux, which begins with Southern Islands.
+_AMD_COMPUTES = re.compile(r"6[6-9a-f]..|7[3-9a-f]..|1[356]..")
 _KINDS = {"10de": "cuda", "1002": "rocm"}
 _NIC = re.compile(r"(?:cxi|mlx[0-9]+_|hfi1_)[0-9]+")
 _WORD = re.compile(r"0x[0-9a-fA-F]{1,8}")
@@ -146,14 +150,25 @@ def _nics(objects: list[_Object], numa: dict[int, int]) -> tuple[Device, ...]:
 def _gpus(objects: list[_Object], numa: dict[int, int]) -> tuple[Device, ...]:
     found = []
     for one in objects:
-        maker = _GPU.match(one.attributes.get("pci_type", "")) if one.kind == "PCIDev" else None
-        if maker:
-            found.append((_KINDS[maker[1]], one.attributes.get("pci_busid", ""), one))
+        kind = _gpu_kind(one.attributes.get("pci_type", "")) if one.kind == "PCIDev" else ""
+        if kind:
+            found.append((kind, one.attributes.get("pci_busid", ""), one))
     return tuple(
         _device(name, one, numa, number=number, kind=kind)
         for number, (kind, name, one) in enumerate(sorted(found, key=lambda entry: entry[:2]))
         if number < _MOST_DEVICES
     )
+
+
+def _gpu_kind(pci_type: str) -> str:
+    """Return the kind of a GPU that ranks can compute on, empty for another PCI device."""
+    match = _GPU.match(pci_type.lower())
+    if match is None:
+        return ""
+    pci_class, vendor, device = match.groups()
+    if pci_class == "0300" and vendor == "1002" and not _AMD_COMPUTES.fullmatch(device):
+        return ""
+    return _KINDS[vendor]
 
 
 def _device(

@@ -248,7 +248,7 @@ def _with_injection(ready: ReadyArm, text: str, programs: tuple[str, ...]) -> Re
             raise fail(
                 Reason.MOUNT_POINT_CLASH,
                 f"two images at `{point}`: `{mount.image}` and `{injected.path}`",
-                hint="name another place for what is injected: IMAGE:MOUNT",
+                hint=f"mount what is injected at another folder: `{injected.path}:/other`",
             )
     parts = [
         MountedImage(mount.image, mount.mount_point, image_file.load_described(mount.image))

@@ -489,4 +489,5 @@ def _curve(
         library=one.output.mpi_library,
         program=one.case.program,
         transport=one.case.transport,
+        meant=results.spec.meant_mpi(arm),
     )

@@ -216,7 +216,7 @@ class Stage:
                 raise MountFailure(
                     "mount-point-clash",
                     f"two images at `{target}`: `{seen[target]}` and `{image}`",
-                    "give each image its own mount point: IMAGE:MOUNT",
+                    f"mount the second at another folder: `{image}:/other`",
                 )
             seen[target] = image
             _check_free(target)

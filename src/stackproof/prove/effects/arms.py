@@ -153,7 +153,7 @@ def _check_places(own: Provided, other: Provided) -> None:
         raise fail(
             Reason.MOUNT_POINT_CLASH,
             f"two images at `{own.part.point}`: `{own.part.path}` and `{other.part.path}`",
-            hint="name another place for one of them: IMAGE:MOUNT",
+            hint=f"mount the second at another folder: `{other.part.path}:/other`",
         )
 
 
