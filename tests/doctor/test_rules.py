@@ -140,6 +140,14 @@ def test_supported_findings_come_before_others_of_their_kind() -> None:
     assert findings[0].supported
 
 
+def test_wrong_bytes_come_before_what_is_slow_and_supported() -> None:
+    evidence = Evidence(facts={"wrong-bytes": 6.0, "core-shared": True, "shapes": ("S18",)})
+    first, second = diagnose(KNOWLEDGE, evidence)[:2]
+    assert (first.rule.id, second.rule.id) == ("K71", "K83")
+    assert not first.supported
+    assert second.supported
+
+
 def test_variables_with_secrets_are_not_kept() -> None:
     given = {
         "FI_PROVIDER": "cxi", "OMPI_MCA_pml": "cm", "HOME": "/root", "GITHUB_TOKEN": "x",

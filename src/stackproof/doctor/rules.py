@@ -63,10 +63,10 @@ class RuleFinding:
 
 
 def diagnose(knowledge: Knowledge, evidence: Evidence) -> tuple[RuleFinding, ...]:
-    """Return the outcome of every known problem, those that fire first and the worst of them.
+    """Return the outcome of every known problem: those that fire first, wrong results before all.
 
-    Among equally bad ones, what shows in results or logs comes first, then what is known best;
-    what another one explains comes after it.
+    Then comes what shows in results or logs, the worst of it first, then what is known best; what
+    another one explains comes after it.
     """
     found = []
     for rule in knowledge.rules:
@@ -82,11 +82,12 @@ def diagnose(knowledge: Knowledge, evidence: Evidence) -> tuple[RuleFinding, ...
 
 def _order(
     finding: RuleFinding, later: AbstractSet[str]
-) -> tuple[int, bool, bool, int, bool, int, str]:
+) -> tuple[int, bool, bool, bool, int, bool, int, str]:
     severity = list(Severity).index(finding.rule.severity)
     return (
         list(Answer).index(finding.outcome.answer) if finding.outcome.answer is Answer.YES else 1,
         finding.rule.id in later,
+        finding.rule.severity is not Severity.WRONG,
         not finding.supported,
         severity,
         "inferred" in finding.rule.evidence,
