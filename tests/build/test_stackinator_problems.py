@@ -292,3 +292,14 @@ def test_a_package_that_may_not_be_built_and_has_no_external():
     place = ClusterConfig(name="x", packages={**base.packages, "egl": {"buildable": False}})
     _, findings = understand(changed(2, "environments.yaml", "[cmake]", "[egl]"), on=place)
     assert [p.where.line for p in findings.problems] == [3]
+
+
+def test_an_external_of_another_package_is_none():
+    """Spack takes an external by its own name, whatever it stands below."""
+    base = cluster()
+    for spec, lines in (("cray-mpich@8.1.7", [3]), ("egl@1.5", [])):
+        below = {"buildable": False, "externals": [{"spec": spec, "prefix": "/opt/egl"}]}
+        place = ClusterConfig(name="x", packages={**base.packages, "egl": below})
+        _, findings = understand(changed(2, "environments.yaml", "[cmake]", "[egl]"), on=place)
+        assert [p.where.line for p in findings.problems] == lines
+        assert all("move it below `cray-mpich`" in p.hint for p in findings.problems)

@@ -14,7 +14,14 @@ _EXACT = re.compile(r"[\w-]+@=?([\w.-]+)(?![\w.:,=-])")
 
 
 def externals_of(packages: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Return the specs of a package that the machine has."""
+    """Return the specs of a package that the machine has.
+
+    A spec of another package below this name is none: Spack never takes it.
+    """
+    return tuple(spec for spec in _entries(packages, name) if package_of(spec) == name)
+
+
+def _entries(packages: Mapping[str, Any], name: str) -> tuple[str, ...]:
     entries = mapping(packages.get(name)).get("externals")
     specs = (mapping(e).get("spec") for e in (entries if isinstance(entries, list) else ()))
     return tuple(spec for spec in specs if isinstance(spec, str))
@@ -31,6 +38,12 @@ def missing_external(
     if any(_fits(external, spec) for external in there):
         return None
     has = f"it has {', '.join(there)}" if there else "it has none"
+    strangers = [text for text in _entries(packages, name) if package_of(text) != name]
+    if strangers:
+        has = (
+            f"below `{name}` stands `{strangers[0]}`, which Spack never takes for it: move it "
+            f"below `{package_of(strangers[0])}`"
+        )
     return (
         f"`{spec}` may not be built on `{cluster}`, which does not have it either",
         f"{has}; change the spec, or `{name}` in a packages.yaml",
