@@ -210,6 +210,8 @@ def test_one_mpi_at_a_time() -> None:
         ({"providers": ("usnic",)}, Reason.UNSUPPORTED),
         ({"libfabric": "1.22.0", "providers": ("lnx",)}, Reason.UNSUPPORTED),
         ({"providers": ("cxi",)}, Reason.MISSING_KEY),
+        ({"providers": ("cxi", "verbs"), "shs": "13.0.0"}, Reason.UNSUPPORTED),
+        ({"providers": ("efa", "cxi"), "shs": "13.0.0"}, Reason.UNSUPPORTED),
         ({"providers": ("cxi",), "shs": "15.0.0"}, Reason.UNSUPPORTED),
         ({"providers": ("cxi",), "shs": "11.0.0"}, Reason.UNKNOWN_VERSION),
         ({"mpi": ("openmpi", "6.0.0")}, Reason.UNSUPPORTED),
@@ -451,3 +453,12 @@ def test_any_request_is_made_or_refused(request: ChainRequest) -> None:
     except StackproofError as error:
         problems = error.problems
     assert all(problem.hint for problem in problems)
+
+
+def test_cxi_and_verbs_go_together_with_the_libnl_of_the_machine() -> None:
+    libnl = {"libnl": ExternalComponent(version="3.7.0", prefix="/usr")}
+    together = made(CXI, providers=("shm", "cxi", "verbs"), externals=libnl)
+    assert "libnl" not in names(together)
+    with pytest.raises(StackproofError, match="does not link") as caught:
+        made(CXI, providers=("shm", "cxi", "verbs"))
+    assert "externals: {libnl: " in (caught.value.problems[0].hint or "")

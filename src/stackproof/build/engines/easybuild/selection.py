@@ -24,6 +24,8 @@ CXI = "cxi"
 # Releases whose configure script decides about sm2 by what it is told of shm.
 # Source: prov/sm2/configure.m4 in https://github.com/ofiwg/libfabric at 1.22 to 2.6.
 _SHM, _SM2, _SM2_BY_SHM = "shm", "sm2", versions(":2.5")
+# Providers that are linked to rdma-core.
+_VERBS_USERS = ("verbs", "efa", "psm3")
 _NO_CUDA = "no-cuda"
 # Of one release of HPE's host software.
 _HOST_SOFTWARE = ("libcxi", "cassini-headers", "cxi-driver")
@@ -148,6 +150,7 @@ def select(
             )
         elif _known(found, name, "perf", "a benchmark", ("benchmarks",)):
             _take(found, name, request.versions.get(name, ""))
+    _check_libnl(found)
     _check_conflicts(found)
     for name in sorted({*request.versions, *request.externals} - set(found.parts)):
         found.note(f"`{name}`, which the request speaks of, plays no part in this chain")
@@ -262,6 +265,26 @@ def _check_providers(found: Selection) -> None:
             + ", ".join(_HOST_SOFTWARE),
             Reason.MISSING_KEY,
             ("libfabric", "providers", request.providers.index(CXI)),
+        )
+
+
+def _check_libnl(found: Selection) -> None:
+    """Refuse two libraries of one name in one link: libcxi's libnl and that of the machine.
+
+    The machine's libibverbs needs the machine's libnl. The linker takes that one for libcxi too,
+    and Debian's lacks the symbol versions that libcxi was linked with.
+    """
+    providers = found.request.providers
+    others = [name for name in _VERBS_USERS if name in providers]
+    libnl = found.parts.get("libnl")
+    if others and CXI in providers and libnl is not None and libnl.external is None:
+        found.refuse(
+            f"libfabric with `{CXI}` and `{others[0]}` does not link with a libnl of the chain: "
+            f"`{others[0]}` needs the machine's libibverbs, and that the machine's libnl",
+            "say where the machine has libnl (`externals: {libnl: {prefix: /usr, version: …}}`), "
+            "or leave one of the two providers out",
+            Reason.UNSUPPORTED,
+            ("libfabric", "providers", providers.index(others[0])),
         )
 
 
