@@ -97,7 +97,8 @@ def test_both_formats_are_valid(stackproof, tmp_path):
     (tmp_path / "small.yaml").write_text(FILE)
     for recipe in ("small", "small.yaml"):
         code, out, err = stackproof("check", recipe, "--site", FJORD)
-        assert (code, out) == (0, f"{recipe}: valid\n"), err
+        assert (code, out) == (0, f"{recipe}: valid, no lock for this site\n"), err
+        assert f"build --site {FJORD} --update --stop-after lock {recipe}" in err
 
 
 # What is wrong, in a Stackinator recipe and in one of our own: file, old, new, line, column.
@@ -249,7 +250,7 @@ def test_a_known_conflict_of_a_folder_is_a_note(stackproof, tmp_path):
     bad = changed(FOLDER["environments.yaml"], "[cmake]", '["libfabric@2.4.0 fabrics=cxi,lnx"]')
     write(tmp_path / "small", {**FOLDER, "environments.yaml": bad})
     code, out, err = stackproof("check", "small", "--site", FJORD)
-    assert (code, out) == (0, "small: valid\n")
+    assert (code, out) == (0, "small: valid, no lock for this site\n")
     assert "note: libfabric@2.4.0 in `tools`: linkx over cxi hangs" in err
     assert "  --> small/environments.yaml:3:10\n" in err
 
@@ -394,8 +395,22 @@ WHEEL = "name: small\nmpi:\n  family: {}\n"
 def test_a_wheel_for_slingshot_would_take_tcp(stackproof, tmp_path: Path, family: str) -> None:
     (tmp_path / "small.yaml").write_text(WHEEL.format(family))
     code, out, err = stackproof("check", "--offline", "--site", "lumi-g", "small.yaml")
-    assert (code, out) == (0, "small.yaml: valid\n")
+    assert (code, out) == (0, "small.yaml: valid, no lock for this site\n")
     assert "has no cxi" in err
     assert "`lumi-g`" in err
     assert "small.yaml:3:" in err
     assert "no cxi" not in stackproof("check", "--offline", "small.yaml")[2]
+
+
+def test_a_shipped_recipe_has_a_lock_that_answers_or_says_that_it_has_none(stackproof) -> None:
+    for recipe, site, locked in (
+        ("mpich", "lumi-c", True),
+        ("openmpi", "alps-gh200", False),  # its lock is of x86_64
+        ("eessi-openmpi", "olivia-cpu", True),
+    ):
+        _, out, err = stackproof("check", "--offline", recipe, "--site", site)
+        assert out == f"{recipe}: valid{'' if locked else ', no lock for this site'}\n"
+        made = f"stackproof build --site {site} --update --stop-after lock {recipe}\n"
+        assert (made in err) is not locked
+        data = json.loads(stackproof("check", "--offline", recipe, "--site", site, "--json")[1])
+        assert data["locked"] is locked

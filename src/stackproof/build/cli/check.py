@@ -35,12 +35,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _check(asked: RecipeCheckOptions) -> int:
     found = Findings()
-    remark = ""
+    remark, locked = "", True
     try:
         for loaded in stacks.load_recipes(asked.recipe):
-            own, more = _findings(loaded, asked)
-            found = found.also(own.problems, own.notes)
-            remark = more or remark
+            checked = _findings(loaded, asked)
+            found = found.also(checked.findings.problems, checked.findings.notes)
+            remark, locked = checked.remark or remark, checked.locked and locked
     except StackproofError as error:
         found = found.also(error.problems)
     problems = list(dict.fromkeys(found.problems))
@@ -50,7 +50,11 @@ def _check(asked: RecipeCheckOptions) -> int:
     code = problems[0].reason.exit_code if problems else ExitCode.DONE
     _print(problems, notes)
     if asked.json:
-        print(json.dumps(problems_data(code, problems, notes), indent=1))
+        data = {**problems_data(code, problems, notes), "locked": locked}
+        print(json.dumps(data, indent=1))
+    elif not problems and asked.recipe.site is not None and not locked:
+        print(f"{asked.recipe.recipe}: valid, {locking.NO_LOCK}")
+        print(f"note: this makes it: {locking.command(asked.recipe)}", file=sys.stderr)
     elif not problems:
         print(f"{asked.recipe.recipe}: valid")
     if remark:
@@ -58,12 +62,24 @@ def _check(asked: RecipeCheckOptions) -> int:
     return int(code)
 
 
-def _findings(loaded: Loaded, asked: RecipeCheckOptions) -> tuple[Findings, str]:
-    """Return what is wrong with a stack and what should be known, and what was not looked up."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Checked:
+    """The findings on one stack; `locked` is true where a lock beside the recipe answers it.
+
+    `remark` names what was not looked up.
+    """
+
+    findings: Findings
+    locked: bool
+    remark: str = ""
+
+
+def _findings(loaded: Loaded, asked: RecipeCheckOptions) -> _Checked:
+    """Check one stack."""
     builder = builders.of(loaded)
     found = Findings(notes=loaded.notes)
     lock, stale = locking.find(builder, loaded)
-    remark = ""
+    remark, locked = "", lock is not None
     if lock is None and builder.solving is Solving.QUESTION:
         if asked.offline:
             remark = f"{_NOT_LOOKED_UP} (--offline)"
@@ -72,7 +88,7 @@ def _findings(loaded: Loaded, asked: RecipeCheckOptions) -> tuple[Findings, str]
                 lock = builder.solve(loaded, BuildOptions(), progress.monitor(quiet=True))
             except StackproofError as error:
                 if error.reason is not Reason.NO_NETWORK:
-                    return found.also(error.problems, stale), ""
+                    return _Checked(findings=found.also(error.problems, stale), locked=locked)
                 remark = f"{_NOT_LOOKED_UP}: the package index cannot be reached"
     for more in (
         builder.engine.problems(loaded.stack, lock, loaded.where),
@@ -80,7 +96,7 @@ def _findings(loaded: Loaded, asked: RecipeCheckOptions) -> tuple[Findings, str]
         builder.check(loaded, lock, whole=True),
     ):
         found = found.also(more.problems, more.notes)
-    return found, remark
+    return _Checked(findings=found, locked=locked, remark=remark)
 
 
 def _print(problems: list[Problem], notes: list[Problem]) -> None:

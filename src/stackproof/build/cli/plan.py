@@ -60,6 +60,9 @@ def _plan(asked: PlanOptions) -> int:
     if builder.solving is Solving.STEPS:  # what makes a lock is refused as a build is
         builders.refuse_wrong(engine.problems(stack, None, loaded.where))
     lock, stale = locking.find(builder, loaded)
+    place = str(loaded.lock_path) if lock else "none that answers the recipe"
+    if lock is None and asked.recipe.site is not None:
+        place = f"{locking.NO_LOCK}; this makes it: {locking.command(asked.recipe)}"
     progress.print_notes(*loaded.notes, *stale)
     if lock is None and builder.solving is not Solving.STEPS:
         lock = builder.solve(loaded, BuildOptions(mirror=asked.recipe.mirror), progress.monitor())
@@ -78,8 +81,8 @@ def _plan(asked: PlanOptions) -> int:
         return 0
     _print_rows(engine.rows(stack, lock))
     _print_rows(tuple(("swap", str(swap)) for swap in loaded.swaps))
-    if builder.solving is Solving.STEPS:
-        _print_rows((("lock", str(loaded.lock_path) if lock else "none that answers the recipe"),))
+    if builder.solving is Solving.STEPS or place.startswith(locking.NO_LOCK):
+        _print_rows((("lock", place),))
     _print_rows(_needs_rows(told))
     _print_rows((("plan", short(made.id) if known else "to make the lock"),))
     _print_steps(made.steps, known=known)

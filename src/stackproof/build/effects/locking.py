@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from typing import Any
 
-from stackproof.build.effects.builders import Builder, BuildOptions
+from stackproof.build.effects.builders import Builder, BuildOptions, RecipeOptions
 from stackproof.build.effects.loaded import Loaded
 from stackproof.core.effects import documents
 from stackproof.core.errors import Location, Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
 
+NO_LOCK = "no lock for this site"
+"""What is said of a recipe that is valid on a site and has no lock there."""
 _UPDATE = "run `stackproof build --update --stop-after lock` and look at what changed"
 
 
@@ -30,6 +33,14 @@ def find(builder: Builder, loaded: Loaded) -> tuple[Any | None, tuple[Problem, .
         where=Location(file=str(loaded.lock_path)),
     )
     return None, (note,)
+
+
+def command(recipe: RecipeOptions) -> str:
+    """Return the command that makes the lock of a recipe for the site that was named."""
+    site = ("--site", recipe.site) if recipe.site else ()
+    chosen = (word for text in recipe.choose for word in ("--choose", text))
+    words = ("stackproof", "build", *site, *chosen, "--update", "--stop-after", "lock")
+    return shlex.join((*words, str(recipe.recipe)))
 
 
 def need(builder: Builder, loaded: Loaded) -> Any:
