@@ -60,9 +60,7 @@ def _plan(asked: PlanOptions) -> int:
     if builder.solving is Solving.STEPS:  # what makes a lock is refused as a build is
         builders.refuse_wrong(engine.problems(stack, None, loaded.where))
     lock, stale = locking.find(builder, loaded)
-    place = str(loaded.lock_path) if lock else "none that answers the recipe"
-    if lock is None and asked.recipe.site is not None:
-        place = f"{locking.NO_LOCK}; this makes it: {locking.command(asked.recipe)}"
+    place = _lock_place(loaded, asked.recipe, there=lock is not None)
     progress.print_notes(*loaded.notes, *stale)
     if lock is None and builder.solving is not Solving.STEPS:
         lock = builder.solve(loaded, BuildOptions(mirror=asked.recipe.mirror), progress.monitor())
@@ -91,6 +89,15 @@ def _plan(asked: PlanOptions) -> int:
     if not known:
         print(f"note: {_LOOK_UP_FIRST}", file=sys.stderr)
     return 0
+
+
+def _lock_place(loaded: Loaded, recipe: RecipeOptions, *, there: bool) -> str:
+    """Return where the lock is, or how to make it for the site that was named."""
+    if there:
+        return str(loaded.lock_path)
+    if recipe.site is None:
+        return "none that answers the recipe"
+    return f"{locking.NO_LOCK}; this makes it: {locking.command(recipe)}"
 
 
 def _print_rows(rows: Iterable[tuple[str, str]]) -> None:
