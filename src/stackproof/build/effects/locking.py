@@ -37,10 +37,17 @@ def find(builder: Builder, loaded: Loaded) -> tuple[Any | None, tuple[Problem, .
 
 def command(recipe: RecipeOptions) -> str:
     """Return the command that makes the lock of a recipe for the site that was named."""
-    site = ("--site", recipe.site) if recipe.site else ()
-    chosen = (word for text in recipe.choose for word in ("--choose", text))
-    words = ("stackproof", "build", *site, *chosen, "--update", "--stop-after", "lock")
-    return shlex.join((*words, str(recipe.recipe)))
+    given = (
+        ("--site", filter(None, [recipe.site])),
+        ("--fact", recipe.fact),
+        ("--choose", recipe.choose),
+        ("--with", recipe.swap),
+        ("--from", filter(None, [recipe.rpms])),
+        ("--mirror", filter(None, [recipe.mirror])),
+    )
+    words = [word for option, texts in given for text in texts for word in (option, text)]
+    ending = ("--update", "--stop-after", "lock", recipe.recipe)
+    return shlex.join(("stackproof", "build", *words, *ending))
 
 
 def need(builder: Builder, loaded: Loaded) -> Any:
