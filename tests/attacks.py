@@ -59,6 +59,8 @@ NAMED: dict[str, tuple[str, ...]] = {
         "core/test_sandbox.py::test_the_environment_is_closed",
         "core/test_sandbox.py::test_variables_of_the_command_do_not_reach_bubblewrap_itself",
         "core/test_sandbox.py::test_never_unsandboxed_by_accident",
+        "core/test_sandbox.py::test_a_step_cannot_stop_who_waits_for_it",
+        "core/test_sandbox.py::test_the_first_process_has_no_variable_of_the_caller",
         "build/test_executor.py::test_a_link_that_a_step_made_is_not_followed",
         "build/test_executor.py::test_what_a_step_names_as_its_log_is_read_in_its_tree_only",
         "build/test_executor.py::test_an_image_that_is_a_link_is_not_delivered",

@@ -5,6 +5,7 @@ import os
 import shlex
 import socket
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -140,6 +141,86 @@ def test_variables_of_the_command_do_not_reach_bubblewrap_itself(tmp_path: Path)
     script = log.with_suffix(".replay.sh").read_text()
     assert "LD_LIBRARY_PATH=" not in script
     assert subprocess.run([log.with_suffix(".replay.sh")], check=False).returncode == 0
+
+
+_NEEDED = """
+import ctypes, os, signal, socket
+libc = ctypes.CDLL(None, use_errno=True)
+socket.socketpair()
+for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6):
+    try:
+        socket.socket(family).close()
+    except OSError as error:
+        assert error.errno == 97 and family == socket.AF_INET6, error  # not on this machine
+assert [name for _, name in socket.if_nameindex()] == ["lo"]
+libc.getifaddrs.argtypes = [ctypes.c_void_p]
+assert libc.getifaddrs(ctypes.byref(ctypes.c_void_p())) == 0  # by netlink
+text, copy = ctypes.create_string_buffer(b"text"), ctypes.create_string_buffer(4)
+child = os.fork()
+if child == 0:
+    signal.pause()
+assert libc.ptrace(0x4206, child, None, None) == 0, ctypes.get_errno()  # SEIZE
+class Part(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+there, here = Part(ctypes.addressof(text), 4), Part(ctypes.addressof(copy), 4)
+assert libc.process_vm_readv(child, ctypes.byref(here), 1, ctypes.byref(there), 1, 0) == 4
+assert copy.raw == b"text"
+os.kill(child, signal.SIGKILL)
+os.waitpid(child, 0)
+import resource
+resource.prlimit(os.getpid(), resource.RLIMIT_CPU)
+os.sched_setaffinity(0, os.sched_getaffinity(0))
+assert libc.personality(0xffffffff) >= 0
+import multiprocessing
+assert multiprocessing.get_context("fork").Pool(2).map(abs, [-1, 2]) == [1, 2]
+print("all")
+"""
+
+
+def test_what_builds_and_their_tests_need_is_there() -> None:
+    need("bubblewrap")
+    assert out(boxed(f"python3 -c {shlex.quote(_NEEDED)}")) == ["all"]
+
+
+def test_a_checker_of_leaks_works() -> None:
+    """It stops its own process by ptrace when this ends."""
+    need("bubblewrap", "gcc")
+    script = (
+        "cd /tmp && echo 'int main(void) { return 0; }' > a.c && "
+        "gcc -fsanitize=leak a.c && ./a.out && echo clean"
+    )
+    assert out(boxed(script)) == ["clean"]
+
+
+def test_a_step_cannot_stop_who_waits_for_it() -> None:
+    need("bubblewrap")
+    script = "for name in STOP TSTP TTIN KILL TERM; do kill -$name 1; done; exit 3"
+    done = run.run(boxed(script))
+    assert (done.returncode, done.timed_out) == (3, False)
+
+
+def test_the_first_process_has_no_variable_of_the_caller(tmp_path: Path) -> None:
+    """Seen from here: inside nothing of it is to be seen at all."""
+    need("bubblewrap")
+    (tmp_path / "go").mkdir()
+    bind = Bind(source=os.fspath(tmp_path / "go"), target="/go", writable=True)
+    waits = boxed("touch /go/on; sleep 60", binds=(bind,), timeout_s=60)
+    argv = sandbox.argv(waits)
+    environment = {**run.base_environment(), "SECRET": "of the caller"}
+    with subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL) as process:
+        try:
+            while not (tmp_path / "go" / "on").exists():
+                assert process.poll() is None
+                time.sleep(0.02)
+            for pid in _with_children(process.pid):
+                assert b"SECRET" not in Path(f"/proc/{pid}/environ").read_bytes()
+        finally:
+            process.kill()
+
+
+def _with_children(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(one for child in children for one in _with_children(int(child)))]
 
 
 def test_the_host_name_is_the_same_everywhere() -> None:

@@ -288,6 +288,136 @@ static long loop_device(void)
     return control < 0 ? -1 : ioctl(control, LOOP_CTL_GET_FREE);
 }
 
+/* Something of a process' entry in /proc can be read. */
+static long told_by_first(char const *name)
+{
+    char path[64], text[64];
+    snprintf(path, sizeof path, "/proc/1/%s", name);
+    int const descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) {
+        return -1;
+    }
+    ssize_t const count = read(descriptor, text, sizeof text);
+    close(descriptor);
+    errno = ENODATA;
+    return count > 0 ? 0 : -1;
+}
+
+static long link_of_first(char const *name)
+{
+    char path[64], text[64];
+    snprintf(path, sizeof path, "/proc/1/%s", name);
+    return readlink(path, text, sizeof text);
+}
+
+static long memory_of_first(int writes)
+{
+    char byte = 0;
+    struct iovec const here = {&byte, 1}, there = {(void *)0x400000, 1};
+    long const count = writes ? process_vm_writev(1, &here, 1, &there, 1, 0)
+                              : process_vm_readv(1, &here, 1, &there, 1, 0);
+    return count < 0 && errno == EFAULT ? 0 : count;  /* EFAULT: it was permitted */
+}
+
+/* The first process does not go on until who traces it lets it. */
+static long traced_first(int request)
+{
+    long const done = ptrace(request, 1, NULL, NULL);
+    if (done == 0 && request == PTRACE_ATTACH) {
+        waitpid(1, NULL, __WALL);
+        ptrace(PTRACE_DETACH, 1, NULL, NULL);
+    }
+    return done;
+}
+
+static long descriptor_of_first(void)
+{
+    int const first = (int)syscall(SYS_pidfd_open, 1, 0);
+    return first < 0 ? -1 : syscall(438 /* pidfd_getfd */, first, 1, 0);
+}
+
+static long advised(void)
+{
+    struct iovec const none = {NULL, 0};
+    int const own = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    return own < 0 ? -1 : syscall(440 /* process_madvise */, own, &none, 1, 20 /* COLD */, 0);
+}
+
+static long limit_of_first(void)
+{
+    struct rlimit limit;
+    return prlimit(1, RLIMIT_CPU, NULL, &limit);
+}
+
+/* A family of sockets that the kernel, and not the filter, answers for. */
+static long other_family(int pairs)
+{
+    for (int family = 0; family < 64; family++) {
+        int both[2];
+        if (family == AF_UNIX || family == AF_INET || family == AF_INET6 || family == AF_NETLINK) {
+            continue;
+        }
+        for (int type = SOCK_STREAM; type <= SOCK_SEQPACKET; type++) {
+            long const done = pairs ? socketpair(family, type, 0, both) : socket(family, type, 0);
+            if (done >= 0 || errno != EAFNOSUPPORT) {
+                return 0;
+            }
+        }
+    }
+    errno = EAFNOSUPPORT;
+    return -1;
+}
+
+static long other_netlink(void)
+{
+    for (int protocol = 1; protocol < 32; protocol++) {
+        if (socket(AF_NETLINK, SOCK_RAW, protocol) >= 0) {
+            return 0;
+        }
+    }
+    return -1;
+}
+
+static long ring(long number)
+{
+    unsigned parameters[30] = {0};
+    long const done = number == 425   ? syscall(number, 1, parameters)
+                      : number == 426 ? syscall(number, -1, 0, 0, 0, NULL, 0L)
+                                      : syscall(number, -1, 0, NULL, 0);
+    return done < 0 && (errno == ENOSYS || errno == EPERM) ? -1 : 0;  /* it was looked at */
+}
+
+static long handle(void)
+{
+    struct { struct file_handle head; char space[128]; } found = {{128, 0}, {0}};
+    int mount_id = 0;
+    return name_to_handle_at(AT_FDCWD, "/usr", &found.head, &mount_id, 0);
+}
+
+static long local_table(void)
+{
+#ifdef SYS_modify_ldt
+    char table[64];
+    return syscall(SYS_modify_ldt, 0, table, sizeof table);
+#else
+    errno = ENOSYS;
+    return -1;
+#endif
+}
+
+static long call_of_32_bits(void)
+{
+#ifdef __x86_64__
+    long answer = 20; /* getpid */
+    __asm__ volatile("int $0x80" : "+a"(answer) : : "memory", "r8", "r9", "r10", "r11");
+    errno = ENOSYS;
+    return answer > 0 ? 0 : -1;
+#else
+    errno = ENOSYS;
+    return -1;
+#endif
+}
+
 CALL(mount_tmpfs, mount("x", "/tmp", "tmpfs", 0, NULL))
 CALL(mount_proc, mount("x", "/tmp", "proc", 0, NULL))
 CALL(mount_sysfs, mount("x", "/tmp", "sysfs", 0, NULL))
@@ -394,6 +524,35 @@ CALL(shared_memory, shmget(atoi(word), 1, 0))
 CALL(first, setpriority(PRIO_PROCESS, 0, -5))
 CALL(kernel_faults, syscall(SYS_userfaultfd, O_CLOEXEC))
 CALL(quota, syscall(SYS_quotactl, 0x800001, NULL, 0, NULL))
+CALL(any_family, other_family(0))
+CALL(any_pair, other_family(1))
+CALL(ring_made, ring(425))
+CALL(ring_entered, ring(426))
+CALL(ring_registered, ring(427))
+CALL(environment_of_first, told_by_first("environ"))
+CALL(words_of_first, told_by_first("cmdline"))
+CALL(memory_map_of_first, told_by_first("maps"))
+CALL(mounts_of_first, told_by_first("mountinfo"))
+CALL(state_of_first, told_by_first("status"))
+CALL(state_of_its_thread, told_by_first("task/1/status"))
+CALL(program_of_first, link_of_first("exe"))
+CALL(folder_of_first, link_of_first("cwd"))
+CALL(input_of_first, link_of_first("fd/0"))
+CALL(write_memory_of_first, opened("/proc/1/mem", O_RDWR))
+CALL(uncover_first, umount2("/proc/1", MNT_DETACH))
+CALL(read_first, memory_of_first(0))
+CALL(write_first, memory_of_first(1))
+CALL(seize_first, traced_first(PTRACE_SEIZE))
+CALL(attach_first, traced_first(PTRACE_ATTACH))
+CALL(first_by_long_number, syscall(SYS_ptrace, PTRACE_SEIZE, 0x100000001L, 0L, 0L))
+CALL(compare_first, syscall(SYS_kcmp, getpid(), 1, 1 /* KCMP_VM */, 0L, 0L))
+CALL(kill_first, kill(1, SIGKILL) < 0 || access("/proc/1", F_OK) == 0 ? (errno = EPERM, -1) : 0)
+CALL(fanotify_of_users, syscall(SYS_fanotify_init, 0x200U /* FAN_REPORT_FID */, 0))
+CALL(secret_memory, syscall(447, 0))
+CALL(released, syscall(448, -1, 0) < 0 && errno == EPERM ? -1 : 0)
+CALL(read_page_counts, opened("/proc/kpagecount", O_RDONLY))
+CALL(read_slabs, opened("/proc/slabinfo", O_RDONLY))
+CALL(read_keys, opened("/proc/keys", O_RDONLY))
 
 static struct { char const *name; long (*call)(void); } const attacks[] = {
 #define A(call) {#call, call}
@@ -421,6 +580,14 @@ static struct { char const *name; long (*call)(void); } const attacks[] = {
     A(see_folder_of_first), A(see_password_file), A(see_above), A(core_pattern), A(module_loader),
     A(open_files), A(user_namespaces), A(forwarding), A(system_request), A(change_devices),
     A(packet_socket), A(raw_socket), A(typed), A(more_descriptors),
+    A(ring_made), A(ring_entered), A(ring_registered), A(environment_of_first), A(words_of_first),
+    A(memory_map_of_first), A(mounts_of_first), A(state_of_first), A(state_of_its_thread),
+    A(program_of_first), A(folder_of_first), A(input_of_first), A(write_memory_of_first),
+    A(uncover_first), A(read_first), A(write_first), A(seize_first), A(attach_first),
+    A(first_by_long_number), A(compare_first), A(kill_first), A(descriptor_of_first), A(advised),
+    A(limit_of_first), A(fanotify_of_users), A(secret_memory), A(released), A(handle),
+    A(local_table), A(call_of_32_bits), A(read_page_counts), A(read_slabs), A(read_keys),
+    A(any_family), A(any_pair), A(other_netlink),
     /* of these the word is something outside */
     A(see_word), A(signal_word), A(handle_of_word), A(traced), A(read_memory), A(outside_folder),
     A(connect_word), A(connected_by_name), A(shared_memory), A(found_key),

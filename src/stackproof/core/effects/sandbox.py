@@ -38,9 +38,13 @@ _PACKAGES = {
 _WALLS = ("--unshare-all", "--cap-drop", "ALL")
 # As whom root builds inside. As root, tar and others give files to users whom the namespace lacks.
 _BUILDER = ("--uid", "1000", "--gid", "1000")
+# Bubblewrap's own process has been told where all comes from; nothing of it is to be seen.
+_FIRST = ("--tmpfs", "/proc/1", "--remount-ro", "/proc/1")
 # Parts of /proc that belong to the whole machine. Their files are root's own, so that root needs no
 # capability to write to them.
 _MACHINES = ("sys", "bus", "fs", "irq", "acpi", "scsi", "driver", "mtrr", "sysrq-trigger")
+# Everybody may read of the caller's keys there.
+_KEYS = ("keys", "key-users")
 # The filter of system calls is handed over as an open file that has no name any more.
 _FILTER = """
 file=$(mktemp) && printf '%s' >"$file" && exec 9<"$file" && rm "$file" || exit 125
@@ -93,7 +97,7 @@ def argv(command: Command, *, terminal: bool = False) -> tuple[str, ...]:
     line += ["--hostname", "stackproof"]  # a build that asks gets the same answer everywhere
     if box.network:
         line.append("--share-net")
-    line += ["--proc", "/proc", *_read_only_machine(), "--dev", "/dev"]
+    line += ["--proc", "/proc", *_FIRST, *_less_of_the_machine(), "--dev", "/dev"]
     for folder in box.scratch:
         line += ["--tmpfs", folder]
     for bind in box.binds:
@@ -107,9 +111,25 @@ def argv(command: Command, *, terminal: bool = False) -> tuple[str, ...]:
     return (*line, "--", *command.argv)
 
 
-def _read_only_machine() -> list[str]:
+@functools.cache
+def _less_of_the_machine() -> list[str]:
+    """Return what makes /proc read-only, and covers what not everybody may read of it.
+
+    Its owner is root, who builds without being anything else to these files.
+    """
     paths = [f"/proc/{name}" for name in _MACHINES if os.path.exists(f"/proc/{name}")]
-    return [word for path in paths for word in ("--ro-bind", path, path)]
+    with os.scandir("/proc") as entries:
+        closed = sorted(
+            entry.path
+            for entry in entries
+            if not entry.name.isdigit()
+            and entry.is_file(follow_symlinks=False)
+            and (entry.name in _KEYS or not entry.stat().st_mode & 0o004)
+        )
+    return [
+        *(word for path in paths for word in ("--ro-bind", path, path)),
+        *(word for path in closed for word in ("--ro-bind", "/dev/null", path)),
+    ]
 
 
 @functools.cache
@@ -127,7 +147,8 @@ def _start(program: str, user: int, terminal: bool) -> tuple[str, ...]:  # noqa:
     if user == 0:
         script += _LENT
         outer = ((*_UNSHARE, "--"), (*_UNSHARE, "--user", "--map-root-user", "--"))
-    script += 'exec "$@"' if terminal else 'exec "$@" </dev/null'
+    # Bubblewrap needs no variable, and what it was started with could be read inside.
+    script += 'exec env -i "$@"' if terminal else 'exec env -i "$@" </dev/null'
     ways = [
         (*first, "sh", "-c", script, "sh", program, *walls, *options)
         for first in outer
