@@ -118,6 +118,13 @@ NAMED: dict[str, tuple[str, ...]] = {
         "mount/test_activate_cli.py::test_what_a_shell_runs_at_once_is_refused",
         "mount/test_activate_cli.py::test_no_name_makes_a_line_for_the_shell",
     ),
+    "what killed runs leave": (
+        "bench/test_killed_bench.py::test_nothing_is_left_and_the_results_are_whole",
+        "launch/test_leftovers.py::test_files_of_mpi_libraries_go_and_no_others",
+        "launch/test_leftovers.py::test_what_a_process_has_open_or_mapped_stays",
+        "launch/test_leftovers.py::test_files_of_another_user_stay",
+        "launch/test_leftovers.py::test_a_folder_that_somebody_else_has_made_is_not_used",
+    ),
     "clusters and temporary folders": (
         "cluster/test_cluster_values.py::test_the_agent_refuses_what_it_does_not_know",
         "cluster/test_cluster_values.py::test_the_agent_refuses_a_pid_that_is_another_process_now",

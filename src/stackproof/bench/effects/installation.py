@@ -136,7 +136,8 @@ def _answer(wrapper: str, env: EnvPatch, named_by: str) -> tuple[str, str]:
     """Compile the probe and run it; return the path of the library and what it calls itself."""
     with tempfile.TemporaryDirectory(prefix="stackproof-ask-") as folder:
         files.write(Path(folder) / "ask.c", installation.PROBE)
-        done = _run((wrapper, "-o", "ask", "ask.c", "-ldl"), env, folder)
+        aside = env.then(EnvPatch(set={"TMPDIR": folder}))  # compilers that are killed leave files
+        done = _run((wrapper, "-o", "ask", "ask.c", "-ldl"), aside, folder)
         if done.returncode != 0:
             raise fail(
                 Reason.BUILD_FAILED,

@@ -21,13 +21,14 @@ from stackproof.cluster.effects import up
 from stackproof.compare import launch_checks
 from stackproof.core import mountlist
 from stackproof.core.command import Command, Completed, EnvPatch
-from stackproof.core.effects.run import base_environment, run
+from stackproof.core.effects.run import base_environment
 from stackproof.core.errors import Problem, Reason, StackproofError
 from stackproof.core.mountlist import MountRequest
 from stackproof.image.model import Deployment
 from stackproof.knowledge.reference_curves import BufferPlace
 from stackproof.launch import devices, launchers
 from stackproof.launch.effects import allocation as allocations
+from stackproof.launch.effects import launch_folder
 from stackproof.launch.effects.allocation import Allocation
 from stackproof.launch.effects.scheduler_job import SchedulerJob
 from stackproof.launch.launchers import LaunchRequest, srun
@@ -101,7 +102,8 @@ def run_once(
     try:
         if planted and state:
             up.set_link(state, rate=planted, delay=state.spec.delay)
-        done = run(command)
+        here = not (state or place.allocation or place.job or ready.container)
+        done = launch_folder.run(command, place.scratch if here else "")
     finally:
         if planted and state:
             up.set_link(state, rate=state.spec.rate, delay=state.spec.delay)
@@ -313,7 +315,8 @@ def _mpiexec(
     if mounts:
         told = SLURM_WIRE if allocation else AGENT_MOUNTS
         patch = patch.then(EnvPatch(set={} if by_words else {told: mounts}))
-        argv = (sys.executable, "-I", "-S", mount_exec.__file__, mounts, "--", *argv)
+        start = (sys.executable, "-I", "-S", mount_exec.__file__, "--own-shm", mounts, "--")
+        argv = (*start, *argv)
     if state:
         argv = cluster_model.enter_argv(state, None, argv)
     env = patch

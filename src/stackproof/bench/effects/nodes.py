@@ -31,8 +31,8 @@ class LaunchNodes:
     `nodes` maps names to the CPUs that ranks may have, `topologies` to their inside. `interface` is
     the one to use between nodes, `rate_mb_s` the rate of a node's link where it is known. `state`
     is the cluster whose head starts the ranks, `allocation` the Slurm job whose steps they are,
-    `job` that of Flux or PBS; all None: they are started here. `facts` are what a report says of
-    the nodes.
+    `job` that of Flux or PBS; all None: they are started here, and have `scratch` for temporary
+    files. `facts` are what a report says of the nodes.
     """
 
     nodes: Mapping[str, tuple[int, ...]]
@@ -43,6 +43,7 @@ class LaunchNodes:
     allocation: Allocation | None = None
     job: SchedulerJob | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+    scratch: str = ""
 
     @property
     def one_machine(self) -> bool:

@@ -30,6 +30,7 @@ from stackproof.core.effects.documents import load
 from stackproof.core.errors import Problem, Reason, StackproofError, fail
 from stackproof.core.monitor import Monitor
 from stackproof.image.effects.image_file import load_head
+from stackproof.launch.effects import launch_folder
 from stackproof.launch.schedulers import REGISTRY
 from stackproof.results.model import LAUNCHES
 from stackproof.share.effects import naming
@@ -149,7 +150,10 @@ def measure(
     if REGISTRY[spec.on].queues:
         batch_job.run_as_job(spec, folder, monitor, command=command)
     else:
-        _measure_here(prepare(spec), folder, monitor, command)
+        with launch_folder.held() as scratch:
+            bench = prepare(spec)
+            place = replace(bench.place, scratch=scratch)
+            _measure_here(replace(bench, place=place), folder, monitor, command)
 
 
 def _measure_here(bench: Bench, folder: Path, monitor: Monitor, command: tuple[str, ...]) -> None:

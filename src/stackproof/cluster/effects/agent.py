@@ -84,7 +84,7 @@ def argv_for(
     if mounts:
         package = os.path.abspath(__file__).removesuffix("cluster/effects/agent.py")
         worker = f"{package}mount/effects/mount_exec.py"
-        program = [sys.executable, "-I", "-S", worker, mounts, "--", *program]
+        program = [sys.executable, "-I", "-S", worker, "--own-shm", mounts, "--", *program]
     return [
         "nsenter", "--target", str(pid), "--mount", "--uts", "--ipc", "--net", "--pid",
         "--", *program,

@@ -30,6 +30,7 @@ if __name__ == "__main__":  # run by its path, with `-I`: the package is around 
     sys.path.insert(0, _here)
 
 from stackproof.core.effects.libc import MountFailure
+from stackproof.launch.effects import leftovers
 from stackproof.mount.effects import mount_exec
 from stackproof.site.effects import node_files
 
@@ -82,7 +83,7 @@ def run(wish: TaskRequest) -> int:
     """Become the program of a wish; raises `MountFailure`."""
     environment = dict(os.environ)
     if wish.mounts:
-        mounted = mount_exec.attach(mount_exec.parse_wire(wish.mounts), join=True)
+        mounted = mount_exec.attach(mount_exec.parse_wire(wish.mounts), join=True, own_shm=True)
         environment = mount_exec.with_marker(mounted, environment)
     if wish.cpus:
         _pin(wish.cpus, environment.get("SLURM_PROCID", ""))
@@ -119,7 +120,8 @@ def _number(rank: str, count: int) -> int:
 
 
 def look() -> int:
-    """Print what this node is."""
+    """Print what this node is, and clear what killed ranks of this user left on it."""
+    leftovers.sweep()
     cores: dict[str, int] = {}
     for cpu in sorted(os.sched_getaffinity(0)):
         try:

@@ -1,6 +1,6 @@
 """Mount images where only this process sees them, then become the command.
 
-    python -I -S mount_exec.py [--how WAY] [--join] [--verbose] LIST [--] COMMAND …
+    python -I -S mount_exec.py [--how WAY] [--join] [--own-shm] [--verbose] LIST [--] COMMAND …
 
     LIST = IMAGE ":" MOUNT { "," IMAGE ":" MOUNT }
 
@@ -12,7 +12,8 @@ WAY is `kernel` (a loop device; needs root), `helper` (`stackproof-mount`, which
 has installed with that right), `fuse` (squashfuse; makes a user namespace that maps the own ids
 when there is no right to mount) or `auto`, the first of them that is permitted.
 With `--join` the mounts are those of a process of the same user on this machine that has the same
-images already, if there is one (`join`).
+images already, if there is one (`join`). With `--own-shm` there is an empty /dev/shm in them, for
+ranks that share them (`shared_memory`); where it cannot be, the machine's.
 
 A failure is one line, `error: [reason] message`, perhaps with a line `hint: …`; the reasons are
 values of `stackproof.core.errors.Reason`. Exit codes: 126 and 127 as env(1) for a command that
@@ -88,24 +89,26 @@ def attach(
     place: Callable[[Wanted, bytes | None, int], str] | None = None,
     say: Callable[[str], None] = lambda _: None,
     join: bool = False,
+    own_shm: bool = False,
 ) -> tuple[Mounted, ...]:
     """Mount images in a new mount namespace of this process, which must have one thread.
 
     `how` is `auto`, `kernel` or `fuse`. With `join` the namespace of a process that has these
     images mounted is entered instead, if there is one. `place` is called for each image with its
     `meta/env.json` and its size in bytes, and returns the mount point; without it, each image must
-    name one. `say` hears which way was taken. Raises `MountFailure`, or what `place` raises; this
-    process is then good for nothing but to end.
+    name one. `own_shm` gives the namespace a /dev/shm of its own. `say` hears which way was taken.
+    Raises `MountFailure`, or what `place` raises; this process is then good for nothing but to end.
     """
-    folder = _working_folder()
+    folder, finish = _working_folder(), _cover_shm if own_shm else _leave_shm
     try:
         images = [methods.OpenImage(item.image) for item in wanted]
         _admit(images)
         way = methods.choose(how, images)
         if join:
-            result = _join_or_mount(wanted, images, way, place, say)
+            result = _join_or_mount(wanted, images, way, place, say, finish)
         else:
             result = _mount_all(wanted, images, way, place, say)
+            finish(say)
     except OSError as error:
         raise MountFailure("mount-failed", f"cannot mount: {error}") from None
     _return_to(folder)
@@ -130,8 +133,10 @@ def _admit(images: Sequence[methods.OpenImage]) -> None:
 def _join_or_mount(
     wanted: Sequence[Wanted], images: Sequence[methods.OpenImage], way: str,
     place: Callable[[Wanted, bytes | None, int], str] | None, say: Callable[[str], None],
+    finish: Callable[[Callable[[str], None]], None],
 ) -> list[Mounted]:  # fmt: skip
-    lines = [
+    lines = [finish.__name__]
+    lines += [
         f"{image.identity()} {item.mount_point}" for item, image in zip(wanted, images, strict=True)
     ]
     from stackproof.mount.effects import join as mount_join  # noqa: PLC0415 - for ranks alone
@@ -145,6 +150,7 @@ def _join_or_mount(
         points = meeting.join()
         if points is None:
             result = _mount_all(wanted, images, way, place, say)
+            finish(say)
             meeting.record([mounted.mount_point for mounted in result])
             return result
     say("joining the mounts of another process")
@@ -156,6 +162,17 @@ def _join_or_mount(
         result.append(Mounted(image.path, point, meta, image.size))
         os.close(image.descriptor)
     return result
+
+
+def _leave_shm(_: Callable[[str], None]) -> None:
+    """Leave /dev/shm as it is."""
+
+
+def _cover_shm(say: Callable[[str], None]) -> None:
+    from stackproof.mount.effects import shared_memory  # noqa: PLC0415 - for launches alone
+
+    if fault := shared_memory.cover():
+        say(f"ranks have the machine's /dev/shm: {fault}")
 
 
 def _mount_all(
@@ -412,14 +429,12 @@ def parse_wire(text: str) -> list[Wanted]:
     return result
 
 
-def _read_arguments(words: list[str]) -> tuple[str, bool, bool, str, list[str]]:
-    how, join, verbose = "auto", False, False
+def _read_arguments(words: list[str]) -> tuple[str, set[str], str, list[str]]:
+    how, options = "auto", set()
     while words and words[0].startswith("-"):
         option = words.pop(0)
-        if option == "--verbose":
-            verbose = True
-        elif option == "--join":
-            join = True
+        if option in {"--verbose", "--join", "--own-shm"}:
+            options.add(option)
         elif option == "--how" and words and words[0] in {"auto", *methods.WAYS}:
             how = words.pop(0)
         else:
@@ -428,19 +443,21 @@ def _read_arguments(words: list[str]) -> tuple[str, bool, bool, str, list[str]]:
         del words[1]
     if len(words) < 2:
         raise MountFailure("usage", "say LIST and COMMAND", exit_code=2)
-    return how, join, verbose, words[0], words[1:]
+    return how, options, words[0], words[1:]
 
 
 def main(words: list[str]) -> int:
     """Do what the module's docstring says; returns an exit code only when that fails."""
     locale.forget_coercion()
     try:
-        how, join, verbose, mounts, argv = _read_arguments(words)
+        how, options, mounts, argv = _read_arguments(words)
+        verbose = "--verbose" in options
         say = _complain if verbose else lambda _: None
         wanted = parse_wire(mounts)
         if methods.may_need_helper(how):
             _become_helper(wanted, argv, how=how, verbose=verbose)
-        mounted = attach(wanted, how=how, say=say, join=join)
+        join, own_shm = "--join" in options, "--own-shm" in options
+        mounted = attach(wanted, how=how, say=say, join=join, own_shm=own_shm)
         become(argv, with_marker(mounted, os.environ))
     except MountFailure as failure:
         _complain(f"error: [{failure.reason}] {failure.message}")

@@ -18,7 +18,7 @@ from stackproof.cluster.model import ClusterState
 from stackproof.core import mountlist, noun
 from stackproof.core.command import Command, Completed, EnvPatch
 from stackproof.core.effects import files
-from stackproof.core.effects.run import run, transcript
+from stackproof.core.effects.run import transcript
 from stackproof.core.errors import Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor
 from stackproof.core.mountlist import MountRequest
@@ -30,6 +30,7 @@ from stackproof.inject.replacement import Replacement
 from stackproof.inject.tree import tree_of
 from stackproof.inject.ways import inner_folders
 from stackproof.launch import launchers
+from stackproof.launch.effects import launch_folder
 from stackproof.launch.launchers import LaunchRequest
 from stackproof.linking.effects.view import RootView
 from stackproof.linking.loader import Closure
@@ -90,13 +91,17 @@ class ProofArm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofRun:
-    """Where arms run: placement, cluster, folder of results, and the program's path there."""
+    """Where arms run: placement, cluster, folder of results, and the program's path there.
+
+    `scratch` is for temporary files of launches on this machine.
+    """
 
     wanted: ProveOptions
     program: str
     placement: Placement
     folder: Path
     state: ClusterState | None = None
+    scratch: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,12 +255,14 @@ def launch(stage: ProofRun, arm: ProofArm, words: Sequence[str]) -> Completed:
     mounts = mountlist.render(arm.mounts)
     if mounts:
         patch = patch.then(EnvPatch(set={"STACKPROOF_MOUNTS": mounts}))
-        argv = (sys.executable, "-I", "-S", mount_exec.__file__, mounts, "--", *argv)
+        start = (sys.executable, "-I", "-S", mount_exec.__file__, "--own-shm", mounts, "--")
+        argv = (*start, *argv)
     if state:
         argv = cluster_model.enter_argv(state, None, argv)
     # Programs read their input where they are started; nodes may lack the folder.
     cwd = "/" if state else os.getcwd()
-    done = run(Command(argv=argv, env=patch, timeout_s=stage.wanted.timeout_s, cwd=cwd))
+    command = Command(argv=argv, env=patch, timeout_s=stage.wanted.timeout_s, cwd=cwd)
+    done = launch_folder.run(command, "" if state else stage.scratch)
     if done.timed_out and state:
         up.end_processes(state)
     return done

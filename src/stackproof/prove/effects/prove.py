@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,6 +11,7 @@ from stackproof.core import noun
 from stackproof.core.effects import files
 from stackproof.core.errors import Reason, fail
 from stackproof.core.monitor import Monitor
+from stackproof.launch.effects import launch_folder
 from stackproof.prove import model as prove_model
 from stackproof.prove.effects import arms as prove_arms
 from stackproof.prove.effects import speed as prove_speed
@@ -33,7 +35,10 @@ def prove(options: ProveOptions, folder: Path, monitor: Monitor) -> Proof:
     files.check_empty(folder)
     there = folder.exists()
     try:
-        proven = _prove(prove_arms.prepare(options, folder), monitor)
+        with launch_folder.held() as scratch:
+            ready = prove_arms.prepare(options, folder)
+            stage = replace(ready.stage, scratch=scratch)
+            proven = _prove(replace(ready, stage=stage), monitor)
         files.write(folder / "proof.json", noun.to_json(proven))
     except BaseException:  # half a proof proves nothing, and would stand in the next one's way
         for made in folder.iterdir() if there else [folder]:
