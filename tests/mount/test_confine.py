@@ -13,7 +13,7 @@ import pytest
 from images import make_image
 from mounting import way
 from need import need
-from stackproof.mount.effects import confine
+from stackproof.core.effects.foreign import walls
 
 pytestmark = pytest.mark.in_turn
 
@@ -73,7 +73,7 @@ def test_behind_the_walls(tmp_path: Path) -> None:
 
 
 def _landlock() -> bool:
-    return int(confine._syscall(444, None, 0, 1)) > 0
+    return walls.landlock_version() > 0
 
 
 def named() -> tuple[list[str], list[str]]:
@@ -91,7 +91,7 @@ def test_the_calls_are_those_of_the_native_helper(tmp_path: Path) -> None:
     header = Path("/usr/include/asm-generic/unistd.h").read_text()
     found = re.findall(r"#define (?:__NR|__NR3264)_(\w+) (\d+)", header)
     generic = {name: int(number) for name, number in found} | _GENERIC
-    assert sorted(generic[name] for name in every) == list(confine.PERMITTED["aarch64"])
+    assert sorted(generic[name] for name in every) == list(walls.READING["aarch64"])
     if os.uname().machine == "x86_64":
         source, program = tmp_path / "a.c", tmp_path / "a"
         rows = "".join(f'printf("%d ", SYS_{name});' for name in (*every, *older))
@@ -100,7 +100,7 @@ def test_the_calls_are_those_of_the_native_helper(tmp_path: Path) -> None:
         )
         subprocess.run(["gcc", "-o", program, source], check=True, timeout=60)
         said = subprocess.run([program], stdout=subprocess.PIPE, check=True, timeout=60).stdout
-        assert sorted(map(int, said.split())) == list(confine.PERMITTED["x86_64"])
+        assert sorted(map(int, said.split())) == list(walls.READING["x86_64"])
 
 
 def test_squashfuse_runs_behind_them(tmp_path: Path) -> None:

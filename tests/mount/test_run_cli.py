@@ -317,7 +317,11 @@ def test_a_plain_run_reads_few_files_and_parses_nothing(verb: Verb, mounter: Way
     packages = {name for name in ours if any(one.startswith(f"{name}.") for one in ours)}
     assert "stackproof.mount.effects.mount_exec" in ours
     # Who has no right to mount also looks for a helper, and puts walls around squashfuse.
-    more = {"stackproof.mount.effects.confine", "stackproof.mount.effects.helper"} & ours
+    more = {
+        "stackproof.mount.effects.confine",
+        "stackproof.core.effects.foreign.walls",
+        "stackproof.mount.effects.helper",
+    } & ours
     assert len(ours - packages - more) <= 15
     assert not {"argparse", "stackproof.core.cli.parsing"} & names
 

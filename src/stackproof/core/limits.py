@@ -147,6 +147,17 @@ TREE = Limit(
 LINKS = Limit(
     "links followed in a path", "the kernel's own: path_resolution(7)", count=(40, "links")
 )
+LINK_STEPS = Limit(
+    "names in the links of a tree, each followed to its end", "tens a link",
+    count=(20_000_000, "names"),
+)  # fmt: skip
+FOREIGN = Limit(
+    "an image that is unpacked", "hundreds of thousands of files, tens of GiB",
+    bytes=1024 * GIB, count=(4_000_000, "entries"), depth=256,
+)  # fmt: skip
+REFUSED = Limit(
+    "entries that a message names, of those that are refused", "a few", count=(20, "entries")
+)
 SIF = Limit("SIF: descriptors", "tens", count=(4096, "descriptors"))
 SIF_SCRIPT = Limit("SIF: a script that sets variables", "kilobytes", bytes=MIB)
 

@@ -6,10 +6,13 @@ import os
 import tempfile
 from pathlib import Path
 
-from stackproof.core import limits, noun
-from stackproof.core.command import Command
-from stackproof.core.effects import cache_kinds, files, run
+from stackproof.core import noun
+from stackproof.core.effects import cache_kinds, files
+from stackproof.core.effects.foreign import unpack as foreign_unpack
+from stackproof.core.effects.foreign.tree import Tree
+from stackproof.core.effects.foreign.unpack import Packed, Rules
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.links import LinkRules
 from stackproof.image.effects import image_file, tree_digest
 from stackproof.image.model import TreeDigest
 from stackproof.image.tree import RECORD, WITHOUT
@@ -46,7 +49,7 @@ def of_image(image: str, without: tuple[str, ...] = WITHOUT) -> TreeDigest:
         # What an interrupted command leaves behind is deleted by its name.
         folder = tempfile.mkdtemp(dir=home, prefix=".digest.")
         target = Path(folder, "tree")
-        unpack(image, target)
+        unpack(image, target).close()
         return of_folder(target, without)
     except OSError as error:
         raise files.translate(error, home) from error
@@ -85,33 +88,13 @@ def _differs(image: str, detail: str) -> StackproofError:
     )
 
 
-def unpack(image: str, target: Path) -> None:
-    """Unpack an image into a folder that is not there yet.
+def unpack(image: str, target: Path, mount: str = "") -> Tree:
+    """Unpack an image into a folder that is not there yet, or is empty; return it, open.
 
-    Raises `StackproofError`: DISK_FULL, IMAGE_UNREADABLE, NOT_PERMITTED, TOOL_MISSING.
+    It holds regular files, folders and links of the caller, with permission bits alone, and no
+    relative link that climbs out of it. Absolute links below `mount` are inside, others lead
+    elsewhere: the tree's methods refuse these.
+
+    Raises `StackproofError`: DISK_FULL, IMAGE_UNREADABLE, NOT_PERMITTED, TOO_LARGE, TOOL_MISSING.
     """
-    argv = ("unsquashfs", "-q", "-n", "-no-xattrs", "-d", str(target), os.path.abspath(image))
-    # To a user's unsquashfs the umask counts, and modes are to be the image's.
-    mask = os.umask(0)
-    try:
-        done = run.run(Command(argv=argv, timeout_s=limits.UNPACKED.seconds))
-    finally:
-        os.umask(mask)
-    if done.returncode != 0:
-        if b"not superuser" in done.stderr:
-            raise fail(
-                Reason.NOT_PERMITTED,
-                f"image `{image}` holds devices, which only root can unpack",
-                where=Location(file=image),
-                hint="run this as root",
-            )
-        full = b"No space left" in done.stderr
-        raise fail(
-            Reason.DISK_FULL if full else Reason.IMAGE_UNREADABLE,
-            f"image `{image}` cannot be unpacked",
-            where=Location(file=image),
-            hint=f"free space for `{target}`"
-            if full
-            else "the image is damaged: copy or build it again",
-            detail=done.stderr.decode(errors="replace")[-2000:] or None,
-        )
+    return foreign_unpack.unpack(Packed(path=image), target, Rules(links=LinkRules(root=mount)))

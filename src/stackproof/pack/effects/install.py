@@ -165,6 +165,6 @@ def _filled(image: str, options: InstallOptions, mount: str, folder: Path) -> tu
     """Fill a folder with what an image holds; return what was moved, if it had to be."""
     if os.path.abspath(options.to) == mount:
         files.remove(folder)
-        tree.unpack(image, folder)
+        tree.unpack(image, folder).close()
         return ()
     return make(image, PackWishes(view=options.view, tier=0), folder).moved

@@ -105,7 +105,7 @@ def make(image_file: str, wishes: PackWishes, pack: Path) -> Pack:
     """
     work = _begin(load_image(image_file), wishes, pack)
     recorded = tree.recorded(image_file)
-    tree.unpack(image_file, pack / STACK)
+    tree.unpack(image_file, pack / STACK).close()
     documents = _take_documents(pack / STACK)
     _name_programs(work, wishes)
     doubts = _fit_in(work)

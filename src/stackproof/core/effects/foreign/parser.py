@@ -1,0 +1,268 @@
+"""Start a program on foreign bytes, behind walls, and take what it says, bounded in time and size.
+
+The image comes as an open descriptor, so that the program needs no right on its path; the folder
+that it writes to as well. Root gives its rights up first: a user that nobody is parses.
+
+This runs before every job of a user, so it imports little.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import resource
+import select
+import time
+
+from stackproof.core.effects.foreign import walls
+from stackproof.core.limits import MIB
+
+_SIGKILL = 9
+_IGNORED_BY_PYTHON = (13, 25)  # SIGPIPE, SIGXFSZ
+_CHUNK = 1 << 16
+_COMPLAINTS = MIB
+_FIRST_USER, _NOBODY = 0x70000000, 65534
+_IN_MEMORY = 64 * MIB
+_OF_A_READER, _OF_A_CORE = (
+    4096 * MIB,
+    1024 * MIB,
+)  # address space: queues of 512 MiB, stacks, arenas
+_NOT_STARTED = 127
+_UNREADABLE = "unreadable"
+
+
+class Ended:
+    """How a parser ended: exit code, output, complaints; `fault` is "", `time` or `size`."""
+
+    __slots__ = ("code", "complaints", "fault", "output")
+
+    def __init__(self, code: int, output: bytes, complaints: bytes, fault: str) -> None:
+        self.code = code
+        self.output = output
+        self.complaints = complaints
+        self.fault = fault
+
+    def said(self) -> str:
+        """Return the end of the complaints as text."""
+        return self.complaints.decode(errors="replace")[-2000:].strip()
+
+
+class Bounds:
+    """The most that a parser may take: seconds, bytes of output, bytes of a file that it writes."""
+
+    __slots__ = ("file", "output", "seconds")
+
+    def __init__(self, *, seconds: int, output: int = 0, file: int = 0) -> None:
+        self.seconds = seconds
+        self.output = output
+        self.file = file
+
+
+class StartError(OSError):
+    """A program could not be started; `filename` is its name."""
+
+
+def find(program: str) -> str:
+    """Return the path of a program, "" where this machine has none."""
+    folders = os.environ.get("PATH", os.defpath).split(":")
+    # Tools of file systems stand where a user does not look.
+    for folder in (*folders, "/usr/sbin", "/sbin"):
+        path = os.path.join(folder, program)
+        if os.path.isabs(path) and os.path.isfile(path) and os.access(path, os.X_OK):
+            return os.path.realpath(path)
+    return ""
+
+
+def open_image(path: str) -> int:
+    """Open an image for a parser; a FIFO is not waited for. Raises `OSError`."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(descriptor)
+
+
+def path_of(image: int) -> str:
+    """Return the path by which a parser opens an image, also one that lies in a private folder."""
+    return f"/proc/self/fd/{image}"
+
+
+def writer(folder: int) -> int:
+    """Give an open, empty folder to the user that will parse; return that user.
+
+    It is the caller where there is nothing to drop. Raises `OSError` where root may not do so.
+    """
+    if os.geteuid() != 0:
+        return os.geteuid()
+    for user in (_FIRST_USER + os.getpid(), _NOBODY):
+        try:
+            os.fchown(folder, user, user)
+        except OSError as error:  # a namespace that does not know the user
+            if error.errno != errno.EINVAL:
+                raise
+        else:
+            return user
+    return 0
+
+
+def parse(
+    argv: tuple[str, ...],
+    image: int,
+    bounds: Bounds,
+    *,
+    folder: int = -1,
+    output: int = -1,
+) -> Ended:
+    """Run a parser on an open image, in an open folder that `writer` has prepared.
+
+    `argv` has `path_of(image)`, of `open_image`; `output` is a file for what it writes to standard
+    output. An image that root alone can read is copied first. Raises `StartError`, and `OSError`
+    for what a copy needs.
+    """
+    content = image
+    try:
+        ended, why = _run(argv, (image, content), bounds, folder, output)
+        if why == _UNREADABLE and os.geteuid() == 0:
+            content = _copy(image, folder)
+            ended, why = _run(argv, (image, content), bounds, folder, output)
+    finally:
+        if content != image:
+            os.close(content)
+    if ended is None:
+        number = errno.EACCES if find(argv[0]) else errno.ENOENT
+        raise StartError(number, why, argv[0])
+    return ended
+
+
+def _copy(image: int, folder: int) -> int:
+    """Return a nameless copy that everybody with the descriptor can read."""
+    size = os.fstat(image).st_size
+    if size <= _IN_MEMORY or folder < 0:
+        copy = os.memfd_create("image", os.MFD_CLOEXEC)
+    else:
+        copy = os.open(f"/proc/self/fd/{folder}", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o444)
+    at = 0
+    while at < size:
+        sent = os.sendfile(copy, image, at, size - at)
+        if sent == 0:
+            break
+        at += sent
+    os.fchmod(copy, 0o444)
+    return copy
+
+
+def _run(
+    argv: tuple[str, ...], image: tuple[int, int], bounds: Bounds, folder: int, output: int
+) -> tuple[Ended | None, str]:
+    """Return how a parser ended, or None and why it did not start.
+
+    `image` is the descriptor that it opens, and the one whose content it gets.
+    """
+    program = find(argv[0])
+    if not program:
+        return None, "No such file or directory"
+    said, complaints, trouble = os.pipe(), os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            _be(program, argv, image, (folder, output if output >= 0 else said[1], complaints[1]),
+                bounds)  # fmt: skip
+        except BaseException as error:  # noqa: BLE001 - this process ends here, whatever it was
+            os.write(trouble[1], str(getattr(error, "strerror", None) or error).encode()[:200])
+        finally:
+            os._exit(_NOT_STARTED)
+    for end in (said[1], complaints[1], trouble[1]):
+        os.close(end)
+    whole = False
+    try:
+        texts, fault = _read(said[0], complaints[0], bounds)
+        whole = not fault
+        why = os.read(trouble[0], 200).decode(errors="replace")
+    finally:
+        if not whole:
+            os.kill(child, _SIGKILL)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        for end in (said[0], complaints[0], trouble[0]):
+            os.close(end)
+    if why:
+        return None, why
+    return Ended(code, texts[0], texts[1], fault), ""
+
+
+def _be(
+    program: str,
+    argv: tuple[str, ...],
+    image: tuple[int, int],
+    places: tuple[int, int, int],
+    bounds: Bounds,
+) -> None:
+    """Become the parser; `places` are its folder, its output and its complaints."""
+    os.setsid()
+    walls.default_signals(_IGNORED_BY_PYTHON)
+    number, content = image
+    if content != number:
+        os.dup2(content, number)
+    os.set_inheritable(number, True)
+    folder, *outputs = places
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    # Whoever was started without standard input has other files at its number.
+    spare = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 3) for one in (nothing, *outputs)]
+    for standard, source in enumerate(spare):
+        os.dup2(source, standard)
+    os.umask(0)  # modes are to be the image's
+    os.chdir("/")
+    users: tuple[int, ...] = (_FIRST_USER + os.getpid(), _NOBODY)
+    if folder >= 0:
+        os.fchdir(folder)
+        users = (os.fstat(folder).st_uid,)
+    if os.geteuid() == 0:
+        walls.become(users)
+    walls.end_with_parent()
+    try:
+        os.close(os.open(path_of(number), os.O_RDONLY))
+    except PermissionError:
+        raise OSError(errno.EACCES, _UNREADABLE) from None
+    walls.no_new_rights()
+    walls.restrict_files(program, number, folder)
+    _limit(bounds)
+    walls.restrict_calls(walls.unpacking_filter(os.uname().machine, writes=folder >= 0))
+    os.execve(program, argv, {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"})  # noqa: S606 - argv, no shell
+
+
+def _limit(bounds: Bounds) -> None:
+    space = _OF_A_READER + (os.cpu_count() or 1) * _OF_A_CORE
+    for kind, most in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, bounds.file),
+        (resource.RLIMIT_AS, space),
+        (resource.RLIMIT_CPU, bounds.seconds * (os.cpu_count() or 1)),
+    ):
+        hard = resource.getrlimit(kind)[1]
+        bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (bound, bound))
+
+
+def _read(output: int, complaints: int, bounds: Bounds) -> tuple[tuple[bytes, bytes], str]:
+    """Return both outputs, and why they are not whole."""
+    end = time.monotonic() + bounds.seconds
+    kept = {output: bytearray(), complaints: bytearray()}
+    most = {output: bounds.output, complaints: _COMPLAINTS}
+    poller = select.poll()
+    for descriptor in kept:
+        poller.register(descriptor, select.POLLIN)
+    waiting, fault = set(kept), ""
+    while waiting and not fault:
+        left = end - time.monotonic()
+        ready = poller.poll(max(0, left) * 1000)
+        if not ready:
+            fault = "time"
+        for descriptor, _ in ready:
+            chunk = os.read(descriptor, _CHUNK)
+            kept[descriptor] += chunk
+            if not chunk:
+                poller.unregister(descriptor)
+                waiting.discard(descriptor)
+            elif len(kept[descriptor]) > most[descriptor]:
+                fault = "size"
+    return (bytes(kept[output]), bytes(kept[complaints])), fault

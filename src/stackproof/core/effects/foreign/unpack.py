@@ -1,0 +1,275 @@
+"""Unpack a foreign tree: nothing of it is anybody's but the caller's, and no link is followed.
+
+A program parses it behind walls (`parser`), as root without root's rights, into a folder that no
+other user can enter. What came out is walked by descriptors, given to the caller, judged, and only
+then gets its name by a rename.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stackproof.core import limits, links
+from stackproof.core.effects import files, sandbox
+from stackproof.core.effects.foreign import parser
+from stackproof.core.effects.foreign.parser import Bounds, Ended, StartError
+from stackproof.core.effects.foreign.tree import Tree
+from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.links import LinkRules
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NAME = "tree"
+_NOT_ALL = 2  # unsquashfs(1): 1 is a fatal error
+_SPECIAL = re.compile(
+    r"create_inode: (?:could not|failed to) create "
+    r"(?:character device|block device|fifo|socket) (.*?)(?:, because .*)?"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """An image file: its path, where the file system begins in it, and the kind of that.
+
+    `member` chooses a part of a SquashFS, by its path; `processors` is 0 for all.
+    """
+
+    path: str
+    kind: str = "squashfs"
+    offset: int = 0
+    member: str = ""
+    processors: int = 0
+
+    def argv(self, image: int) -> tuple[str, ...]:
+        """Return the program that unpacks this into its working folder."""
+        place = parser.path_of(image)
+        if self.kind == "ext":
+            return ("debugfs", "-R", 'rdump / "."', f"{place}?offset={self.offset}")
+        some = ("-processors", str(self.processors)) if self.processors else ()
+        part = ("-offset", str(self.offset)) if self.offset else ()
+        member = (self.member,) if self.member else ()
+        return ("unsquashfs", "-quiet", "-no-progress", "-no-xattrs", *some, *part,
+                "-force", "-dest", ".", place, *member)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The rules for what comes out of an image.
+
+    `links` says what links mean. Devices, pipes and sockets are refused, or left out where
+    `whole_system`: root file systems have them, and nothing that is looked for there is one.
+    """
+
+    links: LinkRules = links.PLAIN
+    whole_system: bool = False
+    seconds: int = limits.UNPACKED.seconds
+    file_bytes: int = limits.LAYER.bytes
+
+
+def unpack(packed: Packed, into: str | os.PathLike[str], rules: Rules) -> Tree:
+    """Unpack an image into a folder that is not there yet, or is empty, and return it, open.
+
+    It appears with its content whole and judged: regular files, folders and links of the caller,
+    permission bits alone. Raises `StackproofError`: IMAGE_UNREADABLE for a damaged image and for
+    one that holds what is refused, TOO_LARGE, DISK_FULL, NOT_PERMITTED, TOOL_MISSING.
+    """
+    target = Path(os.path.abspath(into))
+    holder = ""
+    try:
+        parent = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            holder = tempfile.mkdtemp(dir=target.parent, prefix=".unpack.")
+            with _opened(holder) as inner:
+                mode, top = _filled(packed, inner, rules)
+                os.rename(_NAME, target.name, src_dir_fd=inner, dst_dir_fd=parent)
+            os.fchmod(top, mode)  # last: a folder that cannot be written to cannot be moved
+        finally:
+            os.close(parent)
+    except OSError as error:
+        raise files.translate(error, target) from error
+    finally:
+        if holder:
+            files.remove(holder)
+    return Tree(top, rules.links, name=str(target))
+
+
+def _filled(packed: Packed, holder: int, rules: Rules) -> tuple[int, int]:
+    """Fill a new folder in a private one; return the mode that it is to have, and it, open."""
+    os.mkdir(_NAME, 0o700, dir_fd=holder)
+    top = os.open(_NAME, _FOLDER, dir_fd=holder)
+    try:
+        os.fchmod(top, 0o700)  # no set-group-id of the folder above
+        parser.writer(top)
+        ended = _parsed(packed, top, rules)
+        if (os.fstat(top).st_uid, os.fstat(top).st_gid) != (os.geteuid(), os.getegid()):
+            os.fchown(top, os.geteuid(), os.getegid())
+        mode = stat.S_IMODE(os.fstat(top).st_mode) & 0o777
+        os.fchmod(top, 0o700)
+        settled = _Settling(packed.path)
+        settled.settle(top)
+        _judge(packed, ended, settled, rules)
+    except BaseException:
+        os.close(top)
+        raise
+    return mode, top
+
+
+def _parsed(packed: Packed, top: int, rules: Rules) -> Ended:
+    bounds = Bounds(seconds=rules.seconds, output=limits.MIB, file=rules.file_bytes)
+    try:
+        image = parser.open_image(packed.path)
+    except OSError as error:
+        raise files.translate(error, packed.path) from error
+    try:
+        return parser.parse(packed.argv(image), image, bounds, folder=top)
+    except StartError as error:
+        raise not_started(error) from error
+    finally:
+        os.close(image)
+
+
+def not_started(error: StartError) -> StackproofError:
+    """Return the error of ours for a parser that could not be started."""
+    return fail(
+        Reason.TOOL_MISSING,
+        f"cannot run `{error.filename}`: {error.strerror}",
+        hint=sandbox.package_hint(error.filename)
+        if isinstance(error, FileNotFoundError) or not parser.find(error.filename)
+        else "it is run as a user without rights: install it where every user can run it",
+    )
+
+
+def _judge(packed: Packed, ended: Ended, settled: _Settling, rules: Rules) -> None:
+    """Raise for a parser that ended badly, and for what it left."""
+    said = [line for line in ended.complaints.decode(errors="replace").splitlines() if line.strip()]
+    told = [match[1].removeprefix("./") for match in map(_SPECIAL.fullmatch, said) if match]
+    special = sorted({*told, *settled.special})
+    if special and not rules.whole_system:
+        raise _refused(packed.path, "devices, pipes or sockets", special)
+    if ended.fault or ended.code not in ({0, _NOT_ALL} if len(told) == len(said) else {0}):
+        raise damaged(packed.path, ended)
+    bad = links.faults(settled.links, settled.folders, rules.links)
+    if bad:
+        names = [f"{fault.path} -> {fault.target}" for fault in bad]
+        raise _refused(packed.path, "links that lead out of it", names)
+
+
+def damaged(path: str, ended: Ended) -> StackproofError:
+    """Return the error for an image that its program could not unpack, or not within bounds."""
+    full = b"No space left" in ended.complaints or b"Disk quota" in ended.complaints
+    why = {"time": " in time", "size": ": its program says too much"}.get(ended.fault, "")
+    return fail(
+        Reason.DISK_FULL if full else Reason.IMAGE_UNREADABLE,
+        f"image `{path}` cannot be unpacked{why}",
+        where=Location(file=path),
+        hint="free space, or name a place on another file system"
+        if full
+        else "the image is damaged: copy or build it again",
+        detail=ended.said() or None,
+    )
+
+
+def _refused(path: str, what: str, names: list[str]) -> StackproofError:
+    shown = names[: limits.REFUSED.count]
+    more = [f"and {len(names) - len(shown)} more"] if len(names) > len(shown) else []
+    return fail(
+        Reason.IMAGE_UNREADABLE,
+        f"image `{path}` holds {what}",
+        where=Location(file=path),
+        hint="find out who made it: a software stack needs none of these",
+        detail="\n".join([repr(name)[1:-1][:200] for name in shown] + more),
+    )
+
+
+@contextlib.contextmanager
+def _opened(folder: str) -> Iterator[int]:
+    descriptor = os.open(folder, _FOLDER)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(slots=True)
+class _Settling:
+    """A walk through what a parser left: all becomes the caller's, and is told."""
+
+    image: str
+    links: dict[str, str] = field(default_factory=dict)
+    folders: set[str] = field(default_factory=set)
+    special: list[str] = field(default_factory=list)
+    entries: int = 0
+    size: int = 0
+
+    def settle(self, top: int) -> None:
+        """Walk through an open folder; raises TOO_LARGE, and `OSError`."""
+        self._folder(top, "", 0)
+
+    def _folder(self, folder: int, path: str, depth: int) -> None:
+        if depth > limits.FOREIGN.depth:
+            raise self._too_large(f"folders {limits.FOREIGN.depth} deep")
+        with os.scandir(folder) as entries:
+            inner = [entry for entry in entries if self._is_folder(folder, path, entry)]
+        for entry in inner:
+            self._enter(folder, path + entry.name, entry, depth)
+
+    def _is_folder(self, folder: int, path: str, entry: os.DirEntry[str]) -> bool:
+        """Settle an entry that is no folder; return true for a folder."""
+        state = entry.stat(follow_symlinks=False)
+        self.entries += 1
+        self.size += state.st_blocks * 512
+        if self.entries > limits.FOREIGN.count or self.size > limits.FOREIGN.bytes:
+            raise self._too_large("more files, or larger ones, than any image has")
+        kind = stat.S_IFMT(state.st_mode)
+        if kind not in {stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK}:
+            self.special.append(path + entry.name)
+            os.unlink(entry.name, dir_fd=folder)
+            return False
+        self._own(folder, entry.name, state)
+        if kind == stat.S_IFLNK:
+            self.links[path + entry.name] = os.readlink(entry.name, dir_fd=folder)
+        elif state.st_mode & 0o7000 and kind == stat.S_IFREG:
+            _set_mode(folder, entry.name, state.st_mode & 0o777)
+        return kind == stat.S_IFDIR
+
+    def _enter(self, folder: int, path: str, entry: os.DirEntry[str], depth: int) -> None:
+        """Settle a folder; one that its owner may not enter is opened for the time."""
+        self.folders.add(path)
+        mode = entry.stat(follow_symlinks=False).st_mode
+        if mode & 0o700 != 0o700:
+            _set_mode(folder, entry.name, 0o700)
+        descriptor = os.open(entry.name, _FOLDER, dir_fd=folder)
+        try:
+            self._folder(descriptor, f"{path}/", depth + 1)
+            if mode & 0o7000 or mode & 0o700 != 0o700:
+                os.fchmod(descriptor, mode & 0o777)
+        finally:
+            os.close(descriptor)
+
+    def _own(self, folder: int, name: str, state: os.stat_result) -> None:
+        user, group = os.geteuid(), os.getegid()
+        if (state.st_uid, state.st_gid) != (user, group):
+            os.chown(name, user, group, dir_fd=folder, follow_symlinks=False)
+
+    def _too_large(self, what: str) -> StackproofError:
+        return fail(
+            Reason.TOO_LARGE,
+            f"image `{self.image}` holds {what}",
+            where=Location(file=self.image),
+            hint="check that this is the image you meant",
+        )
+
+
+def _set_mode(folder: int, name: str, mode: int) -> None:
+    """Set the mode of a file or folder, never through a link."""
+    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        os.chmod(f"/proc/self/fd/{descriptor}", mode)
+    finally:
+        os.close(descriptor)

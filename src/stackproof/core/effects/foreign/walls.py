@@ -1,0 +1,247 @@
+"""Walls around a program that parses what a stranger made; put up by the process that becomes it.
+
+Only the system calls are left that the program needs (seccomp); where the kernel has Landlock, no
+file but the image, the libraries of the system, the program, and the folder that it writes to. So
+no network, no other process, no home folder. Whoever writes cannot make a file that is set-uid or
+set-gid, a device, a pipe, a socket, nor give a file an owner or extended attributes. As root a user
+without rights takes over first.
+
+Imports little of the standard library: `mount_exec` starts squashfuse behind these walls, too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_syscall = _libc.syscall
+# The calls named in `native/helper/confine.c`, by their numbers here; a test compares the two.
+READING = {
+    "x86_64": (
+        0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22, 24, 25, 28,
+        32, 33, 35, 39, 59, 60, 63, 72, 79, 80, 89, 95, 96, 97, 102, 104, 107, 108, 131, 137, 138,
+        158, 186, 201, 202, 204, 217, 218, 219, 221, 228, 230, 231, 257, 262, 267, 269, 271, 273,
+        275, 278, 292, 293, 295, 302, 318, 332, 334,
+    ),
+    "aarch64": (
+        17, 23, 24, 25, 29, 43, 44, 48, 49, 56, 57, 59, 61, 62, 63, 64, 65, 66, 67, 69, 73, 75, 76,
+        78, 79, 80, 93, 94, 96, 98, 99, 101, 113, 115, 123, 124, 128, 132, 134, 135, 139, 160,
+        166, 169, 172, 174, 175, 176, 177, 178, 214, 215, 216, 221, 222, 223, 226, 233, 261, 278,
+        291, 293,
+    ),
+}  # fmt: skip
+# Besides, of unpackers: sysinfo, setitimer, rt_sigtimedwait, faccessat2, fsync, prctl for debugfs.
+_UNPACKING = {"x86_64": (38, 74, 99, 128, 439), "aarch64": (82, 103, 137, 179, 439)}
+# Those that write: link, symlink, unlink and their kin, times of files, pwrite, (f)truncate.
+_WRITING = {
+    "x86_64": (18, 76, 77, 86, 87, 88, 132, 235, 261, 263, 266, 280, 285),
+    "aarch64": (35, 36, 45, 46, 47, 68, 88),
+}
+_LINKAT = {"x86_64": 265, "aarch64": 37}
+# open and openat: the call, and which argument is its flags; a mode follows.
+_OPENING = {"x86_64": ((2, 1), (257, 2)), "aarch64": ((56, 2),)}
+# mkdir, mkdirat, chmod, fchmod, fchmodat: the call, and which argument is its mode.
+_WITH_MODE = {
+    "x86_64": ((83, 1), (258, 2), (90, 1), (91, 1), (268, 2)),
+    "aarch64": ((34, 2), (52, 1), (53, 2)),
+}
+_ARCHITECTURES = {"x86_64": (0xC000003E, 56), "aarch64": (0xC00000B7, 220)}  # and clone's number
+_CLONE3, _CLONE_THREAD = 435, 0x00010000
+_LOAD, _EQUAL, _ANY, _RETURN = 0x20, 0x15, 0x45, 0x06
+_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0, 0x00050000
+_EPERM, _ENOSYS = 1, 38
+_SET_ID = 0o6000
+_MAKES = 0x400040  # O_CREAT, O_TMPFILE
+_WRITES = 0o3 | 0o1000 | _MAKES  # O_WRONLY, O_RDWR, O_TRUNC
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
+_PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _FILTER = 22, 38, 2
+_SIGKILL, _NOBODY = 9, 65534
+_UNKNOWN_USER = (1, 22)  # EPERM of setgroups, EINVAL
+_NEW_NAMESPACES = 0x10000000 | 0x40000000 | 0x08000000  # user, network, IPC
+# linux/landlock.h
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_EXECUTE, _READ_FILE, _READ_FOLDER = 1, 4, 8
+_WRITE = 0x2 | _READ_FILE | _READ_FOLDER | 0x30 | 0x180 | 0x1000  # files, folders and links alone
+_LINK_ELSEWHERE, _CUT = 0x2000, 0x4000
+_RIGHTS = (0, 0x1FFF, 0x3FFF, 0x7FFF)
+_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
+_FILES = ("/etc/ld.so.cache", "/etc/fuse.conf", "/dev/null", "/proc", "/sys/devices/system/cpu")
+
+Row = tuple[int, int, int, int]
+
+
+def no_new_rights() -> None:
+    """Let no program that this process becomes have more rights than it. Raises `OSError`."""
+    if _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "no-new-privileges")
+
+
+def reading_filter(machine: str) -> bytes | None:
+    """Return the filter of squashfuse; None for a kind of machine that is not known."""
+    return _filter(machine, READING[machine], []) if machine in READING else None
+
+
+def unpacking_filter(machine: str, *, writes: bool) -> bytes | None:
+    """Return the filter of an unpacker; None for a kind of machine that is not known.
+
+    One that does not write opens files to read them alone.
+    """
+    if machine not in READING:
+        return None
+    looked_at = {number for number, _ in _OPENING[machine]}
+    calls = (*(number for number in READING[machine] if number not in looked_at),
+             *_UNPACKING[machine], *(_WRITING[machine] if writes else ()))  # fmt: skip
+    rows: list[Row] = []
+    for number, flags in _OPENING[machine]:
+        rows += _when(number, _opening(flags) if writes else _without(flags, _WRITES))
+    if writes:
+        for number, mode in _WITH_MODE[machine]:
+            rows += _when(number, _without(mode, _SET_ID))
+        rows += _when(_LINKAT[machine], _without(4, 0xFFFFFFFF))
+    return _filter(machine, calls, rows)
+
+
+def _filter(machine: str, calls: tuple[int, ...], more: list[Row]) -> bytes:
+    architecture, clone = _ARCHITECTURES[machine]
+    rows: list[Row] = [
+        (_LOAD, 0, 0, 4),
+        (_EQUAL, 1, 0, architecture),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, 0),
+    ]
+    for number in calls:
+        rows += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ALLOW)]
+    rows += more
+    rows += [
+        (_EQUAL, 0, 1, _CLONE3), (_RETURN, 0, 0, _ERRNO | _ENOSYS),  # libc then takes clone
+        (_EQUAL, 0, 3, clone), (_LOAD, 0, 0, 16), (_ANY, 0, 1, _CLONE_THREAD),
+        (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _ERRNO | _EPERM),
+    ]  # fmt: skip
+    return b"".join(struct.pack("=HBBI", *row) for row in rows)
+
+
+def _when(number: int, then: list[Row]) -> list[Row]:
+    """Judge a call by rows that all end in an answer."""
+    return [(_EQUAL, 0, len(then), number), *then]
+
+
+def _without(argument: int, bits: int) -> list[Row]:
+    """Refuse a call where an argument has one of some bits."""
+    return [
+        (_LOAD, 0, 0, 16 + 8 * argument),
+        (_ANY, 0, 1, bits),
+        (_RETURN, 0, 0, _ERRNO | _EPERM),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+
+
+def _opening(flags: int) -> list[Row]:
+    """Look at the mode of a file that is made; otherwise that argument is anything."""
+    return [
+        (_LOAD, 0, 0, 16 + 8 * flags),
+        (_ANY, 1, 0, _MAKES),
+        (_RETURN, 0, 0, _ALLOW),
+        *_without(flags + 1, _SET_ID),
+    ]
+
+
+def restrict_calls(program: bytes | None) -> None:
+    """Put a filter on this process, for good; a kernel without filters does without.
+
+    Raises `OSError`.
+    """
+    if program is None:
+        return
+    kept = ctypes.create_string_buffer(program, len(program))
+    head = struct.pack("@HxxxxxxP", len(program) // 8, ctypes.addressof(kept))
+    if _libc.prctl(_PR_SET_SECCOMP, _FILTER, head, 0, 0) != 0 and ctypes.get_errno() != _ENOSYS:
+        raise OSError(ctypes.get_errno(), "seccomp")
+
+
+def landlock_version() -> int:
+    """Return the version of Landlock's interface, nothing positive where there is none."""
+    return int(_syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1))
+
+
+def restrict_files(program: str, image: int, folder: int = -1) -> None:
+    """Leave this process, where the kernel can, the program, an open image and an open folder."""
+    version = landlock_version()
+    # A program from elsewhere has its libraries anywhere. Before the second version no file can get
+    # a name in another folder, as the names of one file in an image have it.
+    if version < (1 if folder < 0 else 2) or not program.startswith("/usr/"):
+        return
+    rights = _RIGHTS[min(version, 3)]
+    handled = struct.pack("=Q", rights)
+    rules = _syscall(_CREATE_RULESET, handled, ctypes.c_size_t(len(handled)), 0)
+    if rules < 0:
+        return
+    for path in _LIBRARIES:
+        _permit_path(rules, path, _EXECUTE | _READ_FILE | _READ_FOLDER)
+    for path in _FILES:
+        _permit_path(rules, path, _READ_FILE | _READ_FOLDER)
+    _permit_path(rules, program, _EXECUTE | _READ_FILE)
+    _permit(rules, image, _READ_FILE)
+    if folder >= 0:
+        _permit(rules, folder, rights & (_WRITE | _LINK_ELSEWHERE | _CUT))
+    _syscall(_RESTRICT_SELF, rules, 0)
+    os.close(rules)
+
+
+def _permit_path(rules: int, path: str, rights: int) -> None:
+    try:
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:  # this system has none
+        return
+    _permit(rules, place, rights if os.path.isdir(path) else rights & ~_READ_FOLDER)
+    os.close(place)
+
+
+def _permit(rules: int, place: int, rights: int) -> None:
+    _syscall(_ADD_RULE, rules, 1, struct.pack("=Qi", rights, place), 0)
+
+
+def become(users: tuple[int, ...]) -> None:
+    """Be the first user that this root knows, without rights and groups.
+
+    Namespaces of its own follow where they can be made. A root that knows itself alone, in a
+    namespace, leaves that one for another in which it is nobody. Raises `OSError`.
+    """
+    for user in users if users != (0,) else ():
+        try:
+            os.setgroups([])
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)
+            break
+        except OSError as error:
+            if error.errno not in _UNKNOWN_USER:
+                raise
+    outer_user, outer_group = os.geteuid(), os.getegid()
+    _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # otherwise /proc/self belongs to root
+    if _libc.unshare(_NEW_NAMESPACES) != 0:
+        if outer_user == 0:
+            raise OSError(ctypes.get_errno(), "namespaces")
+        return
+    _tell("/proc/self/setgroups", "deny")
+    _tell("/proc/self/uid_map", f"{_NOBODY} {outer_user} 1")
+    _tell("/proc/self/gid_map", f"{_NOBODY} {outer_group} 1")
+
+
+def end_with_parent() -> None:
+    """Let the kernel end this process when the one that started it ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+
+
+def default_signals(numbers: tuple[int, ...]) -> None:
+    """Give signals their default actions: Python ignores some, and its `signal` is slow to load."""
+    for number in numbers:
+        _libc.signal(number, None)
+
+
+def _tell(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
