@@ -58,7 +58,11 @@ def env_json(**changes: Any) -> dict[str, Any]:
 
 
 def make_image(
-    path: Path, *, meta: dict[str, Any] | str | None = ENV_JSON, options: tuple[str, ...] = ()
+    path: Path,
+    *,
+    meta: dict[str, Any] | str | None = ENV_JSON,
+    options: tuple[str, ...] = (),
+    device: bool = True,
 ) -> Path:
     """Make a SquashFS image that has `bin/hello`, a set-uid `bin/whoami` and a device node."""
     tree = path.with_suffix(".tree")
@@ -74,7 +78,9 @@ def make_image(
         text = meta if isinstance(meta, str) else json.dumps(meta)
         (tree / "meta" / "env.json").write_text(text)
     shutil.copy("/usr/bin/id", tree / "bin" / "whoami")
-    nodes = ["-p", "bin/whoami m 4755 0 0", "-p", "null c 666 0 0 1 3"]
+    nodes = ["-p", "bin/whoami m 4755 0 0"]
+    if device:
+        nodes += ["-p", "null c 666 0 0 1 3"]
     argv = ["mksquashfs", tree, path, *nodes, "-all-root", "-noappend", "-no-progress", "-quiet"]
     subprocess.run([*map(str, argv), *options], check=True, timeout=60, capture_output=True)
     shutil.rmtree(tree)

@@ -119,6 +119,10 @@ IMAGE_MEMBER = Limit(
     "SquashFS: `meta/env.json` and other members",
     "a lock is the largest, kilobytes a package", bytes=16 * MIB, seconds=60,
 )  # fmt: skip
+META = Limit(
+    "the folder `meta` of an image", "tens of files",
+    bytes=16 * MIB, count=(20_000, "entries"), depth=32,
+)  # fmt: skip
 UNPACKED = Limit(
     "root file systems that programs unpack (unsquashfs, debugfs, zstd)",
     "minutes for tens of GiB", seconds=3600,

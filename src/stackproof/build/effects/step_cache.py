@@ -11,6 +11,9 @@ from stackproof.build.effects import inside
 from stackproof.build.effects.workspace import Workspace
 from stackproof.build.plan import Step
 from stackproof.core.effects import cache_folder, files
+from stackproof.core.effects.foreign import tars
+from stackproof.core.effects.foreign.tree import Tree
+from stackproof.core.errors import StackproofError
 
 
 def restore(step: Step, space: Workspace, folder: Path) -> bool:
@@ -24,12 +27,10 @@ def restore(step: Step, space: Workspace, folder: Path) -> bool:
     for output in step.outputs:
         inside.place(space.store, output)
     try:
-        with tarfile.open(path) as archive:
-            # Since Python 3.11.4 there are filters; what is here was packed by this user's build.
-            archive.extraction_filter = getattr(tarfile, "tar_filter", None)
-            archive.extractall(space.store)  # noqa: S202 - packed below
+        with Tree.at(space.store) as store:
+            tars.extract(path, store)
         cache_folder.used(path)
-    except (tarfile.TarError, OSError, EOFError):
+    except StackproofError:
         files.remove(path)
         for output in step.outputs:
             files.remove(space.store / output)

@@ -2,37 +2,23 @@
 
 Nothing beside the file is believed: a folder `meta/` next to an image is not the image's.
 
-This runs before every job of a user, so it imports little, and starts unsquashfs itself rather than
-through `core.effects.run`, which would take several times longer to import than unsquashfs takes to
-run.
+This runs before every job of a user, so it imports little.
 """
 
 from __future__ import annotations
 
 import os
-import select
 import stat
-import time
 
 from stackproof.core import limits
+from stackproof.core.effects.foreign import squash
+from stackproof.core.effects.foreign.parser import Bounds, StartError
 from stackproof.image import described, superblock
 
 TYPE_CHECKING = False  # `typing` takes longer to import than an image to mount
 if TYPE_CHECKING:
     from stackproof.core.errors import StackproofError
     from stackproof.image.described import Described
-
-_PROGRAM = "unsquashfs"
-_SIGKILL = 9
-_IGNORED_BY_PYTHON = (13, 25)  # SIGPIPE, SIGXFSZ
-_NOT_FOUND = 2  # unsquashfs(1): 1 is a fatal error, 2 is a file that it could not write
-_CHUNK = 1 << 16
-
-
-def can_read() -> bool:
-    """Say whether this machine has unsquashfs, without which no image can be read here."""
-    folders = os.environ.get("PATH", os.defpath).split(":")
-    return any(os.access(f"{folder}/{_PROGRAM}", os.X_OK) for folder in folders)
 
 
 def load_described(path: str, *, bare: bool = False) -> Described:
@@ -89,78 +75,28 @@ def read_member(path: str, member: str) -> bytes:
     come one after another. Raises `StackproofError` (IMAGE_UNREADABLE, TOOL_MISSING), also for more
     than `limits.IMAGE_MEMBER.bytes`: no more than that is ever read.
     """
-    # An absolute path cannot be taken for an option.
-    argv = (_PROGRAM, "-processors", "1", "-cat", os.path.abspath(path), member)
-    complaints = os.memfd_create("unsquashfs", os.MFD_CLOEXEC)
+    most = limits.IMAGE_MEMBER
     try:
-        child, output = _start(argv, complaints)
-        found, whole = b"", False
-        try:
-            found, whole = _read(output)
-        finally:
-            os.close(output)
-            if not whole:
-                os.kill(child, _SIGKILL)
-            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        said = os.pread(complaints, _CHUNK, 0).decode(errors="replace").strip()
-    finally:
-        os.close(complaints)
-    if whole and code in {0, _NOT_FOUND}:
-        return found if code == 0 else b""
-    if len(found) > limits.IMAGE_MEMBER.bytes:
-        text = f"`{member}` of image `{path}` is larger than {limits.IMAGE_MEMBER.bytes} bytes"
-        hint = "this is not an image that `stackproof build` made"
-        raise _failure("image-unreadable", text, path, hint)
+        ended = squash.read(path, member, Bounds(seconds=most.seconds, output=most.bytes))
+    except OSError as error:
+        raise _not_started(path, error) from None
+    if not ended.fault and ended.code in {0, squash.NOT_THERE}:
+        return ended.output if ended.code == 0 else b""
     text = f"`{member}` of image `{path}` cannot be read"
     hint = "the image is damaged: copy or build it again"
-    raise _failure("image-unreadable", text, path, hint, detail=said or None)
+    if ended.fault == "size" and len(ended.output) > most.bytes:
+        text = f"`{member}` of image `{path}` is larger than {most.bytes} bytes"
+        hint = "this is not an image that `stackproof build` made"
+    raise _failure("image-unreadable", text, path, hint, detail=ended.said() or None)
 
 
-def _start(argv: tuple[str, ...], complaints: int) -> tuple[int, int]:
-    """Return the process and the descriptor from which its output is read."""
-    output, end = os.pipe()
-    kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
-    files = (
-        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_DUP2, end, 1),
-        (os.POSIX_SPAWN_DUP2, complaints, 2),
-    )
-    try:
-        environment = {**kept, "LANG": "C.UTF-8"}
-        child = os.posix_spawnp(
-            argv[0], argv, environment, file_actions=files, setsigdef=_IGNORED_BY_PYTHON
-        )
-    except OSError as error:
-        os.close(output)
-        raise _not_started(argv[0], error) from None
-    finally:
-        os.close(end)
-    return child, output
+def _not_started(path: str, error: OSError) -> StackproofError:
+    from stackproof.core.effects import files  # noqa: PLC0415 - see above
+    from stackproof.core.effects.foreign import unpack  # noqa: PLC0415
 
-
-def _read(output: int) -> tuple[bytes, bool]:
-    """Return what comes, and whether that is all and not too much, in time."""
-    end = time.monotonic() + limits.IMAGE_MEMBER.seconds
-    found = bytearray()
-    while len(found) <= limits.IMAGE_MEMBER.bytes and time.monotonic() < end:
-        if not select.select([output], [], [], end - time.monotonic())[0]:
-            break
-        chunk = os.read(output, _CHUNK)
-        if not chunk:
-            return bytes(found), True
-        found += chunk
-    return bytes(found), False
-
-
-def _not_started(program: str, error: OSError) -> StackproofError:
-    from stackproof.core.effects import sandbox  # noqa: PLC0415
-    from stackproof.core.errors import Reason, fail  # noqa: PLC0415 - see above
-
-    return fail(
-        Reason.TOOL_MISSING,
-        f"cannot run `{program}`: {error.strerror}",
-        hint=sandbox.package_hint(program),
-    )
+    if isinstance(error, StartError):
+        return unpack.not_started(error)
+    return files.translate(error, path)
 
 
 def _failure(

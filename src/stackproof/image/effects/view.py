@@ -10,21 +10,22 @@ import contextlib
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from stackproof.core import limits
-from stackproof.core.command import Command, Completed
-from stackproof.core.effects import run
+from stackproof.core.effects import files
+from stackproof.core.effects.foreign import squash
+from stackproof.core.effects.foreign import unpack as foreign_unpack
+from stackproof.core.effects.foreign.parser import Bounds, Ended, StartError
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.image.effects import image_file
 from stackproof.linking.effects.view import Entry
 from stackproof.linking.elf import MAGIC
 from stackproof.linking.elf.layout import BytesSource
 
-_TIMEOUT_S = 60.0
-_TOP = "squashfs-root"
+_TIMEOUT_S = 60
 _LINE = re.compile(
-    rf"(?P<mode>[-dlbcps]\S{{9}}) \S+ +(?P<size>\d+)(?:, *\d+)? \S+ \S+ {_TOP}(?P<path>/.*)?$"
+    rf"(?P<mode>[-dlbcps]\S{{9}}) \S+ +(?P<size>\d+)(?:, *\d+)? \S+ \S+ {squash.TOP}(?P<path>/.*)?$"
 )
 
 
@@ -46,10 +47,11 @@ class ImageFiles:
 
     def _list(self) -> None:
         """Read the names in the image; a name with a line break in it is passed over."""
-        done = self._unsquashfs("-d", _TOP, "-lls", self.name)
-        if done.timed_out or done.returncode != 0:
+        bounds = Bounds(seconds=_TIMEOUT_S, output=limits.LAYER_NAMES.bytes)
+        done = self._run(squash.listed, bounds)
+        if done.fault or done.code != 0:
             raise self._damaged(f"the files of image `{self._image}` cannot be listed", done)
-        for line in done.stdout.decode(errors="surrogateescape").splitlines():
+        for line in done.output.decode(errors="surrogateescape").split("\n"):
             match = _LINE.match(line)
             if match is None or not match["path"]:
                 continue
@@ -101,7 +103,7 @@ class ImageFiles:
         return self._contents[path]
 
     def _read(self, path: str, shown: str) -> bytes:
-        member = _literal(path[1:])
+        member = squash.literal(path[1:])
         size = self._sizes.get(path, 0)
         if size <= limits.IMAGE_MEMBER.bytes:
             return image_file.read_member(self._image, member)
@@ -112,25 +114,25 @@ class ImageFiles:
                 where=Location(file=shown),
                 hint=f"a library of over {limits.ELF_CONTENT.bytes >> 20} MiB is not looked at",
             )
-        done = self._unsquashfs("-cat", self.name, member)
-        if done.timed_out or done.returncode != 0 or len(done.stdout) != size:
+        bounds = Bounds(seconds=_TIMEOUT_S, output=size)
+        done = self._run(lambda name, most: squash.read(name, member, most), bounds)
+        if done.fault or done.code != 0 or len(done.output) != size:
             raise self._damaged(f"`{shown}` of image `{self._image}` cannot be read", done)
-        return done.stdout
+        return done.output
 
-    def _unsquashfs(self, *words: str) -> Completed:
-        argv = ("unsquashfs", "-processors", "1", *words)
-        return run.run(Command(argv=argv, timeout_s=_TIMEOUT_S))
+    def _run(self, call: Callable[[str, Bounds], Ended], bounds: Bounds) -> Ended:
+        try:
+            return call(self.name, bounds)
+        except StartError as error:
+            raise foreign_unpack.not_started(error) from error
+        except OSError as error:
+            raise files.translate(error, self.name) from error
 
-    def _damaged(self, message: str, done: Completed) -> StackproofError:
+    def _damaged(self, message: str, done: Ended) -> StackproofError:
         return fail(
             Reason.IMAGE_UNREADABLE,
             message,
             where=Location(file=self._image),
             hint="the image is damaged: copy or build it again",
-            detail=done.stderr.decode(errors="replace")[-2000:] or None,
+            detail=done.said() or None,
         )
-
-
-def _literal(member: str) -> str:
-    """Return a name that unsquashfs takes as it is: it knows wildcards and backslashes."""
-    return re.sub(r"([\\*?\[\]])", r"\\\1", member)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from stackproof.core import mountlist
+from stackproof.core.effects.foreign import squash
 from stackproof.core.effects.libc import MountFailure
 from stackproof.image import activate, described
 from stackproof.mount import undo
@@ -146,7 +147,7 @@ def _by_helper(
         return None
     from stackproof.image.effects import image_file  # noqa: PLC0415 - see above
 
-    if options.how == "auto" and not image_file.can_read():
+    if options.how == "auto" and not squash.can_read():
         return None
     images = [
         image_file.load_described(item.image, bare=bool(options.views is None and item.mount_point))

@@ -26,7 +26,9 @@ from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor, null_monitor
 from stackproof.core.numbers import disk_text
 from stackproof.image.container import tar
+from stackproof.image.effects import meta_files
 from stackproof.image.effects.load import load_superblock
+from stackproof.image.effects.meta_files import MetaFiles
 from stackproof.share import labels, listing, manifests
 from stackproof.share.addresses import RemoteLabel
 from stackproof.share.chunks import SourcePart
@@ -436,20 +438,32 @@ def unpack_meta(packed: bytes, layer: OciDescriptor, folder: Path) -> None:
     said = layer.annotations.get(manifests.UNPACKED_DIGEST)
     if said and said != manifests.digest_of(content):
         raise _no_meta("what is packed has another digest than it says")
+    meta_files.write(_members(content), folder)
+
+
+def _members(content: bytes) -> MetaFiles:
+    """Return what a tar of a folder `meta` holds; raises META_MISMATCH for other than files."""
     stream = tar.MemoryStream(content, "meta")
+    contents: dict[str, bytes] = {}
+    folders: dict[str, None] = {}
     for member in tar.entries(stream):
         parts = member.name.strip("/").split("/")
         if parts[0] != "meta" or set(parts) & {"", ".", ".."}:
             raise _no_meta(f"it has `{member.name[:100]}`")
-        target = folder.joinpath(*parts)
-        if member.kind == "folder":
-            target.mkdir(parents=True, exist_ok=True)
-        elif member.kind == "file":
-            target.parent.mkdir(parents=True, exist_ok=True)
-            at = stream.tell()
-            target.write_bytes(content[at : at + member.size])
+        if len(parts) > limits.META.depth or len(contents) + len(folders) > limits.META.count:
+            raise _no_meta("it has more files, or deeper folders, than any meta")
+        at = stream.tell()
+        if member.kind == "file":
+            contents["/".join(parts)] = content[at : at + member.size]
+        elif member.kind == "folder":
+            folders["/".join(parts)] = None
         else:
             raise _no_meta(f"`{member.name[:100]}` is no plain file")
+        for count in range(1, len(parts)):
+            folders["/".join(parts[:count])] = None
+    if contents.keys() & folders.keys():
+        raise _no_meta("a folder in it is a file, too")
+    return MetaFiles(files=contents, folders=tuple(folders))
 
 
 def _no_meta(why: str) -> StackproofError:

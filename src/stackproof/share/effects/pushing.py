@@ -12,17 +12,16 @@ import tarfile
 import tempfile
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from stackproof.core.effects import files
 from stackproof.core.effects.downloads import downloading
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor, null_monitor
-from stackproof.image.effects import image_file
+from stackproof.image.effects import image_file, meta_files
 from stackproof.image.effects.load import load_superblock
 from stackproof.share import addresses, chunks, labels, listing, manifests
 from stackproof.share.addresses import RemoteLabel
-from stackproof.share.effects import attaching, catalogue, delta, pulling, storing, uploading
+from stackproof.share.effects import attaching, catalogue, delta, pulling, uploading
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.pulling import RemoteImage
 from stackproof.share.effects.uploading import FileBlob
@@ -132,29 +131,24 @@ class PackedMeta:
 
 def pack_meta(path: str) -> PackedMeta | None:
     """Return the folder `meta` of an image, packed: the same bytes for the same; None without."""
-    with tempfile.TemporaryDirectory(prefix="stackproof-meta-") as folder:
-        storing.unpack_meta(Path(path), Path(folder))
-        if not (Path(folder) / _META).is_dir():
-            return None
-        stream = io.BytesIO()
-        with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-            for one in sorted(Path(folder, _META).rglob("*")):
-                archive.add(one, str(one.relative_to(folder)), recursive=False, filter=_plain)
-            end = archive.offset
+    held = meta_files.read(path)
+    if held is None:
+        return None
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name in sorted((*held.folders, *held.files), key=lambda name: name.split("/")):
+            content = held.files.get(name)
+            member = tarfile.TarInfo(name)
+            member.mode = 0o755 if content is None else 0o644
+            member.type = tarfile.DIRTYPE if content is None else tarfile.REGTYPE
+            member.size = len(content or b"")
+            archive.addfile(member, io.BytesIO(content or b""))
+        end = archive.offset
     # No more zeros than an archive ends with: oras reads no further, and compares the digest.
     content = stream.getvalue()[:end] + bytes(2 * tarfile.BLOCKSIZE)
     return PackedMeta(
         content=gzip.compress(content, mtime=0), unpacked=manifests.digest_of(content)
     )
-
-
-def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Return a member without what differs from one machine to another."""
-    member.uid = member.gid = 0
-    member.uname = member.gname = ""
-    member.mtime = 0
-    member.mode = 0o755 if member.isdir() else 0o644
-    return member
 
 
 def _check_free(remote: RemoteLabel, before: str, digest: str, *, force: bool) -> None:

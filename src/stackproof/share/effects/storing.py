@@ -12,18 +12,16 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from stackproof.core import limits
-from stackproof.core.command import Command
-from stackproof.core.effects import files, run
+from stackproof.core.effects import files
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.monitor import Event, Monitor, null_monitor
+from stackproof.image.effects import meta_files
 from stackproof.image.effects.load import load_superblock
 from stackproof.share import labels
 from stackproof.share.effects.repository import IMAGES, ImageRepository, IndexChange, is_digest
@@ -36,10 +34,7 @@ NEW = ".new-"
 GONE = ".gone-"
 """How a folder is called that is being deleted."""
 _CHUNK = 1 << 20
-_META = "meta"
-_META_TIMEOUT_S = 60.0
 _YOUNG_S = 600.0  # of clocks of other nodes, too
-_LISTED = re.compile(r"([-dlbcps])\S{9} \S+ +(\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,23 +237,8 @@ def _place(new: Path, folder: Path, size: int) -> Path | None:
 
 
 def unpack_meta(image: Path, folder: Path) -> None:
-    """Put the folder `meta` of an image beside it, as uenv does, so that it need not unpack it.
-
-    stackproof believes the one in the image alone. A meta with other than plain files, or larger
-    than a member may be, is left out.
-    """
-    argv: tuple[str, ...] = ("unsquashfs", "-lls", str(image), _META)
-    listed = run.run(Command(argv=argv, timeout_s=_META_TIMEOUT_S))
-    rows = _LISTED.findall(listed.stdout.decode(errors="replace"))
-    total = sum(int(size) for kind, size in rows if kind == "-")
-    if {kind for kind, _ in rows} != {"d", "-"} or total > limits.IMAGE_MEMBER.bytes:
-        return
-    unpacked = folder / f".{_META}"
-    argv = ("unsquashfs", "-no-progress", "-no-xattrs", "-d", str(unpacked), str(image), _META)
-    run.run(Command(argv=argv, timeout_s=_META_TIMEOUT_S))
-    with contextlib.suppress(OSError):
-        (unpacked / _META).rename(folder / _META)
-    files.remove(unpacked)
+    """Put the folder `meta` of an image beside it, as uenv does, so that it need not unpack it."""
+    meta_files.unpack(str(image), folder)
 
 
 def remove(repository: ImageRepository, labels: tuple[Label, ...]) -> tuple[str, ...]:

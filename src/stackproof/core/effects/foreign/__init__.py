@@ -1,1 +1,1 @@
-"""The one way to take a foreign tree apart, and to read what came out of it."""
+"""What other people made, taken so that it never acts with this user's rights."""

@@ -30,6 +30,8 @@ _OF_A_READER, _OF_A_CORE = (
 )  # address space: queues of 512 MiB, stacks, arenas
 _NOT_STARTED = 127
 _UNREADABLE = "unreadable"
+IMAGE = "/proc/self/fd/0"
+"""The image for a parser, also one that lies in a private folder: its standard input."""
 
 
 class Ended:
@@ -76,16 +78,7 @@ def find(program: str) -> str:
 
 def open_image(path: str) -> int:
     """Open an image for a parser; a FIFO is not waited for. Raises `OSError`."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
-    finally:
-        os.close(descriptor)
-
-
-def path_of(image: int) -> str:
-    """Return the path by which a parser opens an image, also one that lies in a private folder."""
-    return f"/proc/self/fd/{image}"
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
 
 
 def writer(folder: int) -> int:
@@ -116,16 +109,16 @@ def parse(
 ) -> Ended:
     """Run a parser on an open image, in an open folder that `writer` has prepared.
 
-    `argv` has `path_of(image)`, of `open_image`; `output` is a file for what it writes to standard
+    `argv` names it `IMAGE`; `output` is a file for what it writes to standard
     output. An image that root alone can read is copied first. Raises `StartError`, and `OSError`
     for what a copy needs.
     """
     content = image
     try:
-        ended, why = _run(argv, (image, content), bounds, folder, output)
+        ended, why = _run(argv, content, bounds, folder, output)
         if why == _UNREADABLE and os.geteuid() == 0:
             content = _copy(image, folder)
-            ended, why = _run(argv, (image, content), bounds, folder, output)
+            ended, why = _run(argv, content, bounds, folder, output)
     finally:
         if content != image:
             os.close(content)
@@ -153,12 +146,9 @@ def _copy(image: int, folder: int) -> int:
 
 
 def _run(
-    argv: tuple[str, ...], image: tuple[int, int], bounds: Bounds, folder: int, output: int
+    argv: tuple[str, ...], image: int, bounds: Bounds, folder: int, output: int
 ) -> tuple[Ended | None, str]:
-    """Return how a parser ended, or None and why it did not start.
-
-    `image` is the descriptor that it opens, and the one whose content it gets.
-    """
+    """Return how a parser ended, or None and why it did not start."""
     program = find(argv[0])
     if not program:
         return None, "No such file or directory"
@@ -193,21 +183,18 @@ def _run(
 def _be(
     program: str,
     argv: tuple[str, ...],
-    image: tuple[int, int],
+    image: int,
     places: tuple[int, int, int],
     bounds: Bounds,
 ) -> None:
     """Become the parser; `places` are its folder, its output and its complaints."""
     os.setsid()
     walls.default_signals(_IGNORED_BY_PYTHON)
-    number, content = image
-    if content != number:
-        os.dup2(content, number)
-    os.set_inheritable(number, True)
     folder, *outputs = places
-    nothing = os.open(os.devnull, os.O_RDONLY)
     # Whoever was started without standard input has other files at its number.
-    spare = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 3) for one in (nothing, *outputs)]
+    if folder >= 0:
+        folder = fcntl.fcntl(folder, fcntl.F_DUPFD_CLOEXEC, 3)
+    spare = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 3) for one in (image, *outputs)]
     for standard, source in enumerate(spare):
         os.dup2(source, standard)
     os.umask(0)  # modes are to be the image's
@@ -220,11 +207,11 @@ def _be(
         walls.become(users)
     walls.end_with_parent()
     try:
-        os.close(os.open(path_of(number), os.O_RDONLY))
+        os.close(os.open(IMAGE, os.O_RDONLY))
     except PermissionError:
         raise OSError(errno.EACCES, _UNREADABLE) from None
     walls.no_new_rights()
-    walls.restrict_files(program, number, folder)
+    walls.restrict_files(program, 0, folder)
     _limit(bounds)
     walls.restrict_calls(walls.unpacking_filter(os.uname().machine, writes=folder >= 0))
     os.execve(program, argv, {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"})  # noqa: S606 - argv, no shell

@@ -7,13 +7,14 @@ resolved by hand, by the rules of the tree (`core.links`). What leads out is ref
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import secrets
 import shutil
 import stat
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 from stackproof.core import limits
 from stackproof.core.effects import files
@@ -109,14 +110,15 @@ class Tree:
         with os.fdopen(self.open(path), "rb") as stream:
             return files.read_bounded(self._shown(path), limit, stream=stream)
 
-    def write(self, path: str, content: bytes, *, mode: int = 0o644) -> None:
+    def write(self, path: str, content: bytes | IO[bytes], *, mode: int = 0o644) -> None:
         """Put a file at a path, in one piece; a link that is there is replaced, not followed."""
+        source = io.BytesIO(content) if isinstance(content, bytes) else content
         with self._last(path, follow=False) as (folder, name):
             new = f".{secrets.token_hex(8)}"
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             try:
                 with os.fdopen(os.open(new, flags, 0o600, dir_fd=folder), "wb") as stream:
-                    stream.write(content)
+                    shutil.copyfileobj(source, stream)
                     stream.flush()
                     os.fchmod(stream.fileno(), mode)
                 os.rename(new, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -130,15 +132,33 @@ class Tree:
         parts = [part for part in path.split("/") if part not in {"", "."}]
         for count in range(1, len(parts) + 1):
             with self._last("/".join(parts[:count])) as (folder, name):
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, mode, dir_fd=folder)
-                if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-                    raise self._fault(path, "is no folder")
+                try:
+                    os.mkdir(name, 0o700, dir_fd=folder)
+                except FileExistsError:
+                    if not self.is_folder("/".join(parts[:count])):
+                        raise
+                else:
+                    set_mode(folder, name, mode)
 
     def make_link(self, path: str, target: str) -> None:
         """Make a link with a text that the caller has judged."""
         with self._last(path, follow=False) as (folder, name):
             os.symlink(target, name, dir_fd=folder)
+
+    def make_name(self, path: str, other: str) -> None:
+        """Give a file of the tree another name in it (a hard link); a link is not followed."""
+        with (
+            self._last(other, follow=False) as (from_folder, from_name),
+            self._last(path, follow=False) as (folder, name),
+        ):
+            os.link(
+                from_name, name, src_dir_fd=from_folder, dst_dir_fd=folder, follow_symlinks=False
+            )
+
+    def set_time(self, path: str, seconds: float) -> None:
+        """Set when an entry was changed last, a link's itself."""
+        with self._last(path, follow=False) as (folder, name):
+            os.utime(name, (seconds, seconds), dir_fd=folder, follow_symlinks=False)
 
     def rename(self, old: str, new: str) -> None:
         """Give an entry another place in the tree; a link is moved itself."""
@@ -151,11 +171,7 @@ class Tree:
     def set_mode(self, path: str, mode: int) -> None:
         """Give a file or folder its permission bits; raises for a link that stands there."""
         with self._last(path) as (folder, name):
-            descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-            try:
-                os.chmod(f"/proc/self/fd/{descriptor}", mode & 0o777)
-            finally:
-                os.close(descriptor)
+            set_mode(folder, name, mode & 0o777)
 
     def remove(self, path: str) -> None:
         """Delete an entry with all below it; a link itself. Nothing happens where none is."""
@@ -261,3 +277,12 @@ class Tree:
             where=Location(file=self._shown(path)),
             hint="find out who made it: nothing is followed out of a tree that others made",
         )
+
+
+def set_mode(folder: int, name: str, mode: int) -> None:
+    """Set the mode of a file or folder in an open folder; raises `OSError`, also for a link."""
+    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        os.chmod(f"/proc/self/fd/{descriptor}", mode)
+    finally:
+        os.close(descriptor)

@@ -20,7 +20,7 @@ from stackproof.core import limits, links
 from stackproof.core.effects import files, sandbox
 from stackproof.core.effects.foreign import parser
 from stackproof.core.effects.foreign.parser import Bounds, Ended, StartError
-from stackproof.core.effects.foreign.tree import Tree
+from stackproof.core.effects.foreign.tree import Tree, set_mode
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.core.links import LinkRules
 
@@ -46,16 +46,15 @@ class Packed:
     member: str = ""
     processors: int = 0
 
-    def argv(self, image: int) -> tuple[str, ...]:
+    def argv(self) -> tuple[str, ...]:
         """Return the program that unpacks this into its working folder."""
-        place = parser.path_of(image)
         if self.kind == "ext":
-            return ("debugfs", "-R", 'rdump / "."', f"{place}?offset={self.offset}")
+            return ("debugfs", "-R", 'rdump / "."', f"{parser.IMAGE}?offset={self.offset}")
         some = ("-processors", str(self.processors)) if self.processors else ()
         part = ("-offset", str(self.offset)) if self.offset else ()
         member = (self.member,) if self.member else ()
         return ("unsquashfs", "-quiet", "-no-progress", "-no-xattrs", *some, *part,
-                "-force", "-dest", ".", place, *member)  # fmt: skip
+                "-force", "-dest", ".", parser.IMAGE, *member)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,12 +121,30 @@ def _filled(packed: Packed, holder: int, rules: Rules) -> tuple[int, int]:
 
 def _parsed(packed: Packed, top: int, rules: Rules) -> Ended:
     bounds = Bounds(seconds=rules.seconds, output=limits.MIB, file=rules.file_bytes)
+    with _image(packed.path) as image:
+        return parser.parse(packed.argv(), image, bounds, folder=top)
+
+
+def expand(packed: str, plain: int, most: int) -> Ended:
+    """Write what zstd packed to an open file, at most so many bytes; the caller looks at the end.
+
+    Raises `StackproofError` (TOOL_MISSING, FILE_MISSING, NOT_PERMITTED).
+    """
+    bounds = Bounds(seconds=limits.UNPACKED.seconds, file=most)
+    with _image(packed) as image:
+        argv = ("zstd", "-d", "-q", "--no-sparse", "-c")
+        return parser.parse(argv, image, bounds, output=plain)
+
+
+@contextlib.contextmanager
+def _image(path: str) -> Iterator[int]:
+    """Open an image for a parser; the errors of both get their words here."""
     try:
-        image = parser.open_image(packed.path)
+        image = parser.open_image(path)
     except OSError as error:
-        raise files.translate(error, packed.path) from error
+        raise files.translate(error, path) from error
     try:
-        return parser.parse(packed.argv(image), image, bounds, folder=top)
+        yield image
     except StartError as error:
         raise not_started(error) from error
     finally:
@@ -235,7 +252,7 @@ class _Settling:
         if kind == stat.S_IFLNK:
             self.links[path + entry.name] = os.readlink(entry.name, dir_fd=folder)
         elif state.st_mode & 0o7000 and kind == stat.S_IFREG:
-            _set_mode(folder, entry.name, state.st_mode & 0o777)
+            set_mode(folder, entry.name, state.st_mode & 0o777)
         return kind == stat.S_IFDIR
 
     def _enter(self, folder: int, path: str, entry: os.DirEntry[str], depth: int) -> None:
@@ -243,7 +260,7 @@ class _Settling:
         self.folders.add(path)
         mode = entry.stat(follow_symlinks=False).st_mode
         if mode & 0o700 != 0o700:
-            _set_mode(folder, entry.name, 0o700)
+            set_mode(folder, entry.name, 0o700)
         descriptor = os.open(entry.name, _FOLDER, dir_fd=folder)
         try:
             self._folder(descriptor, f"{path}/", depth + 1)
@@ -264,12 +281,3 @@ class _Settling:
             where=Location(file=self.image),
             hint="check that this is the image you meant",
         )
-
-
-def _set_mode(folder: int, name: str, mode: int) -> None:
-    """Set the mode of a file or folder, never through a link."""
-    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    try:
-        os.chmod(f"/proc/self/fd/{descriptor}", mode)
-    finally:
-        os.close(descriptor)

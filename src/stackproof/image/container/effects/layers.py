@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import BinaryIO, ClassVar, Protocol
 
 from stackproof.core import limits, noun
-from stackproof.core.command import Command
-from stackproof.core.effects import cache_folder, cache_kinds, files, run
+from stackproof.core.effects import cache_folder, cache_kinds, files
+from stackproof.core.effects.foreign import unpack as foreign_unpack
 from stackproof.core.errors import Location, Reason, StackproofError, fail
 from stackproof.image.container import tar
 from stackproof.image.container.tree import Member
@@ -246,29 +246,18 @@ def _unpacked(
 
 
 def _unzstd(chunks: Iterator[bytes], folder: str, most: int, name: str) -> Iterator[bytes]:
-    """Yield what zstd packed: its program unpacks it into a folder, and may write no more."""
-    packed, plain = os.path.join(folder, "packed.zst"), os.path.join(folder, "plain")
+    """Yield what zstd packed: its program unpacks it to a file, and may write no more."""
+    packed = os.path.join(folder, "packed.zst")
     with open(packed, "wb") as stream:
         stream.writelines(chunks)
-    # prlimit(1): a file size limit ends zstd where a layer would grow without bounds.
-    argv = (
-        "prlimit",
-        f"--fsize={most + 1}",
-        "zstd",
-        "-d",
-        "-q",
-        "--no-sparse",
-        packed,
-        "-o",
-        plain,
-    )
-    done = run.run(Command(argv=argv, timeout_s=limits.UNPACKED.seconds))
-    if os.path.exists(plain) and os.path.getsize(plain) > most:
-        raise _too_large(name, f"more than {most} bytes")
-    if done.returncode != 0:
-        raise tar.damaged(name, "a compressed layer cannot be unpacked")
-    with open(plain, "rb") as stream:
-        while content := stream.read(_CHUNK):
+    with tempfile.TemporaryFile(dir=folder) as plain:
+        ended = foreign_unpack.expand(packed, plain.fileno(), most + 1)
+        if os.fstat(plain.fileno()).st_size > most:
+            raise _too_large(name, f"more than {most} bytes")
+        if ended.fault or ended.code != 0:
+            raise tar.damaged(name, "a compressed layer cannot be unpacked")
+        plain.seek(0)
+        while content := plain.read(_CHUNK):
             yield content
 
 

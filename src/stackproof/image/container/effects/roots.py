@@ -10,13 +10,15 @@ import functools
 import os
 import posixpath
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stackproof.core import limits
-from stackproof.core.command import Command, Completed
-from stackproof.core.effects import cache_folder, cache_kinds, files, run
+from stackproof.core.effects import cache_folder, cache_kinds, files
+from stackproof.core.effects.foreign import unpack as foreign_unpack
+from stackproof.core.effects.foreign.unpack import Packed, Rules
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.links import ROOT_FILE_SYSTEM
 from stackproof.image import superblock
 from stackproof.image.container import sif, tar
 from stackproof.image.container.effects import archives, layers
@@ -37,8 +39,6 @@ _EXPORT = re.compile(
 # Apptainer's own folder for libraries that it brings along (`--nv` and others).
 _SIF_LIBRARIES = "/.singularity.d/libs"
 _SCRIPTS = "/.singularity.d/env"
-_NOT_ALL = 2  # unsquashfs(1): 1 is a fatal error
-_NO_DEVICE = re.compile("create_inode: (could not|failed to) create (character|block) device ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,57 +225,24 @@ def _scripted(view: RootView) -> dict[str, str]:
 
 def unsquashed(blob: Blob) -> str:
     """Return the folder that a SquashFS image of this content was unpacked to, once for all."""
-    options = ("-quiet", "-no-progress", "-no-xattrs", "-processors", "1")
-    start = ("unsquashfs", *options, "-o", str(blob.offset), "-d")
-    return _unpacked(blob, lambda target: (*start, target, os.path.abspath(blob.path)))
+    return _unpacked(Packed(path=blob.path, offset=blob.offset, processors=1), blob)
 
 
 def _dumped(blob: Blob) -> str:
     """Return the folder that an ext2, ext3 or ext4 image was copied to, by debugfs(8)."""
-    device = f"{os.path.abspath(blob.path)}?offset={blob.offset}"
-
-    def argv(target: str) -> tuple[str, ...]:
-        os.mkdir(target)  # rdump copies into a folder, unsquashfs makes its own
-        return ("debugfs", "-R", f'rdump / "{target}"', device)
-
-    return _unpacked(blob, argv)
+    return _unpacked(Packed(path=blob.path, offset=blob.offset, kind="ext"), blob)
 
 
-def _unpacked(blob: Blob, argv: Callable[[str], tuple[str, ...]]) -> str:
-    """Return the folder that a program unpacked an image to; `argv` calls it for that folder."""
+def _unpacked(packed: Packed, blob: Blob) -> str:
+    """Return the folder in the cache that a root file system was unpacked to."""
     cache_kinds.in_use()
     place = cache_kinds.home("trees") / layers.digest_of(blob)
+    rules = Rules(links=ROOT_FILE_SYSTEM, whole_system=True)
     with cache_folder.alone(place):
         if (place / "root").is_dir():
             cache_folder.used(place)
         else:
             with cache_folder.making(place) as folder:
-                _unpack(blob, argv(str(folder / "root")))
+                foreign_unpack.unpack(packed, folder / "root", rules).close()
             cache_folder.prune("trees", _MAX_CACHED_BYTES, keep=place)
     return str(place / "root")
-
-
-def _unpack(blob: Blob, argv: tuple[str, ...]) -> None:
-    command = Command(argv=argv, timeout_s=limits.UNPACKED.seconds)
-    done = run.run(command)
-    if done.returncode == 0 or _lacks_devices(done):
-        return
-    error = run.failure(command, done, log=None)
-    if error.reason is not Reason.BUILD_FAILED:
-        raise error
-    raise fail(
-        Reason.IMAGE_UNREADABLE,
-        f"`{blob.path}` cannot be unpacked",
-        where=Location(file=blob.path),
-        hint="copy or build the image again",
-        detail=error.problems[0].detail,
-    )
-
-
-def _lacks_devices(done: Completed) -> bool:
-    """Return whether all that unsquashfs could not make is device nodes, which only root can.
-
-    They stand in images of whole systems; nothing that is looked for here is one.
-    """
-    said = done.stderr.decode(errors="replace").splitlines()
-    return done.returncode == _NOT_ALL and all(map(_NO_DEVICE.match, filter(None, said)))

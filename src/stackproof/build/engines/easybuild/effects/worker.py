@@ -25,19 +25,20 @@ def unpack(folder: str, *archives: str) -> None:
     """Unpack the Python packages of source distributions into one folder."""
     for name in archives:
         with tarfile.open(name) as archive:
-            members = []
-            for member in archive.getmembers():
+            count = 0
+            for member in archive:
                 _, _, path = member.name.partition("/")
                 parts = path.split("/")
-                plain = member.isreg() or member.isdir()
-                if plain and parts[0] == _PACKAGE and ".." not in parts:
-                    member.name = path
-                    members.append(member)
-            if not members:
+                stream = archive.extractfile(member) if member.isreg() else None
+                if stream is None or parts[0] != _PACKAGE or {"", ".", ".."} & set(parts):
+                    continue
+                count += 1
+                place = os.path.join(folder, path)
+                os.makedirs(os.path.dirname(place), exist_ok=True)
+                with open(place, "wb") as target:
+                    shutil.copyfileobj(stream, target)
+            if not count:
                 sys.exit(f"error: {name} holds no package {_PACKAGE}")
-            # Since Python 3.11.4 there are filters; only plain files and folders are left above.
-            archive.extraction_filter = getattr(tarfile, "data_filter", None)
-            archive.extractall(folder, members)  # noqa: S202 - their names were looked at
 
 
 def tidy(software: str, *modules: str) -> None:
