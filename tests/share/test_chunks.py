@@ -53,11 +53,18 @@ def test_what_has_no_cuts_is_cut_all_the_same() -> None:
 
 
 def test_a_list_is_for_one_size() -> None:
-    made = (Chunk(begin=0, length=5, digest=b"a" * 32), Chunk(begin=5, length=7, digest=b"b" * 32))
+    one, end = chunks.LEAST, chunks.LEAST + 7
+    made = (
+        Chunk(begin=0, length=one, digest=b"a" * 32), Chunk(begin=one, length=7, digest=b"b" * 32),
+    )  # fmt: skip
     content = chunks.render(made)
-    assert chunks.parse(content, 12) == made
-    for wrong, size in ((content, 11), (content[:-1], 12), (b"", 0), (b"x" + content[1:], 12)):
+    assert chunks.parse(content, end) == made
+    assert len(content) <= chunks.most_bytes(end)
+    wrongs = ((content, end - 1), (content[:-1], end), (b"", 0), (b"x" + content[1:], end))
+    for wrong, size in wrongs:
         assert chunks.parse(wrong, size) == ()
+    small = [replace(made[0], length=7), replace(made[1], begin=7, length=one)]
+    assert chunks.parse(chunks.render(small), end) == ()  # each could cost a request
     none = (Chunk(begin=0, length=0, digest=b"a" * 32),)
     assert chunks.parse(chunks.render(none), 0) == ()
 

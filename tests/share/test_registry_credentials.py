@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from registries import OwnRegistry
 from stackproof.core.errors import Reason, StackproofError
+from stackproof.share import origins
 from stackproof.share.effects import credentials, remotes
 from stackproof.share.effects.credentials import Credential
 from stackproof.share.effects.remotes import RemoteOptions
@@ -176,13 +178,25 @@ def test_who_is_not_known_is_told(server: OwnRegistry, home: Path) -> None:
         registry.client.close()
 
 
-def test_no_password_without_encryption(home: Path) -> None:
-    registry = remotes.opened(RemoteOptions(registry="http://registry.invalid"))
-    with pytest.raises(StackproofError) as caught:
-        registry.check_encrypted("http://registry.invalid/token")
-    assert caught.value.reason is Reason.NOT_PERMITTED
-    registry.check_encrypted("https://registry.invalid/token")
-    registry.check_encrypted("http://127.0.0.1:5000/token")
+@pytest.mark.parametrize(
+    ("registry", "receiver", "fine"),
+    [
+        ("https://a.org", "https://a.org", True),
+        ("https://a.org", "https://b.org", True),  # who gives tokens is often another server
+        ("http://127.0.0.1:5000", "http://127.0.0.1:5000", True),
+        ("http://[::1]:5000", "http://localhost:5001", True),
+        ("http://a.org", "http://a.org", False),
+        ("http://a.org", "https://a.org", False),
+        ("http://a.org", "https://b.org", False),
+        ("http://127.0.0.1:5000", "https://b.org", False),
+        ("http://127.1", "https://127.0.0.1", False),
+    ],
+)
+def test_no_password_without_encryption(registry: str, receiver: str, fine: bool) -> None:
+    named = [origins.parse(text).origin for text in (registry, receiver)]
+    with contextlib.nullcontext() if fine else pytest.raises(StackproofError) as caught:
+        origins.check_credential(*named)
+    assert fine or caught.value.reason is Reason.NOT_PERMITTED
 
 
 def test_no_secret_is_said(home: Path) -> None:

@@ -80,6 +80,23 @@ REGISTRY = Limit(
     "kilobytes; the specification advises registries to take 4 MiB",
     bytes=4 * MIB, count=(1000, "pages of a list, or entries"),
 )  # fmt: skip
+REQUESTS = Limit(
+    "requests of one command to registries", "ten an image", count=(20_000, "requests")
+)
+PULL_METADATA = Limit(
+    "what a pull asks for before it lets an image come: manifest, signatures, documents",
+    "ten to twenty requests; what comes at 256 KiB a second or more costs no time",
+    count=(42, "requests"), seconds=24,
+)  # fmt: skip
+PULL_META = Limit(
+    "the folder `meta` of an image that is pulled, and the list of its chunks", "one request each",
+    count=(4, "requests"), seconds=3,
+)  # fmt: skip
+ATTACHED = Limit(
+    "of what is attached to an image, what a pull looks at: `meta` and signatures first, the "
+    "newest first",
+    "three to eight", count=(14, "manifests"),
+)  # fmt: skip
 LISTING = Limit(
     "lists of a registry's images, its own or that of a site's service", "200 bytes an image",
     bytes=64 * MIB,

@@ -10,12 +10,11 @@ alone (distribution specification 1.1, "Pulling manifests"), so not every label 
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from dataclasses import dataclass, replace
 
-from stackproof.core.errors import Reason, fail
-from stackproof.share import labels
+from stackproof.core.errors import Reason, StackproofError, fail
+from stackproof.share import labels, origins
 from stackproof.share.labels import Label
 
 DEFAULT_NAMESPACE = "deploy"
@@ -83,18 +82,13 @@ def parse_address(text: str) -> RegistryAddress:
             hint="such as registry.example.org/images, or http://127.0.0.1:5000; names and "
             "passwords are taken from the files of docker and podman, never from an address",
         )
-    if not scheme:
-        scheme = "http" if is_this_machine(host) else "https"
-    return RegistryAddress(scheme=scheme, host=host.lower(), prefix=prefix)
-
-
-def is_this_machine(host: str) -> bool:
-    """Return whether a host, with a port or without, is the machine itself by its very name."""
-    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
     try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost"
+        origin = origins.parse(f"http://{host}").origin
+    except StackproofError as error:
+        raise fail(Reason.USAGE, error.problems[0].message) from error
+    if not scheme:
+        scheme = "http" if origin.is_this_machine else "https"
+    return RegistryAddress(scheme=scheme, host=host.lower(), prefix=prefix)
 
 
 def parse_remote(text: str, *, namespace: str = DEFAULT_NAMESPACE) -> RemoteLabel:

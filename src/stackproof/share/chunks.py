@@ -90,6 +90,11 @@ def render(chunks: Iterable[Chunk]) -> bytes:
     return _MAGIC + b"".join(_ENTRY.pack(one.length, one.digest) for one in chunks)
 
 
+def most_bytes(size: int) -> int:
+    """Return how long the list of a file of a size is at most."""
+    return len(_MAGIC) + _ENTRY.size * (size // LEAST + 1)
+
+
 def parse(content: bytes, size: int) -> tuple[Chunk, ...]:
     """Return the chunks of a list for a file of a size; none where it is no list of that."""
     if not content.startswith(_MAGIC) or (len(content) - len(_MAGIC)) % _ENTRY.size:
@@ -99,6 +104,7 @@ def parse(content: bytes, size: int) -> tuple[Chunk, ...]:
         found.append(Chunk(begin=begin, length=length, digest=digest))
         begin += length
     fine = begin == size and all(0 < one.length <= MOST for one in found)
+    fine = fine and all(one.length >= LEAST for one in found[:-1])
     return tuple(found) if fine else ()
 
 

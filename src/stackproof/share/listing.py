@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from stackproof.core.errors import Location, Reason, StackproofError, fail
-from stackproof.share import addresses, labels, manifests
+from stackproof.share import addresses, answers, labels, manifests
 from stackproof.share.addresses import RemoteLabel
 from stackproof.share.labels import Label, LabelRecord
 from stackproof.share.manifests import CREATED, OciManifest
@@ -89,8 +89,8 @@ def parse(content: bytes, *, namespace: str, where: str) -> tuple[RemoteRecord, 
     Raises `StackproofError` (REGISTRY_ANSWER) for what is no such list.
     """
     try:
-        rows = json.loads(content)["results"]
-    except (ValueError, RecursionError, KeyError, TypeError):
+        rows = answers.parse_object(content)["results"]
+    except (ValueError, KeyError):
         raise _no_list(where) from None
     if not isinstance(rows, list):
         raise _no_list(where)
@@ -109,7 +109,7 @@ def _parsed(row: object) -> RemoteRecord | None:
     size = row.get("size")
     if len(sha256) != 64 or not set(sha256) <= _DIGITS:
         return None
-    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+    if not answers.is_size(size) or (manifest and not manifests.is_digest(manifest)):
         return None
     remote = addresses.remote_of_path(path)
     if remote is None or addresses.former_of(remote.label.tag)[0]:

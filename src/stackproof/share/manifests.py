@@ -17,6 +17,7 @@ from typing import Any
 
 from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.share import answers
 from stackproof.share.labels import IMAGE
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -30,6 +31,8 @@ SQUASHFS = "application/x-squashfs"
 """The type of an image, uenv's."""
 META = "uenv/meta"
 """The type of the attached folder `meta`, uenv's."""
+SIGNATURE = "application/vnd.stackproof.image-signature.v1"
+"""The type of an attached signature."""
 TAR = "application/vnd.oci.image.layer.v1.tar"
 """oras' default for files of any kind, and so what images of uenv have."""
 TAR_GZIP = "application/vnd.oci.image.layer.v1.tar+gzip"
@@ -181,13 +184,14 @@ def parse(content: bytes, *, where: str) -> OciManifest | OciIndex:
     Raises `StackproofError` (REGISTRY_ANSWER) for what is none, naming the place `where`.
     """
     try:
-        data = json.loads(content)
-    except (ValueError, RecursionError):
+        data = answers.parse_object(content)
+    except ValueError:
         raise _wrong(where, "it is not JSON") from None
-    if not isinstance(data, dict) or data.get("schemaVersion") != 2:
+    if data.get("schemaVersion") != 2:
         raise _wrong(where, "it has not the version 2 of the schema")
-    if data.get("mediaType", MANIFEST) not in {MANIFEST, INDEX}:
-        raise _wrong(where, f"it is of the type `{data['mediaType']}`")
+    kind = _text(data.get("mediaType", MANIFEST), where)
+    if kind not in {MANIFEST, INDEX}:
+        raise _wrong(where, f"it is of the type `{kind[:100]}`")
     annotations = _texts(data.get("annotations"), where)
     if "manifests" in data:
         listed = _list(data["manifests"], where)
@@ -216,15 +220,14 @@ def parse_manifest(content: bytes, *, where: str) -> OciManifest:
 def _descriptor(data: object, where: str) -> OciDescriptor:
     if not isinstance(data, dict):
         raise _wrong(where, "a descriptor is missing")
-    size = data.get("size")
-    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-        raise _wrong(where, "a descriptor has no size")
+    if not answers.is_size(data.get("size")):
+        raise _wrong(where, "a descriptor has no size that a file can have")
     if not is_digest(_text(data.get("digest"), where)):
         raise _wrong(where, "a descriptor has no digest of SHA-256")
     return OciDescriptor(
         media_type=_text(data.get("mediaType", ""), where),
         digest=data["digest"],
-        size=size,
+        size=data["size"],
         annotations=_texts(data.get("annotations"), where),
         artifact_type=_text(data.get("artifactType", ""), where),
         data=_text(data.get("data", ""), where),

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from stackproof.core import harmless
+from stackproof.core import harmless, limits
 from stackproof.core.cli import progress
 from stackproof.core.numbers import disk_text
 from stackproof.image.effects.load import load_superblock
@@ -64,11 +64,12 @@ def _none(remote: RemoteLabel, others: int, *, known: bool) -> str:
 def run_pull(args: argparse.Namespace) -> int:
     """Bring an image into the repository; print its label and digest."""
     registry, remote = _opened(args.label, args.registry, args.ca, args.token, args.username)
-    meant = _looked_at(registry, remote)
-    carried = carrying.fetch(registry, meant)
-    carrying.admit(meant, carried, lambda text: print(f"warning: {text}", file=sys.stderr))
+    with registry.client.within(limits.PULL_METADATA):
+        meant = _looked_at(registry, remote, most=limits.ATTACHED.count)
+        carried = carrying.fetch(registry, meant)
     for note in carried.notes:
         print(f"warning: {harmless.line(note)}", file=sys.stderr)
+    carrying.admit(meant, carried, lambda text: print(f"warning: {text}", file=sys.stderr))
     done = pulling.pull(
         registry, meant, places.own(), force=args.force, monitor=progress.monitor(quiet=args.json)
     )
@@ -171,14 +172,16 @@ def _chosen(registry: OciRegistry, remote: RemoteLabel) -> RemoteLabel:
     ).remote
 
 
-def _looked_at(registry: OciRegistry, remote: RemoteLabel) -> pulling.RemoteImage:
+def _looked_at(
+    registry: OciRegistry, remote: RemoteLabel, *, most: int = limits.REGISTRY.count
+) -> pulling.RemoteImage:
     """Return the image that is meant: what its tag names now, which a list must agree with."""
     if not remote.label.missing:
-        return pulling.look(registry, remote)
+        return pulling.look(registry, remote, most=most)
     listed = catalogue.choose(
         registry, remote, system=places.system(), service=remotes.listing_service()
     )
-    return pulling.look_again(registry, listed)
+    return pulling.look_again(registry, listed, most=most)
 
 
 def _print_table(found: Sequence[RemoteRecord], *, with_namespace: bool) -> None:

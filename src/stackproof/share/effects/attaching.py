@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
-from stackproof.share import manifests
+from stackproof.share import chunks, manifests
+from stackproof.share.attested import kinds
 from stackproof.share.effects import uploading
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.manifests import OciDescriptor, OciIndex, OciManifest
@@ -25,13 +25,35 @@ _ATTEMPTS = 10
 def attached(
     registry: OciRegistry, repository: str, digest: str, kind: str = ""
 ) -> tuple[tuple[str, OciManifest], ...]:
-    """Return what is attached to a manifest, of one kind or all, with the digests.
+    """Return what is attached to a manifest, of one kind or all, with the digests."""
+    every = read(registry, repository, digest, listed(registry, repository, digest))
+    return tuple(each for each in every if kind in {"", each[1].kind})
+
+
+def listed(registry: OciRegistry, repository: str, digest: str) -> tuple[OciDescriptor, ...]:
+    """Return what is listed as attached to a manifest: what pulls need first, the newest first."""
+    each = {one.digest: one for one in registry.referrers(repository, digest)}
+    newest = sorted(
+        each.values(), key=lambda one: one.annotations.get(manifests.CREATED, ""), reverse=True
+    )
+    return tuple(sorted(newest, key=_rank))
+
+
+def _rank(one: OciDescriptor) -> int:
+    needed = (manifests.META, manifests.SIGNATURE, "", chunks.ARTEFACT, *kinds.ARTEFACTS)
+    return needed.index(one.artifact_type) if one.artifact_type in needed else len(needed)
+
+
+def read(
+    registry: OciRegistry, repository: str, digest: str, wanted: Sequence[OciDescriptor]
+) -> tuple[tuple[str, OciManifest], ...]:
+    """Return the manifests of a list that are attached to another, with their digests.
 
     The manifests themselves are looked into: lists of some clients name other types. One that is
     listed and not there is passed over: servers that delete what has no tag take it away.
     """
-    found = []
-    for one in registry.referrers(repository, digest)[: limits.REGISTRY.count]:
+    manifests_read = []
+    for one in wanted:
         try:
             content, its_digest = registry.manifest(repository, one.digest)
         except StackproofError as error:
@@ -41,9 +63,9 @@ def attached(
         manifest = manifests.parse(content, where=f"{repository}@{one.digest}")
         if isinstance(manifest, OciIndex) or manifest.subject is None:
             continue
-        if manifest.subject.digest == digest and kind in {"", manifest.kind}:
-            found.append((its_digest, manifest))
-    return tuple(found)
+        if manifest.subject.digest == digest:
+            manifests_read.append((its_digest, manifest))
+    return tuple(manifests_read)
 
 
 def attach(

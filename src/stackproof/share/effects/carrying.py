@@ -26,7 +26,7 @@ from stackproof.share.manifests import OciDescriptor, OciManifest
 from stackproof.share.trust import policy, sigstore, statement
 from stackproof.share.trust.policy import SignedLabel, TrustAction
 
-SIGNATURE = "application/vnd.stackproof.image-signature.v1"
+SIGNATURE = manifests.SIGNATURE
 _SEAL = "application/vnd.openssh.signature"
 _PREDICATE = "in-toto.io/predicate-type"
 """The annotation by which others say what a statement is about, BuildKit first."""
@@ -106,25 +106,23 @@ def fetch(registry: OciRegistry, image: RemoteImage) -> Carried:
     found: dict[str, list[CarriedDocument]] = {}
     notes: list[str] = []
     left = limits.DOCUMENTS.bytes
+    if image.unread:
+        notes.append(
+            f"{image.unread} more that are attached to `{image.listed.remote}` were left there: a "
+            f"pull looks at {limits.ATTACHED.count}, signatures first, the newest first"
+        )
     for digest, one in sorted(image.attached, key=_created, reverse=True):
-        if one.kind == SIGNATURE and any(
-            layer.size > limits.STATEMENT_FILE.bytes for layer in one.layers
-        ):
-            notes.append(f"the signature `{digest[:23]}` was left there: it is too large")
-        elif one.kind == SIGNATURE and len(one.layers) == 2:
-            text, seal = (registry.blob(image.repository, layer) for layer in one.layers)
-            where = f"{image.repository}@{digest}"
-            signatures.append(FoundSignature(file=where, statement=text, seal=seal))
-        elif one.kind in kinds.ARTEFACTS:
-            try:
+        try:
+            if one.kind == SIGNATURE:
+                signatures += _signature(registry, image, one, digest)
+            elif one.kind in kinds.ARTEFACTS:
                 left -= sum(layer.size for layer in one.layers)
                 document = _document(registry, image, one, most=left)
-            except StackproofError as error:
-                if error.reason not in _LEFT_THERE:
-                    raise
-                notes.append(f"`{digest[:23]}` was left there: {error.problems[0].message}")
-            else:
                 found.setdefault(document.name, []).append(document)
+        except StackproofError as error:
+            if error.reason not in _LEFT_THERE:
+                raise
+            notes.append(f"`{digest[:23]}` was left there: {error.problems[0].message}")
     taken = tuple(signatures[: limits.STATEMENT_FILE.count])
     known = _known_digests(image, taken)
     chosen = []
@@ -142,6 +140,18 @@ def fetch(registry: OciRegistry, image: RemoteImage) -> Carried:
 def _created(attached: tuple[str, OciManifest]) -> tuple[str, str]:
     digest, one = attached
     return one.annotations.get(manifests.CREATED, ""), digest
+
+
+def _signature(
+    registry: OciRegistry, image: RemoteImage, one: OciManifest, digest: str
+) -> tuple[FoundSignature, ...]:
+    """Return a signature, none of other layers; raises TOO_LARGE for one that nobody made."""
+    if any(layer.size > limits.STATEMENT_FILE.bytes for layer in one.layers):
+        raise fail(Reason.TOO_LARGE, "the signature is too large")
+    if len(one.layers) != 2:
+        return ()
+    text, seal = (registry.blob(image.repository, layer) for layer in one.layers)
+    return (FoundSignature(file=f"{image.repository}@{digest}", statement=text, seal=seal),)
 
 
 def _document(

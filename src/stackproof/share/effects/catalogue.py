@@ -89,6 +89,11 @@ def kept(registry: OciRegistry, namespace: str) -> tuple[RemoteRecord, ...] | No
 
 def tag_by_tag(registry: OciRegistry, namespace: str) -> tuple[RemoteRecord, ...]:
     """Return the images of a namespace as its tags say, several at a time."""
+    with registry.client.within(limits.REQUESTS):
+        return _tag_by_tag(registry, namespace)
+
+
+def _tag_by_tag(registry: OciRegistry, namespace: str) -> tuple[RemoteRecord, ...]:
     prefix = registry.address.prefix
     below = f"{registry.address.repository(namespace)}/"
     try:

@@ -6,17 +6,19 @@
     $DOCKER_CONFIG/config.json, ~/.docker/config.json
 
 The first that knows the server counts; of its keys the longest that the repository begins with
-(containers-auth.json(5)). A secret is never an argument of a program, and no noun prints it.
+(containers-auth.json(5)). A file is believed that is this user's own or root's, and that nobody
+else may write to or put there: it names accounts, and programs that are started. A secret is never
+an argument of a program, and no noun prints it.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
+import errno
 import getpass
-import json
 import os
+import pwd
 import re
 import stat
 from collections.abc import Iterator, Mapping
@@ -28,6 +30,7 @@ from stackproof.core import limits
 from stackproof.core.command import Command, EnvPatch
 from stackproof.core.effects import run
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.share import answers
 
 _HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HELPER_TIMEOUT_S = 30.0
@@ -115,29 +118,59 @@ def _without_runtime_folder(env: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _load(path: Path) -> dict[str, Any] | None:
+    """Return what a file of logins says; None where there is none. Raises NOT_PERMITTED."""
     try:
-        with path.open("rb") as stream:
-            data = json.loads(stream.read(limits.LOGINS.bytes))
-    except FileNotFoundError:
-        return None
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        with open(descriptor, "rb") as stream:
+            _check_own(path, os.fstat(descriptor))
+            content = stream.read(limits.LOGINS.bytes)
     except OSError as error:
-        if error.errno is not None and not path.exists():
+        if error.errno in {errno.ENOENT, errno.ENOTDIR}:
             return None
         raise fail(
             Reason.NOT_PERMITTED,
             f"`{path}` cannot be read: {error.strerror}",
             where=Location(file=str(path)),
         ) from error
-    except (ValueError, RecursionError):
-        data = None
-    if not isinstance(data, dict):
+    try:
+        return answers.parse_object(content)
+    except ValueError:
         raise fail(
             Reason.YAML_SYNTAX,
             f"`{path}` is not JSON as docker and containers write it",
             where=Location(file=str(path)),
             hint="log in again: `podman login` or `docker login`",
-        )
-    return data
+        ) from None
+
+
+def _check_own(path: Path, state: os.stat_result) -> None:
+    """Check that nobody else made a file of logins, may write to it, or may put another there."""
+    if not stat.S_ISREG(state.st_mode):
+        raise _not_own(path, "is no file")
+    folder = Path(os.path.realpath(path)).parent
+    for place, found in ((path, state), (folder, folder.stat()), (path.parent, path.parent.stat())):
+        if found.st_uid not in {os.geteuid(), 0}:
+            raise _not_own(place, f"belongs to {_owner(found.st_uid)}")
+        own_group = found.st_gid == os.getegid() == os.geteuid()
+        sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
+        if found.st_mode & (0o002 if own_group else 0o022) and not sticky:
+            raise _not_own(place, "may be written to by others")
+
+
+def _owner(user: int) -> str:
+    with contextlib.suppress(KeyError):
+        return f"`{pwd.getpwuid(user).pw_name}`"
+    return f"the user {user}"
+
+
+def _not_own(path: Path, why: str) -> StackproofError:
+    return fail(
+        Reason.NOT_PERMITTED,
+        f"logins are not taken from `{path}`: it {why}",
+        where=Location(file=str(path)),
+        hint="`chmod go-w` where it is yours; else have HOME, XDG_RUNTIME_DIR, DOCKER_CONFIG and "
+        "REGISTRY_AUTH_FILE name your own, or give --token FILE",
+    )
 
 
 def _from_file(
@@ -185,7 +218,7 @@ def _entry(entry: Mapping[str, Any]) -> Credential | None:
     if isinstance(text, str) and text:
         try:
             username, separator, password = base64.b64decode(text).decode().partition(":")
-        except (binascii.Error, UnicodeError):
+        except ValueError:
             return None
         return Credential(username=username, password=password.rstrip("\0")) if separator else None
     name, secret = entry.get("username"), entry.get("password")
@@ -219,7 +252,7 @@ def _ask(helper: str, server: str, path: Path) -> Credential | None:
             hint="install it, or log in to this server with a file: `podman login --authfile`",
         )
     try:
-        data = json.loads(done.stdout) if done.returncode == 0 else {}
+        data = answers.parse_object(done.stdout) if done.returncode == 0 else {}
     except ValueError:
         data = {}
     username, secret = data.get("Username"), data.get("Secret")

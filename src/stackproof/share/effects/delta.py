@@ -56,7 +56,8 @@ def listed(
     layers = [one.layers[0] for one in attached if one.kind == chunks.ARTEFACT and one.layers]
     for layer in layers[:1]:
         with contextlib.suppress(StackproofError):
-            content = registry.blob(repository, layer, most=limits.LISTING.bytes)
+            most = min(limits.LISTING.bytes, chunks.most_bytes(size))
+            content = registry.blob(repository, layer, most=most)
             return chunks.parse(content, size)
     return ()
 

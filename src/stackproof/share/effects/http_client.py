@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import email.message
 import email.utils
+import functools
 import glob
 import http.client
-import json
 import os
+import re
 import socket
 import ssl
 import threading
@@ -22,16 +23,20 @@ import urllib.parse
 import urllib.request
 import weakref
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 from stackproof import __version__
 from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
+from stackproof.core.limits import Limit
+from stackproof.share import answers, origins
+from stackproof.share.effects import patience
+from stackproof.share.effects.patience import TIMEOUT_S, Budget, TimedResponse
+from stackproof.share.origins import Origin, Secret, WebAddress
 
-_TIMEOUT_S = 60.0
 _REDIRECTED_TIMES = 5
 _ATTEMPTS = 4
 _FIRST_WAIT_S = 0.25
@@ -48,7 +53,7 @@ _CERTIFICATE_FOLDERS = ("/etc/containers/certs.d", "/etc/docker/certs.d")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRequest:
-    """What is asked; `secret` is the header Authorization, for the host of `url` alone.
+    """What is asked; `secret` goes to the server that it is for, and by no redirect to another.
 
     One that is not `again` is sent once: what it did is asked before it is repeated.
     """
@@ -57,24 +62,21 @@ class HttpRequest:
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
-    secret: str = ""
+    secret: Secret | None = None
     again: bool = True
-
-    @property
-    def place(self) -> str:
-        """The address without its query, which may hold what is nobody's business."""
-        return self.url.partition("?")[0]
 
 
 class HttpAnswer:
-    """An answer, to be read to its end or closed."""
+    """An answer, to be read to its end or closed; `address` is where it came from in the end."""
 
-    def __init__(self, client: HttpClient, origin: _Origin, connection: http.client.HTTPConnection,
-                 response: http.client.HTTPResponse, url: str) -> None:  # fmt: skip
+    def __init__(
+        self, client: HttpClient, address: WebAddress, connection: http.client.HTTPConnection,
+        response: TimedResponse,
+    ) -> None:  # fmt: skip
         self.status = response.status
         self.headers = response.headers
-        self.url = url
-        self._client, self._origin = client, origin
+        self.address = address
+        self._client, self._budget = client, client.budget
         self._connection, self._response = connection, response
 
     def __enter__(self) -> Self:
@@ -92,19 +94,25 @@ class HttpAnswer:
         """Let go of the connection, for the next request where the answer was read to its end."""
         whole = self._response.isclosed() and not self._response.length
         if whole and not self._response.will_close:
-            self._client.keep(self._origin, self._connection)
+            self._client.keep(self.address.origin, self._connection)
         else:
-            self._response.close()  # of a connection that the server closes it has the socket
-            self._connection.close()
+            self.discard()
+
+    def discard(self) -> None:
+        """Close the connection, whatever of the answer is still to come."""
+        self._response.close()  # of a connection that the server closes it has the socket
+        self._connection.close()
 
     def read_into(self, buffer: memoryview) -> int:
         """Read the next bytes, 0 at the end; raises ANSWER_TRUNCATED, NO_NETWORK."""
         try:
-            count = self._response.readinto(buffer)
+            with self._budget.waiting() as until:
+                count = self._response.read_until(until, buffer)
         except http.client.IncompleteRead:
             raise self.cut() from None
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:
             raise _unreachable(self.place, error) from error
+        self._budget.came(count)
         if count == 0 and len(buffer) and (self._response.length or 0) > 0:
             raise self.cut()
         return count
@@ -130,7 +138,7 @@ class HttpAnswer:
         except StackproofError:
             return ""
         try:
-            errors = json.loads(content)["errors"]
+            errors = answers.parse_object(content)["errors"]
             said = (
                 f"{one['code']} {one.get('message', '')} {one.get('detail') or ''}"
                 for one in errors
@@ -144,7 +152,15 @@ class HttpAnswer:
     @property
     def place(self) -> str:
         """The address that answered, without its query."""
-        return self.url.partition("?")[0]
+        return self.address.place
+
+    def location(self) -> str:
+        """Return the whole address that the header Location names; empty without one.
+
+        Raises `StackproofError` for one that is none, or not to be followed: `origins.resolve`.
+        """
+        text = self.headers.get("Location", "")
+        return str(origins.resolve(self.address, text)) if text else ""
 
     def cut(self) -> StackproofError:
         """Return the error of an answer that ends too early."""
@@ -156,25 +172,33 @@ class HttpAnswer:
         )
 
 
-_Origin = tuple[str, str]
-
-
 class HttpClient:
     """Connections to servers, kept for the next request; several threads may use one client.
 
     `certificates` names a file of certificate authorities besides those of the system. Everything
     raises `StackproofError`: NO_NETWORK, CERTIFICATE, REDIRECT_REFUSED, REGISTRY_BUSY where a
-    server asks for more patience than two minutes, REGISTRY_FAILED for errors of its own.
+    server asks for more patience than two minutes, REGISTRY_FAILED for errors of its own,
+    REGISTRY_ANSWER for addresses and lengths that are none, and what a `budget` does.
     """
 
     def __init__(self, *, certificates: str = "") -> None:
         self._certificates = certificates
-        self._idle: dict[_Origin, list[http.client.HTTPConnection]] = {}
+        self.budget = Budget(limits.REQUESTS)
+        self._idle: dict[Origin, list[http.client.HTTPConnection]] = {}
         self._lock = threading.Lock()
         self.close = weakref.finalize(self, _close_all, self._idle)
         """Close what is open; it is done when nobody has the client any more, too."""
 
-    def keep(self, origin: _Origin, connection: http.client.HTTPConnection) -> None:
+    @contextlib.contextmanager
+    def within(self, limit: Limit) -> Iterator[None]:
+        """Let what is done meanwhile ask for no more than a limit has."""
+        before, self.budget = self.budget, Budget(limit)
+        try:
+            yield
+        finally:
+            self.budget = before
+
+    def keep(self, origin: Origin, connection: http.client.HTTPConnection) -> None:
         """Take a connection back."""
         with self._lock:
             self._idle.setdefault(origin, []).append(connection)
@@ -197,93 +221,89 @@ class HttpClient:
                 said = answer.words()
                 answer.close()
                 pause = pause if asked is None else asked
-                if last or waited + pause > _PATIENCE_S:
+                if last or waited + pause > _PATIENCE_S or not self.budget.allows(pause):
                     raise _too_busy(answer, asked, said)
             time.sleep(pause)
             waited += pause
+            self.budget.waited(pause)
         raise AssertionError  # the last attempt returns or raises
 
     def _follow(self, request: HttpRequest) -> HttpAnswer:
-        url, secret = request.url, request.secret
+        address = origins.parse(request.url)
         for _ in range(_REDIRECTED_TIMES + 1):
-            answer = self._once(request, url, secret)
-            target = answer.headers.get("Location", "")
-            if answer.status not in _REDIRECTS or not target:
+            answer = self._once(request, address)
+            if answer.status not in _REDIRECTS or not answer.headers.get("Location"):
                 return answer
             answer.close()
             if request.method not in {"GET", "HEAD"}:
-                raise _redirected(url, "a change is not sent on to another address")
-            new = urllib.parse.urljoin(url, target)
-            before, after = urllib.parse.urlsplit(url), urllib.parse.urlsplit(new)
-            if after.scheme not in {"http", "https"} or (before.scheme, after.scheme) == (
-                "https",
-                "http",
-            ):
-                raise _redirected(url, f"`{after.scheme}://{after.hostname}` is not encrypted")
-            if _origin(before) != _origin(after):
-                secret = ""  # another server has no business with it
-            url = new
-        raise _redirected(url, f"there are more than {_REDIRECTED_TIMES} one after another")
+                raise _redirected(address, "a change is not sent on to another address")
+            address = origins.parse(answer.location())
+        raise _redirected(address, f"there are more than {_REDIRECTED_TIMES} one after another")
 
-    def _once(self, request: HttpRequest, url: str, secret: str) -> HttpAnswer:
-        parts = urllib.parse.urlsplit(url)
-        origin = _origin(parts)
-        proxy = _proxy_of(parts)
-        target = urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
+    def _once(self, request: HttpRequest, address: WebAddress) -> HttpAnswer:
+        self.budget.spend(address.place)
+        proxy = _proxy_of(address.origin)
+        target = address.target
         headers = {"User-Agent": f"stackproof/{__version__}", **request.headers}
-        if secret:
+        if request.secret is not None and (secret := request.secret.header_for(address.origin)):
             headers["Authorization"] = secret
-        if proxy is not None and parts.scheme == "http":
-            target = urllib.parse.urlunsplit(parts._replace(fragment=""))
+        if proxy is not None and address.origin.scheme == "http":
+            target = str(address)
             headers |= _proxy_headers(proxy)
-        place = url.partition("?")[0]
         for used in (True, False):
-            connection = self._idle_connection(origin) if used else self._new(parts, proxy)
-            if connection is None:
+            connection = self._idle_connection(address.origin) if used else None
+            if connection is None and used:
                 continue
             try:
-                connection.request(request.method, target, body=request.body, headers=headers)
-                response = connection.getresponse()
+                if connection is None:
+                    connection = self._new(address.origin, proxy)
+                with self.budget.waiting() as until:
+                    _send(connection, request, target, headers, until)
+                with self.budget.waiting() as until:
+                    response = _head(connection, until)
             except (OSError, http.client.HTTPException, ValueError) as error:
-                connection.close()
+                if connection is not None:
+                    connection.close()
                 if (
                     used
                     and isinstance(error, (OSError, http.client.HTTPException))
                     and request.again
                 ):
                     continue  # the server has closed it meanwhile
-                raise _unreachable(place, error) from error
-            return HttpAnswer(self, origin, connection, response, url)
+                raise _unreachable(address.place, error) from error
+            answer = HttpAnswer(self, address, connection, response)
+            _check_framing(answer)
+            return answer
         raise AssertionError  # a new connection answers or raises
 
-    def _idle_connection(self, origin: _Origin) -> http.client.HTTPConnection | None:
+    def _idle_connection(self, origin: Origin) -> http.client.HTTPConnection | None:
         with self._lock:
             idle = self._idle.get(origin)
             return idle.pop() if idle else None
 
     def _new(
-        self, parts: urllib.parse.SplitResult, proxy: urllib.parse.SplitResult | None
+        self, origin: Origin, proxy: urllib.parse.SplitResult | None
     ) -> http.client.HTTPConnection:
-        host, port = parts.hostname or "", parts.port
         via, via_port = (
-            (host, port) if proxy is None else (proxy.hostname or "", proxy.port or 3128)
+            (origin.host, origin.port)
+            if proxy is None
+            else (proxy.hostname or "", proxy.port or 3128)
         )
-        if parts.scheme == "http":
-            return http.client.HTTPConnection(via, via_port, timeout=_TIMEOUT_S, blocksize=_BLOCK)
-        context = self._context(parts.netloc.rpartition("@")[2])
-        connection = http.client.HTTPSConnection(
-            via, via_port, timeout=_TIMEOUT_S, blocksize=_BLOCK, context=context
-        )
+        if origin.scheme == "http":
+            return http.client.HTTPConnection(via, via_port, blocksize=_BLOCK)
+        context = self._context(origin)
+        connection = http.client.HTTPSConnection(via, via_port, blocksize=_BLOCK, context=context)
         if proxy is not None:
-            connection.set_tunnel(host, port, _proxy_headers(proxy))
+            connection.set_tunnel(origin.host, origin.port, _proxy_headers(proxy))
         return connection
 
-    def _context(self, host: str) -> ssl.SSLContext:
+    def _context(self, origin: Origin) -> ssl.SSLContext:
         """Return what certificates are checked against: the system's, a file's, and `certs.d`."""
         context = ssl.create_default_context()
         named = [self._certificates] if self._certificates else []
         for folder in _CERTIFICATE_FOLDERS:
-            named += sorted(glob.glob(f"{glob.escape(folder)}/{glob.escape(host)}/*.crt"))
+            for host in sorted({origin.netloc, origin.with_port}):
+                named += sorted(glob.glob(f"{glob.escape(folder)}/{glob.escape(host)}/*.crt"))
         for path in named:
             try:
                 context.load_verify_locations(cafile=path)
@@ -297,33 +317,69 @@ class HttpClient:
         return context
 
 
-def _close_all(idle: dict[_Origin, list[http.client.HTTPConnection]]) -> None:
+def _send(
+    connection: http.client.HTTPConnection, request: HttpRequest, target: str,
+    headers: Mapping[str, str], until: float,
+) -> None:  # fmt: skip
+    """Send a request by a time, which connecting has as well."""
+    if connection.sock is not None:
+        patience.set_until(connection.sock, until)
+    connection.timeout = max(until - time.monotonic(), 0.001)
+    connection._create_connection = patience.connect  # type: ignore[attr-defined]  # noqa: SLF001 - theirs gives each address of a host the whole time
+    connection.response_class = functools.partial(TimedResponse, until=until)  # type: ignore[assignment]  # a proxy's answer
+    connection.request(request.method, target, body=request.body, headers=dict(headers))
+
+
+def _head(connection: http.client.HTTPConnection, until: float) -> TimedResponse:
+    """Return the answer, of which the head has come by a time."""
+    connection.response_class = functools.partial(TimedResponse, until=until)  # type: ignore[assignment]  # it is called, and no more
+    return cast("TimedResponse", connection.getresponse())
+
+
+def _check_framing(answer: HttpAnswer) -> None:
+    """Check what an answer says of its length, which http.client takes as it likes."""
+    lengths = set(answer.headers.get_all("Content-Length", []))
+    coding = answer.headers.get("Transfer-Encoding", "chunked").lower()
+    length = next(iter(lengths), "0")
+    fine = re.fullmatch("[0-9]{1,19}", length) and int(length) <= answers.LARGEST
+    if len(lengths) > 1 or not fine or coding != "chunked":
+        answer.discard()
+        raise fail(
+            Reason.REGISTRY_ANSWER,
+            f"the answer of `{answer.place}` has no length that can be understood",
+            where=Location(file=answer.place),
+            hint="is this the address of a registry?",
+        )
+
+
+def _close_all(idle: dict[Origin, list[http.client.HTTPConnection]]) -> None:
     for connections in idle.values():
         for one in connections:
             one.close()
     idle.clear()
 
 
-def _origin(parts: urllib.parse.SplitResult) -> _Origin:
-    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
-    return parts.scheme, f"{(parts.hostname or '').lower()}:{port}"
+def _proxy_of(origin: Origin) -> urllib.parse.SplitResult | None:
+    """Return the proxy that the environment names for a server; none for this machine.
 
-
-def _proxy_of(parts: urllib.parse.SplitResult) -> urllib.parse.SplitResult | None:
-    """Return the proxy that the environment names for a server, as curl and Python read it."""
+    It is read as curl and Python do, but what is for this machine, passwords too, stays on it.
+    """
     proxies = urllib.request.getproxies_environment()
-    text = proxies.get(parts.scheme) or proxies.get("all", "")
-    host = parts.netloc.rpartition("@")[2]
-    if not text or _bypassed(host, proxies):
+    text = proxies.get(origin.scheme) or proxies.get("all", "")
+    if not text or origin.is_this_machine or _bypassed(origin.netloc, proxies):
         return None
-    found = urllib.parse.urlsplit(text if "://" in text else f"http://{text}")
-    if found.scheme != "http" or not found.hostname:
+    try:
+        proxy = urllib.parse.urlsplit(text if "://" in text else f"http://{text}")
+        fine = proxy.scheme == "http" and proxy.hostname and proxy.port != 0
+    except ValueError:
+        fine = False
+    if not fine:
         raise fail(
             Reason.UNSUPPORTED,
-            f"the proxy for `{parts.scheme}` is of the kind `{found.scheme}`",
+            f"the proxy for `{origin.scheme}` cannot be used: it is of another kind, or no address",
             hint="name one with http://, or none for this server: NO_PROXY",
         )
-    return found
+    return proxy
 
 
 def _bypassed(host: str, proxies: dict[str, str]) -> bool:
@@ -340,9 +396,9 @@ def _proxy_headers(proxy: urllib.parse.SplitResult) -> dict[str, str]:
 def _wait_asked(headers: email.message.Message) -> float | None:
     """Return the seconds that a server asks to wait: a number, or a time by its own clock."""
     text = headers.get("Retry-After", "")
-    if text.isdecimal():
+    if re.fullmatch("[0-9]{1,9}", text):
         return float(text)
-    with contextlib.suppress(TypeError, ValueError):
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
         until = email.utils.parsedate_to_datetime(text)
         now = email.utils.parsedate_to_datetime(headers.get("Date", ""))
         return max((until - now).total_seconds(), 0.0)
@@ -374,8 +430,8 @@ def _too_busy(answer: HttpAnswer, asked: float | None, said: str) -> StackproofE
     )
 
 
-def _redirected(url: str, why: str) -> StackproofError:
-    place = url.partition("?")[0]
+def _redirected(address: WebAddress, why: str) -> StackproofError:
+    place = address.place
     return fail(
         Reason.REDIRECT_REFUSED,
         f"`{place}` sends to another address, which is not followed: {why}",
@@ -403,7 +459,7 @@ def _unreachable(place: str, error: Exception) -> StackproofError:
     if isinstance(error, socket.gaierror):
         text = f"there is no host of that name: {error.strerror}"
     elif isinstance(error, TimeoutError):
-        text = f"no answer within {_TIMEOUT_S:.0f} s"
+        text = f"no answer in time, {TIMEOUT_S:.0f} s at most"
     return fail(
         Reason.NO_NETWORK,
         f"the server `{name}` cannot be reached: {text}",

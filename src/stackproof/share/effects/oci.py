@@ -6,7 +6,6 @@ end-13) stand at the requests. Tokens are those of https://distribution.github.i
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import time
@@ -17,11 +16,12 @@ from typing import Any
 
 from stackproof.core import limits
 from stackproof.core.errors import Location, Reason, StackproofError, fail
-from stackproof.share import addresses, manifests
+from stackproof.share import answers, manifests, origins
 from stackproof.share.addresses import RegistryAddress
 from stackproof.share.effects.credentials import Credential
 from stackproof.share.effects.http_client import HttpAnswer, HttpClient, HttpRequest
 from stackproof.share.manifests import OciDescriptor, OciIndex
+from stackproof.share.origins import Secret
 
 PULL, PUSH, DELETE = "pull", "pull,push", "pull,push,delete"
 """What is asked for of a repository, as tokens have it."""
@@ -30,6 +30,9 @@ _PAGE = 1000
 _CHALLENGE = re.compile(r'([A-Za-z]+)="((?:[^"\\]|\\.)*)"')
 _TOKEN_S = 60.0
 """How long a token is good whose server does not say it."""
+_TOKEN = re.compile(r"[!-~]{1,65536}")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(?:/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
+"""Of repositories and tags in a list: what can stand in an address, and means itself there."""
 
 CredentialFinder = Callable[[str, str], Credential | None]
 
@@ -47,8 +50,9 @@ class OciRegistry:
     ) -> None:
         self.address = address
         self.client = client
+        self._root = origins.parse(f"{address.scheme}://{address.host}/v2/")
         self._credentials = credentials
-        self._tokens: dict[tuple[str, str], tuple[str, float]] = {}
+        self._tokens: dict[str, tuple[Secret, float]] = {}
         self._lock = threading.Lock()
         self._has_referrers: bool | None = None
 
@@ -110,23 +114,33 @@ class OciRegistry:
         return self._listed("_catalog", CATALOG, "repositories")
 
     def _listed(self, place: str, what: str, key: str) -> tuple[str, ...]:
-        found: list[str] = []
-        target = f"{place}?n={_PAGE}"
+        names: list[str] = []
+        target, left = f"{place}?n={_PAGE}", limits.LISTING.bytes
         for _ in range(limits.REGISTRY.count):
             with self._ask("GET", target, what) as answer:
                 if answer.status == 404 and what == PULL:
                     return ()
                 self.expect(answer, place, 200)
-                names = self._json(answer, place).get(key) or []
+                content = answer.read(min(limits.REGISTRY.bytes, left))
                 link = answer.headers.get("Link", "")
-            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            page = self._json(content, place).get(key) or []
+            if not isinstance(page, list) or not all(
+                isinstance(name, str) and _NAME.fullmatch(name) for name in page
+            ):
                 raise self._odd(place, f"its `{key}` is no list of names")
-            found += names
+            left -= len(content)
+            before = len(names)
+            names = list(dict.fromkeys((*names, *page)))
             following = re.match(r'\s*<([^>]*)>\s*;.*rel="?next"?', link)
             if following is None:
                 break
-            target = urllib.parse.urljoin(self._url(target), following[1])
-        return tuple(dict.fromkeys(found))
+            if len(names) == before:
+                raise self._odd(place, "a page of the list has nothing new, and there are more")
+            address = origins.resolve(answer.address, following[1])
+            if address.origin != self._root.origin:
+                raise self._odd(place, f"its next page is on another server, `{address.origin}`")
+            target = str(address)
+        return tuple(names)
 
     def referrers(self, repository: str, digest: str) -> tuple[OciDescriptor, ...]:
         """Return what refers to a manifest: of the server's list, else of the fallback tag."""
@@ -195,109 +209,87 @@ class OciRegistry:
     # ---- the wire
 
     def send(self, request: HttpRequest, what: str, repository: str) -> HttpAnswer:
-        """Return the answer to a request at an address that the server gave, whole or relative."""
-        asked = replace(request, url=urllib.parse.urljoin(self._url(""), request.url))
-        if urllib.parse.urlsplit(asked.url).netloc.lower() != self.address.host:
-            return self.client.send(asked)
-        return self._send(asked, what, repository)
+        """Return the answer to a request at an address that the server gave, whole or relative.
+
+        Who asks is told to this server alone: a secret is for its origin, and what another one
+        answers, after a redirect too, is no reason to name a password.
+        """
+        request = replace(request, url=str(origins.resolve(self._root, request.url)))
+        scope = "registry:catalog:*" if what == CATALOG else f"repository:{repository}:{what}"
+        answer = self.client.send(replace(request, secret=self._known(scope)))
+        if answer.status != 401 or answer.address.origin != self._root.origin:
+            return answer
+        challenge = answer.headers.get("WWW-Authenticate", "")
+        answer.close()
+        secret = self._authorization(challenge, scope, repository)
+        answer = self.client.send(replace(request, secret=secret))
+        if answer.status == 401 and answer.address.origin == self._root.origin:
+            answer.close()
+            raise self._login(repository, "it takes none of what is known here, or not for this")
+        return answer
 
     def _ask(
         self, method: str, place: str, what: str, headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
     ) -> HttpAnswer:  # fmt: skip
         repository = re.split(r"/(?:manifests|blobs|tags|referrers)/", place)[0]
-        request = HttpRequest(method=method, url=self._url(place), headers=headers or {}, body=body)
-        return self._send(request, what, repository)
+        request = HttpRequest(method=method, url=place, headers=headers or {}, body=body)
+        return self.send(request, what, repository)
 
-    def _url(self, place: str) -> str:
-        if place.startswith(("http://", "https://")):
-            return place
-        return f"{self.address.scheme}://{self.address.host}/v2/{place}"
-
-    def _send(self, request: HttpRequest, what: str, repository: str) -> HttpAnswer:
-        scope = "registry:catalog:*" if what == CATALOG else f"repository:{repository}:{what}"
-        answer = self.client.send(replace(request, secret=self._known(scope)))
-        if answer.status != 401:
-            return answer
-        challenge = answer.headers.get("WWW-Authenticate", "")
-        answer.close()
-        secret = self._authorization(challenge, scope, repository)
-        answer = self.client.send(replace(request, secret=secret))
-        if answer.status == 401:
-            answer.close()
-            raise self._login(repository, "it takes none of what is known here, or not for this")
-        return answer
-
-    def _known(self, scope: str) -> str:
+    def _known(self, scope: str) -> Secret | None:
         with self._lock:
-            secret, until = self._tokens.get((self.address.host, scope), ("", 0.0))
-        return secret if time.monotonic() < until else ""
+            secret, until = self._tokens.get(scope, (None, 0.0))
+        return secret if time.monotonic() < until else None
 
-    def _authorization(self, challenge: str, scope: str, repository: str) -> str:
+    def _authorization(self, challenge: str, scope: str, repository: str) -> Secret:
         """Return the header that answers a challenge, and keep it for the next request."""
         scheme, _, rest = challenge.partition(" ")
         asked = dict(_CHALLENGE.findall(rest))
         credential = self._credentials(self.address.host, repository)
         if scheme.lower() == "bearer" and asked.get("realm"):
-            secret, seconds = self._token(asked, scope, credential, repository)
+            header, seconds = self._token(asked, scope, credential, repository)
         elif scheme.lower() == "basic":
             if credential is None or not credential.username:
                 raise self._login(repository, "no file or helper knows a name for it")
-            self.check_encrypted(self._url(""))
-            secret, seconds = credential.basic, 3600.0
+            origins.check_credential(self._root.origin, self._root.origin)
+            header, seconds = credential.basic, 3600.0
         else:
             raise self._odd(repository, f"it asks for `{scheme[:40]}`, which is not known here")
+        secret = Secret(header=header, origin=self._root.origin)
         with self._lock:
-            self._tokens[self.address.host, scope] = (secret, time.monotonic() + seconds)
+            self._tokens[scope] = (secret, time.monotonic() + seconds)
         return secret
 
     def _token(
         self, asked: Mapping[str, str], scope: str, credential: Credential | None, repository: str
     ) -> tuple[str, float]:
         """Return a token and the seconds for which it is good, by this machine's own clock."""
-        realm = asked["realm"]
+        realm = origins.resolve(self._root, asked["realm"])
         fields = {"service": asked.get("service", ""), "scope": asked.get("scope") or scope}
-        headers, body, secret = {}, None, ""
+        request = HttpRequest(method="GET", url=str(realm.with_query(fields)))
         if credential is not None:
-            self.check_encrypted(realm)
+            origins.check_credential(self._root.origin, realm.origin)
+            request = replace(request, secret=Secret(header=credential.basic, origin=realm.origin))
         if credential is not None and credential.identity_token:
             form = {
                 **fields, "grant_type": "refresh_token", "client_id": "stackproof",
                 "refresh_token": credential.identity_token,
             }  # fmt: skip
-            body = urllib.parse.urlencode(form).encode()
-            headers = {"Content-Type": "application/x-www-form-urlencoded"}
-            url = realm
-        else:
-            separator = "&" if "?" in realm else "?"
-            url = f"{realm}{separator}{urllib.parse.urlencode(fields)}"
-            secret = credential.basic if credential is not None else ""
-        request = HttpRequest(
-            method="POST" if body else "GET", url=url, headers=headers, body=body, secret=secret
-        )
+            request = HttpRequest(
+                method="POST", url=str(realm), body=urllib.parse.urlencode(form).encode(),
+                headers={"Content-Type": "application/x-www-form-urlencoded"},
+            )  # fmt: skip
         with self.client.send(request) as answer:
             if answer.status in {400, 401, 403}:
                 known = "no file or helper knows a name for it"
                 raise self._login(repository, known if credential is None
                                   else "it does not take the name and password")  # fmt: skip
-            self.expect(answer, request.place, 200)
-            data = self._json(answer, request.place)
+            self.expect(answer, realm.place, 200)
+            data = self._json(answer.read(limits.REGISTRY.bytes), realm.place)
         token = data.get("token") or data.get("access_token")
-        seconds = data.get("expires_in")
-        if not isinstance(token, str) or not token.isprintable():
-            raise self._odd(request.place, "it has no token")
-        good = float(seconds) if isinstance(seconds, int | float) else _TOKEN_S
-        return f"Bearer {token}", max(good * 0.9, 1.0)
-
-    def check_encrypted(self, url: str) -> None:
-        """Raise NOT_PERMITTED where a password would be sent in clear to another machine."""
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme != "https" and not addresses.is_this_machine(parts.netloc):
-            raise fail(
-                Reason.NOT_PERMITTED,
-                f"no password is sent to `{parts.scheme}://{parts.hostname}`: it is not encrypted",
-                hint="give the address with https://, or log out of it: `podman logout`",
-            )
+        if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+            raise self._odd(realm.place, "it has no token")
+        return f"Bearer {token}", max(answers.seconds(data.get("expires_in"), _TOKEN_S) * 0.9, 1.0)
 
     # ---- what can be wrong
 
@@ -348,14 +340,11 @@ class OciRegistry:
         plain = self.address.scheme == "http"
         return f"where it has a certificate write https://{self.address.host}" if plain else ""
 
-    def _json(self, answer: HttpAnswer, place: str) -> dict[str, Any]:
+    def _json(self, content: bytes, place: str) -> dict[str, Any]:
         try:
-            data = json.loads(answer.read(limits.REGISTRY.bytes))
-        except (ValueError, RecursionError):
-            data = None
-        if not isinstance(data, dict):
-            raise self._odd(place, "it is not JSON")
-        return data
+            return answers.parse_object(content)
+        except ValueError:
+            raise self._odd(place, "it is not JSON") from None
 
     def _odd(self, place: str, why: str) -> StackproofError:
         return fail(

@@ -57,7 +57,8 @@ _TRANSIENT = frozenset({
 class RemoteImage:
     """An image as a registry has it: its record, the bytes of its manifest, its file and its meta.
 
-    `attached` are all manifests that refer to it, with their digests.
+    `attached` are the manifests that refer to it, with their digests, but for the last of them that
+    were not looked at, of which there are `unread`.
     """
 
     listed: RemoteRecord
@@ -66,6 +67,7 @@ class RemoteImage:
     layer: OciDescriptor
     attached: tuple[tuple[str, OciManifest], ...]
     meta: OciDescriptor | None
+    unread: int = 0
 
     @property
     def repository(self) -> str:
@@ -81,8 +83,10 @@ class Pulled:
     received: int
 
 
-def look(registry: OciRegistry, remote: RemoteLabel) -> RemoteImage:
-    """Return what a whole label names now, with all that is attached to it.
+def look(
+    registry: OciRegistry, remote: RemoteLabel, *, most: int = limits.REGISTRY.count
+) -> RemoteImage:
+    """Return what a whole label names now, with what is attached to it, `most` manifests of that.
 
     Raises `StackproofError`: IMAGE_MISSING, META_MISMATCH, META_AMBIGUOUS, REGISTRY_ANSWER, and
     what `OciRegistry` does.
@@ -91,21 +95,24 @@ def look(registry: OciRegistry, remote: RemoteLabel) -> RemoteImage:
     content, digest = registry.manifest(repository, remote.label.tag)
     manifest = manifests.parse_manifest(content, where=str(remote))
     listed = listing.record_of(remote, manifest, digest)
-    found = attaching.attached(registry, repository, digest)
+    refers = attaching.listed(registry, repository, digest)
+    found = attaching.read(registry, repository, digest, refers[:most])
     meta = manifests.meta_layer(manifest, [one for _, one in found], where=str(remote))
     return RemoteImage(
         listed=replace(listed, record=replace(listed.record, folder=repository)),
         content=content, manifest=manifest, attached=found, meta=meta,
-        layer=manifests.image_layer(manifest, where=str(remote)),
+        layer=manifests.image_layer(manifest, where=str(remote)), unread=len(refers[most:]),
     )  # fmt: skip
 
 
-def look_again(registry: OciRegistry, listed: RemoteRecord) -> RemoteImage:
+def look_again(
+    registry: OciRegistry, listed: RemoteRecord, *, most: int = limits.REGISTRY.count
+) -> RemoteImage:
     """Return what a label that a list has names now; raises TAG_MOVED where that is another image.
 
     Raises as `look`.
     """
-    image = look(registry, listed.remote)
+    image = look(registry, listed.remote, most=most)
     if not image.listed.digests & listed.digests:
         raise fail(
             Reason.TAG_MOVED,
@@ -138,7 +145,8 @@ def pull(
     if storing.label_present(repository, record, force=force):
         _keep_manifest(folder, image.content)
         return Pulled(record=record, received=0)
-    meta = _meta(registry, image)
+    with registry.client.within(limits.PULL_META):
+        meta = _meta(registry, image)
     waits = Event(what="note", name="wait", text=f"another command is pulling {record.label}")
     with _held(repository, digest, lambda: monitor(waits)) as (part, descriptor):
         if storing.label_present(repository, record, force=force):  # another has pulled it
@@ -224,7 +232,8 @@ def _planned(
     """Return from where each part of an image comes: of images that are here, and the rest."""
     attached = [one for _, one in image.attached]
     size = image.layer.size
-    wanted = delta.listed(registry, image.repository, attached, size)
+    with registry.client.within(limits.PULL_META):
+        wanted = delta.listed(registry, image.repository, attached, size)
     return delta.plan(wanted, repository.records(), image.listed.record.label.name, size)
 
 
@@ -239,7 +248,7 @@ def _fill(
 
     The copy is emptied where it then is not what the manifest names: nothing of it can be believed.
     """
-    failures, again, resumed = 0, False, False
+    failures, again, resumed = 0.0, False, False
     with _Writer(descriptor, image.layer.size) as writer:
         while True:
             before = writer.done
@@ -248,8 +257,11 @@ def _fill(
                 for one in segments:
                     _bring(registry, image, one, writer, transfer)
             except StackproofError as error:
-                failures = 1 if writer.done > before else failures + 1
-                if error.reason not in _TRANSIENT or failures == _ATTEMPTS:
+                came = (
+                    writer.done - before
+                )  # of a server that gives a byte at a time little is asked
+                failures = 1.0 if came >= _BUFFER else failures + (0.1 if came else 1.0)
+                if error.reason not in _TRANSIENT or failures >= _ATTEMPTS:
                     raise
                 resumed = True
                 continue

@@ -13,6 +13,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from stackproof.core import limits
 from stackproof.core.effects import files
 from stackproof.core.effects.downloads import downloading
 from stackproof.core.errors import Location, Reason, StackproofError, fail
@@ -239,6 +240,13 @@ def _tree(registry: OciRegistry, image: RemoteImage) -> tuple[tuple[str, OciMani
         ]
         new = [digest for digest, _ in below if digest not in found]
         found.update(below)
+        if len(found) > limits.REGISTRY.count:
+            raise fail(
+                Reason.TOO_LARGE,
+                f"more than {limits.REGISTRY.count} manifests are attached to "
+                f"`{image.listed.remote}`, and to these",
+                hint="ask who keeps the registry to delete what nobody needs",
+            )
     return tuple(found.items())
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from stackproof.core.effects import cache_kinds, files
 from stackproof.core.effects.downloads import Transfer
 from stackproof.core.errors import Location, Reason, StackproofError, fail
-from stackproof.share import manifests
+from stackproof.share import manifests, origins
 from stackproof.share.effects.http_client import HttpRequest
 from stackproof.share.effects.oci import PUSH, OciRegistry
 
@@ -71,7 +71,7 @@ def upload_file(registry: OciRegistry, repository: str, blob: FileBlob, transfer
             return 0
         sent = 0
         for attempt in range(1, _ATTEMPTS + 1):
-            location, done = _resumed(registry, repository, note)
+            location, done = _resumed(registry, repository, note, blob.size)
             transfer.at(done, blob.size)
             try:
                 for place, reached in _pieces(registry, repository, blob, location, done):
@@ -121,12 +121,14 @@ def _send(
             raise fail(Reason.ANSWER_TRUNCATED, "the upload is elsewhere than it was thought to be")
         registry.expect(answer, f"{repository}/blobs/uploads", 202)
         there = _reached(answer.headers.get("Range", ""), done + len(content))
-        return answer.headers.get("Location") or location, there
+        if there != done + len(content):
+            raise fail(Reason.ANSWER_TRUNCATED, "the server has taken another part than was sent")
+        return answer.location() or location, there
 
 
 def _reached(text: str, otherwise: int) -> int:
     """Return how many bytes a server says that it has: `0-99` is a hundred."""
-    match = re.fullmatch(r"(?:bytes=)?0-(\d+)", text)
+    match = re.fullmatch(r"(?:bytes=)?0-([0-9]{1,18})", text)
     return int(match[1]) + 1 if match else otherwise
 
 
@@ -136,7 +138,7 @@ def _begin(registry: OciRegistry, repository: str, query: str = "") -> tuple[str
     request = HttpRequest(method="POST", url=place, headers={"Content-Length": "0"})
     with registry.send(request, PUSH, repository) as answer:
         registry.expect(answer, place.partition("?")[0], 202, 201)
-        location = answer.headers.get("Location", "")
+        location = answer.location()
         if answer.status == 202 and not location:
             raise fail(
                 Reason.REGISTRY_ANSWER,
@@ -150,8 +152,7 @@ def _finish(
     registry: OciRegistry, repository: str, location: str, digest: str, content: bytes
 ) -> None:
     """End an upload with its digest, which the server checks (end-6)."""
-    separator = "&" if "?" in location else "?"
-    url = f"{location}{separator}{urllib.parse.urlencode({'digest': digest})}"
+    url = str(origins.parse(location).with_query({"digest": digest}))
     headers = {"Content-Type": "application/octet-stream", "Content-Length": str(len(content))}
     request = HttpRequest(method="PUT", url=url, headers=headers, body=content, again=False)
     with registry.send(request, PUSH, repository) as answer:
@@ -165,18 +166,18 @@ def _finish(
         registry.expect(answer, f"{repository}/blobs/uploads", 201)
 
 
-def _resumed(registry: OciRegistry, repository: str, note: Path) -> tuple[str, int]:
+def _resumed(registry: OciRegistry, repository: str, note: Path, size: int) -> tuple[str, int]:
     """Return where to go on, and how much is there (end-13); a new upload where that is lost."""
     location = _remembered(note)
     if location:
         try:
             request = HttpRequest(method="GET", url=location)
             with registry.send(request, PUSH, repository) as answer:
-                if answer.status == 204:
-                    done = _reached(answer.headers.get("Range", ""), 0)
+                done = _reached(answer.headers.get("Range", ""), 0)
+                if answer.status == 204 and done <= size:
                     # Servers of an empty upload say 0-0 of it, as they do of one byte.
                     done = 0 if done == 1 else done
-                    return answer.headers.get("Location") or location, done
+                    return answer.location() or location, done
         except StackproofError as error:
             if error.reason is Reason.NO_NETWORK:
                 raise
