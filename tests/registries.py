@@ -19,7 +19,7 @@ import subprocess
 import threading
 import time
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -103,6 +103,22 @@ class Asked:
     sent: int = 0
 
 
+@dataclass
+class Reply:
+    """An answer before it is bytes."""
+
+    status: int | str
+    headers: list[tuple[str, str]]
+    body: bytes
+
+    def raw(self) -> bytes:
+        head = [f"HTTP/1.1 {self.status} so", *(f"{name}: {text}" for name, text in self.headers)]
+        if not any(name.lower() in {"content-length", "transfer-encoding"}
+                   for name, _ in self.headers) and self.status != 204:  # fmt: skip
+            head.append(f"Content-Length: {len(self.body)}")
+        return "\r\n".join((*head, "", "")).encode(errors="surrogateescape") + self.body
+
+
 class OwnRegistry:
     """A registry in this process; `address` is that of its server, without a scheme."""
 
@@ -127,6 +143,8 @@ class OwnRegistry:
         self.asked: list[Asked] = []
         self.lock = threading.RLock()
         self.release = threading.Event()
+        self.rewrite: Callable[[Asked, Reply], bytes | None] | None = None
+        """What gives the bytes of an answer in the place of the server, if any."""
         registry = self
 
         class Handler(_Handler):
@@ -250,6 +268,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 found.append({
                     "mediaType": kind, "digest": its, "size": len(content),
                     "artifactType": data.get("artifactType") or data["config"]["mediaType"],
+                    "annotations": data.get("annotations"),
                 })  # fmt: skip
         index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": found}
         return 200, json.dumps(index).encode(), {"Content-Type": INDEX}
@@ -328,7 +347,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         sent = b"" if self.command == "HEAD" else body
         if fault is not None and fault.cut is not None:
             sent = sent[: fault.cut]
-        self.own.asked.append(Asked(self.command, self.path, dict(self.headers), len(sent)))
+        asked = Asked(self.command, self.path, dict(self.headers), len(sent))
+        self.own.asked.append(asked)
+        if self.own.rewrite is not None:
+            raw = self.own.rewrite(asked, Reply(status, list((headers or {}).items()), body))
+            if raw is not None:
+                with contextlib.suppress(OSError):
+                    self.wfile.write(raw)
+                self.close_connection = True
+                return
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)

@@ -184,7 +184,9 @@ def test_who_is_not_known_is_told(server: OwnRegistry, home: Path) -> None:
         ("https://a.org", "https://a.org", True),
         ("https://a.org", "https://b.org", True),  # who gives tokens is often another server
         ("http://127.0.0.1:5000", "http://127.0.0.1:5000", True),
-        ("http://[::1]:5000", "http://localhost:5001", True),
+        ("http://[::1]:5000", "http://[0:0::1]:5000", True),
+        ("http://[::1]:5000", "http://[::1]:5001", False),
+        ("http://[::1]:5000", "https://[::1]:5000", False),
         ("http://a.org", "http://a.org", False),
         ("http://a.org", "https://a.org", False),
         ("http://a.org", "https://b.org", False),

@@ -104,7 +104,7 @@ def parse(text: str) -> WebAddress:
     try:
         parts = urllib.parse.urlsplit(text)
         host, port = parts.hostname or "", parts.port
-        if ":" in host:
+        if ":" in host and "%" not in host:
             host = str(ipaddress.IPv6Address(host))
     except ValueError:
         raise _no_address(text, "its host or port is none") from None
@@ -112,7 +112,7 @@ def parse(text: str) -> WebAddress:
         raise _refused(text, f"`{parts.scheme[:20]}` is not spoken here, only http and https")
     if "@" in parts.netloc:
         raise _no_address("", "it has a name or password in front of the host")
-    if port == 0 or not (":" in host or (_NAME.fullmatch(host) and len(host) < 254)):
+    if port == 0 or "%" in host or not (":" in host or (_NAME.fullmatch(host) and len(host) < 254)):
         raise _no_address(text, "its host or port is none")
     origin = Origin(scheme=parts.scheme, host=host, port=port or _PORTS[parts.scheme])
     query = f"?{parts.query}" if parts.query else ""
@@ -145,8 +145,8 @@ def resolve(base: WebAddress, text: str) -> WebAddress:
 def check_credential(registry: Origin, receiver: Origin) -> None:
     """Check that a name and password for a registry may be sent to a server that it named.
 
-    Both must be encrypted, or this machine; who speaks with a server of this machine in clear gets
-    sent to no other machine. Raises `StackproofError` (NOT_PERMITTED).
+    Both must be encrypted, or this machine; a registry that is asked in clear can name no other
+    server than itself. Raises `StackproofError` (NOT_PERMITTED).
     """
     for each in (registry, receiver):
         if not each.is_private:
@@ -155,11 +155,11 @@ def check_credential(registry: Origin, receiver: Origin) -> None:
                 f"no password is sent to `{receiver}`: `{each}` is not encrypted",
                 hint="give the address with https://, or log out of it: `podman logout`",
             )
-    if registry.scheme == "http" and not receiver.is_this_machine:
+    if registry.scheme == "http" and receiver != registry:
         raise fail(
             Reason.NOT_PERMITTED,
             f"no password is sent to `{receiver}`, which `{registry}` names: who is asked in clear "
-            "can name no other machine",
+            "can name no other server",
             hint="give the address with https://, or log out of it: `podman logout`",
         )
 

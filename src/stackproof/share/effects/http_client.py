@@ -144,7 +144,7 @@ class HttpAnswer:
                 for one in errors
             )
             return "; ".join(" ".join(one.split()) for one in said)[:300]
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             # A server that wants TLS says so as plain text, without a header.
             plain = self.headers.get("Content-Type", "text/plain").startswith("text/plain")
             return " ".join(content.decode(errors="replace").split())[:300] if plain else ""
@@ -241,7 +241,6 @@ class HttpClient:
         raise _redirected(address, f"there are more than {_REDIRECTED_TIMES} one after another")
 
     def _once(self, request: HttpRequest, address: WebAddress) -> HttpAnswer:
-        self.budget.spend(address.place)
         proxy = _proxy_of(address.origin)
         target = address.target
         headers = {"User-Agent": f"stackproof/{__version__}", **request.headers}
@@ -254,6 +253,7 @@ class HttpClient:
             connection = self._idle_connection(address.origin) if used else None
             if connection is None and used:
                 continue
+            self.budget.spend(address.place)
             try:
                 if connection is None:
                     connection = self._new(address.origin, proxy)
