@@ -44,6 +44,8 @@ ENVIRONMENT = {
     "started, and why.",
     "STACKPROOF_RACE_S": "Tests only: seconds for which an attacker races the mount helper (left "
     "out: 2; `nox -s races` says 60).",
+    "STACKPROOF_FUZZ_CASES": "Tests only: answers of a registry that are changed, one field each "
+    "(left out: 250).",
     "STACKPROOF_LISTING": "A service of the site that lists the images of its registry, as uenv "
     "asks one.",
     "STACKPROOF_REGISTRY": "The registry of images, and the path in it below which they are: "

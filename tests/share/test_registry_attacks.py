@@ -8,6 +8,7 @@ import gc
 import hashlib
 import itertools
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from stackproof import cli
 from stackproof.core import limits
 from stackproof.core.errors import Reason, StackproofError
 from stackproof.share import addresses, manifests
-from stackproof.share.effects import carrying, pulling, pushing, remotes, uploading
+from stackproof.share.effects import carrying, credentials, pulling, pushing, remotes, uploading
 from stackproof.share.effects.oci import OciRegistry
 from stackproof.share.effects.remotes import RemoteOptions
 from stackproof.share.effects.uploading import FileBlob
@@ -185,6 +186,24 @@ def test_who_is_redirected_to_gets_no_secret_by_asking(
         assert len(evil.asked) == 1
 
 
+def test_who_is_redirected_to_does_not_choose_what_is_asked_with_a_secret(home: Path) -> None:
+    """It may lead back, and then the path is one of its choice: nobody's name goes along."""
+    there: list[str] = []
+
+    def back(_: Asked) -> bytes:
+        return Reply(302, [("Location", f"http://{there[0]}/delete-all")], b"").raw()
+
+    with Wire(back) as evil:
+        to = ("Location", f"http://{evil.address}/")
+        with Wire(known(lambda _: Reply(307, [to], b""))) as server:
+            there.append(server.address)
+            with refused():
+                opened(server.address, home).has_blob("a", ONE)
+            chosen = [one for one in server.asked if one.path == "/delete-all"]
+        assert len(chosen) == 1
+        assert "Authorization" not in chosen[0].headers
+
+
 def test_what_is_for_this_machine_goes_to_no_proxy(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,6 +244,76 @@ def test_addresses_that_are_none(where: str, to: str, home: Path) -> None:
                 else:
                     registry.tags("a")
         assert evil.asked == []
+
+
+def test_logins_that_another_user_put_there_are_not_believed(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They name accounts of others, and a program that is started."""
+    need("root")
+    helper = home / "docker-credential-evil"
+    helper.write_text(f"#!/bin/sh\ntouch {home}/started\nexit 1\n")
+    helper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{home}:/usr/bin:/bin")
+    file = home / "run/containers/auth.json"
+    file.parent.mkdir(parents=True)
+    file.write_text('{"credsStore": "evil"}')
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "run"))
+    for path, owner in ((file, 12345), (file.parent, 12345), (file.parent, 0)):
+        os.chown(path, owner, owner)
+        with refused(Reason.NOT_PERMITTED if owner else Reason.LOGIN_NEEDED):
+            credentials.find("a.org", "a")
+        assert (home / "started").exists() is (not owner)
+        os.chown(path, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("what", "mode"),
+    [("file", 0o666), ("file", 0o662), ("folder", 0o777), ("folder", 0o757), ("link", 0o777),
+     ("pipe", 0o600), ("device", 0o600)],
+)  # fmt: skip
+def test_logins_that_others_may_change_are_not_believed(what: str, mode: int, home: Path) -> None:
+    folder, real = home / ".docker", home / "real"
+    folder.mkdir()
+    real.mkdir()
+    file = folder / "config.json"
+    if what == "pipe":
+        os.mkfifo(file)
+    elif what == "device":
+        file.symlink_to("/dev/zero")
+    else:
+        (real / "a").write_text("{}")
+        file.symlink_to(real / "a") if what == "link" else (real / "a").rename(file)
+    {"file": file, "folder": folder, "link": real}.get(what, folder).chmod(mode)
+    with refused(Reason.NOT_PERMITTED):
+        credentials.find("a.org", "a")
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil", "-evil", "a/evil", "a evil", "evil\n", ".", "$(id)", "é"]
+)
+def test_helpers_are_names(name: str, home: Path) -> None:
+    (home / ".docker").mkdir()
+    (home / ".docker/config.json").write_text(json.dumps({"credsStore": name}))
+    with refused(Reason.INVALID_VALUE):
+        credentials.find("a.org", "a")
+
+
+@pytest.mark.parametrize(
+    "said", ["[]", "[" * 50_000, '{"Username": "\\ud800", "Secret": "a"}', "1"]
+)
+def test_helpers_that_say_what_is_none(
+    said: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    helper = home / "docker-credential-odd"
+    (home / "said").write_text(said)
+    helper.write_text(f"#!/bin/sh\nexec cat {home}/said\n")
+    helper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{home}:/usr/bin:/bin")
+    (home / ".docker").mkdir()
+    (home / ".docker/config.json").write_text('{"credsStore": "odd"}')
+    with refused(Reason.LOGIN_NEEDED):
+        credentials.find("a.org", "a")
 
 
 # ---- answers that are none

@@ -81,11 +81,13 @@ REGISTRY = Limit(
     bytes=4 * MIB, count=(1000, "pages of a list, or entries"),
 )  # fmt: skip
 REQUESTS = Limit(
-    "requests of one command to registries", "ten an image", count=(20_000, "requests")
-)
+    "requests of one command to registries, and waiting for them",
+    "ten an image; what passes at 256 KiB a second or more costs no time, here and below",
+    count=(20_000, "requests"), seconds=3600,
+)  # fmt: skip
 PULL_METADATA = Limit(
     "what a pull asks for before it lets an image come: manifest, signatures, documents",
-    "ten to twenty requests; what comes at 256 KiB a second or more costs no time",
+    "ten to twenty requests",
     count=(42, "requests"), seconds=24,
 )  # fmt: skip
 PULL_META = Limit(

@@ -24,7 +24,7 @@ import urllib.request
 import weakref
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self, cast
 
@@ -112,7 +112,7 @@ class HttpAnswer:
             raise self.cut() from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise _unreachable(self.place, error) from error
-        self._budget.came(count)
+        self._budget.passed(count)
         if count == 0 and len(buffer) and (self._response.length or 0) > 0:
             raise self.cut()
         return count
@@ -237,7 +237,9 @@ class HttpClient:
             answer.close()
             if request.method not in {"GET", "HEAD"}:
                 raise _redirected(address, "a change is not sent on to another address")
-            address = origins.parse(answer.location())
+            before, address = address.origin, origins.parse(answer.location())
+            if address.origin != before:  # also where that one leads back: it has chosen the path
+                request = replace(request, secret=None)
         raise _redirected(address, f"there are more than {_REDIRECTED_TIMES} one after another")
 
     def _once(self, request: HttpRequest, address: WebAddress) -> HttpAnswer:
@@ -259,6 +261,7 @@ class HttpClient:
                     connection = self._new(address.origin, proxy)
                 with self.budget.waiting() as until:
                     _send(connection, request, target, headers, until)
+                self.budget.passed(len(request.body or b""))
                 with self.budget.waiting() as until:
                     response = _head(connection, until)
             except (OSError, http.client.HTTPException, ValueError) as error:

@@ -79,8 +79,8 @@ class Budget:
         with self._lock:
             self._seconds -= seconds
 
-    def came(self, count: int) -> None:
-        """Give back the time that so many bytes take on a slow network."""
+    def passed(self, count: int) -> None:
+        """Give back the time that so many bytes, sent or received, take on a slow network."""
         self.waited(-count / _SLOW)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from stackproof.core.effects import cache_kinds, files
 from stackproof.core.effects.downloads import Transfer
 from stackproof.core.errors import Location, Reason, StackproofError, fail
-from stackproof.share import manifests, origins
+from stackproof.share import answers, manifests, origins
 from stackproof.share.effects.http_client import HttpRequest
 from stackproof.share.effects.oci import PUSH, OciRegistry
 
@@ -205,8 +205,8 @@ def _alone(registry: OciRegistry, repository: str, digest: str) -> Iterator[Path
 
 def _remembered(note: Path) -> str:
     try:
-        location = json.loads(note.read_bytes())["location"]
-    except (OSError, ValueError, KeyError, TypeError):
+        location = answers.parse_object(note.read_bytes())["location"]
+    except (OSError, ValueError, KeyError):
         return ""
     return location if isinstance(location, str) else ""
 
