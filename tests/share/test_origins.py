@@ -1,0 +1,105 @@
+"""Addresses and JSON of servers: what is read, in one way alone, and what is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from stackproof.core import limits
+from stackproof.core.errors import Reason, StackproofError
+from stackproof.share import answers, origins
+from stackproof.share.effects.patience import Budget
+from stackproof.share.origins import Secret
+
+
+@pytest.mark.parametrize(
+    ("text", "origin", "target"),
+    [
+        ("https://A.org", "https://a.org", "/"),
+        ("https://a.org:443/x?y#z", "https://a.org", "/x?y"),
+        ("http://a.org:443/x;y", "http://a.org:443", "/x;y"),
+        ("HTTP://127.0.0.1:80//x", "http://127.0.0.1", "//x"),
+        ("http://[::0001]:5000/", "http://[::1]:5000", "/"),
+        ("https://[::1]", "https://[::1]", "/"),
+    ],
+)
+def test_one_server_has_one_origin(text: str, origin: str, target: str) -> None:
+    address = origins.parse(text)
+    assert (str(address.origin), address.target) == (origin, target)
+    assert origins.parse(str(address)) == address
+
+
+@pytest.mark.parametrize(
+    ("base", "text", "whole"),
+    [
+        ("https://a.org/v2/x?y", "z?w=1", "https://a.org/v2/z?w=1"),
+        ("https://a.org/v2/x", "/z", "https://a.org/z"),
+        ("https://a.org/v2/x", "//b.org/z", "https://b.org/z"),
+        ("https://a.org/v2/x", "https:z", "https://a.org/v2/z"),
+        ("http://a.org/v2/x", "https://a.org/z", "https://a.org/z"),
+        ("https://a.org/v2/x", "?y", "https://a.org/v2/x?y"),
+    ],
+)
+def test_what_a_server_names(base: str, text: str, whole: str) -> None:
+    assert str(origins.resolve(origins.parse(base), text)) == whole
+
+
+@pytest.mark.parametrize("text", ["http://a.org", "HTTP://a.org:443/", "http://127.0.0.1/"])
+def test_encrypted_stays_encrypted(text: str) -> None:
+    with pytest.raises(StackproofError) as caught:
+        origins.resolve(origins.parse("https://a.org/"), text)
+    assert caught.value.reason is Reason.REDIRECT_REFUSED
+    assert caught.value.problems[0].hint
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "http://a.org", "https://a.org:444", "https://b.a.org", "https://a.org.b", "https://[::1]",
+        "http://a.org:443", "https://aa.org",
+    ],
+)  # fmt: skip
+def test_a_secret_is_for_its_origin(other: str) -> None:
+    secret = Secret(header="Basic secret", origin=origins.parse("https://a.org/x").origin)
+    assert secret.header_for(origins.parse("https://A.org:443/y").origin) == "Basic secret"
+    assert secret.header_for(origins.parse(other).origin) == ""
+    assert "Basic" not in repr(secret)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"{", b"[1] x", b'{"a": 1, "a": 1}', b"NaN", b"Infinity", b'"\\ud800"', b'{"\\udfff": 1}',
+        b"\xff", b"\xef\xbb\xbf{}", "{}".encode("utf-16"), b"[" * 100_000, b"9" * 5000,
+    ],
+)  # fmt: skip
+def test_what_is_no_json(content: bytes) -> None:
+    with pytest.raises(ValueError):
+        answers.parse_json(content)
+
+
+def test_json_and_its_numbers() -> None:
+    assert answers.parse_object(b' {"a": [1, "\\ud83d\\ude00"]} ') == {"a": [1, "\U0001f600"]}
+    with pytest.raises(ValueError):
+        answers.parse_object(b"[]")
+    sizes = [0, 5, 2**63 - 1, 2**63, -1, True, 5.0, "5", None, 10**400]
+    assert [answers.is_size(one) for one in sizes] == [True] * 3 + [False] * 7
+    times = [5, 2.5, 0, -1, True, "5", None, 10**400, float("inf"), float("nan")]
+    assert [answers.seconds(one, 60.0) for one in times] == [
+        5.0, 2.5, 60.0, 60.0, 60.0, 60.0, 60.0, 86400.0, 86400.0, 60.0,
+    ]  # fmt: skip
+
+
+def test_a_budget_ends() -> None:
+    budget = Budget(limits.PULL_META)
+    for _ in range(limits.PULL_META.count):
+        budget.spend("here")
+    with pytest.raises(StackproofError) as caught:
+        budget.spend("here")
+    assert caught.value.reason is Reason.TOO_LARGE
+    slow = Budget(limits.PULL_META)
+    slow.waited(limits.PULL_META.seconds + 1)
+    with pytest.raises(StackproofError) as caught:
+        slow.spend("here")
+    assert caught.value.reason is Reason.REGISTRY_BUSY
+    slow.passed(1 << 20)  # what comes fast costs no time
+    slow.spend("here")
